@@ -1,4 +1,4 @@
-// Hash function for in-memory tables. Its seed is random in every run, so that nobody can prepare a capture
+// Hash function for in-memory tables. Its seed is random in every run, so that no one can prepare a capture
 // whose keys collide. No result depends on the seed, because no table is iterated in hash order.
 #pragma once
 

@@ -1,4 +1,5 @@
-// BLAKE2b with a 128-bit digest and no key (RFC 7693): hashlib.blake2b(data, digest_size=16) in Python.
+// BLAKE2b with a 128-bit digest and without a key (RFC 7693), like hashlib.blake2b(data, digest_size=16) in
+// Python.
 #pragma once
 
 #include <array>

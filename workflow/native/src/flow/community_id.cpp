@@ -43,7 +43,7 @@ bool has_id(const Endpoints& e) {
            (e.ip_proto == IPPROTO_TCP || e.ip_proto == IPPROTO_UDP || e.ip_proto == IPPROTO_SCTP);
 }
 
-// Base64 (RFC 4648 section 4) of a hash, of which two bytes remain after the last whole group of three.
+// Encodes a hash in base64 (RFC 4648 section 4). Two bytes remain after its last complete group of three.
 std::string base64_of(const std::array<std::byte, kSha1Bytes>& hash) {
     constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     static_assert(kSha1Bytes % 3 == 2);

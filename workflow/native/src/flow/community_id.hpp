@@ -1,4 +1,5 @@
-// Community ID flow hashing, version 1 (github.com/corelight/community-id-spec): equal for both directions.
+// Community ID flow hashing, version 1 (github.com/corelight/community-id-spec). Both directions have the
+// same id.
 #pragma once
 
 #include <optional>
@@ -8,8 +9,8 @@
 
 namespace acapella {
 
-// The id with seed 0: "1:" and 28 characters of base64. Null unless the protocol is TCP, UDP or SCTP and the
-// ports are known: the specification hashes ICMP type and code, which a flow does not have, and
+// Returns the id with seed 0: "1:" and 28 characters of base64. Null unless the protocol is TCP, UDP or SCTP
+// and the ports are known: the specification hashes the ICMP type and code, which are not part of a flow, and
 // implementations disagree on protocols without ports.
 [[nodiscard]] std::optional<std::string> community_id_of(const Endpoints& endpoints);
 

@@ -1,5 +1,5 @@
 // Frame counts of flows: per application token, and per completed run of one header stack. Most flows have
-// one token and no completed run, so one linked list per flow holds both, tokens first.
+// one token and no completed run, so each flow has one linked list for both, with the tokens first.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct StackRun {
     std::uint64_t frames;
 };
 
-// Memory of a standard hash map: a node has its entry, a pointer and a malloc header.
+// Memory of a standard hash map. A node contains its entry, a pointer and a malloc header.
 template <typename Map>
 std::uint64_t map_bytes(const Map& map) {
     constexpr std::uint64_t kNode = sizeof(typename Map::value_type) + 16;
@@ -27,20 +27,20 @@ class FlowCounts {
   public:
     static constexpr std::uint32_t kEnd = 0x7fffffff;  // an empty list
 
-    // `list` is the head of a flow's list, kEnd at first; it changes if an entry is added in front.
+    // `list` is the head of a flow's list, initially kEnd. It changes if an entry is added at the front.
     void count_application(std::uint32_t& list, std::uint32_t token);
     void add_run(std::uint32_t& list, StackRun run);
 
     // Tokens and the number of frames with each.
     std::vector<std::pair<std::uint32_t, std::uint64_t>> applications(std::uint32_t list) const;
-    // Newest first.
+    // Returns the runs, newest first.
     std::vector<StackRun> runs(std::uint32_t list) const;
     std::uint64_t bytes() const { return entries_.bytes() + map_bytes(carries_); }
 
   private:
     struct Entry {
         std::uint32_t id;         // a token or a stack
-        std::uint32_t frames;     // modulo 2^32; carries_ has the rest
+        std::uint32_t frames;     // modulo 2^32; carries_ contains the rest
         std::uint32_t next : 31;  // row of entries_, or kEnd
         std::uint32_t is_run : 1;
     };

@@ -16,12 +16,12 @@ TagsView tags_of(const Dissection& d) {
         {d.vlans.data(), d.vlan_count}, {d.labels.data(), d.label_count}, {d.tunnels.data(), d.tunnel_count}};
 }
 
-// Without the position, because the headers before it may differ by direction.
+// Excludes the position, because the headers before it may differ by direction.
 std::uint64_t type_and_id(const Tunnel& tunnel) {
     return static_cast<std::uint64_t>(tunnel.type) << 32 | tunnel.id;
 }
 
-// The input of the flow id hash; the longest has a site of 65,535 bytes.
+// Builds the input of the flow id hash. The longest input has a site of 65,535 bytes.
 class KeyBytes {
   public:
     template <typename T>
@@ -42,7 +42,8 @@ class KeyBytes {
 
 }  // namespace
 
-// Both are assembled in registers: reading words from an array just written by bytes would stall.
+// Both addresses are assembled in registers, because reading words from an array just written as bytes would
+// stall.
 Endpoints Endpoints::of(const Dissection& d) {
     Words words{};
     if (d.ip_version == 4) {

@@ -30,7 +30,7 @@ struct Endpoints {
     std::uint8_t ip_version = 0;
     std::uint8_t ip_proto = 0;
     bool has_ports = false;
-    std::uint8_t zero = 0;  // no padding: hashed and compared as words
+    std::uint8_t zero = 0;  // explicit padding, because the struct is hashed and compared as words
 
     static Endpoints of(const Dissection& dissection);
     Endpoints reversed() const;
@@ -49,8 +49,8 @@ struct TagsView {
     std::span<const Tunnel> tunnels = {};
 };
 
-// The tags of most frames, small enough to compare a key within one cache line: a VLAN id, three MPLS labels,
-// or a label and a tunnel.
+// The tags of most frames, small enough for a key to be compared within one cache line: a VLAN id and either
+// three MPLS labels, or a label and a tunnel.
 class ShortTags {
   public:
     using Words = std::array<std::uint64_t, 2>;
@@ -62,7 +62,7 @@ class ShortTags {
     }
     Words words() const { return std::bit_cast<Words>(*this); }
 
-    // Only if whole().
+    // Valid only if whole().
     std::span<const std::uint16_t> vlans() const { return {&vlan_, vlan_count()}; }
     std::span<const std::uint32_t> labels() const { return {values_.data(), label_count_}; }
     std::size_t tunnel_count() const { return counts_ >> kTunnelShift; }
@@ -77,7 +77,7 @@ class ShortTags {
     std::uint8_t counts_ = 0;  // of VLAN ids and, at most 15, of tunnels
     std::uint8_t label_count_ = 0;
     std::uint16_t vlan_ = 0;
-    std::array<std::uint32_t, 3> values_{};  // labels; with a tunnel, the last two are the tunnel
+    std::array<std::uint32_t, 3> values_{};  // labels; with a tunnel, the last two values are the tunnel
 };
 static_assert(sizeof(ShortTags) == 16);
 
@@ -93,11 +93,11 @@ class FlowKeys {
   public:
     explicit FlowKeys(TableHash hash = TableHash()) : hash_(hash) {}
 
-    // The key's number, or kNone for a frame without an IP header.
+    // Returns the key's number, or kNone for a frame without an IP header.
     std::uint32_t intern(const Dissection& dissection);
 
-    // intern() in three steps, for many frames at a time, so that memory latencies overlap. start_lookup()
-    // returns false for the few frames that need intern(dissection).
+    // The same as intern() in three steps, so that memory latencies overlap when many frames are processed at
+    // a time. start_lookup() returns false for the few frames that require intern(dissection).
     struct Lookup {
         Endpoints endpoints;
         ShortTags tags;
@@ -112,28 +112,28 @@ class FlowKeys {
     FlowKey key(std::uint32_t number) const { return {keys_[number].endpoints_row, keys_[number].tags_row}; }
 
     const Endpoints& endpoints(std::uint32_t row) const { return keys_[endpoints_[row].first_key].endpoints; }
-    // The row of the reversed endpoints, or kNone. Also kNone if both endpoints are equal, because then the
-    // directions cannot be distinguished.
+    // Returns the row of the reversed endpoints, or kNone. Also kNone if both endpoints are equal, because
+    // then the directions cannot be distinguished.
     std::uint32_t reversed(std::uint32_t endpoints_row) const { return endpoints_[endpoints_row].reversed; }
 
     std::span<const std::uint16_t> vlans(std::uint32_t tags_row) const;
     std::span<const std::uint32_t> labels(std::uint32_t tags_row) const;
     std::span<const Tunnel> tunnels(std::uint32_t tags_row) const;
-    // Classes of tags, each a subdivision of the one before; positions of tunnels do not count. shared():
-    // equal identifiers of the tunnels that have one for both directions (VNI) ...
+    // Classes of tags. Each one subdivides the previous one; the positions of tunnels are ignored. shared():
+    // tags with equal identifiers of tunnels that use the same identifier in both directions (VNI).
     std::uint32_t shared(std::uint32_t tags_row) const { return class_of(shared_, tags_row); }
     bool same_shared(std::uint32_t tags_row, std::uint32_t other_row) const {
         return tags_row == other_row || same_class(shared_, tags_row, other_row);
     }
-    // ... network(): and equal VLAN stacks ...
+    // network(): in addition, equal VLAN stacks.
     std::uint32_t network(std::uint32_t tags_row) const { return class_of(networks_, tags_row); }
-    // ... keyed_network(): and equal identifiers that are usually the same for both directions (GRE key).
+    // keyed_network(): in addition, equal identifiers that are usually the same in both directions (GRE key).
     std::uint32_t keyed_network(std::uint32_t tags_row) const { return class_of(keyed_networks_, tags_row); }
 
     std::array<std::byte, 16> flow_id(std::uint32_t number, std::string_view site) const;
 
   private:
-    // The data that a lookup compares, in one cache line.
+    // The data compared by a lookup, in one cache line.
     struct alignas(64) Key {
         Endpoints endpoints;
         ShortTags tags;
@@ -145,8 +145,8 @@ class FlowKeys {
         std::uint32_t first_key;  // the key with these endpoints
         std::uint32_t reversed;
     };
-    // Where the tags of a row are stored: in the key that had them first, or in longer_tags_ if they include
-    // a tunnel or do not fit in ShortTags.
+    // Location of the tags of a row: the first key with these tags, or longer_tags_ if they include a tunnel
+    // or do not fit in ShortTags.
     struct TagsRow {
         static constexpr std::uint32_t kMaxPlace = 0x7fffffff;
 
@@ -162,11 +162,11 @@ class FlowKeys {
         std::uint8_t tunnel_count;
     };
 
-    // Classes of tags by VLAN stack and by the tunnel identifiers that count.
+    // Classes of tags by VLAN stack and by some tunnel identifiers.
     struct TagsClasses {
         bool counts(const Tunnel& tunnel) const;
 
-        Directions directions;  // tunnels up to this kind count
+        Directions directions;  // tunnels up to this kind are compared
         bool by_vlans;
         Pool<std::uint32_t> first_rows{};
         HashIndex index{};

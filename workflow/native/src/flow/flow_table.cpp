@@ -5,17 +5,18 @@
 namespace acapella {
 namespace {
 
-// Limits of the stored ranges per flow; the lowest are dropped first. The second limit applies once all flows
-// together have kManyRanges. TCP rarely retransmits data that old, so only such retransmissions are missed.
+// Limits of the stored ranges per flow; the lowest ranges are dropped first. The second limit applies once
+// all flows together have kManyRanges. TCP rarely retransmits data older than the stored ranges, and only
+// such retransmissions are missed.
 constexpr std::size_t kRangesPerFlow = 4096;
 constexpr std::size_t kRangesPerFlowWhenMany = 4;
 constexpr std::uint64_t kManyRanges = 1 << 20;
 
-// Their indices among the counters with carries.
+// Indices of these counters among the counters with carries.
 constexpr std::size_t kDuplicateAcks = kFlagCounts;
 constexpr std::size_t kRetransmittedBytes = kFlagCounts + 1;
 
-// Returns the 64-bit position next to `near` for a sequence number.
+// Returns the 64-bit position nearest to `near` for a sequence number.
 std::uint64_t unwrap(std::uint32_t seq, std::uint64_t near) {
     const auto distance = static_cast<std::int32_t>(seq - static_cast<std::uint32_t>(near));
     return near + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance));
@@ -161,7 +162,7 @@ void FlowTable::add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& r
 }
 
 void FlowTable::add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
-    // Start at 2^32, so that positions before the first frame's are not negative.
+    // Start at 2^32, so that positions before the first frame are not negative.
     if (tcp.next == 0) tcp.next = (std::uint64_t{1} << 32) + row.tcp_seq;
     const std::uint64_t at = unwrap(row.tcp_seq, tcp.next);
     const std::uint64_t payload = row.has(FrameRow::kHasPayloadLen) ? row.payload_len : 0;
@@ -209,8 +210,8 @@ const TcpState* FlowTable::update_peer(TcpState& tcp, std::uint32_t number) {
 
 void FlowTable::add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
     // RFC 5681 section 2: (b) no data, (c) neither SYN nor FIN, (d) the greatest acknowledgment so far, (e)
-    // the same window as in the previous acknowledgment; and (a), data outstanding: the peer sent data that
-    // is not acknowledged.
+    // the same window as in the previous acknowledgment, and (a) outstanding data, that is, the peer sent
+    // data that is not acknowledged.
     const bool no_data = row.has(FrameRow::kHasPayloadLen) && row.payload_len == 0;
     if (no_data && tcp.has_ack && row.tcp_ack == tcp.highest_ack && row.tcp_window == tcp.last_window &&
         (row.tcp_flags & (kSyn | kFin)) == 0) {

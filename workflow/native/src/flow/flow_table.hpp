@@ -36,7 +36,7 @@ class PackedUInt128 {
     std::uint64_t high_ = 0;
 };
 
-// The difference of two timestamps may overflow; it is clamped.
+// Returns the difference of two timestamps, clamped if it overflows.
 inline std::int64_t saturating_difference(std::int64_t a, std::int64_t b) {
     std::int64_t difference = 0;
     if (__builtin_sub_overflow(a, b, &difference)) return a < b ? INT64_MIN : INT64_MAX;
@@ -49,7 +49,7 @@ struct FrameApplication {
     bool carried_over = false;              // predicted from other frames of the flow
 };
 
-// There may be millions in memory, so their size determines the memory of a digest.
+// Millions of these may be in memory, so their size determines the memory of a digest.
 struct FlowState {
     std::int64_t first_ns;  // of the first frame in the file with a timestamp
     std::int64_t previous_ns;
@@ -83,8 +83,8 @@ class FlowTable {
     // kNone for a row without a key. `stack` is the row's final header stack, a HeaderStacks row.
     std::uint32_t add(const FrameRow& row, std::uint32_t stack, const FrameApplication& application);
 
-    // Prefetch the data that add() will read and write for this key; call the first one many frames ahead,
-    // the second one some frames ahead. With many flows, memory latency dominates the cost.
+    // Prefetch the data that add() reads and writes for this key. Call the first function many frames ahead,
+    // the second one a few frames ahead. With many flows, memory latency dominates the cost.
     void prefetch_flow(std::uint32_t key) const;
     void prefetch_tcp(std::uint32_t key) const;
 
@@ -101,7 +101,7 @@ class FlowTable {
     std::pair<std::int64_t, std::int64_t> first_and_last_ns(std::uint32_t number) const;
     std::uint64_t timed_frames(std::uint32_t number) const;
     std::uint32_t peer(std::uint32_t number) const;
-    // Only for flows with tcp().
+    // Call only for flows with tcp().
     std::uint64_t retransmitted_bytes(std::uint32_t number) const;
     std::optional<std::uint64_t> duplicate_acks(std::uint32_t number) const;
     std::optional<std::int64_t> handshake_rtt_ns(std::uint32_t number) const;
@@ -110,12 +110,12 @@ class FlowTable {
     std::uint32_t peer_candidates(std::uint32_t number) const;
     // Number of flows with candidates but no peer.
     std::uint64_t peers_ambiguous() const;
-    // The header stacks in order, run-length encoded; at most kMaxRuns.
+    // Returns the header stacks in order, run-length encoded; at most kMaxRuns.
     std::vector<StackRun> runs(std::uint32_t number) const;
-    // Application tokens (rows) and the number of frames with each.
+    // Returns application tokens (rows) and the number of frames with each.
     std::vector<std::pair<std::uint32_t, std::uint64_t>> applications(std::uint32_t number) const;
 
-    // Number of sequence ranges dropped because a flow, or all flows together, had too many gaps.
+    // Number of sequence ranges dropped because one flow, or all flows together, had too many gaps.
     std::uint64_t ranges_forgotten() const { return ranges_forgotten_; }
 
   private:

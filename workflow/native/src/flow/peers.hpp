@@ -21,7 +21,7 @@ class Peers {
   public:
     explicit Peers(const FlowKeys& keys) : keys_(keys) {}
 
-    // Adds `flow`. `key_of(flow)` returns the key of a flow, here and below.
+    // Adds `flow`. Here and below, `key_of(flow)` returns the key of a flow.
     template <typename KeyOf>
     void add(std::uint32_t flow, const KeyOf& key_of) {
         const FlowKey key = key_of(flow);
@@ -31,7 +31,7 @@ class Peers {
         if (group.count++ == 0) group.first = flow;
     }
 
-    // The peer among the flows added so far, or kNone.
+    // Returns the peer among the flows added so far, or kNone.
     template <typename KeyOf>
     std::uint32_t peer(std::uint32_t flow, const KeyOf& key_of) const {
         const std::uint32_t choice = choose(key_of(flow), key_of);
@@ -42,7 +42,7 @@ class Peers {
         return by_endpoints_.bytes() + by_shared_.bytes() + by_network_.bytes() + by_keyed_network_.bytes();
     }
 
-    // The number of candidates for a flow with `key`.
+    // Returns the number of candidates for a flow with `key`.
     template <typename KeyOf>
     std::uint32_t candidates(FlowKey key, const KeyOf& key_of) const {
         const std::uint32_t count = reversed_flows(key);
@@ -56,7 +56,7 @@ class Peers {
         std::uint32_t count = 0;
         std::uint32_t first = kNone;
     };
-    // Groups by endpoints and a class of tags: FlowKeys::shared() and the like.
+    // Groups by endpoints and by a class of tags such as FlowKeys::shared().
     class TagGroups {
       public:
         void add(std::uint32_t endpoints, std::uint32_t tags_class, std::uint32_t flow);
@@ -89,7 +89,7 @@ class Peers {
         if (count == 0) return kNone;
         return count == 1 ? only_reversed(key, key_of) : choose_by_tags(key);
     }
-    // The only flow with the reversed endpoints, or kNone if it belongs to another network.
+    // Returns the only flow with the reversed endpoints, or kNone if it belongs to another network.
     template <typename KeyOf>
     std::uint32_t only_reversed(FlowKey key, const KeyOf& key_of) const {
         const std::uint32_t found = by_endpoints_[keys_.reversed(key.endpoints)].first;
@@ -99,7 +99,7 @@ class Peers {
 
     const FlowKeys& keys_;
     Pool<Group> by_endpoints_;
-    // Only for endpoints shared by several flows.
+    // Used only for endpoints shared by several flows.
     TagGroups by_shared_;
     TagGroups by_network_;
     TagGroups by_keyed_network_;

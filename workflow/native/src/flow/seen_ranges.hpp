@@ -1,5 +1,6 @@
-// The payload ranges already sent in one direction of a TCP connection. Positions are sequence numbers
-// unwrapped to 64 bits, relative to the highest one sent (RFC 9293 section 3.4: comparisons modulo 2^32).
+// The payload ranges that were already sent in one direction of a TCP connection. Positions are sequence
+// numbers unwrapped to 64 bits, relative to the highest one sent (RFC 9293 section 3.4: comparisons modulo
+// 2^32).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ struct Range {
     std::uint64_t end;
 };
 
-// The ranges below the newest one, ascending and disjoint. Only flows with gaps have such a list.
+// The ranges below the newest one, ascending and disjoint. Only flows with gaps have this list.
 class OlderRanges {
   public:
     bool empty() const { return ranges_.empty(); }
@@ -22,16 +23,16 @@ class OlderRanges {
     void push(Range range) { ranges_.push_back(range); }
     void pop_first() { ranges_.erase(ranges_.begin()); }
 
-    // Merges `range` and returns how many of its positions were already in the list. The merged range must
-    // not reach the newest one.
+    // Merges `range` and returns the number of its positions that were already in the list. The merged range
+    // must not reach the newest one.
     std::uint64_t merge(Range range);
 
   private:
     std::vector<Range> ranges_;
 };
 
-// Merges `added` into `newest` (the range with the highest end) and the list that `older` returns. Returns
-// how many positions of `added` were already sent. Calls `older` only when needed.
+// Merges `added` into `newest` (the range with the highest end) and into the list returned by `older`.
+// Returns the number of positions in `added` that were already sent. Calls `older` only when needed.
 template <typename GetOlder>
 std::uint64_t add_range(Range added, Range& newest, bool has_older, const GetOlder& older) {
     if (newest.begin == newest.end) {
@@ -49,7 +50,7 @@ std::uint64_t add_range(Range added, Range& newest, bool has_older, const GetOld
         return seen;
     }
     std::uint64_t seen = 0;
-    if (added.end >= newest.begin) {  // it fills the gap below the newest range
+    if (added.end >= newest.begin) {  // the gap below the newest range is filled
         seen = (added.end < newest.end ? added.end : newest.end) - newest.begin;
         if (added.end > newest.end) newest.end = added.end;
         added.end = newest.begin;

@@ -1,4 +1,4 @@
-// SHA-1 (FIPS 180-4) of a message of at most 55 bytes, which is one block.
+// SHA-1 (FIPS 180-4) of a message of at most 55 bytes, which fits in one block.
 #pragma once
 
 #include <array>

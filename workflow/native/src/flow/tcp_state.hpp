@@ -24,15 +24,15 @@ enum TcpFlag : std::uint16_t {
 enum class FlagCount : std::uint8_t { kSyn, kSynAck, kFin, kRst, kPsh, kAck, kUrg, kEce, kCwr };
 inline constexpr std::size_t kFlagCounts = 9;
 
-// One per TCP flow, as FlowState one per flow.
+// One per TCP flow, like the FlowState of every flow.
 struct TcpState {
-    // Special values of round_trip_ns: not measured, and too long for the field (then
-    // FlowTable::long_round_trips_ has it).
+    // Special values of round_trip_ns: not measured, and too long for the field (FlowTable::long_round_trips_
+    // contains it).
     static constexpr std::uint32_t kNoRoundTrip = 0xffffffff;
     static constexpr std::uint32_t kLongRoundTrip = 0xfffffffe;
     static constexpr std::uint32_t kNoOlder = 0x7fffffff;
 
-    // Counts modulo 2^16 and 2^32. FlowTable has the carries of the few flows that have any.
+    // Counts modulo 2^16 and 2^32. FlowTable stores the carries, which few flows have.
     std::array<std::uint16_t, kFlagCounts> flags{};
     std::uint16_t last_window = 0;
     std::uint32_t duplicate_acks = 0;

@@ -10,9 +10,9 @@
 
 namespace acapella {
 
-// Has two lengths. `captured` bytes may be read. `reported` is the length on the wire, or what an outer
-// length field leaves of it. A header that ends after `reported` is malformed; one that ends after `captured`
-// alone is truncated. Reads past the captured bytes return 0; call has() first if the bytes matter.
+// A cursor has two lengths. `captured` bytes may be read. `reported` is the length on the wire, limited by
+// outer length fields. A header that ends after `reported` is malformed; a header that ends only after
+// `captured` is truncated. Reads past the captured bytes return 0; call has() first if this matters.
 class Cursor {
   public:
     Cursor(Bytes bytes, std::size_t reported)
@@ -58,7 +58,7 @@ class Cursor {
         captured_ -= step;
         reported_ -= std::min(count, reported_);
     }
-    // Shorten to the length in an outer length field; never lengthens.
+    // Shortens the cursor to the length in an outer length field; never lengthens it.
     void limit(std::size_t reported) {
         reported_ = std::min(reported_, reported);
         captured_ = std::min(captured_, reported_);

@@ -13,12 +13,12 @@ inline constexpr std::size_t kMaxVlans = 8;
 inline constexpr std::size_t kMaxLabels = 16;
 inline constexpr std::size_t kMaxTunnels = 16;
 
-// A token of frame.protocols. schemas/protocols.tsv lists the enumerators and their texts.
+// A token of frame.protocols. schemas/protocols.tsv lists the enumerators and their text.
 enum class Token : std::uint8_t;
-// Reason for an early end of the dissection. issue.hpp has the texts.
+// Reason for an early end of the dissection. issue.hpp defines its text.
 enum class Issue : std::uint8_t;
 
-// The type of a tunnel identifier. schemas/tunnels.tsv lists the enumerators, tunnels.hpp has the texts.
+// The type of a tunnel identifier. schemas/tunnels.tsv lists the enumerators, tunnels.hpp defines their text.
 enum class TunnelType : std::uint8_t;
 
 // The identifier of a tunnel, and the position (from 1) of its header among the headers for which
@@ -27,7 +27,7 @@ struct Tunnel {
     std::uint32_t id;
     std::uint16_t position;
     TunnelType type;
-    std::uint8_t zero = 0;  // no padding: the struct is hashed and compared as one word
+    std::uint8_t zero = 0;  // explicit padding, because the struct is hashed and compared as one word
 
     friend bool operator==(const Tunnel&, const Tunnel&) = default;
 };
@@ -35,8 +35,8 @@ static_assert(sizeof(Tunnel) == 8);
 
 // The bytes of an innermost packet, from the start of its header.
 struct PacketSpan {
-    Bytes bytes;                 // captured, and within the packet's length field
-    std::uint32_t reported = 0;  // their number on the wire
+    Bytes bytes;                 // captured bytes within the packet's length field
+    std::uint32_t reported = 0;  // number of bytes on the wire
     std::uint8_t version = 0;    // of IP; 0: none
     std::uint16_t ethertype = 0;
 };
@@ -44,14 +44,14 @@ struct PacketSpan {
 struct Dissection {
     // layers 2 to 4 and tunnels, outermost first; nothing above layer 4
     std::array<Token, kMaxTokens> tokens;
-    // Number of headers of each token. tshark prints `mpls` once for a whole label stack; `stack` repeats the
-    // label.
+    // Number of consecutive headers of each token. tshark prints `mpls` once for a whole label stack; `stack`
+    // repeats the label.
     std::array<std::uint8_t, kMaxTokens> repeats;
     std::uint8_t token_count = 0;
-    // False if the core's layers 2 to 4 may differ from tshark's. Then tshark dissects the frame.
+    // False if tshark may decode layers 2 to 4 differently. tshark then dissects the frame.
     bool sure = true;
     // True if the core does not decode the rest of the frame (an application, or an unknown ethertype or IP
-    // protocol), so that only tshark can name it. False if the native tokens are the whole stack.
+    // protocol), so that only tshark can identify it. False if the native tokens are the whole stack.
     bool payload_undecoded = false;
     Issue issue{};
 
@@ -90,10 +90,10 @@ struct Dissection {
     std::uint32_t tcp_seq = 0;
     std::uint32_t tcp_ack = 0;
     std::uint32_t payload_len = 0;  // on the wire
-    Bytes payload;                  // the captured part of what follows the last native header
+    Bytes payload;                  // the captured bytes after the last native header
 
     // The Ethernet frame in the innermost pseudowire with a control word; empty if there is none. tshark may
-    // take the control word for an address, so this frame is sent to tshark instead.
+    // decode the control word as part of an address, so this inner frame is sent to tshark instead.
     Bytes pseudowire_frame;
     std::uint32_t pseudowire_frame_len = 0;
     std::uint8_t pseudowire_tokens = 0;  // number of tokens before this frame

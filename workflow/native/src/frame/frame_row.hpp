@@ -1,5 +1,5 @@
-// The fields of one frame that the flow table and the columns use. One cache line of plain data, so that rows
-// can be queued until tshark has named the application.
+// The fields of one frame that the flow table and the columns use: one cache line of plain data, so that rows
+// can be queued until tshark has identified the application.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The distinct header stacks of a sample, each with its two texts (`protocols` and `stack`) and the tokens
-// above layer 4. Stacks with equal `protocols` may differ: an MPLS label stack is one token, but one label
-// per entry in `stack`.
+// The distinct header stacks of a sample, each with its two text forms (`protocols` and `stack`) and the
+// tokens above layer 4. Stacks with equal `protocols` may differ: an MPLS label stack is one token in
+// `protocols`, but one label per entry in `stack`.
 #pragma once
 
 #include <array>
@@ -19,11 +19,12 @@ namespace acapella {
 
 class HeaderStacks {
   public:
-    // Add the stack of the native tokens.
+    // Adds the stack of the native tokens.
     std::uint32_t intern(const Dissection& dissection);
-    // Add a native stack with application tokens as in frame.protocols ("tls", "http:json").
+    // Adds a native stack with application tokens as in frame.protocols ("tls", "http:json").
     std::uint32_t with_application(std::uint32_t stack, std::string_view tokens);
-    // Add a stack by its two texts. The tokens after the last one of layers 2 to 4 are the application.
+    // Adds a stack by its two text forms. The tokens after the last token of layers 2 to 4 are the
+    // application.
     std::uint32_t intern(std::string_view protocols, std::string_view stack);
 
     std::uint32_t size() const { return static_cast<std::uint32_t>(stacks_.size()); }

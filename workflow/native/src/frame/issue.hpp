@@ -9,9 +9,9 @@
 
 namespace acapella {
 
-// truncated_X: the capture ends inside X. bad_X: a field of X contradicts the bytes around it. no_timestamp:
-// the file has no timestamp for the frame, and there is no other issue. implausible_timestamp: as
-// no_timestamp, for a timestamp outside the years 1970 to 2106.
+// truncated_X: the capture ends inside X. bad_X: a field of X contradicts the surrounding bytes.
+// no_timestamp: the file has no timestamp for the frame, and there is no other issue. implausible_timestamp:
+// like no_timestamp, but the timestamp is outside the years 1970 to 2106.
 #define ACAPELLA_ISSUES(X)      \
     X(none)                     \
     X(empty_frame)              \
@@ -67,7 +67,7 @@ enum class Issue : std::uint8_t {
 #undef ACAPELLA_ISSUE
 };
 
-// Empty for Issue::none, so that a null cell of the column is an empty text.
+// Returns an empty text for Issue::none, because the column is then null.
 inline std::string_view text_of(Issue issue) {
     constexpr std::string_view kTexts[] = {
 #define ACAPELLA_ISSUE(name) #name,

@@ -24,19 +24,19 @@ std::string_view text_of(Token token);   // as in frame.protocols
 std::string_view label_of(Token token);  // as in `stack`; empty for glue
 Layer layer_of(Token token);
 
-// The same for the text that tshark prints. A token that is not in the table is an application.
+// Like layer_of(Token), for text printed by tshark. A token that is not in the table is an application.
 Layer layer_of(std::string_view token);
 std::string label_of(std::string_view token);  // default: upper case
 
-// The headers found by the core as "eth:ethertype:ip:tcp" and "Ethernet/IPv4/TCP".
+// Returns the headers found by the core as "eth:ethertype:ip:tcp" or "Ethernet/IPv4/TCP".
 std::string protocols_of(const Dissection& dissection);
 std::string stack_of(const Dissection& dissection);
-// Returns true if a header counts for positions in `stack`: it has a label and is not one of the IPv6
-// extension headers that only some packets of a flow have (hop-by-hop, routing, fragment, destination
+// Returns true if a header is counted for positions in `stack`: it has a label and is not one of the IPv6
+// extension headers that occur only in some packets of a flow (hop-by-hop, routing, fragment, destination
 // options).
 bool has_position(Token token);
 bool has_position(std::string_view token);
-// The position, from 1, of the last header found so far among those with a position.
+// Returns the position, from 1, of the last header found so far that has a position.
 std::uint16_t last_position(const Dissection& dissection);
 
 }  // namespace acapella

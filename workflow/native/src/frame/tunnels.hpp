@@ -38,7 +38,7 @@ constexpr std::optional<TunnelType> tunnel_type_of(std::string_view text) {
 // Relation between the identifiers of the two directions of a flow.
 enum class Directions : std::uint8_t {
     same,         // one identifier for the network
-    mostly_same,  // each end has its own, usually configured to the same number (GRE key)
+    mostly_same,  // each end has its own identifier, usually configured to the same number (GRE key)
     may_differ,   // chosen by each end; equal values are a coincidence (TEID)
 };
 

@@ -1,4 +1,4 @@
-// Predicts the application of frames that were not sent to tshark, from those that were.
+// Predicts the application of frames that were not sent to tshark from frames that were.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ class ApplicationCache {
     // `selection` has to outlive this object.
     explicit ApplicationCache(const Selection& selection) : selection_(selection) {}
 
-    // Learns that a frame of `kind` has `tokens` above its native headers. Later frames of the kind, and of
-    // the kinds that contain it, are given these tokens until another frame contradicts them. Returns the
-    // number of `tokens`.
+    // Records that a frame of `kind` has `tokens` above its native headers. Later frames of this kind, and of
+    // the kinds that contain it, get the same tokens until another frame contradicts them. Returns the number
+    // of `tokens`.
     std::uint32_t learn(std::uint32_t kind, std::string_view tokens);
-    // The number of the tokens predicted for the kind, or for the nearest kind that contains it; kNone if
-    // there is none.
+    // Returns the number of the tokens predicted for the kind, or for the nearest kind that contains it;
+    // kNone if there is none.
     std::uint32_t predict(std::uint32_t kind);
-    // The native stack with the application tokens of this number.
+    // Returns the native stack with the application tokens of this number.
     std::uint32_t stack(HeaderStacks& header_stacks, std::uint32_t native, std::uint32_t tokens);
 
   private:

@@ -10,7 +10,7 @@
 
 namespace acapella::hybrid {
 
-// Takes the text up to `separator` from `rest`.
+// Removes the text up to `separator` from `rest` and returns it.
 inline std::string_view take(std::string_view& rest, char separator) {
     const std::size_t end = std::min(rest.find(separator), rest.size());
     const std::string_view part = rest.substr(0, end);
@@ -18,7 +18,7 @@ inline std::string_view take(std::string_view& rest, char separator) {
     return part;
 }
 
-// The value number `index` (from 0) of a list; empty if the list is shorter.
+// Returns value number `index` (from 0) of a list; empty if the list is shorter.
 inline std::string_view nth(std::string_view list, std::size_t index) {
     std::string_view value = take(list, ',');
     for (; index > 0; --index) value = take(list, ',');
@@ -29,7 +29,7 @@ inline std::size_t length(std::string_view list) {
     return list.empty() ? 0 : 1 + static_cast<std::size_t>(std::ranges::count(list, ','));
 }
 
-// The number of occurrences of a token in a colon-separated text.
+// Returns the number of occurrences of a token in a colon-separated text.
 inline std::size_t tokens_in(std::string_view rest, std::string_view token) {
     std::size_t count = 0;
     while (!rest.empty()) count += take(rest, ':') == token;

@@ -14,27 +14,29 @@ namespace acapella::hybrid {
 namespace {
 
 constexpr std::uint16_t kLinkEthernet = 1;
-constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // for frames without a key; more stacks share them
+constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // for frames without a key; stacks may share them
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::uint64_t kFlushEvery = 1U << 13;  // frames
 constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of queued rows
 // Frames with hundreds of headers have long rows. tshark stops reading its input if too much of its output is
-// pending (TsharkOutput), which takes more than this limit plus the rows of the frames in its pipe.
+// pending (TsharkOutput); that limit is larger than this one plus the rows of the frames in tshark's input
+// pipe.
 constexpr std::size_t kMaxPendingBytes = std::size_t{16} << 20;
 constexpr std::uint64_t kMaxUnanswered = 1U << 14;  // frames sent and pending; about 3 MiB of output
 
-// The flow number for Selection. Frames without an IP header are grouped by their native stack.
+// Returns the flow number for Selection. Frames without an IP header are grouped by their native stack.
 std::uint32_t flow_number(const FrameRow& row) {
     return row.key != kNone ? kFlowsWithoutKey + row.key : row.stack % kFlowsWithoutKey;
 }
 
-// A colon-separated text without its first `count` tokens.
+// Returns a colon-separated text without its first `count` tokens.
 std::string_view without_tokens(std::string_view text, std::size_t count) {
     for (; count > 0; --count) text.remove_prefix(std::min(text.find(':'), text.size() - 1) + 1);
     return text;
 }
 
-// The tokens in tshark's protocols above `native`; none if they do not start with `native`.
+// Returns the tokens above `native` in the protocols printed by tshark; none if they do not start with
+// `native`.
 std::optional<std::string_view> tokens_above(std::string_view tshark_row, std::string_view native) {
     if (!tshark_row.starts_with(native)) return std::nullopt;
     tshark_row.remove_prefix(native.size());
@@ -115,7 +117,7 @@ std::optional<Batch> HybridDigest::frames_in_time() {
     return batch;
 }
 
-// Frees memory for the flow table.
+// Frees memory before the flow table is created.
 void HybridDigest::end() {
     tshark_output_.expect_end();
     ended_ = true;
@@ -130,7 +132,7 @@ bool HybridDigest::must_wait() const {
            (unanswered_ > 0 && tshark_output_.pending_bytes() >= kMaxPendingBytes);
 }
 
-// Reads frames into the queue; false after the last.
+// Reads frames into the queue. Returns false after the last frame.
 bool HybridDigest::read_rows() {
     const std::size_t count =
         reader_.next(read_, [this](std::size_t i) { keep_frame(read_[i], frames_[i]); });
@@ -149,7 +151,7 @@ bool HybridDigest::read_rows() {
     return count > 0;
 }
 
-// Adds rows from the front of the queue to the digest, up to the first one that tshark has not printed.
+// Adds rows from the front of the queue to the digest, up to the first row that tshark has not printed yet.
 void HybridDigest::add_answered_rows() {
     constexpr std::size_t kAhead = 8;
     while (!builder_.full() && add_first_row(false)) {
@@ -162,7 +164,8 @@ void HybridDigest::add_answered_rows() {
     }
 }
 
-// Adds the first row of the queue to the digest; false if there is none, or tshark has not printed it yet.
+// Adds the first row of the queue to the digest. Returns false if there is none or tshark has not printed it
+// yet.
 bool HybridDigest::add_first_row(bool wait) {
     if (rows_.empty()) return false;
     FrameRow& row = rows_.front();
@@ -182,8 +185,8 @@ bool HybridDigest::add_first_row(bool wait) {
     return true;
 }
 
-// Returns true if the frame has to be sent to tshark. Sets the row's payload kind if the core is sure of
-// layers 2 to 4.
+// Returns true if the frame must be sent to tshark. Sets the row's payload kind if the core is sure of layers
+// 2 to 4.
 bool HybridDigest::select(FrameRow& row, const Frame& frame) {
     if (options_.send_all) row.bits = static_cast<std::uint8_t>(row.bits & ~FrameRow::kSure);
     bool send = !row.has(FrameRow::kSure);
@@ -196,7 +199,7 @@ bool HybridDigest::select(FrameRow& row, const Frame& frame) {
     return send;
 }
 
-// Stores the required data of the frame read last.
+// Stores the data that is needed of the frame read last.
 void HybridDigest::keep_frame(const FrameRow& row, Frame& frame) {
     const bool sure = row.has(FrameRow::kSure) && !options_.send_all;
     if (sure && !row.has(FrameRow::kPayloadUndecoded)) return;

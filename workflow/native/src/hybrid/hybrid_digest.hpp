@@ -22,7 +22,7 @@
 
 namespace acapella::hybrid {
 
-// tshark closed its standard input. The reason is in its standard error.
+// tshark closed its standard input. Its standard error contains the reason.
 class TsharkInputError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -41,14 +41,14 @@ struct Options {
 // The standard input of tshark, open until end().
 class TsharkInput {
   public:
-    // Takes ownership of the descriptor. `timeout`: for tshark to read something. `while_waiting` as in
-    // TsharkOutput.
+    // Takes ownership of the descriptor. `timeout`: maximum time until tshark reads something.
+    // `while_waiting`: as in TsharkOutput.
     TsharkInput(int descriptor, Seconds timeout, WhileWaiting while_waiting = nullptr);
     TsharkInput(const TsharkInput&) = delete;
     TsharkInput& operator=(const TsharkInput&) = delete;
     ~TsharkInput();
 
-    // Throw TsharkInputError, TsharkTimeout.
+    // Both throw TsharkInputError and TsharkTimeout.
     void write(const Record& record);
     void flush();
     void end();
@@ -66,7 +66,7 @@ class TsharkInput {
 class HybridDigest {
   public:
     // Takes ownership of `tshark_input`, the standard input of tshark, and of `tshark_output`, its standard
-    // output, which has to be line-buffered. Throws input::InputError.
+    // output, which must be line-buffered. Throws input::InputError.
     HybridDigest(const std::string& path, CapturePoint capture_point, std::size_t batch_rows,
                  const Options& options, int tshark_input, int tshark_output)
         : tshark_output_(tshark_output, options.send_all ? Layout::kFields : Layout::kColumns,
@@ -90,15 +90,15 @@ class HybridDigest {
     const FrameReader& reader() const { return reader_; }
     const DigestBuilder& builder() const { return builder_; }
     std::uint64_t frames_sent() const { return tshark_input_.frames(); }
-    // Number of frames whose layers 2 to 4 the core was sure of, but tshark decoded differently.
+    // Number of frames for which the core was sure of layers 2 to 4, but tshark decoded them differently.
     std::uint64_t contradictions() const { return contradictions_; }
 
   private:
     // Rows read or added at a time, so that memory latencies overlap.
     static constexpr std::size_t kRows = 64;
 
-    // Data of a frame, besides its row, that is needed to select and send it. Filled only for frames that may
-    // be sent.
+    // Data of a frame, besides its row, that is needed to select and send the frame. Filled only for frames
+    // that may be sent.
     struct Frame {
         Record sent_record;
         Bytes payload;
@@ -118,20 +118,20 @@ class HybridDigest {
     StackDecision combine(const FrameRow& row, const TsharkRow& tshark_row);
     StackDecision carry_over(const FrameRow& row);
 
-    // before tshark_input_, so that it is destroyed after tshark's input is closed
+    // before tshark_input_, so that tshark's input is closed before this member is destroyed
     TsharkOutput tshark_output_;
     TsharkInput tshark_input_;
     FrameReader reader_;
     DigestBuilder builder_;
     Options options_;
-    std::optional<Selection> selection_;  // freed after the last frame, as the next member
+    std::optional<Selection> selection_;  // freed after the last frame, like the next member
     std::optional<ApplicationCache> applications_;
     std::array<FrameRow, kRows> read_;
     std::array<Frame, kRows> frames_;
     RowQueue rows_;
     std::deque<CoreTags> core_tags_;  // of pending frames that have several tags
     std::uint64_t unanswered_ = 0;
-    std::uint64_t last_sent_ = 0;  // frame number in the capture, as the next member
+    std::uint64_t last_sent_ = 0;  // frame number in the capture, like the next member
     std::uint64_t last_answered_ = 0;
     std::uint64_t contradictions_ = 0;
     Dissection keys_;

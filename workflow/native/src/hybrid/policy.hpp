@@ -1,5 +1,5 @@
-// Determines the number of frames of a flow that are sent to tshark. A flow is directed, and only frames with
-// payload above the core's headers count.
+// Determines the number of frames of a flow that are sent to tshark. A flow is directed. Only frames with
+// payload above the core's headers are counted.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 namespace acapella::hybrid {
 
 struct SelectionPolicy {
-    // The first frames of a flow are always sent.
+    // Number of frames at the start of a flow that are always sent.
     std::uint32_t first = 2;
-    // Budget of new payload kinds of a flow; each frame of a known kind adds one. Payload that starts with a
-    // word, which is rare if encrypted, has four times this budget.
+    // Budget for new payload kinds of a flow; each frame of a known kind adds one. Payload that starts with a
+    // word has four times this budget, because this is rare in encrypted payload.
     std::uint32_t kinds = 8;
-    // This frame of a flow is sent again, as are those with 4, 16, ... times this number.
+    // A later frame with this number in its flow is sent, and also those with 4, 16, ... times this number.
     std::uint32_t again = 16;
 };
 

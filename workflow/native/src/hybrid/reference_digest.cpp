@@ -30,7 +30,7 @@ std::int64_t nanoseconds(std::string_view text) {
 
 FrameRow row_of(const TsharkRow& tshark_row, const Dissection& keys) {
     Record record;
-    // a simple packet block has no timestamp in tshark either
+    // tshark prints no timestamp for a simple packet block either
     record.timed = !tshark_row[Field::time].empty();
     record.ts_ns = nanoseconds(tshark_row[Field::time]);
     FrameRow row = frame_row(record, keys, 0, 0);

@@ -1,5 +1,5 @@
-// Both tables from tshark's output alone, for a whole file that tshark read itself. `acapella verify`
-// compares digests with them, except inner_wire_len and issue, which tshark does not print.
+// Creates both tables from tshark's output alone, for a whole file that tshark read itself. `acapella verify`
+// compares digests with them, except for inner_wire_len and issue, which tshark does not print.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class ReferenceDigest {
 
     // As in NativeDigest. Throws TsharkOutputError, TsharkTimeout.
     std::optional<Batch> next_frames();
-    // VLAN ids and MPLS labels of the batch that next_frames() returned last.
+    // VLAN ids and MPLS labels of the batch returned last by next_frames().
     Batch tags() { return tags_.take(); }
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
         return builder_.flow_rows(first, count);

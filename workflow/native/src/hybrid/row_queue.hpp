@@ -1,4 +1,4 @@
-// Queue of rows in file order that wait for the output of tshark.
+// Queue of rows, in file order, that wait for the output of tshark.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class RowQueue {
         ++size_;
     }
     FrameRow& front() { return blocks_.front()[first_]; }
-    // At most `count` rows from the front; fewer at the end of a block.
+    // Returns at most `count` rows from the front; fewer at the end of a block.
     std::span<const FrameRow> first(std::size_t count) const {
         if (empty()) return {};
         return {blocks_.front().get() + first_, std::min({count, size_, kBlock - first_})};

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t kMaxNewInARow = 32;  // new kinds in a row
 constexpr std::uint32_t kWordFactor = 4;
-constexpr std::uint32_t kRecheckFactor = 4;  // of the interval between frames that are sent again
+constexpr std::uint32_t kRecheckFactor = 4;  // factor between the intervals at which frames are sent again
 
 bool is_text(std::uint8_t byte) {
     return (byte >= 0x20 && byte < 0x7f) || byte == '\t' || byte == '\n' || byte == '\r';
@@ -22,14 +22,14 @@ std::uint32_t long_start(Bytes payload) {
     return value;
 }
 
-// GET, HELO, 227
+// Returns true for the start of a word, such as GET, HELO, 227.
 bool is_word(std::uint32_t start) {
     for (int shift = 0; shift < 32; shift += 8)
         if (!is_text(static_cast<std::uint8_t>(start >> shift))) return false;
     return true;
 }
 
-// A whole word, or two bytes, which are usually followed by lengths and numbers.
+// Returns all four bytes of a word, otherwise only two, which are usually followed by lengths and numbers.
 std::uint32_t short_start(std::uint32_t start) { return is_word(start) ? start : start & 0xffff0000; }
 
 }  // namespace
@@ -78,7 +78,7 @@ Choice Selection::select(std::uint32_t flow_number, Bytes payload, std::uint32_t
     return {finest != kNone ? finest : row, true};
 }
 
-// For payload whose start does not identify the message.
+// Selects frames with payload whose start does not identify the message.
 Choice Selection::select_by_length(std::uint32_t number, std::uint8_t length, bool send) {
     const Lookup lookup = find(number, 0, Kind::Level::length, length);
     if (lookup.row != kNone) return {lookup.row, send};
@@ -116,7 +116,7 @@ Selection::Lookup Selection::find(std::uint32_t flow, std::uint32_t start, Kind:
             })};
 }
 
-// Adds a kind; returns its row, or kNone if there are too many.
+// Adds a kind. Returns its row, or kNone if there are too many kinds.
 std::uint32_t Selection::add(const Lookup& lookup, const Kind& kind) {
     if (kinds_.size() >= kMaxKinds) return kNone;
     const std::uint32_t row = kinds_.add(kind);

@@ -18,12 +18,12 @@
 
 namespace acapella::hybrid {
 
-// Maximum number of stored kinds, not counting flows. If a sample has more, further kinds use the application
-// of their flow.
+// Maximum number of stored kinds, not counting flows. If a sample has more kinds, the application of the flow
+// is used for the others.
 inline constexpr std::uint32_t kMaxKinds = 1U << 19;
 
-// Kinds form a tree: the flow itself, payloads of a length, of a length and a short start, and of a length
-// and a longer start. A flow needs no row: its kind is its number with the upper bit set.
+// Kinds form a tree: the flow, payloads of one length, payloads of one length and short start, payloads of
+// one length and longer start. A flow needs no row: its kind is its number with the highest bit set.
 inline constexpr std::uint32_t kFlowKind = 1U << 31;
 
 struct Kind {
@@ -47,10 +47,11 @@ class Selection {
     explicit Selection(SelectionPolicy policy, TableHash hash = TableHash()) : policy_(policy), hash_(hash) {}
 
     // Selects or skips the next frame with payload above its native headers. `flow` is any number that
-    // identifies the flow; `payload` has the captured bytes, `payload_len` is the length on the wire.
+    // identifies the flow, `payload` contains the captured bytes, and `payload_len` is the length on the
+    // wire.
     Choice select(std::uint32_t flow, Bytes payload, std::uint32_t payload_len);
 
-    // Call some frames before choose() for this flow.
+    // Call some frames before select() for this flow.
     void prefetch(std::uint32_t flow) const {
         if (flow < flows_.size()) __builtin_prefetch(&flows_[flow]);
     }
@@ -59,7 +60,7 @@ class Selection {
     const Kind& kind(std::uint32_t row) const { return kinds_[row]; }
 
   private:
-    // Number of new kinds minus frames of known kinds; the latter count up to 32,768.
+    // Number of new kinds minus the number of frames of known kinds, of which at most 32,768 are counted.
     struct Budget {
         std::int16_t used = 0;
 
@@ -75,7 +76,7 @@ class Selection {
         std::uint32_t frames = 0;
         Budget starts;
         Budget long_starts;
-        std::uint8_t rechecks = 0;  // how often it was sent again
+        std::uint8_t rechecks = 0;  // number of times it was sent again
         std::uint8_t new_in_a_row = 0;
     };
     static_assert(sizeof(Flow) == 12);

@@ -57,7 +57,7 @@ ValueFormat format_of(std::string_view value) {
     return value.find('.') != std::string_view::npos ? ValueFormat::kAddress4 : ValueFormat::kDecimal;
 }
 
-// Takes the first `count` values of a list from `rest`.
+// Removes the first `count` values of a list from `rest` and returns them.
 std::string_view take_values(std::string_view& rest, std::size_t count) {
     const std::string_view list = rest;
     for (; count > 0; --count) take(rest, ',');
@@ -65,7 +65,7 @@ std::string_view take_values(std::string_view& rest, std::size_t count) {
     return list.substr(0, taken - (taken > 0 && list[taken - 1] == ',' ? 1 : 0));
 }
 
-// The number of values of this format at the start of a list.
+// Returns the number of values of this format at the start of a list.
 std::size_t values_of(std::string_view list, ValueFormat form) {
     std::size_t count = 0;
     while (!list.empty() && format_of(take(list, ',')) == form) ++count;

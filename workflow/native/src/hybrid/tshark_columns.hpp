@@ -1,6 +1,6 @@
 // The columns that engine hybrid requests from tshark. The cost depends mostly on the number of columns, not
-// of fields: tshark 4.0 searches its list of columns for each one (get_column_visible). So fields whose
-// values cannot be confused share a column.
+// on the number of fields, because tshark 4.0 searches its list of columns for each column
+// (get_column_visible). So fields whose values cannot be confused share a column.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ namespace acapella::hybrid {
 // those of the second.
 enum class ValueFormat : std::uint8_t { kAddress4, kAddress6, kHexadecimal, kDecimal };
 
-// Fields with different value formats. The last two may have the same format (source and destination port):
-// then every header has both, or only the first.
+// Fields with different value formats. The last two may have the same format (source and destination port);
+// then every header has either both or only the first.
 struct TsharkColumn {
     static constexpr std::size_t kMaxFields = 4;
 
@@ -32,7 +32,7 @@ struct TsharkColumn {
     std::size_t count = 0;
 };
 
-// The first column: these three fields, each of which every frame has once.
+// The first column contains these three fields. Every frame has exactly one value of each.
 inline constexpr std::array kFirstColumn = {Field::number, Field::encap, Field::protocols};
 
 // clang-format off
@@ -72,11 +72,12 @@ inline constexpr std::array kTsharkColumns = {
 // tshark truncates a column to this length.
 inline constexpr std::size_t kMaxColumnBytes = 2047;
 
-// The expression of a column (gui.column.format): "ip.src || ipv6.src".
+// Returns the expression of a column (gui.column.format), such as "ip.src || ipv6.src".
 std::string expression_of(std::span<const Field> fields);
 
-// Splits a line into fields, as views into it. Field::service_text is left empty: columns do not show a
-// protocol's text. Throws TsharkOutputError if a value has none of the formats of its column.
+// Splits a line into fields, which are views into the line. Field::service_text remains empty, because
+// columns do not show the text of a protocol. Throws TsharkOutputError if a value has none of the formats of
+// its column.
 void split_columns(std::string_view line, TsharkRow& tshark_row);
 
 }  // namespace acapella::hybrid

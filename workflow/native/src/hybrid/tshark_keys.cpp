@@ -14,9 +14,9 @@
 namespace acapella::hybrid {
 namespace {
 
-// The number of entries of MPLS stack number `stack` (from 0) of `stacks`, up to its bottom of stack
-// (mpls.bottom). If the list does not have one value per label, every later stack is given one label and the
-// first one the rest.
+// Returns the number of entries of MPLS stack number `stack` (from 0) of `stacks`, up to its bottom of stack
+// (mpls.bottom). If the list does not have one value per label, one label is assigned to every later stack
+// and the rest to the first one.
 std::size_t label_count(const TsharkRow& tshark_row, std::size_t stack, std::size_t stacks) {
     const std::size_t labels = length(tshark_row[Field::label]);
     std::string_view bottoms = tshark_row[Field::label_bottom];
@@ -35,7 +35,7 @@ bool address(int family, std::string_view text, std::array<std::byte, 16>& into)
     return inet_pton(family, std::string(text).c_str(), into.data()) == 1;
 }
 
-// Walks over the tokens: counts each kind, and keeps the innermost headers.
+// Iterates over the tokens, counts each kind, and stores the innermost headers.
 class KeyWalk {
   public:
     KeyWalk(const TsharkRow& tshark_row, Dissection& out)
@@ -52,7 +52,7 @@ class KeyWalk {
         std::string_view before;
         for (std::string_view rest = row_.protocols(); !rest.empty();) {
             const std::string_view token = take(rest, ':');
-            // Packets quoted in ICMP errors, and packets that an application carries over IP, are not part of
+            // Packets quoted in ICMP errors, and packets carried by an application over IP, are not part of
             // the frame's key.
             if (network && (token == "icmp" || token == "icmpv6")) return icmp();
             if (network && layer_of(token) == Layer::kApplication) return;
@@ -99,7 +99,7 @@ class KeyWalk {
         if (id && out_.vlan_count < kMaxVlans) out_.vlans[out_.vlan_count++] = *id;
     }
 
-    // tshark reads two service tags in a row as one header, with two ids in separate fields.
+    // tshark reads two adjacent service tags as one header with two ids in separate fields.
     void service_tag() {
         if (!is_double()) {
             tunnels_.service_tag(service_text(single_ + double_), rest_, position_);
@@ -109,8 +109,8 @@ class KeyWalk {
         tag(Field::service_inner, double_++);
     }
 
-    // Uses the header's own text, which columns do not have. Without it, a tag followed by another one is
-    // double, and so is the last tag of a run if no single tags are left.
+    // Uses the text of the header, which columns do not contain. Without the text, a tag is considered double
+    // if another tag follows, or if it is the last tag of a run and no single tags are left.
     bool is_double() const {
         const std::size_t singles = length(row_[Field::service_vlan]);
         const std::size_t doubles = length(row_[Field::service_outer]);
@@ -120,7 +120,7 @@ class KeyWalk {
         return rest_.starts_with("ethertype:ieee8021ad");
     }
 
-    // The text of header `index`: "IEEE 802.1ad, ID: 5", "IEEE 802.1ad, S-VID: 5, C-VID: 6", or "IEEE
+    // Returns the text of header `index`: "IEEE 802.1ad, ID: 5", "IEEE 802.1ad, S-VID: 5, C-VID: 6", or "IEEE
     // 802.1ah, B-VID: 5, I-SID: 6"; empty if unknown.
     std::string_view service_text(std::size_t index) const {
         constexpr std::string_view kName = "IEEE 802.1a";
@@ -135,7 +135,7 @@ class KeyWalk {
         }
     }
 
-    // tshark prints `mpls` once per label stack; all labels are taken at the first of these tokens.
+    // tshark prints `mpls` once per label stack. All labels are read at the first of these tokens.
     void labels() {
         for (std::string_view rest = row_[Field::label]; out_.label_count < kMaxLabels && !rest.empty();)
             if (const auto label = number<std::uint32_t>(take(rest, ',')))
@@ -179,7 +179,7 @@ class KeyWalk {
         out_.ip_len = kIpv6Header + number<std::uint32_t>(value(Field::ipv6_plen, index)).value_or(0);
     }
 
-    // If nothing follows an extension header that announces a header, it was truncated.
+    // An extension header was truncated if it announces a header but none follows.
     void extension(Field field, std::size_t index) {
         const auto next = number<std::uint8_t>(value(field, index));
         if (next && (!rest_.empty() || *next == kNoNextHeader)) out_.ip_proto = *next;
@@ -203,7 +203,7 @@ class KeyWalk {
     void tcp(std::size_t index) {
         if (!ports(Field::tcp_src, Field::tcp_dst, index)) return;
         const auto flags = number<std::uint16_t>(value(Field::tcp_flags, index));
-        // A truncated header does not count. The urgent pointer is the last field of every header.
+        // Ignore a truncated header. The urgent pointer is the last field of every header.
         out_.has_tcp = flags && !value(Field::tcp_urgent, index).empty();
         if (!out_.has_tcp) return;
         out_.tcp_flags = *flags;
@@ -213,7 +213,8 @@ class KeyWalk {
         payload(number<std::uint32_t>(value(Field::tcp_len, index)), 0);
     }
 
-    // The payload length of the innermost IP packet; none if tshark does not show the length of all headers.
+    // Returns the payload length of the innermost IP packet; none if tshark does not show the length of all
+    // headers.
     std::optional<std::uint32_t> network_payload() const {
         if (out_.ip_version == 0 || hopopts_ + routing_ + dstopts_ + ah_ > 0) return std::nullopt;
         const std::uint32_t headers =
@@ -223,7 +224,8 @@ class KeyWalk {
         return out_.ip_len - headers;
     }
 
-    // The UDP length of a first fragment is that of the whole datagram, so the packet's own length limits it.
+    // The UDP length of a first fragment is that of the whole datagram, so it is limited by the length of the
+    // packet.
     void udp(std::size_t index) {
         if (!ports(Field::udp_src, Field::udp_dst, index)) return;
         tunnels_.udp(out_.src_port, out_.dst_port, rest_, position_);
@@ -231,7 +233,7 @@ class KeyWalk {
         if (length) payload(std::min(*length, network_payload().value_or(*length)), kUdpHeader);
     }
 
-    // UDP's fields, with a checksum coverage in place of the length (RFC 3828 3.1).
+    // The fields of UDP, with a checksum coverage in place of the length (RFC 3828 3.1).
     void udplite(std::size_t index) {
         if (ports(Field::udp_src, Field::udp_dst, index)) payload(network_payload(), kUdpHeader);
     }

@@ -21,10 +21,10 @@ namespace {
 
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;  // enough for the fields of a frame of 256 KiB
-// Maximum of received output; beyond it, tshark has to wait.
+// Maximum amount of received output. tshark has to wait when it is reached.
 constexpr std::size_t kMaxReceivedBytes = std::size_t{64} << 20;
 constexpr std::size_t kChunk = std::size_t{256} << 10;
-// tshark writes line by line. On one core, waking up for each line would cost a fifth of its CPU time.
+// tshark writes line by line. On one core, a wakeup for each line would take a fifth of its CPU time.
 constexpr std::chrono::milliseconds kReadInterval{2};
 
 }  // namespace
@@ -52,7 +52,7 @@ TsharkOutput::~TsharkOutput() {
     ::close(descriptor_);
 }
 
-// False if the receiver has to stop. A child process of tshark may keep the pipe open.
+// Returns false if the receiver must stop. A child process of tshark may keep the pipe open.
 bool TsharkOutput::wait_for_output() const {
     std::array<pollfd, 2> wanted{{{descriptor_, POLLIN, 0}, {stop_event_, POLLIN, 0}}};
     while (::poll(wanted.data(), wanted.size(), -1) < 0 && errno == EINTR) {
@@ -78,8 +78,8 @@ void TsharkOutput::receive() {
     }
 }
 
-// Called with the lock held. Checks the length of the line here, because the caller may not fetch for a long
-// time.
+// Called with the lock held. Checks the length of the line here, because the caller may not call fetch() for
+// a long time.
 void TsharkOutput::keep(std::string_view output) {
     received_.insert(received_.end(), output.begin(), output.end());
     const std::size_t newline = output.rfind('\n');
@@ -89,7 +89,7 @@ void TsharkOutput::keep(std::string_view output) {
     received_bytes_.store(received_.size(), std::memory_order_relaxed);
 }
 
-// False if the receiver has to stop.
+// Returns false if the receiver must stop.
 bool TsharkOutput::wait_for_room() {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [this] { return received_.size() < kMaxReceivedBytes || stopped_; });

@@ -95,7 +95,7 @@ enum class Field : std::uint8_t {
 };
 
 inline constexpr std::size_t kReferenceFields = static_cast<std::size_t>(Field::count_);
-// The last fields are only needed by ReferenceDigest: for frames sent to tshark they are known.
+// Only ReferenceDigest needs the last fields: for frames sent to tshark, they are already known.
 inline constexpr std::size_t kDigestFields = static_cast<std::size_t>(Field::time);
 inline constexpr std::array<std::string_view, kReferenceFields> kFieldNames = {
 #define ACAPELLA_FIELD(name, text) text,
@@ -103,10 +103,10 @@ inline constexpr std::array<std::string_view, kReferenceFields> kFieldNames = {
 #undef ACAPELLA_FIELD
 };
 
-// Field::encap of a frame with a link type unknown to tshark, for which it prints only "data".
+// Value of Field::encap for a link type unknown to tshark. For such a frame, tshark prints only "data".
 inline constexpr std::string_view kUnknownEncap = "0";
 
-// The output of tshark is not as expected: it skipped a frame, or printed another line.
+// Unexpected output of tshark: it skipped a frame or printed an additional line.
 class TsharkOutputError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -122,7 +122,7 @@ using Seconds = std::chrono::duration<double>;
 inline constexpr Seconds kTsharkTimeout{120};
 using WhileWaiting = input::ByteSink::WhileWaiting;
 
-// The row that tshark printed for one frame; its views are valid until the next call of TsharkOutput.
+// The row that tshark printed for one frame. Its views are valid until the next call of TsharkOutput.
 struct TsharkRow {
     std::array<std::string_view, kReferenceFields> fields;
 
@@ -133,28 +133,30 @@ struct TsharkRow {
 // The layout of a line: one field after the other, or the columns of tshark_columns.hpp.
 enum class Layout : std::uint8_t { kFields, kColumns };
 
-// Reads the output of tshark from a pipe in a separate thread, because tshark would stop reading its input if
-// its output were not read. The thread pauses only if more output is pending than any capture needs.
+// Reads the output of tshark from a pipe in a separate thread, because tshark stops reading its input if its
+// output is not read. The thread pauses only if more output is pending than required for any capture.
 class TsharkOutput {
   public:
-    // Takes ownership of the descriptor. `timeout`: for a row, and for the end of the output. `while_waiting`
-    // is called at least every ByteSink::kSlice of that time, and may throw to stop waiting.
+    // Takes ownership of the descriptor. `timeout` applies to a row and to the end of the output.
+    // `while_waiting` is called at least every ByteSink::kSlice during that time, and may throw to stop
+    // waiting.
     explicit TsharkOutput(int descriptor, Layout layout = Layout::kFields, Seconds timeout = kTsharkTimeout,
                           WhileWaiting while_waiting = nullptr);
     TsharkOutput(const TsharkOutput&) = delete;
     TsharkOutput& operator=(const TsharkOutput&) = delete;
     ~TsharkOutput();
 
-    // The next row; null if it has not arrived yet. Throws TsharkOutputError if it cannot arrive any more.
+    // Returns the next row, or null if it has not arrived yet. Throws TsharkOutputError if no more rows can
+    // arrive.
     const TsharkRow* poll();
-    // As poll(), but waits; null at the end of the output. Throws TsharkTimeout.
+    // Like poll(), but waits; returns null at the end of the output. Throws TsharkTimeout.
     const TsharkRow* next();
-    // As next(), but throws if there is no further row.
+    // Like next(), but throws if there is no further row.
     const TsharkRow& wait();
     // Waits for the end of the output. Throws TsharkOutputError if there is another row.
     void expect_end();
-    // Number of received bytes that were not returned yet. The writer to tshark has to read rows before
-    // this becomes large.
+    // Number of received bytes that were not returned yet. The thread that writes to tshark must read rows
+    // before this becomes large.
     [[nodiscard]] std::size_t pending_bytes() const {
         return text_.size() - at_ + received_bytes_.load(std::memory_order_relaxed);
     }
@@ -164,8 +166,8 @@ class TsharkOutput {
     bool wait_for_output() const;
     bool wait_for_room();
     void keep(std::string_view output);
-    // Appends received output to `text_`. False if there is none now (with `wait`: none at all). Throws
-    // TsharkTimeout, and TsharkOutputError if a line is too long.
+    // Appends received output to `text_`. Returns false if none is available (with `wait`: at the end of the
+    // output). Throws TsharkTimeout, and TsharkOutputError if a line is too long.
     bool fetch(bool wait);
     void wait_for_news(std::unique_lock<std::mutex>& lock);
     bool next_line(std::string_view& line);
@@ -175,7 +177,7 @@ class TsharkOutput {
     Layout layout_;
     Seconds timeout_;
     WhileWaiting while_waiting_;
-    int stop_event_;  // readable when the receiver has to stop
+    int stop_event_;  // readable when the receiver must stop
     std::uint64_t frames_ = 0;
     TsharkRow row_;
     std::vector<char> text_;  // received lines, unread from at_ on
@@ -194,17 +196,17 @@ class TsharkOutput {
     std::thread receiver_;
 };
 
-// Reads layers 2 to 4 from tshark's fields: tags, tunnel identifiers, the innermost addresses, ports and TCP
-// numbers; no tokens. Packets quoted in ICMP errors and packets carried by an application are skipped, as in
+// Reads layers 2 to 4 from tshark's fields: tags, tunnel identifiers, and the innermost addresses, ports and
+// TCP numbers, but no tokens. Skips packets quoted in ICMP errors and packets carried by an application, like
 // the core.
 void take_keys(const TsharkRow& tshark_row, Dissection& dissection);
-// VLAN ids and MPLS labels as the core read them. tshark's columns list the reserved labels (RFC 3032 2.1)
-// before the others, because they are another field of the same name, and do not show which service tags are
+// VLAN ids and MPLS labels as read by the core. tshark's columns list reserved labels (RFC 3032 2.1) before
+// the others, because they are a separate field with the same name, and do not show which service tags are
 // double.
 struct CoreTags {
     CoreTags(std::uint64_t number, const Dissection& d);
 
-    // Puts ids and labels that both have into the order of the frame's bytes.
+    // Puts the ids and labels that occur in both into the order of the frame's bytes.
     void order(Dissection& keys) const;
 
     std::uint64_t frame;
@@ -213,10 +215,10 @@ struct CoreTags {
     std::uint8_t vlan_count;
     std::uint8_t label_count;
 };
-// Replaces the core's keys in a row. The caller numbers the row's key.
+// Replaces the core's keys in a row. The caller assigns the number of the key.
 void replace_keys(FrameRow& row, const Dissection& keys);
 
-// The text of the column `stack`: mpls is repeated for every label.
+// Returns the text of the column `stack`: mpls is repeated for every label.
 std::string stack_text(const TsharkRow& tshark_row);
 
 }  // namespace acapella::hybrid

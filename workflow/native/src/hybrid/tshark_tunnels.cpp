@@ -46,8 +46,8 @@ void TunnelWalk::visit(std::string_view token, std::string_view before, std::siz
     if (token == "ieee8021ah") return add(TunnelType::pbb_isid, Field::pbb_isid, pbb_++);
 }
 
-// Flags of the n-th header whose flags tshark prints with this number of characters: 0x0800 for VXLAN, 0x0c
-// for VXLAN-GPE. In a column they are not in the order of the headers.
+// Returns the flags of the n-th header whose flags are printed with this number of characters: 0x0800 for
+// VXLAN, 0x0c for VXLAN-GPE. A column does not list them in the order of the headers.
 std::uint16_t TunnelWalk::vxlan_flags(std::size_t length, std::size_t index) const {
     for (std::string_view rest = row_[Field::vxlan_flags]; !rest.empty();) {
         const std::string_view text = take(rest, ',');
@@ -68,7 +68,7 @@ void TunnelWalk::geneve() {
     add_vni(TunnelType::geneve_vni, Field::geneve_vni, geneve_++, vni::is_geneve(dst_port_, version));
 }
 
-// tshark has no token for VXLAN-GPE; its VNIs are listed among those of VXLAN.
+// tshark has no token for VXLAN-GPE and lists its VNIs among those of VXLAN.
 void TunnelWalk::udp(std::uint16_t src_port, std::uint16_t dst_port, std::string_view rest,
                      std::size_t position) {
     constexpr std::uint16_t kGpe = vni::kVxlanGpePort;

@@ -15,14 +15,15 @@ class TunnelWalk {
   public:
     TunnelWalk(const TsharkRow& tshark_row, Dissection& out) : row_(tshark_row), out_(out) {}
 
-    // Process the next token of frame.protocols, given the token before it and the header's position.
+    // Processes the next token of frame.protocols. `before`: the previous token; `position`: position of the
+    // header.
     void visit(std::string_view token, std::string_view before, std::size_t position);
-    // Process a UDP header with these ports. `rest`: the tokens after it, here and below.
+    // Processes a UDP header with these ports. Here and below, `rest` contains the tokens after it.
     void udp(std::uint16_t src_port, std::uint16_t dst_port, std::string_view rest, std::size_t position);
-    // Process a single service tag. `text`: the header's own text, empty if unknown.
+    // Processes a single service tag. `text`: the text of the header, empty if unknown.
     void service_tag(std::string_view text, std::string_view rest, std::size_t position);
 
-    // Count the MPLS labels of the next header.
+    // Counts the MPLS labels of the next header.
     void labels(std::size_t count) { labels_ += count; }
     void ip_header() { outer_key_.ip_header(); }
     // Call after the last header.
