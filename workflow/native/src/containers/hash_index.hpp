@@ -1,8 +1,8 @@
 // An open-addressed index from hashes to row numbers. The caller stores and compares the rows.
 //
-// A slot has four bytes. The lower bits are the row number, as many bits as the slot number has: rows are
-// numbered from 0 and the index is never full. The upper bits are taken from the hash, so that few rows are
-// compared without a match.
+// A slot has four bytes. The lower bits are the row number; it needs no more bits than the slot number,
+// because rows are numbered from 0 and the index is never full. The upper bits are hash bits, so that few
+// rows are compared without a match.
 #pragma once
 
 #include <cstdint>

@@ -81,11 +81,11 @@ class ShortTags {
 };
 static_assert(sizeof(ShortTags) == 16);
 
-// The 128-bit flow id: BLAKE2b of, big-endian, u16 length of the site and its UTF-8 bytes; u8 count and u16
-// VLAN ids; u8 count and u32 labels; u8 count and, for each tunnel, u8 type (its number in
-// schemas/tunnels.tsv), u32 identifier and u16 position; u8 IP version; source and destination address (4 or
-// 16 bytes each); u8 protocol; u8 1 and u16 source and destination port, or u8 0 if there are no ports. No
-// site is the same as an empty one.
+// Returns the 128-bit flow id: the BLAKE2b hash of these fields in big-endian order: u16 length of the site
+// and its UTF-8 bytes; u8 count and u16 VLAN ids; u8 count and u32 labels; u8 count and, for each tunnel, u8
+// type (its number in schemas/tunnels.tsv), u32 identifier and u16 position; u8 IP version; source and
+// destination address (4 or 16 bytes each); u8 protocol; u8 1 and u16 source and destination port, or u8 0 if
+// there are no ports. A missing site is hashed like an empty one.
 std::array<std::byte, 16> flow_id_of(const Endpoints& endpoints, TagsView tags, std::string_view site);
 std::string hex_text(const std::array<std::byte, 16>& bytes);
 

@@ -1,13 +1,13 @@
 // Finds the reverse direction of a flow (its peer). The candidates are the flows with reversed endpoints, the
-// same protocol, and the same identifiers of those tunnels that have one for both directions (VNI, VSID,
-// PPPoE session, I-SID). The peer is the only candidate; if there are several, the only one with the same
-// VLAN stack; if there are still several, the only one with the same GRE keys. MPLS labels and identifiers
-// chosen by each end (TEID) do not count, because equal ones are a coincidence. The peer has to choose this
-// flow in turn, so that connections are pairs; otherwise the flow has no peer.
+// same protocol, and the same identifiers of tunnels that use one identifier for both directions (VNI, VSID,
+// PPPoE session, I-SID). A single candidate is the peer. If there are several, the peer is the only one with
+// the same VLAN stack; if there are still several, the only one with the same GRE keys. MPLS labels, and
+// identifiers chosen by each end (TEID), are ignored, because equal values are a coincidence. The flow must
+// also be the peer of its peer, so that connections are pairs; otherwise the flow has no peer.
 //
-// Flows are never removed. So two flows that are a pair at the end have been free for each other since the
-// later one appeared, and an earlier peer is not the peer now: metrics that are reset when the peer changes
-// are those of the final peer.
+// Flows are never removed. So two flows that are a pair at the end have been candidates for each other since
+// the later one appeared, and a peer that was replaced does not become the peer again. Metrics are reset when
+// the peer changes, so they always refer to the final peer.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-/* Plausible times of frames, for C++ and for the P4 loader, which is C: from 1970 to the last
- * instant but one of classic pcap's 32 bits of seconds, in the year 2106. A capture dated outside comes from
- * a broken clock or a broken file. */
+/* Plausible times of frames, for C++ and for the P4 loader, which is written in C: from 1970 to the year
+ * 2106, when the 32-bit seconds of classic pcap end. A timestamp outside this range indicates a wrong clock
+ * or a damaged file. */
 #ifndef ACAPELLA_PLAUSIBLE_TIME_HPP
 #define ACAPELLA_PLAUSIBLE_TIME_HPP
 

@@ -48,7 +48,7 @@ class TsharkInput {
     TsharkInput& operator=(const TsharkInput&) = delete;
     ~TsharkInput();
 
-    // Both throw TsharkInputError and TsharkTimeout.
+    // These functions throw TsharkInputError and TsharkTimeout.
     void write(const Record& record);
     void flush();
     void end();

@@ -1,11 +1,11 @@
-// Selects the frames that are sent to tshark. It works in one pass and without tshark's output, so that the
-// selection is the same for a file and a pipe.
+// Selects the frames that are sent to tshark, in one pass and without tshark's output, so that the selection
+// is the same for a file and a pipe.
 //
 // The frames of a flow are divided into kinds by the start and the length of their payload, because most
-// protocols identify a message in its first bytes. The first two frames of each kind in a flow are sent; the
-// others are given the application of their kind. Encrypted payload has new first bytes all the time. So a
-// flow has a budget of new kinds, which grows with frames of known kinds; and after kMaxNewInARow new kinds
-// in a row its payload is considered random, and frames are sent only at growing intervals.
+// protocols identify a message in its first bytes. The first two frames of each kind in a flow are sent, and
+// the application found in them is assigned to the others. Encrypted payload nearly always starts with new
+// bytes. So each flow has a budget of new kinds, which grows with frames of known kinds. After kMaxNewInARow
+// consecutive new kinds, its payload is considered random, and frames are sent only at increasing intervals.
 #pragma once
 
 #include <cstdint>

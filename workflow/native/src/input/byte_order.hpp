@@ -1,4 +1,4 @@
-// Reads integers of either byte order. The caller has checked the bounds.
+// Reads integers of either byte order. The caller must check the bounds.
 #pragma once
 
 #include <bit>

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kFlushAt = std::size_t{256} << 10;
 
-// Prevents SIGPIPE from ending the process: the signal is blocked during a write, and removed if the write
+// Prevents SIGPIPE from ending the process: the signal is blocked during a write, and discarded if the write
 // raised it.
 class NoSigpipe {
   public:
@@ -51,7 +51,7 @@ ByteSink::ByteSink(int descriptor, std::chrono::milliseconds timeout, WhileWaiti
     buffer_.reserve(kFlushAt + (std::size_t{64} << 10));
 }
 
-// Waits until a non-blocking descriptor accepts more. Returns errno or 0.
+// Waits until a non-blocking descriptor accepts more data. Returns errno or 0.
 int ByteSink::wait_for_room() const {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();

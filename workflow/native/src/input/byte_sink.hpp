@@ -9,18 +9,18 @@
 
 namespace acapella::input {
 
-// After an error of the descriptor (no space left, broken pipe) this and all later calls return false, and
-// error() describes it. A broken pipe does not raise SIGPIPE.
+// After an error of the descriptor (no space left, broken pipe), this call and all later ones return false,
+// and error() describes the error. A broken pipe does not raise SIGPIPE.
 class ByteSink {
   public:
     static constexpr std::chrono::milliseconds kNoTimeout{-1};
 
-    // Called at least every kSlice while a descriptor takes nothing; may throw, to interrupt the wait.
+    // Called at least every kSlice while a descriptor accepts no data; may throw to interrupt the wait.
     using WhileWaiting = std::function<void()>;
     static constexpr std::chrono::milliseconds kSlice{100};
 
-    // The caller keeps ownership of the descriptor. If a non-blocking one accepts nothing for `timeout`, the
-    // error is ETIMEDOUT.
+    // The caller keeps ownership of the descriptor. If a non-blocking descriptor accepts no data for
+    // `timeout`, the error is ETIMEDOUT.
     explicit ByteSink(int descriptor, std::chrono::milliseconds timeout = kNoTimeout,
                       WhileWaiting while_waiting = nullptr);
     ByteSink(const ByteSink&) = delete;
@@ -29,7 +29,7 @@ class ByteSink {
     void put(const void* from, std::size_t size);
     // Writes the buffer if it is full.
     bool flush_if_full();
-    // Writes the buffer. The destructor does not, because it could not report an error.
+    // Writes the buffer. The destructor does not write it, because it could not report an error.
     bool flush();
 
     [[nodiscard]] int error_number() const { return error_number_; }  // errno; 0: none

@@ -42,14 +42,14 @@ std::unique_ptr<ByteSource> ByteSource::open(const std::string& path, const Deco
     if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
         throw InputError("cannot_open", path, "is a directory, not a capture");
     }
-    // Advice only: it fails for a pipe.
+    // A hint to the kernel, which fails for a pipe.
     (void)::posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
     return std::unique_ptr<ByteSource>(new ByteSource(std::move(raw), path, limits));
 }
 
 std::unique_ptr<ByteSource> ByteSource::from_descriptor(int descriptor, std::string name,
                                                         const DecompressionLimits& limits) {
-    // A larger pipe means fewer context switches. It fails for a file.
+    // A larger pipe needs fewer context switches. The call fails for a file.
     (void)::fcntl(descriptor, F_SETPIPE_SZ, kPipeSize);
     return std::unique_ptr<ByteSource>(
         new ByteSource(descriptor_stream(descriptor, false), std::move(name), limits));
@@ -69,7 +69,7 @@ ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const 
     compression_ = detect_compression(head);
     require_decoder(compression_, name_);
     if (compression_ != Compression::none) {
-        // The bytes read so far are compressed: the decoder copies them, and the buffer is reused.
+        // The bytes read so far are compressed. The decoder copies them, and the buffer is reused.
         std::vector<std::byte> compressed(buffer_.get(), buffer_.get() + size_);
         stream_ = decoder(compression_, std::move(stream_), compressed, limits);
         size_ = 0;
@@ -77,7 +77,7 @@ ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const 
     }
 }
 
-// Moves unread bytes to the other buffer; views into this one remain valid.
+// Moves unread bytes to the other buffer. Views into this one remain valid.
 void ByteSource::change_buffers() {
     const std::size_t left = size_ - at_;
     if (kept_capacity_ < std::max(left, kBufferSize)) {
@@ -105,7 +105,7 @@ void ByteSource::make_room(std::size_t count) {
     if (size_ < capacity_) {
         return;
     }
-    // Grow with the data, not by a length field that may be damaged.
+    // Grow with the data, because a length field may be damaged.
     capacity_ = std::min(std::max(count, kBufferSize), capacity_ * 2);
     auto larger = std::make_unique_for_overwrite<std::byte[]>(capacity_);
     std::memcpy(larger.get(), buffer_.get(), size_);

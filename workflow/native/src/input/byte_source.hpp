@@ -1,4 +1,4 @@
-// The decompressed bytes of a capture in order, with a contiguous view of the next ones.
+// The decompressed bytes of a capture in order, with contiguous views of the next bytes.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace acapella::input {
 
-// Copies each byte once, from the kernel or the decompressor to a buffer that the views point into. It does
-// not use mmap, because the process would get SIGBUS if the file were truncated while it is read.
+// Copies each byte once, from the kernel or the decompressor to the buffer that the views point into. mmap is
+// not used, because the process would receive SIGBUS if the file were truncated during reading.
 class ByteSource {
   public:
     // Throws InputError (cannot_open, read_error).
@@ -22,11 +22,11 @@ class ByteSource {
     // The caller keeps ownership of the descriptor. `name` is used in messages.
     static std::unique_ptr<ByteSource> from_descriptor(int descriptor, std::string name,
                                                        const DecompressionLimits& limits = {});
-    // The bytes have to outlive the source.
+    // The bytes must outlive the source.
     static std::unique_ptr<ByteSource> from_memory(Bytes bytes, std::string name,
                                                    const DecompressionLimits& limits = {});
 
-    // The next `count` bytes, or fewer at the end of the data; valid until the next call.
+    // Returns the next `count` bytes, or fewer at the end of the data. The view is valid until the next call.
     Bytes view(std::size_t count) {
         if (size_ - at_ < count) [[unlikely]] {
             fill(count);
@@ -48,13 +48,13 @@ class ByteSource {
     // the number of bytes.
     std::uint64_t copy(ByteSink& sink, std::uint64_t most);
 
-    // Keep views valid until the next call of pin_views(). Once buffer_changed() is true, only views of one
+    // Keeps views valid until the next call of pin_views(). Once buffer_changed() is true, views of only one
     // more frame are kept.
     void pin_views() {
         pinned_ = true;
         buffer_changed_ = false;
     }
-    // Returns true if the views since pin_views() are in two buffers; there are at most two.
+    // Returns true if the views since pin_views() are in two buffers, which is the maximum.
     [[nodiscard]] bool buffer_changed() const { return buffer_changed_; }
 
     // Number of bytes skipped so far: the offset of the next view in the decompressed data.

@@ -14,7 +14,7 @@
 namespace acapella::input {
 namespace {
 
-// Wireshark's frame lengths are signed; larger ones are shown as this.
+// Wireshark uses signed frame lengths. It shows larger lengths as this value.
 constexpr std::uint32_t kMaxWireLen = 0x7fffffff;
 
 // Returns true for an invalid record before the end of the data.
@@ -52,7 +52,7 @@ struct KnownMagic {
     const char* name;
 };
 
-// Common formats of captures and archives that are not supported.
+// Common formats of captures and archives that are detected but not supported.
 constexpr std::array<KnownMagic, 10> kUnsupported{{
     {std::string_view("\xfd"
                       "7zXZ",
@@ -90,7 +90,7 @@ bool is_text(Bytes head) {
                      is_text(head) ? "text, not a pcap or pcapng capture" : "not a pcap or pcapng capture");
 }
 
-// A read error is not damage of the capture: there is no result.
+// A read error does not mean that the capture is damaged, so there is no result.
 void throw_read_error(const ByteSource& source) {
     const ByteStream::Fault& fault = source.fault();
     if (fault.kind == "read_error") {

@@ -20,15 +20,16 @@ struct Interface {
     std::uint8_t tsresol = 6;
     bool tsresol_binary = false;
     std::int64_t tsoffset_s = 0;
-    // length in bytes of the FCS at the end of each frame, which no length here counts
+    // length in bytes of the FCS at the end of each frame, which is excluded from all lengths here
     std::uint8_t fcs_len = 0;
 };
 
-// Maximum number of interfaces in all sections of a file. mergecap and dumpcap write some for each input; a
-// million take 32 MiB.
+// Maximum number of interfaces in all sections of a file. mergecap and dumpcap write a few for each input; a
+// million interfaces use 32 MiB.
 inline constexpr std::size_t kMaxInterfaces = std::size_t{1} << 20U;
 
-// End of a file. All values except `clean` are faults; the frames before the fault are complete.
+// Result at the end of a file. All values except `clean` are faults; the frames before the fault are
+// complete.
 enum class FileEnd : std::uint8_t {
     clean,
     cut_header,           // inside a record header
@@ -44,7 +45,7 @@ enum class FileEnd : std::uint8_t {
     trailing_bytes,       // uncompressed bytes after the compressed data, which is complete
 };
 
-// The stable name: that of the enumerator.
+// Returns the stable name of the result, which is that of the enumerator.
 const char* name_of(FileEnd end);
 
 struct FileInfo {
@@ -58,15 +59,15 @@ struct FileInfo {
     std::uint64_t records = 0;              // complete frames so far
     std::uint64_t longer_than_snaplen = 0;  // frames captured longer than the snap length of their interface
     std::uint64_t untimed = 0;  // frames in pcapng simple packet blocks, which have no timestamp: ts_ns is 0
-    // Frames of a pcap whose fraction of a second is a second or more; it is added to the seconds.
+    // Frames of a pcap with a fraction of one second or more, which is added to the seconds.
     std::uint64_t bad_fractions = 0;
     std::uint64_t ts_out_of_range = 0;  // timestamps outside 1677 to 2262; ts_ns is clamped to this range
-    // Blocks that tshark numbers as frames: custom blocks, systemd journal entries, sysdig events.
+    // Blocks that tshark counts as frames: custom blocks, systemd journal entries, sysdig events.
     std::uint64_t blocks_not_frames = 0;
     FileEnd end = FileEnd::clean;  // valid after next() has returned false
     std::string end_detail;        // one line; empty at a clean end
     std::uint64_t end_offset = 0;  // of the record that could not be read, in the decompressed file
-    // Bytes from there to the end of the decompressed data, if reading stopped at damage.
+    // Number of bytes from there to the end of the decompressed data, if reading stopped at damage.
     std::uint64_t unread_bytes = 0;
 };
 
@@ -77,8 +78,8 @@ class CaptureReader {
     CaptureReader& operator=(const CaptureReader&) = delete;
     virtual ~CaptureReader() = default;
 
-    // Reads the next frame. False at the end of the file or at a fault (see info()), and in all later calls.
-    // Does not throw.
+    // Reads the next frame. Returns false at the end of the file or at a fault (see info()), and in all later
+    // calls. Does not throw.
     virtual bool next(Record& record) = 0;
 
     [[nodiscard]] const FileInfo& info() const { return info_; }
@@ -87,15 +88,15 @@ class CaptureReader {
 
   protected:
     void add_interface(const Interface& interface);
-    // Only the first call counts. At damage before the end of the data it reads on to the end, to verify the
-    // checksum there and count the bytes; then no view is valid.
+    // Only the first call has an effect. After damage before the end of the data, it reads to the end, to
+    // verify the checksum and count the bytes. Views are then invalid.
     bool stop(FileEnd end, std::string detail);
     void read_to_end();
-    // The data ended after `there` of the `whole` bytes of a record.
+    // Stops because the data ended after `there` of the `whole` bytes of a record.
     bool stop_truncated(FileEnd end, std::size_t there, std::size_t whole);
     bool stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_type);
-    // Splits a record into pseudo-header and frame without FCS, and sets the lengths. False if it is too
-    // short.
+    // Splits a record into pseudo-header and frame without FCS, and sets the lengths. Returns false if the
+    // record is too short.
     bool set_frame(Record& record, Bytes bytes, std::uint32_t wire_len, const Interface& interface);
 
     ByteSource& source_;
@@ -105,7 +106,8 @@ class CaptureReader {
     bool opening_ = false;  // a file that will be rejected is not read to its end
 };
 
-// Returns the reader for the format of the first bytes. Throws InputError. A file without frames is valid.
+// Returns the reader for the format indicated by the first bytes. Throws InputError. A file without frames is
+// valid.
 std::unique_ptr<CaptureReader> open_capture(ByteSource& source);
 
 }  // namespace acapella::input

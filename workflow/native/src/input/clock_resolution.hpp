@@ -1,4 +1,4 @@
-// The resolution of a capture's clock, from its timestamps alone.
+// Determines the resolution of a capture's clock from its timestamps.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace acapella::input {
 // A power of ten, with constants for testing multiples of it.
 struct Grid {
     std::int64_t ns;
-    std::uint64_t inverse;  // of the odd part of ns, modulo 2^64
+    std::uint64_t inverse;  // of ns without its factors of 2, modulo 2^64
     std::uint64_t largest;  // (2^64 - 1) / ns
     int twos;               // exponent of 2 in ns
 };
@@ -26,7 +26,7 @@ constexpr Grid grid_of(std::int64_t ns) {
     return {ns, inverse, ~std::uint64_t{0} / static_cast<std::uint64_t>(ns), twos};
 }
 
-// Add every timestamp of one capture, in file order.
+// Determines the resolution. Add every timestamp of one capture, in file order.
 class ClockResolution {
   public:
     void add(std::int64_t ts_ns) {
@@ -44,7 +44,7 @@ class ClockResolution {
         ++stamps_;
     }
 
-    // The coarsest of 1 s, 100 ms, ..., 1 ns of which all timestamps are multiples; 0 if there are none.
+    // The coarsest of 1 s, 100 ms, ..., 1 ns that divides all timestamps; 0 if there are no timestamps.
     [[nodiscard]] std::int64_t resolution_ns() const { return stamps_ == 0 ? 0 : kGrids[grid_].ns; }
     // Number of timestamps equal to the previous one.
     [[nodiscard]] std::uint64_t equal() const { return equal_; }

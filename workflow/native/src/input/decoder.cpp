@@ -61,7 +61,7 @@ bool starts_with(Bytes head, std::initializer_list<unsigned> magic) {
                       [](unsigned want, std::byte have) { return std::to_integer<unsigned>(have) == want; });
 }
 
-// Null if this build does not have the library of the compression.
+// Returns null if this build does not have the library for the compression.
 MakeDecoder* maker_of(Compression compression) {
     switch (compression) {
 #ifdef ACAPELLA_HAS_GZIP

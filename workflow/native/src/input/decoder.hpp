@@ -1,4 +1,4 @@
-// Byte streams from a descriptor, from memory, or from gzip, zstd or lz4 data in one of these.
+// Byte streams from a descriptor, from memory, or from gzip, zstd or lz4 data in such a stream.
 #pragma once
 
 #include <cstddef>
@@ -40,10 +40,10 @@ class ByteStream {
     Fault fault_;
 };
 
-// Reads a descriptor; closes it if it `owns` it.
+// Reads a descriptor. Closes it if `owns` is true.
 std::unique_ptr<ByteStream> descriptor_stream(int descriptor, bool owns);
 
-// The bytes have to outlive the stream.
+// The bytes must outlive the stream.
 std::unique_ptr<ByteStream> memory_stream(Bytes bytes);
 
 enum class Compression { none, gzip, zstd, lz4 };
@@ -55,21 +55,21 @@ Compression detect_compression(Bytes head);
 
 const char* name_of(Compression compression);
 
-// Returns true if this build of the core has a decoder, which needs the library of the compression.
+// Returns true if this build of the core has a decoder, which requires the library for the compression.
 bool is_supported(Compression compression);
 
 // Limits of decompression. A stream that exceeds one ends with the fault decompression_limit.
 struct DecompressionLimits {
-    // zstd reaches 32,768 with runs of one byte, and about 3,000 with repeated full-size TSO frames; gzip
-    // reaches 1,032, lz4 255.
+    // Ratios of zstd are up to 32,768 for runs of one byte and about 3,000 for repeated full-size TSO frames;
+    // those of gzip are up to 1,032, those of lz4 up to 255.
     std::uint32_t ratio = 10'000;                   // decompressed bytes per compressed byte
     std::uint64_t bytes = std::uint64_t{1} << 40U;  // decompressed bytes in total
-    // The ratio is checked beyond this number of bytes: a small file may be all zeros.
+    // The ratio is checked only beyond this number of bytes, because a small file may consist of zeros.
     static constexpr std::uint64_t kFreeOfRatio = std::uint64_t{16} << 20U;
 };
 
-// Decompresses `raw`, of which `head` was read already. Concatenated members and frames are one stream.
-// The compression has to be a supported one.
+// Decompresses `raw`; `head` contains its bytes that were already read. Concatenated members and frames form
+// one stream. The compression must be supported.
 std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head,
                                     const DecompressionLimits& limits);
 

@@ -1,4 +1,4 @@
-// The exception of the readers: a file is not a capture, or cannot be opened or read.
+// The exception thrown by the readers if a file is not a capture, or cannot be opened or read.
 #pragma once
 
 #include <stdexcept>

@@ -1,17 +1,16 @@
 // Properties of link types for file readers: the maximum length of a frame, and the pseudo-header before it.
 // Values: https://www.tcpdump.org/linktypes.html. Limits and pseudo-headers are those of Wireshark 4.0, so
-// that frame and capture lengths equal frame.len and frame.cap_len.
+// that wire and capture lengths equal frame.len and frame.cap_len.
 #pragma once
 
 #include <cstdint>
 
 namespace acapella::input {
 
-// The maximum captured length; a longer frame is damage.
+// The maximum captured length. A longer frame indicates damage.
 std::uint32_t max_captured_len(std::uint16_t link_type);
 
-// Length of the pseudo-header before each frame, which is not counted as part of it; 0 for nearly every link
-// type.
+// Length of the pseudo-header before each frame, which is not part of the frame; 0 for nearly all link types.
 std::uint32_t pseudo_header_len(std::uint16_t link_type);
 
 }  // namespace acapella::input

@@ -15,7 +15,7 @@ struct NextFrame {
     std::int64_t ts_ns;
     std::size_t capture;
 
-    bool operator<(const NextFrame& other) const {  // a priority_queue has the greatest element on top
+    bool operator<(const NextFrame& other) const {  // a priority_queue returns the greatest element first
         return ts_ns != other.ts_ns ? ts_ns > other.ts_ns : capture > other.capture;
     }
 };
@@ -47,7 +47,7 @@ bool Merge::next(Capture& capture) const {
     return true;
 }
 
-// The link type of the first frame; without frames, of the first file header.
+// Returns the link type of the first frame, or of the first file header if there are no frames.
 std::uint16_t Merge::link_type() const {
     for (const Capture& capture : captures_)
         if (capture.record.frame > 0) return capture.record.link_type;

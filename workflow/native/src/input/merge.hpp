@@ -1,4 +1,4 @@
-// Merges several captures by time: captures of several queues, or in several files.
+// Merges several captures by time, for example captures of several queues or in several files.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,15 @@ class Merge {
 
     // Writes all frames to `descriptor` as a pcap with nanosecond timestamps. The caller keeps ownership of
     // the descriptor. The frames of each capture stay in file order: the earliest of their next frames is
-    // written first; of equally early ones, that of the capture named first. A frame with an implausible
-    // timestamp follows the previous frame of its file, and is given the timestamp kNoPlausibleNs, which is
-    // implausible too. Throws MergeError if frames have no timestamps or several link types, or if writing
-    // fails.
+    // written first. If several are equally early, the frame of the capture listed first is written first. A
+    // frame with an implausible timestamp follows the previous frame of its file, and its timestamp is
+    // replaced by kNoPlausibleNs, which is implausible too. Throws MergeError if frames have no timestamps or
+    // different link types, or if writing fails.
     void write(int descriptor);
 
-    // The captures, as indices of the paths, of the next `count` written frames; fewer if fewer were written.
-    // May be called in another thread while write() runs: a frame is noted before it is written.
+    // Returns the captures, as indices of the paths, of the next `count` written frames, or fewer if fewer
+    // were written. May be called in another thread while write() runs: a frame is recorded before it is
+    // written.
     [[nodiscard]] std::vector<std::uint32_t> take_captures(std::size_t count);
 
     // The metadata of each file, in order; complete after write() has returned.

@@ -38,7 +38,7 @@ std::uint32_t header_size(PcapReader::Variant variant) {
     return 16;
 }
 
-// AIX wrote interface types of RFC 1573 instead of link types, in files of version 2.2.
+// AIX wrote interface types of RFC 1573 instead of link types to files of version 2.2.
 constexpr std::pair<std::uint32_t, std::uint16_t> kAixLinkTypes[] = {{6, 1}, {9, 6}, {15, 10}, {24, 0}};
 
 }  // namespace
@@ -109,7 +109,7 @@ void PcapReader::read_file_header() {
     add_interface(interface);
 }
 
-// Up to version 2.2 the wire length came first, as in a BPF header; 2.3 was written both ways.
+// Up to version 2.2, the wire length came first, as in a BPF header. Version 2.3 was written in both ways.
 void PcapReader::set_lengths_order(std::uint16_t major, std::uint16_t minor) {
     if (major == kDgUxMajor || (major == 2 && minor < 3)) {
         length_order_ = LengthOrder::captured_second;
@@ -118,8 +118,8 @@ void PcapReader::set_lengths_order(std::uint16_t major, std::uint16_t minor) {
     }
 }
 
-// Two magic numbers were used with several record headers. The usual one is chosen unless the first records
-// contradict it and another variant fits all of them. Wireshark chooses the one with the fewest
+// Two magic numbers were used with several record headers. The usual variant is chosen unless the first
+// records contradict it and another variant fits all of them. Wireshark chooses the variant with the fewest
 // contradictions, so it may read a damaged file in the wrong format.
 void PcapReader::choose_variant(std::uint32_t magic) {
     Variant variant = Variant::standard;
@@ -152,7 +152,7 @@ PcapReader::Header PcapReader::decode(const std::byte* at) const {
     return header;
 }
 
-// Returns true if the first records (fewer in short files) have no contradictions in this variant.
+// Returns true if the first records (fewer in a short file) do not contradict this variant.
 bool PcapReader::fits_variant(Variant variant) {
     constexpr int kRecords = 3;
     constexpr std::uint32_t kMaxWireLen = 128U << 20;

@@ -18,7 +18,7 @@ class PcapReader final : public CaptureReader {
 
     bool next(Record& record) override;
 
-    // Record headers differ after the four common fields.
+    // Variants have different fields after the four common fields of a record header.
     enum class Variant : std::uint8_t { standard, patched, patched_smp, nokia };
 
   private:

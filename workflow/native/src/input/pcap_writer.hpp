@@ -9,13 +9,13 @@
 
 namespace acapella::input {
 
-// After an error (see ByteSink) this and all later calls return false.
+// After an error (see ByteSink), this call and all later ones return false.
 class PcapWriter {
   public:
     // The caller keeps ownership of the descriptor.
     PcapWriter(int descriptor, std::uint16_t link_type);
 
-    // The format has timestamps from 1970 to 2106; others are clamped and counted.
+    // The format supports timestamps from 1970 to 2106. Other timestamps are clamped and counted.
     bool write(const Record& record);
     bool flush() { return sink_.flush(); }
 

@@ -41,7 +41,7 @@ constexpr std::size_t kSimplePacketFixed = 12;
 constexpr std::size_t kStatisticsFixed = 20;
 constexpr std::size_t kSecretsFixed = 16;
 constexpr std::size_t kMinSection = kSectionFixed + kTrailer;
-// The largest frame of any link type and 128 KiB of options, as in Wireshark.
+// Size for the largest frame of any link type and 128 KiB of options, as in Wireshark.
 constexpr std::size_t kMaxBlock = 32 + (std::size_t{128} << 20) + (std::size_t{128} << 10);
 
 constexpr std::size_t padded(std::size_t size) { return (size + 3) & ~std::size_t{3}; }
@@ -87,7 +87,7 @@ bool is_custom(std::uint16_t code) { return code == 2988 || code == 2989 || code
 
 std::int64_t to_ns(std::uint64_t ts, const Interface& interface, bool& out_of_range) {
     constexpr std::uint64_t kSecond = 1'000'000'000;
-    constexpr unsigned kLongestShift = 94;  // larger exponents give less than 1 ns
+    constexpr unsigned kLongestShift = 94;  // larger exponents are units below 1 ns
     constexpr unsigned kLongestPower = 29;
     UInt128 ns = 0;
     const unsigned exponent = interface.tsresol;
@@ -180,7 +180,7 @@ bool PcapngReader::trailer_agrees(const std::byte* at, const Block& block) {
            bad_block(block, "its two lengths differ");
 }
 
-// Reads the whole block into `bytes`, which has at least `least` bytes before its trailer.
+// Reads the whole block into `bytes`, which then contains at least `least` bytes before its trailer.
 bool PcapngReader::view_block(const Block& block, std::size_t least, Bytes& bytes) {
     if (block.size < least + kTrailer) {
         return bad_block(block, "shorter than its fixed part");
@@ -192,7 +192,7 @@ bool PcapngReader::view_block(const Block& block, std::size_t least, Bytes& byte
     return trailer_agrees(bytes.data() + block.size - kTrailer, block);
 }
 
-// As view_block() for a block that is not used, which may be long.
+// Like view_block(), but for a block that is not used and may be long.
 bool PcapngReader::skip_block(const Block& block) {
     const std::uint64_t skipped = source_.skip(block.size - kTrailer);
     if (skipped < block.size - kTrailer) {
@@ -211,7 +211,7 @@ bool PcapngReader::skip_block(const Block& block) {
 
 bool PcapngReader::next(Record& record) {
     if (info_.end != FileEnd::clean) [[unlikely]] {
-        // a fault may follow a partly skipped block, and then the position is not that of a block
+        // after a fault, the position may be inside a partly skipped block
         return false;
     }
     source_.skip(std::exchange(pending_, 0));
@@ -286,7 +286,7 @@ bool PcapngReader::read_interface(const Block& block) {
     return true;
 }
 
-// Checks that options fit into their block, and reads those of an interface.
+// Checks that options fit into their block, and reads the options of an interface.
 bool PcapngReader::check_options(Bytes options, std::uint32_t block_type, Interface* interface) {
     bool resolution_seen = false;
     while (!options.empty()) {
@@ -371,8 +371,8 @@ PcapngReader::Outcome PcapngReader::read_packet(const Block& block, Record& reco
     return Outcome::frame;
 }
 
-// A simple packet block has no timestamp and no capture length: the latter is the minimum of the frame's
-// length and the snap length of the first interface.
+// A simple packet block has no timestamp and no capture length. The capture length is the minimum of the
+// frame's length and the snap length of the first interface.
 PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Record& record) {
     Bytes bytes;
     if (!view_block(block, kSimplePacketFixed, bytes)) {
@@ -404,8 +404,8 @@ PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Recor
     return Outcome::frame;
 }
 
-// Blocks without a frame. Those that describe frames have to be valid; of others only the lengths are
-// checked.
+// Reads a block without a frame. Blocks that describe frames must be valid; for other blocks, only the
+// lengths are checked.
 bool PcapngReader::read_other(const Block& block) {
     switch (block.type) {
         case kStatistics:

@@ -19,7 +19,7 @@ class PcapngReader final : public CaptureReader {
     bool next(Record& record) override;
 
   private:
-    // A block of which the type and length were read and checked.
+    // A block whose type and length were read and checked.
     struct Block {
         std::uint32_t type = 0;
         std::size_t size = 0;  // including type, both lengths and padding
@@ -46,8 +46,8 @@ class PcapngReader final : public CaptureReader {
     std::uint64_t pending_ = 0;     // length of the last block, not skipped yet because its view is in use
 };
 
-// Converts a timestamp of `ts` units to nanoseconds since 1970, rounded down. Clamped to INT64_MAX or
-// INT64_MIN if it does not fit; then `out_of_range` is set.
+// Converts `ts`, in units of the interface, to nanoseconds since 1970, rounded down. Clamps to INT64_MAX or
+// INT64_MIN if the result does not fit, and then sets `out_of_range`.
 std::int64_t to_ns(std::uint64_t ts, const Interface& interface, bool& out_of_range);
 
 }  // namespace acapella::input

@@ -11,7 +11,7 @@
 
 namespace acapella::input {
 
-// After an error (see ByteSink) this and all later calls return false.
+// After an error (see ByteSink), this call and all later ones return false.
 class PcapngWriter {
   public:
     // The caller keeps ownership of the descriptor; `timeout` as in ByteSink.
@@ -20,9 +20,9 @@ class PcapngWriter {
     PcapngWriter(const PcapngWriter&) = delete;
     PcapngWriter& operator=(const PcapngWriter&) = delete;
 
-    // Timestamps before 1970 are written as 1970-01-01, because those of the format are unsigned.
+    // Timestamps before 1970 are written as 1970-01-01, because the format uses unsigned timestamps.
     bool write(const Record& record);
-    // Writes the buffer. The destructor does not, because it could not report an error.
+    // Writes the buffer. The destructor does not write it, because it could not report an error.
     bool flush() { return sink_.flush(); }
 
     [[nodiscard]] std::uint64_t frames() const { return frames_; }

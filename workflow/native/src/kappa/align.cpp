@@ -90,7 +90,8 @@ class KnownPackets {
     std::vector<Identity> others_;
 };
 
-// A key as an identity: uniformly distributed bits, because the table and the partitions use some of them.
+// Converts a key to an identity with uniformly distributed bits, because the table and the partitions use
+// some of them.
 Identity identity_of(std::uint32_t key) {
     const auto mix = [](std::uint64_t value) {  // the finalizer of SplitMix64 (Steele, Lea, Flood, 2014)
         value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;

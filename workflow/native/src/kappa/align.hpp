@@ -1,5 +1,5 @@
-// Numbers the packets of trials by the frames of the recordings that were replayed, so that each arrival can
-// be compared with its departure; and compares trials whose packets are already numbered.
+// Numbers the packets of trials by the frames of the replayed recordings, so that each arrival can be
+// compared with its departure. Also compares trials whose packets are already numbered.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct Recording {
 struct AlignRequest {
     std::vector<Recording> recordings;
     std::vector<std::vector<TrialFile>> trials;
-    Reading reading;  // without a selection: it would change the numbers of frames
+    Reading reading;  // without a selection, which would change the frame numbers
     std::uint64_t memory_bytes = 0;
     std::string directory;  // for temporary files
 };
 
-// The packets of a trial in order of time. Packet f of loop l of a recording has the key
-// first + l * frames + f, where `first` is the number of packets of the recordings before it. Packets that
-// are in no recording have larger keys, which are the same in all trials for the same packet.
+// The packets of a trial in time order. Packet f of loop l of a recording has the key first + l * frames + f,
+// where `first` is the number of packets of the recordings before it. Packets that are in no recording have
+// larger keys; the same packet has the same key in all trials.
 struct AlignedTrial {
     std::vector<std::uint32_t> keys;
     std::vector<std::int64_t> timestamps;
@@ -39,18 +39,18 @@ struct Aligned {
     std::vector<AlignedTrial> trials;
 };
 
-// Matches equal packets by their occurrence number, as match() does: a pair of trials has the same common
-// packets as in compare_pair(). Throws as read_trials(); TrialError if frames of a recording cannot be
-// identified; MemoryLimitError.
+// Matches equal packets by their occurrence number, like match(), so a pair of trials has the same common
+// packets as in compare_pair(). Throws the exceptions of read_trials(), TrialError if frames of a recording
+// cannot be identified, and MemoryLimitError.
 Aligned align(const AlignRequest& request);
 
-// The packets of a trial in any order; a key occurs at most once.
+// The packets of a trial in any order. A key occurs at most once.
 struct NumberedTrial {
     std::span<const std::uint32_t> keys;
     std::span<const std::int64_t> timestamps;
 };
 
-// Sorts both trials by time (stable) and compares them. Throws as compare_pair().
+// Sorts both trials by time (stable) and compares them. Throws the exceptions of compare_pair().
 PairResult compare_numbered(const NumberedTrial& a, const NumberedTrial& b, const PairRequest& request,
                             std::uint64_t memory_bytes, const std::string& directory);
 

@@ -7,10 +7,10 @@
 namespace acapella::kappa {
 namespace {
 
-// Memory of a pair besides identities and timestamps: the hash table, the two columns of differences, which
-// may use twice their size, and the matches.
+// Memory of a pair in addition to identities and timestamps: the hash table, the two columns of differences,
+// which may use twice their size, and the matches.
 constexpr std::uint64_t kBytesPerPacket = 16 + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
-// Always available for a block out of order.
+// Memory that is always available for a block of reordered packets.
 constexpr std::uint64_t kMinBlockBytes = std::uint64_t{16} << 20;
 
 WindowPlan plan_windows(const PairRequest& request, std::uint64_t longer_ns) {
@@ -110,7 +110,7 @@ PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& reque
         MemoryBudget budget(memory_bytes, directory);
         compare_in_memory(a, b, options, budget, info);
     } else {
-        // Another quarter is used for buffers.
+        // Buffers use another quarter.
         options.block_bytes = std::max(memory_bytes / 2, kMinBlockBytes);
         MemoryBudget budget(memory_bytes / 4, directory);
         compare_through_files(a, b, options, budget, memory_bytes, info);
@@ -142,7 +142,7 @@ Report compare_trials(const Trials& trials, const Request& request, std::uint64_
 
 }  // namespace
 
-// Half of the memory is for identities and timestamps, and the rest for the pairs.
+// Half of the memory is used for identities and timestamps, the rest for the pairs.
 Compared compare_files(const Request& request) {
     Compared compared;
     compared.budget = std::make_unique<MemoryBudget>(request.memory_bytes / 2, request.directory);

@@ -1,4 +1,4 @@
-// Compares trials: reads them, then compares pairs of them, in memory or with temporary files.
+// Compares trials: reads all trials, then compares pairs of them, in memory or with temporary files.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace acapella::kappa {
 
 struct PairRequest {
     std::vector<std::uint64_t> bounds_ns;  // thresholds for PairResult::latency_within and gap_within
-    // number of windows in the longer trial; with neither there are no windows
+    // number of windows in the longer trial; there are no windows if neither this nor window_ns is set
     std::optional<std::uint64_t> windows;
     std::optional<std::uint64_t> window_ns;
 };
 
-// More windows would not be useful and take much memory.
+// More windows would not be useful and would use much memory.
 inline constexpr std::uint64_t kMaxWindows = 10'000;
 
-// `memory_bytes`: memory for the comparison besides that of the trials; beyond it temporary files are used,
-// with exactly the same result. Throws TrialError for too many windows, MemoryLimitError for a block out of
-// order that does not fit.
+// `memory_bytes`: memory for the comparison, not including the trials. Beyond it, temporary files are used,
+// with exactly the same result. Throws TrialError if there are too many windows, and MemoryLimitError if a
+// block of reordered packets does not fit in memory.
 PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& request,
                         std::uint64_t memory_bytes, const std::string& directory);
 
@@ -41,10 +41,10 @@ struct Report {
     std::vector<std::uint64_t> ambiguous;  // by trial: packets whose identity occurs more than once
 };
 
-// Reads and compares the trials. Also returns the trials, for their metadata. Throws as read_trials() and
-// compare_pair().
+// Reads and compares the trials. Also returns the trials, for their metadata. Throws the exceptions of
+// read_trials() and compare_pair().
 struct Compared {
-    std::unique_ptr<MemoryBudget> budget;  // has to outlive the trials
+    std::unique_ptr<MemoryBudget> budget;  // must outlive the trials
     std::unique_ptr<Trials> trials;
     Report report;
 };

@@ -9,8 +9,9 @@ namespace {
 constexpr std::uint32_t kNone = UINT32_MAX;
 constexpr std::size_t kPrefetchDistance = 16;  // number of lookups prefetched
 
-// The packets of one trial by identity, in an open-addressed table. An entry has the first packet not taken
-// yet; packets of the same identity are chained in trial order. Identities are already hashes.
+// The packets of one trial by identity, in an open-addressed table. An entry contains the first packet that
+// was not taken yet; packets with the same identity are chained in trial order. Identities are already
+// hashes.
 class Occurrences {
   public:
     explicit Occurrences(std::span<const Identity> identities) : identities_(identities) {
@@ -35,8 +36,8 @@ class Occurrences {
         entry.packet = packet;
     }
 
-    // Takes the first packet of this identity that was not taken yet, or kNone. `known`: whether the identity
-    // is in the table.
+    // Takes the first packet with this identity that was not taken yet, or kNone. `known`: true if the table
+    // contains the identity.
     struct TakeResult {
         std::uint32_t packet = kNone;
         bool known = false;
@@ -50,7 +51,7 @@ class Occurrences {
         if (!entry.exhausted) {
             const std::uint32_t next = next_.empty() ? kNone : next_[entry.packet];
             if (next == kNone) {
-                entry.exhausted = 1;  // keep the packet: the entry's identity is its identity
+                entry.exhausted = 1;  // keep `packet`, because it identifies the entry
             } else {
                 entry.packet = next;
             }
@@ -67,7 +68,7 @@ class Occurrences {
             : packet(first), tag(its_tag & kTagBits), seen(1), exhausted(0), lookups(0) {}
 
         std::uint32_t packet;
-        std::uint32_t tag : 28;  // part of the identity, so that others are rarely compared
+        std::uint32_t tag : 28;  // part of the identity, so that other entries are rarely compared
         std::uint32_t seen : 1;
         std::uint32_t exhausted : 1;
         std::uint32_t lookups : 2;

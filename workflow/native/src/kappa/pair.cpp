@@ -50,7 +50,7 @@ void PairSums::only_in_b(const PacketTime& at) {
 void PairSums::common(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b) {
     const auto latency = static_cast<std::int64_t>(in_b.since_ns - in_a.since_ns);
     const auto gap = static_cast<std::int64_t>(in_b.gap_ns - in_a.gap_ns);
-    // Usually this is the next packet, and has the next rank.
+    // Usually, this is the next packet and has the next rank.
     const std::uint32_t rank = packet_a == last_packet_ + 1 ? last_rank_ + 1 : common_in_a_.rank(packet_a);
     last_packet_ = packet_a;
     last_rank_ = rank;

@@ -1,7 +1,7 @@
 // The sums from which kappa of two trials is computed. Packets are added in the order of B.
 //
-// Source: the CHOIR paper, section 3, equations 1 to 5. All sums are integers; the caller does the one
-// division of each component, so that partial results add up exactly.
+// Source: the CHOIR paper, section 3, equations 1 to 5. All sums are integers, so that partial results add up
+// exactly. The caller performs the final division of each component.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct PacketTime {
     std::uint64_t gap_ns = 0;    // since the previous packet of the full trial; 0 for the first
 };
 
-// Windows of equal width, from a trial's first packet on.
+// Windows of equal width, starting at the first packet of a trial.
 struct WindowPlan {
     std::uint64_t width_ns = 1;
     std::size_t count = 0;
@@ -30,7 +30,7 @@ struct WindowPlan {
     [[nodiscard]] std::size_t of(std::uint64_t since_ns) const { return since_ns / width_ns; }
 };
 
-// Common packets and packets of A alone are counted in the window of their time in A; packets of B alone in
+// Common packets and packets only in A are counted in the window of their time in A; packets only in B, in
 // the window of their time in B.
 struct Window {
     std::uint64_t packets_a = 0;
@@ -97,7 +97,7 @@ struct PairOptions {
     std::uint64_t block_bytes = kUnlimited;  // as in BlockSolver
 };
 
-// Add every packet of A in order, then every packet of B.
+// Computes the sums. Add every packet of A in order, then every packet of B.
 class PairSums {
   public:
     PairSums(MemoryBudget& budget, const PairOptions& options, const Trial& a, const CommonPackets& common);
@@ -111,7 +111,7 @@ class PairSums {
 
   private:
     [[nodiscard]] std::size_t window_of(std::uint64_t since_ns) {
-        // Most packets are in the same window as the one before.
+        // Most packets are in the same window as the previous one.
         if (since_ns - window_from_ >= plan_.width_ns) [[unlikely]] {
             window_ = plan_.of(since_ns);
             window_from_ = window_ * plan_.width_ns;

@@ -17,7 +17,7 @@ constexpr int kMaxBits = 10;
 constexpr int kSubdivisionBits = 4;  // of a part that is too large
 constexpr int kIdentityBits = 128;
 constexpr std::uint64_t kMinPartBytes = std::uint64_t{64} << 10;
-// Memory per packet while a part is matched: entries, identities, table, chains, matches, results.
+// Memory per packet during the matching of a part: entries, identities, table, chains, matches, results.
 constexpr std::uint64_t kBytesPerPacket = 128;
 
 std::size_t part_of(const Identity& identity, int first_bit, int bits) {
@@ -44,7 +44,7 @@ std::size_t buffer_bytes(int bits, std::uint64_t memory_bytes) {
 
 }  // namespace
 
-// One trial's entries by part. Each part is a list of pieces of one file.
+// The entries of one trial by part. Each part is a list of pieces of one file.
 class PartitionedMatch::Parts {
   public:
     Parts(const std::string& directory, int first_bit, int bits, std::size_t buffered)
@@ -82,7 +82,8 @@ class PartitionedMatch::Parts {
 
     [[nodiscard]] int next_bit() const { return first_bit_ + bits_; }
     [[nodiscard]] std::size_t size(std::size_t part) const { return parts_[part].size; }
-    // Returns true if all entries (if any) have the same identity; it is that of first().
+    // Returns true if all entries of a part have the same identity (that of first()), or if it has no
+    // entries.
     [[nodiscard]] bool one_identity(std::size_t part) const { return parts_[part].one_identity; }
     [[nodiscard]] const Identity& first(std::size_t part) const { return parts_[part].first; }
 
@@ -181,7 +182,7 @@ void PartitionedMatch::match_part(const Parts& parts_a, const Parts& parts_b, st
     nodes_[node].results_end = results_.size();
 }
 
-// The recursion ends: after the last bit of an identity, all entries of a part have the same one.
+// The recursion ends, because all entries of a part have the same identity after its last bit.
 void PartitionedMatch::divide(const Parts& parts_a, const Parts& parts_b, std::size_t part,
                               std::size_t node) {
     const int first_bit = parts_a.next_bit();
@@ -220,7 +221,8 @@ void PartitionedMatch::match_in_memory(const Parts& parts_a, const Parts& parts_
     results_.append(std::as_bytes(std::span(results)));
 }
 
-// If each side has one identity, the i-th packet of A matches the i-th one of B, however many there are.
+// If each side has a single identity, the i-th packet of A matches the i-th one of B, regardless of their
+// number.
 void PartitionedMatch::match_equal(const Parts& parts_a, const Parts& parts_b, std::size_t part) {
     const std::size_t size_a = parts_a.size(part);
     const std::size_t size_b = parts_b.size(part);

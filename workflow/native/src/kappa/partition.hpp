@@ -1,5 +1,5 @@
 // Matches two trials that do not fit in memory: packets are written to files, partitioned by bits of their
-// identity, and each partition is matched separately.
+// identity, and each part is matched separately.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class PartitionedMatch {
     class Parts;
     // A part that was matched, or that was divided further because it was too large.
     struct Node {
-        int first_bit = 0;  // of the identity bits by which it is divided
+        int first_bit = 0;  // first of the identity bits by which it is divided
         int bits = 0;       // 0: not divided
         std::size_t children = 0;
         std::uint64_t results_begin = 0;

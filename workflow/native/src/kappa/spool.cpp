@@ -21,7 +21,7 @@ namespace {
 int open_nameless(const std::string& directory) {
     const int descriptor = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return descriptor;
-    // File systems without O_TMPFILE (NFS, some overlays).
+    // For file systems without O_TMPFILE (NFS, some overlays).
     std::string name = directory + "/acapella-XXXXXX";
     const int named = ::mkostemp(name.data(), O_CLOEXEC);
     if (named >= 0) ::unlink(name.c_str());
@@ -43,7 +43,7 @@ void Pages::grow(std::size_t bytes) {
     void* grown = small ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                         : ::mremap(data_, capacity_, bytes, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) throw std::bad_alloc();
-    // Advice only: with huge pages a random access costs one TLB miss, not two.
+    // A hint to the kernel: with huge pages, a random access costs one TLB miss instead of two.
     if (bytes >= kHugePage) (void)::madvise(grown, bytes, MADV_HUGEPAGE);
     if (small && data_ != nullptr) {
         std::memcpy(grown, data_, capacity_);

@@ -12,8 +12,8 @@
 
 namespace acapella::kappa {
 
-// A temporary file could not be created, written or read. The text is one line.
-// `number` is errno after a failed system call.
+// A temporary file could not be created, written or read. what() is one line. `number` is errno after a
+// failed system call.
 class SpoolError : public std::runtime_error {
   public:
     SpoolError(const std::string& text, int number) : std::runtime_error(text), number_(number) {}
@@ -40,7 +40,7 @@ class Pages {
     // The kernel allocates and clears a huge page at once.
     static constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-    // Throws std::bad_alloc. Keeps the content; new memory is zero.
+    // Throws std::bad_alloc. The content is kept; new memory is zero.
     void grow(std::size_t bytes);
     [[nodiscard]] std::byte* data() const { return data_; }
     [[nodiscard]] std::size_t capacity() const { return capacity_; }
@@ -50,8 +50,8 @@ class Pages {
     std::size_t capacity_ = 0;
 };
 
-// A temporary file that only this user can read, and that never has a name, so that nothing is left behind.
-// Throws SpoolError.
+// A temporary file that only this user can read. It never has a name, so it is always deleted. Throws
+// SpoolError.
 class SpoolFile {
   public:
     explicit SpoolFile(const std::string& directory);
@@ -96,7 +96,7 @@ class MemoryBudget {
     std::string directory_;
 };
 
-// Values are appended, then read sequentially as often as needed.
+// A column of values, which are appended and then read sequentially as often as needed.
 template <typename Value>
 class SpillColumn {
   public:
@@ -128,7 +128,7 @@ class SpillColumn {
 
     [[nodiscard]] std::size_t size() const { return spilled_ + count_; }
     [[nodiscard]] bool in_memory() const { return files_.empty(); }
-    // All values, if they are in memory.
+    // Returns all values if they are in memory.
     [[nodiscard]] std::span<const Value> span() const { return {values(), count_}; }
     [[nodiscard]] std::span<Value> span() { return {values(), count_}; }
 
@@ -147,7 +147,7 @@ class SpillColumn {
         if (count_ > 0) visit(span());
     }
 
-    // Reads values from `first` on, which have to exist, from the file or from memory.
+    // Reads existing values from `first` on, from the file or from memory.
     void read(std::size_t first, std::span<Value> into) const {
         const std::size_t from_file = first < spilled_ ? std::min(into.size(), spilled_ - first) : 0;
         if (from_file > 0)

@@ -1,4 +1,4 @@
-// Integer types that hold every sum of kappa.
+// Integer types that are large enough for every sum of kappa.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// The flow table, filled by several workers: each has a shard, assigned by hash.
+// The flow table, which several workers fill. Each worker has a shard of the flows, assigned by hash.
 //
-// A round is a run of reports in ring order. Each worker reads a segment of it and sorts its reports by
-// shard; then each worker adds the reports of its shard, segment by segment, so that a flow's reports are
-// added in order. The result does not depend on the number of workers.
+// A round is a sequence of reports in ring order. First, each worker reads a segment of the round and sorts
+// its reports by shard. Then each worker adds the reports of its shard, segment by segment, so that the
+// reports of a flow are added in order. The result does not depend on the number of workers.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The base of the decoders of gzip, zstd and lz4. A build has those whose library it found.
+// The base of the decoders of gzip, zstd and lz4. A build contains the decoders whose libraries it found.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace acapella::input {
 
-// The input of a decoder: bytes that were read and not consumed yet.
+// The input of a decoder: bytes that were read but not consumed yet.
 class CompressedInput {
   public:
     CompressedInput(std::unique_ptr<ByteStream> raw, Bytes head)
@@ -22,7 +22,7 @@ class CompressedInput {
         size_ = head.size();
     }
 
-    // The available bytes; once they are consumed, the next ones; empty at the end.
+    // Returns the available bytes. Once they are consumed, reads the next ones; returns none at the end.
     Bytes ready() {
         if (at_ == size_) {
             at_ = 0;
@@ -67,10 +67,10 @@ class Decoder : public ByteStream {
     Decoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
         : input_(std::move(raw), head), limits_(limits) {}
 
-    // As read(), without limits.
+    // Like read(), but without limits.
     virtual std::size_t decode(std::byte* into, std::size_t room) = 0;
 
-    // Call if no compressed bytes are left. `inside`: a member or frame is incomplete.
+    // Call when no compressed bytes are left. `inside`: a member or frame is incomplete.
     std::size_t end_of_input(bool inside) {
         if (!input_.fault().kind.empty()) {
             return fail(input_.fault().kind, input_.fault().what, input_.fault().number);
@@ -78,7 +78,8 @@ class Decoder : public ByteStream {
         return inside ? fail("cut_compressed", "the compressed data is cut") : 0;
     }
 
-    // Call if the library fails. `after_frame`: on bytes after the last frame; else on damage inside a frame.
+    // Call when the library fails. `after_frame`: the failure is caused by bytes after the last frame,
+    // otherwise by damage inside a frame.
     std::size_t stop(bool after_frame, std::string what) {
         done_ = true;
         return after_frame ? fail("trailing_bytes",
@@ -90,10 +91,10 @@ class Decoder : public ByteStream {
     bool done_ = false;
 
   private:
-    // Returns the number of the last `size` bytes that are within the limits.
+    // Returns how many of the last `size` bytes are within the limits.
     std::size_t exceed(std::size_t size) {
         done_ = true;
-        fault_ = {};  // the limit was reached before any fault found later
+        fault_ = {};  // the limit was reached before the position of any later fault
         if (produced_ <= limits_.bytes) {
             return fail("decompression_limit", "decompressed bytes exceed " + std::to_string(limits_.ratio) +
                                                    " times the compressed bytes (--max-ratio)");
@@ -117,7 +118,7 @@ class FrameDecoder : public Decoder {
         const char* error = nullptr;
     };
 
-    // `first`: the bytes that the library needs to determine the length of a header.
+    // `first`: number of bytes that the library needs to determine the length of a header.
     FrameDecoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits,
                  std::string name, std::size_t first)
         : Decoder(std::move(raw), head, limits), name_(std::move(name)), first_(first) {}
@@ -127,13 +128,13 @@ class FrameDecoder : public Decoder {
   private:
     std::size_t decode(std::byte* into, std::size_t room) final {
         while (!done_) {
-            // The library may have pending output: get it before reading more input.
+            // The library may have pending output: fetch it before reading more input.
             const Bytes ready = more_output_ ? Bytes{} : input_.ready();
             if (ready.empty() && !more_output_) {
                 done_ = true;
                 return end_of_input(pending_ != 0);
             }
-            // Not more than the library asks for, because it returns no output of a call with an error.
+            // Pass no more than the library requests, because a call that fails returns no output.
             const Bytes in = ready.first(std::min(ready.size(), pending_ ? pending_ : first_));
             const Step step = this->step(in, into, room);
             input_.consume(step.consumed);

@@ -7,7 +7,7 @@
 namespace acapella::input {
 namespace {
 
-// RFC 1952. Zeros after the last member are padding (tapes, block devices); other bytes there are a fault.
+// RFC 1952. Zeros after the last member are padding (tapes, block devices); any other bytes are a fault.
 class GzipDecoder final : public Decoder {
   public:
     GzipDecoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
@@ -43,7 +43,7 @@ class GzipDecoder final : public Decoder {
   private:
     static constexpr std::size_t kMax = std::size_t{1} << 30;  // zlib has 32-bit lengths
 
-    // Called between members: whether another one begins.
+    // Called between members. Returns true if another member begins.
     bool next_member(Bytes ready) {
         if (ready[0] == std::byte{0x1f} && !padded_) {
             return true;

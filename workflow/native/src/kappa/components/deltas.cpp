@@ -33,7 +33,7 @@ constexpr std::array<std::uint64_t, LogHistogram::kBins> kLasts = [] {
     return lasts;
 }();
 
-// By bit width: the last bin that begins at or below the smallest number of that width.
+// By bit width: the last bin that begins at or below the smallest number with that width.
 constexpr std::array<std::uint8_t, 65> make_first_bins() {
     std::array<std::uint8_t, 65> bins{};
     for (std::size_t width = 1; width < bins.size(); ++width) {
@@ -62,7 +62,7 @@ std::span<const std::uint64_t> LogHistogram::starts() { return kStarts; }
 
 std::size_t LogHistogram::bin_of(std::uint64_t absolute) {
     std::size_t bin = kFirstBins[static_cast<std::size_t>(std::bit_width(absolute))];
-    // At most two bins begin inside one octave.
+    // At most two bins begin within one octave.
     for (int step = 0; step < 2; ++step) bin += absolute > kLasts[bin];
     return bin;
 }

@@ -21,14 +21,14 @@ struct Deltas {
     std::uint64_t largest = 0;
 };
 
-// Histogram of signed differences, with five bins per decade. Bin k begins at the smallest integer that is
-// not below 10^(k/5) ns; the last one begins at 100 s and has no end.
+// Histogram of signed differences, with five bins per decade. Bin k begins at the smallest integer greater
+// than or equal to 10^(k/5) ns; the last bin begins at 100 s and is unlimited.
 class LogHistogram {
   public:
     static constexpr std::size_t kBins = 56;
 
     void add(std::int64_t delta) {
-        // Signs are unpredictable, so no branch depends on them.
+        // Avoid branches on the sign, which is unpredictable.
         zero_ += delta == 0;
         counts_[static_cast<std::size_t>(delta >= 0) * kBins + bin_of(magnitude(delta))] += delta != 0;
     }
@@ -37,7 +37,7 @@ class LogHistogram {
     [[nodiscard]] std::span<const std::uint64_t> negative() const { return all().first(kBins); }
     [[nodiscard]] std::span<const std::uint64_t> positive() const { return all().last(kBins); }
     static std::span<const std::uint64_t> starts();
-    // The bin of a nonzero difference; 0 for 0.
+    // Returns the bin of a nonzero difference; 0 for 0.
     static std::size_t bin_of(std::uint64_t absolute);
 
   private:
@@ -74,8 +74,8 @@ class DeltaSums {
 
     // Returns the sums and quantiles; call after the last add().
     Deltas finish();
-    // The lower median of the signed differences, and the absolute distances from it; call after the last
-    // add().
+    // Return the lower median of the signed differences, and the absolute distances from it. Call after the
+    // last add().
     std::int64_t signed_median() const;
     Deltas around(std::int64_t center) const;
 
@@ -94,7 +94,7 @@ class DeltaSums {
         wide_.for_each_chunk(visit_all);
     }
 
-    SpillColumn<std::int32_t> narrow_;  // differences that fit in 32 bits: most of them
+    SpillColumn<std::int32_t> narrow_;  // differences that fit in 32 bits, which are most of them
     SpillColumn<std::int64_t> wide_;
     std::vector<std::uint64_t> bounds_;
     std::vector<std::uint64_t> within_;

@@ -7,10 +7,10 @@ namespace {
 
 std::uint64_t distance_of(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : b - a; }
 
-// The best chain of kept packets from one packet to the end of its block, as one number that orders chains by
-// length, then by distance: the length is in the bits from kShift on.
+// The best chain of kept packets from one packet to the end of its block, as a number. Numbers order chains
+// by length and then by distance: the length is in the bits from kShift on.
 //
-// In a block of n packets no chain is longer than n, and distances add up to n^2 / 2 at most.
+// In a block of n packets, no chain is longer than n, and the sum of the distances is at most n^2 / 2.
 struct SmallChains {
     using Chain = std::uint64_t;
     static constexpr int kShift = 42;
@@ -21,7 +21,7 @@ struct LargeChains {
     static constexpr int kShift = 64;
 };
 
-// Maximum over the ranks above a given one; a Fenwick tree over the reversed ranks.
+// Maximum over the ranks above a given rank: a Fenwick tree over the reversed ranks.
 template <typename Chain>
 class LongestAbove {
   public:
@@ -45,7 +45,7 @@ class LongestAbove {
     std::vector<Chain> tree_;
 };
 
-// Counts the inserted ranks below a given one.
+// Counts the inserted ranks below a given rank.
 class CountBelow {
   public:
     void reset(std::size_t size) { tree_.assign(size + 1, 0); }
@@ -126,8 +126,8 @@ void Solver<Chains>::order_levels(std::span<const std::uint32_t> ranks, std::uin
     for (std::size_t a = 0; a < size; ++a) level_[next[length_of(chains_[position_[a]])]++] = position_[a];
 }
 
-// Packets of one chain length have falling positions for rising ranks, so each level is walked once, from the
-// smallest rank to the first one that continues the chain optimally.
+// Among packets with the same chain length, positions decrease as ranks increase. So each level is traversed
+// once, from the smallest rank to the first one that continues the chain optimally.
 template <typename Chains>
 void Solver<Chains>::keep_smallest(std::span<const std::uint32_t> ranks, std::uint32_t offset) {
     const std::size_t size = ranks.size();
@@ -197,7 +197,7 @@ void OrderSums::add_to_block(std::uint32_t rank_a) {
 void OrderSums::close_block() {
     std::vector<Move> moves;
     inversions_ += solver_->solve(pending_, static_cast<std::uint32_t>(count_ - pending_.size()), moves);
-    // Free the memory of a long block; short blocks are frequent.
+    // Free the memory of a long block. Short blocks are frequent.
     constexpr std::size_t kLong = std::size_t{1} << 16;
     if (pending_.capacity() > kLong) std::vector<std::uint32_t>().swap(pending_);
     pending_.clear();

@@ -1,4 +1,4 @@
-// The order component of kappa: which common packets moved, and how far.
+// The order component of kappa: the common packets that moved, and their distances.
 //
 // Source: the CHOIR paper, section 3, equation 2, with the tie-breaks derived in docs/kappa.md.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace acapella::kappa {
 
-// A common packet that is not in the kept subsequence. Ranks count from 0 within the common packets.
+// A common packet that is not in the kept subsequence. Ranks count from 0 among the common packets.
 struct Move {
     std::uint32_t rank_a;
     std::uint32_t rank_b;
@@ -27,15 +27,16 @@ struct Order {
     std::vector<Move> moves;       // by rank in B
 };
 
-// `ranks[b]` is the rank in A of the common packet whose rank in B is `b`: a permutation of 0..n-1.
+// `ranks[b]` is the rank in A of the common packet with rank `b` in B: a permutation of 0..n-1.
 //
-// The kept packets are a longest increasing subsequence; of several, one with the largest sum of |rank_a -
-// rank_b|, which makes the number moved and `distance` unique and symmetric in A and B; of these, the one
-// whose ranks in A are lexicographically smallest. O(n log n) time; memory O(longest block), where blocks are
-// separated by the points at which the first i packets of A and of B are the same set.
+// The kept packets are a longest increasing subsequence. If there are several, one with the largest sum of
+// |rank_a - rank_b| is kept, which makes the number of moved packets and `distance` unique and symmetric in A
+// and B. If there are still several, the one whose ranks in A are lexicographically smallest is kept. Takes
+// O(n log n) time and O(longest block) memory, where blocks are separated by the points at which the first i
+// packets of A and of B are the same set.
 Order compare_order(std::span<const std::uint32_t> ranks);
 
-// Solves one block at a time; reuses its memory, some 40 bytes per packet of the longest block.
+// Solves one block at a time. Reuses its memory, about 40 bytes per packet of the longest block.
 class BlockSolver {
   public:
     // Memory per packet of a block: in the solver, pending (twice with windows, in vectors that double), and
@@ -46,14 +47,14 @@ class BlockSolver {
     explicit BlockSolver(std::uint64_t memory_bytes = kUnlimited);
     ~BlockSolver();
 
-    // Throws MemoryLimitError if a block of this many packets needs more than the limit.
+    // Throws MemoryLimitError if a block of this many packets exceeds the limit.
     void check(std::size_t packets) const {
         if (packets > max_packets_) [[unlikely]]
             exceed();
     }
 
-    // `ranks` is a permutation of offset..offset+size-1, for packets with these ranks in B, in order. Appends
-    // moves by rank in B; returns the number of inversions.
+    // `ranks` is a permutation of offset..offset+size-1 for the packets with these ranks in B, in order.
+    // Appends moves by rank in B and returns the number of inversions.
     std::uint64_t solve(std::span<const std::uint32_t> ranks, std::uint32_t offset, std::vector<Move>& moves);
 
   private:
@@ -93,8 +94,8 @@ class OrderSums {
     [[nodiscard]] std::uint64_t distance() const { return distance_; }
     [[nodiscard]] std::uint64_t inversions() const { return inversions_; }
     [[nodiscard]] const MoveSums& moves() const { return moves_; }
-    // A burst is a maximal run of moved packets that are adjacent in both orders; its move is that of each of
-    // them. A burst never spans two blocks, because the last packet of a block would not have moved.
+    // A burst is a maximal run of moved packets that are adjacent in both orders, so all of them moved by the
+    // same distance. A burst never spans two blocks, because the last packet of a block would not have moved.
     [[nodiscard]] const MoveSums& bursts() const { return bursts_; }
     [[nodiscard]] std::uint64_t longest_burst() const { return longest_burst_; }
     // Returns true if no block is open.

@@ -1,4 +1,4 @@
-// Exact order statistics of columns that may not fit in memory: values are counted in bins first, then only
+// Exact order statistics of columns that may not fit in memory: first, values are counted in bins; then, only
 // the bins with the requested ranks are examined.
 #pragma once
 
@@ -17,8 +17,8 @@ inline std::uint64_t nearest_rank(std::uint64_t count, std::uint64_t percent) {
     return count / 100 * percent + (count % 100 * percent + 99) / 100 - 1;
 }
 
-// Bins for 64-bit values: exact below 256, then 128 per power of two. A larger value is never in an earlier
-// bin.
+// Bins for 64-bit values: exact below 256, then 128 bins per power of two. A larger value is never in an
+// earlier bin.
 class Bins {
   public:
     static constexpr std::size_t kExactBits = 8;
@@ -35,7 +35,7 @@ class Bins {
         const std::size_t shift = bin / kPerOctave - 1;
         return (bin - (shift << (kExactBits - 1))) << shift;
     }
-    // The number of values in a bin, minus one.
+    // Returns the number of different values in a bin, minus one.
     static std::uint64_t width_less_one(std::size_t bin) {
         if (bin < 2 * kPerOctave) return 0;
         return (std::uint64_t{1} << (bin / kPerOctave - 1)) - 1;
@@ -43,22 +43,21 @@ class Bins {
 };
 static_assert(Bins::kCount == 7424);
 
-// An order statistic: the value of this rank, counted from 0.
+// An order statistic: the value with this rank, counted from 0.
 struct OrderStatistic {
     std::uint64_t rank = 0;
     std::uint64_t value = 0;  // known if first == last
-    std::uint64_t first = 0;  // the value is in first..last,
+    std::uint64_t first = 0;  // the value is in the range first..last
     std::uint64_t last = 0;
-    std::uint64_t inside = 0;  // at this rank among the values in that range,
-    std::uint64_t count = 0;   // of which there are `count`
+    std::uint64_t inside = 0;  // rank of the value among the values in that range
+    std::uint64_t count = 0;   // number of values in that range
 
     static OrderStatistic in_bin(std::uint64_t rank, std::span<const std::uint64_t> counts);
     [[nodiscard]] bool known() const { return first == last; }
 };
 
-// Determines all values. `for_each(visit)` calls visit(std::uint64_t) with every value, each time it is
-// called. Memory is bounded: there is one pass, and further ones if more than kGather values are in one
-// range.
+// Determines all values. `for_each(visit)` calls visit(std::uint64_t) with every value each time it is
+// called. Memory is bounded: there is one pass, and another one for each range with more than kGather values.
 inline constexpr std::size_t kGather = std::size_t{1} << 16;
 
 template <typename ForEach>
@@ -67,7 +66,8 @@ void find_values(std::span<OrderStatistic> statistic, const ForEach& for_each);
 // ---- how
 // ----------------------------------------------------------------------------------------------------------
 
-// One pass: gathers the values between first and last if they are few, else counts them in narrower bins.
+// One pass: gathers the values between first and last if there are few, otherwise counts them in narrower
+// bins.
 class Narrowing {
   public:
     explicit Narrowing(OrderStatistic& statistic)

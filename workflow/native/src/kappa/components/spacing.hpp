@@ -1,4 +1,4 @@
-// The number of packet pairs that arrive in the opposite order, by the time between them in trial A.
+// Counts packet pairs that arrive in the opposite order, by the time between the two packets in trial A.
 //
 // Source: Bellardo and Savage, "Measuring Packet Reordering" (IMW 2002), cited in section 9 of the CHOIR
 // paper: the probability that a pair of packets is reordered as a function of their spacing.
@@ -25,17 +25,17 @@ struct Spacing {
     }
 
     std::array<std::uint64_t, kBins> pairs{};
-    std::array<std::uint64_t, kBins> reversed{};  // of these, pairs whose later packet arrived first in B
+    std::array<std::uint64_t, kBins> reversed{};  // pairs whose later packet arrived first in B
 };
 
-// Add every packet of A in order, then every common packet in the order of B.
+// Computes the counts. Add every packet of A in order, then every common packet in the order of B.
 class SpacingSums {
   public:
-    // `a` and `common` have to outlive this object.
+    // `a` and `common` must outlive this object.
     SpacingSums(const Trial& a, const CommonPackets& common);
 
     void packet_of_a(std::uint64_t since_ns);
-    // `in_order`: every common packet before it in A has been added.
+    // `in_order`: every earlier common packet of A has been added.
     void common(std::uint64_t packet, std::uint64_t since_ns, bool in_order) {
         if (!in_order) [[unlikely]]
             count_reversed(packet, since_ns);
@@ -53,7 +53,7 @@ class SpacingSums {
     const CommonPackets& common_;
     std::uint64_t packets_ = 0;
     std::vector<std::uint64_t> recent_;  // times of the last kFarthest packets of A
-    std::vector<std::uint64_t> seen_;    // one bit per packet of A: whether it has arrived in B
+    std::vector<std::uint64_t> seen_;    // one bit per packet of A, set once it has arrived in B
     Spacing spacing_;
 };
 

@@ -12,14 +12,15 @@
 namespace acapella::kappa {
 
 // The common divisor of all gaps between timestamps. A single gap, or a constant period, shows the traffic
-// and not the clock, so at least kMinGaps gaps are needed, of which kMinChanges differ from the previous gap.
+// rather than the clock. So at least kMinGaps gaps are needed, of which kMinChanges differ from the previous
+// gap.
 class GapGrid {
   public:
     static constexpr std::uint64_t kMinGaps = 16;
     static constexpr std::uint64_t kMinChanges = 4;
 
-    // Add a timestamp of a file, in file order. Returns at once when the gaps have no common divisor, which
-    // with a fine clock is the case after a few gaps.
+    // Adds a timestamp of a file, in file order. Returns immediately once the gaps have no common divisor;
+    // with a fine-grained clock, this happens after a few gaps.
     void add(std::int64_t ts_ns) {
         if (divisor_ == 1) return;
         if (timestamps_++ == 0) {
@@ -34,7 +35,7 @@ class GapGrid {
         take(gap);
     }
 
-    // Add another file of the same trial; the step between the files counts as a gap.
+    // Adds another file of the same trial. The step between the files counts as a gap.
     void add(const GapGrid& file) {
         if (file.timestamps_ == 0) return;
         if (timestamps_ == 0) {
@@ -47,8 +48,9 @@ class GapGrid {
         changes_ += file.changes_ + 1;
     }
 
-    // The largest common divisor of all gaps with no prime factors other than 2 and 5, which are those of
-    // clock units; other factors belong to the traffic. 1 if there are too few gaps.
+    // Returns the largest common divisor of all gaps that has no prime factors other than 2 and 5. Clock
+    // units have only these factors; other factors are caused by the traffic. Returns 1 if there are too few
+    // gaps.
     [[nodiscard]] std::uint64_t ns() const {
         if (divisor_ <= 1 || timestamps_ <= kMinGaps || changes_ < kMinChanges) return 1;
         std::uint64_t rest = divisor_;

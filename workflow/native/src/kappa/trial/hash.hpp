@@ -10,8 +10,8 @@
 namespace acapella::kappa {
 
 // Hashes 16 bytes per step: two words are multiplied to 128 bits, and both halves remain in the state, so
-// that collisions in a step are not more frequent than by chance. Two lanes, because a multiplication takes
-// several cycles.
+// collisions in a step are not more frequent than by chance. There are two lanes, because a multiplication
+// takes several cycles.
 class Hasher {
   public:
     static constexpr std::size_t kStep = 16;
@@ -19,8 +19,8 @@ class Hasher {
     Hasher(std::uint64_t seed, std::size_t length)
         : lanes_{{{kKeys[0] ^ seed, kKeys[1] ^ length}, {kKeys[2] ^ length, kKeys[3] ^ seed}}} {}
 
-    // Hashes all of `bytes`. If there are at least 16, the last step may read some bytes twice; the length in
-    // the seed distinguishes such inputs.
+    // Hashes all of `bytes`. If there are at least 16 bytes, the last step may read some of them twice; the
+    // length in the seed distinguishes such inputs.
     void absorb(Bytes bytes) {
         const std::byte* at = bytes.data();
         std::size_t left = bytes.size();
@@ -43,8 +43,9 @@ class Hasher {
         }
     }
 
-    // Hashes the first 32 of `bytes`, or all if there are fewer; of the first 16 only the bits in `mask`.
-    // Returns the rest. Masks in registers, because loading a word just stored byte by byte is slow.
+    // Hashes the first 32 of `bytes`, or all if there are fewer; of the first 16 bytes, only the bits in
+    // `mask`. Returns the remaining bytes. The mask is applied in registers, because loading a word just
+    // stored byte by byte is slow.
     Bytes absorb_head(Bytes bytes, const std::array<std::byte, kStep>& mask) {
         if (bytes.size() < 2 * kStep) [[unlikely]] {
             std::array<std::byte, 2 * kStep> head{};
@@ -83,8 +84,8 @@ class Hasher {
         const std::uint64_t x = lane.x ^ a;
         const std::uint64_t y = lane.y ^ b;
         const Wide product = static_cast<Wide>(x ^ kKeys[2]) * (y ^ kKeys[0]);
-        // If a factor is zero, the sums still depend on the other. Rotated by half a word, because the upper
-        // bits of a product depend mostly on the upper bits of its factors.
+        // If a factor is zero, the sums still depend on the other one. The product is rotated by half a word,
+        // because its upper bits depend mostly on the upper bits of the factors.
         return {static_cast<std::uint64_t>(product) + (y << 32 | y >> 32),
                 static_cast<std::uint64_t>(product >> 64) ^ (x << 32 | x >> 32)};
     }

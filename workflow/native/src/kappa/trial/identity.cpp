@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kEthertype = 2;
 constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6; ethertypes start at 1536
-// Bytes after the IP header that an ICMP error quotes to identify the packet (RFC 792).
+// Number of bytes after the IP header that an ICMP error quotes to identify the packet (RFC 792).
 constexpr std::size_t kQuoted = 8;
 constexpr std::size_t kIpv4Header = 20;
 constexpr std::size_t kIpv6Header = 40;
@@ -75,7 +75,7 @@ Transport transport_of_ipv6(const Cursor& ip) {
     return {};
 }
 
-// Returns true if the UDP ports may carry another packet; dissect() treats all others as payload.
+// Returns true if the UDP ports may carry another packet; dissect() treats all other datagrams as payload.
 bool may_carry_packets(const Cursor& udp) {
     return udp_tunnel(udp.be16(0)) != Next::stop || udp_tunnel(udp.be16(2)) != Next::stop;
 }
@@ -103,7 +103,7 @@ Field l4_checksum(const Cursor& ip, std::uint8_t version) {
     }
 }
 
-// Masks of the bits in an IP header's first bytes that no hop changes.
+// Masks of the bits at the start of an IP header that no hop changes.
 using HeaderMask = std::array<std::byte, Hasher::kStep>;
 constexpr HeaderMask kIpv4Mask = [] {
     HeaderMask mask;
@@ -206,7 +206,7 @@ Identifier::Found Identifier::find_without_ip(const PacketSpan& payload) {
     has_ethertype_ = true;
     ethertype_ = payload.ethertype;
     Cursor at(payload.bytes, payload.reported);
-    if (ethertype_ > 0 && ethertype_ <= kMaxLength)  // a length, after which there is padding; 0: none
+    if (ethertype_ > 0 && ethertype_ <= kMaxLength)  // a length, followed by padding; 0: none
         at.limit(ethertype_);
     const Found found = all_of(at.rest(), at.reported());
     return {true, kEthertype + found.captured, kEthertype + found.whole};

@@ -30,8 +30,8 @@ enum class IdentityKind : std::uint8_t {
 // The trailer of CHOIR, the last 16 bytes of a frame: arrival time in ns (64 bits, big-endian), node and
 // port (16 bits each), 16 check bits, 0x6587. The layouts differ in the check bits: v1 repeats the last two
 // bytes of the time, v2 its first two in reverse. The first 12 bytes are the packet's identity. The check
-// bits are excluded: they follow from the time, and differ between the layouts of one packet. Source:
-// crease_monitor.c before version 0.4 (v1), and 0.4, which the paper cites, and 0.5 (v2).
+// bits are excluded, because they are derived from the time and differ between the layouts of the same
+// packet. Source: crease_monitor.c before version 0.4 (v1), 0.4, which the paper cites, and 0.5 (v2).
 enum class TagLayout : std::uint8_t { automatic, v1, v2 };
 
 struct Region {
@@ -48,10 +48,11 @@ struct IdentityRule {
 
 // Finds the identifying bytes of one frame at a time.
 //
-// `invariant`: the innermost IP header without TTL or hop limit, DSCP and ECN, and IPv4 header checksum, and
+// `invariant` uses the innermost IP header without TTL or hop limit, DSCP, ECN, and IPv4 header checksum, and
 // its payload up to the IP length, so that link headers, tunnels and Ethernet padding are excluded. Without
-// IP: the innermost ethertype and its payload, or an 802.3 length and as many bytes. Without any of these:
-// the whole frame. Addresses are included, so the identity survives routing but not address translation.
+// IP, it uses the innermost ethertype and its payload, or an 802.3 length and the payload of that length;
+// without any of these, the whole frame. Addresses are included, so routing does not change the identity, but
+// address translation does.
 //
 // A truncated packet has too few identifying bytes if it ends before the 8th byte after its IP header
 // (without IP: before the 28th byte). Such a packet is skipped, because otherwise all identities would be
@@ -66,9 +67,9 @@ class Identifier {
         std::size_t whole = 0;     // number on the wire
     };
 
-    // Finds the identifying bytes of `record`, which has to stay valid until hash() was called.
+    // Finds the identifying bytes of `record`, which must remain valid until hash() is called.
     Found find(const Record& record);
-    // Hashes the first `length` of the bytes found last; `length` is at most Found::captured.
+    // Hashes the first `length` of the bytes found last. `length` is at most Found::captured.
     Identity hash(std::size_t length);
 
   private:
@@ -91,7 +92,7 @@ class Identifier {
 };
 
 // Fast path for most frames: TCP, or UDP that does not carry a packet, in IPv4 over Ethernet with at most one
-// VLAN tag. True if `network` is what dissect() would return; false if dissect() has to be called.
+// VLAN tag. Returns true if `network` is the same as after dissect(); false if dissect() must be called.
 bool find_network_quickly(const Record& record, PacketSpan& network);
 
 // Hashes `bytes`. Not secure: two packets with the same hash can be constructed.

@@ -1,4 +1,5 @@
-// Sorts a trial by time. Captures are usually sorted except for a few frames, or are a few sorted files.
+// Sorts a trial by time. Captures are usually sorted except for a few frames, or consist of a few sorted
+// files.
 #include <algorithm>
 #include <memory>
 #include <queue>
@@ -13,7 +14,7 @@ struct Packet {
     Identity identity;
 };
 
-// Merges adjacent ascending runs until one is left. Stable; the fewer runs, the cheaper.
+// Merges adjacent ascending runs until one is left. The sort is stable and faster with fewer runs.
 template <typename Value, typename Earlier>
 void sort_runs(std::vector<Value>& values, const Earlier& earlier) {
     std::vector<std::size_t> starts{0};
@@ -88,7 +89,7 @@ class Run {
     std::size_t size_ = 0;
 };
 
-// Writes sorted parts as long as memory allows to `packets`. Returns the start of each, and the end.
+// Writes sorted parts, as long as memory allows, to `packets`. Returns the start of each part, and the end.
 std::vector<std::size_t> write_runs(const Trial& trial, std::size_t longest, SpillColumn<Packet>& packets) {
     std::vector<std::size_t> starts{0};
     std::vector<Identity> identities(std::min<std::size_t>(longest, trial.size()));
@@ -181,7 +182,7 @@ void finish_trial(Trial& trial, MemoryBudget& budget) {
     trial.first_ns = seen.first;
     trial.last_ns = seen.last;
     trial.equal_stamps = seen.equal;
-    // So that every difference of two times since the first packet fits in 64 bits with its sign.
+    // Ensures that every difference of two times since the first packet fits in a signed 64-bit integer.
     if (trial.duration_ns() >> 63 != 0)
         throw TrialError(trial.files.front().path +
                          ": the timestamps of this trial are more than 292 years apart");

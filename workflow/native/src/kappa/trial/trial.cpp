@@ -119,7 +119,7 @@ TimeRange time_range_of(const Reading& reading, const std::vector<TrialFile>& fi
 }
 
 // The number of identifying bytes used in all trials. It is known only after the last packet: packets are
-// hashed with the minimum so far, and if it decreases, everything is read again.
+// hashed with the minimum so far, and if the minimum decreases, everything is read again.
 class IdentityBytes {
   public:
     explicit IdentityBytes(std::size_t known) : length_(known) {}
@@ -137,7 +137,7 @@ class IdentityBytes {
 
   private:
     std::size_t length_;
-    std::size_t longest_ = 0;  // that was hashed
+    std::size_t longest_ = 0;  // largest number of bytes hashed
 };
 
 class TrialReader {
@@ -162,12 +162,12 @@ class TrialReader {
     std::uint64_t& bytes_read_;
     Identifier identifier_;
     input::ClockResolution clock_;
-    std::optional<std::uint32_t> last_interface_;  // of the frames taken
+    std::optional<std::uint32_t> last_interface_;  // of the selected frames
 };
 
 void TrialReader::read(const std::vector<TrialFile>& files, Trial& trial) {
-    // Packets of equal time are in the order of their files' hashes, so the order of the file names does not
-    // matter.
+    // Packets with equal times are in the order of the hashes of their files, so file names do not affect the
+    // order.
     std::vector<std::size_t> order(files.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),

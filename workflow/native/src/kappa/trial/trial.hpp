@@ -17,7 +17,7 @@
 
 namespace acapella::kappa {
 
-// An error that the user can correct. The text is one line that names the file.
+// An error that the user can correct. what() is one line that names the file.
 class TrialError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -36,20 +36,21 @@ struct FlowFilter {
     std::optional<std::uint16_t> dst_port;
 };
 
-// Which frames are compared.
+// Selects the frames to compare.
 struct Selection {
     bool by_frames = false;
     std::map<std::string, std::vector<std::uint64_t>> frames;  // by file: sorted frame numbers, from 1
     std::vector<FlowFilter> flows;        // frames of any of these flows; empty: all frames
     std::optional<std::int64_t> from_ns;  // from_ns <= time < to_ns
     std::optional<std::int64_t> to_ns;
-    // both are relative to the trial's first packet after the selection by frames and flows
+    // true: from_ns and to_ns are relative to the trial's first packet after the selection by frames and
+    // flows
     bool relative = false;
 };
 
 struct TrialFile {
     std::string path;
-    std::string sha256;  // if known to the caller; determines the order of a trial's files
+    std::string sha256;  // empty if unknown; determines the order of a trial's files
 };
 
 // Information about a file that was read.
@@ -58,7 +59,7 @@ struct FileInfo {
     std::string sha256;
     std::uint64_t frames = 0;
     std::uint64_t taken = 0;             // selected, with an identity
-    std::uint64_t truncated = 0;         // taken, and truncated
+    std::uint64_t truncated = 0;         // of the frames taken, those that are truncated
     std::uint64_t without_identity = 0;  // selected, but without identifying bytes
     std::uint64_t untimed = 0;           // frames without a timestamp
     std::uint64_t implausible = 0;       // selected, but skipped because of an implausible timestamp
@@ -66,7 +67,7 @@ struct FileInfo {
     std::string end_detail;
     std::int64_t clock_resolution_ns = 0;  // of the frames taken; 0: none
     std::uint64_t reversals = 0;           // timestamps earlier than the previous one, of the frames taken
-    // the coarsest timestamp unit declared by the interfaces of the frames taken
+    // coarsest timestamp unit declared by the interfaces of the frames taken
     std::uint64_t declared_ns = 0;
     GapGrid gaps;  // of the frames taken
 };
@@ -103,8 +104,8 @@ struct Reading {
 inline constexpr std::size_t kAllBytes = SIZE_MAX;
 
 // Reads all trials. All identities use the same number of bytes: that of the packet with the fewest captured
-// identifying bytes, kAllBytes if no packet was truncated. The first `unsorted` trials keep the order of
-// their files, and have no duration. Throws input::InputError, TrialError, SpoolError.
+// identifying bytes, or kAllBytes if no packet was truncated. The first `unsorted` trials keep the order of
+// their files and have no duration. Throws input::InputError, TrialError, SpoolError.
 struct Trials {
     std::vector<Trial> trials;
     std::size_t identity_bytes = kAllBytes;
