@@ -1,4 +1,4 @@
-// Bytes of frames, appended and patched in network byte order.
+// Bytes of frames, which are appended and modified in network byte order.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ class Random {
         return z ^ (z >> 31U);
     }
 
-    // From 0 to bound - 1; bound at most 2^32.
+    // Returns a number from 0 to bound - 1; bound is at most 2^32.
     std::uint32_t below(std::uint64_t bound) {
         return static_cast<std::uint32_t>(((next() >> 32U) * bound) >> 32U);
     }

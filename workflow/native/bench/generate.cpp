@@ -1,4 +1,4 @@
-// acapella-generate: writes a nanosecond pcap of any length, which depends only on the arguments.
+// acapella-generate: writes a nanosecond pcap of any length. The content depends only on the arguments.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -129,7 +129,7 @@ std::size_t put_file_header(std::uint8_t* into, std::uint32_t snaplen) {
 
 int main(int argc, char** argv) {
     const Arguments arguments = parse(argc, argv);
-    std::signal(SIGPIPE, SIG_IGN);  // a broken pipe is an error of write()
+    std::signal(SIGPIPE, SIG_IGN);  // so that a broken pipe is an error of write()
     const bool to_file = arguments.output != "-";
     const int descriptor =
         to_file ? ::open(arguments.output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)

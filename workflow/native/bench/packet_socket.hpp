@@ -1,4 +1,4 @@
-// Sending raw frames to an interface, for acapella-send and acapella-send-gaps.
+// Sends raw frames to an interface, for acapella-send and acapella-send-gaps.
 #pragma once
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ constexpr std::size_t kFileHead = 24, kRecordHead = 16;
     std::exit(1);
 }
 
-// A frame of a capture; its time is that since 1970 in ns.
+// A frame of a capture, with its timestamp in ns since 1970.
 struct TimedFrame {
     std::int64_t ns = 0;
     std::vector<char> data;

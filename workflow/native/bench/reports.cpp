@@ -1,12 +1,12 @@
 // acapella-reports: generates flow reports to measure the collector. They depend only on the arguments.
-//   acapella-reports memory FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   reports in memory, to flows
-//   acapella-reports ring FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]     reports that a device wrote to a
-//   ring acapella-reports frames FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   RoCEv2 frames with ICRC, to
-//   flows acapella-reports write FORMAT FLOWS REPORTS FILE                     the reports alone
-//   acapella-reports pcap FORMAT FLOWS REPORTS FILE                      the frames as a capture
-// The first three print CPU and wall seconds, cycles if the kernel counts them, and memory, as JSON. Reports
-// are of flows in pseudorandom order; the counts and times of a flow increase. Completed rows of the series
-// are discarded; everything else is as in `acapella p4 collect`.
+//   acapella-reports memory FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   convert reports in memory to flows
+//   acapella-reports ring FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]     read reports from a device's ring
+//   acapella-reports frames FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   convert RoCEv2 frames to flows
+//   acapella-reports write FORMAT FLOWS REPORTS FILE                     write the reports
+//   acapella-reports pcap FORMAT FLOWS REPORTS FILE                      write the frames as a capture
+// The first three commands print, as JSON, CPU and wall seconds, cycles if the kernel counts them, and
+// memory. The flows of the reports are in pseudorandom order; the counts and times of a flow increase.
+// Completed rows of the series are discarded; everything else is done as in `acapella p4 collect`.
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -112,7 +112,8 @@ std::vector<std::byte> make_reports(Format format, std::uint32_t flows, std::uin
     return made;
 }
 
-// Contiguous frames of equal length; the ICRC is computed by the core, whose tests compare it with others.
+// Contiguous frames of equal length. The core computes the ICRC; its tests compare the ICRC with other
+// implementations.
 std::vector<std::byte> make_frames(Format format, const std::vector<std::byte>& reports, std::uint64_t first,
                                    std::size_t& length) {
     constexpr std::size_t kEthernet = 14;
@@ -142,7 +143,7 @@ std::vector<std::byte> make_frames(Format format, const std::vector<std::byte>& 
     return frames;
 }
 
-// Cycles of this process and its threads in user space; 0 if the kernel does not count them.
+// Counts cycles of this process and its threads in user space; 0 if the kernel does not count them.
 class Cycles {
   public:
     Cycles() {
@@ -227,7 +228,7 @@ class Measurement {
   public:
     explicit Measurement(const Work& work) : work_(work), collector_(config_of(work)) {}
 
-    // Generates the next `count` reports, which is not measured.
+    // Generates the next `count` reports. Their generation is not measured.
     void take(Source source, std::uint64_t first, std::uint64_t count) {
         std::vector<std::byte> data = make_reports(work_.format, work_.flows, first, count);
         if (source == Source::frames) {
@@ -274,7 +275,7 @@ class Measurement {
         clock_.stop();
     }
 
-    // As feed_reports() of the bindings.
+    // Like feed_reports() of the bindings.
     void take_memory(const std::vector<std::byte>& reports) {
         const std::size_t stride = bytes_of(work_.format);
         const std::uint64_t count = reports.size() / stride;
@@ -287,7 +288,8 @@ class Measurement {
         clock_.stop();
     }
 
-    // As poll_rdma() of the bindings: the device writes half of the ring, then it is polled until it is read.
+    // Like poll_rdma() of the bindings: the device writes half of the ring, then the ring is polled until all
+    // of it is read.
     void take_ring(const std::vector<std::byte>& reports, std::uint64_t first) {
         const std::size_t stride = bytes_of(work_.format);
         ring_.resize(work_.slots() * stride);

@@ -2,7 +2,8 @@
 // as fast as possible or at a fixed rate. Prints {"sent": frames, "seconds": s}.
 //
 // For benchmarks on virtual interfaces. Sends 64 frames per system call (packet(7)) without a queueing
-// discipline, which is faster than one call per frame. Counters of the interface show what it accepted.
+// discipline, which is faster than one call per frame. The counters of the interface show the accepted
+// frames.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@ constexpr std::uint64_t kBehind =
 
 using Clock = std::chrono::steady_clock;
 
-// The number of frames due now, at most a batch.
+// Determines the number of frames that are due now, at most a batch.
 class Pace {
   public:
     explicit Pace(double rate) : rate_(rate) {}

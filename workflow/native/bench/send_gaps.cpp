@@ -1,7 +1,7 @@
-// acapella-send-gaps INTERFACE FILE.pcap STAMPS: sends the frames of a pcap file once, with its gaps: a plain
-// loop that polls the system clock and sends what is due with sendmmsg(2). A loop as anyone would write it,
-// to compare replayers with. Writes the time before each frame's system call to STAMPS: ns since 1970, 64
-// bits, this machine's byte order.
+// acapella-send-gaps INTERFACE FILE.pcap STAMPS: sends the frames of a pcap file once, with their original
+// gaps. It is a simple loop that polls the system clock and sends the frames that are due with sendmmsg(2),
+// as a baseline for comparing replayers. Writes the time before each frame's system call to STAMPS, in ns
+// since 1970, as 64-bit numbers in this machine's byte order.
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// acapella-stages CAPTURE: prints the CPU seconds of passes over a capture that do increasing parts of a
-// digest's work, as JSON.
+// acapella-stages CAPTURE: prints, as JSON, the CPU seconds of several passes over a capture. Each pass
+// performs a larger part of the work of a digest.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +18,7 @@ using acapella::NativeDigest;
 using acapella::Record;
 using acapella::input::ByteSource;
 
-// CPU time, which other programs affect least; the faster of two runs.
+// Measures CPU time, which is less affected by other programs than wall time; the faster of two runs.
 template <typename Pass>
 double seconds(Pass pass) {
     double least = 0;

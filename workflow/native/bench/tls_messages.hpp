@@ -1,4 +1,4 @@
-// Handshakes of TLS 1.3 (RFC 8446) and of TLS 1.2 with a pre-shared key (RFC 5246, RFC 4279), as segments'
+// Handshakes of TLS 1.3 (RFC 8446), and of TLS 1.2 with a pre-shared key (RFC 5246, RFC 4279), as TCP
 // payloads.
 #pragma once
 
@@ -8,7 +8,7 @@ namespace acapella::bench {
 
 struct TlsHandshake {
     ByteVector client_hello;
-    ByteVector server_hello;     // and the following messages of the server
+    ByteVector server_hello;     // including the following messages of the server
     ByteVector client_finished;  // the client's last message of the handshake
 };
 

@@ -7,13 +7,13 @@
 namespace acapella::bench {
 namespace {
 
-constexpr std::uint32_t kPayload = 1448;  // an MTU of 1500 minus IPv4, TCP and its timestamps
+constexpr std::uint32_t kPayload = 1448;  // MTU 1500 minus IPv4 header, TCP header and timestamps
 constexpr std::uint32_t kIpHeader = 20;
 constexpr std::uint32_t kTcpHeader = 32;
 constexpr std::uint32_t kMeanGapNs = 1000;
 constexpr std::uint32_t kLongestBurst = 8;
 constexpr std::uint32_t kHandshakeSteps = 3;     // SYN, SYN and ACK, ACK
-constexpr std::uint32_t kTlsHandshakeSteps = 6;  // and three messages of TLS
+constexpr std::uint32_t kTlsHandshakeSteps = 6;  // TCP handshake and three TLS messages
 constexpr std::size_t kPoolSize = std::size_t{64} << 10U;
 
 constexpr std::uint8_t kSyn = 0x02;
@@ -21,7 +21,7 @@ constexpr std::uint8_t kAck = 0x10;
 constexpr std::uint8_t kPushAck = 0x18;
 
 std::uint32_t address(std::uint32_t number, bool client) {
-    // 10/8: the client's network and the server's, 250 hosts a subnet.
+    // Network 10/8, half for clients and half for servers; 250 hosts per subnet.
     return 0x0a000000U | (client ? 0U : 0x00800000U) | ((number / 250) << 8U) | (number % 250 + 1);
 }
 
@@ -35,12 +35,12 @@ void add_ethernet(ByteVector& out, std::uint32_t oui, std::uint32_t to, std::uin
     add16(add16(out, from), type);
 }
 
-// VLAN, two MPLS labels that only this direction has, a pseudowire with control word (RFC 4448).
+// VLAN, two MPLS labels that only this direction uses, and a pseudowire with control word (RFC 4448).
 void add_underlay(ByteVector& out, std::uint32_t number, bool from_client) {
     constexpr std::uint32_t kBottom = 0x100;
     constexpr std::uint32_t kTtl = 64;
     constexpr std::uint32_t kLabels = 1U << 20U;
-    constexpr std::uint32_t kMin = 16;        // lower ones are reserved (RFC 3032)
+    constexpr std::uint32_t kMin = 16;        // lower labels are reserved (RFC 3032)
     constexpr std::uint32_t kItdm = 0x99887;  // tshark does not decode a pseudowire after it
     add_ethernet(out, 0x00562b, from_client ? 2 : 1, from_client ? 1 : 2, 0x8100);
     add16(add16(out, 100 + number % 3900), 0x8847);
@@ -128,7 +128,7 @@ const ByteVector& Traffic::handshake_message(const Connection& connection, std::
     return handshakes_[(connection.tls_13 ? 3 : 0) + step - kHandshakeSteps];
 }
 
-// The connection that sends next.
+// Selects the connection that sends next.
 void Traffic::next_turn() {
     if (options_.profile == Profile::single) {  // in order, one frame in each direction
         current_ = began_ ? (current_ + 1) % static_cast<std::uint32_t>(connections_.size()) : 0;

@@ -1,4 +1,4 @@
-// Generates frames of many TCP connections, as on a mirrored port. They depend only on the options.
+// Generates frames of many TCP connections, as seen on a mirrored port. They depend only on the options.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class Traffic {
   public:
     explicit Traffic(const Options& options);
 
-    // Longest record that next() writes.
+    // Length of the longest record that next() writes.
     static constexpr std::size_t kMaxBytes = 16 + 65536;
 
     // Writes the next frame as a record of a little-endian nanosecond pcap and returns its size.

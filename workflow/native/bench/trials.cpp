@@ -1,9 +1,9 @@
 // acapella-trials: generates two trials to measure the comparison. They depend only on the arguments.
-//   acapella-trials write PACKETS ORDER A.pcap B.pcap   as captures of 200-byte frames
-//   acapella-trials compare PACKETS ORDER               without files: CPU seconds of the comparison, as JSON
-//   acapella-trials files A.pcap B.pcap                 CPU seconds of reading and comparing them, as JSON
-// ORDER is the order of the packets of A in B: ordered, reversed, shuffled, or bursts (two senders' bursts of
-// 64 that change places).
+//   acapella-trials write PACKETS ORDER A.pcap B.pcap   write captures of 200-byte frames
+//   acapella-trials compare PACKETS ORDER               compare without files; print CPU seconds as JSON
+//   acapella-trials files A.pcap B.pcap                 read and compare files; print CPU seconds as JSON
+// ORDER is the order of the packets of A in B: ordered, reversed, shuffled, or bursts (bursts of 64 packets
+// from two senders that are swapped).
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -61,13 +61,13 @@ class Arrangement {
     std::vector<std::uint32_t> shuffled_;
 };
 
-// The second trial's clock has a jitter of some ns and never runs backwards.
+// The clock of the second trial has a jitter of some ns and never goes backwards.
 std::int64_t stamp(std::uint32_t place, bool second) {
     const std::int64_t tremble = second ? static_cast<std::int64_t>(scattered(place) % 40) : 0;
     return kStart + std::int64_t{place} * kGap + tremble;
 }
 
-// CPU time of the kernel for this process: mostly clearing memory.
+// CPU time of the kernel for this process, which is mostly spent clearing memory.
 double system_s() {
     struct rusage usage {};
     getrusage(RUSAGE_SELF, &usage);
@@ -115,7 +115,7 @@ int compare(std::uint32_t packets, const Arrangement& order) {
     return info.common == packets ? 0 : 1;
 }
 
-// An Ethernet frame of 200 bytes with IPv4 and UDP; the payload identifies the packet.
+// Writes an Ethernet frame of 200 bytes with IPv4 and UDP. The payload identifies the packet.
 void put_frame(std::uint32_t packet, std::byte* at) {
     constexpr std::size_t kFrame = 200;
     constexpr unsigned char kHeaders[] = {2,    0, 0,  0,   0, 1, 2,    0,    0,    0,    0, 2,   8,  0,

@@ -1,7 +1,8 @@
-// Arbitrary bytes as output of tshark: the fields of a line have to lie within it, and the keys of its frame
-// within their arrays. One input in 64, chosen by hash, also goes through the reader's thread and pipe.
+// Arbitrary bytes as the output of tshark: the fields of a line must be within the line, and the keys of its
+// frame within their arrays. One of 64 inputs, chosen by hash, is also read with the reader's thread through
+// a pipe.
 //
-// Input: one byte of choices (the layout; from the second bit on the tags read by the core), then lines.
+// Input: one byte of options (the layout; from the second bit on, the tags read by the core), then lines.
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,7 +47,7 @@ Dissection keys_of(const TsharkRow& answer) {
     return keys;
 }
 
-// Common tags are put in the order of the core; none is lost or added.
+// Common tags are sorted in the order of the core; no tag is lost or added.
 void check_order(Dissection keys, std::uint8_t choices) {
     Dissection core = keys;
     for (unsigned i = 0; i < core.vlan_count; ++i)

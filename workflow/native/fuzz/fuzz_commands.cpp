@@ -1,5 +1,5 @@
-// Arbitrary bytes as standard input of acapella-dpdk-replay: lines do not depend on how reads divide them,
-// and each line is a command within its documented limits or one line of error.
+// Arbitrary bytes as standard input of acapella-dpdk-replay: the result must not depend on how read() splits
+// the input, and each line must result in a command within its documented limits or in a one-line error.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ void check(bool holds) {
     }
 }
 
-// Result of parsing a line: an error, or a command with its values.
+// Returns the result of parsing a line: an error, or a command with its values.
 std::string parsed(char* line, bool too_long) {
     if (too_long) return "too long";
     const std::string text = line;
@@ -44,7 +44,7 @@ std::string parsed(char* line, bool too_long) {
     return text;
 }
 
-// Reads `size` bytes at most `piece` at a time, from a file whose end moves.
+// Reads `size` bytes from a file that grows, at most `piece` bytes at a time.
 std::vector<std::string> lines_of(const std::uint8_t* data, std::size_t size, std::size_t piece) {
     static command_lines lines;
     lines = command_lines{};

@@ -1,6 +1,7 @@
-// Arbitrary bytes as a frame of any link type: the dissectors must not read outside the frame, must end, and
-// their results must satisfy the documented properties. The first byte selects the link type, the second
-// whether vendors are known, the next two how much longer the frame was on the wire.
+// Arbitrary bytes as a frame of any link type: the dissectors must not read outside the frame, must
+// terminate, and their results must satisfy the documented properties. The first byte selects the link type,
+// the second byte enables the vendors, and the next two bytes are the difference between wire length and
+// captured length.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -68,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Dissection first;
     dissect(record, first, vendors);
     check_promises(record, first);
-    // No state: the same frame again, into a used Dissection, gives the same result.
+    // The dissectors keep no state: dissecting the same frame into a used Dissection gives the same result.
     const std::string protocols = protocols_of(first);
     const bool sure = first.sure;
     dissect(record, first, vendors);

@@ -1,6 +1,6 @@
-// Arbitrary bytes as a capture file, also compressed: the readers must not read outside them, every frame
-// must satisfy its documented properties, and they must end. The frames are written as pcapng and must be
-// read back unchanged.
+// Arbitrary bytes as a capture file, also compressed: the readers must not read outside the file, every frame
+// must satisfy its documented properties, and the readers must terminate. The frames are written as pcapng
+// and must be unchanged when read back.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,11 +1,11 @@
-// Arbitrary bytes as a frame to be anonymized: nothing outside the frame may be read. The result must be a
-// part of it, must dissect to the same headers up to its end, with the pseudonyms of the same
-// addresses and tunnel identifiers, and the leak search must accept it.
+// Arbitrary bytes as a frame to be anonymized: nothing outside the frame may be read. The result must not be
+// longer than the frame, must dissect to the same headers up to its end, with the pseudonyms of the same
+// addresses and tunnel identifiers, and must be accepted by the leak search.
 //
-// The first byte selects the link type, the second whether vendors are known and MAC addresses are blanked,
-// the next two how much longer the frame was on the wire. From 0xf0 on, the first byte selects a header whose
-// options have types and lengths from the other bytes; values with a length that is in no RFC are filled with
-// markers, none of which may be kept.
+// The first byte selects the link type, the second byte enables the vendors and the blanking of MAC
+// addresses, and the next two bytes are the difference between wire length and captured length. From 0xf0 on,
+// the first byte selects a header whose options have types and lengths from the following bytes. Values with
+// a length that no RFC allows are filled with markers, none of which may be kept.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -34,7 +34,7 @@ void check(bool holds) {
     if (!holds) std::abort();
 }
 
-// As dense as the real list, so that few addresses are tried for each.
+// As dense as the real list, so that few permutations are tried for each address.
 Vendors some_vendors() {
     Vendors vendors;
     std::string text;
@@ -94,8 +94,8 @@ void check_tunnels(const Dissection& before, const Dissection& after) {
     }
 }
 
-// The form of a pseudowire depends on bytes that look like vendors, also inside an address: there a pseudonym
-// may look like another form.
+// The form of a pseudowire depends on bytes that look like vendors, even inside an address. There, a
+// pseudonym may look like another form.
 bool has_pseudowire(const Dissection& found) {
     const auto end = found.tokens.begin() + found.token_count;
     return std::find(found.tokens.begin(), end, Token::pwethheuristic) != end;
@@ -108,7 +108,7 @@ void check_tokens(const Dissection& before, const Dissection& after) {
     check(std::equal(after.tokens.begin(), after.tokens.begin() + known, before.tokens.begin()));
 }
 
-// The leak search, which parses headers separately, finds nothing if no payload was left.
+// The leak search, which parses headers separately, must find nothing if no payload was kept.
 void check_search(const Record& frame, const Record& kept, const Vendors* vendors) {
     static anonymize::HeaderFields fields;
     static Trace trace;
@@ -128,8 +128,9 @@ using ByteVector = std::vector<std::uint8_t>;
 
 enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbor };
 
-// Written independently of lengths.hpp: whether an RFC gives options of this type this length. Unknown types
-// are never kept; types with addresses only are valid with any length, because the addresses are replaced.
+// Returns true if an RFC gives options of this type this length. Written independently of lengths.hpp.
+// Unknown types are never kept. Types that contain only addresses are valid with any length, because the
+// addresses are replaced.
 bool right_length(Planted where, unsigned type, std::size_t length) {
     switch (where) {
         case Planted::tcp:
@@ -151,8 +152,8 @@ bool right_length(Planted where, unsigned type, std::size_t length) {
     return false;
 }
 
-// Consecutive options, each with a type and a length from two bytes of the input. SACK's markers are also its
-// counts, which so never match its length.
+// Creates consecutive options, each with a type and a length from two bytes of the input. The markers in SACK
+// are also its counts, which therefore never match its length.
 ByteVector planted_options(Planted where, const std::uint8_t* data, std::size_t size, std::size_t room) {
     ByteVector made;
     const std::size_t head = where == Planted::sctp ? 4 : 2;

@@ -1,11 +1,11 @@
-// Arbitrary bytes as frames for the collector: it must not read outside them or write outside its rings,
-// every frame and report must be counted once, and three threads must give the same result as one.
+// Arbitrary bytes as frames for the collector: it must not read outside them or write outside its rings, must
+// count every frame and report once, and must give the same result with three threads as with one.
 //
-// By a hash of the input, one in 4 is also converted to tables, and one in 64 is processed by three threads:
-// both are slow.
+// One of four inputs, chosen by hash, is also converted to tables, and one of 64 is processed by three
+// threads, because both are slow.
 //
-// Input: one byte of choices, then frames: two bytes of length (little-endian), whose highest bit marks a
-// truncated frame, and the frame's bytes.
+// Input: one byte of options, then frames: two bytes of length (little-endian), whose highest bit marks a
+// truncated frame, and the bytes of the frame.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -23,7 +23,7 @@ using namespace acapella;
 using namespace acapella::collector;
 
 constexpr std::uint32_t kSlots = 4;
-// some hundred flows: the table may become full, and is created quickly
+// a few hundred flows, so that the table may become full and is created quickly
 constexpr std::uint64_t kMemory = 1 << 16;
 
 void check(bool holds) {
@@ -88,7 +88,7 @@ void check_equal(const Collector& a, const Collector& b) {
     }
 }
 
-// Tables can be built from any flows.
+// Checks that tables can be created from any flows.
 void check_columns(const Collector& collector) {
     std::vector<FlowSnapshot> flows;
     for (std::uint32_t i = 0; i < collector.table().flows(); ++i) flows.push_back(collector.table().flow(i));
@@ -97,7 +97,8 @@ void check_columns(const Collector& collector) {
     check(series_batch(rows).columns.length == static_cast<std::int64_t>(rows.size()));
 }
 
-// At most four rows per report, however far apart; and the windows add up to the flows, to the byte.
+// Checks that there are at most four rows per report, regardless of their distance, and that the windows add
+// up exactly to the flows.
 void check_series(const Collector& collector) {
     if (collector.config().series_ns.value_or(0) == 0) return;
     std::vector<std::array<std::uint64_t, 2>> left;

@@ -1,8 +1,9 @@
-// Arbitrary bytes as two trials: reading, identities of every kind, and the comparison must not read outside
-// them, must satisfy their documented properties, and must give the same result with files as in memory.
+// Arbitrary bytes as two trials: the reader, identities of every kind, and the comparison must not read
+// outside the trials, must satisfy their documented properties, and must give the same result in memory and
+// with files.
 //
-// Input: one byte of choices, two bytes with the length of the first capture (little-endian), the first
-// capture, the second one.
+// Input: one byte of options, two bytes with the length of the first capture (little-endian), the first
+// capture, and the second capture.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -95,7 +96,7 @@ void check_equal(const PairResult& x, const PairResult& y) {
     for (std::size_t i = 0; i < x.windows.size(); ++i) check(equal(x.windows[i], y.windows[i]));
 }
 
-// Properties of every pair of trials.
+// Checks the properties of every pair of trials.
 void check_promises(const PairResult& pair, std::size_t windows) {
     check(pair.common <= pair.packets_a && pair.common <= pair.packets_b);
     check(pair.moves.count < pair.common || pair.common == 0);

@@ -1,5 +1,5 @@
 // acapella-anonymize IN OUT.pcap KEY_FILE replace|blank [VENDORS...]: `acapella anonymize` without Python,
-// for the node that took the capture. It is statically linked, so that nothing has to be installed. Exit
+// for the node that recorded the capture. It is statically linked, so that nothing has to be installed. Exit
 // status 0: OUT is complete. 1: the capture is damaged. 2: error, and OUT was not written.
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -44,7 +44,7 @@ class Descriptor {
     int fd_;
 };
 
-// The output file. It is removed unless complete, so that it takes no space on a full disk.
+// The output file. It is removed unless it is complete, so that it takes no space on a full disk.
 class Output {
   public:
     explicit Output(const std::string& path) : path_(path), file_(path, O_WRONLY | O_CREAT | O_TRUNC) {}
@@ -66,7 +66,7 @@ class Output {
     bool whole_ = false;
 };
 
-// As acapella_core.anonymize.read_key. No message contains any of the key.
+// Reads the key like acapella_core.anonymize.read_key. No message contains any part of the key.
 std::array<std::byte, kKey> key_of(const std::string& path) {
     const Descriptor file(path, O_RDONLY | O_NONBLOCK);
     struct stat found {};
@@ -92,7 +92,8 @@ Vendors vendors_of(char** first, char** last) {
     return vendors;
 }
 
-// As DAMAGED in `acapella digest`: frames may be invalid, or existing data was not read.
+// Returns true if the capture is damaged, with the same meaning as DAMAGED in `acapella digest`: frames may
+// be invalid, or existing data was not read.
 bool damaged(input::FileEnd end) {
     using input::FileEnd;
     return end != FileEnd::clean && end != FileEnd::cut_header && end != FileEnd::cut_record &&

@@ -1,6 +1,6 @@
-// Prints what the readers make of captures, for comparing with tshark: for each argument a line
-// "# NAME", its frames as "ts_ns wire_len cap_len link_type", and a last line "# END end frames" or "# ERROR
-// kind".
+// Prints the frames that the readers find in captures, for a comparison with tshark. For each argument, it
+// prints a line "# NAME", the frames as "ts_ns wire_len cap_len link_type", and a last line "# END end
+// frames" or "# ERROR kind".
 #include <unistd.h>
 
 #include <cstdio>

@@ -22,8 +22,8 @@ class AnonymizeError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Writing failed. The caller adds the name of the output to the message.
-// `number` is errno after a failed system call.
+// Writing failed. The caller adds the name of the output to the message. `number` is errno after a failed
+// system call.
 class WriteError : public AnonymizeError {
   public:
     WriteError(const std::string& text, int number) : AnonymizeError(text), number_(number) {}

@@ -1,4 +1,4 @@
-// Flow reports and RoCEv2 frames for tests, field by field; the ICRC is computed by a separate simple CRC.
+// Flow reports and RoCEv2 frames for tests, built field by field. A separate, simple CRC computes the ICRC.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline void number(ByteVector& to, std::uint64_t value, std::size_t bytes) {
     for (std::size_t i = bytes; i-- > 0;) to.push_back(static_cast<std::byte>(value >> 8 * i));
 }
 
-// A report of format 2 for TCP between 10.0.0.`flow` and 0.0.0.0.
+// Returns a report of format 2 for TCP between 10.0.0.`flow` and 0.0.0.0.
 inline ByteVector tagged(unsigned flow, std::uint32_t epoch, std::uint64_t time, std::uint32_t sequence,
                          std::uint64_t bytes = 0) {
     using namespace collector::format2;
@@ -37,7 +37,7 @@ inline ByteVector tagged(unsigned flow, std::uint32_t epoch, std::uint64_t time,
     return report;
 }
 
-// A report of the published format.
+// Returns a report of the published format.
 inline ByteVector published(std::uint64_t time, std::uint64_t bytes, std::uint64_t packets) {
     using namespace collector::format1;
     ByteVector report(kBytes);

@@ -26,7 +26,7 @@ std::uint64_t count(const Collector& collector, Verdict verdict) {
     return collector.counters().verdicts[static_cast<std::size_t>(verdict)];
 }
 
-// In a buffer of exactly its size, so that the sanitizer detects reads beyond it.
+// Uses a buffer of exactly the captured size, so that the sanitizer detects reads beyond it.
 Verdict verdict_of(const ByteVector& frame, std::size_t captured, std::size_t wire) {
     const auto exact = std::make_unique<std::byte[]>(captured);
     std::copy_n(frame.begin(), captured, exact.get());
@@ -62,7 +62,7 @@ TEST(Crc32, CanBeContinuedAtAnyOffset) {
     }
 }
 
-// Every length and alignment, in a buffer of exactly its size.
+// Tests every length and alignment, in a buffer of exactly the required size.
 TEST(Crc32, MaskEqualsMaskedBytes) {
     std::array<std::byte, kCrcMask> mask{};
     for (std::size_t i = 0; i < mask.size(); ++i) mask[i] = static_cast<std::byte>(i % 5 == 0 ? 0xff : i);
@@ -79,7 +79,7 @@ TEST(Crc32, MaskEqualsMaskedBytes) {
     }
 }
 
-// Both code paths: a packet may be shorter than the mask.
+// Tests both code paths: a packet may be shorter than the mask.
 TEST(Roce, IcrcEqualsCrcOfMaskedPacketForAllLengths) {
     constexpr std::size_t kVariant[] = {1, 8, 10, 11, 26, 27, 32};  // annex A17 of the IBTA specification
     for (std::size_t length = 33; length < 300; ++length) {

@@ -1,5 +1,5 @@
-// Flows from reports: the newer-report rule, epochs, counts of the published format, threads, concurrent
-// reads; and rings written by a device.
+// Flows from reports: selection of the newer report, epochs, counts of the published format, threads,
+// concurrent reads, and rings written by a device.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -34,7 +34,7 @@ void take(FlowTable& table, const std::byte* bytes, std::uint32_t count) {
     table.take({&run, 1});
 }
 
-// One flow after reports of this format.
+// Returns the state of one flow after these reports.
 FlowState after(Format format, const std::vector<ByteVector>& reports) {
     FlowTable table = table_of(format);
     for (const ByteVector& report : reports) take(table, report.data(), 1);
@@ -155,7 +155,7 @@ TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
     EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 100, 400), report(2, kAcked, 100, 450)}).acked_bytes,
               350U);
     EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 0xffffff00, 0x100)}).acked_bytes, 0x200U);
-    // Without a slot, acknowledgments are unknown: those before the slot's first one are missing.
+    // Without a slot, acknowledgments are unknown, so those before the first one of the slot are missing.
     EXPECT_FALSE(after(Format::tagged, {report(1, 0, 0, 0), report(2, kAcked, 300, 400)}).knows_acked());
     EXPECT_TRUE(
         after(Format::tagged, {report(1, kAcked, 300, 400), report(2, 0, 0, 0), report(3, kAcked, 900, 900)})
@@ -225,7 +225,7 @@ TEST(FlowTable, ResultDoesNotDependOnThreads) {
     }
 }
 
-// In the published format two words are not compared: the others contain all fields of the key.
+// In the published format, two words are not compared. The other words contain all fields of the key.
 TEST(RecordPool, EveryFieldOfTheKeyCounts) {
     using namespace format1;
     const ByteVector report = published(1, 1, 1);
@@ -253,7 +253,7 @@ TEST(RecordPool, FullPoolThrows) {
     EXPECT_EQ(pool.size(), 2U);
 }
 
-// Two flows with the same slot and the same bits in it: only their keys differ.
+// Two flows with the same slot and the same hash bits in the slot: only their keys differ.
 TEST(FlowTable, HashCollisionsDoNotMergeFlows) {
     const acapella::TableHash hash(1);
     std::unordered_map<std::uint64_t, unsigned> seen;
@@ -261,7 +261,7 @@ TEST(FlowTable, HashCollisionsDoNotMergeFlows) {
     for (unsigned flow = 0; twins.second == 0 && flow < 1'000'000; ++flow) {
         const std::uint64_t bits =
             hash_of<Format::tagged>(hash, key_of<Format::tagged>(tagged(flow, 1, 1, 1).data()));
-        // The smallest index has 2^10 slots, which hold bits 42 to 63 of a flow's hash.
+        // The smallest index has 2^10 slots, which store bits 42 to 63 of the hash of a flow.
         const auto [at, is_new] = seen.emplace(bits >> 42 << 10 | (bits & 1023), flow);
         if (!is_new) twins = {at->second, flow};
     }
@@ -298,7 +298,8 @@ TEST(FlowTable, CanBeReadWhileItIsFilled) {
         do {
             table.visit([](const FlowSnapshot& flow) {
                 EXPECT_EQ(flow.key.ip_version, 4);
-                // The reports' time and sequence number are related, and a state is never mixed.
+                // Time and sequence number of each report are related, so an inconsistent state would be
+                // detected.
                 EXPECT_EQ(flow.state.timestamp + 1, flow.state.sequence);
             });
             ++looks;

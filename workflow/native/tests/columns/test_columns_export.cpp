@@ -1,4 +1,4 @@
-// Columns exported through the Arrow C data interface, and when their buffers are released.
+// Columns exported through the Arrow C data interface, and the release of their buffers.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Hand-made frames for the tests of the dissectors.
+// Frames built by hand for the tests of the dissectors.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ inline ByteVector ethernet(std::uint16_t type, const ByteVector& payload) {
     return kMacs + be16(type) + payload;
 }
 
-// 10.0.0.1 to 10.0.0.2; `length` 0: the actual length.
+// From 10.0.0.1 to 10.0.0.2; `length` 0 is replaced by the actual length.
 inline ByteVector ipv4(std::uint8_t protocol, const ByteVector& payload, std::uint16_t fragment = 0,
                        std::size_t length = 0) {
     return hex("4500") + be16(length ? length : 20 + payload.size()) + hex("0001") + be16(fragment) +
@@ -62,14 +62,15 @@ inline ByteVector udp(std::uint16_t destination, const ByteVector& payload, std:
     return be16(source) + be16(destination) + be16(8 + payload.size()) + hex("0000") + payload;
 }
 
-// Port 50000 to 443, sequence number 1, acknowledgment 2, PSH and ACK; `options` in multiples of four bytes.
+// From port 50000 to 443, sequence number 1, acknowledgment 2, PSH and ACK; the length of `options` is a
+// multiple of four bytes.
 inline ByteVector tcp(const ByteVector& payload, const ByteVector& options = {}) {
     const auto offset = static_cast<std::uint8_t>((20 + options.size()) / 4 << 4);
     return hex("c350 01bb 00000001 00000002") + ByteVector{offset, 0x18} + hex("0064 0000 0000") + options +
            payload;
 }
 
-// A captured frame, `longer` bytes longer on the wire.
+// A captured frame that is `longer` bytes longer on the wire.
 struct Frame {
     ByteVector bytes;
     std::uint16_t link_type = 1;
@@ -88,7 +89,7 @@ struct Frame {
     [[nodiscard]] std::string protocols() const { return protocols_of(dissected()); }
 };
 
-// The first `captured` bytes of a frame.
+// Truncates a frame to its first `captured` bytes.
 inline Frame cut(const ByteVector& bytes, std::size_t captured) {
     return {ByteVector(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(captured)), 1,
             bytes.size() - captured};

@@ -1,5 +1,5 @@
-// Pseudowires: with tshark's vendors the core decides like tshark; without them it reports what it cannot
-// decide.
+// Pseudowires. With the vendors known to tshark, the core decodes them like tshark; without the vendors, it
+// marks ambiguous ones as unsure.
 #include <gtest/gtest.h>
 
 #include "dissect/dissect_frames.hpp"

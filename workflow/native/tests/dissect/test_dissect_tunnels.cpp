@@ -1,4 +1,4 @@
-// Tunnels: the innermost addresses and ports are the frame's.
+// Tunnels: the addresses and ports of a frame are the innermost ones.
 #include <gtest/gtest.h>
 
 #include "dissect/dissect_frames.hpp"

@@ -1,4 +1,4 @@
-// Hand-made dissections and rows, for tests of what follows the dissectors.
+// Dissections and rows built by hand, for tests of the code that uses dissections.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Ends {
     Ends back() const { return {dst, src, dst_port, src_port}; }
 };
 
-// IPv4 and TCP between hosts whose addresses differ in the last byte; unused bytes of the arrays are random.
+// IPv4 and TCP between hosts whose addresses differ in the last byte. Unused bytes of the arrays are random.
 inline Dissection dissection(const Ends& ends, std::initializer_list<std::uint16_t> vlans = {},
                              std::initializer_list<std::uint32_t> labels = {}) {
     Dissection d;

@@ -1,4 +1,4 @@
-// Flow statistics in cases that the comparison in Python does not cover: limits and rare events.
+// Flow statistics in cases that the comparison in Python does not include: limits and rare events.
 #include <gtest/gtest.h>
 
 #include "columns/flow_columns.hpp"

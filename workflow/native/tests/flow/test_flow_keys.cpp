@@ -1,4 +1,4 @@
-// Flow keys: which frames belong to one flow, and reproducible ids.
+// Flow keys: assignment of frames to flows, and reproducible ids.
 #include <gtest/gtest.h>
 
 #include <map>

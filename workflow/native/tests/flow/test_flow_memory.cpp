@@ -1,5 +1,5 @@
-// The memory of a million flows. Together with that of Python and the batches (test_memory.py) it has to stay
-// below 512 MiB.
+// The memory of a million flows. Together with the memory of Python and the batches (test_memory.py), it must
+// remain below 512 MiB.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -27,8 +27,8 @@ namespace {
 using test::dissection;
 using test::row;
 
-// A quarter of a million: the load of the indexes, whose sizes are powers of two, is the same as with a
-// million.
+// A quarter of a million flows gives the same load of the indexes as a million, because their sizes are
+// powers of two.
 constexpr std::uint32_t kFlows = 250'000;
 constexpr double kTimes = 4;
 constexpr double kMiB = 1024.0 * 1024.0;

@@ -1,4 +1,4 @@
-// Lines of tshark, and the keys in them.
+// Output lines of tshark, and the keys in them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@
 namespace acapella::hybrid {
 namespace {
 
-// A line of tshark with these fields; the others are empty.
+// Returns a line of tshark with these fields; the other fields are empty.
 std::string line(const std::map<std::string_view, std::string>& fields) {
     std::string text;
     for (const std::string_view name : kFieldNames) {
@@ -29,7 +29,7 @@ std::string line(const std::map<std::string_view, std::string>& fields) {
     return text + '\n';
 }
 
-// A pipe with a text, then its end.
+// Returns a pipe that contains a text and is then closed.
 int pipe_with(std::string_view text) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -63,7 +63,7 @@ class PatientWriter {
     }
     [[nodiscard]] int reading() const { return ends_[0]; }
     [[nodiscard]] std::size_t so_far() const { return so_far_; }
-    // Write everything; the reader has to close the pipe, or to continue reading.
+    // Waits until everything is written. The reader must close the pipe or continue reading.
     std::size_t written() {
         if (thread_.joinable()) thread_.join();
         return so_far_;
@@ -137,7 +137,7 @@ TEST(TsharkOutput, PendingOutputIsBounded) {
     {
         TsharkOutput reader(writer.reading());
         std::size_t before = 1;
-        for (std::size_t now = 0; now != before || now == 0;) {  // until nothing is read any more
+        for (std::size_t now = 0; now != before || now == 0;) {  // until reading stops
             before = now;
             std::this_thread::sleep_for(std::chrono::milliseconds(500));
             now = writer.so_far();
@@ -332,7 +332,7 @@ TEST(TsharkOutput, EveryLabelIsInTheStackText) {
     EXPECT_EQ(stack_text(reader.wait()), "Ethernet/VLAN/MPLS/MPLS/IPv4/TCP/TLS");
 }
 
-// A line of columns: for each, the values of its fields in order, as tshark lists them.
+// Returns a line of columns. Each column lists the values of its fields in order, like tshark.
 std::string column_line(const std::map<Field, std::string>& fields) {
     std::string text =
         fields.at(Field::number) + "," + fields.at(Field::encap) + "," + fields.at(Field::protocols);
@@ -354,7 +354,7 @@ std::string protocols_of(const std::string& protocols) {
     return std::string(reader.wait().protocols());
 }
 
-// Every field with no, one, two or three values of its format.
+// Tests every field with none to three values of its format.
 TEST(TsharkColumns, FieldsOfAColumnDifferInValueFormat) {
     constexpr std::array kAddresses4 = {Field::ip_src, Field::ip_dst};
     constexpr std::array kAddresses6 = {Field::ipv6_src, Field::ipv6_dst};

@@ -1,4 +1,4 @@
-// Which frames are sent to tshark, and how its rows determine the applications of other frames.
+// Selection of the frames sent to tshark, and the applications of other frames determined from its rows.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -84,7 +84,7 @@ TEST(HybridSelection, MemoryIsBounded) {
         frames.see(random_payload(generator), 1000, flow);
         frames.see(random_payload(generator), 10, flow);
     }
-    // Every flow always has a kind; further kinds are limited.
+    // Every flow has a kind; the number of further kinds is limited.
     EXPECT_LE(frames.selection.size(), kMaxKinds + kMaxKinds / 2);
 }
 

@@ -1,4 +1,4 @@
-// Captures in memory for tests: integers are appended in a chosen byte order.
+// Captures in memory for tests. Integers are appended in a selected byte order.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +65,7 @@ inline std::vector<std::byte> pcap(const PcapHeader& header = {}) {
     return out.bytes;
 }
 
-// A frame of `captured` bytes, all of them 0xab.
+// Returns a record of `captured` bytes, all of them 0xab.
 inline std::vector<std::byte> pcap_record(std::uint64_t seconds, std::uint64_t fraction,
                                           std::uint64_t captured, std::uint64_t wire,
                                           bool big_endian = false) {
@@ -155,7 +155,7 @@ inline Reading read_all(const std::vector<std::byte>& file) {
     return read_source(*source);
 }
 
-// The kind of the InputError thrown on opening; "" if none.
+// Returns the kind of the InputError thrown on opening; "" if none was thrown.
 inline std::string refusal(const std::vector<std::byte>& file) {
     try {
         read_all(file);

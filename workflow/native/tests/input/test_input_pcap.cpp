@@ -211,7 +211,7 @@ TEST(Pcap, PatchedRecordHeaders) {
 }
 
 TEST(Pcap, DamageInTheFirstRecordsDoesNotChangeTheFormat) {
-    // Frames of zeros fit every variant.
+    // Records of zeros fit every variant.
     const auto zeros = [](std::uint64_t captured) {
         return Writer().u32(1).u32(5).u32(captured).u32(captured).fill(60, 0).bytes;
     };

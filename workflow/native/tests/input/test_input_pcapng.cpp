@@ -191,7 +191,7 @@ TEST(Pcapng, EveryFaultKeepsEarlierFramesAndHasAName) {
     }
 }
 
-// A fault of a skipped block is detected at its end, and the bytes there may look like a block.
+// A fault of a skipped block is detected at its end, where the bytes may look like a block.
 TEST(Pcapng, NothingIsReadAfterAFault) {
     const auto content = [] {
         Writer out;

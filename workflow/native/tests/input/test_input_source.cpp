@@ -37,19 +37,19 @@ std::vector<std::byte> compress(Compression compression, const std::vector<std::
         deflateEnd(&stream);
     } else if (compression == Compression::zstd) {
         ZSTD_CCtx* context = ZSTD_createCCtx();
-        ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);  // as the zstd program does
+        ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);  // like the zstd program
         size = ZSTD_compress2(context, packed.data(), packed.size(), plain.data(), plain.size());
         ZSTD_freeCCtx(context);
     } else {
         LZ4F_preferences_t preferences{};
-        preferences.frameInfo.contentChecksumFlag = LZ4F_contentChecksumEnabled;  // as the lz4 program does
+        preferences.frameInfo.contentChecksumFlag = LZ4F_contentChecksumEnabled;  // like the lz4 program
         size = LZ4F_compressFrame(packed.data(), packed.size(), plain.data(), plain.size(), &preferences);
     }
     packed.resize(size);
     return packed;
 }
 
-// Some megabytes that do not compress well.
+// Returns several megabytes that do not compress well.
 std::vector<std::byte> long_capture(std::size_t frames) {
     Writer out;
     out.add(pcap());
@@ -133,7 +133,7 @@ TEST(ByteSource, OneWrongByteLosesOneBlockAndIsReported) {
     }
 }
 
-// The decompressed size with limits, and the fault.
+// Returns the decompressed size with limits, and the fault.
 std::pair<std::uint64_t, std::string> read_limited(const std::vector<std::byte>& packed,
                                                    const input::DecompressionLimits& limits) {
     const auto source = ByteSource::from_memory(packed, "memory", limits);
@@ -293,7 +293,8 @@ std::vector<std::byte> numbered_bytes(std::size_t size) {
     return bytes;
 }
 
-// Reads pieces until buffer_changed() and compares them only then; returns how often this happened.
+// Reads until buffer_changed() is true and only then compares the views. Returns the number of such
+// comparisons.
 std::size_t read_kept(ByteSource& source, const std::vector<std::byte>& expected, std::size_t longest) {
     std::size_t at = 0;
     std::size_t moves = 0;

@@ -1,4 +1,4 @@
-// Numbered trials are compared as trials of captures are, in memory and with files.
+// Comparisons of numbered trials match those of trials from captures, in memory and with files.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -79,7 +79,7 @@ TEST(Identity, EveryBitOfTheHashDependsOnEveryByte) {
     }
 }
 
-// At any length, an IPv4 identity excludes TTL, DSCP, ECN and header checksum, and includes everything else.
+// At any length, an IPv4 identity excludes TTL, DSCP, ECN and header checksum, and includes all other bits.
 TEST(Identity, FieldsChangedByHopsAreIgnoredForAllLengths) {
     constexpr std::size_t kEthernet = 14;
     const auto hash_of_first = [](const Frame& frame, std::size_t length) {

@@ -36,7 +36,7 @@ Ranks kept_of(const Ranks& ranks, const Order& order) {
     return mask;
 }
 
-// The best increasing subsequence, by trying all of them.
+// Finds the best increasing subsequence by trying all of them.
 struct BruteForce {
     Ranks mask;
     std::uint64_t kept_distance = 0;
@@ -114,7 +114,7 @@ TEST(Order, ReversalKeepsOneEndPacket) {
     }
 }
 
-// The limit applies to a block, not to packets in order or to several blocks.
+// The limit applies to one block, not to packets in order or to several blocks.
 TEST(Order, BlockBeyondTheLimitThrows) {
     constexpr std::uint32_t kMax = 1000;
     const auto distance = [](std::uint32_t size, std::uint64_t memory_bytes) {

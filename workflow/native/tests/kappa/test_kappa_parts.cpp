@@ -1,4 +1,4 @@
-// Compares the parts of a comparison with the simplest implementations: spooled columns, quantiles, matching,
+// Compares the parts of a comparison with the simplest implementations: spilled columns, quantiles, matching,
 // and pairs compared with files.
 #include <gtest/gtest.h>
 
@@ -102,7 +102,7 @@ std::uint64_t nearest(std::vector<std::uint64_t> values, std::uint64_t percent) 
     return values[(values.size() * percent + 99) / 100 - 1];
 }
 
-// The third shape has more values in one bin than are gathered at once.
+// In the third shape, one bin contains more values than are gathered at once.
 TEST(Quantiles, MatchThoseOfSortedDifferences) {
     std::mt19937_64 random(2);
     for (const std::size_t count : {1U, 2U, 3U, 99U, 100U, 101U, 5000U, 300'000U}) {
@@ -131,7 +131,9 @@ TEST(Quantiles, MatchThoseOfSortedDifferences) {
             std::sort(sorted.begin(), sorted.end());
             const std::int64_t median = sorted[(count + 1) / 2 - 1];
             ASSERT_EQ(sums.signed_median(), median);
-            if (shape == 1) continue;  // differences of any two timestamps fit, but not of any two of these
+            // Differences of any two timestamps fit in 64 bits, but not the differences of two of these
+            // differences.
+            if (shape == 1) continue;
             std::vector<std::uint64_t> centered;
             for (const std::int64_t value : values) centered.push_back(magnitude(value - median));
             const Deltas around = sums.around(median);
@@ -141,7 +143,8 @@ TEST(Quantiles, MatchThoseOfSortedDifferences) {
     }
 }
 
-// Differences are stored in 32 bits if they fit, else in 64; both are used together around any center.
+// Differences are stored in 32 bits if they fit, otherwise in 64; both columns are used together around any
+// center.
 TEST(Quantiles, NarrowAndWideDifferencesAreCombined) {
     constexpr std::int64_t kEdge = std::int64_t{1} << 31;
     const std::vector<std::int64_t> values{-kEdge - 1, -kEdge,       -kEdge + 1, -7,        0,
@@ -204,7 +207,7 @@ Matched match_plainly(const std::vector<Identity>& a, const std::vector<Identity
     return result;
 }
 
-// Many identities share the bits that choose the slot, or all bits that an entry stores.
+// Many identities share the bits that select the slot, or all bits that an entry stores.
 std::vector<Identity> identities(std::mt19937& random, std::size_t count, unsigned kinds, int shape) {
     std::vector<Identity> made;
     for (std::size_t i = 0; i < count; ++i) {
@@ -275,7 +278,8 @@ TEST(Partition, MatchesInMemoryMatching) {
     }
 }
 
-// Equal identities, and others with equal first bits, do not fit in a part of 64 KiB, which holds 512.
+// Equal identities, and others with the same leading bits, do not fit in a part of 64 KiB, which holds 512
+// packets.
 TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
     std::mt19937 random(6);
     MemoryBudget none(0, kDirectory);
