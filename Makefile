@@ -1,7 +1,7 @@
-# Acapella's commands for people: each installs what it needs, prints what it does, and does nothing if run again.
+# Commands for users. Each installs its requirements, prints its steps, and does nothing if it is up to date.
 #   make demo     set up, then capture on a testbed of network namespaces and create figures and report.html
 #   make test     set up, then C++ and Python tests
-# The rest: setup setup-fabric programs dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
+# Others: setup setup-fabric programs dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -33,7 +33,7 @@ setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
 
-# Who is not root, as on a Jupyter server, and does without what is missing: make setup PACKAGES=no
+# Without root privileges, for example on a Jupyter server, skip Debian packages: make setup PACKAGES=no
 PACKAGES ?= yes
 DEBIAN_PACKAGES := $(if $(filter no,$(PACKAGES)),true,workflow/setup/debian-packages)
 
@@ -79,10 +79,10 @@ $(STAMPS)/dev: workflow/requirements-dev.lock workflow/tests/support/pyproject.t
 
 PIP_EDITABLE = $(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation
 
-# Sources of zstd, if the machine has none of its headers.
+# Sources of zstd, used if its headers are not installed.
 ZSTD_SOURCE = workflow/setup/zstd-source $(BIN)/python build/zstd-source || \
 	echo "setup: the sources of zstd cannot be downloaded; the core is built without zstd"
-# Libraries that the core was built without may be there now.
+# Rebuild the core if a library was missing, because it may have been installed.
 CORE_LEFT_OUT = $(wildcard build/native/*/missing-libraries)
 
 # The native build finds cmake, ninja and nanobind in the virtual environment. pip prints the output of ninja only with
@@ -105,9 +105,9 @@ $(STAMPS)/capture: capture/pyproject.toml $(STAMPS)/packages
 	@touch $@
 
 -include workflow/setup/hardening.mk
-# The programs in C, by meson. SANITIZE=1: with ASan and UBSan, in another PROGRAMS=DIRECTORY. programs-test: their C tests,
-# or those of PROGRAM_TESTS.
-# A program whose libraries are missing is skipped and everything else works; a later `make setup` builds it.
+# The C programs, built by meson. SANITIZE=1: with ASan and UBSan, in another PROGRAMS=DIRECTORY. programs-test: their C
+# tests, or only PROGRAM_TESTS.
+# A program whose libraries are missing is skipped, which affects nothing else; a later `make setup` builds it.
 PROGRAMS ?= build/programs
 C_PROGRAMS := capture/dpdk/acapella-dpdk-capture capture/link/acapella-link capture/replay/acapella-dpdk-replay \
 	p4/loader/acapella-p4-run
@@ -121,7 +121,7 @@ MESON := PATH="$(CURDIR)/$(BIN):$$PATH" meson
 MESON_OPTIONS = -Dc_args='$(strip $(HARDENED) $(if $(SANITIZE),-fno-sanitize-recover=all))' \
 	-Dc_link_args='$(HARDENED_LINK)' $(if $(SANITIZE),-Db_sanitize=address$(,)undefined -Doptimization=1)
 
-# Libraries that were missing may be there now.
+# Configure again if a program was skipped, because its libraries may have been installed.
 C_LEFT_OUT = $(filter-out $(wildcard $(C_PROGRAMS:%=$(PROGRAMS)/%)),$(C_PROGRAMS:%=$(PROGRAMS)/%))
 .PHONY: programs programs-test configure-again
 $(PROGRAMS)/build.ninja: workflow/setup/hardening.mk $(if $(C_LEFT_OUT),configure-again)
@@ -144,7 +144,7 @@ $(C_INSTALLED) &: $(C_SOURCES) | $(STAMPS)/packages
 	@$(MAKE) -s programs
 	@for program in $(C_PROGRAMS:%=$(PROGRAMS)/%); do [ ! -e $$program ] || install $$program $(BIN)/; done
 
-# What testbed fabric needs is large and of use on FABRIC alone: not part of setup, but tested by `make test`.
+# The requirements of testbed fabric are large and useful only on FABRIC: not part of setup, but tested by `make test`.
 .PHONY: setup-fabric
 setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymize $(BIN)/acapella-dpdk-replay-static
 
@@ -153,7 +153,7 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(STAMPS)/packages
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-# Put on FABRIC's nodes, so it brings all that it needs: libraries to link with it are in Debian's -dev packages.
+# Copied to FABRIC nodes, and therefore linked statically. The static libraries are in Debian's -dev packages.
 $(BIN)/acapella-anonymize: workflow/native/programs/anonymize.cpp $(STAMPS)/native
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
 	if $(CXX) -std=c++20 -O2 -flto=auto $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated $< $$core -lcrypto -lzstd -llz4 -lz \
@@ -163,7 +163,7 @@ $(BIN)/acapella-anonymize: workflow/native/programs/anonymize.cpp $(STAMPS)/nati
 		echo "setup: acapella-anonymize is not built, so nothing can be anonymized on FABRIC's nodes: build/anonymize.log"; \
 	fi
 
-# As acapella-anonymize. Its libraries are those of the other programs in C, as archives.
+# Linked statically like acapella-anonymize, with the libraries of the other C programs.
 $(BIN)/acapella-dpdk-replay-static: $(C_SOURCES) | $(C_INSTALLED)
 	@if $(MESON) compile -C $(PROGRAMS) acapella-dpdk-replay-static > build/replay-static.log 2>&1; then \
 		install -s $(PROGRAMS)/capture/replay/acapella-dpdk-replay-static $@; \
@@ -193,7 +193,7 @@ test: packages-test setup $(STAMPS)/dev $(STAMPS)/site setup-fabric $(CXX_TEST_B
 		--junitxml=build/pytest.xml $(TEST_ARGS)
 	@echo "test: made $(VENV), $(CXX_TEST_BUILD) and build/pytest.xml (each test and its time)"
 
-# make fuzz COVERAGE=yes: what seeds and kept inputs reach of the code
+# make fuzz COVERAGE=yes: print the code coverage of seeds and stored inputs
 COVERAGE ?=
 FUZZ_BUILD := $(if $(COVERAGE),build/native-coverage,$(CXX_TEST_BUILD))
 $(sort $(CXX_TEST_BUILD)/build.ninja $(FUZZ_BUILD)/build.ninja): $(NATIVE_BUILD_FILES) $(STAMPS)/packages | packages-test
@@ -205,7 +205,7 @@ $(CXX_TEST_BUILD)/built: $(NATIVE_SOURCES) $(CXX_TEST_BUILD)/build.ninja
 	@cmake --build $(CXX_TEST_BUILD)
 	@touch $@
 
-# Two headers for compiling P4 programs (docs/p4.md); not part of setup, since it downloads 15 MB.
+# Two headers for compiling P4 programs (docs/p4.md). Not part of setup, because the download has 15 MB.
 .PHONY: dpdk-source
 dpdk-source:
 	@workflow/setup/dpdk-source build/dpdk-source
@@ -228,7 +228,7 @@ fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 	@echo "fuzz: $(if $(COVERAGE),what seeds and kept inputs reach,every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s)$(,) all at once)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" COVERAGE=$(COVERAGE) $(NATIVE)/fuzz/run.sh $(FUZZ_BUILD) $(FUZZ_SECONDS)
 
-# What `make test` and .ci/run do a seeded part of, whole.
+# Complete runs of tests of which `make test` and .ci/run perform only a part, selected by a seed.
 soak: setup-fabric fuzz
 	@echo "soak: every call that can fail, fails; wheels are built twice; more captures are verified"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal workflow/tests/campaign/test_fault_injection.py \
@@ -262,7 +262,7 @@ site: packages $(STAMPS)/site
 .PHONY: dist lock sbom clean help
 UV_COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-header
-# uv resolves for every platform at once. Only this target needs it, so it has a separate environment.
+# uv resolves versions for all platforms at once. Only this target needs uv, so uv has a separate environment.
 lock: packages
 	@$(PYTHON) -m venv build/uv
 	@build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
@@ -276,7 +276,7 @@ lock: packages
 		-o workflow/requirements-docs.lock
 	@echo "lock: made workflow/requirements.lock and those for dev, docs, fabric and sources"
 
-# Wheels whose bytes depend on the sources alone: files in them have the date of the last commit, or 1980 without git.
+# Reproducible wheels: the files in them have the date of the last commit, or 1980 without git.
 SOURCE_DATE = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2> /dev/null || echo 315532800))
 dist: $(STAMPS)/packages
 	@rm -rf build/dist workflow/build capture/build
@@ -285,7 +285,8 @@ dist: $(STAMPS)/packages
 		--no-build-isolation --no-index --disable-pip-version-check -w build/dist ./$(NATIVE) ./workflow ./capture
 	@echo "dist: made build/dist"
 
-# CycloneDX (ECMA-424): what `make setup` and `make setup-fabric` install, from locks and the list of Debian packages.
+# CycloneDX (ECMA-424) list of everything that `make setup` and `make setup-fabric` install, from lock files and the list
+# of Debian packages.
 sbom:
 	@mkdir -p build
 	@$(PYTHON) workflow/setup/sbom.py > build/sbom.cdx.json

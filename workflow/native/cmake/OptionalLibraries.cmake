@@ -12,7 +12,7 @@ print(header.locate().resolve().parents[1])")
   execute_process(
     COMMAND ${Python_EXECUTABLE} -c ${FIND_CMEEL}
     OUTPUT_VARIABLE CMEEL_PREFIX OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  # Header and library of the same package: a library without header may have been found.
+  # Header and library must be from the same package: a library without its header may have been found.
   unset(ZLIB_LIBRARY)
   unset(ZLIB_LIBRARY_RELEASE CACHE)
   find_path(ZLIB_INCLUDE_DIR zlib.h PATHS ${CMEEL_PREFIX}/include NO_DEFAULT_PATH)

@@ -1,15 +1,17 @@
 #!/bin/sh
-# Builds the fuzz targets and runs them in parallel; fails and prints the input if one finds a fault.
+# Builds the fuzz targets and runs them in parallel. If a target finds a fault, prints the input and fails.
 # Usage: run.sh BUILD SECONDS [TARGET...]      BUILD: build directory of the C++ tests (the Makefile configures it).
 # Each target runs for SECONDS, starting from seeds/, corpus/ in this directory, and the results of earlier runs. With
 # FUZZ_RUNS="TARGET=N ..." it tries N inputs instead, with the seed FUZZ_SEED (1) and without results of earlier runs: the
 # same inputs each time, so that the result depends on the code alone. Other targets run for SECONDS; a number without
 # TARGET applies to all targets. fuzz_control is a Python program.
-# corpus/TARGET.tar.gz has inputs that reach more code than the seeds, from runs with a fixed seed:
-#   TARGET -runs=100000 -seed=1 -max_len=512 NEW SEEDS, then TARGET -merge=1 -max_len=512 KEPT SEEDS NEW; of KEPT the
-#   smallest that fit into 20 KB; tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=0644 | gzip -9n
-# With COVERAGE=yes nothing is fuzzed: the code coverage of seeds and corpus is printed (llvm-cov), one line per file, and
-# BUILD/fuzz/coverage.txt has the count of every line of code.
+# corpus/TARGET.tar.gz contains inputs that reach more code than the seeds, from two runs with a fixed seed:
+#   TARGET -runs=100000 -seed=1 -max_len=512 NEW SEEDS
+#   TARGET -merge=1 -max_len=512 KEPT SEEDS NEW
+# and then the smallest files of KEPT that fit into 20 KB:
+#   tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=0644 | gzip -9n
+# With COVERAGE=yes, no fuzzing is done. Instead, the code coverage of seeds and corpus is printed (llvm-cov), one line
+# per file. BUILD/fuzz/coverage.txt has the count of every line of code.
 set -eu
 
 tests=${1:?usage: run.sh BUILD SECONDS [TARGET...]}
@@ -26,7 +28,7 @@ if [ $# -eq 0 ]; then
     [ -n "${COVERAGE:-}" ] || set -- "$@" fuzz_control
 fi
 
-# Targets of C++ have a program to be built.
+# Only C++ targets have a program to be built.
 native=
 for target in "$@"; do
     case $target in
@@ -61,7 +63,7 @@ if [ -n "${COVERAGE:-}" ]; then
     exit
 fi
 
-# How many inputs FUZZ_RUNS asks of a target; nothing if it names others.
+# Prints the number of inputs that FUZZ_RUNS requests for a target; nothing if it names only other targets.
 runs_of() {
     for entry in ${FUZZ_RUNS:-}; do
         case $entry in
@@ -72,7 +74,7 @@ runs_of() {
     done
 }
 
-# libFuzzer's choices follow addresses and the clock too, unless addresses are fixed and its directory is not read again.
+# The choices of libFuzzer depend only on the seed if addresses are fixed and its directory is not read again.
 fixed_addresses=
 if [ -n "${FUZZ_RUNS:-}" ]; then
     if setarch -R true 2>/dev/null; then
@@ -82,7 +84,8 @@ if [ -n "${FUZZ_RUNS:-}" ]; then
     fi
 fi
 
-# What a target finds new is kept in corpus/ from run to run; of a run with FUZZ_RUNS in a directory that is emptied first.
+# Inputs found by a target are kept in corpus/ for later runs. A run with FUZZ_RUNS uses a directory that is emptied
+# first.
 fuzz() {
     target=$1
     runs=$(runs_of "$target")
