@@ -92,20 +92,20 @@ std::string pseudonym_of(const CryptoPan& pan, int family, Address address) {
 // Returns the pseudonyms of addresses, both as text.
 std::vector<std::string> pseudonyms_of(const std::vector<std::string>& addresses, const nb::bytes& key) {
     const CryptoPan pan(key_of(key));
-    std::vector<std::string> found;
-    found.reserve(addresses.size());
+    std::vector<std::string> pseudonyms;
+    pseudonyms.reserve(addresses.size());
     for (const std::string& text : addresses) {
         Ipv4 four;
         Ipv6 six;
         if (inet_pton(AF_INET, text.c_str(), four.data()) == 1) {
-            found.push_back(pseudonym_of(pan, AF_INET, four));
+            pseudonyms.push_back(pseudonym_of(pan, AF_INET, four));
         } else if (inet_pton(AF_INET6, text.c_str(), six.data()) == 1) {
-            found.push_back(pseudonym_of(pan, AF_INET6, six));
+            pseudonyms.push_back(pseudonym_of(pan, AF_INET6, six));
         } else {
             throw nb::value_error("not an address");
         }
     }
-    return found;
+    return pseudonyms;
 }
 
 // Returns the pseudonyms of tunnel identifiers of one type, which is named as in the column `tunnels` of the
@@ -115,13 +115,13 @@ std::vector<std::uint32_t> tunnel_pseudonyms_of(const std::string& type,
     const std::optional<TunnelType> known = tunnel_type_of(type);
     if (!known) throw nb::value_error("not a type of tunnel");
     TunnelMap map(key_of(key));
-    std::vector<std::uint32_t> found;
-    found.reserve(ids.size());
+    std::vector<std::uint32_t> pseudonyms;
+    pseudonyms.reserve(ids.size());
     for (const std::uint32_t id : ids) {
         if (std::uint64_t{id} >> bits_of(*known) != 0) throw nb::value_error("wider than its field");
-        found.push_back(map.map(*known, id));
+        pseudonyms.push_back(map.map(*known, id));
     }
-    return found;
+    return pseudonyms;
 }
 
 // Parses twelve hexadecimal digits, optionally with colons, hyphens or dots.
@@ -165,15 +165,15 @@ class LeakSearch {
     // Returns the words that contain an original address. In a word with colons, any part between two colons
     // may be an IPv6 address.
     [[nodiscard]] std::vector<std::string> addresses(const std::vector<std::string>& words) const {
-        std::vector<std::string> found;
+        std::vector<std::string> matches;
         for (const std::string& word : words) {
             if (is_forbidden(word)) {
-                found.push_back(word);
+                matches.push_back(word);
             } else if (const auto part = forbidden_part(word)) {
-                found.push_back(*part);
+                matches.push_back(*part);
             }
         }
-        return found;
+        return matches;
     }
     nb::object find(const std::string& original, const std::string& released, const Vendors* vendors,
                     const Windows& texts, const input::DecompressionLimits& limits) {

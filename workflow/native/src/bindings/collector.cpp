@@ -257,22 +257,22 @@ class PyCollector {
         const auto before = [](const Entry& a, const Entry& b) {
             return a.measure != b.measure ? a.measure > b.measure : a.flow.state.number < b.flow.state.number;
         };
-        std::vector<Entry> found;
+        std::vector<Entry> entries;
         const std::size_t most = limit.value_or(~std::size_t{0});
         collector_.table().visit([&](const FlowSnapshot& flow) {
             const Entry entry{measure_of(flow.state, by), flow};
-            if (found.size() == most) {
-                if (most == 0 || !before(entry, found.front())) return;
-                std::pop_heap(found.begin(), found.end(), before);
-                found.back() = entry;
+            if (entries.size() == most) {
+                if (most == 0 || !before(entry, entries.front())) return;
+                std::pop_heap(entries.begin(), entries.end(), before);
+                entries.back() = entry;
             } else {
-                found.push_back(entry);
+                entries.push_back(entry);
             }
-            if (limit) std::push_heap(found.begin(), found.end(), before);
+            if (limit) std::push_heap(entries.begin(), entries.end(), before);
         });
-        std::sort(found.begin(), found.end(), before);
+        std::sort(entries.begin(), entries.end(), before);
         std::vector<FlowSnapshot> flows;
-        for (const Entry& entry : found) flows.push_back(entry.flow);
+        for (const Entry& entry : entries) flows.push_back(entry.flow);
         return ArrowBatch(flow_batch(flows, site_));
     }
 

@@ -77,11 +77,11 @@ nb::dict file_dict(const input::FileInfo& info) {
     file["longer_than_snaplen"] = info.longer_than_snaplen;
     file["ts_out_of_range"] = info.ts_out_of_range;
     file["blocks_not_frames"] = info.blocks_not_frames;
-    const bool whole = info.end == input::FileEnd::clean;
-    file["file_issue"] = whole ? nb::object(nb::none()) : nb::object(nb::str(input::name_of(info.end)));
+    const bool complete = info.end == input::FileEnd::clean;
+    file["file_issue"] = complete ? nb::object(nb::none()) : nb::object(nb::str(input::name_of(info.end)));
     file["file_issue_detail"] = info.end_detail;
     file["file_unread_bytes"] = info.unread_bytes;
-    file["file_issue_offset"] = whole ? nb::object(nb::none()) : nb::object(nb::int_(info.end_offset));
+    file["file_issue_offset"] = complete ? nb::object(nb::none()) : nb::object(nb::int_(info.end_offset));
     return file;
 }
 

@@ -114,8 +114,8 @@ struct Prepared {
 bool limit(__rlimit_resource what, std::uint64_t most) {
     rlimit now{};
     if (::getrlimit(what, &now) != 0) return false;
-    const rlimit wanted{std::min<rlim_t>(most, now.rlim_max), std::min<rlim_t>(most, now.rlim_max)};
-    return ::setrlimit(what, &wanted) == 0;
+    const rlimit limits{std::min<rlim_t>(most, now.rlim_max), std::min<rlim_t>(most, now.rlim_max)};
+    return ::setrlimit(what, &limits) == 0;
 }
 
 // Sets descriptors 0, 1 and 2; all others are closed at exec. First copies them to numbers above 2, so that
@@ -149,11 +149,11 @@ void reset_signals() {
 bool become_other_user(const Prepared& prepared) {
     // Uses system calls, because the C library's functions would affect other threads.
     if (::geteuid() != 0 || ::syscall(SYS_setgroups, 0, nullptr) != 0) return false;
-    const auto own = kFirstPrivateUid + static_cast<uid_t>(::getpid());
-    for (const uid_t id : {own, kNobody}) {
+    const auto private_uid = kFirstPrivateUid + static_cast<uid_t>(::getpid());
+    for (const uid_t id : {private_uid, kNobody}) {
         if (::syscall(SYS_setresgid, id, id, id) != 0) continue;  // a user namespace may not have this id
         if (::syscall(SYS_setresuid, id, id, id) != 0) fail(prepared, "the user id");
-        return id == own;
+        return id == private_uid;
     }
     return false;
 }
@@ -163,10 +163,10 @@ bool become_other_user(const Prepared& prepared) {
 // limit is enforced and counts only the processes of this program.
 bool isolate(const Prepared& prepared, bool seccomp) {
     const int network = seccomp ? 0 : CLONE_NEWNET;
-    const bool left = network == 0 || ::unshare(network) == 0;
+    const bool separated = network == 0 || ::unshare(network) == 0;
     const bool root = ::geteuid() == 0;  // if this is a user namespace, possibly also root outside it
     if (become_other_user(prepared)) return true;
-    return ::unshare(CLONE_NEWUSER | (left ? 0 : network)) == 0 && !root;
+    return ::unshare(CLONE_NEWUSER | (separated ? 0 : network)) == 0 && !root;
 }
 
 [[noreturn]] void run(const Prepared& prepared, bool seccomp) {
@@ -239,10 +239,10 @@ pid_t spawn(const Program& program, const Rights& rights) {
     if (child == 0) run(prepared, seccomp);
     prepared.faults.close();
     Fault fault{};
-    ssize_t got = 0;
-    while ((got = ::read(faults.number(), &fault, sizeof fault)) < 0 && errno == EINTR) {
+    ssize_t bytes_read = 0;
+    while ((bytes_read = ::read(faults.number(), &fault, sizeof fault)) < 0 && errno == EINTR) {
     }
-    if (got != sizeof fault) return child;
+    if (bytes_read != sizeof fault) return child;
     while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
     throw SpawnError(std::string("cannot set ") + fault.step, fault.error);

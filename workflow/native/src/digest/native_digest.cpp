@@ -7,11 +7,11 @@ namespace acapella {
 std::optional<Batch> NativeDigest::next_frames() {
     std::size_t left = batch_rows_;
     while (left > 0 && !ended_) {
-        const std::size_t wanted = std::min(left, kRows);
-        const std::size_t count = reader_.next(std::span(rows_).first(wanted));
+        const std::size_t requested = std::min(left, kRows);
+        const std::size_t count = reader_.next(std::span(rows_).first(requested));
         add_rows(count);
         left -= count;
-        ended_ = count < wanted;
+        ended_ = count < requested;
     }
     if (ended_) builder_.close_frames();
     if (left == batch_rows_) return std::nullopt;

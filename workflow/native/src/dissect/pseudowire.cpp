@@ -95,12 +95,13 @@ Next dissect_pseudowire(Walk& walk) {
         walk.truncated(Issue::truncated_pseudowire);
         return walk.stop_unsure();
     }
-    const bool whole = walk.at.reported() >= kEthernet;
-    if (whole && !walk.at.has(kVendors)) return walk.truncated(Issue::truncated_pseudowire);
+    const bool complete = walk.at.reported() >= kEthernet;
+    if (complete && !walk.at.has(kVendors)) return walk.truncated(Issue::truncated_pseudowire);
     if (walk.vendors == nullptr)
         return walk.at.be32(0) == 0 && !looks_like_ethernet(walk.at, kType) ? with_control_word(walk)
                                                                             : walk.stop_unsure();
-    const bool plain = whole && walk.vendors->knows(walk.at.be24(0)) && walk.vendors->knows(walk.at.be24(6));
+    const bool plain =
+        complete && walk.vendors->knows(walk.at.be24(0)) && walk.vendors->knows(walk.at.be24(6));
     return plain && !is_control_word(walk.at) ? without_control_word(walk) : with_control_word(walk);
 }
 

@@ -250,14 +250,15 @@ std::uint64_t FlowKeys::hash_class(const TagsClasses& classes, std::uint32_t tag
 bool FlowKeys::same_class(const TagsClasses& classes, std::uint32_t tags_row, std::uint32_t other_row) const {
     if (classes.by_vlans && !std::ranges::equal(vlans(tags_row), vlans(other_row))) return false;
     const auto counts = [&](const Tunnel& tunnel) { return classes.counts(tunnel); };
-    const auto own = tunnels(tags_row);
-    const auto other = tunnels(other_row);
-    auto a = own.begin();
-    auto b = other.begin();
+    const auto row_tunnels = tunnels(tags_row);
+    const auto other_tunnels = tunnels(other_row);
+    auto a = row_tunnels.begin();
+    auto b = other_tunnels.begin();
     for (;; ++a, ++b) {
-        a = std::find_if(a, own.end(), counts);
-        b = std::find_if(b, other.end(), counts);
-        if (a == own.end() || b == other.end()) return a == own.end() && b == other.end();
+        a = std::find_if(a, row_tunnels.end(), counts);
+        b = std::find_if(b, other_tunnels.end(), counts);
+        if (a == row_tunnels.end() || b == other_tunnels.end())
+            return a == row_tunnels.end() && b == other_tunnels.end();
         if (type_and_id(*a) != type_and_id(*b)) return false;
     }
 }

@@ -61,8 +61,8 @@ ValueFormat format_of(std::string_view value) {
 std::string_view take_values(std::string_view& rest, std::size_t count) {
     const std::string_view list = rest;
     for (; count > 0; --count) take(rest, ',');
-    const std::size_t taken = list.size() - rest.size();
-    return list.substr(0, taken - (taken > 0 && list[taken - 1] == ',' ? 1 : 0));
+    const std::size_t removed = list.size() - rest.size();
+    return list.substr(0, removed - (removed > 0 && list[removed - 1] == ',' ? 1 : 0));
 }
 
 // Returns the number of values of this format at the start of a list.

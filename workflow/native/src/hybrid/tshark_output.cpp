@@ -64,12 +64,12 @@ bool TsharkOutput::wait_for_output() const {
 void TsharkOutput::receive() {
     std::vector<char> chunk(kChunk);
     while (wait_for_output()) {
-        const ssize_t got = ::read(descriptor_, chunk.data(), chunk.size());
-        if (got < 0 && errno == EINTR) continue;
+        const ssize_t bytes_read = ::read(descriptor_, chunk.data(), chunk.size());
+        if (bytes_read < 0 && errno == EINTR) continue;
         {
             const std::lock_guard lock(mutex_);
-            if (got > 0) keep({chunk.data(), static_cast<std::size_t>(got)});
-            ended_ = got <= 0 || too_long_;
+            if (bytes_read > 0) keep({chunk.data(), static_cast<std::size_t>(bytes_read)});
+            ended_ = bytes_read <= 0 || too_long_;
             news_.store(true, std::memory_order_relaxed);
         }
         changed_.notify_one();

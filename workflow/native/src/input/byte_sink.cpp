@@ -58,9 +58,9 @@ int ByteSink::wait_for_room() const {
     while (timeout_ < timeout_.zero() || Clock::now() - start < timeout_) {
         const auto slice = timeout_ < timeout_.zero() ? kSlice : std::min(kSlice, timeout_);
         pollfd ready{descriptor_, POLLOUT, 0};
-        const int found = ::poll(&ready, 1, static_cast<int>(slice.count()));
-        if (found > 0) return 0;
-        if (found < 0 && errno != EINTR) return errno;
+        const int descriptors = ::poll(&ready, 1, static_cast<int>(slice.count()));
+        if (descriptors > 0) return 0;
+        if (descriptors < 0 && errno != EINTR) return errno;
         if (while_waiting_) while_waiting_();
     }
     return ETIMEDOUT;

@@ -115,9 +115,9 @@ void ByteSource::make_room(std::size_t count) {
 void ByteSource::fill(std::size_t count) {
     while (size_ - at_ < count && !ended_) {
         make_room(count);
-        const std::size_t got = stream_->read(buffer_.get() + size_, capacity_ - size_);
-        size_ += got;
-        ended_ = got == 0;
+        const std::size_t bytes_read = stream_->read(buffer_.get() + size_, capacity_ - size_);
+        size_ += bytes_read;
+        ended_ = bytes_read == 0;
     }
 }
 

@@ -24,9 +24,9 @@ class DescriptorStream final : public ByteStream {
 
     std::size_t read(std::byte* into, std::size_t room) override {
         for (;;) {
-            const ssize_t got = ::read(descriptor_, into, room);
-            if (got >= 0) {
-                return static_cast<std::size_t>(got);
+            const ssize_t bytes_read = ::read(descriptor_, into, room);
+            if (bytes_read >= 0) {
+                return static_cast<std::size_t>(bytes_read);
             }
             if (errno != EINTR) {
                 const int number = errno;

@@ -89,9 +89,9 @@ std::vector<std::uint32_t> Merge::take_captures(std::size_t count) {
 }
 
 std::vector<FileInfo> Merge::info() const {
-    std::vector<FileInfo> found;
-    for (const Capture& capture : captures_) found.push_back(capture.reader->info());
-    return found;
+    std::vector<FileInfo> files;
+    for (const Capture& capture : captures_) files.push_back(capture.reader->info());
+    return files;
 }
 
 }  // namespace acapella::input

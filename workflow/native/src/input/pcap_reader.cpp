@@ -200,10 +200,10 @@ bool PcapReader::next(Record& record) {
         return stop(FileEnd::bad_caplen,
                     "capture length " + std::to_string(header.captured) + " is less than its padding");
     }
-    const std::size_t whole = std::size_t{header_size_} + header.captured;
-    const Bytes all = source_.view(whole);
-    if (all.size() < whole) [[unlikely]] {
-        return stop_truncated(FileEnd::cut_record, all.size(), whole);
+    const std::size_t record_size = std::size_t{header_size_} + header.captured;
+    const Bytes all = source_.view(record_size);
+    if (all.size() < record_size) [[unlikely]] {
+        return stop_truncated(FileEnd::cut_record, all.size(), record_size);
     }
     if (!set_frame(record, all.subspan(header_size_ + padding_), header.wire - padding_,
                    interfaces_.front())) {
@@ -214,7 +214,7 @@ bool PcapReader::next(Record& record) {
     info_.longer_than_snaplen += header.captured > snaplen_ ? 1 : 0;
     info_.bad_fractions += header.fraction >= fractions_per_second_ ? 1 : 0;
     record.interface_id = 0;
-    pending_ = whole;
+    pending_ = record_size;
     return true;
 }
 

@@ -90,8 +90,8 @@ bool PcapngWriter::write(const Record& record) {
     sink_.put(record.bytes.data(), record.bytes.size());
     constexpr std::uint32_t kZeros = 0;
     sink_.put(&kZeros, padding);
-    const auto whole = static_cast<std::uint32_t>(size + 12);
-    sink_.put(&whole, sizeof whole);
+    const auto total_length = static_cast<std::uint32_t>(size + 12);
+    sink_.put(&total_length, sizeof total_length);
     ++frames_;
     return sink_.flush_if_full();
 }

@@ -22,8 +22,8 @@ constexpr std::uint64_t kBytesPerPacket = 128;
 
 std::size_t part_of(const Identity& identity, int first_bit, int bits) {
     if (bits == 0) return 0;
-    const Sum128 whole = Sum128{identity.high} << 64 | identity.low;
-    const auto least = static_cast<std::size_t>(whole >> (kIdentityBits - first_bit - bits));
+    const Sum128 value = Sum128{identity.high} << 64 | identity.low;
+    const auto least = static_cast<std::size_t>(value >> (kIdentityBits - first_bit - bits));
     return least & ((std::size_t{1} << bits) - 1);
 }
 

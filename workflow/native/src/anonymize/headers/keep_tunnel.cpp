@@ -12,9 +12,9 @@ void replace_gre_key(Header& header, std::uint16_t flags, std::uint16_t type) {
     const std::size_t at = gre::key_offset(flags);
     if ((flags & gre::kKey) == 0) return;
     if (type == gre::kPptp) return header.tunnel(at + 2, 2, TunnelType::pptp_call);
-    const TunnelType found = gre::key_identifier(flags, type, header.at.be32(at)).type;
-    if (found != TunnelType::nvgre_vsid) return header.tunnel(at, 4, found);
-    header.tunnel(at, 3, found);
+    const TunnelType key_type = gre::key_identifier(flags, type, header.at.be32(at)).type;
+    if (key_type != TunnelType::nvgre_vsid) return header.tunnel(at, 4, key_type);
+    header.tunnel(at, 3, key_type);
     header.tunnel(at + 3, 1, TunnelType::nvgre_flow_id);
 }
 
@@ -64,10 +64,10 @@ void keep_gre(Header& header) {
     const bool erspan = type == gre::kErspan || type == gre::kErspan3;
     header.keep(routes);
     replace_gre_key(header, flags, type);
-    const bool whole = has_source_routes(header.at, routes, end);
-    if (whole) blank_routes(header, routes, end);
-    if (whole && !erspan) header.keep(header.length());
-    if (whole && erspan && header.length() >= end + 8) keep_erspan(header, end);
+    const bool known_routes = has_source_routes(header.at, routes, end);
+    if (known_routes) blank_routes(header, routes, end);
+    if (known_routes && !erspan) header.keep(header.length());
+    if (known_routes && erspan && header.length() >= end + 8) keep_erspan(header, end);
     if (flags & gre::kChecksum) header.add_checksum(ChecksumKind::plain, 4);
 }
 

@@ -69,11 +69,11 @@ std::uint32_t TunnelMap::replaced(TunnelType type, std::uint32_t id) const {
 }
 
 std::uint32_t TunnelMap::map(TunnelType type, std::uint32_t id) {
-    const std::uint64_t wanted = std::uint64_t{static_cast<std::uint8_t>(type)} << 32 | id;
-    const auto found = known_.find(wanted);
+    const std::uint64_t cache_key = std::uint64_t{static_cast<std::uint8_t>(type)} << 32 | id;
+    const auto found = known_.find(cache_key);
     if (found != known_.end()) return found->second;
     if (known_.size() == kMaxCached) known_.clear();
-    return known_[wanted] = replaced(type, id);
+    return known_[cache_key] = replaced(type, id);
 }
 
 }  // namespace acapella::anonymize

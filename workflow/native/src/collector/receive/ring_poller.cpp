@@ -23,8 +23,8 @@ RingPoller::RingPoller(const std::byte* ring, std::uint32_t slots, Format format
 std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most) {
     const std::uint32_t far = std::min(kLookAhead, slots_);
     ++calls_;
-    std::uint32_t taken = 0;
-    for (; taken < most; ++taken) {
+    std::uint32_t added = 0;
+    for (; added < most; ++added) {
         std::uint32_t ahead = 0;
         std::uint64_t stamp = 0;
         while (ahead < far && !find_new(wrapped(at_ + ahead), stamp)) ++ahead;
@@ -35,17 +35,17 @@ std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most
         record_stamp(slot, stamp);
         at_ = wrapped(slot + 1);
     }
-    return taken;
+    return added;
 }
 
 // Returns the stamp of the report in the slot if it is new.
 bool RingPoller::find_new(std::uint32_t slot, std::uint64_t& stamp) const {
     const std::byte* report = ring_ + slot * bytes_of(format_);
     stamp = stamp_of(format_, report);
-    const bool found = is_report(format_, report) && is_new(slot, stamp);
+    const bool has_report = is_report(format_, report) && is_new(slot, stamp);
     // prevents later reads of the ring from being moved before the reads above
     std::atomic_thread_fence(std::memory_order_acquire);
-    return found;
+    return has_report;
 }
 
 // Appends the slot to `found` if the copy is a new report; `stamp` is that of the copy.

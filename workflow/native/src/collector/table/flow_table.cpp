@@ -105,14 +105,15 @@ void FlowTable::number_new_flows() {
         std::uint64_t position;
         Location location;
     };
-    std::vector<New> found;
+    std::vector<New> new_flows;
     for (std::uint32_t s = 0; s < shards_.size(); ++s) {
         std::uint32_t row = shards_[s]->first_new();
         for (const std::uint64_t position : shards_[s]->new_positions())
-            found.push_back({position, {s, row++}});
+            new_flows.push_back({position, {s, row++}});
     }
-    std::sort(found.begin(), found.end(), [](const New& a, const New& b) { return a.position < b.position; });
-    for (const New& flow : found) {
+    std::sort(new_flows.begin(), new_flows.end(),
+              [](const New& a, const New& b) { return a.position < b.position; });
+    for (const New& flow : new_flows) {
         locations_.push_back(flow.location);
         shards_[flow.location.shard]->set_number(flow.location.row, flows_++);
     }

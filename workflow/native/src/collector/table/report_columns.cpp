@@ -23,8 +23,8 @@ std::optional<T> known(bool is, T value) {
     return is ? std::optional<T>(value) : std::nullopt;
 }
 
-std::optional<double> ratio(bool is, std::uint64_t part, std::uint64_t whole) {
-    return known(is && whole > 0, static_cast<double>(part) / static_cast<double>(whole));
+std::optional<double> ratio(bool is, std::uint64_t part, std::uint64_t total) {
+    return known(is && total > 0, static_cast<double>(part) / static_cast<double>(total));
 }
 
 bool is_icmp(const ReportKey& key) { return key.ip_proto == kIcmp || key.ip_proto == kIcmp6; }

@@ -32,9 +32,9 @@ class GzipDecoder final : public Decoder {
                 continue;
             }
             inside_ = true;
-            const std::size_t made = inflate_some(ready, into, std::min(room, kMax));
-            if (made > 0) {
-                return made;
+            const std::size_t size = inflate_some(ready, into, std::min(room, kMax));
+            if (size > 0) {
+                return size;
             }
         }
         return 0;
@@ -64,13 +64,13 @@ class GzipDecoder final : public Decoder {
         stream_.avail_in = static_cast<uInt>(ready.size());
         stream_.next_out = reinterpret_cast<Bytef*>(into);
         stream_.avail_out = static_cast<uInt>(room);
-        const int answer = inflate(&stream_, Z_NO_FLUSH);
+        const int result = inflate(&stream_, Z_NO_FLUSH);
         input_.consume(ready.size() - stream_.avail_in);
-        if (answer == Z_STREAM_END) {
+        if (result == Z_STREAM_END) {
             inside_ = false;
             ++members_;
             inflateReset(&stream_);
-        } else if (answer != Z_OK && answer != Z_BUF_ERROR) {
+        } else if (result != Z_OK && result != Z_BUF_ERROR) {
             done_ = true;
             fail("bad_compression", std::string("gzip: ") + (stream_.msg ? stream_.msg : "damaged"));
         }

@@ -14,16 +14,16 @@ namespace {
 
 constexpr std::uint64_t kFramesToProgress = std::uint64_t{1} << 16;
 
-bool matches_filter(const std::optional<FlowFilter::Address>& wanted, std::uint8_t version,
+bool matches_filter(const std::optional<FlowFilter::Address>& expected, std::uint8_t version,
                     const std::array<std::byte, 16>& address) {
-    if (!wanted) return true;
+    if (!expected) return true;
     const std::ptrdiff_t length = version == 4 ? 4 : 16;
-    return wanted->ip_version == version &&
-           std::equal(address.begin(), address.begin() + length, wanted->bytes.begin());
+    return expected->ip_version == version &&
+           std::equal(address.begin(), address.begin() + length, expected->bytes.begin());
 }
 
-bool matches_filter(const std::optional<std::uint16_t>& wanted, bool there, std::uint16_t port) {
-    return !wanted || (there && *wanted == port);
+bool matches_filter(const std::optional<std::uint16_t>& expected, bool has_port, std::uint16_t port) {
+    return !expected || (has_port && *expected == port);
 }
 
 bool in_flow(const FlowFilter& flow, const Dissection& d) {
