@@ -27,7 +27,7 @@ def size_bytes(text: str) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser with error messages of one line, without the usage; exits with 2. Its subparsers, too."""
+    """An ArgumentParser that prints one-line errors without the usage and exits with 2, as do its subparsers."""
 
     _intermixed = False  # whether positional arguments are parsed apart from options
 
@@ -71,7 +71,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {word}" + (f" (did you mean {near[0]}?)" if near else ""))
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Check a value as argparse; the error names the most similar choice, or all of them."""
+        """Check a value like argparse. The error names the most similar choice, or all choices."""
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]

@@ -28,7 +28,7 @@ _protected: set[str] = set()
 
 
 def protect(directory: str | os.PathLike) -> None:
-    """Make writers of this process follow no links beneath a directory. Raises UserError as `check_directory`."""
+    """Make writers of this process follow no links below a directory. Raises UserError like `check_directory`."""
     check_directory(directory)
     _protected.update((os.path.abspath(directory), os.path.realpath(directory)))  # noqa: PTH100
 
@@ -96,7 +96,7 @@ def keep_open(opened: contextlib.ExitStack, descriptor: int) -> int:
 
 
 def open_below(descriptor: int, root: Path, parts: Sequence[str], *, make: bool) -> int:
-    """Return a descriptor of a directory below ``root``; ``make``: create missing ones. Raises as `parent`."""
+    """Return a descriptor of a directory below ``root``; ``make``: create missing ones. Raises the errors of `parent`."""
     from . import _native  # noqa: PLC0415 - the start of `--help` stays quick
 
     try:

@@ -156,7 +156,7 @@ class Collector:
             while not attend():
                 if self._core.advance_interface(WAIT_MS):  # otherwise rows are buffered, because a row group has many
                     self.write_series()
-            self._core.advance_interface(0)  # frames received by then
+            self._core.advance_interface(0)  # frames received so far
 
     def open_rdma(self, rdma: "Rdma", *, single_ring: bool = True) -> QueuePair:
         """Register a ring with an RDMA device, which writes to it directly; return the parameters for the sender.

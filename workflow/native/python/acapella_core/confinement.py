@@ -83,7 +83,7 @@ def in_lasting_thread(start_process: Callable[[], subprocess.Popen]) -> subproce
 
 
 def limit(pid: int, kind: int, maximum: int) -> None:
-    """Lower a limit of a child process that was not waited for; never raise it."""
+    """Lower a resource limit of a child process that has not been waited for; never raise it."""
     _, hard = resource.prlimit(pid, kind)
     new_limit = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
     resource.prlimit(pid, kind, (new_limit, new_limit))

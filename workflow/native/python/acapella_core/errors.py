@@ -48,7 +48,7 @@ class UserError(Exception):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory could not be allocated, by Python or by DuckDB, which is imported only if needed."""
+    """Return True if memory could not be allocated, by Python or by DuckDB, which is imported only if needed."""
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
 
 

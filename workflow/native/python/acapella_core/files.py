@@ -52,7 +52,7 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
 
 
 class NotSynced(UserError):
-    """A file is complete, but its directory could not be synced: after a power failure it may be missing."""
+    """A file is complete, but its directory could not be synced, so the file may be missing after a power failure."""
 
 
 def sync_directory(directory: int, target: Path) -> None:

@@ -22,7 +22,7 @@ TAGS = ("auto", "v1", "v2")
 
 @dataclass(frozen=True)
 class IdentityRule:
-    """How a packet is matched between trials.
+    """Rule for matching packets between trials.
 
     kind:
       invariant  the innermost IP header without TTL or hop limit, DSCP and ECN, and IPv4 header checksum, and its
@@ -42,7 +42,7 @@ class IdentityRule:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which frames are compared; None: all.
+    """Selection of the frames to compare; None selects all frames.
 
     frames: an array of uint64 for each file path: frame numbers from 1 as in tshark.
     flow: (ip_proto, src, src_port, dst, dst_port) of the innermost headers, None matches everything; or a sequence of

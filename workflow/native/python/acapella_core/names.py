@@ -54,17 +54,17 @@ def report(line: str, stream: TextIO | None = None) -> None:
 
 
 def is_sample(name: object) -> bool:
-    """Return whether a value can be the name of a sample, and so part of a file name."""
+    """Return True if a value can be the name of a sample, and therefore part of a file name."""
     return isinstance(name, str) and SAMPLE.fullmatch(name) is not None and len(name) <= MAX_BYTES
 
 
 def is_label(name: object) -> bool:
-    """Return whether a value is text that is not empty and has no control characters."""
+    """Return True if a value is text that is not empty and has no control characters."""
     return isinstance(name, str) and name != "" and name.isprintable()
 
 
 def is_component(name: object) -> bool:
-    """Return whether a value is one component of a path, printable, and not `.` or `..`."""
+    """Return True if a value is one printable component of a path other than `.` and `..`."""
     return (
         isinstance(name, str)
         and name not in ("", ".", "..")
