@@ -96,7 +96,7 @@ def keep_open(opened: contextlib.ExitStack, descriptor: int) -> int:
 
 
 def open_below(descriptor: int, root: Path, parts: Sequence[str], *, make: bool) -> int:
-    """Return a descriptor of a directory below ``root``; ``make``: create missing ones. Raises the errors of `parent`."""
+    """Return a descriptor of a directory below ``root``; ``make``: create missing ones. Raises like `parent`."""
     from . import _native  # noqa: PLC0415 - the start of `--help` stays quick
 
     try:

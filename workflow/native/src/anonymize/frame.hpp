@@ -16,7 +16,7 @@ namespace anonymize {
 // kept.
 class FrameAnonymizer {
   public:
-    // `vendors` may be null; it has to outlive this object.
+    // `vendors` may be null; it must outlive this object.
     FrameAnonymizer(Key key, MacPolicy macs, const Vendors* vendors)
         : pseudonyms_(key, macs, vendors), builder_(pseudonyms_), vendors_(vendors) {}
     FrameAnonymizer(const FrameAnonymizer&) = delete;

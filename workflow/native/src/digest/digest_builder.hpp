@@ -47,7 +47,7 @@ class DigestBuilder {
     DigestBuilder(const DigestBuilder&) = delete;
     DigestBuilder& operator=(const DigestBuilder&) = delete;
 
-    // Rows have to be added in file order.
+    // Rows must be added in file order.
     void add(const FrameRow& row, const StackDecision& decision) {
         FrameApplication application;
         if (decision.app_by == AppBy::kTshark || decision.app_by == AppBy::kFlow)

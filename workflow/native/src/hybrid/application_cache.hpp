@@ -16,7 +16,7 @@ namespace acapella::hybrid {
 
 class ApplicationCache {
   public:
-    // `selection` has to outlive this object.
+    // `selection` must outlive this object.
     explicit ApplicationCache(const Selection& selection) : selection_(selection) {}
 
     // Records that a frame of `kind` has `tokens` above its native headers. Later frames of this kind, and of

@@ -53,7 +53,7 @@ enum class MacPolicy : std::uint8_t { replace, blank };
 // `blank` sets them to zero.
 class MacMap {
   public:
-    // `vendors` may be null; it has to outlive this object.
+    // `vendors` may be null; it must outlive this object.
     MacMap(Key key, MacPolicy how, const Vendors* vendors);
 
     [[nodiscard]] Mac map(const Mac& address);
