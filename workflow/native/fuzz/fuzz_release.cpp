@@ -34,7 +34,7 @@ void check(bool holds) {
     if (!holds) std::abort();
 }
 
-// As dense as the real list, so that few permutations are tried for each address.
+// Returns a vendor list as dense as the real one, so that few permutations are tried for each address.
 Vendors some_vendors() {
     Vendors vendors;
     std::string text;

@@ -48,7 +48,7 @@ void feed(Collector& collector, Bytes input) {
         const std::size_t head =
             std::to_integer<std::size_t>(input[0]) | std::to_integer<std::size_t>(input[1]) << 8;
         const std::size_t size = std::min<std::size_t>(head & 0x7fff, input.size() - 2);
-        // In a separate buffer, so that reads beyond it are detected.
+        // A separate buffer, so that reads beyond it are detected.
         const std::vector<std::byte> frame(input.begin() + 2,
                                            input.begin() + 2 + static_cast<std::ptrdiff_t>(size));
         collector.receive(frame, static_cast<std::uint32_t>(size + (head >> 15) * 100));

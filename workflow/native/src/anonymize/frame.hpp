@@ -24,7 +24,7 @@ class FrameAnonymizer {
 
     // The result is valid until the next call, and is not longer than the captured frame.
     Bytes anonymize(const Record& record);
-    // All addresses replaced in any frame.
+    // Returns all addresses that were replaced in any frame.
     [[nodiscard]] ReplacedAddresses& replaced() { return pseudonyms_.replaced(); }
 
   private:

@@ -84,7 +84,7 @@ nb::dict counters_dict(const Counters& counters) {
     return dict;
 }
 
-// The sort keys of `acapella p4 top`, largest first.
+// Returns the sort key of a flow for `acapella p4 top`, which lists the largest first.
 std::uint64_t measure_of(const FlowState& state, const std::string& by) {
     if (by == "bytes") return state.bytes();
     if (by == "packets") return state.packets();

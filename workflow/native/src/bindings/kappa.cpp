@@ -169,7 +169,7 @@ nb::dict trial_dict(const Trial& trial, std::size_t identity_bytes, std::uint64_
         reversals += info.reversals;
         implausible += info.implausible;
         gaps.add(info.gaps);
-        // The resolutions are powers of ten, so all timestamps are multiples of the smallest one.
+        // Resolutions are powers of ten, so all timestamps are multiples of the smallest resolution.
         if (info.taken > 0)
             resolution_ns = resolution_ns == 0 ? info.clock_resolution_ns
                                                : std::min(resolution_ns, info.clock_resolution_ns);

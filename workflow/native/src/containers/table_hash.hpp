@@ -15,12 +15,12 @@ class TableHash {
 
     std::uint64_t start() const { return secrets_[0]; }
 
-    // For data of any length, one word at a time.
+    // Hashes data of any length, one word at a time.
     static std::uint64_t mix(std::uint64_t state, std::uint64_t word) {
         return fold(state ^ 0x9e3779b97f4a7c15, word ^ 0xd6e8feb86659fd93 ^ state);
     }
 
-    // For a fixed number of words: the multiplications are independent of each other.
+    // Hashes a fixed number of words. The multiplications are independent of each other.
     template <std::size_t N>
     std::uint64_t words(const std::array<std::uint64_t, N>& words) const {
         static_assert(N % 2 == 0 && N < kSecrets);

@@ -49,7 +49,7 @@ Next dissect_teredo(Walk& walk);
 Next dissect_ptp(Walk& walk);
 Next dissect_infiniband(Walk& walk);
 
-// By link type.
+// Dissectors selected by link type.
 Next dissect_linux_cooked(Walk& walk);
 Next dissect_linux_cooked_v2(Walk& walk);
 Next dissect_null(Walk& walk);

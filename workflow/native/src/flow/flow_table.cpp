@@ -229,8 +229,8 @@ void FlowTable::add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row
     tcp.last_window = row.tcp_window;
 }
 
-// The third step of the handshake (RFC 9293 section 3.5, figure 6): the ACK of the peer's SYN/ACK, which
-// acknowledged this SYN.
+// Handles the third step of the handshake (RFC 9293 section 3.5, figure 6): the ACK of the peer's SYN/ACK,
+// which acknowledged this SYN.
 void FlowTable::add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
     const TcpState* other = update_peer(tcp, number);
     if (other == nullptr || tcp.round_trip_ns != TcpState::kNoRoundTrip ||

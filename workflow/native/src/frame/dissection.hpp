@@ -48,7 +48,7 @@ struct Dissection {
     // repeats the label.
     std::array<std::uint8_t, kMaxTokens> repeats;
     std::uint8_t token_count = 0;
-    // False if tshark may decode layers 2 to 4 differently. tshark then dissects the frame.
+    // False if tshark may decode layers 2 to 4 differently. The frame is then sent to tshark.
     bool sure = true;
     // True if the core does not decode the rest of the frame (an application, or an unknown ethertype or IP
     // protocol), so that only tshark can identify it. False if the native tokens are the whole stack.

@@ -45,7 +45,7 @@ class HeaderStacks {
     }
     const std::string& stack_text(std::uint32_t stack) const { return stack_texts_[stacks_[stack].stack]; }
 
-    // The distinct tokens above layer 4, as rows of tokens().
+    // Returns the distinct tokens above layer 4, as rows of tokens().
     std::span<const std::uint32_t> applications(std::uint32_t stack) const {
         return stacks_[stack].applications;
     }

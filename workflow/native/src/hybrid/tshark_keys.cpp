@@ -233,7 +233,7 @@ class KeyWalk {
         if (length) payload(std::min(*length, network_payload().value_or(*length)), kUdpHeader);
     }
 
-    // The fields of UDP, with a checksum coverage in place of the length (RFC 3828 3.1).
+    // UDP-Lite has the fields of UDP, with a checksum coverage in place of the length (RFC 3828 3.1).
     void udplite(std::size_t index) {
         if (ports(Field::udp_src, Field::udp_dst, index)) payload(network_payload(), kUdpHeader);
     }

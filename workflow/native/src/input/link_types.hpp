@@ -7,7 +7,7 @@
 
 namespace acapella::input {
 
-// The maximum captured length. A longer frame indicates damage.
+// Returns the maximum captured length. A longer frame indicates damage.
 std::uint32_t max_captured_len(std::uint16_t link_type);
 
 // Length of the pseudo-header before each frame, which is not part of the frame; 0 for nearly all link types.

@@ -41,7 +41,7 @@ class Merge {
     // written.
     [[nodiscard]] std::vector<std::uint32_t> take_captures(std::size_t count);
 
-    // The metadata of each file, in order; complete after write() has returned.
+    // Returns the metadata of each file, in order. It is complete after write() has returned.
     [[nodiscard]] std::vector<FileInfo> info() const;
 
   private:

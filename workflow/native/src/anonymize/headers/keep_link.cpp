@@ -52,7 +52,7 @@ void keep_mpls(Header& header) {
     }
 }
 
-// The I-TAG, and the customer's addresses and type.
+// Keeps the I-TAG, and the customer's addresses and type.
 void keep_pbb(Header& header) {
     constexpr std::size_t kLength = 18;
     if (header.length() != kLength) return;

@@ -17,7 +17,8 @@ inline constexpr std::size_t kKey = 32;
 
 using Key = std::span<const std::byte, kKey>;
 
-// True if the core was built with OpenSSL. Without it, all functions of Aes128 throw std::runtime_error.
+// Returns true if the core was built with OpenSSL. Without it, all functions of Aes128 throw
+// std::runtime_error.
 bool has_aes();
 
 class Aes128 {

@@ -47,7 +47,7 @@ class FlowShard {
     void take(std::span<const ReportRef> reports, bool full);
 
     const RecordPool& records() const { return records_; }
-    // The position of each new flow's first report, by row, since start_round().
+    // Returns the position of the first report of each flow added since start_round(), by row.
     std::span<const std::uint64_t> new_positions() const { return new_positions_; }
     std::uint32_t first_new() const {
         return records_.size() - static_cast<std::uint32_t>(new_positions_.size());
