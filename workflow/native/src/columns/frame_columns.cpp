@@ -164,8 +164,8 @@ Column dictionary(const char* name, std::size_t size, const std::vector<std::uin
 }  // namespace
 
 Batch FrameColumns::take() {
-    std::unique_ptr<Buffers> taken = current_ ? std::move(current_) : pool_->get(capacity_);
-    Buffers& b = *taken;
+    std::unique_ptr<Buffers> filled = current_ ? std::move(current_) : pool_->get(capacity_);
+    Buffers& b = *filled;
     for (unsigned bit = 0; bit < kValidities; ++bit)
         b.validity[bit].nulls = b.row_validity.pack(b.size, bit, b.validity[bit].bits);
     add_texts(b.protocols_texts, protocols_,
@@ -194,7 +194,7 @@ Batch FrameColumns::take() {
     columns.push_back(dictionary("l4_by", b.size, b.l4_by, b.l4_by_texts, nullptr));
     columns.push_back(dictionary("app_by", b.size, b.app_by, b.app_by_texts, &b.validity[kAppBy]));
     columns.push_back(dictionary("issue", b.size, b.issue, b.issue_texts, &b.validity[kIssue]));
-    std::shared_ptr<const void> owner(taken.release(), [free = pool_](const Buffers* used) {
+    std::shared_ptr<const void> owner(filled.release(), [free = pool_](const Buffers* used) {
         free->put(std::unique_ptr<Buffers>(const_cast<Buffers*>(used)));
     });
     return {std::move(table), std::move(owner)};
