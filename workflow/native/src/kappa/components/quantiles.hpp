@@ -57,7 +57,8 @@ struct OrderStatistic {
 };
 
 // Determines all values. `for_each(visit)` calls visit(std::uint64_t) with every value each time it is
-// called. Memory is bounded: there is one pass, and another one for each range with more than kGather values.
+// called. Memory is bounded: there is one pass, and more passes follow if one range contains more than
+// kGather values.
 inline constexpr std::size_t kGather = std::size_t{1} << 16;
 
 template <typename ForEach>
