@@ -94,7 +94,7 @@ def test_missing_program_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="cannot start: No such file"), ReplayProgram([str(tmp_path / "none")]):
         pass
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(programs.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(UserError, match=r"acapella-dpdk-replay is missing; apt-get install .*make setup"):
         programs.executable()
 

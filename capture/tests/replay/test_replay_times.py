@@ -92,7 +92,7 @@ def test_measured_offset_is_that_of_an_injected_clock():
 
 def test_clock_of_this_machine_has_a_source_or_is_unknown():
     own = clocks.own_clock()
-    assert set(own) == {"source", "offset_ns", "synchronized"}
+    assert set(own) == {"source", "offset_ns", "error_ns", "synchronized"}
     assert own["source"] in ("chrony", "ptp", "system", None)
 
 

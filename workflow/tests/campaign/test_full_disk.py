@@ -81,7 +81,7 @@ def test_unwritable_log_ends_a_run_with_a_summary_and_excludes_no_sample(place, 
     assert (tmp_path / "first.code").read_text() == "1\n", printed
     assert "Traceback" not in printed, printed
     error = f"acapella: error: results/tiny/logs/digest/s.log: the log cannot be written: {cause}"
-    last = f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
+    last = f"acapella: the disk is full; free space in {tmp_path}, then run snakemake again"
     if limit == "ro":
         last = "  digest s: it was not started, or killed before it ended; Snakemake's message above gives the reason"
         assert printed.count("acapella: no sample caused this failure\n") == 1, printed

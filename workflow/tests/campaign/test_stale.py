@@ -114,7 +114,9 @@ def test_files_of_no_sample_stay_and_are_listed(campaign, tmp_path):
     (directory / "raw" / "linked.json").symlink_to(directory / "raw" / "a.json")
     *_, line = remove_stale(campaign, ["a", "b"])
     places = ("acap/backup.parquet", "acap/mine.parquet", "flows/c.parquet", "partial/notes")
-    assert line.startswith("acapella: 4 files or directories belong to no sample of the campaign and stay; ")
+    assert line.startswith(
+        "acapella: 4 files or directories belong to no sample of the campaign and were not removed; "
+    )
     assert line.endswith(": " + ", ".join(str(directory / place) for place in places))
     assert (directory / "acap" / "mine.parquet").is_symlink() and (
         directory / "partial" / "notes" / "todo.txt"

@@ -204,7 +204,8 @@ def test_empty_selection_is_reported_on_standard_error_too(tmp_path, capsys, cle
     (warning,) = json.loads(message.out)["pairs"][0]["warnings"]
     assert warning["code"] == "empty_trial"
     assert f"None of the 200 frames read matches {' '.join(words)}." in warning["text"]
-    assert message.err == f"acapella: warning: {warning['text']}\n"
+    note = "acapella: note: trials A, B are the same file (clean.pcap): kappa is 1\n"
+    assert message.err == f"{note}acapella: warning: {warning['text']}\n"
 
 
 def test_empty_trial_is_not_attributed_to_a_selection(tmp_path, capsys, clean):

@@ -98,7 +98,9 @@ def test_trials_with_several_captures_keep_them_together():
 def test_trial_that_was_not_captured_is_reported():
     with pytest.raises(WorkflowError) as caught:
         Trials({"quiet": ["a", "z"]}).captures("quiet", samples(), "raw/samples.tsv")
-    message = "config error: trials.quiet[1]: 'z' is not a sample that was captured; raw/samples.tsv lists those that"
+    message = (
+        "config error: trials.quiet[1]: 'z' is not a sample that was captured; raw/samples.tsv lists the captured ones"
+    )
     assert str(caught.value).startswith(message)
 
 

@@ -19,8 +19,7 @@ class SampleSheet:
     """The rows of a sample sheet by sample.
 
     ``fault_of``: function that returns the reason why a capture is unreadable, or None; ``empty``: function that
-    returns the error for an empty sheet. Both are from `acapella_capture`, which the packages of `acapella` do not
-    import.
+    returns the error for an empty sheet. Both are from `acapella_capture`, which no package of `acapella` imports.
     """
 
     path: str
