@@ -129,7 +129,7 @@ class LocalSettings:
 
 @dataclass(frozen=True)
 class FabricReplaySettings:
-    """The capture that testbed fabric replays, its sender, and where it is recorded; see the schema for each key."""
+    """The capture that testbed fabric replays, its sender and recording port; the schema describes the keys."""
 
     capture: str | None
     repeats: int

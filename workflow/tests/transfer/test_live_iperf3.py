@@ -21,7 +21,7 @@ iperf3 -c 127.0.0.1 -n 4M -P 2 -J > "$1/iperf3.json"
 wait $server
 sleep 0.2
 kill $capture
-wait $capture || true
+wait $capture
 """
 
 

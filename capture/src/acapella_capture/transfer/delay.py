@@ -1,7 +1,7 @@
 """Delay of a slice: by netem if the kernel has it, else by acapella-link, one process for all delayed directions.
 
 The return direction is delayed at the first router, towards the sender; the data direction at the last router, towards
-the receiver. Both are behind the emulated link as seen by the packets that they delay.
+the receiver. Packets reach both after the emulated link.
 
 acapella-link reads packets from a TUN device per direction and writes them back when their time has come. A rule of
 policy routing sends packets for the host to the TUN device, unless they come from it.
