@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import signal
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -212,3 +213,30 @@ def test_exception_that_nobody_can_catch_ends_in_one_line(tmp_path):
     assert ended.returncode == INTERNAL
     message = "acapella: error: a library failed, perhaps because memory is short: first second\n"
     assert ended.stderr == message
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL])
+def test_crash_ends_in_one_line(number):
+    """Libraries that run out of memory may read through a null pointer."""
+    code = f"""
+import os
+from acapella.cli.main import handle_fatal_signals
+handle_fatal_signals(debug=False)
+os.kill(os.getpid(), {int(number)})
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == INTERNAL
+    assert ended.stderr.startswith("acapella: error: ") and ended.stderr.count("\n") == 1, ended.stderr
+    assert f"({number.name})" in ended.stderr
+
+
+def test_debug_shows_where_a_crash_happened():
+    code = """
+import ctypes
+from acapella.cli.main import handle_fatal_signals
+handle_fatal_signals(debug=True)
+ctypes.string_at(0)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGSEGV
+    assert "string_at" in ended.stderr

@@ -1,8 +1,11 @@
 #include "bindings/errors.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -45,6 +48,45 @@ constexpr std::size_t kMaxReason = 200;
     exit_with_line("a library ended the program", kInternal);
 }
 
+struct FatalSignal {
+    int number;
+    const char* line;
+};
+
+constexpr std::array<FatalSignal, 5> kFatalSignals{{
+    {SIGSEGV,
+     "acapella: error: invalid memory access (SIGSEGV), perhaps because memory is short; --debug shows "
+     "where\n"},
+    {SIGBUS,
+     "acapella: error: a file changed or could not be read while in use (SIGBUS); --debug shows where\n"},
+    {SIGABRT, "acapella: error: a library ended the program (SIGABRT); --debug shows where\n"},
+    {SIGFPE, "acapella: error: invalid arithmetic (SIGFPE); --debug shows where\n"},
+    {SIGILL, "acapella: error: an instruction that this CPU does not have (SIGILL); --debug shows where\n"},
+}};
+
+// Only async-signal-safe calls (signal-safety(7)).
+void exit_with_fatal_signal(int number) {
+    for (const FatalSignal& fatal : kFatalSignals) {
+        if (fatal.number != number) continue;
+        [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, fatal.line, std::strlen(fatal.line));
+    }
+    ::_exit(kInternal);
+}
+
+// DuckDB reads through a null pointer after some failed allocations. The handler has its own stack, since the
+// fault may be a full stack; other threads than the caller's run it on theirs.
+void exit_on_fatal_signal() {
+    static std::array<char, 16 * 1024> stack;  // over MINSIGSTKSZ with the registers of AVX-512
+    const stack_t own{stack.data(), 0, stack.size()};
+    ::sigaltstack(&own, nullptr);
+    for (const FatalSignal& fatal : kFatalSignals) {
+        struct sigaction action {};
+        action.sa_handler = exit_with_fatal_signal;
+        action.sa_flags = SA_ONSTACK;
+        ::sigaction(fatal.number, &action, nullptr);
+    }
+}
+
 }  // namespace
 
 void bind_errors(nb::module_& module) {
@@ -52,6 +94,8 @@ void bind_errors(nb::module_& module) {
         nb::exception<input::InputError>(module, "InputError", PyExc_OSError));
     nb::exception<MemoryLimitError>(module, "MemoryLimitError", PyExc_MemoryError);
     std::set_terminate(terminate);
+    module.def("exit_on_fatal_signal", exit_on_fatal_signal,
+               "Print one line and exit with 70 on SIGSEGV, SIGBUS, SIGABRT, SIGFPE or SIGILL.");
 }
 
 }  // namespace acapella

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import errno
+import faulthandler
 import os
 import signal
 import sys
@@ -84,6 +85,8 @@ def main(argv: list[str] | None = None) -> int:
     refuse_earlier_name(argv)
     args = build_parser(argv).parse_args(argv)
     args.own_process = own_process
+    if own_process:
+        handle_fatal_signals(args.debug)
     if own_process and args.confine:
         args.confine(args)
     previous = os.umask(PRIVATE)
@@ -92,6 +95,19 @@ def main(argv: list[str] | None = None) -> int:
             return run_command(args, received)
     finally:
         os.umask(previous)
+
+
+def handle_fatal_signals(debug: bool) -> None:
+    """Make a crash, such as that of a library without memory, end in one line and exit code 70, or with --debug in the
+    stacks of all threads.
+    """
+    if debug:
+        faulthandler.enable()
+        return
+    with contextlib.suppress(ImportError):  # `acapella doctor` reports a missing core
+        from acapella_core import _native  # noqa: PLC0415 - may be missing
+
+        _native.exit_on_fatal_signal()
 
 
 def run_command(args: argparse.Namespace, received: list[int]) -> int:
