@@ -18,7 +18,7 @@ from acapella_testing.frames import tunnel_frames as tf
 from acapella_testing.frames.tunnel_frames import TYPES
 from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.oracles import plain_flows
-from acapella_testing.oracles.naive_anonymize import RANGES, TunnelMap
+from acapella_testing.oracles.naive_anonymize import RANGES, MacMap, TunnelMap
 from acapella_testing.release_records import records, released
 
 from acapella.common import tshark
@@ -338,6 +338,20 @@ def test_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags,
         assert place.read(frame) == naive.identifier(place.kind, session) != session
     after = packet.places[-1].offset + 2
     assert frame[after:].startswith(bytes.fromhex(kept + ppp))
+
+
+def test_ethernet_frame_after_gtp_does_not_become_an_ipv4_packet(tmp_path):
+    """GTP-U does not state what it carries: a MAC address of 45 to 4e in front would be read as an IPv4 header."""
+    addresses = [bytes((first, 0x1B, 0x21, 0, 0, last)) for first in (0x40, 0x41, 0x44, 0x4F) for last in range(64)]
+    packets = [
+        tf.frame(tf.gtp(7, tf.syn().with_header(each + bytes.fromhex("001b21ddeeff0800")))) for each in addresses
+    ]
+    kept = released(tmp_path, [packet.raw for packet in packets], KEY)
+    naive = MacMap(KEY)
+    for packet, address, frame in zip(packets, addresses, kept, strict=True):
+        at = packet.raw.index(address)
+        assert frame[at : at + 6] == naive.address(address) != address
+        assert frame[at] not in range(0x45, 0x4F) and len(frame) == len(packet.raw)
 
 
 @pytest.mark.parametrize("build", list(identifiers()), ids=lambda build: build.__name__)

@@ -190,4 +190,6 @@ def kind_of(number: int) -> str:
         return "fixed"
     if number >> 23 == 0x01005E000000 >> 23:
         return "ipv4 group"
+    if 0x45 <= number >> 40 <= 0x4E:
+        return "first byte of an IPv4 header"
     return "ipv6 group" if number >> 32 == 0x3333 else "other"

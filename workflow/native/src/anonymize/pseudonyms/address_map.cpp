@@ -96,8 +96,14 @@ bool MacMap::knows_vendor(std::uint64_t address) const {
            vendors_->knows(static_cast<std::uint32_t>(address >> 24));
 }
 
+bool MacMap::starts_like_ipv4(std::uint64_t address) {
+    const std::uint64_t first = address >> 40;
+    return first >= 0x45 && first <= 0x4e;
+}
+
 bool MacMap::same_class(std::uint64_t a, std::uint64_t b) const {
-    return kind_of(a) == kind_of(b) && knows_vendor(a) == knows_vendor(b);
+    return kind_of(a) == kind_of(b) && knows_vendor(a) == knows_vendor(b) &&
+           starts_like_ipv4(a) == starts_like_ipv4(b);
 }
 
 // Permutes until the result has the same class as the address, so that the mapping is one-to-one.

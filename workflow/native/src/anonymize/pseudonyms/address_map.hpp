@@ -47,10 +47,11 @@ enum class MacPolicy : std::uint8_t { replace, blank };
 // Maps MAC addresses. Unchanged: broadcast, the zero address, and the group addresses of protocols
 // (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd). IP multicast addresses keep their prefix (01:00:5e
 // and the next bit, 33:33). All other addresses keep the first four bits (which distinguish an address after
-// MPLS from IP), the group bit and the local bit. If an address is neither group nor local, tshark knows the
-// vendor of its pseudonym if and only if it knows that of the address, because tshark uses this to
-// distinguish the forms of pseudowires. The vendor itself is not kept. `replace` permutes all other bits;
-// `blank` sets them to zero.
+// MPLS from IP), the group bit and the local bit. After GTP-U, an address may also be mistaken for the first
+// byte of an IPv4 header (0x45 to 0x4e): a pseudonym starts like that if and only if the address does. If an
+// address is neither group nor local, tshark knows the vendor of its pseudonym if and only if it knows that
+// of the address, because tshark uses this to distinguish the forms of pseudowires. The vendor itself is not
+// kept. `replace` permutes all other bits; `blank` sets them to zero.
 class MacMap {
   public:
     // `vendors` may be null; it must outlive this object.
@@ -63,6 +64,7 @@ class MacMap {
 
     [[nodiscard]] static Kind kind_of(std::uint64_t address);
     [[nodiscard]] static unsigned free_bits(Kind kind);
+    [[nodiscard]] static bool starts_like_ipv4(std::uint64_t address);
     [[nodiscard]] bool same_class(std::uint64_t a, std::uint64_t b) const;
     [[nodiscard]] bool knows_vendor(std::uint64_t address) const;
     [[nodiscard]] std::uint64_t replaced(std::uint64_t address) const;
