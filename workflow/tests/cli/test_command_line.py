@@ -181,7 +181,11 @@ def test_file_error_has_the_name_and_the_reason(error, line):
     assert format_error(error) == line
 
 
-@pytest.mark.parametrize("error", [MemoryError(), duckdb.OutOfMemoryException("Allocation failure\nquery")], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), duckdb.OutOfMemoryException("Allocation failure\nquery"), RuntimeError("can't allocate lock")],
+    ids=repr,
+)
 def test_failed_allocation_ends_with_one_line(error, monkeypatch, capsys):
     """DuckDB also fails where no query runs, such as while it opens a database in memory."""
 
@@ -240,3 +244,20 @@ ctypes.string_at(0)
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGSEGV
     assert "string_at" in ended.stderr
+
+
+def test_command_line_does_not_import_pandas(tmp_path):
+    """If pandas is installed, as with FABRIC's client, pyarrow imports it for its first array."""
+    code = """
+import sys
+from acapella.cli.main import main
+sys.argv = ["acapella", "sql", ".", "select 1"]
+try:
+    main()
+finally:
+    import pyarrow
+    pyarrow.array([1])
+    print(sorted(name for name in sys.modules if name.startswith("pandas.")))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.stdout == "[]\n", ended.stderr

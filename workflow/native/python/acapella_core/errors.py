@@ -48,7 +48,12 @@ class UserError(Exception):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if memory could not be allocated, by Python or by DuckDB, which is imported only if needed."""
+    """Return True if memory could not be allocated, by Python or by DuckDB, which is imported only if needed.
+
+    CPython raises a RuntimeError if an import cannot allocate its lock.
+    """
+    if isinstance(error, RuntimeError) and str(error) == "can't allocate lock":
+        return True
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
 
 

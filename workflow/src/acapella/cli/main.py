@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from acapella_core import names
+from acapella_core import names, pandas_import
 from acapella_core.errors import OUTSIDE, UserError, exit_code_of, is_out_of_memory
 from acapella_core.files import remove_scratch
 
@@ -87,6 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     args.own_process = own_process
     if own_process:
         handle_fatal_signals(args.debug)
+        pandas_import.prevent()
     if own_process and args.confine:
         args.confine(args)
     previous = os.umask(PRIVATE)
@@ -130,12 +131,10 @@ def run_command(args: argparse.Namespace, received: list[int]) -> int:
             with contextlib.suppress(OSError):  # the terminal may be closed
                 print("acapella: stopped", file=sys.stderr)
         raise
-    except (KeyboardInterrupt, RuntimeError) as stop:
-        if isinstance(stop, RuntimeError) and str(stop) != INTERRUPTED:
-            raise
-        print("acapella: stopped", file=sys.stderr)
-        return 128 + (received or [signal.SIGINT])[-1]
-    except Exception as error:
+    except (KeyboardInterrupt, Exception) as error:
+        if isinstance(error, KeyboardInterrupt) or (isinstance(error, RuntimeError) and str(error) == INTERRUPTED):
+            print("acapella: stopped", file=sys.stderr)
+            return 128 + (received or [signal.SIGINT])[-1]
         if args.debug or not is_out_of_memory(error):
             raise
         names.report("acapella: error: out of memory")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from acapella_core import pandas_import
 from acapella_core.errors import UserError
 
 from ..base import InsufficientResources
@@ -33,6 +34,7 @@ GRAPH_LOCK = threading.RLock()
 
 def client() -> Any:
     """Return the module of FABRIC's client. Raises UserError if it is not installed, or has no home for its cache."""
+    pandas_import.allow()
     try:
         from fabrictestbed_extensions.fablib import fablib  # noqa: PLC0415
     except ImportError as error:
