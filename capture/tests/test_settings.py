@@ -122,7 +122,7 @@ def test_environments_of_replays_have_defaults_and_abbreviations():
     ("environment", "complaint"),
     [
         ("noisy", r"local\.replay\.environments\[1\]: 'noisy' is not"),
-        ({"path": "direct"}, r"local\.replay\.environments\[1\].*'name' is a required property"),
+        ({"path": "direct"}, r"local\.replay\.environments\[1\]\.name: missing"),
         ({"name": "a/b"}, r"local\.replay\.environments\[1\]\.name: 'a/b' does not match"),
         ({"name": "x", "path": "own"}, r"local\.replay\.environments\[1\]\.path: 'own' is not one of"),
         ({"name": "x", "speed": 0}, r"local\.replay\.environments\[1\]\.speed: 0 is less"),

@@ -9,7 +9,7 @@ import yaml
 
 from acapella_core import schemas
 from acapella_core.errors import UserError
-from acapella_core.validation import load_jsonschema
+from acapella_core.validation import first_error, with_defaults
 
 KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local", "fabric", "digest")
 
@@ -205,15 +205,9 @@ def checked(config: dict[str, Any], keys: Iterable[str], *, where: object) -> di
 
 def check_schema(value: Any, schema: dict, where: object) -> None:
     """Raise UserError naming the key and the error if a value does not match a JSON schema."""
-    jsonschema = load_jsonschema()
-    fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(value))
-    while (
-        fault is not None and fault.context
-    ):  # anyOf: among equally deep errors, prefer the alternative with the right type
-        fault = max(fault.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
-    if fault is not None:
-        explanation = f" ({fault.schema['description']})" if fault.validator == "pattern" else ""
-        raise UserError(f"{fault.json_path.removeprefix('$.')}: {fault.message}{explanation}", where=where)
+    error = first_error(value, schema)
+    if error is not None:
+        raise UserError(error, where=where)
 
 
 def parse_settings(config: dict[str, Any], *, where: object = "config") -> Settings:
@@ -309,16 +303,3 @@ def check_environments(environments: tuple[ReplayEnvironment, ...], where: objec
                 f"{key}.replayers: tcpreplay cannot start at an absolute time; set sender: acapella", where=where
             )
         names.add(environment.name)
-
-
-def with_defaults(value: Any, schema: dict) -> Any:
-    """Return a value with the schema's defaults for absent keys, also in nested objects and lists."""
-    if isinstance(value, dict) and "properties" in schema:
-        filled = dict(value)
-        for key, property_ in schema["properties"].items():
-            if key in value or "default" in property_:
-                filled[key] = with_defaults(value.get(key, property_.get("default")), property_)
-        return filled
-    if isinstance(value, list) and "items" in schema:
-        return [with_defaults(item, schema["items"]) for item in value]
-    return value

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from acapella_capture.transfer import routing
-from acapella_capture.transfer.topology import BUILT_IN, parse_topology, read_topology
+from acapella_capture.transfer.topology import BUILT_IN, read_topology
+from acapella_core import topology as core_topology
 from acapella_core.errors import UserError
 
 MULTIPATH = yaml.safe_load((BUILT_IN / "multipath.yaml").read_text())
@@ -63,12 +64,13 @@ def changed(change) -> dict:
         (lambda v: v["links"].update(more={"between": ["r5", "r1"]}), "links.more.between"),
         (lambda v: v["links"].update(more={"between": ["h1", "r5"]}), "nodes.h1: a host has one link, this one has 2"),
         (lambda v: v["nodes"]["r1"].update(role="switch"), "nodes.r1.role: 'switch'"),
-        (lambda v: v.update(flows=6), "flows"),
+        (lambda v: v["links"]["l1"].update(rate_mpbs=5), "links.l1.rate_mpbs: unknown key; did you mean rate_mbps?"),
+        (lambda v: v.update(flows=6), "flows: unknown key"),
     ],
 )
 def test_wrong_topology_is_an_error_that_names_the_key(change, message):
     with pytest.raises(UserError) as caught:
-        parse_topology(changed(change), name="x", where="x.yaml")
+        core_topology.parse(changed(change), name="x", where="x.yaml")
     assert message in str(caught.value)
 
 
@@ -82,7 +84,7 @@ def test_each_flow_has_rules_for_its_ports_at_the_routers_of_its_path():
 
 
 def test_main_table_leads_over_all_paths_for_the_hash():
-    topology = parse_topology(changed(lambda v: v.update(assignment="hash")), name="x", where="x")
+    topology = core_topology.parse(changed(lambda v: v.update(assignment="hash")), name="x", where="x")
     assert topology.path_of_flow(0) is None
     assert routing.rules(topology, "r1", 6) == []
     forward = [line for line in routing.routes(NamesOnly(), topology, "r1") if "table" not in line]

@@ -3,12 +3,12 @@
 import pytest
 from snakemake.exceptions import WorkflowError
 
-from acapella.snakefile import config as configuration
 from acapella.snakefile.exit import exit_on_mistake
 from acapella.snakefile.sample_names import check_names, configured_names, unknown_name
 from acapella.snakefile.samples import Sample, Samples, read_collected
 from acapella.snakefile.trials import Trials
 from acapella_core.errors import UserError
+from acapella_core.validation import did_you_mean
 
 KNOWN = {name: Sample("WEST", f"p{name}", f"{name}.pcap") for name in "abc"}
 
@@ -118,5 +118,5 @@ def test_mistake_ends_snakemake_with_one_line():
 
 
 def test_similar_name_is_suggested():
-    assert configuration.did_you_mean("quite-2", ["quiet-2", "x"]) == "; did you mean quiet-2?"
-    assert configuration.did_you_mean("gamma", ["quiet-2", "x"]) == ""
+    assert did_you_mean("quite-2", ["quiet-2", "x"]) == "; did you mean quiet-2?"
+    assert did_you_mean("gamma", ["quiet-2", "x"]) == ""

@@ -8,8 +8,11 @@ import yaml
 from acapella_testing.generated import generated_transfers as made
 
 from acapella.cli import main as cli
-from acapella.transfer import maxmin, topology
-from acapella_core.errors import UserError
+from acapella.transfer import maxmin
+from acapella.transfer.network import of_cell
+from acapella_core import schemas
+
+MULTIPATH = schemas.root().parent / "capture/src/acapella_capture/transfer/topologies/multipath.yaml"
 
 
 def networks(number: int, seed: int = 1):
@@ -105,7 +108,7 @@ def test_sizes_of_zero_end_at_once():
 
 def paper():
     """Return the topology of the paper's figure 8 and its six flows."""
-    network = topology.of_mapping({"links": made.LINKS, "paths": made.PATHS, "flows": {"number": 6}})
+    network = of_cell(made.LINKS, made.PATHS)
     return network, [maxmin.Flow(network.paths[network.path_of(n)], 2**30) for n in range(6)]
 
 
@@ -147,9 +150,8 @@ def test_links_that_cannot_be_adjusted_are_named(links, message):
 
 
 def test_opposite_directions_of_a_link_do_not_share_its_rate():
-    network = topology.of_mapping(
-        {"links": {"l": {"between": ["a", "b"], "rate_mbps": 8}}, "paths": {"east": ["a", "b"], "west": ["b", "a"]}}
-    )
+    links = {"l": {"between": ["a", "b"], "rate_bps": 8_000_000}}
+    network = of_cell(links, {"east": ["a", "b"], "west": ["b", "a"]})
     flows = [maxmin.Flow(path, 1) for path in network.paths.values()]
     assert [share.rate_bps for share in maxmin.fair_shares(flows, network.capacity())] == [8_000_000] * 2
 
@@ -157,29 +159,25 @@ def test_opposite_directions_of_a_link_do_not_share_its_rate():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"links": {"l": {"between": ["a"]}}}, "links.l.between: expected two nodes"),
-        ({"links": {"l": {"between": ["a", "b"], "rate_mbps": 0}}}, "links.l.rate_mbps: expected a positive number"),
-        ({"paths": {"p": ["a", "c"]}}, "paths.p: no link between a and c"),
-        ({"paths": {}}, "paths: expected at least one"),
-        ({"paths": None}, "expected the keys links and paths"),
-        ({"flows": {"number": 0}}, "flows.number: expected a whole number from 1 to 10000"),
+        (lambda v: v["links"]["l1"].update(rate_mbs=8), "links.l1.rate_mbs: unknown key; did you mean rate_mbps?"),
+        (lambda v: v["links"]["l1"].update(rate_mbps=0), "links.l1.rate_mbps: 0 is less than the minimum"),
+        (lambda v: v["paths"].update(p=["h1", "r5", "h2"]), "paths.p: no link between h1 and r5"),
+        (lambda v: v.pop("paths"), "paths: missing"),
+        (lambda v: v.update(links=None), "links: None is not of type 'object'"),
     ],
 )
-def test_faults_of_topology_files_are_named(tmp_path, change, message):
-    good = {"links": {"l": {"between": ["a", "b"], "rate_mbps": 8}}, "paths": {"p": ["a", "b"]}}
+def test_faults_of_topology_files_are_named_as_by_the_runner(tmp_path, capsys, change, message):
+    values = yaml.safe_load(MULTIPATH.read_text())
+    change(values)
     path = tmp_path / "topology.yaml"
-    path.write_text(yaml.safe_dump(good | change))
-    with pytest.raises(UserError, match=message):
-        topology.read(path)
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    assert cli.main(["campaign", "predict", str(path)]) == 2
+    assert message in capsys.readouterr().err
 
 
-def test_predict_prints_rates_and_the_ratio(tmp_path, capsys):
-    links = {name: dict(link) for name, link in made.LINKS.items()}
-    links["l1"]["times_ratio"] = True
-    path = tmp_path / "multipath.yaml"
-    path.write_text(yaml.safe_dump({"links": links, "paths": made.PATHS}, sort_keys=False))
+def test_predict_prints_rates_and_the_ratio(capsys):
     options = ["--rate", "100", "--ratio", "0.5", "--flows", "6", "--size", "1G", "--adjust", "l1", "l2"]
-    assert cli.main(["campaign", "predict", str(path), *options]) == 0
+    assert cli.main(["campaign", "predict", str(MULTIPATH), *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     # l1 carries 50 x 1448/1514 = 47.820 Mbit/s of payload, a quarter of it each flow: 2^33 / 11.955 Mbit/s = 718.517 s.
     assert lines[1].split() == ["0", "red", "11.955", "l1", "718.517"]

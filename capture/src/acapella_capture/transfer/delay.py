@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.topology import Topology
 
 from .grid import Cell
 from .link_process import PROGRAM, LinkProcess
 from .nodes import Nodes
 from .routing import FIRST_RULE, other_end
-from .topology import Topology
 
 TABLE = 90
 NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms

@@ -7,10 +7,11 @@ a large burst, below an htb class of the same rate; on the sender's first router
 
 import json
 
+from acapella_core.topology import Topology
+
 from .delay import Delays
 from .grid import Cell
 from .nodes import ETHERNET_BYTES, MTU, Nodes
-from .topology import Topology
 
 FRAME_BYTES = MTU + ETHERNET_BYTES
 HTB_QUANTUM = 60_000  # above the largest frame; without it the kernel warns

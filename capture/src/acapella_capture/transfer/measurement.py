@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core.errors import UserError
+from acapella_core.topology import Topology
 
 from ..testbeds.local.processes import wait_until
 from . import probe
 from .grid import Cell
 from .nodes import Nodes
-from .topology import CLIENT_PORT, SERVER_PORT, Topology
+from .topology import CLIENT_PORT, SERVER_PORT
 
 TOLERANCE = 0.05
 LEAST_DELAY_ERROR_NS = 200_000  # a share of a short delay is below the jitter of a shared machine

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.topology import Topology
 
 from ..testbeds.base import CompletedProgram, Job
 from ..testbeds.local import processes, sandbox
 from ..testbeds.local.network import disable_offloads, make_namespace, tear_down
-from .topology import Topology
 
 MTU = 1500
 ETHERNET_BYTES = 14

@@ -4,8 +4,10 @@ The main table of a node leads to both hosts over every path at once: the kernel
 The kernel has no round robin, so each flow has its own server port, and rules for this port select the table of a path.
 """
 
+from acapella_core.topology import Topology
+
 from .nodes import Nodes
-from .topology import SERVER_PORT, Topology
+from .topology import SERVER_PORT
 
 FIRST_TABLE = 100  # of the first path
 IPV4 = "/proc/sys/net/ipv4"

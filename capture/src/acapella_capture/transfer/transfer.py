@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core.errors import UserError
+from acapella_core.topology import Topology
 
 from ..testbeds.base import Job
 from ..testbeds.local.processes import wait_until
 from . import routing, tcp_info
 from .grid import Cell
 from .nodes import Nodes
-from .topology import CLIENT_PORT, SERVER_PORT, Topology
+from .topology import CLIENT_PORT, SERVER_PORT
 
 LISTEN_S = 20
 CONNECT_MS = 10_000

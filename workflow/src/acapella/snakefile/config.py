@@ -5,20 +5,14 @@ the key.
 """
 
 import copy
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
 from acapella.kappa import selection
 from acapella_core import schemas
 from acapella_core.errors import UserError
-from acapella_core.validation import load_jsonschema
-
-if TYPE_CHECKING:
-    from jsonschema import ValidationError
+from acapella_core.validation import first_error
 
 
 def checked(config: dict) -> dict:
@@ -29,10 +23,9 @@ def checked(config: dict) -> dict:
     schema = schemas.json_schema("config")
     # If the command line changes the configuration, Snakemake adds keys to it.
     own_keys = {key: value for key, value in config.items() if key not in ("pathvars",)}
-    errors = load_jsonschema().Draft202012Validator(schema).iter_errors(own_keys)
-    first = min(errors, key=lambda error: (len(error.absolute_path), str(error.absolute_path)), default=None)
-    if first is not None:
-        raise UserError(f"config error: {describe(first)}")
+    error = first_error(own_keys, schema)
+    if error is not None:
+        raise UserError(f"config error: {error}")
     filled = with_defaults(copy.deepcopy(own_keys), schema)
     check_across_keys(filled)
     return filled
@@ -49,42 +42,6 @@ def check_file(path: Path) -> None:
         raise UserError(f"not YAML: {' '.join(str(error).split())}", where=f"config error: {path}") from error
     if not isinstance(config, dict):
         raise UserError("not a mapping of keys to values", where=f"config error: {path}", fix="write campaign: NAME")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a suffix for the error about an unknown name that suggests a similar known name; "" if none is similar."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def describe(error: "ValidationError") -> str:
-    """Return the path of the key and a short description of the error."""
-    while error.context:  # anyOf: prefer the deepest error, then one with a correct type
-        error = max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
-    key = dotted(error.absolute_path)
-    if error.validator == "additionalProperties":
-        known = list(error.schema.get("properties", {}))
-        unknown = next(key for key in error.instance if key not in known)
-        hint = did_you_mean(str(unknown), known) or f"; known keys: {', '.join(known)}"
-        return f"{key}{'.' if key else ''}{unknown}: unknown key{hint}"
-    if error.validator == "required":
-        missing = next(key for key in error.validator_value if key not in error.instance)
-        about = error.schema.get("properties", {}).get(missing, {}).get("description")
-        return f"{key}{'.' if key else ''}{missing}: missing{f' ({about})' if about else ''}"
-    if error.validator == "pattern":
-        return f"{key}: {error.instance!r} does not match {error.validator_value} ({error.schema['description']})"
-    if error.validator == "minItems":
-        minimum, items = error.validator_value, error.schema.get("description", "items")
-        return f"{key}: {len(error.instance)} given; at least {minimum} needed ({items})"
-    return f"{key or 'config'}: {error.message}"
-
-
-def dotted(path) -> str:
-    """Return a JSON path as text, for example ``capture.sites[2].name``."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
-    return text
 
 
 def with_defaults(value, schema: dict):

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable
 
 from acapella_core.errors import UserError
+from acapella_core.validation import did_you_mean
 
-from .config import did_you_mean, trial_samples
+from .config import trial_samples
 
 ALL_SAMPLES = "all"  # value of flowreports.samples
 

@@ -14,9 +14,11 @@ import argparse
 from fractions import Fraction
 from pathlib import Path
 
+from acapella_core import topology
 from acapella_core.errors import UserError
 
-from . import maxmin, settings, topology
+from . import maxmin, settings
+from .network import MAX_FLOWS, Network, of_topology
 
 PAYLOAD, FRAME = 1448, 1514  # bytes of a full TCP segment with timestamps, and of its Ethernet frame without FCS
 
@@ -29,7 +31,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("topology", type=Path, metavar="YAML", help="topology file: nodes, links, paths, flows")
+    parser.add_argument("topology", type=Path, metavar="YAML", help="topology file: nodes, links, paths")
     parser.add_argument("--size", default="1G", metavar="BYTES", help="bytes of each flow, K is 1024 (default: 1G)")
     parser.add_argument("--flows", type=int, metavar="N", help="number of flows (default: one per path)")
     parser.add_argument("--rate", metavar="MBPS", help="rate of emulated links without one in the file, Mbit/s")
@@ -41,14 +43,14 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Print the prediction. Raises UserError."""
     rate = None if args.rate is None else positive("--rate", args.rate) * 10**6
-    network = topology.read(args.topology, rate, positive("--ratio", args.ratio))
+    network = of_topology(topology.read(args.topology), rate, positive("--ratio", args.ratio))
     try:
         size = settings.size(args.size)
     except ValueError as error:
         raise UserError(f"--size: {args.size!r}: {error}") from error
-    number = network.flows if args.flows is None else args.flows
-    if not 1 <= number <= topology.MAX_FLOWS or not size:
-        raise UserError(f"expected 1 to {topology.MAX_FLOWS} flows of at least one byte")
+    number = len(network.paths) if args.flows is None else args.flows
+    if not 1 <= number <= MAX_FLOWS or not size:
+        raise UserError(f"expected 1 to {MAX_FLOWS} flows of at least one byte")
     if unknown := [link for link in args.adjust if link not in network.rates_bps]:
         raise UserError(
             f"--adjust: {unknown[0]}: no link of this name with a rate", where=args.topology, fix="set --rate"
@@ -72,7 +74,7 @@ def payload_capacity(capacity: dict, share: Fraction) -> dict:
     return {hop: rate * share for hop, rate in capacity.items()}
 
 
-def print_flows(network: topology.Topology, flows: list[maxmin.Flow], capacity: dict) -> None:
+def print_flows(network: Network, flows: list[maxmin.Flow], capacity: dict) -> None:
     """Print a line per flow."""
     print(f"{'flow':>5} {'path':12} {'rate (Mbit/s)':>13} {'bottleneck':12} {'completion (s)':>14}")
     shares, ends = maxmin.fair_shares(flows, capacity), maxmin.completions(flows, capacity)

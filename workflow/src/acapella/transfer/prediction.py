@@ -2,8 +2,9 @@
 
 from fractions import Fraction
 
-from . import maxmin, topology
+from . import maxmin
 from .cells import Fault, Process, Run
+from .network import of_cell
 
 HEADERS = 66  # bytes of a frame with TCP payload that are not payload: Ethernet, IPv4, TCP with timestamps
 MSS = 1448  # usual payload of a full segment, if iperf3 does not report it
@@ -16,7 +17,7 @@ def predict(run: Run, faults: list[Fault]) -> list[dict]:
     if run.error is not None or not cell.get("links") or not cell.get("paths"):
         return []
     try:
-        network = topology.of_mapping({"links": cell["links"], "paths": cell["paths"]})
+        network = of_cell(cell["links"], cell["paths"])
         paths = [network.paths[process.stated.get("path") or ""] for process in run.processes]
     except (ValueError, KeyError) as error:
         where = f"{run.directory.parent.name}/{run.directory.name}/cell.json" if run.directory else "cell.json"

@@ -1,0 +1,64 @@
+"""Links with rates, and paths as directed links: the part of a topology that rates and completion times depend on.
+
+Each direction of a link has the whole rate.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from acapella_core.topology import Topology
+
+MAX_FLOWS = 10_000
+Directed = tuple[str, str]  # a link, and the node at which it is entered
+
+
+@dataclass(frozen=True)
+class Network:
+    """The rates of limited links by name, and the paths as directed links."""
+
+    rates_bps: dict[str, Fraction]
+    paths: dict[str, tuple[Directed, ...]]
+
+    def capacity(self) -> dict[Directed, Fraction]:
+        """Return the rate of each limited link in each direction that a path uses."""
+        used = dict.fromkeys(hop for path in self.paths.values() for hop in path)
+        return {hop: self.rates_bps[hop[0]] for hop in used if hop[0] in self.rates_bps}
+
+    def path_of(self, flow: int) -> str:
+        """Return the path of a flow by round robin: flow 0 takes the first path, and so on."""
+        names = list(self.paths)
+        return names[flow % len(names)]
+
+
+def of_topology(topology: Topology, rate_bps: Fraction | None, ratio: Fraction) -> Network:
+    """Return the network of a topology file.
+
+    ``rate_bps``: of emulated links without a rate; those with ``times_ratio`` have ``ratio`` times their rate.
+    """
+    rates: dict[str, Fraction] = {}
+    for name, link in topology.emulated().items():
+        own = rate_bps if link.rate_mbps is None else Fraction(str(link.rate_mbps)) * 10**6
+        if own is not None:
+            rates[name] = own * ratio if link.times_ratio else own
+    ends = {name: link.between for name, link in topology.links.items()}
+    return Network(rates, {name: directed(name, nodes, ends) for name, nodes in topology.paths.items()})
+
+
+def of_cell(links: dict, paths: dict) -> Network:
+    """Return the network of the keys ``links`` and ``paths`` of a valid cell.json. Raises ValueError."""
+    rates = {name: Fraction(link["rate_bps"]) for name, link in links.items() if link.get("rate_bps") is not None}
+    ends = {name: tuple(link["between"]) for name, link in links.items()}
+    return Network(rates, {name: directed(name, nodes, ends) for name, nodes in paths.items()})
+
+
+def directed(name: str, nodes: list[str], ends: dict[str, tuple[str, str]]) -> tuple[Directed, ...]:
+    """Return the links of a path with the nodes at which they are entered. Raises ValueError."""
+    between = {frozenset(pair): link for link, pair in ends.items()}
+    hops = []
+    for one, other in pairwise(nodes):
+        link = between.get(frozenset((one, other)))
+        if link is None:
+            raise ValueError(f"paths.{name}: no link between {one} and {other}")
+        hops.append((link, one))
+    return tuple(hops)
