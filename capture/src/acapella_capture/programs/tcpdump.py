@@ -103,6 +103,11 @@ class Tcpdump:
             raise UserError(f"failed: {self.message()} (exit status {status})", where=self.where)
         return None
 
+    def kill(self) -> None:
+        """End tcpdump at once; its capture is not used."""
+        self._job.signal("KILL")
+        self._job.wait(START_S)
+
     def message(self) -> str:
         """Return the last line that tcpdump printed."""
         lines = self._job.log().strip().splitlines()

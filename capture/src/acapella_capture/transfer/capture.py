@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from acapella_core.errors import UserError
+from acapella_core.topology import Topology
 
-from ..programs.tcpdump import last_counts
-from ..testbeds.base import Job
-from ..testbeds.local.processes import wait_until
+from ..programs.tcpdump import Tcpdump
 from .grid import Cell
 from .nodes import ETHERNET_BYTES, MTU, Nodes
-from .topology import SERVER_PORT, Topology
+from .topology import SERVER_PORT
 
 SNAPLEN = 100  # Ethernet, IPv4, TCP with options
 BUFFER_KIB = 32_768
-START_S = 20
-DRAIN_S = 1.2  # the kernel delivers at least once per second
 FILE = "wire.pcap"
 FRAMES, FLOWS = "wire.parquet", "wire.flows.parquet"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings of tcpdump that differ from those of `collect`."""
+
+    filter: str
+    snaplen: int = SNAPLEN
+    buffer_kib: int = BUFFER_KIB
 
 
 class Capture:
@@ -36,21 +43,16 @@ class Capture:
         self._nodes = nodes
         self._sender = topology.sender
         device = nodes.device(topology.sender, topology.paths[next(iter(topology.paths))][1])
-        argv = ["tcpdump", "-i", device, "-n", "-B", str(BUFFER_KIB), "-s", str(SNAPLEN), "--time-stamp-precision=nano"]
         ports = f"tcp portrange {SERVER_PORT}-{SERVER_PORT + cell.streams - 1}"
-        self._job: Job = nodes.start(topology.sender, [*argv, "-w", "-", "--", ports], output=FILE)
-        if not self._wait_for("listening on"):
-            self._job.signal("KILL")
-            raise UserError(f"tcpdump does not start: {self._message()}", where=f"node {topology.sender}")
+        self._program = Tcpdump(nodes, topology.sender, device, Options(ports), FILE)
+        self._program.start()
 
     def stop(self) -> dict[str, Any]:
-        """End the capture; return key `capture` of `cell.json`. Raises UserError if tcpdump failed."""
-        wait_until(lambda: self._job.poll() is not None, timeout_s=DRAIN_S)
-        self._job.signal("INT")
-        if self._job.wait(START_S) != 0:
-            self._job.signal("KILL")
-            raise UserError(f"tcpdump failed: {self._message()}", where=f"node {self._sender}")
-        counts = last_counts(self._job.log())
+        """End the capture when all frames are written; return key `capture` of `cell.json`.
+
+        Raises UserError if tcpdump failed.
+        """
+        counts = self._program.stop()
         return {
             "frames": counts.captured if counts else None,
             "dropped": counts.dropped_kernel + counts.dropped_interface if counts else None,
@@ -60,20 +62,11 @@ class Capture:
 
     def abandon(self) -> None:
         """End the capture without result."""
-        self._job.signal("KILL")
-        self._job.wait(START_S)
+        self._program.kill()
 
     def fetch(self, directory: Path) -> None:
         """Move the capture to a directory."""
         self._nodes.fetch(self._sender, FILE, directory / FILE)
-
-    def _wait_for(self, text: str) -> bool:
-        wait_until(lambda: text in self._job.log() or self._job.poll() is not None, timeout_s=START_S)
-        return text in self._job.log()
-
-    def _message(self) -> str:
-        lines = self._job.log().strip().splitlines()
-        return lines[-1] if lines else "no message"
 
 
 def digest(directory: Path) -> None:
