@@ -22,6 +22,14 @@ def test_grid_is_the_product_of_its_lists_in_base_units():
     assert {cell.size_bytes for cell in runs} == {1 << 20}
 
 
+def test_missing_algorithms_are_omitted_on_request():
+    grid = GRID | {"algorithm": ["nosuch", "reno"]}
+    settings = settings_of(grid=grid, omit_missing_algorithms=True)
+    assert settings.omitted == ("nosuch",)
+    assert {cell.algorithm for cell in plan(settings)} == {"reno"}
+    assert {cell.algorithm for cell in plan(settings_of(grid=grid))} == {"nosuch", "reno"}
+
+
 def test_order_is_random_and_repeatable():
     first, again, other = (plan(settings_of(seed=seed)) for seed in (1, 1, 2))
     assert first == again
@@ -74,6 +82,10 @@ def test_grid_file_lists_the_runs_in_order():
         ({"grid": GRID | {"algorithm": ["bbr; reboot"]}}, "transfer.grid.algorithm"),
         ({"grid": None}, "transfer.grid: missing"),
         ({"mode": "fast"}, "transfer.mode"),
+        ({"repetitons": 2}, "transfer.repetitons: unknown key; did you mean repetitions?"),
+        ({"grid": GRID | {"rate_mbs": [1]}}, "transfer.grid.rate_mbs: unknown key; did you mean rate_mbps?"),
+        ({"testbed": "fabric", "omit_missing_algorithms": True}, "only supported by testbed local"),
+        ({"grid": GRID | {"algorithm": ["nosuch"]}, "omit_missing_algorithms": True}, "this kernel only lists"),
     ],
 )
 def test_wrong_settings_are_errors_that_name_the_key(changes, message):

@@ -61,6 +61,9 @@ def run(args: argparse.Namespace) -> int | None:
         return None
     if settings.testbed == "fabric":
         raise UserError("transfers on FABRIC are not supported yet", where="transfer.testbed", fix="use local")
+    if missing and not sandbox.inside():
+        for name in settings.omitted:
+            names.report(f"transfer: no runs of {name}, which this kernel does not list (modprobe tcp_{name})")
     results.prepare()
     results.write_grid(grid_file(settings, runs))
     if missing and not sandbox.inside():

@@ -6,14 +6,16 @@ from typing import Any
 
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
+from acapella_core.topology import Topology
 
 from ..settings import FabricSettings, checked, read_config
-from .topology import Topology, read_topology
+from .topology import read_topology
 
 KEYS = ("transfer", "fabric")
 MEGA = 1_000_000
 NS_PER_MS = 1_000_000
 LEAST_BUFFER = 4096  # two frames, and some
+ALGORITHMS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class TransferSettings:
     mode: str
     delay_on: str
     grid: dict[str, tuple]
+    omitted: tuple[str, ...]  # algorithms
     repetitions: int
     repeated_cells: dict[str, int]
     seed: int
@@ -51,6 +54,8 @@ def parse_transfer_settings(config: dict[str, Any], *, where: object = "config")
     names = TransferSettings.__dataclass_fields__.keys() & transfer.keys()
     topology = read_topology(transfer["topology"])
     grid = values_of_grid(transfer["grid"], where)
+    omitted = missing_algorithms(transfer, where) if transfer["omit_missing_algorithms"] else ()
+    grid["algorithm"] = tuple(name for name in grid["algorithm"] if name not in omitted)
     if grid["ratio"] != (None,) and not any(link.times_ratio for link in topology.links.values()):
         raise UserError("transfer.grid.ratio: the topology has no link with times_ratio", where=where)
     return TransferSettings(
@@ -58,9 +63,25 @@ def parse_transfer_settings(config: dict[str, Any], *, where: object = "config")
             **{name: transfer[name] for name in names},
             "topology": topology,
             "grid": grid,
+            "omitted": omitted,
             "fabric": FabricSettings(**values["fabric"]),
         }
     )
+
+
+def missing_algorithms(transfer: dict[str, Any], where: object) -> tuple[str, ...]:
+    """Return the algorithms of a grid that this kernel does not list. Raises UserError if it lists none of them."""
+    if transfer["testbed"] != "local":
+        raise UserError("transfer.omit_missing_algorithms: only supported by testbed local", where=where)
+    try:
+        listed = ALGORITHMS.read_text(encoding="ascii").split()
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=ALGORITHMS) from error
+    wanted = transfer["grid"]["algorithm"]
+    missing = tuple(name for name in wanted if name not in listed)
+    if len(missing) == len(wanted):
+        raise UserError(f"transfer.grid.algorithm: this kernel only lists {', '.join(listed)}", where=where)
+    return missing
 
 
 def values_of_grid(grid: dict[str, list], where: object) -> dict[str, tuple]:
