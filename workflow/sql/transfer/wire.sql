@@ -95,6 +95,15 @@ delays as (
     group by stream
 ),
 
+flights as (
+    select
+        stream,
+        max(flight_bytes) as flight_max_bytes,
+        quantile_disc(flight_bytes, 0.95) as flight_p95_bytes
+    from flights
+    group by stream
+),
+
 final as (
     select
         s.stream,
@@ -113,12 +122,15 @@ final as (
         delays.rtts,
         delays.rtt_min_ns,
         delays.rtt_mean_ns,
-        delays.rtt_p99_ns
+        delays.rtt_p99_ns,
+        flights.flight_max_bytes,
+        flights.flight_p95_bytes
     from summed as s
     inner join wanted on s.stream = wanted.stream
     left join opened on s.stream = opened.stream
     left join acked on s.stream = acked.stream
     left join delays on s.stream = delays.stream
+    left join flights on s.stream = flights.stream
 )
 
 select * from final

@@ -22,7 +22,12 @@ UNITS = {
     "transfer_retransmits": ("added round-trip delay (ms)", "buffer", "segments"),
     "transfer_streams": ("parallel streams", "completion time (s)", "Cubic \N{MINUS SIGN} BBR (s)", "5 GiB"),
     "transfer_per_stream": ("parallel streams", "throughput per stream (Mbit/s)", "gain of BBR (%)", "5 GiB"),
+    "transfer_fairness": ("Jain's fairness index", "BBR", "Cubic", "20 streams"),
     "transfer_ratios": ("time (s)", "throughput (Mbit/s)", "red", "green", "blue", "r = 0.5"),
+}
+OF_WIRE = {  # figures of campaigns with captures
+    "transfer_queueing": ("added round-trip delay (ms)", "buffer", "ms", "BBR", "Cubic"),
+    "transfer_agreement": ("difference (%)", "streams", "headers counted", "unexplained", "completion time: 0 of 12"),
 }
 PAPER_DELAYS = (0, 60, 120, 180, 240, 320, 380, 440)
 PAPER_BUFFERS = (102_400, 256_000, 512_000, 2**20, 5 * 2**20, 10 * 2**20, 25 * 2**20, 50 * 2**20)
@@ -52,7 +57,7 @@ def empty(directory) -> None:
 def sources(tmp_path_factory) -> dict[str, Source]:
     """Return the tables of each kind of campaign."""
     found = {}
-    for write in (small, large, empty):
+    for write in (small, large, empty, made.captured):
         directory = tmp_path_factory.mktemp("transfers") / write.__name__
         write(directory)
         assert cli.main(["campaign", "transfers", str(directory)]) == 0
@@ -72,7 +77,7 @@ def svg(drawn):
     return functools.cache(lambda name, campaign: svg_of(drawn(name, campaign)))
 
 
-@pytest.mark.parametrize("name", TRANSFER_FIGURES)
+@pytest.mark.parametrize("name", UNITS)
 def test_figure_states_runs_mode_repetitions_units_and_data(name, svg):
     text = words(svg(name, "small"))
     for unit in UNITS[name]:
@@ -81,6 +86,24 @@ def test_figure_states_runs_mode_repetitions_units_and_data(name, svg):
         assert part in text
     assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
     check_page(svg(name, "small"))
+
+
+@pytest.mark.parametrize("name", OF_WIRE)
+def test_figure_of_captures_states_units_disagreements_and_data(name, svg):
+    text = words(svg(name, "captured"))
+    for part in (
+        *OF_WIRE[name],
+        "12 runs of 6 settings",
+        "captured: 12 runs; iperf3 and wire differ by more than 1 % in",
+    ):
+        assert part in text
+    assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
+    check_page(svg(name, "captured"))
+    assert "no data" in words(svg(name, "small")), "no run has a capture"
+
+
+def test_every_figure_is_tested():
+    assert {*UNITS, *OF_WIRE} == {*TRANSFER_FIGURES}
 
 
 @pytest.mark.parametrize("name", HEATMAPS)
@@ -92,6 +115,7 @@ def test_grid_of_the_paper_fits_a_page(name, svg):
 def test_text_does_not_overlap_and_is_inside_the_figure(svg, browser):
     check_collisions(browser, {name: svg(name, "small") for name in TRANSFER_FIGURES})
     check_collisions(browser, {name: svg(name, "large") for name in HEATMAPS})
+    check_collisions(browser, {name: svg(name, "captured") for name in OF_WIRE})
 
 
 @pytest.mark.parametrize("name", TRANSFER_FIGURES)
@@ -128,6 +152,16 @@ def test_titles_state_the_results(drawn):
     )
     assert titles["transfer_ratios"] == (
         "r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; predicted best: r = 2"
+    )
+
+
+def test_titles_of_figures_of_captures_state_the_results(drawn):
+    titles = {name: with_spaces(drawn(name, "captured").title) for name in OF_WIRE}
+    # 100 segments, queued 0 to 99 times buffer / 10 MB ms, with BBR half of it, and the cookie: 49.5 x 100/101 steps
+    assert titles["transfer_queueing"] == "Queueing delay: BBR 0.251 to 5.14 ms, Cubic 0.502 to 10.3 ms"
+    # Cubic: headers in 2 cells, no cause in 2 cells, each in bytes and throughput
+    assert titles["transfer_agreement"] == (
+        "iperf3 and the wire differ by more than 1 % in 8 of 48 values, 4 unexplained"
     )
 
 

@@ -7,12 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated import generated_transfers as made
+from acapella_testing.generated.generated_wire import Capture
 
 from acapella.cli import main as cli
 from acapella.transfer import settings
 from acapella_core.errors import UserError
-
-from .test_wire import Capture
 
 SECOND = 10**9
 
@@ -388,6 +387,29 @@ def test_known_causes_of_differences_are_named(tmp_path):
     assert (found["sent"], found["throughput"]) == ((True, "capture_loss"), (True, "capture_loss"))
     found = with_wire(tmp_path / "cut", steady(60), EXACT, cut=True)
     assert {found[name] for name in ("sent", "completion")} == {(True, "capture_loss")}
+
+
+@pytest.mark.parametrize(
+    ("windows", "limited", "flags"),
+    [
+        ([500, 1_050], True, "window_limited"),  # the sender has one segment of 1000 B in flight, never more
+        ([1_150], False, ""),
+        ([900], None, ""),  # more was in flight: the window grew after the last sample
+        ([None], None, ""),
+        ([], None, ""),
+    ],
+)
+def test_sender_that_fills_the_receivers_window_is_marked(tmp_path, windows, limited, flags):
+    document = made.document(EXACT)
+    document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
+    samples = [{"flow": 0, "t_ns": 0, "snd_wnd_bytes": window} for window in windows]
+    samples.append({"flow": 1, "t_ns": 0, "snd_wnd_bytes": 1})
+    path = made.cell(tmp_path, "a", [document], wire="wire.parquet", tcp_info=samples)
+    steady().write(path)
+    tables(tmp_path)
+    columns = "wire_flight_max_bytes, wire_flight_p95_bytes, window_limited"
+    assert rows(tmp_path, "flows", columns) == [(1000, 1000, limited)]
+    assert rows(tmp_path, "cells", "flags") == [(flags,)]
 
 
 def test_retransmissions_after_the_end_are_a_known_cause(tmp_path):

@@ -1,76 +1,8 @@
 """Tests values of the wire of single streams against hand-computed ones."""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from acapella_testing.generated.generated_wire import ACK, CLIENT, HEADERS, MS, SERVER, Capture
 
 from acapella.transfer.wire import COOKIE_BYTES, Wanted, measured
-
-SYN, ACK, PSH_ACK, FIN_ACK = 2, 16, 24, 17
-CLIENT, SERVER = 40_000, 5201
-MS = 10**6
-HEADERS = 52  # IP and TCP with timestamps
-FRAMES = pa.schema(
-    [
-        ("frame", pa.uint64()),
-        ("ts_ns", pa.int64()),
-        ("wire_len", pa.uint32()),
-        ("ip_len", pa.uint32()),
-        ("flow", pa.uint32()),
-        ("tcp_flags", pa.uint16()),
-        ("tcp_seq", pa.uint32()),
-        ("tcp_ack", pa.uint32()),
-        ("payload_len", pa.uint32()),
-    ]
-)
-
-
-class Capture:
-    """Frames of a stream from the client to the server. ``first``: sequence number of the SYN."""
-
-    def __init__(self, first: int = 1000):
-        self.first, self.rows = first, []
-
-    def frame(  # noqa: PLR0913
-        self, ms: float, flow: int, flags: int, payload: int, *, seq: int = 0, ack: int | None = None
-    ) -> None:
-        """Add a frame. Positions are relative to the first payload byte."""
-        start = self.first + 1
-        self.rows.append(
-            {
-                "frame": len(self.rows) + 1,
-                "ts_ns": round(ms * MS),
-                **{"ip_len": HEADERS + payload, "wire_len": HEADERS + payload + 14, "flow": flow, "tcp_flags": flags},
-                "tcp_seq": (start + seq) % 2**32 if flow == 0 else 77,
-                "tcp_ack": None if ack is None else (start + ack) % 2**32,
-                "payload_len": payload,
-            }
-        )
-
-    def open(self) -> None:
-        """Add the handshake at 0 to 20 ms, and iperf3's cookie with its acknowledgment."""
-        self.frame(0, 0, SYN, 0, seq=-1)
-        self.frame(20, 1, SYN | ACK, 0, ack=0)
-        self.frame(20, 0, ACK, 0)
-        self.frame(21, 0, PSH_ACK, COOKIE_BYTES)
-        self.frame(41, 1, ACK, 0, ack=COOKIE_BYTES)
-
-    def send(self, ms: float, place: int, size: int = 1000) -> None:
-        """Add the segment number ``place`` after the cookie."""
-        self.frame(ms, 0, ACK, size, seq=COOKIE_BYTES + 1000 * place)
-
-    def acknowledge(self, ms: float, places: int) -> None:
-        """Add the acknowledgment of the first ``places`` segments after the cookie."""
-        self.frame(ms, 1, ACK, 0, ack=COOKIE_BYTES + 1000 * places)
-
-    def write(self, tmp_path, *, cut: bool = False):
-        """Write acap and flows; return their paths."""
-        acap, flows = tmp_path / "wire.parquet", tmp_path / "wire.flows.parquet"
-        pq.write_table(pa.Table.from_pylist(self.rows, schema=FRAMES), acap)
-        ports = {"flow": [0, 1, 2], "peer_flow": [1, 0, None], "ip_proto": [6, 6, 17]}
-        ports |= {"src_port": [CLIENT, SERVER, CLIENT], "dst_port": [SERVER, CLIENT, SERVER]}
-        ports |= {"payload_bytes": [1, 0, 10**9], "cut_end": [cut, cut, True]}
-        pq.write_table(pa.table(ports), flows)
-        return acap, flows
 
 
 def row_of(tmp_path, capture: Capture, *, sender_ms: int = 10_000, cut: bool = False) -> dict:
@@ -169,3 +101,27 @@ def test_capture_of_the_handshake_alone_has_no_row(tmp_path):
     capture = Capture()
     capture.open()
     assert measured(*capture.write(tmp_path), [Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, 10**9)]) == []
+
+
+def test_bytes_in_flight_are_those_sent_and_not_acknowledged(tmp_path):
+    row = row_of(tmp_path, complete())
+    assert (row["flight_max_bytes"], row["flight_p95_bytes"]) == (4000, 4000)
+    capture = Capture()
+    capture.open()
+    for place in range(100):  # never more than two segments in flight
+        capture.send(100 + 10 * place, place)
+        if place:
+            capture.acknowledge(105 + 10 * place, place)
+    row = row_of(tmp_path, capture)
+    assert (row["flight_max_bytes"], row["flight_p95_bytes"]) == (2000, 2000)
+
+
+def test_segments_received_out_of_order_are_in_flight(tmp_path):
+    capture = Capture()
+    capture.open()
+    for place in range(4):
+        capture.send(100 + place, place)
+    for ms in (121, 122, 123):  # segment 0 was lost: duplicates
+        capture.acknowledge(ms, 0)
+    capture.send(130, 0)
+    assert row_of(tmp_path, capture)["flight_max_bytes"] == 4000

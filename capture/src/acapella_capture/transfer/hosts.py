@@ -16,6 +16,8 @@ ALGORITHM = f"{IPV4}/tcp_congestion_control"
 MEMORY_PER_BYTE = 8
 MOST_BYTES = 1 << 30  # the kernel's values are signed 32-bit numbers
 LEAST_BYTES = 4 << 20
+MODULE = "/sys/module/tcp_bbr"
+BUILT_IN = "^CONFIG_TCP_CONG_BBR=y"
 OFFLOADS = {"tcp-segmentation-offload": "tso", "generic-segmentation-offload": "gso", "generic-receive-offload": "gro"}
 
 
@@ -68,13 +70,29 @@ class Hosts:
         """Return the facts about the sender that results depend on, as in `cell.json`."""
         host = self._hosts[0]
         kernel = self._nodes.checked(host, ["uname", "-r"]).strip()
-        module = self._nodes.run(host, ["cat", "/sys/module/tcp_bbr/version"])
         features = json.loads(self._nodes.checked(host, ["ethtool", "--json", "-k", device]))[0]
         return {
             "kernel": kernel,
-            "bbr_version": module.stdout.strip() if module.status == 0 else None,
+            "bbr_version": self._bbr_version(host, kernel),
             "iperf3_version": self._nodes.checked(host, ["iperf3", "--version"]).split("\n")[0].strip(),
             "tcp_rmem": [int(word) for word in self._nodes.read(host, f"{IPV4}/tcp_rmem").split()],
             "tcp_wmem": [int(word) for word in self._nodes.read(host, f"{IPV4}/tcp_wmem").split()],
             "offloads": {short: features[name]["active"] for name, short in OFFLOADS.items()},
         }
+
+    def _bbr_version(self, host: str, kernel: str) -> str:
+        """Return the version of BBR: that of its module, or the kernel that contains it, or why it is not known.
+
+        The module of Linux has no version number; that of Google's BBRv3 has one.
+        """
+        if "bbr" not in self._nodes.read(host, f"{IPV4}/tcp_available_congestion_control").split():
+            return "unknown: the kernel does not list bbr"
+        module = self._nodes.run(host, ["cat", f"{MODULE}/version"])
+        if module.status == 0:
+            return f"{module.stdout.strip()}, of module tcp_bbr, Linux {kernel}"
+        if self._nodes.run(host, ["test", "-d", f"{MODULE}/holders"]).status == 0:
+            return f"that of Linux {kernel}, a module without a version"
+        for command in (["zgrep", BUILT_IN, "/proc/config.gz"], ["grep", BUILT_IN, f"/boot/config-{kernel}"]):
+            if self._nodes.run(host, command).status == 0:
+                return f"that of Linux {kernel}, built in"
+        return f"unknown: Linux {kernel} lists bbr, but has no module tcp_bbr, and its configuration cannot be read"

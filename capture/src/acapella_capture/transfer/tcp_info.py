@@ -11,6 +11,7 @@ FIELDS = {  # key of `cell.json`: name in the output of ss, and its unit
     "min_rtt_ns": ("minrtt", NS_PER_MS),
     "rtt_ns": ("rtt", NS_PER_MS),
     "cwnd_segments": ("cwnd", 1),
+    "snd_wnd_bytes": ("snd_wnd", 1),  # the window that the receiver advertises
     "busy_ns": ("busy", NS_PER_MS),
     "rwnd_limited_ns": ("rwnd_limited", NS_PER_MS),
     "sndbuf_limited_ns": ("sndbuf_limited", NS_PER_MS),

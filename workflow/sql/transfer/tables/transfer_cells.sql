@@ -63,7 +63,8 @@ summed as (
         min(wire_rtt_min_ns) as wire_rtt_min_ns,
         (sum(wire_rtt_mean_ns::hugeint * wire_rtts) // nullif(sum(wire_rtts), 0))::bigint as wire_rtt_mean_ns,
         (sum(queue_mean_ns::hugeint * wire_rtts) // nullif(sum(wire_rtts), 0))::bigint as queue_mean_ns,
-        max(queue_p99_ns) as queue_p99_ns
+        max(queue_p99_ns) as queue_p99_ns,
+        coalesce(bool_or(window_limited), false) as window_limited
     from flows
     group by cell_id, run
 ),
@@ -117,7 +118,11 @@ final as (
         array_to_string(
             list_sort(
                 list_distinct(
-                    list_concat(n.flags, case when d.unexplained > 0 then ['unexplained'] else []::varchar[] end)
+                    list_concat(
+                        n.flags,
+                        case when d.unexplained > 0 then ['unexplained'] else []::varchar[] end,
+                        case when s.window_limited then ['window_limited'] else []::varchar[] end
+                    )
                 )
             ),
             ' '

@@ -83,7 +83,15 @@ final as (
         wire.rtt_mean_ns as wire_rtt_mean_ns,
         wire.rtt_p99_ns as wire_rtt_p99_ns,
         wire.rtt_mean_ns - bases.base_ns as queue_mean_ns,
-        wire.rtt_p99_ns - bases.base_ns as queue_p99_ns
+        wire.rtt_p99_ns - bases.base_ns as queue_p99_ns,
+        wire.flight_max_bytes as wire_flight_max_bytes,
+        wire.flight_p95_bytes as wire_flight_p95_bytes,
+        c.window_bytes,
+        -- a larger window was advertised after the last sample
+        case
+            when wire.flight_max_bytes <= c.window_bytes
+                then wire.flight_p95_bytes / c.window_bytes::double >= $full_window
+        end as window_limited
     from chosen as c
     left join wire
         on c.cell_id = wire.cell_id and c.run = wire.run and c.flow = wire.flow and c.stream = wire.stream

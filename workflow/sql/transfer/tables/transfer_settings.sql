@@ -71,6 +71,7 @@ grouped as (
         avg(throughput_bps / flows order by throughput_bps / flows) filter (where complete) as per_stream_bps_mean,
         avg(jain order by jain) filter (where complete) as jain_mean,
         min(jain) filter (where complete) as jain_low,
+        max(jain) filter (where complete) as jain_high,
         avg(queue_mean_ns) filter (where complete) as queue_mean_ns,
         avg(wire_retransmits) filter (where complete) as wire_retransmits_mean,
         avg(wire_throughput_bps) filter (where complete) as wire_throughput_bps_mean

@@ -40,7 +40,10 @@ TRANSFER_FIGURES = (  # for transfer experiments
     "transfer_retransmits",
     "transfer_streams",
     "transfer_per_stream",
+    "transfer_fairness",
     "transfer_ratios",
+    "transfer_queueing",
+    "transfer_agreement",
 )
 
 

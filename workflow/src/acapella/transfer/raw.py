@@ -6,7 +6,7 @@ from dataclasses import astuple
 import pyarrow as pa
 
 from . import iperf3
-from .cells import Fault, Run
+from .cells import Fault, Process, Run
 
 CHUNK = 100_000  # rows per batch, so that Python objects of many intervals need little memory
 
@@ -27,7 +27,7 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
         **{"path": TEXT, "file": TEXT, "iperf3_version": TEXT, "algorithm": TEXT, "reverse": pa.bool_()},
         **{"local_port": pa.uint16(), "remote_port": pa.uint16(), "started_ns": INT, "sent_bytes": INT},
         **{"sender_ns": INT, "received_bytes": INT, "receiver_ns": INT, "retransmits": INT, "rtt_min_ns": INT},
-        **{"rtt_mean_ns": INT, "rtt_max_ns": INT, "cwnd_max_bytes": INT},
+        **{"rtt_mean_ns": INT, "rtt_max_ns": INT, "cwnd_max_bytes": INT, "window_bytes": INT},
     },
     "raw_intervals": {
         **STREAM,
@@ -46,6 +46,7 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
             "retransmits": INT,
         },
         **{"retransmits_late": INT, "rtts": INT, "rtt_min_ns": INT, "rtt_mean_ns": INT, "rtt_p99_ns": INT},
+        **{"flight_max_bytes": INT, "flight_p95_bytes": INT},
     },
     "raw_prediction": {
         **KEY,
@@ -89,6 +90,7 @@ class Raw:
             of = key | {"flow": process.flow}
             stated = {"path": process.stated.get("path"), "started_ns": process.stated.get("started_ns")}
             test = process.test
+            stated["window_bytes"] = largest_window(run.cell, process)
             self.add_rows(
                 "raw_flows",
                 (
@@ -141,6 +143,15 @@ class Raw:
                 pa.table([pa.array([], kind) for kind in columns.values()], names=list(columns))
             ]
             con.register(table, pa.concat_tables(parts))
+
+
+def largest_window(cell: dict, process: Process) -> int | None:
+    """Return the largest window that the receiver of a process advertised; None if unknown, or of several streams."""
+    samples = cell.get("tcp_info")
+    if not isinstance(samples, list) or len(process.test.streams) != 1:
+        return None
+    windows = [each.get("snd_wnd_bytes") for each in samples if each.get("flow") == process.flow]
+    return max((window for window in windows if window is not None), default=None)
 
 
 def astuple_fast(interval: iperf3.Interval) -> tuple:

@@ -32,6 +32,7 @@ TABLES = (
     "transfer_files",
 )
 THRESHOLD = 0.01  # difference of iperf3 and wire above which a value is flagged
+FULL_WINDOW = 0.95  # of the receiver's largest window; with more bytes in flight, the sender waits for the window
 MAX_SHOWN = 20  # faults printed; all are in the table
 
 
@@ -94,7 +95,7 @@ def write(campaign: Campaign, foreign: Foreign) -> list[Path]:
         raw.register(con)
         for name in TABLES:
             if name != "transfer_files":
-                queries.select(con, STAGE, name, {"threshold": THRESHOLD}).create(name)
+                queries.select(con, STAGE, name, {"threshold": THRESHOLD, "full_window": FULL_WINDOW}).create(name)
             written += tables.write(con.table(name), name, lambda suffix, name=name: campaign.table(name, suffix))
     summary = f"{raw.count('raw_cells')} runs, {raw.count('raw_flows')} streams, {len(faults)} faults of files"
     names.report(f"transfers: {campaign.directory / 'tables' / 'transfer_cells.csv'}: {summary}")

@@ -10,7 +10,7 @@ from .cells import Fault, Run
 
 STAGE = "transfer"
 COOKIE_BYTES = 37  # iperf3's client sends them on each data connection before the test
-QUERIES = ("segments", "acknowledgments", "round_trips", "wire")  # in the order of their dependencies
+QUERIES = ("segments", "acknowledgments", "round_trips", "flights", "wire")  # in the order of their dependencies
 TCP = 6
 
 

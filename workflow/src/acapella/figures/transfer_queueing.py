@@ -1,0 +1,46 @@
+"""Queueing delay on the wire against buffer and delay: round-trip time minus the smallest one of the run."""
+
+from acapella.common.wording import GAP, digits, span
+
+from . import transfer_heatmap, transfer_scope
+from .compose import Figure
+from .source import NoData, Source
+
+SUBJECT = "Queueing delay of transfers"
+TABLE = "transfer_settings"
+COLUMNS = ("algorithm", "delay_ns", "buffer_bytes", "queue_mean_ns", "runs", "flags")
+SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
+
+
+def draw(source: Source) -> Figure:
+    """Draw a heatmap per algorithm."""
+    rows = source.rows(TABLE)
+    if rows and all(row["queue_mean_ns"] is None for row in rows):
+        raise NoData("no run has a capture with round-trip times")
+    order = transfer_scope.algorithms(rows)
+    rows.sort(key=lambda row: (row["setting"], order.index(row["algorithm"])))
+    measure = transfer_heatmap.Measure(milliseconds, text, "ms")
+    chart, notes = transfer_heatmap.heatmap(rows, measure, lambda row: transfer_scope.name_of(row["algorithm"]))
+    key = "mean round-trip time on the wire minus the smallest of the run; black frame: a run of the cell has a flag"
+    return Figure(title(transfer_heatmap.heat_rows(rows), order), chart, (key, *notes))
+
+
+def milliseconds(row: dict) -> float | None:
+    """Return the mean queueing delay in ms."""
+    return None if row["queue_mean_ns"] is None else row["queue_mean_ns"] / 1e6
+
+
+def text(row: dict) -> str:
+    """Return the text of a cell."""
+    value = milliseconds(row)
+    return transfer_heatmap.MISSING if value is None else digits(value)
+
+
+def title(rows: list[dict], order: list[str]) -> str:
+    """Return the range of the queueing delay of each algorithm."""
+    parts = []
+    for name in order:
+        found = [value for row in rows if row["algorithm"] == name and (value := milliseconds(row)) is not None]
+        if found:
+            parts.append(f"{transfer_scope.name_of(name)} {span(digits(min(found)), digits(max(found)))}{GAP}ms")
+    return f"Queueing delay: {', '.join(parts)}"
