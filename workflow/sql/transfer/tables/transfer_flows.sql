@@ -39,7 +39,7 @@ chosen as (
     inner join ways on raw.cell_id = ways.cell_id and raw.run = ways.run
 ),
 
-final as (
+joined as (
     select
         c.cell_id,
         c.run,
@@ -86,16 +86,20 @@ final as (
         wire.rtt_p99_ns - bases.base_ns as queue_p99_ns,
         wire.flight_max_bytes as wire_flight_max_bytes,
         wire.flight_p95_bytes as wire_flight_p95_bytes,
-        c.window_bytes,
-        -- a larger window was advertised after the last sample
-        case
-            when wire.flight_max_bytes <= c.window_bytes
-                then wire.flight_p95_bytes / c.window_bytes::double >= $full_window
-        end as window_limited
+        c.window_bytes
     from chosen as c
     left join wire
         on c.cell_id = wire.cell_id and c.run = wire.run and c.flow = wire.flow and c.stream = wire.stream
     left join bases on c.cell_id = bases.cell_id and c.run = bases.run
+),
+
+final as (
+    select
+        *,
+        -- null if a larger window was advertised after the last sample
+        case when wire_flight_max_bytes <= window_bytes then wire_flight_p95_bytes >= $full_window * window_bytes end
+            as window_limited
+    from joined
 )
 
 select * from final
