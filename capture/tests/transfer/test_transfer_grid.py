@@ -2,9 +2,13 @@
 
 import pytest
 
+from acapella_capture.transfer.command import PROBE_S, RUN_S, estimate_s, ideal_s
 from acapella_capture.transfer.grid import grid_file, plan
-from acapella_capture.transfer.settings import parse_transfer_settings
+from acapella_capture.transfer.settings import parse_transfer_settings, read_transfer_settings
+from acapella_core import schemas
 from acapella_core.errors import UserError
+
+CONFIG = schemas.root().parent / "config"
 
 GRID = {"delay_ms": [0, 20, 40], "buffer_bytes": ["10K", 20480], "size_bytes": ["1M"]}
 
@@ -70,6 +74,36 @@ def test_grid_file_lists_the_runs_in_order():
     listed = grid_file(settings, runs)["cells"]
     assert [each["cell_id"] for each in listed] == [cell.cell_id for cell in runs]
     assert listed[0]["settings"]["delay_ms"] == runs[0].delay_ns / 1e6
+
+
+def test_estimate_is_the_time_of_the_busiest_link_and_that_of_each_run():
+    grid = {"algorithm": ["reno"], "delay_ms": [0], "buffer_bytes": [10_000], "rate_mbps": [8]}
+    one = settings_of(grid=grid | {"size_bytes": [1_000_000]})
+    (cell,) = plan(one)
+    assert ideal_s(one.topology, cell) == 1.0
+    assert estimate_s(one, [cell]) == pytest.approx(1.0 + RUN_S + PROBE_S + 0.01)
+    assert estimate_s(one, []) == 0
+    many = settings_of(topology="multipath", grid=grid | {"size_bytes": [1_000_000], "streams": [6], "ratio": [1, 2]})
+    # l1 carries four flows, l2 two; with ratio 2, l1 has twice the rate
+    assert {cell.ratio: ideal_s(many.topology, cell) for cell in plan(many)} == {1: 4.0, 2: 2.0}
+
+
+def test_grid_of_the_paper_is_in_config_and_takes_less_than_25_minutes():
+    settings = read_transfer_settings(CONFIG / "transfer_grid.yaml")
+    runs = plan(settings)
+    assert len({cell.cell_id.rpartition("-")[0] for cell in runs}) == 8 * 8 * 2
+    assert len(runs) == 8 * 8 * 2 + 8 * 4, "8 cells have five runs"
+    assert estimate_s(settings, runs) < 20 * 60, "the rest is for transfers below the full rate"
+    bdp = [cell.rate_bps * cell.delay_ns / 8e9 for cell in runs]
+    assert all(cell.size_bytes >= 30 * product for cell, product in zip(runs, bdp, strict=True)), "30 round trips"
+    shares = [cell.buffer_bytes / product for cell, product in zip(runs, bdp, strict=True)]
+    assert min(shares) < 0.006 and max(shares) > 19, "the paper: 0.1 MB of 18.75 MB, 50 MB of 2.25 MB"
+
+
+def test_proportional_ratio_is_in_config():
+    settings = read_transfer_settings(CONFIG / "transfer_ratio.yaml")
+    (cell,) = plan(settings)
+    assert (cell.streams, cell.ratio, settings.topology.name) == (6, 2, "multipath")
 
 
 @pytest.mark.parametrize(

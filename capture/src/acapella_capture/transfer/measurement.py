@@ -145,7 +145,9 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     if len(delays) < LEAST_ARRIVALS:
         raise UserError(f"only {len(delays)} datagrams of the probe arrived", where=where)
     largest, least = max(delays), min(delays)
-    queued = [delay - least > (largest - least) / 2 for delay in delays]
+    # a quantile, because one delay by the scheduler can be longer than a queue of two frames
+    usual = sorted(delays)[len(delays) * 9 // 10]
+    queued = [delay - least > (usual - least) / 2 for delay in delays]
     gaps = [
         after[2] - before[2]
         for (before, after), waited in zip(pairwise(arrivals), pairwise(queued), strict=True)

@@ -87,6 +87,10 @@ class Topology:
                     return hop
         return link.between
 
+    def is_on_path(self, link: Link, path: str) -> bool:
+        """Return whether a path leads over a link."""
+        return any(set(hop) == set(link.between) for hop in pairwise(self.paths[path]))
+
     def path_of_flow(self, flow: int) -> str | None:
         """Return the path that is assigned to a flow; None if a hash of the addresses and ports decides."""
         names = list(self.paths)
