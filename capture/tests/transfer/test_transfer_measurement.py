@@ -23,7 +23,7 @@ LINE = (
     "ESTAB 0 1305 10.80.0.1:40001 10.80.3.2:5201 bbr wscale:7,7 rto:264 rtt:63.5/0.5 ato:40 mss:1448 pmtu:1500 "
     "rcvmss:536 advmss:1448 cwnd:152 bytes_sent:3480068 bytes_retrans:460464 bytes_acked:3019118 segs_out:2404 "
     "bbr:(bw:38Mbps,mrtt:60.1,pacing_gain:1,cwnd_gain:2) send 27Mbps busy:716ms rwnd_limited:8ms(1.1%) "
-    "sndbuf_limited:40ms(5.6%) minrtt:60.1"
+    "sndbuf_limited:40ms(5.6%) minrtt:60.1 snd_wnd:3145728"
 )
 
 
@@ -74,8 +74,8 @@ def test_values_off_by_more_than_five_percent_are_flagged(changes, flags):
 def test_tcp_info_is_read_from_a_line_of_ss():
     assert tcp_info.parse(LINE, 5) == {
         "flow": 0, "t_ns": 5, "min_rtt_ns": 60_100_000, "rtt_ns": 63_500_000, "cwnd_segments": 152,
-        "busy_ns": 716_000_000, "rwnd_limited_ns": 8_000_000, "sndbuf_limited_ns": 40_000_000,
-        "bytes_acked": 3_019_118, "bytes_retrans": 460_464,
+        "snd_wnd_bytes": 3_145_728, "busy_ns": 716_000_000, "rwnd_limited_ns": 8_000_000,
+        "sndbuf_limited_ns": 40_000_000, "bytes_acked": 3_019_118, "bytes_retrans": 460_464,
     }  # fmt: skip
     assert tcp_info.parse(LINE.replace(":40001", ":33222"), 5) is None  # the control connection
 

@@ -17,7 +17,6 @@ HEAD = struct.Struct("!QQ")  # number, time in ns
 HEADERS = 42  # Ethernet, IPv4, UDP
 FRAME = 1514
 SO_TIMESTAMPNS = 35
-BURST = 8  # datagrams between two looks at the clock
 LAST_COPIES = 20  # of the end mark; most are lost in the full queue
 QUIET_S = 2.0
 
@@ -30,10 +29,9 @@ def send(address, port, rate_bps, total, source_port):
     payload = bytes(FRAME - HEADERS - HEAD.size)
     start = time.monotonic_ns()
     for number in range(max(1, total // FRAME)):
-        if number % BURST == 0:
-            due = start + number * FRAME * 8 * 10**9 // rate_bps
-            while time.monotonic_ns() < due:
-                pass
+        due = start + number * FRAME * 8 * 10**9 // rate_bps  # no bursts: a queue may have two frames
+        while time.monotonic_ns() < due:
+            pass
         link.send(HEAD.pack(number, time.time_ns()) + payload)
     for _ in range(LAST_COPIES):
         time.sleep(0.02)
