@@ -61,7 +61,8 @@ def chart(rows: list[dict], order: list[int]) -> alt.LayerChart:
         for row in rows
     ]
     axis = [labels[setting] for setting in order]
-    x = alt.X("mean:Q", title="Jain's fairness index", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".1f"))
+    axis_x = alt.Axis(format=".1f", values=[n / 5 for n in range(6)])
+    x = alt.X("mean:Q", title="Jain's fairness index", scale=alt.Scale(domain=[0, 1]), axis=axis_x)
     y = alt.Y("setting:N", title=None, sort=axis, axis=alt.Axis(grid=True, ticks=False, labelLimit=330))
     shown = [transfer_scope.name_of(name) for name in names]
     scale = alt.Scale(domain=shown, range=[COLORS[n % len(COLORS)] for n in range(len(shown))])
