@@ -31,7 +31,7 @@ from .results import Results
 from .runner import Runner, check_error, duration, run_grid
 from .settings import TransferSettings, read_transfer_settings
 
-# Measured on two cores at 2.5 GHz: a run without its transfer (settings, capture, digest), and the probe of a path.
+# Measured on two shared cores: a run without its transfer (settings, capture, digest), and the probe of a path.
 RUN_S = 2.5
 PROBE_S = 0.5
 PRIVATE = 0o077  # umask: captures are private, also while they are written
