@@ -31,7 +31,8 @@ QUIET = "cmdport 0\n"
 SERVER = f"{QUIET}local stratum 1\nallow 127.0.0.1\nport 1123\nbindaddress 127.0.0.1\nbindcmdaddress /\n"
 CLIENT = f"{QUIET}port 0\nmaxdistance 60\n"  # of the server, plus an injected offset in s
 SOURCE = "server 127.0.0.1 port 1123 iburst minpoll -4 maxpoll -4 offset {:f}\n"
-MASTER = ["-i", "left0", "--uds_address", "/run/master", "--priority1", "100"]
+# A port becomes master after the timeout for announcements; for the slave, that timeout must exceed any delay here.
+MASTER = ["-i", "left0", "--uds_address", "/run/master", "--priority1", "100", "--announceReceiptTimeout", "3"]
 PTP = ["ptp4l", "-2", "-S", "-m", "--free_running", "1", "--logSyncInterval", "-3", "--logAnnounceInterval", "-2",
        "--announceReceiptTimeout", "100"]  # fmt: skip
 
