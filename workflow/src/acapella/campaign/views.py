@@ -13,7 +13,7 @@ from pathlib import Path
 from acapella.common import queries
 from acapella_core import schemas
 from acapella_core.arrow_tables import arrow_schema
-from acapella_core.files import atomic_path
+from acapella_core.files import atomic_path, scratch_directory
 
 from .layout import Campaign, require
 
@@ -74,36 +74,17 @@ def fits(file: Path, table: str) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def stub(file: Path, table: str):
-    """Provide an empty table at ``file`` if it is missing, because DuckDB creates views only over existing files."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    if file.is_file():
-        yield
-        return
-    new_directory = not file.parent.is_dir()
-    try:
-        with atomic_path(file) as temporary:
-            pq.write_table(arrow_schema(table).empty_table(), temporary)
-        yield
-    finally:
-        file.unlink(missing_ok=True)
-        if new_directory:
-            with contextlib.suppress(OSError):  # it contains another stub
-                file.parent.rmdir()
-
-
 def add_views(campaign: Campaign, database: Path, tables: Sequence[str], directory: Path | None = None) -> None:
     """Create the views of a catalog over files in ``directory`` (default: the absolute path of the campaign)."""
     root = campaign.directory.resolve() if directory is None else directory
-    with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory), contextlib.ExitStack() as stubs:
-        con = stubs.enter_context(contextlib.closing(new_database(database)))
+    with (
+        contextlib.chdir(campaign.directory),
+        queries.one_line(campaign.directory),
+        contextlib.closing(new_database(database)) as con,
+    ):
         renew_stored_views(con)
         create_views(con, root)
-        for table in tables:
-            stubs.enter_context(stub(root / "tables" / f"{table}.parquet", table))
-        create_table_views(con, root, tables)
+        create_views_of_later_tables(con, root, tables)
         con.execute("checkpoint")
 
 
@@ -138,6 +119,27 @@ def create_table_views(con, root: Path, tables: Sequence[str], *, temporary: boo
     for table in tables:
         source = literal(root / "tables" / f"{table}.parquet", pattern=True)
         con.execute(f"create {'temp ' if temporary else ''}view {table} as select * from read_parquet({source})")
+
+
+def create_views_of_later_tables(con, root: Path, tables: Sequence[str]) -> None:
+    """Create a view of each published table over its file in ``root``, which may not exist yet.
+
+    DuckDB creates a view only over an existing file. While the current schema is `empty`, the views read empty tables in
+    the working directory, so no file with a table's final name is written.
+    """
+    import pyarrow.parquet as pq  # noqa: PLC0415 (slow to import)
+
+    with scratch_directory() as directory, contextlib.chdir(directory):
+        con.execute("create schema empty")
+        con.execute("use empty")
+        for table in tables:
+            file = f"{table}.parquet"
+            pq.write_table(arrow_schema(table).empty_table(), file)
+            later = literal(root / "tables" / file, pattern=True)
+            source = f"read_parquet(case current_schema() when 'empty' then '{file}' else {later} end)"
+            con.execute(f"create view main.{table} as select * from {source}")
+        con.execute("use main")
+        con.execute("drop schema empty")
 
 
 def store(con, name: str, query: str, bound: dict | None = None) -> None:

@@ -1,5 +1,7 @@
 """Throughput of the flows over time for each ratio of the crossing links (sliced-WAN paper, figure 9)."""
 
+from collections.abc import Iterable
+
 import altair as alt
 
 from acapella.common.wording import GAP, digits, percent
@@ -27,20 +29,30 @@ def draw(source: Source) -> Figure:
     shown = cells[:MAX_PANELS]
     keys = {(row["cell_id"], row["run"]) for row in shown}
     flows = [row for row in source.rows("transfer_flows") if (row["cell_id"], row["run"]) in keys]
-    intervals = [row for row in source.rows(TABLE) if (row["cell_id"], row["run"]) in keys and not row["omitted"]]
+    intervals = whole_intervals(row for row in source.rows(TABLE) if (row["cell_id"], row["run"]) in keys)
     predicted = [row for row in source.rows("transfer_prediction") if (row["cell_id"], row["run"]) in keys]
     paths = list(dict.fromkeys(row["path"] or f"flow {row['flow']}" for row in flows))
     longest = max(row["completion_ns"] for row in shown) / 1e9
     fastest = max((row["throughput_bps"] or 0 for row in intervals), default=0) / 1e6
     panels = [panel(row, flows, intervals, predicted, (paths, longest, fastest)) for row in shown]
     lines = [alt.hconcat(*panels[n : n + ACROSS], spacing=16) for n in range(0, len(panels), ACROSS)]
-    key = ["lines: throughput of a flow in each interval of iperf3; triangles: end of each flow"]
+    key = ["lines: throughput of a flow in each full interval of iperf3; triangles: end of each flow"]
     if predicted:
         key.append("dashed: last end predicted by max-min fair rates (transfer_prediction.csv)")
     if len(cells) > len(shown):
         key.append(f"the first {MAX_PANELS} of {len(cells)} ratios and algorithms")
     chart = alt.vconcat(*lines, spacing=18).resolve_scale(color="shared")
     return Figure(title(shown, predicted), chart, ("; ".join(key),))
+
+
+def whole_intervals(rows: Iterable[dict]) -> list[dict]:
+    """Return the intervals of usual length after the warm-up.
+
+    The last interval of a flow may last only milliseconds. Its throughput is that of a burst into the send buffer.
+    """
+    kept = [row for row in rows if not row["omitted"]]
+    usual = max((row["end_ns"] - row["start_ns"] for row in kept), default=0)
+    return [row for row in kept if 2 * (row["end_ns"] - row["start_ns"]) >= usual]
 
 
 def first_runs(cells: list[dict]) -> list[dict]:
