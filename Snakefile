@@ -13,7 +13,7 @@ min_version("9.16")
 
 from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
-from acapella.snakefile.exit import exit_on_mistake
+from acapella.snakefile.exit import exit_on_user_error
 from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
 from acapella.snakefile.replays import with_replays
@@ -30,7 +30,7 @@ from acapella_core.files import temporary_directory
 
 # With --configfile, config/config.yaml is not read, so the keys of both are never mixed.
 if not has_configfile(workflow):
-    with exit_on_mistake():
+    with exit_on_user_error():
         configuration.check_file(Path("config/config.yaml"))
 
     configfile: "config/config.yaml"
@@ -42,7 +42,7 @@ os.umask(0o077)
 # A job's shell finds `acapella` in the directory of the Python that runs Snakemake, even if .venv is not activated.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
-with exit_on_mistake():
+with exit_on_user_error():
     config.update(with_replays(configuration.checked(config)))
     temporary_directory()  # Snakemake passes it to every job, and would silently use another one.
 

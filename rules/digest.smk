@@ -46,5 +46,5 @@ rule digest:
 
 
 if has_cache(workflow):
-    with exit_on_mistake():
+    with exit_on_user_error():
         CACHED_DIGESTS.use_cache()

@@ -20,7 +20,7 @@ COLLECTED_SHEET = f"{CAMPAIGN}/raw/samples.tsv"
 if config["testbed"] == "files":
     from acapella_capture.testbeds import files as own_captures
 
-    with exit_on_mistake("config error: "):
+    with exit_on_user_error("config error: "):
         SHEET = SampleSheet.read(
             config["samples"],
             read=own_captures.read_sheet,
@@ -35,7 +35,7 @@ else:
     from acapella_capture.plan import dry_run
     from acapella_capture.plan.samples import NotKnownInAdvance
 
-    with exit_on_mistake("config error: "):
+    with exit_on_user_error("config error: "):
         COLLECTION = Collection(
             config,
             CollectionFunctions(

@@ -10,7 +10,7 @@ if config["transfer"]["grid"] is not None:
     from acapella.snakefile.transfer import transfer_config
     from acapella_capture.transfer.settings import parse_transfer_settings
 
-    with exit_on_mistake("config error: "):
+    with exit_on_user_error("config error: "):
         parse_transfer_settings({key: config[key] for key in ("transfer", "fabric")}, where=None)
 
     rule transfer:

@@ -3,7 +3,7 @@
 import pytest
 from snakemake.exceptions import WorkflowError
 
-from acapella.snakefile.exit import exit_on_mistake
+from acapella.snakefile.exit import exit_on_user_error
 from acapella.snakefile.sample_names import check_names, configured_names, unknown_name
 from acapella.snakefile.samples import Sample, Samples, read_collected
 from acapella.snakefile.trials import Trials
@@ -110,10 +110,10 @@ def test_only_names_of_environments_match_the_wildcard():
 
 
 def test_mistake_ends_snakemake_with_one_line():
-    with pytest.raises(SystemExit) as ended, exit_on_mistake("config error: "):
+    with pytest.raises(SystemExit) as ended, exit_on_user_error("config error: "):
         raise UserError("missing", where="x.tsv")
     assert ended.value.code == "config error: x.tsv: missing"
-    with pytest.raises(ValueError, match="other"), exit_on_mistake():
+    with pytest.raises(ValueError, match="other"), exit_on_user_error():
         raise ValueError("other")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .exit import exit_on_mistake
+from .exit import exit_on_user_error
 from .sample_names import check_names, configured_names
 
 # Config keys that determine which samples are captured, by testbed. Other keys do not cause a new collection.
@@ -87,6 +87,6 @@ class Collection:
         if self._printed:
             return
         self._printed = True
-        with exit_on_mistake("config error: "):
+        with exit_on_user_error("config error: "):
             text = self.plan()
         atexit.register(print, "What collect would do:", text, sep="\n", end="", flush=True)

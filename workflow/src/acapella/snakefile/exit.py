@@ -8,7 +8,7 @@ from acapella_core.errors import UserError
 
 
 @contextlib.contextmanager
-def exit_on_mistake(prefix: str = "") -> Iterator[None]:
+def exit_on_user_error(prefix: str = "") -> Iterator[None]:
     """End Snakemake with exit code 1 and the line ``prefix`` + error if a UserError is raised.
 
     Snakemake prints its own exceptions, such as WorkflowError, with the place in the Snakefile and a traceback.

@@ -10,7 +10,7 @@ from typing import Any
 from acapella_core import names
 from acapella_core.errors import UserError
 
-from .exit import exit_on_mistake
+from .exit import exit_on_user_error
 from .samples import Sample
 
 
@@ -38,7 +38,7 @@ class SampleSheet:
         This is called only for rules that need samples, so that `snakemake --lint` works with an empty sheet.
         """
         if not self.rows:
-            with exit_on_mistake("config error: "):
+            with exit_on_user_error("config error: "):
                 raise self.empty(self.path)
         return self._samples
 

@@ -10,7 +10,7 @@ from snakemake.io import expand
 
 from acapella_core import sheets
 
-from .exit import exit_on_mistake
+from .exit import exit_on_user_error
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,6 @@ def read_collected(sheet: str | os.PathLike, campaign: str) -> dict[str, Sample]
 
     An invalid sheet ends Snakemake.
     """
-    with exit_on_mistake("error: "):
+    with exit_on_user_error("error: "):
         rows = sheets.read(Path(sheet))
     return {row["sample"]: Sample(row["site"], row["port"], f"{campaign}/raw/{row['file']}") for row in rows}
