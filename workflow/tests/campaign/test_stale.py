@@ -113,11 +113,11 @@ def test_files_of_no_sample_stay_and_are_listed(campaign, tmp_path):
     (directory / "partial" / "notes" / "todo.txt").write_text("mine")
     (directory / "raw" / "linked.json").symlink_to(directory / "raw" / "a.json")
     *_, line = remove_stale(campaign, ["a", "b"])
-    places = ("acap/backup.parquet", "acap/mine.parquet", "flows/c.parquet", "partial/notes")
+    unknown = ("acap/backup.parquet", "acap/mine.parquet", "flows/c.parquet", "partial/notes")
     assert line.startswith(
         "acapella: 4 files or directories belong to no sample of the campaign and were not removed; "
     )
-    assert line.endswith(": " + ", ".join(str(directory / place) for place in places))
+    assert line.endswith(": " + ", ".join(str(directory / name) for name in unknown))
     assert (directory / "acap" / "mine.parquet").is_symlink() and (
         directory / "partial" / "notes" / "todo.txt"
     ).exists()
@@ -242,7 +242,7 @@ COUNT = """
 select parse_filename(filename, true) as sample, count(*) as frames
 from read_parquet('{directory}/acap/*.parquet', filename = true) group by sample order by sample
 """
-PLACES = re.search(r"with places as.*?;", (ROOT / "results" / "README.md").read_text(), re.S)[0]
+SITES_QUERY = re.search(r"with sites as.*?;", (ROOT / "results" / "README.md").read_text(), re.S)[0]
 
 
 def test_files_of_a_sample_removed_from_the_sheet_are_removed_but_not_those_of_users(tmp_path):
@@ -264,8 +264,8 @@ def test_files_of_a_sample_removed_from_the_sheet_are_removed_but_not_those_of_u
     assert (tmp_path / "captures" / "beta-p1.pcap.gz").is_file()
     con = duckdb.connect()
     assert con.sql(COUNT.format(directory=place.campaign)).fetchall() == [("alpha-p1", 82), ("alpha-p2", 78)]
-    places = [("alpha-p1", "alpha", "p1", 82), ("alpha-p2", "alpha", "p2", 78)]
-    assert sorted(con.sql(PLACES.replace("results/demo", str(place.campaign))).fetchall()) == places
+    expected = [("alpha-p1", "alpha", "p1", 82), ("alpha-p2", "alpha", "p2", 78)]
+    assert sorted(con.sql(SITES_QUERY.replace("results/demo", str(place.campaign))).fetchall()) == expected
     assert (place.campaign / "catalog.duckdb").stat().st_mtime_ns == made_ns
     catalog = duckdb.connect(str(place.campaign / "catalog.duckdb"), read_only=True)
     for table in ("samples", "acaps", "flows", "stacks", "frames", "connections"):
