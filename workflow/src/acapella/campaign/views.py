@@ -124,8 +124,8 @@ def create_table_views(con, root: Path, tables: Sequence[str], *, temporary: boo
 def create_views_of_later_tables(con, root: Path, tables: Sequence[str]) -> None:
     """Create a view of each published table over its file in ``root``, which may not exist yet.
 
-    DuckDB creates a view only over an existing file. While the current schema is `empty`, the views read empty tables in
-    the working directory, so no file with a table's final name is written.
+    DuckDB creates a view only over an existing file. While the current schema is `empty`, the views read empty tables
+    in the working directory, so no file is written to ``root``.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 (slow to import)
 
