@@ -138,6 +138,10 @@ def remove_abandoned(directory: int, target: str) -> None:
                         remove(abandoned, directory)
             finally:
                 os.close(descriptor)
+    names = os.listdir(directory)
+    for name in fnmatch.filter(names, f".{glob.escape(target)}.????????.part.wal"):
+        if name.removesuffix(".wal") not in names:  # DuckDB crashed after its database was removed
+            remove(name, directory)
 
 
 def locked(descriptor: int, kind: Callable[[int, int], None]) -> bool | None:
