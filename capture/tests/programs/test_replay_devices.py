@@ -231,3 +231,45 @@ def test_jumbo_frames_are_replayed_over_a_larger_mtu(tmp_path, direct):
         assert program.run()["sent"] == len(frames)
         assert program.end() == 0, program.messages
     assert received(tmp_path / "got.pcap") == [frame.data for frame in frames]
+
+
+def test_lead_time_is_measured_by_loopback_to_the_peer(tmp_path, direct):
+    """Packets are passed to the driver earlier by the lead, so that none departs before its requested time."""
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES[:50])
+    loop = (*OUT, "--pace", "single", "--vdev", "net_af_packet1,iface=in0", "--measure-lead", "net_af_packet1")
+    with replayer.Replayer(*loop, prefix=direct) as program:
+        (port,) = program.wait("ready")["ports"]
+        with replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
+            program.ask(f"load {capture}", "loaded")
+            done = program.run()
+            found = program.departures(tmp_path / "d")
+        assert program.end() == 0, program.messages
+    lead = port["lead"]
+    assert lead["source"] == "loopback" and lead["timestamps"] in ("device", "tsc")  # net_af_packet: by DPDK version
+    assert lead["probes"] == 201 and lead["stamped"] > 100
+    assert 0 < lead["ns"] == done["lead_ns"] and lead["p5_ns"] <= lead["ns"] <= lead["p95_ns"]
+    assert all(each.departed_ns >= each.requested_ns for each in found)
+    arrived, _ = dpdk.read_pcap(tmp_path / "got.pcap")
+    assert [frame.data for frame in arrived] == [frame.data for frame in FRAMES[:50]]
+    clock_ns = done["clock"]["error_ns"] + done["clock"]["largest_offset_ns"]
+    for frame, each in zip(arrived, found, strict=True):  # the departure without the lead is before the driver's call
+        assert frame.ts_ns >= each.departed_ns - lead["ns"] - clock_ns
+
+
+def test_lead_time_without_transmit_timestamps_is_zero_and_unknown(tmp_path, direct):
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES[:5])
+    with replayer.Replayer(*OUT, "--pace", "single", "--measure-lead", "tx", prefix=direct) as program:
+        assert program.wait("ready")["ports"][0]["lead"] == {"source": "unknown", "ns": 0}
+        program.ask(f"load {capture}", "loaded")
+        done = program.run()
+        assert program.end() == 0, program.messages
+    assert (done["lead_ns"], done["lead_source"]) == (None, "unknown")
+
+
+def test_probes_that_do_not_arrive_are_one_line(bridged):
+    words = ("--vdev", "net_af_packet0,iface=left0", "--tx", "net_af_packet0", "--pace", "single")
+    loop = ("--vdev", "net_af_packet1,iface=right0", "--measure-lead", "net_af_packet1")
+    with replayer.Replayer(*words, *loop, prefix=bridged) as program:
+        assert program.ended() == 1
+        text = "--measure-lead net_af_packet1: 0 of 10 probes of net_af_packet0 arrived; connect the ports"
+        assert program.errors() == [f"acapella-dpdk-replay: error: {text}"]
