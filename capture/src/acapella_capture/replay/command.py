@@ -228,7 +228,7 @@ def replay_file(args: argparse.Namespace) -> int:
         program = parts.enter_context(ReplayProgram(settings.argv()))
         program.command("load", recording.path)
         done = local.replay(program, at_ns=at_ns, loops=args.loops, speed_ppm=args.speed)
-        summary = local.departures(program, recording, args.departures, done, args.pace)
+        summary = local.departures(program, recording, args.departures, done, speed_ppm=args.speed, pacing=args.pace)
     for line in (*summary.lines(), *actions.loop_lines(done), *actions.lead_lines(done)):
         print(line, flush=True)
     return DAMAGED if summary.sent < summary.packets else 0

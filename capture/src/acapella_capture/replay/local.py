@@ -74,10 +74,10 @@ def decompress(capture: Path, target: Path, limits: Any) -> None:
 
 
 def replay(program: ReplayProgram, *, at_ns: int, loops: int, speed_ppm: int) -> dict[str, Any]:
-    """Send a loaded recording and return the program's event `done`, with ``speed_ppm``. Raises UserError."""
+    """Send a loaded recording and return the program's event `done`. Raises UserError."""
     received_before = program.received
     program.command("run", at_ns, loops, speed_ppm)
-    return program.wait("done", after=received_before) | {"speed_ppm": speed_ppm}
+    return program.wait("done", after=received_before)
 
 
 def departures(
@@ -85,11 +85,13 @@ def departures(
     recording: Recording,
     target: Path | None,
     done: dict[str, Any],
+    *,
+    speed_ppm: int,
     pacing: str,
 ) -> Summary:
     """Write the departures of the last run as Parquet (to no file if ``target`` is None); return their summary.
 
-    ``done``: the result of replay(); ``pacing``: as of `--pace`.
+    ``done`` is the program's event of the run.
     """
     clock = own_clock()
     origin = Origin(
@@ -98,7 +100,7 @@ def departures(
         clock_source=clock["source"],
         node_clock=clock,
         recording_sha256=recording.sha256,
-        speed_ppm=done["speed_ppm"],
+        speed_ppm=speed_ppm,
         pacing=pacing,
         lead_ns=done.get("lead_ns"),
         lead_source=done.get("lead_source"),
