@@ -43,8 +43,8 @@ void world_open(struct world *world) {
     world->time = (struct timebase){.simulated = true, .simulated_ns = START_NS - 1000000};
     for (unsigned port = 0; port < world->options.ports; ++port) {
         char device[16];
+        world->in[port] = make_ring('i', number, port, size);
         world->out[port] = make_ring('o', number, port, size);
-        world->in[port] = world->looped ? world->out[port] : make_ring('i', number, port, size);
         snprintf(device, sizeof device, "%u_%u", number, port);
         CHECK(rte_eth_from_rings(device, &world->in[port], 1, &world->out[port], 1, rte_socket_id()) >= 0);
         CHECK(number * 2 + port < 64);
@@ -70,9 +70,7 @@ void world_close(struct world *world) {
     const unsigned ports = world->ports.count;
     ports_close(&world->ports);
     for (unsigned port = 0; port < ports; ++port) {
-        if (!world->looped) {
-            rte_ring_free(world->in[port]);
-        }
+        rte_ring_free(world->in[port]);
         rte_ring_free(world->out[port]);
     }
 }

@@ -41,7 +41,7 @@ def test_records_become_rows_with_metadata(tmp_path):
         record(loop=1, packet=0, late=-2, flags=1 | 4),
     ]
     node_clock = {"source": "chrony", "offset_ns": -5, "synchronized": True}
-    origin = Origin(-3, 9, "round trips", "ab" * 32, 2_500_000, "single", node_clock, 7300, "loopback")
+    origin = Origin(-3, 9, "round trips", "ab" * 32, 2_500_000, "single", node_clock)
     summary = convert(written(tmp_path / "d", records), tmp_path / "d.parquet", origin)
     table = pq.read_table(tmp_path / "d.parquet")
     assert table.schema.equals(arrow_schema("departures"))
@@ -63,8 +63,6 @@ def test_records_become_rows_with_metadata(tmp_path):
         "recording_sha256": "ab" * 32,
         "speed": "2.5",
         "pacing": "single",
-        "lead_ns": "7300",
-        "lead_source": "loopback",
         "node_clock_source": "chrony",
         "node_clock_offset_ns": "-5",
         "node_clock_synchronized": "true",

@@ -6,7 +6,6 @@
 
 #include "common/files/json.h"
 #include "control/summary.h"
-#include "engine/lead.h"
 
 static FILE *begin(const struct session *session, const char *event) {
     fprintf(session->out, "{\"event\": \"%s\"", event);
@@ -55,32 +54,6 @@ static void put_clock(FILE *to, const struct timebase *time) {
             state >= 0 ? (int64_t)kernel.esterror * 1000 : -1);
 }
 
-/* Returns the largest lead time of the ports; -1: that of a port is unknown. */
-static int64_t largest_lead_ns(const struct ports *ports) {
-    int64_t largest = -1;
-    for (unsigned i = 0; i < ports->count; ++i) {
-        const struct lead *lead = &ports->port[i].lead;
-        if (lead->source == LEAD_UNKNOWN) {
-            return -1;
-        }
-        largest = lead->ns > largest ? lead->ns : largest;
-    }
-    return largest;
-}
-
-static void put_lead(FILE *to, const struct lead *lead) {
-    fprintf(to, ", \"lead\": {\"source\": \"%s\", \"ns\": %" PRId64, lead_source_name(lead->source),
-            lead->ns);
-    if (lead->source == LEAD_TRANSMIT || lead->source == LEAD_LOOPBACK) {
-        put_time(to, "p5_ns", lead->low_ns);
-        put_time(to, "p95_ns", lead->high_ns);
-        put_number(to, "probes", lead->probes);
-        put_number(to, "stamped", lead->stamped);
-        put_text(to, "timestamps", lead->device ? "device" : "tsc");
-    }
-    fputc('}', to);
-}
-
 static void put_port(FILE *to, const struct port *port) {
     static const char *const stamps[] = {"burst", "device", "device"};
     fputs("{\"name\": ", to);
@@ -90,7 +63,6 @@ static void put_port(FILE *to, const struct port *port) {
     put_number(to, "longest_bytes", port->longest);
     put_text(to, "timestamps", stamps[port->stamps]);
     put_number(to, "flushed", port->flushed);
-    put_lead(to, &port->lead);
 }
 
 static void put_traffic(FILE *to, const struct traffic *traffic) {
@@ -186,9 +158,11 @@ static void put_run(FILE *to, const struct session *session) {
     put_number(to, "loops", replay->loops);
     put_number(to, "speed_ppm", replay->speed_ppm);
     put_text(to, "pacing", session->options.pacing == PACING_SINGLE ? "single" : "bursts");
-    const int64_t lead_ns = largest_lead_ns(&session->ports);
-    put_time(to, "lead_ns", lead_ns < 0 ? DEPARTED_NEVER : lead_ns);
-    put_text(to, "lead_source", lead_source_name(session->ports.port[0].lead.source));
+    if (session->options.lead_ns) {
+        put_number(to, "lead_ns", session->options.lead_ns);
+    } else {
+        fputs(", \"lead_ns\": null", to); /* unknown */
+    }
     put_number(to, "priority", session->options.priority);
     put_number(to, "period_ns", (uint64_t)replay->plan.period_ns);
 }

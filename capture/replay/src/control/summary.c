@@ -25,8 +25,7 @@ static void measure(struct summary *summary, int64_t *error, uint64_t count) {
 }
 
 /* The retries of a burst are counted once, at its first packet. */
-static void add(struct summary *summary, const struct departure *departed, int64_t error, uint64_t late_ns,
-                int64_t *latest_ns) {
+static void add(struct summary *summary, const struct departure *departed, int64_t error, uint64_t late_ns) {
     ++summary->outcome[departed->outcome];
     summary->retries += departed->flags & DEPARTED_BURST_FIRST ? departed->retries : 0;
     if (departed->outcome != OUTCOME_SENT) {
@@ -34,19 +33,14 @@ static void add(struct summary *summary, const struct departure *departed, int64
     }
     summary->sent_late += error > (int64_t)late_ns;
     summary->first_ns = summary->first_ns == DEPARTED_NEVER ? departed->ns : summary->first_ns;
-    summary->monotone = summary->monotone && departed->ns >= *latest_ns;
-    *latest_ns = departed->ns;
-    summary->last_ns = departed->ns > summary->last_ns ? departed->ns : summary->last_ns;
+    summary->monotone = summary->monotone && departed->ns >= summary->last_ns;
+    summary->last_ns = departed->ns;
 }
 
 void summarize(struct summary *summary, const struct replay *replay) {
     const uint32_t packets = replay->plan.packets;
     int64_t *errors = malloc(replay->departures * sizeof *errors);
     uint64_t sent = 0, total = 0;
-    int64_t latest_ns[OPTIONS_PORTS];
-    for (unsigned port = 0; port < OPTIONS_PORTS; ++port) {
-        latest_ns[port] = DEPARTED_NEVER;
-    }
     *summary = (struct summary){.packets = replay->departures,
                                 .first_ns = DEPARTED_NEVER,
                                 .last_ns = DEPARTED_NEVER,
@@ -56,8 +50,7 @@ void summarize(struct summary *summary, const struct replay *replay) {
         const bool was_sent = departed->outcome == OUTCOME_SENT;
         const int64_t requested = replay_requested(replay, (uint32_t)(i / packets), (uint32_t)(i % packets));
         const int64_t error = was_sent ? departed->ns - requested : 0;
-        add(summary, departed, error, replay->options->late_ns,
-            &latest_ns[replay->plan.entry[i % packets].port]);
+        add(summary, departed, error, replay->options->late_ns);
         if (was_sent && errors) {
             errors[sent++] = error;
         }

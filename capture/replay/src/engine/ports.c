@@ -18,8 +18,7 @@
 #define VLAN_AT 12
 
 unsigned ports_mbuf_count(const struct options *options) {
-    const unsigned ports = options->ports + options->lead_sources;
-    const unsigned rings = ports * (2 * options->depth + 2 * options->burst);
+    const unsigned rings = options->ports * (2 * options->depth + 2 * options->burst);
     return rings + 4 * CACHE; /* the caches of two threads hold 1.5 times their size */
 }
 
@@ -101,8 +100,8 @@ bool port_fits(const struct port *port, const struct rte_mbuf *mbuf) {
     return mbuf->pkt_len <= port->longest + (tagged ? VLAN_BYTES : 0);
 }
 
-static int configure(struct port *port, const struct options *options, bool receives,
-                     struct rte_mempool *pool, struct fault *fault) {
+static int configure(struct port *port, const struct options *options, struct rte_mempool *pool,
+                     struct fault *fault) {
     struct rte_eth_dev_info info;
     struct rte_eth_conf config;
     memset(&config, 0, sizeof config);
@@ -117,7 +116,7 @@ static int configure(struct port *port, const struct options *options, bool rece
     if (options->bridge && check_reception(port, options, &info, fault) != 0) {
         return -1;
     }
-    if (receives) {
+    if (options->bridge) {
         config.rxmode.offloads =
             info.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_TIMESTAMP);
     }
@@ -147,34 +146,12 @@ static int configure(struct port *port, const struct options *options, bool rece
     port_find_longest(port, options);
     port->configured = true;
     port->hides_errors = strcmp(port->driver, "net_af_packet") == 0;
-    if (receives && strcmp(port->driver, "net_pcap") == 0) {
+    if (options->bridge && strcmp(port->driver, "net_pcap") == 0) {
         port->stamps = PORT_STAMPS_TIME;
     } else if (config.rxmode.offloads & RTE_ETH_RX_OFFLOAD_TIMESTAMP) {
         port->stamps = strcmp(port->driver, "net_af_packet") == 0 ? PORT_STAMPS_TIME : PORT_STAMPS_TICKS;
     }
     return 0;
-}
-
-/* Finds the port that receives what Tx port `at` sends, and configures it if it is not a Tx port. */
-static int open_loop(struct ports *ports, unsigned at, const struct options *options, struct fault *fault) {
-    struct port *loop = &ports->extra[ports->extras];
-    if (!options->lead_from[at]) {
-        return 0;
-    }
-    *loop = (struct port){.id = 0};
-    if (find(loop, options->lead_from[at], fault) != 0) {
-        return -1;
-    }
-    for (unsigned i = 0; i < ports->count + ports->extras; ++i) {
-        struct port *known = i < ports->count ? &ports->port[i] : &ports->extra[i - ports->count];
-        if (known->id == loop->id) {
-            ports->loop[at] = known;
-            return 0;
-        }
-    }
-    ports->loop[at] = loop;
-    ++ports->extras;
-    return configure(loop, options, true, ports->pool, fault);
 }
 
 int ports_open(struct ports *ports, const struct options *options, unsigned mbufs, struct fault *fault) {
@@ -197,14 +174,7 @@ int ports_open(struct ports *ports, const struct options *options, unsigned mbuf
                 return fail(fault, "%s: named twice", port->name);
             }
         }
-        if (configure(port, options, options->bridge || options->lead_sources, ports->pool, fault) != 0) {
-            return -1;
-        }
-        port->lead = (struct lead){.source = options->lead_ns ? LEAD_OPTION : LEAD_UNKNOWN,
-                                   .ns = (int64_t)options->lead_ns};
-    }
-    for (unsigned i = 0; i < options->lead_sources; ++i) {
-        if (open_loop(ports, i, options, fault) != 0) {
+        if (configure(port, options, ports->pool, fault) != 0) {
             return -1;
         }
     }
@@ -250,35 +220,25 @@ static void flush(struct port *port) {
     }
 }
 
-static int start(struct port *port, bool receive, struct fault *fault) {
-    const int status = rte_eth_dev_start(port->id);
-    if (status != 0) {
-        return fail(fault, "%s: does not start: %s; see the lines above", port->name, rte_strerror(-status));
-    }
-    port->started = true;
-    if (receive) {
-        rte_eth_promiscuous_enable(port->id); /* unsupported: the driver receives every frame anyway */
-    }
-    if (port->stamps != PORT_STAMPS_NONE && enable_timestamps(port, fault) != 0) {
-        return -1;
-    }
-    if (receive) {
-        flush(port);
-    }
-    port->errors = port_errors(port);
-    return 0;
-}
-
 int ports_start(struct ports *ports, bool receive, struct fault *fault) {
     for (unsigned i = 0; i < ports->count; ++i) {
-        if (start(&ports->port[i], receive, fault) != 0) {
+        struct port *port = &ports->port[i];
+        const int status = rte_eth_dev_start(port->id);
+        if (status != 0) {
+            return fail(fault, "%s: does not start: %s; see the lines above", port->name,
+                        rte_strerror(-status));
+        }
+        port->started = true;
+        if (receive) {
+            rte_eth_promiscuous_enable(port->id); /* unsupported: the driver receives every frame anyway */
+        }
+        if (port->stamps != PORT_STAMPS_NONE && enable_timestamps(port, fault) != 0) {
             return -1;
         }
-    }
-    for (unsigned i = 0; i < ports->extras; ++i) {
-        if (start(&ports->extra[i], true, fault) != 0) {
-            return -1;
+        if (receive) {
+            flush(port);
         }
+        port->errors = port_errors(port);
     }
     return 0;
 }
@@ -319,29 +279,15 @@ uint64_t port_errors(const struct port *port) {
     return rte_eth_stats_get(port->id, &stats) == 0 ? stats.oerrors : 0;
 }
 
-static void stop(struct port *port) {
-    if (port->started) {
-        rte_eth_dev_stop(port->id);
-    }
-    if (port->configured) {
-        rte_eth_dev_close(port->id);
-    }
-}
-
-void ports_close_loops(struct ports *ports) {
-    for (unsigned i = 0; i < ports->extras; ++i) {
-        stop(&ports->extra[i]);
-    }
-    for (unsigned i = 0; i < ports->count; ++i) {
-        ports->loop[i] = NULL;
-    }
-    ports->extras = 0;
-}
-
 void ports_close(struct ports *ports) {
-    ports_close_loops(ports);
     for (unsigned i = 0; i < ports->count; ++i) {
-        stop(&ports->port[i]);
+        struct port *port = &ports->port[i];
+        if (port->started) {
+            rte_eth_dev_stop(port->id);
+        }
+        if (port->configured) {
+            rte_eth_dev_close(port->id);
+        }
     }
     ports->count = 0;
     rte_mempool_free(ports->pool);

@@ -42,8 +42,8 @@ static void find_next(struct replay *replay) {
             break;
         }
     }
-    const struct entry *next = &plan->entry[replay->at];
-    replay->due_ns = replay->loop_start_ns + next->offset_ns - replay->ports->port[next->port].lead.ns;
+    replay->due_ns =
+        replay->loop_start_ns + plan->entry[replay->at].offset_ns - (int64_t)replay->options->lead_ns;
     replay->done = 0;
     replay->retries = 0;
     replay->first_try_ns = 0;
@@ -125,8 +125,7 @@ static void send_burst(struct replay *replay, const struct entry *entry, int64_t
     for (unsigned i = 0; i < remaining; ++i) {
         mbuf_hold(mbuf[i]);
     }
-    struct port *port = &replay->ports->port[entry->port];
-    const uint16_t accepted = port_send(port, 0, mbuf, remaining, &failed);
+    const uint16_t accepted = port_send(&replay->ports->port[entry->port], mbuf, remaining, &failed);
     for (unsigned i = accepted; i < remaining; ++i) {
         rte_pktmbuf_free(mbuf[i]);
     }
@@ -134,7 +133,7 @@ static void send_burst(struct replay *replay, const struct entry *entry, int64_t
         set_outcome(replay, accepted, OUTCOME_DRIVER_ERROR, DEPARTED_NEVER, false);
     } else {
         replay->accepted += accepted;
-        set_outcome(replay, accepted, OUTCOME_SENT, now + port->lead.ns, accepted == 1);
+        set_outcome(replay, accepted, OUTCOME_SENT, now + (int64_t)replay->options->lead_ns, accepted == 1);
     }
     if (accepted < remaining) {
         replay->first_try_ns = replay->first_try_ns ? replay->first_try_ns : now;

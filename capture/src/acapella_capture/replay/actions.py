@@ -205,8 +205,6 @@ def origin_of(remote: Remote, clock: Offset, run_status: dict[str, Any], plan: R
         recording_sha256=text_or_none(run_status.get("recording_sha256")),
         speed_ppm=plan.speed_ppm,
         pacing=text_or_none(remote.welcome.get("pacing")),
-        lead_ns=lead_of(run_status["run"])[0],
-        lead_source=lead_of(run_status["run"])[1],
         node_clock=node_clock(remote),
     )
 
@@ -255,7 +253,7 @@ def numbered(path: Path | None, number: int, of: int) -> Path | None:
 def report(outcomes: Sequence[Outcome], show: Print) -> int:
     """Print the summary of every agent and the skew between them; return 1 if packets were not sent, otherwise 0."""
     for outcome in outcomes:
-        for line in (*outcome.summary.lines(), *loop_lines(outcome.done), *lead_lines(outcome.done)):
+        for line in (*outcome.summary.lines(), *loop_lines(outcome.done)):
             show(f"{outcome.remote.name}: {line}")
         show(clock_line(outcome.remote, outcome.clock))
     deviations_or_none = [skew.deviation(item.remote.name, item.summary.errors_ns, item.clock) for item in outcomes]
@@ -266,21 +264,6 @@ def report(outcomes: Sequence[Outcome], show: Print) -> int:
     if largest is not None and len(deviations) > 2:
         show(f"largest skew: {largest.line()}")
     return DAMAGED if any(item.summary.sent < item.summary.packets for item in outcomes) else 0
-
-
-def lead_of(done: dict[str, Any]) -> tuple[int | None, str | None]:
-    """Return the lead time of a run and its source; (None, None) if it is unknown."""
-    with contextlib.suppress(Refused):
-        return whole(done, "lead_ns"), text_or_none(done.get("lead_source"))
-    return None, None
-
-
-def lead_lines(done: dict[str, Any]) -> list[str]:
-    """Return a line about the lead time of a run whose packets are sent alone."""
-    if done.get("pacing") != "single":
-        return []
-    lead_ns, source = lead_of(done)
-    return ["lead time: unknown" if lead_ns is None else f"lead time: {duration(lead_ns)} ({source})"]
 
 
 def loop_lines(done: dict[str, Any]) -> list[str]:

@@ -43,9 +43,9 @@ UNKNOWN = "unknown"
 class Origin:
     """The origin of departures, stored as key-value metadata of the file; unknown values are None.
 
+
     ``clock_offset_ns`` is the replayer's clock minus the reference of ``clock_source``, with an error of at most
     ``clock_error_ns``. ``node_clock`` is the clock state reported by the replayer's machine (`clocks.own_clock`).
-    ``lead_ns`` is the lead time that was used, from ``lead_source``: option, transmit or loopback.
     """
 
     clock_offset_ns: int | None = None
@@ -55,8 +55,6 @@ class Origin:
     speed_ppm: int = 1_000_000
     pacing: str | None = None
     node_clock: Mapping[str, Any] = field(default_factory=dict)
-    lead_ns: int | None = None
-    lead_source: str | None = None
 
     def metadata(self) -> dict[str, str]:
         """Return the metadata as text."""
@@ -68,8 +66,6 @@ class Origin:
             "recording_sha256": self.recording_sha256,
             "speed": f"{integer}.{millionths:06}".rstrip("0").rstrip("."),
             "pacing": self.pacing,
-            "lead_ns": self.lead_ns,
-            "lead_source": self.lead_source,
             **{f"node_clock_{key}": self.node_clock.get(key) for key in ("source", "offset_ns", "synchronized")},
         }
         return {key: UNKNOWN if value is None else text_of(value) for key, value in values.items()}

@@ -81,18 +81,9 @@ def replay(program: ReplayProgram, *, at_ns: int, loops: int, speed_ppm: int) ->
 
 
 def departures(
-    program: ReplayProgram,
-    recording: Recording,
-    target: Path | None,
-    done: dict[str, Any],
-    *,
-    speed_ppm: int,
-    pacing: str,
+    program: ReplayProgram, recording: Recording, target: Path | None, *, speed_ppm: int, pacing: str
 ) -> Summary:
-    """Write the departures of the last run as Parquet (to no file if ``target`` is None); return their summary.
-
-    ``done`` is the program's event of the run.
-    """
+    """Write the departures of the last run as Parquet (to no file if ``target`` is None); return their summary."""
     clock = own_clock()
     origin = Origin(
         clock_offset_ns=clock["offset_ns"],
@@ -102,8 +93,6 @@ def departures(
         recording_sha256=recording.sha256,
         speed_ppm=speed_ppm,
         pacing=pacing,
-        lead_ns=done.get("lead_ns"),
-        lead_source=done.get("lead_source"),
     )
     with scratch_directory() as scratch:
         binary = scratch / "departures"
