@@ -64,6 +64,19 @@ def test_duckdb_1_0_0_opens_the_catalog(directory, old_client):
     assert content(directory, old_client) == content(directory)
 
 
+def test_index_writes_nothing_to_the_directory_of_tables(directory):
+    """DuckDB creates views only over existing files, but a killed command must not leave empty tables."""
+    tables = directory / "tables"
+    tables.mkdir(exist_ok=True)
+    before = tables.stat().st_mtime_ns
+    index.build(Campaign(directory))
+    assert tables.stat().st_mtime_ns == before
+    con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
+    assert con.execute("select count(*) from duckdb_views() where view_name = 'throughput'").fetchone() == (1,)
+    with pytest.raises(duckdb.IOException, match=r"throughput\.parquet"):
+        con.execute("from throughput")
+
+
 def test_lists_in_the_catalog_are_those_of_the_files(directory):
     """Compares empty lists, nulls and values. How they are stored makes no difference."""
     add_sample(

@@ -50,9 +50,9 @@ class UserError(Exception):
 def is_out_of_memory(error: BaseException) -> bool:
     """Return True if memory could not be allocated, by Python or by DuckDB, which is imported only if needed.
 
-    CPython raises a RuntimeError if an import or a file cannot allocate its lock.
+    CPython raises a RuntimeError if an import or a file cannot allocate its lock, or if a thread cannot start.
     """
-    if isinstance(error, RuntimeError) and str(error).startswith("can't allocate "):
+    if isinstance(error, RuntimeError) and str(error).startswith(("can't allocate ", "can't start new thread")):
         return True
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
 

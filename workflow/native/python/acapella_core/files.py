@@ -9,6 +9,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,10 +139,20 @@ def remove_abandoned(directory: int, target: str) -> None:
                         remove(abandoned, directory)
             finally:
                 os.close(descriptor)
-    names = os.listdir(directory)
-    for name in fnmatch.filter(names, f".{glob.escape(target)}.????????.part.wal"):
-        if name.removesuffix(".wal") not in names:  # DuckDB crashed after its database was removed
-            remove(name, directory)
+    remove_logs(directory, target)
+
+
+def remove_logs(directory: int, target: str) -> None:
+    """Remove logs of DuckDB without their database: DuckDB crashed after the database was removed."""
+    for name in fnmatch.filter(os.listdir(directory), f".{glob.escape(target)}.????????.part.wal*"):
+        with contextlib.suppress(OSError):  # already removed, or in a directory that allows only owners to remove files
+            status = os.lstat(name, dir_fd=directory)
+            is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            try:
+                os.lstat(name[: name.rindex(".part.wal") + len(".part")], dir_fd=directory)
+            except FileNotFoundError:
+                if is_own:
+                    remove(name, directory)
 
 
 def locked(descriptor: int, kind: Callable[[int, int], None]) -> bool | None:

@@ -4,16 +4,25 @@ Acapella does not use pandas. FABRIC's client and Snakemake's plugin for Slurm i
 """
 
 import sys
+from importlib.machinery import ModuleSpec
 
 
 class _Refusal:
-    """Finder of modules (importlib.abc.MetaPathFinder) for which pandas is not installed."""
+    """Finder and loader of pandas (importlib.abc.MetaPathFinder, Loader) that cannot load it."""
+
+    @classmethod
+    def find_spec(cls, name: str, _path=None, _target=None) -> ModuleSpec | None:
+        """Return a specification whose loader fails; None for other modules."""
+        return ModuleSpec(name, cls) if name == "pandas" else None
 
     @staticmethod
-    def find_spec(name: str, _path=None, _target=None) -> None:
-        """Raise ModuleNotFoundError for pandas."""
-        if name == "pandas":
-            raise ModuleNotFoundError("pandas is not imported by the command line", name=name)
+    def create_module(spec: ModuleSpec) -> None:
+        """Raise ModuleNotFoundError."""
+        raise ModuleNotFoundError("the command line does not import pandas", name=spec.name)
+
+    @staticmethod
+    def exec_module(_module) -> None:
+        """Required by the protocol; create_module() has failed."""
 
 
 def prevent() -> None:

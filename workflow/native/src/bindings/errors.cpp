@@ -64,13 +64,14 @@ constexpr std::array<FatalSignal, 5> kFatalSignals{{
     {SIGILL, "acapella: error: an instruction that this CPU does not have (SIGILL); --debug shows where\n"},
 }};
 
-// Only async-signal-safe calls (signal-safety(7)).
+// Makes only async-signal-safe calls (signal-safety(7)). The exit code is that of a shell for a process
+// killed by the signal, so that a crash counts as a crash in the report on failed samples.
 void exit_with_fatal_signal(int number) {
     for (const FatalSignal& fatal : kFatalSignals) {
         if (fatal.number != number) continue;
         [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, fatal.line, std::strlen(fatal.line));
     }
-    ::_exit(kInternal);
+    ::_exit(128 + number);
 }
 
 // DuckDB reads through a null pointer after some failed allocations. The handler has its own stack, since the
@@ -81,6 +82,8 @@ void exit_on_fatal_signal() {
     ::sigaltstack(&own, nullptr);
     for (const FatalSignal& fatal : kFatalSignals) {
         struct sigaction action {};
+        ::sigaction(fatal.number, nullptr, &action);
+        if (action.sa_handler != SIG_DFL) continue;  // PYTHONFAULTHANDLER, or a parent that ignores it
         action.sa_handler = exit_with_fatal_signal;
         action.sa_flags = SA_ONSTACK;
         ::sigaction(fatal.number, &action, nullptr);
@@ -95,7 +98,8 @@ void bind_errors(nb::module_& module) {
     nb::exception<MemoryLimitError>(module, "MemoryLimitError", PyExc_MemoryError);
     std::set_terminate(terminate);
     module.def("exit_on_fatal_signal", exit_on_fatal_signal,
-               "Print one line and exit with 70 on SIGSEGV, SIGBUS, SIGABRT, SIGFPE or SIGILL.");
+               "Print one line and exit with 128 + the number of the signal on SIGSEGV, SIGBUS, SIGABRT, "
+               "SIGFPE or SIGILL.");
 }
 
 }  // namespace acapella

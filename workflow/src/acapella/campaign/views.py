@@ -20,6 +20,7 @@ from .layout import Campaign, require
 TABLES = ("manifests", "digests", "restrictions", "samples", "acaps", "flows", "stacks")
 STORAGE = "v1.0.0"  # the oldest DuckDB that opens the catalog
 VIEWS = ("frames", "connections")
+EMPTY = "acapella_creates_views"  # schema in which views of tables read empty files
 
 
 def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
@@ -124,22 +125,22 @@ def create_table_views(con, root: Path, tables: Sequence[str], *, temporary: boo
 def create_views_of_later_tables(con, root: Path, tables: Sequence[str]) -> None:
     """Create a view of each published table over its file in ``root``, which may not exist yet.
 
-    DuckDB creates a view only over an existing file. While the current schema is `empty`, the views read empty tables
+    DuckDB creates a view only over an existing file. While the current schema is EMPTY, the views read empty tables
     in the working directory, so no file is written to ``root``.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 (slow to import)
 
     with scratch_directory() as directory, contextlib.chdir(directory):
-        con.execute("create schema empty")
-        con.execute("use empty")
+        con.execute(f"create schema {EMPTY}")
+        con.execute(f"use {EMPTY}")
         for table in tables:
             file = f"{table}.parquet"
             pq.write_table(arrow_schema(table).empty_table(), file)
             later = literal(root / "tables" / file, pattern=True)
-            source = f"read_parquet(case current_schema() when 'empty' then '{file}' else {later} end)"
+            source = f"read_parquet(case current_schema() when '{EMPTY}' then '{file}' else {later} end)"
             con.execute(f"create view main.{table} as select * from {source}")
         con.execute("use main")
-        con.execute("drop schema empty")
+        con.execute(f"drop schema {EMPTY}")
 
 
 def store(con, name: str, query: str, bound: dict | None = None) -> None:

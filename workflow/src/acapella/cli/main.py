@@ -99,8 +99,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def handle_fatal_signals(debug: bool) -> None:
-    """Make a crash, such as that of a library without memory, end in one line and exit code 70, or with --debug in the
-    stacks of all threads.
+    """Make a crash, such as that of a library without memory, end in one line and the exit code of a shell (139 for
+    SIGSEGV), or with --debug in the stacks of all threads.
     """
     if debug:
         faulthandler.enable()

@@ -1,5 +1,6 @@
 """Throughput of the flows over time for each ratio of the crossing links (sliced-WAN paper, figure 9)."""
 
+import statistics
 from collections.abc import Iterable
 
 import altair as alt
@@ -50,9 +51,11 @@ def whole_intervals(rows: Iterable[dict]) -> list[dict]:
 
     The last interval of a flow may last only milliseconds. Its throughput is that of a burst into the send buffer.
     """
-    kept = [row for row in rows if not row["omitted"]]
-    usual = max((row["end_ns"] - row["start_ns"] for row in kept), default=0)
-    return [row for row in kept if 2 * (row["end_ns"] - row["start_ns"]) >= usual]
+    kept = []
+    for own in transfer_scope.groups([row for row in rows if not row["omitted"]], ("cell_id", "run")).values():
+        usual = statistics.median(row["end_ns"] - row["start_ns"] for row in own)
+        kept += [row for row in own if 2 * (row["end_ns"] - row["start_ns"]) >= usual]
+    return kept
 
 
 def first_runs(cells: list[dict]) -> list[dict]:

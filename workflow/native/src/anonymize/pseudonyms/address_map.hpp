@@ -48,10 +48,10 @@ enum class MacPolicy : std::uint8_t { replace, blank };
 // (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd). IP multicast addresses keep their prefix (01:00:5e
 // and the next bit, 33:33). All other addresses keep the first four bits (which distinguish an address after
 // MPLS from IP), the group bit and the local bit. After GTP-U, an address may also be mistaken for the first
-// byte of an IPv4 header (0x45 to 0x4e): a pseudonym starts like that if and only if the address does. If an
-// address is neither group nor local, tshark knows the vendor of its pseudonym if and only if it knows that
-// of the address, because tshark uses this to distinguish the forms of pseudowires. The vendor itself is not
-// kept. `replace` permutes all other bits; `blank` sets them to zero.
+// byte of an IPv4 header (0x45 to 0x4e): with `replace`, a pseudonym starts like that if and only if the
+// address does. If an address is neither group nor local, tshark knows the vendor of its pseudonym if and
+// only if it knows that of the address, because tshark uses this to distinguish the forms of pseudowires. The
+// vendor itself is not kept. `replace` permutes all other bits; `blank` sets them to zero.
 class MacMap {
   public:
     // `vendors` may be null; it must outlive this object.
