@@ -31,9 +31,11 @@ def milliseconds(row: dict) -> float | None:
 
 
 def text(row: dict) -> str:
-    """Return the text of a cell."""
+    """Return the text of a cell, to 0.01 ms: more digits do not fit into the cells of a grid of 8 x 8."""
     value = milliseconds(row)
-    return transfer_heatmap.MISSING if value is None else digits(value)
+    if value is None:
+        return transfer_heatmap.MISSING
+    return digits(value) if value >= 1 else f"{value:.2f}"
 
 
 def title(rows: list[dict], order: list[str]) -> str:
