@@ -1,5 +1,5 @@
 // Flow statistics: counts packets of every IP flow, tracks TCP state, and sends reports as RDMA WRITEs to the
-// collector. Frames are not forwarded: those that trigger no report go to the sink with the reason.
+// collector. Frames are not forwarded. Frames that trigger no report go to the sink with the reason.
 #include <core.p4>
 #include <pna.p4>
 
@@ -23,7 +23,7 @@ struct headers_t {
 }
 
 struct metadata_t {
-    // These are first because DPDK's `hash` can only write to the first 32 bytes of metadata.
+    // These fields are first because DPDK's `hash` can write only to the first 32 bytes of metadata.
     bit<32> own_crc;
     bit<32> own_jhash;
     bit<32> peer_crc;
@@ -49,7 +49,7 @@ struct metadata_t {
     bit<16> valid;
     bit<8> reason;
     bit<8> probe;
-    bit<8> held;       // the flow has the slot
+    bit<8> held;       // the flow has a slot
     bit<8> fresh;      // the slot was allocated for this packet
     bit<8> peer_held;
     bit<8> first;      // first packet of the flow in this epoch

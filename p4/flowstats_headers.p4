@@ -46,22 +46,22 @@ header work_h {
     bit<64> fingerprint;
     bit<64> peer_fingerprint;
     bit<64> labels;
-    bit<64> was;       // value of a register
+    bit<64> was;       // old value of a register
     bit<64> since;     // time difference
     bit<64> sum;
     bit<64> following;
     bit<32> label_4;
     bit<32> other;     // value of a register
-    bit<32> begin;     // sequence numbers: first of the data,
-    bit<32> end;       // next after data and FIN,
-    bit<32> highest;   // next after all previous data
-    bit<32> behind;    // bytes backwards from the highest
+    bit<32> begin;     // sequence numbers: first of the data
+    bit<32> end;       // next number after data and FIN
+    bit<32> highest;   // next number after all previous data
+    bit<32> behind;    // distance in bytes below the highest number
     bit<32> length;
     bit<32> fill_from;
     bit<32> fill_to;
     bit<32> filled;
-    bit<32> near;      // bytes from the end of the data to the highest
-    bit<32> advance;   // increase of the highest by this packet
+    bit<32> near;      // bytes from the end of the data to the highest number
+    bit<32> advance;   // increase of the highest number by this packet
     bit<32> place;     // index of the slot's first hole
     bit<32> free;
     bit<32> lowest;    // index of the lowest hole, and its bounds
@@ -75,7 +75,7 @@ header work_h {
     bit<32> fresh;     // bytes below all previous data
 }
 
-// InfiniBand architecture volume 1, section 9.2.
+// BTH: InfiniBand architecture volume 1, section 9.2.
 header bth_h {
     bit<8>  opcode;
     bit<8>  flags;      // solicited event, migration state, padding, version
@@ -84,7 +84,7 @@ header bth_h {
     bit<32> psn;        // 24 bits; bit 31 requests an acknowledgment
 }
 
-// The same, section 9.3.3.
+// RETH: InfiniBand architecture volume 1, section 9.3.3.
 header reth_h {
     bit<64> address;
     bit<32> key;

@@ -1,5 +1,5 @@
-// Registers of flowstats.p4: all of its state. They are defined outside the controls because several controls use a
-// slot, and so that control files can use these names. DPDK's pipeline uses 8 bytes per entry.
+// Registers of flowstats.p4, which contain all of its state. They are defined outside the controls because several
+// controls use a slot, and because files with controls use these names. DPDK's pipeline uses 8 bytes per entry.
 #ifndef ACAPELLA_FLOWSTATS_REGISTERS_P4
 #define ACAPELLA_FLOWSTATS_REGISTERS_P4
 
@@ -63,9 +63,9 @@ Register<bit<64>, bit<32>>(SLOTS, 0) slot_rtt_syn;
 Register<bit<64>, bit<32>>(SLOTS, 0) slot_rtt_ack;
 // Sequence numbers:
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_data_seq;     // sequence number of the last packet with data
-Register<bit<32>, bit<32>>(SLOTS, 0) slot_seq_end;      // next after the highest byte, SYN or FIN
+Register<bit<32>, bit<32>>(SLOTS, 0) slot_seq_end;      // next number after the highest byte, SYN or FIN
 Register<bit<32>, bit<32>>(SLOT_HOLES, 0) slot_hole_start;  // missing sequence ranges: HOLES per slot,
-Register<bit<32>, bit<32>>(SLOT_HOLES, 0) slot_hole_end;    // in any order; equal: free
+Register<bit<32>, bit<32>>(SLOT_HOLES, 0) slot_hole_end;    // in any order; start equal to end: free
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_base;         // the lowest byte
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_floor;        // end of the highest forgotten hole
 Register<bit<64>, bit<32>>(SLOTS, 0) slot_forgotten;    // bytes of forgotten holes, minus those that may have been filled

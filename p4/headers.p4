@@ -1,9 +1,9 @@
-// Headers of frames, of the loader, and internal headers. DPDK's software pipeline requires fields of whole bytes and
-// at most 64 bits; an IPv6 address is therefore split into two halves.
+// Headers of frames, headers of the loader, and internal headers. DPDK's software pipeline requires fields of whole
+// bytes and at most 64 bits, so an IPv6 address is split into two halves.
 #ifndef ACAPELLA_HEADERS_P4
 #define ACAPELLA_HEADERS_P4
 
-// Precedes each frame from the loader. At least 512 bytes follow it: the frame, padded with zeros.
+// Header before each frame from the loader. It is followed by at least 512 bytes: the frame, padded with zeros.
 header ingress_h {
     bit<64> timestamp_ns;
     bit<32> wire_length;      // without this header
@@ -13,7 +13,7 @@ header ingress_h {
 }
 #define INGRESS_PROBE 1
 
-// Precedes each frame or report to the loader.
+// Header before each frame or report to the loader.
 header egress_h {
     bit<64> timestamp_ns;
     bit<32> wire_length;
@@ -110,8 +110,8 @@ header icmp_h {
     bit<16> sequence;    // of an echo
 }
 
-// Lookahead headers, never emitted: the first bytes of the next header, the ports of a TCP or UDP header that may be
-// truncated, and a possible Ethernet header with and without a preceding control word.
+// Lookahead headers, which are never emitted: the first bytes of the next header, the ports of a TCP or UDP header that
+// may be truncated, and a possible Ethernet header with and without a preceding control word.
 header peek_h {
     bit<8>  first;
     bit<8>  second;
@@ -132,10 +132,10 @@ header pseudowire_peek_h {
     bit<16> worded_first;
 }
 
-// The key of the frame's flow: tags of all layers, endpoints of the innermost IP header. Valid for every frame and
-// never emitted. It is a header because the pipeline has only 256 bytes of metadata, and because tables and hashes need
-// contiguous fields: all but the labels are the first 48 bytes. Missing values are zero; `ip_version` is zero if there
-// is no complete IP header.
+// The key of the frame's flow: tags of all layers, and the endpoints of the innermost IP header. It is valid for every
+// frame and never emitted. It is a header because the pipeline has only 256 bytes of metadata, and because tables and
+// hashes need contiguous fields: all fields except the labels are in the first 48 bytes. Missing values are zero;
+// `ip_version` is zero if there is no complete IP header.
 header flow_h {
     bit<64> src_high;  // IPv4: zero
     bit<64> src_low;   // IPv4: the lower 32 bits
@@ -168,8 +168,8 @@ header sample_flow_h {
     bit<16> type;       // EtherType of a frame without IP; its endpoints are MAC addresses
 }
 
-// Input of the packet hash for sampling: the same wherever the packet is captured, so without tags and TTL. Never
-// emitted.
+// Input of the packet hash for sampling. It excludes tags and TTL, so it is the same wherever the packet is captured.
+// Never emitted.
 header sample_packet_h {
     bit<32> flow_hash;
     bit<32> swapped;         // 1: from the higher endpoint to the lower
@@ -239,9 +239,9 @@ header edit_h {
     ports_h ports; \
     pseudowire_peek_h pseudowire;
 
-// Output of the parser. It sets every field except the first for every frame, because the pipeline keeps the values of
-// the previous frame.
-// A header is valid only if all of its bytes were captured and are within the lengths of preceding headers.
+// Output of the parser. The parser sets every field except the first for every frame, because the pipeline keeps the
+// values of the previous frame. A header is valid only if all of its bytes were captured and are within the lengths in
+// preceding headers.
 #define PARSED_METADATA \
     bit<32> hash;           /* result of a hash: DPDK stores its bit offset in 8 bits, so it must be in the first 32 \
                                bytes of metadata. Not set by the parser. */ \

@@ -1,11 +1,12 @@
 // The parser of all programs: Ethernet, up to 4 VLAN tags, up to 4 MPLS labels, an Ethernet pseudowire with or without
-// control word, up to 4 VLAN tags in it, up to 2 IP headers (the first may carry the second) with up to 4 extension
-// headers each, and TCP, UDP, ICMP or ICMPv6. The main file defines headers_t and metadata_t before it includes this.
+// control word, up to 4 VLAN tags in it, up to 2 IP headers (the second one inside the first) with up to 4 extension
+// headers each, and TCP, UDP, ICMP or ICMPv6. The main file defines headers_t and metadata_t before it includes this
+// file.
 //
 // DPDK's `extract` does not check bounds, and p4c-dpdk creates a variable for every condition in a `select`, but the
-// pipeline has only 256 bytes of metadata. Therefore every state first checks bounds without a condition: `room` is the
-// most significant bit of `limit - need`, which is 0 if there is room. Lengths are below 2^31; only the lower 31 bits
-// of the length on the wire are used, since a capture can contain any value.
+// pipeline has only 256 bytes of metadata. So every state first checks bounds without a condition: `room` is the most
+// significant bit of `limit - need`, which is 0 if there is enough room. Lengths are below 2^31. Only the lower 31 bits
+// of the length on the wire are used, because a capture can contain any value.
 //
 // States that differ only in their headers are defined once (parser/*.p4) and included with macros.
 #ifndef ACAPELLA_PARSER_P4

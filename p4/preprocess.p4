@@ -1,5 +1,5 @@
 // Filters, samples, truncates and edits frames before they reach the host. Each frame is sent with its ingress port's
-// sequence number and its arrival time, so that losses are detectable. Frames that are not sent go to the sink with a
+// sequence number and its arrival time, so that losses can be detected. Frames that are not sent go to the sink with a
 // reason.
 #include <core.p4>
 #include <pna.p4>
@@ -19,7 +19,7 @@ struct metadata_t {
     bit<32> port;     // register index of the ingress port
     bit<32> kept;     // bytes of the frame that the filter keeps
     bit<32> swapped;  // 1: from the higher endpoint to the lower
-    bit<32> count;    // scratch, like the next one
+    bit<32> count;    // scratch values
     bit<64> count64;
 }
 

@@ -3,17 +3,17 @@
 #define ACAPELLA_SIZES_P4
 
 // Ports of the pipeline. Programs send packets to the sink with a reason instead of dropping them, because DPDK's drop
-// takes effect before the headers are emitted, and nothing would be counted.
+// takes effect before the headers are emitted, so that nothing would be counted.
 const bit<32> PORT_OUT = 0;
 const bit<32> PORT_SINK = 1;
 
-const bit<32> PORTS = 256;  // ingress ports with separate state; a port's index is its number modulo this
+const bit<32> PORTS = 256;  // ingress ports with separate state; the index of a port is its number modulo this
 
 // egress_h.kind
 const bit<8> KIND_FRAME = 0;
 const bit<8> KIND_REPORT = 1;
 
-// egress_h.reason: why a frame is not sent. 1 to 31 are used by preprocess.p4, 32 and above by flowstats.p4.
+// egress_h.reason: the reason for not sending a frame. 1 to 31 are used by preprocess.p4, 32 and above by flowstats.p4.
 const bit<8> REASON_SENT = 0;
 const bit<8> REASON_FILTERED = 1;        // rejected by the filter's table
 const bit<8> REASON_NOT_NTH = 2;         // 1-in-n sampling
@@ -25,7 +25,7 @@ const bit<8> REASON_REVERSE_UNKNOWN = 34;  // an ACK of a flow that was not obse
 const bit<8> REASON_NO_QUEUE_PAIR = 35;    // not set up
 const bit<8> REASON_NOT_IN_FORMAT = 36;    // IPv6 in the published format
 
-// metadata.parse_end: why the parser stopped.
+// metadata.parse_end: the reason for which the parser stopped.
 const bit<8> END_WHOLE = 0;     // after a TCP, UDP, ICMP or ICMPv6 header
 const bit<8> END_OTHER = 1;     // at an unknown protocol
 const bit<8> END_CUT = 2;       // in a truncated header
@@ -69,7 +69,7 @@ const bit<16> TRIGGER_DATA_ACK = 256;
 // egress_h.reserved: the first report of its flow in this epoch
 const bit<16> EGRESS_FIRST = 1;
 
-// Bits of slot_state: which values of a slot are valid, and the state of its latest SYN or SYN-ACK.
+// Bits of slot_state: the values of a slot that are valid, and the state of its latest SYN or SYN-ACK.
 const bit<32> STATE_IAT = 1;
 const bit<32> STATE_SEQ = 2;
 const bit<32> STATE_ACK = 4;
@@ -80,8 +80,8 @@ const bit<32> STATE_SYN_ACK = 64;
 const bit<32> STATE_RTT_SYN = 128;
 const bit<32> STATE_RTT_ACK = 256;
 const bit<32> STATE_DATA = 512;
-const bit<32> STATE_BASE = 1024;     // slot_base is valid: less than a window from the highest number
-const bit<32> STATE_FLOOR = 2048;    // slot_floor is valid, likewise
+const bit<32> STATE_BASE = 1024;     // slot_base is valid, that is, less than a window below the highest number
+const bit<32> STATE_FLOOR = 2048;    // slot_floor is valid, as for STATE_BASE
 const bit<32> STATE_FIN = 4096;      // a FIN was sent
 const bit<32> STATE_ENDED = 8192;    // the FIN was acknowledged, or an RST was sent
 const bit<32> STATE_PENDING = 16384; // an acknowledgment has not been reported
@@ -92,7 +92,7 @@ const bit<8> TCP_SYN = 0x02;
 const bit<8> TCP_RST = 0x04;
 const bit<8> TCP_ACK = 0x10;
 
-// Half of the range of sequence numbers or times: a distance of this or more is backwards.
+// Half of the range of sequence numbers or times. A distance of this or more is backwards.
 const bit<32> HALF_32 = 0x80000000;
 const bit<32> WINDOW = 0x40000000;  // RFC 7323 section 2.3: no TCP window is larger
 const bit<64> HALF_64 = 0x8000000000000000;

@@ -87,7 +87,7 @@
         }
     }
 
-    // No next header (RFC 8200 section 4.7) has been handled before, like in the digest and in tshark.
+    // No next header (RFC 8200 section 4.7) was handled earlier, like in the digest and in tshark.
     state AT(JOIN(cut_extension, EXTENSION)) {
         meta.bits = (bit<32>)hdr.peek.first;
         transition select(meta.bits) {

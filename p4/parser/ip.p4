@@ -1,5 +1,6 @@
-// An IP header of LEVEL outer or inner (WHICH: its number) with its options or extension headers. Protocol 4 continues
-// at CARRIED_IPV4, 41 at CARRIED_IPV6. The flow key is set from a header only if the header is valid.
+// An IP header of LEVEL outer or inner (WHICH: its number) with its options or extension headers. The next state is
+// CARRIED_IPV4 for protocol 4 and CARRIED_IPV6 for protocol 41. The flow key is set from a header only if the header is
+// valid.
 #define AT(name) JOIN(LEVEL, name)
 
     // Announced as IPv4; the first four bits determine the version.
@@ -67,7 +68,7 @@
         }
     }
 
-    // Zero if the sender's NIC fills it in (segmentation offload): the packet then extends to the end of the frame.
+    // Zero if the sender's NIC sets the length (segmentation offload). The packet then extends to the end of the frame.
     state AT(ipv4_total_length) {
         transition select(meta.bits) {
             0: AT(ipv4_no_length);
@@ -202,7 +203,7 @@
         }
     }
 
-    // A jumbogram, or filled in by the sender's NIC.
+    // A jumbogram, or the sender's NIC sets the length.
     state AT(ipv6_no_length) {
         meta.ip_length = meta.wire_end - meta.parsed;
         meta.parsed = meta.need;

@@ -1,4 +1,4 @@
-// Entry number COUNT of an MPLS label stack (RFC 3032) in header ENTRY; its label goes to LABEL, the next state is
+// Entry number COUNT of an MPLS label stack (RFC 3032) in header ENTRY. Its label is stored in LABEL; the next state is
 // FOLLOWING.
     state ENTRY {
         meta.need = meta.parsed + 4;

@@ -1,6 +1,6 @@
-// The payload of a label stack; its bottom label is in meta.size. No field identifies it, only its first four bits (RFC
-// 4928 section 3, RFC 4385 section 3): 4 and 6 are IP, 0 is an Ethernet pseudowire. Labels 13 (RFC 5586) and 14 (RFC
-// 3429) carry management.
+// The payload of a label stack; the bottom label is in meta.size. No field identifies the payload except its first four
+// bits (RFC 4928 section 3, RFC 4385 section 3): 4 and 6 are IP, 0 is an Ethernet pseudowire. Labels 13 (RFC 5586) and
+// 14 (RFC 3429) are used for management.
     state mpls_bottom {
         transition select(meta.size) {
             13: other;
@@ -30,8 +30,8 @@
         }
     }
 
-    // Detects a control word (RFC 4448 section 4.6): there is none if a plausible Ethernet header starts here, unless
-    // the first word is zero and a plausible Ethernet header follows it as well.
+    // Detects a control word (RFC 4448 section 4.6). There is none if a plausible Ethernet header starts here, unless
+    // the first word is zero and a plausible Ethernet header also follows it.
     state pseudowire {
         hdr.pseudowire = pkt.lookahead<pseudowire_peek_h>();
         transition select(hdr.pseudowire.plain_type) {

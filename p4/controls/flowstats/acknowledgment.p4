@@ -1,6 +1,7 @@
-// Acknowledgments of the reverse flow: the highest acknowledgment number, and duplicate ACKs as in RFC 5681 section 2:
-// (a) data is outstanding, (b) the ACK has no data, (c) neither SYN nor FIN, (d) it repeats the highest number, (e) its
-// window is that of the previous ACK. If the reverse flow was not observed, (a) is unknown and nothing is counted.
+// Acknowledgments of the reverse flow: the highest acknowledgment number, and duplicate ACKs as defined in RFC 5681
+// section 2: (a) data is outstanding, (b) the ACK has no data, (c) neither SYN nor FIN is set, (d) the ACK repeats the
+// highest number, (e) its window equals that of the previous ACK. If the reverse flow was not observed, (a) is unknown
+// and nothing is counted.
 control Acknowledgment(inout headers_t hdr, inout metadata_t meta) {
     apply {
         meta.state = slot_state.read(meta.peer_slot);

@@ -1,12 +1,12 @@
-// Updates the holes of a slot for data out of order: gaps and retransmissions.
+// Updates the holes of a slot for reordered data: gaps and retransmissions.
 //
-// A slot stores the HOLES highest holes, so both counts are exact while no more are open. A lower hole is dropped from
-// the list: its bytes are added to slot_forgotten, and data below slot_floor either fills such a hole or is a
-// retransmission. Such data counts as uncertain while there are forgotten bytes that it can fill, then as
-// retransmitted.
+// A slot stores the HOLES highest holes, so both counts are exact as long as no more holes are open. A lower hole is
+// dropped from the list: its bytes are added to slot_forgotten, and data below slot_floor either fills such a hole or
+// is a retransmission. This data is counted as uncertain while there are forgotten bytes that it can fill, and as
+// retransmitted afterwards.
 //
-// Distances are backwards from the highest sequence number, so that larger is earlier. Holes at a distance of a window
-// or more are dropped, before sequence numbers wrap around (modulo 2^32) and reach them again.
+// Distances are measured backwards from the highest sequence number, so a larger distance is earlier. Holes at a
+// distance of a window or more are dropped before sequence numbers wrap around (modulo 2^32) and reach them again.
 #define NO_PLACE 0xffffffff
 #define FAR 0xffffffff
 
@@ -72,9 +72,9 @@
         } \
     }
 
-// Input in hdr.work: highest, advance; behind, near and length of the data and FIN below the highest number, else 0;
-// open_start and open_end of a hole that opens above it, else equal. meta.state: the slot's state; meta.old_fin: the
-// last number of the length is a FIN.
+// Input in hdr.work: highest, advance; behind, near and length of the data and FIN below the highest number (otherwise
+// 0); open_start and open_end of a hole that opens above it (otherwise equal). meta.state: the state of the slot.
+// meta.old_fin: the last number of the length is a FIN.
 control Holes(inout headers_t hdr, inout metadata_t meta) {
     apply {
         hdr.work.base = FAR;

@@ -1,5 +1,5 @@
-// Selects the queue pair of the flow's reports, its next sequence number and ring address. A report that would exceed
-// the ring's end is written to its start.
+// Selects the queue pair for the flow's reports, its next sequence number and the ring address. A report that would
+// exceed the end of the ring is written to its start.
 control QueuePair(inout headers_t hdr, inout metadata_t meta) {
     apply {
         meta.mask = qp_mask.read(0);

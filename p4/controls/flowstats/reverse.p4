@@ -1,4 +1,4 @@
-// Selects the reverse flow for the report, with the labels stored in its slot. LookUp reads its cells afterwards.
+// Selects the reverse flow for the report, with the labels stored in its slot. LookUp then reads its cells.
 control Reverse(inout headers_t hdr, inout metadata_t meta) {
     apply {
         if (meta.peer_held == 0) {

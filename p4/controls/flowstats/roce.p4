@@ -39,7 +39,7 @@ control Roce(inout headers_t hdr, inout metadata_t meta) {
         hdr.report_ipv4.checksum = (bit<16>)meta.index;
 
         hdr.report_udp.setValid();
-        meta.pair = meta.pair + 0xc000;  // a dynamic port per queue pair, so that its packets take one path
+        meta.pair = meta.pair + 0xc000;  // a dynamic port per queue pair, so that its packets take the same path
         hdr.report_udp.src_port = (bit<16>)meta.pair;
         hdr.report_udp.dst_port = 4791;
         meta.index = meta.report_bytes + 40;

@@ -5,9 +5,9 @@
     slot_hole_start.write(meta.index, 0); \
     slot_hole_end.write(meta.index, 0);
 
-// SYN, FIN and sequence numbers of the flow, in its slot, modulo 2^32: data in order advances the highest number, other
-// data is handled by Holes. Numbers of an RST are ignored. A segment without data, SYN or FIN occupies no number (RFC
-// 9293 section 3.4): the lowest number is that of the first segment that occupies one.
+// SYN, FIN and sequence numbers of the flow in its slot, modulo 2^32. Data in order advances the highest number; Holes
+// handles other data. Numbers of an RST are ignored. A segment without data, SYN or FIN occupies no sequence number
+// (RFC 9293 section 3.4), so the lowest number is that of the first segment that occupies one.
 control Sequence(inout headers_t hdr, inout metadata_t meta) {
     Holes() holes;
 
@@ -25,7 +25,7 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
                     }
                 } else {
                     meta.opens = 1;
-                    // Reused ports: earlier acknowledgments of the other side belong to the previous connection.
+                    // Ports were reused: earlier acknowledgments of the other side belong to the previous connection.
                     meta.state = meta.state & ~(STATE_REPEATED | STATE_ANSWERED | STATE_SYN_ACK | STATE_RTT_SYN
                                                 | STATE_RTT_ACK | STATE_ACK | STATE_FIN | STATE_ENDED);
                     meta.state = meta.state | STATE_SYN;

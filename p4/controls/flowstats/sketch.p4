@@ -1,7 +1,7 @@
-// Reads a flow's cells of the count-min sketch to hdr.cells; hdr.row identifies the flow, meta.bank the bank. 64-bit
-// counters do not wrap: 100 Gbit/s would take 46 years.
+// Reads a flow's cells of the count-min sketch into hdr.cells. hdr.row identifies the flow, meta.bank selects the bank.
+// 64-bit counters do not wrap: at 100 Gbit/s, this would take 46 years.
 //
-// Rows are independent: each one hashes its number and the digest, and jhash mixes the number into every bit of the
+// Rows are independent: each row hashes its number and the digest, and jhash mixes the number into every bit of the
 // result. With a CRC, the number would only move the same collisions to other cells, and four rows would be no better
 // than one.
 #define FIND(N) \
@@ -41,7 +41,8 @@
 
 #define COUNTED(N) FIND(N) ADD(N)
 
-// Cells of the packet's flow, including this packet; for a probe, those of the inactive bank.
+// Counts the packet in its flow's cells and reads them, including this packet. For a probe, reads the cells of the
+// inactive bank.
 control Count(inout headers_t hdr, inout metadata_t meta) {
     Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) jhash;
 
@@ -56,7 +57,7 @@ control Count(inout headers_t hdr, inout metadata_t meta) {
     }
 }
 
-// Cells of another flow; `rows` and `mask` must still be set by Count.
+// Reads the cells of another flow. `rows` and `mask` must still have the values set by Count.
 control LookUp(inout headers_t hdr, inout metadata_t meta) {
     Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) jhash;
 

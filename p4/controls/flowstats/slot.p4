@@ -1,10 +1,10 @@
 // Finds or allocates the flow's slot, and finds the slot of the reverse flow.
 //
-// A flow has four candidate slots: for each half of its digest, the slot with that number and the adjacent one. It uses
-// the first free one, else the first that can be evicted: the flow there has ended or was idle for slot_timeout_ns, and
-// either all of it has been reported, or it sent nothing in this epoch, so its probe is past. A digest is in one slot
-// at most: flows that differ only in their labels share it one after the other. A flow without a slot is counted, and
-// reported without the values that only slots have.
+// A flow has four candidate slots: for each half of its digest, the slot with that number and the adjacent one. The
+// flow uses the first free slot, otherwise the first slot that can be evicted. A slot can be evicted if its flow has
+// ended or was idle for slot_timeout_ns, and if the flow either has been reported completely or sent nothing in this
+// epoch, so that its probe is over. A digest is in at most one slot, so flows that differ only in their labels share a
+// slot in turn. A flow without a slot is counted, and reported without the values that require a slot.
 #define OWN(HALF, FLIP) \
     if (meta.found == 0) { \
         meta.index = meta.own_##HALF ^ FLIP; \

@@ -1,6 +1,6 @@
-// Looks up whether the flow of hdr.row, which has no slot, is recorded for this epoch (meta.found), else whether there
-// is a free place to record it (meta.vacant, hdr.work.free). A record is the epoch and a hash of the flow; each half of
-// the digest selects a place.
+// Determines if the flow of hdr.row, which has no slot, is recorded for this epoch (meta.found). If not, determines if
+// there is a free place for it (meta.vacant, hdr.work.free). A record consists of the epoch and a hash of the flow;
+// each half of the digest selects a place.
 #define PLACE(HALF) \
     if (meta.found == 0) { \
         meta.index = slot_mask.read(0); \

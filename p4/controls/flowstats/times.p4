@@ -34,7 +34,8 @@ control Times(inout headers_t hdr, inout metadata_t meta) {
                     meta.first = 1;
                     slotless.write(hdr.work.free, hdr.work.since);
                 } else {
-                    // It is the first if a cell contains only this packet; otherwise this cannot be determined.
+                    // The packet is the first one if any cell contains only this packet; otherwise this cannot be
+                    // determined.
                     if (hdr.cells.packets_0 == 1 || hdr.cells.packets_1 == 1 || hdr.cells.packets_2 == 1
                         || hdr.cells.packets_3 == 1) {
                         meta.first = 1;

@@ -1,6 +1,6 @@
 // Updates the checksums of IPv4, TCP, UDP and ICMPv6 incrementally for changed addresses (RFC 1624, eqn. 3): a correct
-// checksum remains correct, an incorrect one incorrect. In UDP, zero means no checksum, and a computed zero is sent as
-// ones (RFC 768).
+// checksum remains correct, and an incorrect checksum remains incorrect. In UDP, zero means no checksum, and a computed
+// zero is sent as all ones (RFC 768).
 #ifndef ACAPELLA_EDIT_CHECKSUMS_P4
 #define ACAPELLA_EDIT_CHECKSUMS_P4
 
@@ -22,8 +22,8 @@ control EditChecksums(inout headers_t hdr, inout metadata_t meta) {
         hdr.edit.checksum = hdr.edit.checksum ^ 0xffff;
     }
 
-    // A table without a key serves as a subroutine: inlined, each narrowing to 16 bits would take 16 bytes of
-    // metadata.
+    // A table without a key is used as a subroutine, because if the code were inlined, each conversion to 16 bits would
+    // take 16 bytes of metadata.
     @name("checksum") table checksum {
         actions = {
             update;

@@ -1,5 +1,5 @@
-// Accepts or rejects frames by a ternary table over the flow's 5-tuple (as OSNT's filter), independent of preceding
-// tags, labels and outer IP headers.
+// Accepts or rejects frames with a ternary table over the flow's 5-tuple (like the filter of OSNT), independently of
+// preceding tags, labels and outer IP headers.
 #ifndef ACAPELLA_FILTER_P4
 #define ACAPELLA_FILTER_P4
 

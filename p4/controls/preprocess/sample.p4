@@ -1,5 +1,6 @@
-// Three sampling methods, each disabled while its register is 0: a share of flows and a share of packets, by hashes
-// that are the same wherever a packet is captured, and then every n-th remaining frame of a port.
+// Three sampling methods, each of which is disabled while its register is 0: a share of flows and a share of packets,
+// both selected by hashes that are the same wherever a packet is captured, and then every n-th remaining frame of a
+// port.
 #ifndef ACAPELLA_SAMPLE_P4
 #define ACAPELLA_SAMPLE_P4
 

@@ -1,5 +1,5 @@
-// Sets hdr.sample_flow, which is the same for both directions of a flow, and hdr.sample_packet. Both are the same
-// wherever a packet is captured.
+// Sets hdr.sample_flow, which is the same for both directions of a flow, and hdr.sample_packet. Neither depends on
+// where the packet is captured.
 #ifndef ACAPELLA_SAMPLE_KEY_P4
 #define ACAPELLA_SAMPLE_KEY_P4
 

@@ -4,7 +4,7 @@
 
 control Stamp(inout headers_t hdr, inout metadata_t meta) {
     @name("sequence") Register<bit<32>, bit<32>>(PORTS, 0) sequence;
-    // Frames by the parser's result; the index is END_*.
+    // Number of frames by the parser's result; the index is END_*.
     @name("parse_ends") Register<bit<64>, bit<32>>(ENDS, 0) parse_ends;
 
     apply {

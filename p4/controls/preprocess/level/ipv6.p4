@@ -1,5 +1,6 @@
 // Rewrites the addresses of header IPV6 of level WHICH. After a routing header with segments left, the transport
-// checksum covers the final destination (RFC 8200 section 8.1), so changing this one does not affect it.
+// checksum covers the final destination (RFC 8200 section 8.1), so a change of this destination does not affect the
+// checksum.
         if (hdr.IPV6.isValid()) {
             hdr.edit.sum = 0;
             hdr.edit.high = hdr.IPV6.src_high;
