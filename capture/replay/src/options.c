@@ -20,6 +20,7 @@ enum {
     DEPARTURES,
     PACE,
     LEAD,
+    MEASURE_LEAD,
     RETRY,
     LATE,
     DROP_LATE,
@@ -54,7 +55,11 @@ static const struct argp_option known[] = {
     {"pace", PACE, "bursts|single", 0,
      "Send each burst at the time of its first packet, or packets one by one (default: bursts)", TIMES},
     {"lead-ns", LEAD, "NS", 0,
-     "Pass a packet to the driver this long before it is due, as measured; 0: unknown (default: 0)", TIMES},
+     "Pass a packet to the driver this long before it is due; 0: unknown (default: 0)", TIMES},
+    {"measure-lead", MEASURE_LEAD, "tx|PORT", 0,
+     "Measure the lead time with probes before the start: by the driver's transmit timestamps (tx), or by a "
+     "port that receives what the Tx port sends; repeat it for several ports",
+     TIMES},
     {"retry-ns", RETRY, "NS", 0,
      "Retry for this long if the driver does not take a packet, then count it as ring_full (default: 100000)",
      TIMES},
@@ -121,6 +126,14 @@ static int add_port(struct options *options, char *text, struct fault *fault) {
     return 0;
 }
 
+static int add_lead_source(struct options *options, const char *text, struct fault *fault) {
+    if (options->lead_sources == OPTIONS_PORTS) {
+        return fail(fault, "--measure-lead %s: use it at most %d times", text, OPTIONS_PORTS);
+    }
+    options->lead_from[options->lead_sources++] = strcmp(text, "tx") == 0 ? NULL : text;
+    return 0;
+}
+
 static int read_number(struct options *options, int code, const char *text, struct fault *fault) {
     switch (code) {
         case BURST:
@@ -161,6 +174,8 @@ static int read_one(struct options *options, int code, char *text, struct fault 
             return add_port(options, text, fault);
         case BRIDGE:
             return add_bridge(options, text, fault);
+        case MEASURE_LEAD:
+            return add_lead_source(options, text, fault);
         case PACE:
             at = option_choice(text, "pace", paces, fault);
             options->pacing = at == 1 ? PACING_SINGLE : PACING_BURSTS;
@@ -196,6 +211,16 @@ static int check(const struct options *options, struct fault *fault) {
     }
     if (options->lead_ns && options->pacing != PACING_SINGLE) {
         return fail(fault, "--lead-ns: applies to --pace single only");
+    }
+    if (options->lead_sources && options->bridge) {
+        return fail(fault, "--measure-lead: applies to --tx, not to --bridge");
+    }
+    if (options->lead_sources && (options->lead_ns || options->pacing != PACING_SINGLE)) {
+        return fail(fault, "--measure-lead: applies to --pace single without --lead-ns");
+    }
+    const bool all_tx = options->lead_sources == 1 && !options->lead_from[0];
+    if (options->lead_sources && !all_tx && options->lead_sources != options->ports) {
+        return fail(fault, "--measure-lead: use it once for each of the %u ports", options->ports);
     }
     return 0;
 }

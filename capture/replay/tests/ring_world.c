@@ -34,30 +34,45 @@ static void set_defaults(struct options *options) {
     options->departures = options->departures ? options->departures : 65536;
 }
 
-void world_open(struct world *world) {
-    static unsigned worlds;
+/* Creates a device for each port. Probes of a port are received by the port that receives what it sends. */
+static void make_ports(struct world *world, unsigned number) {
     static char names[64][32]; /* the options keep them */
-    struct fault fault = {""};
-    const unsigned number = worlds++, size = world->ring_size ? world->ring_size : RING_SIZE;
-    set_defaults(&world->options);
-    world->time = (struct timebase){.simulated = true, .simulated_ns = START_NS - 1000000};
-    for (unsigned port = 0; port < world->options.ports; ++port) {
-        char device[16];
-        world->in[port] = make_ring('i', number, port, size);
+    struct options *options = &world->options;
+    const unsigned size = world->ring_size ? world->ring_size : RING_SIZE;
+    const bool connected = world->looped || world->crossed;
+    for (unsigned port = 0; port < options->ports; ++port) {
         world->out[port] = make_ring('o', number, port, size);
+        CHECK(number * 2 + port < 64);
+    }
+    for (unsigned port = 0; port < options->ports; ++port) {
+        const unsigned from = world->crossed ? 1 - port : port;
+        char device[16];
+        world->in[port] = connected ? world->out[from] : make_ring('i', number, port, size);
         snprintf(device, sizeof device, "%u_%u", number, port);
         CHECK(rte_eth_from_rings(device, &world->in[port], 1, &world->out[port], 1, rte_socket_id()) >= 0);
-        CHECK(number * 2 + port < 64);
-        snprintf(names[number * 2 + port], sizeof names[0], "net_ring_%s", device);
-        world->options.port[port] = names[number * 2 + port];
+        char *name = names[number * 2 + port];
+        snprintf(name, sizeof names[0], "net_ring_%s", device);
+        options->port[port] = name;
+        if (connected) {
+            options->lead_from[from] = name;
+            options->lead_sources = options->ports;
+        }
     }
+}
+
+void world_open(struct world *world) {
+    static unsigned worlds;
+    struct fault fault = {""};
+    set_defaults(&world->options);
+    world->time = (struct timebase){.simulated = true, .simulated_ns = START_NS - 1000000};
+    make_ports(world, worlds++);
     const unsigned copies = world->options.tag == TAG_NONE ? 1 : 2;
     const unsigned mbufs =
         (unsigned)world->options.packets * copies + ports_mbuf_count(&world->options) + 4096;
     if (recording_open(&world->recording, world->options.packets, &fault) != 0 ||
         replay_open(&world->replay, &world->options, &world->ports, &world->time, &fault) != 0 ||
         ports_open(&world->ports, &world->options, mbufs, &fault) != 0 ||
-        ports_start(&world->ports, true, &fault) != 0) {
+        ports_start(&world->ports, world->options.bridge, &fault) != 0) {
         fprintf(stderr, "%s\n", fault.text);
         exit(1);
     }
@@ -70,7 +85,9 @@ void world_close(struct world *world) {
     const unsigned ports = world->ports.count;
     ports_close(&world->ports);
     for (unsigned port = 0; port < ports; ++port) {
-        rte_ring_free(world->in[port]);
+        if (world->in[port] != world->out[0] && world->in[port] != world->out[1]) {
+            rte_ring_free(world->in[port]);
+        }
         rte_ring_free(world->out[port]);
     }
 }

@@ -18,6 +18,8 @@ struct world {
     struct recording recording;
     struct replay replay;
     unsigned ring_size;              /* 0: RING_SIZE */
+    bool looped;                     /* each port receives what it sends */
+    bool crossed;                    /* each port receives what the other one sends */
     struct rte_ring *in[2], *out[2]; /* packets to receive, and packets sent */
 };
 

@@ -1,5 +1,7 @@
 """acapella-dpdk-replay over veth (net_af_packet): replay, bridge and recording between network interfaces."""
 
+import re
+import statistics
 import subprocess
 import time
 from collections.abc import Iterator
@@ -231,3 +233,78 @@ def test_jumbo_frames_are_replayed_over_a_larger_mtu(tmp_path, direct):
         assert program.run()["sent"] == len(frames)
         assert program.end() == 0, program.messages
     assert received(tmp_path / "got.pcap") == [frame.data for frame in frames]
+
+
+def arrivals(tmp_path, direct, *lead: object) -> tuple[dict, list[int]]:
+    """Replay frames from out0 to in0; return the event `done` and arrival minus requested time of each frame, in ns.
+
+    Arrivals are timestamps of the kernel. Order, content and accounting are checked.
+    """
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES[:50])
+    with replayer.Replayer(*OUT, "--pace", "single", *lead, prefix=direct) as program:
+        (port,) = program.wait("ready")["ports"]
+        with replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
+            program.ask(f"load {capture}", "loaded")
+            done = program.run()
+            found = program.departures(tmp_path / "d")
+        assert program.end() == 0, program.messages
+    arrived, _ = dpdk.read_pcap(tmp_path / "got.pcap")
+    assert [frame.data for frame in arrived] == [frame.data for frame in FRAMES[:50]]
+    assert all(each.departed_ns >= each.requested_ns for each in found)
+    (used,) = done["leads"]
+    assert {key: port["lead"][key] for key in ("source", "ns")} == used
+    return done | {"lead": port["lead"]}, [
+        frame.ts_ns - each.requested_ns for frame, each in zip(arrived, found, strict=True)
+    ]
+
+
+def test_lead_time_is_measured_by_loopback_to_the_peer(tmp_path, direct):
+    """The kernel's timestamps at the peer give the lead of net_af_packet, which has none. Its effect is printed."""
+    loop = ("--vdev", "net_af_packet1,iface=in0", "--measure-lead", "net_af_packet1")
+    before, late_without = arrivals(tmp_path, direct)
+    after, late_with = arrivals(tmp_path, direct, *loop)
+    assert before["lead"] == {"source": "unknown", "ns": None}
+    lead = after["lead"]
+    assert lead["source"] == "loopback" and lead["timestamps"] in ("kernel", "device")  # by the version of DPDK
+    assert lead["probes"] == 201 and 100 < lead["stamped"] <= 201
+    assert lead["p5_ns"] <= lead["ns"] <= lead["p95_ns"]
+    for case, late in (("without a lead", late_without), (f"with a lead of {lead['ns']} ns", late_with)):
+        print(f"arrival minus requested {case}: smallest {min(late)} ns, median {statistics.median(late):.0f} ns")
+
+
+def test_port_that_sends_and_receives_probes_is_not_promiscuous_afterwards(tmp_path, direct):
+    """Both ends of a veth are Tx ports, and each receives the probes of the other one."""
+    words = [*OUT, "--vdev", "net_af_packet1,iface=in0", "--tx", "net_af_packet1", "--pace", "single"]
+    words += ["--measure-lead", "net_af_packet1", "--measure-lead", "net_af_packet0"]
+    with replayer.Replayer(*words, prefix=direct) as program:
+        ports = program.wait("ready")["ports"]
+        shown = subprocess.run([*direct, "ip", "-d", "link"], capture_output=True, text=True, check=True).stdout
+        assert program.end() == 0, program.messages
+    assert [port["lead"]["source"] for port in ports] == ["loopback", "loopback"]
+    assert "PROMISC" not in shown and re.findall(r"promiscuity (\d+)", shown) == ["0"] * 3
+
+
+def test_measured_lead_of_a_bridge_is_one_line(bridged):
+    with replayer.Replayer(*BRIDGE, "--pace", "single", "--measure-lead", "tx", prefix=bridged) as program:
+        assert program.ended() == 2
+        text = "--measure-lead: applies to --tx, not to --bridge"
+        assert program.errors() == [f"acapella-dpdk-replay: error: {text}"]
+
+
+def test_lead_time_without_transmit_timestamps_is_zero_and_unknown(tmp_path, direct):
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES[:5])
+    with replayer.Replayer(*OUT, "--pace", "single", "--measure-lead", "tx", prefix=direct) as program:
+        assert program.wait("ready")["ports"][0]["lead"] == {"source": "unknown", "ns": None}
+        program.ask(f"load {capture}", "loaded")
+        done = program.run()
+        assert program.end() == 0, program.messages
+    assert done["leads"] == [{"source": "unknown", "ns": None}]
+
+
+def test_probes_that_do_not_arrive_are_one_line(bridged):
+    words = ("--vdev", "net_af_packet0,iface=left0", "--tx", "net_af_packet0", "--pace", "single")
+    loop = ("--vdev", "net_af_packet1,iface=right0", "--measure-lead", "net_af_packet1")
+    with replayer.Replayer(*words, *loop, prefix=bridged) as program:
+        assert program.ended() == 1
+        text = "--measure-lead net_af_packet1: 0 of 10 probes of net_af_packet0 arrived; connect the ports"
+        assert program.errors() == [f"acapella-dpdk-replay: error: {text}"]

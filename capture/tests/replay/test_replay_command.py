@@ -116,6 +116,7 @@ def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
         (("--interface", "lo"), "expected FILE --interface PORT"),
         (("FILE", "--bridge", "lo", "lo"), "expected FILE --interface PORT"),
         (("--bridge", "lo", "lo"), "--bridge requires --listen"),
+        (("--bridge", "lo", "lo", "--measure-lead", "tx"), "--measure-lead applies to --interface, not to --bridge"),
         (("FILE", "-i", "lo", "--secret", "s"), "--secret has no effect with FILE --interface"),
         (("FILE", "-i", "lo", "--rolling", "3"), "--rolling has no effect with FILE --interface"),
         (("FILE", "-i", "lo", "--from", "+3"), "--from has no effect with FILE --interface"),

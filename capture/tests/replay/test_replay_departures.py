@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acapella_capture.replay import departures
-from acapella_capture.replay.departures import MAGIC, NO_TIME, Origin, convert, duration
+from acapella_capture.replay.departures import MAGIC, NO_TIME, Lead, Origin, convert, duration, leads_of
 from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
 
@@ -41,7 +41,7 @@ def test_records_become_rows_with_metadata(tmp_path):
         record(loop=1, packet=0, late=-2, flags=1 | 4),
     ]
     node_clock = {"source": "chrony", "offset_ns": -5, "synchronized": True}
-    origin = Origin(-3, 9, "round trips", "ab" * 32, 2_500_000, "single", node_clock)
+    origin = Origin(-3, 9, "round trips", "ab" * 32, 2_500_000, "single", node_clock, (Lead(7300, "loopback"), Lead()))
     summary = convert(written(tmp_path / "d", records), tmp_path / "d.parquet", origin)
     table = pq.read_table(tmp_path / "d.parquet")
     assert table.schema.equals(arrow_schema("departures"))
@@ -63,6 +63,8 @@ def test_records_become_rows_with_metadata(tmp_path):
         "recording_sha256": "ab" * 32,
         "speed": "2.5",
         "pacing": "single",
+        "lead_ns": "7300,unknown",
+        "lead_source": "loopback,unknown",
         "node_clock_source": "chrony",
         "node_clock_offset_ns": "-5",
         "node_clock_synchronized": "true",
@@ -76,6 +78,26 @@ def test_records_become_rows_with_metadata(tmp_path):
 
 def test_unknown_metadata_is_unknown():
     assert set(Origin().metadata().values()) == {"unknown", "1"}
+
+
+def test_leads_of_a_run_are_those_of_its_ports():
+    leads = [{"source": "loopback", "ns": 7300}, {"source": "unknown", "ns": None}, {"source": "option", "ns": 0}]
+    found = leads_of({"leads": leads})
+    assert found == (Lead(7300, "loopback"), Lead(), Lead(0, "option"))
+    assert [str(lead) for lead in found] == ["7.3 us (loopback)", "unknown", "0 ns (option)"]
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        *(7, None, {}, {"ns": 7}),
+        *({"ns": ns, "source": "option"} for ns in (-1, True, 1 << 63, "7")),
+        *({"ns": 7, "source": source} for source in (["option"], "guess", None)),
+    ],
+)
+def test_invalid_lead_is_unknown(lead):
+    assert leads_of({"leads": [lead]}) == (Lead(),)
+    assert leads_of({"leads": lead}) == () == leads_of({})
 
 
 def test_rows_are_sorted_and_reproducible(tmp_path, monkeypatch):

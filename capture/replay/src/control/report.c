@@ -6,6 +6,7 @@
 
 #include "common/files/json.h"
 #include "control/summary.h"
+#include "engine/lead.h"
 
 static FILE *begin(const struct session *session, const char *event) {
     fprintf(session->out, "{\"event\": \"%s\"", event);
@@ -54,6 +55,36 @@ static void put_clock(FILE *to, const struct timebase *time) {
             state >= 0 ? (int64_t)kernel.esterror * 1000 : -1);
 }
 
+static void put_lead(FILE *to, const struct lead *lead) {
+    fprintf(to, "{\"source\": \"%s\"", lead_source_name(lead->source));
+    put_time(to, "ns", lead->source == LEAD_UNKNOWN ? DEPARTED_NEVER : lead->ns);
+}
+
+/* The lead time that each port has in a run; null: unknown, 0 is used. */
+static void put_leads(FILE *to, const struct ports *ports) {
+    fputs(", \"leads\": [", to);
+    for (unsigned i = 0; i < ports->count; ++i) {
+        fputs(i ? ", " : "", to);
+        put_lead(to, &ports->port[i].lead);
+        fputc('}', to);
+    }
+    fputc(']', to);
+}
+
+static void put_measured_lead(FILE *to, const struct lead *lead) {
+    static const char *const stamps[] = {"none", "device", "kernel"};
+    fputs(", \"lead\": ", to);
+    put_lead(to, lead);
+    if (lead->source == LEAD_TRANSMIT || lead->source == LEAD_LOOPBACK) {
+        put_time(to, "p5_ns", lead->low_ns);
+        put_time(to, "p95_ns", lead->high_ns);
+        put_number(to, "probes", lead->probes);
+        put_number(to, "stamped", lead->stamped);
+        put_text(to, "timestamps", stamps[lead->stamps]);
+    }
+    fputc('}', to);
+}
+
 static void put_port(FILE *to, const struct port *port) {
     static const char *const stamps[] = {"burst", "device", "device"};
     fputs("{\"name\": ", to);
@@ -63,6 +94,7 @@ static void put_port(FILE *to, const struct port *port) {
     put_number(to, "longest_bytes", port->longest);
     put_text(to, "timestamps", stamps[port->stamps]);
     put_number(to, "flushed", port->flushed);
+    put_measured_lead(to, &port->lead);
 }
 
 static void put_traffic(FILE *to, const struct traffic *traffic) {
@@ -158,11 +190,7 @@ static void put_run(FILE *to, const struct session *session) {
     put_number(to, "loops", replay->loops);
     put_number(to, "speed_ppm", replay->speed_ppm);
     put_text(to, "pacing", session->options.pacing == PACING_SINGLE ? "single" : "bursts");
-    if (session->options.lead_ns) {
-        put_number(to, "lead_ns", session->options.lead_ns);
-    } else {
-        fputs(", \"lead_ns\": null", to); /* unknown */
-    }
+    put_leads(to, &session->ports);
     put_number(to, "priority", session->options.priority);
     put_number(to, "period_ns", (uint64_t)replay->plan.period_ns);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "control/report.h"
+#include "engine/lead.h"
 #include "files/load.h"
 #include "files/save.h"
 
@@ -132,7 +133,8 @@ int session_open(struct session *session, struct fault *fault) {
         ports_open(&session->ports, options, (unsigned)session->memory.mbufs, fault) != 0 ||
         timebase_begin(&session->time, fault) != 0 ||
         ports_start(&session->ports, options->bridge, fault) != 0 ||
-        ports_check_links(&session->ports, fault) != 0) {
+        ports_check_links(&session->ports, fault) != 0 ||
+        lead_measure_all(&session->ports, options, &session->time, fault) != 0) {
         return -1;
     }
     worker->bridge = (struct bridge){.options = options,
@@ -229,10 +231,11 @@ static int start_run(struct session *session, const struct command *command, str
         return -1;
     }
     const int64_t now = realtime_ns(); /* building the plan took time */
+    const int64_t soon = now + SOON_NS + ports_largest_lead_ns(&session->ports);
     if (command->at_ns && command->at_ns <= now) {
         return fail(fault, "run: AT_NS is %" PRId64 " ns in the past", now - command->at_ns);
     }
-    if (replay_start_at(replay, command->at_ns ? command->at_ns : now + SOON_NS, fault) != 0) {
+    if (replay_start_at(replay, command->at_ns ? command->at_ns : soon, fault) != 0) {
         return -1;
     }
     for (unsigned i = 0; i < session->ports.count; ++i) {

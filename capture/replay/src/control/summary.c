@@ -25,7 +25,8 @@ static void measure(struct summary *summary, int64_t *error, uint64_t count) {
 }
 
 /* The retries of a burst are counted once, at its first packet. */
-static void add(struct summary *summary, const struct departure *departed, int64_t error, uint64_t late_ns) {
+static void add(struct summary *summary, const struct departure *departed, int64_t error, uint64_t late_ns,
+                int64_t *latest_ns) {
     ++summary->outcome[departed->outcome];
     summary->retries += departed->flags & DEPARTED_BURST_FIRST ? departed->retries : 0;
     if (departed->outcome != OUTCOME_SENT) {
@@ -33,14 +34,31 @@ static void add(struct summary *summary, const struct departure *departed, int64
     }
     summary->sent_late += error > (int64_t)late_ns;
     summary->first_ns = summary->first_ns == DEPARTED_NEVER ? departed->ns : summary->first_ns;
-    summary->monotone = summary->monotone && departed->ns >= summary->last_ns;
-    summary->last_ns = departed->ns;
+    summary->monotone = summary->monotone && departed->ns >= *latest_ns;
+    *latest_ns = departed->ns;
+    summary->last_ns = departed->ns > summary->last_ns ? departed->ns : summary->last_ns;
+}
+
+/* Returns true if departures of all ports must be in the order of the packets. With different lead times, a
+ * late burst may overtake one of another port; then only those of each port must be in order. */
+static bool have_same_lead(const struct ports *ports) {
+    for (unsigned i = 1; i < ports->count; ++i) {
+        if (ports->port[i].lead.ns != ports->port[0].lead.ns) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void summarize(struct summary *summary, const struct replay *replay) {
     const uint32_t packets = replay->plan.packets;
     int64_t *errors = malloc(replay->departures * sizeof *errors);
     uint64_t sent = 0, total = 0;
+    const bool same_lead = have_same_lead(replay->ports);
+    int64_t latest_ns[OPTIONS_PORTS];
+    for (unsigned port = 0; port < OPTIONS_PORTS; ++port) {
+        latest_ns[port] = DEPARTED_NEVER;
+    }
     *summary = (struct summary){.packets = replay->departures,
                                 .first_ns = DEPARTED_NEVER,
                                 .last_ns = DEPARTED_NEVER,
@@ -50,7 +68,8 @@ void summarize(struct summary *summary, const struct replay *replay) {
         const bool was_sent = departed->outcome == OUTCOME_SENT;
         const int64_t requested = replay_requested(replay, (uint32_t)(i / packets), (uint32_t)(i % packets));
         const int64_t error = was_sent ? departed->ns - requested : 0;
-        add(summary, departed, error, replay->options->late_ns);
+        add(summary, departed, error, replay->options->late_ns,
+            &latest_ns[same_lead ? 0 : replay->plan.entry[i % packets].port]);
         if (was_sent && errors) {
             errors[sent++] = error;
         }

@@ -10,7 +10,8 @@ struct summary {
     uint64_t sent_late;        /* packets sent later than --late-ns */
     uint64_t retries;          /* calls of drivers that did not accept all of a burst */
     int64_t first_ns, last_ns; /* departures; DEPARTED_NEVER: none */
-    bool monotone;             /* departures are in the order of the packets */
+    bool monotone; /* departures are in the order of the packets; with different lead times, those of each
+                      port */
     /* departure minus requested time of packets that were sent; percentiles by nearest rank */
     bool measured;
     int64_t median_ns, p99_ns, largest_ns;

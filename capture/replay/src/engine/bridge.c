@@ -65,7 +65,7 @@ static unsigned send_all(struct bridge *bridge, struct port *from, struct port *
     unsigned sent = 0;
     for (;;) {
         bool failed = false;
-        const uint16_t accepted = port_send(to, mbuf + sent, (uint16_t)(count - sent), &failed);
+        const uint16_t accepted = port_send(to, 0, mbuf + sent, (uint16_t)(count - sent), &failed);
         if (failed) {
             /* all packets of this call: the driver does not report which ones failed; see hides_errors */
             from->traffic.driver_error += accepted;

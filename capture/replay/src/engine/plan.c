@@ -88,6 +88,20 @@ static void set_bursts(struct plan *plan, const struct recording *recording, con
     }
 }
 
+/* Links the bursts of each port, because ports with different lead times are sent to independently. */
+static void link_bursts(struct plan *plan) {
+    for (unsigned port = 0; port < OPTIONS_PORTS; ++port) {
+        plan->first[port] = plan->packets;
+    }
+    for (uint32_t i = plan->packets; i-- > 0;) {
+        struct entry *entry = &plan->entry[i];
+        if (entry->count) {
+            entry->next = plan->first[entry->port];
+            plan->first[entry->port] = i;
+        }
+    }
+}
+
 int plan_build(struct plan *plan, const struct recording *recording, const struct ports *ports,
                const struct options *options, uint64_t speed_ppm, struct fault *fault) {
     struct tagger tagger = {0};
@@ -113,6 +127,7 @@ int plan_build(struct plan *plan, const struct recording *recording, const struc
         return -1;
     }
     set_bursts(plan, recording, options);
+    link_bursts(plan);
     return 0;
 }
 

@@ -20,6 +20,7 @@ enum outcome {
 
 struct entry {
     int64_t offset_ns; /* since the start of the loop */
+    uint32_t next;     /* the port's next burst, if a burst begins here; `packets`: none */
     uint16_t port;
     uint8_t count;   /* packets of the burst that begins here; 0: not the first packet of a burst */
     uint8_t refused; /* outcome of a packet that is not sent; 0: it is sent */
@@ -29,7 +30,8 @@ struct plan {
     struct rte_mbuf **mbuf; /* of the recording, or tagged copies */
     struct entry *entry;
     uint32_t packets;
-    int64_t period_ns;      /* between the starts of two loops: the duration and one mean gap */
+    uint32_t first[OPTIONS_PORTS]; /* the first burst of each port; `packets`: none */
+    int64_t period_ns;             /* between the starts of two loops: the duration and one mean gap */
     uint64_t time_reversed; /* packets with a time before that of their predecessor, whose time they get */
     uint64_t refused[OUTCOMES];
     bool copies; /* the mbufs are tagged copies, freed with the plan */

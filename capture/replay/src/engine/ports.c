@@ -18,7 +18,8 @@
 #define VLAN_AT 12
 
 unsigned ports_mbuf_count(const struct options *options) {
-    const unsigned rings = options->ports * (2 * options->depth + 2 * options->burst);
+    const unsigned ports = options->ports + options->lead_sources;
+    const unsigned rings = ports * (2 * options->depth + 2 * options->burst);
     return rings + 4 * CACHE; /* the caches of two threads hold 1.5 times their size */
 }
 
@@ -116,7 +117,7 @@ static int configure(struct port *port, const struct options *options, struct rt
     if (options->bridge && check_reception(port, options, &info, fault) != 0) {
         return -1;
     }
-    if (options->bridge) {
+    if (port->receives) {
         config.rxmode.offloads =
             info.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_TIMESTAMP);
     }
@@ -146,10 +147,58 @@ static int configure(struct port *port, const struct options *options, struct rt
     port_find_longest(port, options);
     port->configured = true;
     port->hides_errors = strcmp(port->driver, "net_af_packet") == 0;
-    if (options->bridge && strcmp(port->driver, "net_pcap") == 0) {
+    if (port->receives && strcmp(port->driver, "net_pcap") == 0) {
         port->stamps = PORT_STAMPS_TIME;
     } else if (config.rxmode.offloads & RTE_ETH_RX_OFFLOAD_TIMESTAMP) {
         port->stamps = strcmp(port->driver, "net_af_packet") == 0 ? PORT_STAMPS_TIME : PORT_STAMPS_TICKS;
+    }
+    return 0;
+}
+
+/* Finds the port that receives what Tx port `at` sends. It may be a Tx port. */
+static int find_loop(struct ports *ports, unsigned at, const struct options *options, struct fault *fault) {
+    struct port *loop = &ports->extra[ports->extras];
+    if (!options->lead_from[at]) {
+        return 0;
+    }
+    *loop = (struct port){.id = 0};
+    if (find(loop, options->lead_from[at], fault) != 0) {
+        return -1;
+    }
+    for (unsigned i = 0; i < ports->count + ports->extras; ++i) {
+        struct port *known = i < ports->count ? &ports->port[i] : &ports->extra[i - ports->count];
+        if (known->id == loop->id) {
+            known->receives = true;
+            ports->loop[at] = known;
+            return 0;
+        }
+    }
+    loop->receives = true;
+    ports->loop[at] = loop;
+    ++ports->extras;
+    return 0;
+}
+
+/* Finds the devices of all ports. */
+static int find_all(struct ports *ports, const struct options *options, struct fault *fault) {
+    for (unsigned i = 0; i < options->ports; ++i) {
+        struct port *port = &ports->port[ports->count++];
+        if (find(port, options->port[i], fault) != 0) {
+            return -1;
+        }
+        for (unsigned other = 0; other < i; ++other) {
+            if (ports->port[other].id == port->id) {
+                return fail(fault, "%s: named twice", port->name);
+            }
+        }
+        port->receives = options->bridge;
+        port->lead = (struct lead){.source = options->lead_ns ? LEAD_OPTION : LEAD_UNKNOWN,
+                                   .ns = (int64_t)options->lead_ns};
+    }
+    for (unsigned i = 0; i < options->lead_sources; ++i) {
+        if (find_loop(ports, i, options, fault) != 0) {
+            return -1;
+        }
     }
     return 0;
 }
@@ -164,16 +213,11 @@ int ports_open(struct ports *ports, const struct options *options, unsigned mbuf
         return fail(fault, "%u packets of %u bytes: %s; lower --packets, or raise --memory-mb", mbufs,
                     options->max_frame, rte_strerror(rte_errno));
     }
-    for (unsigned i = 0; i < options->ports; ++i) {
-        struct port *port = &ports->port[ports->count++];
-        if (find(port, options->port[i], fault) != 0) {
-            return -1;
-        }
-        for (unsigned other = 0; other < i; ++other) {
-            if (ports->port[other].id == port->id) {
-                return fail(fault, "%s: named twice", port->name);
-            }
-        }
+    if (find_all(ports, options, fault) != 0) {
+        return -1;
+    }
+    for (unsigned i = 0; i < ports->count + ports->extras; ++i) {
+        struct port *port = i < ports->count ? &ports->port[i] : &ports->extra[i - ports->count];
         if (configure(port, options, ports->pool, fault) != 0) {
             return -1;
         }
@@ -209,36 +253,46 @@ static int enable_timestamps(struct port *port, struct fault *fault) {
     return port->stamps == PORT_STAMPS_TICKS ? begin_clock(port, fault) : 0;
 }
 
-/* Discards packets that arrived while the queues were configured. */
-static void flush(struct port *port) {
+void port_flush(struct port *port) {
     struct rte_mbuf *mbuf[BURST_MAX];
+    uint64_t flushed = 0;
     uint16_t count = 0;
-    while (*port->interface && port->flushed < FLUSH_MAX &&
-           (count = rte_eth_rx_burst(port->id, 0, mbuf, RTE_DIM(mbuf))) > 0) {
+    while (flushed < FLUSH_MAX && (count = rte_eth_rx_burst(port->id, 0, mbuf, RTE_DIM(mbuf))) > 0) {
         rte_pktmbuf_free_bulk(mbuf, count);
-        port->flushed += count;
+        flushed += count;
     }
+    port->flushed += flushed;
+}
+
+static int start(struct port *port, bool receive, struct fault *fault) {
+    const int status = rte_eth_dev_start(port->id);
+    if (status != 0) {
+        return fail(fault, "%s: does not start: %s; see the lines above", port->name, rte_strerror(-status));
+    }
+    port->started = true;
+    if (receive) {
+        rte_eth_promiscuous_enable(port->id); /* unsupported: the driver receives every frame anyway */
+    }
+    if (port->stamps != PORT_STAMPS_NONE && enable_timestamps(port, fault) != 0) {
+        return -1;
+    }
+    if (receive && *port->interface) {
+        port_flush(port); /* packets that arrived while the queues were configured */
+    }
+    port->errors = port_errors(port);
+    return 0;
 }
 
 int ports_start(struct ports *ports, bool receive, struct fault *fault) {
     for (unsigned i = 0; i < ports->count; ++i) {
-        struct port *port = &ports->port[i];
-        const int status = rte_eth_dev_start(port->id);
-        if (status != 0) {
-            return fail(fault, "%s: does not start: %s; see the lines above", port->name,
-                        rte_strerror(-status));
-        }
-        port->started = true;
-        if (receive) {
-            rte_eth_promiscuous_enable(port->id); /* unsupported: the driver receives every frame anyway */
-        }
-        if (port->stamps != PORT_STAMPS_NONE && enable_timestamps(port, fault) != 0) {
+        if (start(&ports->port[i], receive, fault) != 0) {
             return -1;
         }
-        if (receive) {
-            flush(port);
+    }
+    for (unsigned i = 0; i < ports->extras; ++i) {
+        if (start(&ports->extra[i], false, fault) != 0) {
+            return -1;
         }
-        port->errors = port_errors(port);
     }
     return 0;
 }
@@ -279,15 +333,37 @@ uint64_t port_errors(const struct port *port) {
     return rte_eth_stats_get(port->id, &stats) == 0 ? stats.oerrors : 0;
 }
 
-void ports_close(struct ports *ports) {
+static void stop(struct port *port) {
+    if (port->started) {
+        rte_eth_dev_stop(port->id);
+    }
+    if (port->configured) {
+        rte_eth_dev_close(port->id);
+    }
+}
+
+int64_t ports_largest_lead_ns(const struct ports *ports) {
+    int64_t largest = 0;
     for (unsigned i = 0; i < ports->count; ++i) {
-        struct port *port = &ports->port[i];
-        if (port->started) {
-            rte_eth_dev_stop(port->id);
-        }
-        if (port->configured) {
-            rte_eth_dev_close(port->id);
-        }
+        largest = ports->port[i].lead.ns > largest ? ports->port[i].lead.ns : largest;
+    }
+    return largest;
+}
+
+void ports_close_loops(struct ports *ports) {
+    for (unsigned i = 0; i < ports->extras; ++i) {
+        stop(&ports->extra[i]);
+    }
+    for (unsigned i = 0; i < ports->count; ++i) {
+        ports->loop[i] = NULL;
+    }
+    ports->extras = 0;
+}
+
+void ports_close(struct ports *ports) {
+    ports_close_loops(ports);
+    for (unsigned i = 0; i < ports->count; ++i) {
+        stop(&ports->port[i]);
     }
     ports->count = 0;
     rte_mempool_free(ports->pool);

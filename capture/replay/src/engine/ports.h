@@ -1,4 +1,4 @@
-/* DPDK ports with one Rx and one Tx queue each. A bridge receives from them; every program sends to them. */
+/* DPDK ports. A bridge receives from them; every program sends to them. */
 #ifndef ACAPELLA_REPLAY_PORTS_H
 #define ACAPELLA_REPLAY_PORTS_H
 
@@ -15,6 +15,18 @@ enum port_stamps {
     PORT_STAMPS_TICKS, /* ticks of the NIC's clock (rte_eth_read_clock) */
 };
 
+enum lead_source { LEAD_UNKNOWN, LEAD_OPTION, LEAD_TRANSMIT, LEAD_LOOPBACK };
+enum lead_stamps { LEAD_STAMPS_NONE, LEAD_STAMPS_DEVICE, LEAD_STAMPS_KERNEL };
+
+/* The time from passing a packet to the driver until the packet departs (engine/lead.h). */
+struct lead {
+    enum lead_source source;
+    int64_t ns;              /* median; 0: unknown */
+    int64_t low_ns, high_ns; /* of the probes: 5th and 95th percentile */
+    unsigned probes, arrived, stamped;
+    enum lead_stamps stamps; /* of the probes */
+};
+
 /* Packets received by a port of a bridge: received = forwarded + ring_full + driver_error + too_long. */
 struct traffic {
     uint64_t received, forwarded, ring_full, driver_error, too_long;
@@ -27,6 +39,7 @@ struct port {
     char interface[IF_NAMESIZE]; /* network interface; empty: none */
     uint32_t longest;            /* frame without FCS and VLAN tag, bytes */
     bool configured, started;
+    bool receives;     /* a port of a bridge, or one that receives probes */
     bool hides_errors; /* the driver accepts packets that it cannot send, and counts them in oerrors */
     uint64_t errors;   /* oerrors after the latest burst */
     uint64_t flushed;  /* packets that arrived before the start */
@@ -34,12 +47,16 @@ struct port {
     int stamp_offset;
     uint64_t stamp_flag;
     struct clock clock; /* of the NIC */
+    struct lead lead;
     struct traffic traffic;
 };
 
 struct ports {
     struct port port[OPTIONS_PORTS];
     unsigned count;
+    struct port *loop[OPTIONS_PORTS]; /* receives probes of `port`: one of `port` or `extra`; NULL: none */
+    struct port extra[OPTIONS_PORTS]; /* ports that only receive probes */
+    unsigned extras;
     struct rte_mempool *pool;
 };
 
@@ -57,6 +74,15 @@ void ports_discipline(struct ports *ports, int64_t now_ns);
 int ports_check_links(const struct ports *ports, struct fault *fault);
 void ports_close(struct ports *ports);
 
+/* Returns the largest lead time of the ports; 0: all are unknown. */
+int64_t ports_largest_lead_ns(const struct ports *ports);
+
+/* Closes the ports that only received probes. */
+void ports_close_loops(struct ports *ports);
+
+/* Discards packets that have arrived. */
+void port_flush(struct port *port);
+
 /* Sets `longest` of a port from the current MTU of its interface. */
 void port_find_longest(struct port *port, const struct options *options);
 
@@ -67,8 +93,9 @@ bool port_fits(const struct port *port, const struct rte_mbuf *mbuf);
 uint64_t port_errors(const struct port *port);
 
 /* Sends packets. Returns the number of packets that the driver accepted; `failed`: it could not send them. */
-static inline uint16_t port_send(struct port *port, struct rte_mbuf **mbuf, uint16_t count, bool *failed) {
-    const uint16_t accepted = rte_eth_tx_burst(port->id, 0, mbuf, count);
+static inline uint16_t port_send(struct port *port, uint16_t queue, struct rte_mbuf **mbuf, uint16_t count,
+                                 bool *failed) {
+    const uint16_t accepted = rte_eth_tx_burst(port->id, queue, mbuf, count);
     *failed = false;
     if (port->hides_errors) {
         const uint64_t errors = port_errors(port);

@@ -26,27 +26,61 @@ void replay_close(struct replay *replay) {
     replay->departed = NULL;
 }
 
-/* Advances to the next packet that is sent, in this loop or a later one. */
-static void find_next(struct replay *replay) {
+/* Sets the time of a lane's burst; at the end of a loop, the lane continues in the next one. */
+static void set_lane(const struct replay *replay, unsigned port, struct lane *lane) {
     const struct plan *plan = &replay->plan;
-    for (;; ++replay->at) {
-        if (replay->at == plan->packets) {
-            if (++replay->loop == replay->loops) {
-                replay_end(replay, ENDING_COMPLETE);
-                return;
-            }
-            replay->loop_start_ns += plan->period_ns;
-            replay->at = 0;
-        }
-        if (!plan->entry[replay->at].refused) {
-            break;
+    if (lane->at == plan->packets) {
+        lane->at = plan->first[port];
+        lane->loop_start_ns += plan->period_ns;
+        lane->ended = ++lane->loop == replay->loops || lane->at == plan->packets;
+    }
+    if (!lane->ended) {
+        lane->due_ns =
+            lane->loop_start_ns + plan->entry[lane->at].offset_ns - replay->ports->port[port].lead.ns;
+    }
+}
+
+/* Returns true if the burst of `lane` is passed to its driver before that of `other`: at the same time, the
+ * one that was recorded first. */
+static bool precedes(const struct lane *lane, const struct lane *other) {
+    if (lane->due_ns != other->due_ns) {
+        return lane->due_ns < other->due_ns;
+    }
+    return lane->loop != other->loop ? lane->loop < other->loop : lane->at < other->at;
+}
+
+/* Selects the burst that is due first. With a lead time for each port, this is the order in which bursts are
+ * passed to the drivers so that they depart in the order of the recording. */
+static void find_next(struct replay *replay) {
+    const struct lane *first = NULL;
+    for (unsigned port = 0; port < replay->ports->count; ++port) {
+        const struct lane *lane = &replay->lane[port];
+        if (!lane->ended && (!first || precedes(lane, first))) {
+            first = lane;
         }
     }
-    replay->due_ns =
-        replay->loop_start_ns + plan->entry[replay->at].offset_ns - (int64_t)replay->options->lead_ns;
+    if (!first) {
+        replay_end(replay, ENDING_COMPLETE);
+        return;
+    }
+    replay->loop = first->loop;
+    replay->at = first->at;
+    replay->due_ns = first->due_ns;
     replay->done = 0;
     replay->retries = 0;
     replay->first_try_ns = 0;
+}
+
+static void begin_lanes(struct replay *replay) {
+    const struct plan *plan = &replay->plan;
+    for (unsigned port = 0; port < replay->ports->count; ++port) {
+        struct lane *lane = &replay->lane[port];
+        *lane = (struct lane){.at = plan->first[port], .loop_start_ns = replay->start_ns};
+        lane->ended = lane->at == plan->packets;
+        if (!lane->ended) {
+            set_lane(replay, port, lane);
+        }
+    }
 }
 
 int replay_prepare(struct replay *replay, uint32_t loops, uint64_t speed_ppm, struct fault *fault) {
@@ -75,13 +109,13 @@ int replay_start_at(struct replay *replay, int64_t start_ns, struct fault *fault
         return fail(fault, "%u loops end after the year 2262; lower LOOPS", replay->loops);
     }
     replay->departures = (uint64_t)plan->packets * replay->loops;
-    replay->start_ns = replay->loop_start_ns = start_ns;
-    replay->loop = replay->at = 0;
+    replay->start_ns = start_ns;
     replay->accepted = replay->polls = 0;
     replay->largest_gap_ns = 0;
     replay->preemptions = 0;
     replay->ending = ENDING_NONE;
     replay->steps = replay->time->steps;
+    begin_lanes(replay);
     find_next(replay);
     return 0;
 }
@@ -125,7 +159,8 @@ static void send_burst(struct replay *replay, const struct entry *entry, int64_t
     for (unsigned i = 0; i < remaining; ++i) {
         mbuf_hold(mbuf[i]);
     }
-    const uint16_t accepted = port_send(&replay->ports->port[entry->port], mbuf, remaining, &failed);
+    struct port *port = &replay->ports->port[entry->port];
+    const uint16_t accepted = port_send(port, 0, mbuf, remaining, &failed);
     for (unsigned i = accepted; i < remaining; ++i) {
         rte_pktmbuf_free(mbuf[i]);
     }
@@ -133,7 +168,7 @@ static void send_burst(struct replay *replay, const struct entry *entry, int64_t
         set_outcome(replay, accepted, OUTCOME_DRIVER_ERROR, DEPARTED_NEVER, false);
     } else {
         replay->accepted += accepted;
-        set_outcome(replay, accepted, OUTCOME_SENT, now + (int64_t)replay->options->lead_ns, accepted == 1);
+        set_outcome(replay, accepted, OUTCOME_SENT, now + port->lead.ns, accepted == 1);
     }
     if (accepted < remaining) {
         replay->first_try_ns = replay->first_try_ns ? replay->first_try_ns : now;
@@ -179,7 +214,9 @@ bool replay_poll(struct replay *replay) {
         send_burst(replay, entry, now);
     }
     if (replay->done == entry->count) {
-        replay->at += entry->count;
+        struct lane *lane = &replay->lane[entry->port];
+        lane->at = entry->next;
+        set_lane(replay, entry->port, lane);
         find_next(replay);
     }
     return replay->ending == ENDING_NONE;

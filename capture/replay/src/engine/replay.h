@@ -18,6 +18,14 @@ struct departure {
 
 enum ending { ENDING_NONE, ENDING_COMPLETE, ENDING_STOP, ENDING_CLOCK_STEP, ENDING_LINK_DOWN };
 
+/* The next burst of a port. */
+struct lane {
+    uint32_t loop, at;
+    int64_t loop_start_ns;
+    int64_t due_ns; /* the lead time of the port before the departure */
+    bool ended;
+};
+
 struct replay {
     const struct options *options;
     struct ports *ports;
@@ -29,10 +37,11 @@ struct replay {
     uint32_t loops;
     uint64_t speed_ppm;
     _Atomic enum ending ending; /* ENDING_NONE: not ended */
-    /* position */
+    /* position: of all lanes, the burst that is due first */
+    struct lane lane[OPTIONS_PORTS]; /* by port */
     uint32_t loop, at;
     uint16_t done; /* packets of the burst that have an outcome */
-    int64_t loop_start_ns, due_ns;
+    int64_t due_ns;
     int64_t first_try_ns; /* of the burst, if the driver did not accept all of it */
     uint32_t retries;
     unsigned steps; /* of the clock, at the start */

@@ -15,7 +15,7 @@ from acapella_core.files import scratch_directory
 from . import messages, skew
 from .clocks import Offset
 from .controller import Group, Remote, whole
-from .departures import Origin, Summary, convert, duration
+from .departures import Origin, Summary, convert, duration, leads_of
 
 LEAD_S = 1.0  # time to a start that is "at once", so that every agent has it in time
 MIN_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
@@ -205,6 +205,7 @@ def origin_of(remote: Remote, clock: Offset, run_status: dict[str, Any], plan: R
         recording_sha256=text_or_none(run_status.get("recording_sha256")),
         speed_ppm=plan.speed_ppm,
         pacing=text_or_none(remote.welcome.get("pacing")),
+        leads=leads_of(run_status["run"]),
         node_clock=node_clock(remote),
     )
 
@@ -253,7 +254,7 @@ def numbered(path: Path | None, number: int, of: int) -> Path | None:
 def report(outcomes: Sequence[Outcome], show: Print) -> int:
     """Print the summary of every agent and the skew between them; return 1 if packets were not sent, otherwise 0."""
     for outcome in outcomes:
-        for line in (*outcome.summary.lines(), *loop_lines(outcome.done)):
+        for line in (*outcome.summary.lines(), *loop_lines(outcome.done), *lead_lines(outcome.done)):
             show(f"{outcome.remote.name}: {line}")
         show(clock_line(outcome.remote, outcome.clock))
     deviations_or_none = [skew.deviation(item.remote.name, item.summary.errors_ns, item.clock) for item in outcomes]
@@ -264,6 +265,12 @@ def report(outcomes: Sequence[Outcome], show: Print) -> int:
     if largest is not None and len(deviations) > 2:
         show(f"largest skew: {largest.line()}")
     return DAMAGED if any(item.summary.sent < item.summary.packets for item in outcomes) else 0
+
+
+def lead_lines(done: dict[str, Any]) -> list[str]:
+    """Return a line about the lead times of the ports, if the packets of the run were sent alone."""
+    leads = leads_of(done) if done.get("pacing") == "single" else ()
+    return [f"lead time: {', '.join(map(str, leads))}"] if leads else []
 
 
 def loop_lines(done: dict[str, Any]) -> list[str]:

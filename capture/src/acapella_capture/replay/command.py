@@ -50,7 +50,20 @@ from .program import ReplayProgram
 ACTIONS = ("record", "stop", "save", "clear", "run", "status", "quit")
 DEFAULT_PACKETS = 65_536
 RUN = ("at", "loops", "speed", "departures")
-PORTS = ("packets", "max_frame", "pace", "burst", "lead_ns", "late_ns", "drop_late_ns", "tag", "node", "cpus", "huge")
+PORTS = (
+    "packets",
+    "max_frame",
+    "pace",
+    "burst",
+    "lead_ns",
+    "measure_lead",
+    "late_ns",
+    "drop_late_ns",
+    "tag",
+    "node",
+    "cpus",
+    "huge",
+)
 FILE = ("max_decompressed", "max_ratio")
 # Options by use; an option of another use is an error.
 USES = {
@@ -114,6 +127,11 @@ def add_port_options(group: Any) -> None:
     group.add_argument("--burst", type=count(64), metavar="N", help="packets per burst, at most 64 (default: 64)")
     group.add_argument("--lead-ns", type=count(10_000_000, 0), metavar="NS",
                        help="pass a packet to the driver NS nanoseconds before its time (default: 0)")  # fmt: skip
+    group.add_argument(
+        "--measure-lead", action="append", metavar="tx|PORT",
+        help="measure --lead-ns with probes before the start: by the driver's transmit timestamps (tx; unknown if it "
+        "has none), or by PORT, which receives what the interface sends; once for each port; requires --pace single",
+    )  # fmt: skip
     group.add_argument("--late-ns", type=count(10**9, 0), metavar="NS",
                        help="count packets as late if they depart NS nanoseconds late (default: 1000)")  # fmt: skip
     group.add_argument("--drop-late-ns", type=count(3600 * 10**9, 0), metavar="NS",
@@ -166,6 +184,8 @@ def run(args: argparse.Namespace) -> int:
         return control(args)
     if args.what in ACTIONS and not (args.interface or args.bridge) and not Path(args.what).exists():
         raise UserError(f"{args.what} requires --control HOST:PORT")
+    if args.bridge and args.measure_lead:
+        raise UserError("--measure-lead applies to --interface, not to --bridge")
     if bool(args.interface) == bool(args.bridge) or (args.bridge and args.what) or (args.interface and not args.what):
         raise UserError(
             "expected FILE --interface PORT, --bridge PORT PORT --listen ADDRESS:PORT, or --control HOST:PORT ACTION",
@@ -196,7 +216,8 @@ def settings_of(args: argparse.Namespace, packets: int | None, departures: int) 
         bridge=bool(args.bridge),
         packets=args.packets or packets,
         departures=departures,
-        **{key: getattr(args, key) for key in PORTS if key != "packets"},
+        measure_lead=tuple(args.measure_lead or ()),
+        **{key: getattr(args, key) for key in PORTS if key not in ("packets", "measure_lead")},
     )
 
 
@@ -209,8 +230,8 @@ def replay_file(args: argparse.Namespace) -> int:
         program = parts.enter_context(ReplayProgram(settings.argv()))
         program.command("load", recording.path)
         done = local.replay(program, at_ns=at_ns, loops=args.loops, speed_ppm=args.speed)
-        summary = local.departures(program, recording, args.departures, speed_ppm=args.speed, pacing=args.pace)
-    for line in (*summary.lines(), *actions.loop_lines(done)):
+        summary = local.departures(program, recording, args.departures, done, args.pace)
+    for line in (*summary.lines(), *actions.loop_lines(done), *actions.lead_lines(done)):
         print(line, flush=True)
     return DAMAGED if summary.sent < summary.packets else 0
 

@@ -4,10 +4,10 @@ The binary file begins with MAGIC; RECORD describes its records. Every packet of
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,15 +37,37 @@ RESOLVED, BURST_FIRST, HARDWARE = 1, 2, 4  # flags
 NO_TIME = np.iinfo(np.int64).min
 ROWS_AT_ONCE = 1 << 20
 UNKNOWN = "unknown"
+LEAD_SOURCES = ("option", "transmit", "loopback")
+
+
+class Lead(NamedTuple):
+    """The lead time of a port and its source, one of LEAD_SOURCES; None if it is unknown."""
+
+    ns: int | None = None
+    source: str | None = None
+
+    def __str__(self) -> str:
+        return UNKNOWN if self.ns is None else f"{duration(self.ns)} ({self.source})"
+
+
+def leads_of(done: Mapping[str, Any]) -> tuple[Lead, ...]:
+    """Return the lead times of the ports of a run from its event `done`; values of another kind are unknown."""
+    leads = done.get("leads")
+    found = []
+    for lead in leads if isinstance(leads, list) else ():
+        ns, source = (lead.get("ns"), lead.get("source")) if isinstance(lead, dict) else (None, None)
+        known = type(ns) is int and 0 <= ns < 1 << 63 and source in LEAD_SOURCES
+        found.append(Lead(ns, source) if known else Lead())
+    return tuple(found)
 
 
 @dataclass(frozen=True)
 class Origin:
     """The origin of departures, stored as key-value metadata of the file; unknown values are None.
 
-
     ``clock_offset_ns`` is the replayer's clock minus the reference of ``clock_source``, with an error of at most
     ``clock_error_ns``. ``node_clock`` is the clock state reported by the replayer's machine (`clocks.own_clock`).
+    ``leads`` are the lead times of the ports, in their order.
     """
 
     clock_offset_ns: int | None = None
@@ -55,6 +77,7 @@ class Origin:
     speed_ppm: int = 1_000_000
     pacing: str | None = None
     node_clock: Mapping[str, Any] = field(default_factory=dict)
+    leads: tuple[Lead, ...] = ()
 
     def metadata(self) -> dict[str, str]:
         """Return the metadata as text."""
@@ -66,9 +89,16 @@ class Origin:
             "recording_sha256": self.recording_sha256,
             "speed": f"{integer}.{millionths:06}".rstrip("0").rstrip("."),
             "pacing": self.pacing,
+            "lead_ns": by_port([lead.ns for lead in self.leads]),
+            "lead_source": by_port([lead.source for lead in self.leads]),
             **{f"node_clock_{key}": self.node_clock.get(key) for key in ("source", "offset_ns", "synchronized")},
         }
         return {key: UNKNOWN if value is None else text_of(value) for key, value in values.items()}
+
+
+def by_port(values: Sequence[int | str | None]) -> str | None:
+    """Return the values of ports, separated by commas; None if there are none."""
+    return ",".join(UNKNOWN if value is None else str(value) for value in values) or None
 
 
 def text_of(value: object) -> str:

@@ -12,7 +12,7 @@ from acapella_core.files import scratch_directory, sha256_of
 
 from ..scan import scan_apart
 from .clocks import own_clock
-from .departures import Origin, Summary, convert
+from .departures import Origin, Summary, convert, leads_of
 from .program import ReplayProgram
 
 MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))  # RFC 1952, RFC 8878, LZ4 frame
@@ -74,16 +74,23 @@ def decompress(capture: Path, target: Path, limits: Any) -> None:
 
 
 def replay(program: ReplayProgram, *, at_ns: int, loops: int, speed_ppm: int) -> dict[str, Any]:
-    """Send a loaded recording and return the program's event `done`. Raises UserError."""
+    """Send a loaded recording and return the program's event `done`, with ``speed_ppm``. Raises UserError."""
     received_before = program.received
     program.command("run", at_ns, loops, speed_ppm)
-    return program.wait("done", after=received_before)
+    return program.wait("done", after=received_before) | {"speed_ppm": speed_ppm}
 
 
 def departures(
-    program: ReplayProgram, recording: Recording, target: Path | None, *, speed_ppm: int, pacing: str
+    program: ReplayProgram,
+    recording: Recording,
+    target: Path | None,
+    done: dict[str, Any],
+    pacing: str,
 ) -> Summary:
-    """Write the departures of the last run as Parquet (to no file if ``target`` is None); return their summary."""
+    """Write the departures of the last run as Parquet (to no file if ``target`` is None); return their summary.
+
+    ``done`` is the result of replay(), ``pacing`` the value of `--pace`.
+    """
     clock = own_clock()
     origin = Origin(
         clock_offset_ns=clock["offset_ns"],
@@ -91,8 +98,9 @@ def departures(
         clock_source=clock["source"],
         node_clock=clock,
         recording_sha256=recording.sha256,
-        speed_ppm=speed_ppm,
+        speed_ppm=done["speed_ppm"],
         pacing=pacing,
+        leads=leads_of(done),
     )
     with scratch_directory() as scratch:
         binary = scratch / "departures"

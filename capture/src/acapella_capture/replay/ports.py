@@ -37,6 +37,7 @@ class ProgramSettings:
     pace: str | None = None
     burst: int | None = None
     lead_ns: int | None = None
+    measure_lead: tuple[str, ...] = ()  # tx, or by port: the port that receives what it sends
     retry_ns: int | None = None
     late_ns: int | None = None
     drop_late_ns: int | None = None
@@ -50,16 +51,16 @@ class ProgramSettings:
 
     def argv(self, program: str | Path | None = None) -> list[str]:
         """Return the command line. Raises UserError if there is no such interface, or no program."""
-        devices, ports, longest = [], [], MIN_FRAME
-        for number, name in enumerate(self.ports):
-            options, port, frame = port_options(name, number, self.mtu, RING_KIB // len(self.ports))
+        devices, ports, longest = [], {}, MIN_FRAME
+        loops = [name for name in self.measure_lead if name != "tx"]
+        names = dict.fromkeys((*self.ports, *loops))
+        for number, name in enumerate(names):
+            options, ports[name], frame = port_options(name, number, self.mtu, RING_KIB // len(names))
             devices += options
-            ports.append(port)
             longest = max(longest, frame)
+        used = [ports[name] for name in self.ports]
         ends = (
-            ["--bridge", ",".join(ports)]
-            if self.bridge
-            else [argument for port in ports for argument in ("--tx", port)]
+            ["--bridge", ",".join(used)] if self.bridge else [argument for port in used for argument in ("--tx", port)]
         )
         numbers = {
             "--packets": self.packets,
@@ -78,6 +79,8 @@ class ProgramSettings:
             "--wake-ns": self.wake_ns,
         }
         options = [argument for key, value in numbers.items() if value is not None for argument in (key, str(value))]
+        for name in self.measure_lead:
+            options += ["--measure-lead", ports.get(name, name)]
         huge = ["--huge"] if self.huge else []
         return [str(program or executable()), *devices, *ends, *options, *huge]
 

@@ -1,0 +1,255 @@
+#include "engine/lead.h"
+
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/probe_socket.h"
+
+#define PROBES 201
+#define LOST_MAX 10           /* probes without a timestamp, before any had one */
+#define WAIT_NS 20000000LL    /* for a probe */
+#define WAIT_POLLS 100        /* on a simulated clock, which stands still */
+#define LONGEST_NS 10000000LL /* as --lead-ns */
+#define PROBE_BYTES 60
+#define KEY_AT 44
+#define CLOCK_ERROR_NS 5000 /* between the TSC and timestamps, shortly after the start of a busy machine */
+#define PAUSE_NS 100000
+
+const struct lead_calls lead_driver_calls = {
+    .enable = rte_eth_timesync_enable,
+    .read_stamp = rte_eth_timesync_read_tx_timestamp,
+    .read_time = rte_eth_timesync_read_time,
+};
+
+/* EtherType 0x88B5 is for local experiments (IEEE 802, section 9.2.3); the address is a local group. */
+static const uint8_t loop_head[] = {0x03, 0,   0,   'A',  'c',  'a', 0x02, 0,   0,
+                                    'A',  'c', 'a', 0x88, 0xb5, 'l', 'e',  'a', 'd'};
+
+/* NICs stamp PTP events only: a Sync of PTP version 2. Its profile number (15) and domain (255) are reserved,
+ * so that no clock follows it. */
+static const uint8_t sync_head[] = {0x01, 0x1b, 0x19, 0,    0,    0,    0x02, 0,  0,   'A',
+                                    'c',  'a',  0x88, 0xf7, 0xf0, 0x02, 0,    44, 0xff};
+
+const char *lead_source_name(enum lead_source source) {
+    static const char *const names[] = {"unknown", "option", "transmit", "loopback"};
+    return names[source];
+}
+
+/* Identifies a probe: no other measurement, also by another process, has the same. */
+struct key {
+    uint64_t measurement; /* the TSC at its start */
+    uint32_t number;
+};
+
+/* Where and how the probes of a port are received. */
+struct reception {
+    struct port *port;     /* NULL: transmit timestamps are read */
+    int socket;            /* of the kernel on the port's interface; -1: the port has timestamps */
+    struct timebase *time; /* of the departure */
+    const struct lead_calls *calls;
+};
+
+enum probe { PROBE_LOST, PROBE_ARRIVED, PROBE_STAMPED, PROBE_NO_MEMORY };
+
+static struct rte_mbuf *make_probe(struct rte_mempool *pool, const struct key *key, bool loops) {
+    struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pool);
+    if (!mbuf) {
+        return NULL;
+    }
+    uint8_t *bytes = rte_pktmbuf_mtod(mbuf, uint8_t *);
+    memset(bytes, 0, PROBE_BYTES);
+    memcpy(bytes, loops ? loop_head : sync_head, loops ? sizeof loop_head : sizeof sync_head);
+    memcpy(bytes + KEY_AT, &key->measurement, sizeof key->measurement);
+    memcpy(bytes + KEY_AT + sizeof key->measurement, &key->number, sizeof key->number);
+    mbuf->data_len = PROBE_BYTES;
+    mbuf->pkt_len = PROBE_BYTES;
+    if (!loops) {
+        mbuf->ol_flags |= RTE_MBUF_F_TX_IEEE1588_TMST;
+    }
+    return mbuf;
+}
+
+static bool is_probe(const uint8_t *bytes, size_t size, const struct key *key) {
+    return size >= PROBE_BYTES && memcmp(bytes, loop_head, sizeof loop_head) == 0 &&
+           memcmp(bytes + KEY_AT, &key->measurement, sizeof key->measurement) == 0 &&
+           memcmp(bytes + KEY_AT + sizeof key->measurement, &key->number, sizeof key->number) == 0;
+}
+
+/* Receives a burst at a port. If it contains the probe, sets the time of its timestamp. */
+static enum probe receive_at_port(struct port *port, const struct key *key, int64_t *ns) {
+    struct rte_mbuf *mbuf[BURST_MAX];
+    enum probe found = PROBE_LOST;
+    const uint16_t count = rte_eth_rx_burst(port->id, 0, mbuf, RTE_DIM(mbuf));
+    for (uint16_t i = 0; i < count; ++i) {
+        if (is_probe(rte_pktmbuf_mtod(mbuf[i], const uint8_t *), mbuf[i]->data_len, key)) {
+            found = port_read_timestamp(port, mbuf[i], ns) ? PROBE_STAMPED : PROBE_ARRIVED;
+        }
+        rte_pktmbuf_free(mbuf[i]);
+    }
+    return found;
+}
+
+static enum probe receive_at_socket(int socket, const struct key *key, int64_t *ns) {
+    uint8_t bytes[PROBE_BYTES];
+    const size_t size = probe_socket_receive(socket, bytes, sizeof bytes, ns);
+    return size && is_probe(bytes, size, key) ? PROBE_STAMPED : PROBE_LOST;
+}
+
+static int64_t nanoseconds(const struct timespec *at) {
+    return (int64_t)at->tv_sec * 1000000000 + at->tv_nsec;
+}
+
+/* Reads the transmit timestamp of the latest probe. Its clock need not have the system's time: both are
+ * compared right after the stamp was read. */
+static enum probe read_transmit_stamp(const struct port *port, const struct reception *from, int64_t *ns) {
+    struct timespec stamp, now;
+    if (from->calls->read_stamp(port->id, &stamp) != 0) {
+        return PROBE_LOST;
+    }
+    const int64_t before = timebase_ns(from->time);
+    if (from->calls->read_time(port->id, &now) != 0) {
+        return PROBE_LOST;
+    }
+    const int64_t middle = before + (timebase_ns(from->time) - before) / 2;
+    *ns = nanoseconds(&stamp) + middle - nanoseconds(&now);
+    return PROBE_STAMPED;
+}
+
+/* Sends a probe and waits for it. If it has a timestamp, sets the time until it departed. */
+static enum probe send_probe(struct port *port, const struct reception *from, struct rte_mempool *pool,
+                             const struct key *key, int64_t *lead) {
+    struct rte_mbuf *mbuf = make_probe(pool, key, from->port != NULL);
+    struct timebase *time = from->time;
+    int64_t departed = 0;
+    bool failed = false;
+    if (!mbuf) {
+        return PROBE_NO_MEMORY;
+    }
+    const int64_t sent = timebase_ns(time);
+    if (port_send(port, 0, &mbuf, 1, &failed) == 0) {
+        rte_pktmbuf_free(mbuf);
+        return PROBE_LOST;
+    }
+    for (unsigned polls = 0; !(time->simulated && polls == WAIT_POLLS) && timebase_ns(time) - sent < WAIT_NS;
+         ++polls) {
+        const enum probe found = !from->port        ? read_transmit_stamp(port, from, &departed)
+                                 : from->socket < 0 ? receive_at_port(from->port, key, &departed)
+                                                    : receive_at_socket(from->socket, key, &departed);
+        if (found != PROBE_LOST) {
+            *lead = departed - sent;
+            return found;
+        }
+    }
+    return PROBE_LOST;
+}
+
+static int compare(const void *a, const void *b) {
+    const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* Sets the lead to the median (nearest rank), and its range to the 5th and the 95th percentile. */
+static int set_lead(struct port *port, const struct reception *from, int64_t *leads, struct fault *fault) {
+    struct lead *lead = &port->lead;
+    const unsigned count = lead->stamped;
+    if (from->port && lead->arrived <= lead->probes / 2) {
+        return fail(fault, "--measure-lead %s: %u of %u probes of %s arrived; connect the ports",
+                    from->port->name, lead->arrived, lead->probes, port->name);
+    }
+    if (count <= lead->probes / 2) {
+        return 0; /* unknown */
+    }
+    qsort(leads, count, sizeof *leads, compare);
+    const int64_t median = leads[(count - 1) / 2];
+    if (median < -CLOCK_ERROR_NS || median > LONGEST_NS) {
+        return fail(fault,
+                    "%s: a lead time of %lld ns is impossible; the timestamps are not on the system clock",
+                    port->name, (long long)median);
+    }
+    lead->ns = median < 0 ? 0 : median;
+    lead->low_ns = leads[(count - 1) * 5 / 100];
+    lead->high_ns = leads[(count - 1) * 95 / 100];
+    lead->stamps = from->socket >= 0 ? LEAD_STAMPS_KERNEL : LEAD_STAMPS_DEVICE;
+    lead->source = from->port ? LEAD_LOOPBACK : LEAD_TRANSMIT;
+    return 0;
+}
+
+/* Prepares the reception. Returns 1; 0: there are no timestamps; -1: see fault. */
+static int begin_reception(struct reception *from, const struct port *port, struct fault *fault) {
+    from->socket = -1;
+    if (!from->port) {
+        return from->calls->enable(port->id) == 0;
+    }
+    if (from->port->stamps != PORT_STAMPS_NONE) {
+        rte_eth_promiscuous_enable(from->port->id); /* unsupported: the driver receives every frame anyway */
+        port_flush(from->port);
+        return 1;
+    }
+    if (strcmp(from->port->driver, "net_af_packet") != 0) {
+        return 0; /* the kernel does not see the frames of other drivers */
+    }
+    from->socket = probe_socket_open(from->port->interface, fault);
+    return from->socket < 0 ? -1 : 1;
+}
+
+static void end_reception(const struct reception *from) {
+    if (from->socket >= 0) {
+        close(from->socket);
+    } else if (from->port) {
+        rte_eth_promiscuous_disable(from->port->id);
+    }
+}
+
+/* Sends the probes. -1: see fault. */
+static int send_probes(struct port *port, const struct reception *from, struct rte_mempool *pool,
+                       int64_t leads[PROBES], struct fault *fault) {
+    static const struct timespec pause = {0, PAUSE_NS};
+    struct key key = {.measurement = rte_rdtsc()};
+    struct lead *lead = &port->lead;
+    for (; key.number < PROBES; ++key.number) {
+        const enum probe result = send_probe(port, from, pool, &key, &leads[lead->stamped]);
+        if (result == PROBE_NO_MEMORY) {
+            return fail(fault, "%s: no memory for a probe; raise --packets", port->name);
+        }
+        ++lead->probes;
+        lead->arrived += result != PROBE_LOST;
+        lead->stamped += result == PROBE_STAMPED;
+        if (lead->stamped == 0 && lead->probes == LOST_MAX) {
+            break;
+        }
+        if (!from->time->simulated) {
+            nanosleep(&pause, NULL); /* a queue of the kernel is empty again */
+        }
+    }
+    return 0;
+}
+
+int lead_measure(struct port *port, struct port *loop, struct rte_mempool *pool, struct timebase *time,
+                 const struct lead_calls *calls, struct fault *fault) {
+    int64_t leads[PROBES];
+    struct reception from = {.port = loop, .time = time, .calls = calls};
+    port->lead = (struct lead){.source = LEAD_UNKNOWN};
+    int status = begin_reception(&from, port, fault);
+    if (status <= 0) {
+        return status;
+    }
+    status = send_probes(port, &from, pool, leads, fault);
+    end_reception(&from);
+    return status == 0 ? set_lead(port, &from, leads, fault) : -1;
+}
+
+int lead_measure_all(struct ports *ports, const struct options *options, struct timebase *time,
+                     struct fault *fault) {
+    for (unsigned i = 0; i < options->lead_sources; ++i) {
+        if (lead_measure(&ports->port[i], ports->loop[i], ports->pool, time, &lead_driver_calls, fault) !=
+            0) {
+            return -1;
+        }
+        ports->port[i].errors = port_errors(&ports->port[i]);
+    }
+    ports_close_loops(ports);
+    return 0;
+}
