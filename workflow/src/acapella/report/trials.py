@@ -225,7 +225,7 @@ def replays_table(source: Source) -> dict:
         [
             *(row["environment"], trial_letter(row["trial"]), row["sender"], number(row["replayers"])),
             *(row["polling"] or "", number(row["priority"]), f"{row['speed']:g}", row["path"]),
-            *(f"{row['rate_bps'] / 1e6:g}", number(row["noise_streams"]), number(row["sent_late"])),
+            *(rate_text(row["rate_bps"]), number(row["noise_streams"]), number(row["sent_late"])),
             number(row["preemptions"]),
             *(gap_text(row["largest_gap_ns"], mark=row["cpu_lost"]), gap_text(row["median_gap_ns"])),
             "" if row["skew_ns"] is None else f"{nanoseconds(row['skew_ns'])} ± {nanoseconds(row['skew_error_ns'])}",
@@ -238,6 +238,11 @@ def replays_table(source: Source) -> dict:
         "gap between packets. Skew: between the earliest and the latest replayer. tcpreplay measures none of these."
     )
     return table("consistency_replays", "How trials were sent", note + truncation_note(rows), columns, cells)
+
+
+def rate_text(rate_bps: int | None) -> str:
+    """Return a rate in Mbit/s; a question mark if it is unknown, as on testbed fabric."""
+    return UNKNOWN if rate_bps is None else f"{rate_bps / 1e6:g}"
 
 
 def gap_text(value: int | None, *, mark: bool | None = False) -> str:
