@@ -135,6 +135,16 @@ def test_invalid_environment_of_replays_is_an_error_that_names_its_key(environme
         replay_of(environments=["quiet", environment])
 
 
+def test_environments_of_fabric_have_different_names():
+    replay = {"slice": "s", "node": "n", "interface": "eth1", "destination_mac": "02:00:00:00:00:01"}
+    replay |= {"site": "STAR", "port": "p"}
+    found = parse_settings({"testbed": "fabric", "fabric": {"replay": replay}}).fabric.replay
+    assert [(one.name, one.speed) for one in found.environments] == [("path", 1)]
+    replay["environments"] = [{"name": "a", "speed": 2}, {"name": "b"}, {"name": "a"}]
+    with pytest.raises(UserError, match=r"fabric\.replay\.environments\[2\]\.name: 'a' occurs twice$"):
+        parse_settings({"testbed": "fabric", "fabric": {"replay": replay}})
+
+
 @pytest.mark.parametrize("keys", [{"path": "dedicated"}, {"replayers": 2}])
 def test_open_vswitch_has_only_the_shared_path_and_one_replayer(keys):
     replay = {"sender": "acapella", "environments": [{"name": "x", **keys}]}

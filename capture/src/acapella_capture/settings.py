@@ -1,6 +1,6 @@
 """The part of the config that collect uses; schemas/config.schema.json defines keys, types and defaults."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -128,11 +128,20 @@ class LocalSettings:
 
 
 @dataclass(frozen=True)
+class FabricReplayEnvironment:
+    """Conditions of replays on testbed fabric; the schema describes the keys."""
+
+    name: str
+    speed: float = 1
+
+
+@dataclass(frozen=True)
 class FabricReplaySettings:
     """The capture that testbed fabric replays, its sender and recording port; the schema describes the keys."""
 
     capture: str | None
     repeats: int
+    environments: tuple[FabricReplayEnvironment, ...]
     slice: str
     node: str
     interface: str
@@ -226,7 +235,7 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
         collect=CollectSettings(**values["collect"]),
         preprocess=PreprocessSettings(**values["preprocess"]),
         local=local_settings(values["local"], where),
-        fabric=fabric_settings(values["fabric"]),
+        fabric=fabric_settings(values["fabric"], where),
         limits={key: values["digest"][key] for key in ("max_decompressed", "max_ratio")},
     )
 
@@ -279,9 +288,13 @@ def local_settings(values: dict[str, Any], where: object) -> LocalSettings:
     return LocalSettings(**(values | {"replay": replay}))
 
 
-def fabric_settings(values: dict[str, Any]) -> FabricSettings:
-    """Return the settings of section `fabric`."""
-    replay = FabricReplaySettings(**values["replay"]) if values["replay"] is not None else None
+def fabric_settings(values: dict[str, Any], where: object) -> FabricSettings:
+    """Return the settings of section `fabric`. Raises UserError naming the wrong key."""
+    replay = values["replay"]
+    if replay is not None:
+        environments = tuple(FabricReplayEnvironment(**value) for value in replay["environments"])
+        check_unique([environment.name for environment in environments], "fabric.replay.environments", where)
+        replay = FabricReplaySettings(**(replay | {"environments": environments}))
     return FabricSettings(**(values | {"replay": replay}))
 
 
@@ -293,13 +306,17 @@ def replay_environment(value: str | dict[str, Any], sender: str) -> ReplayEnviro
 
 def check_environments(environments: tuple[ReplayEnvironment, ...], where: object) -> None:
     """Check combinations of keys that the schema cannot express. Raises UserError naming the wrong key."""
-    names: set[str] = set()
+    check_unique([environment.name for environment in environments], "local.replay.environments", where)
     for place, environment in enumerate(environments):
         key = f"local.replay.environments[{place}]"
-        if environment.name in names:
-            raise UserError(f"{key}.name: {environment.name!r} occurs twice", where=where)
         if environment.replayers > 1 and environment.sender != "acapella":
             raise UserError(
                 f"{key}.replayers: tcpreplay cannot start at an absolute time; set sender: acapella", where=where
             )
-        names.add(environment.name)
+
+
+def check_unique(names: Sequence[str], key: str, where: object) -> None:
+    """Raise UserError if two environments have the same name, and hence their trials."""
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise UserError(f"{key}[{place}].name: {name!r} occurs twice", where=where)

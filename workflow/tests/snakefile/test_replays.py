@@ -1,11 +1,12 @@
-"""Replays of testbed local in the configuration: environments that can run, their trials, and files of departures."""
+"""Replays in the configuration: environments that can run, their trials, and files of departures."""
 
 import json
 
 import pytest
 
 from acapella.snakefile import replays
-from acapella.snakefile.replays import replay_files, replay_of, with_replays
+from acapella.snakefile.config import checked
+from acapella.snakefile.replays import environments_with_departures, replay_files, replay_of, with_replays
 
 OURS = {"name": "ours", "sender": "acapella"}
 CONSISTENCY = {"identity": "invariant", "filter": None, "flow": None, "from": None, "to": None}
@@ -13,7 +14,8 @@ CONSISTENCY = {"identity": "invariant", "filter": None, "flow": None, "from": No
 
 def config_of(**changes) -> dict:
     replay = {"sender": "tcpreplay", "repeats": 2, "environments": ["quiet", OURS]}
-    return {"testbed": "local", "trials": None, "exclude": [], "local": {"replay": replay}} | changes
+    testbeds = {"local": {"replay": replay}, "fabric": {"replay": None}}
+    return {"testbed": "local", "trials": None, "exclude": [], **testbeds} | changes
 
 
 @pytest.fixture(params=[True, False])
@@ -47,6 +49,27 @@ def test_environments_stay_if_there_are_no_others(installed):
 def test_trials_of_the_config_and_of_other_testbeds_are_unchanged(monkeypatch, changes):
     monkeypatch.setattr(replays, "program_installed", lambda: True)
     assert with_replays(config_of(**changes)) == config_of(**changes)
+
+
+@pytest.mark.parametrize(
+    ("environments", "trials"),
+    [
+        (None, {"path": ["path-1", "path-3"]}),
+        (
+            [{"name": "slow"}, {"name": "fast", "speed": 2}],
+            {name: [f"{name}-{n}" for n in (1, 2, 3)] for name in ("slow", "fast")},
+        ),
+    ],
+)
+def test_trials_on_fabric_are_those_of_its_environments(monkeypatch, environments, trials):
+    monkeypatch.setattr(replays, "program_installed", lambda: False)
+    replay = {"slice": "mine", "node": "n", "interface": "eth1", "destination_mac": "02:00:00:00:00:01"}
+    replay |= {"site": "STAR", "port": "p", "repeats": 3} | ({"environments": environments} if environments else {})
+    given = checked({"campaign": "c", "testbed": "fabric", "exclude": ["path-2"], "fabric": {"replay": replay}})
+    found = with_replays(given)
+    assert found["trials"] == trials and found["fabric"] == given["fabric"]
+    assert environments_with_departures(found) == [*trials]
+    assert with_replays(given | {"trials": {"own": ["path-1", "path-3"]}})["trials"] == {"own": ["path-1", "path-3"]}
 
 
 def test_environment_with_fewer_than_two_trials_is_not_compared(monkeypatch):

@@ -96,11 +96,13 @@ def test_trials_are_sent_by_the_program_that_is_uploaded(fabric, path, tmp_path,
 
 
 def test_plan_lists_the_replay_and_uploads_nothing(fabric, capsys):
-    status, campaign = collected(fabric, "--dry-run")
+    status, campaign = collected(fabric, "--dry-run", environments=[{"name": "path"}, {"name": "fast", "speed": 4}])
     printed = capsys.readouterr().out
     assert status == 0 and not campaign.exists()
     assert f"2 times, by {replay.PROGRAM}, which is uploaded to node {NODE} of slice {MINE}, interface left0" in printed
-    assert "then 2 trials path-1 to path-2 at STAR" in printed
+    assert "replay: trials path-1 to path-2; fast-1 to fast-2, 4 times as fast as recorded" in printed
+    for name in ("path", "fast"):
+        assert f"then 2 trials {name}-1 to {name}-2 at STAR" in printed
     assert not fabric.orchestrator.slices
 
 

@@ -1,4 +1,4 @@
-"""Replays that testbed `local` sends: environments that this machine can run, their trials, and files of departures."""
+"""Replays that a testbed sends: environments that this machine can run, their trials, and files of departures."""
 
 import copy
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 from acapella_core import names
 
 PROGRAM = "acapella-dpdk-replay"
+TESTBEDS = ("local", "fabric")  # that replay
 MIN_TRIALS = 2  # that can be compared
 SELECTION = ("filter", "flow", "from", "to")  # keys of `consistency` for which kappa does not use departures
 
@@ -18,21 +19,32 @@ SELECTION = ("filter", "flow", "from", "to")  # keys of `consistency` for which 
 def with_replays(config: dict) -> dict:
     """Return a config with the environments that this machine can run, and with `trials` if the config has none.
 
-    Environments whose sender is not installed are reported and omitted, unless there are no others.
+    Testbed `local`: environments whose sender is not installed are reported and omitted, unless there are no others.
+    The program for testbed `fabric` is checked before the collection, because none of its environments runs without it.
     """
-    replay = config["local"]["replay"]
-    if config["testbed"] != "local" or not replay:
+    if not replay_settings(config):
         return config
     config = copy.deepcopy(config)
-    replay = config["local"]["replay"]
-    missing = [] if program_installed() else environments_of(replay, sender="acapella")
-    if missing and len(missing) < len(replay["environments"]):
-        kept = [value for value in replay["environments"] if name_of(value) not in missing]
-        replay["environments"] = kept
-        names.report(f"acapella: warning: {PROGRAM} is missing; environments not replayed: {', '.join(missing)}")
+    replay = replay_settings(config)
+    if config["testbed"] == "local":
+        omit_missing(replay)
     if config["trials"] is None:
         config["trials"] = trials_of(replay, config["exclude"])
     return config
+
+
+def replay_settings(config: dict) -> dict | None:
+    """Return the value of the key `replay` of the config's testbed; None if it replays nothing."""
+    testbed = config.get("testbed")
+    return config[testbed]["replay"] if testbed in TESTBEDS else None
+
+
+def omit_missing(replay: dict) -> None:
+    """Report and remove environments whose sender is not installed, unless there are no others."""
+    missing = [] if program_installed() else environments_of(replay, sender="acapella")
+    if missing and len(missing) < len(replay["environments"]):
+        replay["environments"] = [value for value in replay["environments"] if name_of(value) not in missing]
+        names.report(f"acapella: warning: {PROGRAM} is missing; environments not replayed: {', '.join(missing)}")
 
 
 def program_installed() -> bool:
@@ -53,8 +65,12 @@ def environments_of(replay: dict, sender: str) -> list[str]:
 
 def environments_with_departures(config: dict) -> list[str]:
     """Return the names of the environments whose sender measures departures."""
-    replay = config["local"]["replay"] if config.get("testbed") == "local" else None
-    return environments_of(replay, sender="acapella") if replay else []
+    replay = replay_settings(config)
+    if not replay:
+        return []
+    if config["testbed"] == "fabric":
+        return [name_of(environment) for environment in replay["environments"]]
+    return environments_of(replay, sender="acapella")
 
 
 def trials_of(replay: dict, exclude: Iterable[str]) -> dict[str, list[str]] | None:

@@ -21,17 +21,17 @@ from ...replay.clocks import clock_of
 from ...replay.departures import Origin, convert, median_gap_ns, read
 from ...replay.ports import ProgramSettings
 from ...scan import scan_apart
-from ...settings import FabricReplaySettings
-from ..base import Job, Testbed
+from ...settings import FabricReplayEnvironment, FabricReplaySettings
+from ..base import Job, Port, Replay, Site, Testbed
 from ..local import replay_capture
 
 PROGRAM = "acapella-dpdk-replay-static"  # built by make setup-fabric
 KEY = "fabric.replay"
-ENVIRONMENT = "path"  # trials are named path-1, path-2, ...
 SENDER_MAC = "02:00:00:00:fe:01"  # used by no host: identifies replayed frames
 RECORDING = "replayed.pcap"  # in raw/
 CAPTURE, EVENTS, COMMANDS, DEPARTURES = "replay.pcap", "replay-events", "replay-commands", "replay-departures"
 PACING = "bursts"
+PPM = 1_000_000
 CONVERT_S = 600
 COMMAND_S = 60  # for a command to take effect; a run may take its duration longer
 LEAD_NS = 2_000_000_000  # from the command to the start of a run, which SSH has to transmit
@@ -68,11 +68,40 @@ def describe(settings: FabricReplaySettings | None) -> list[str]:
     if settings is None:
         return []
     what = settings.capture or f"a generated capture of {replay_capture.PACKETS} packets"
+    trials = [f"{one.name}-1 to {one.name}-{settings.repeats}{speed_text(one)}" for one in settings.environments]
     return [
         f"replay: {what}, {settings.repeats} times, by {PROGRAM}, which is uploaded to node {settings.node} of slice "
         f"{settings.slice}, interface {settings.interface}",
         f"replay: recorded at {settings.site} {settings.port} ({settings.direction}), after all other samples",
+        f"replay: trials {'; '.join(trials)}",
     ]
+
+
+def plan(settings: FabricReplaySettings, site: Site, port: Port) -> Replay:
+    """Return the replay (testbeds.base), recorded at a port of a site."""
+    path = f"{settings.interface} of {settings.node} (slice {settings.slice}) to {settings.destination_mac}"
+    return Replay(
+        site=site,
+        port=port,
+        direction=settings.direction,
+        filter=f"ether src {SENDER_MAC}",
+        environments=tuple(environment.name for environment in settings.environments),
+        repeats=settings.repeats,
+        notes={
+            environment.name: f"trials: replayed by {NodeSender.name} from {path}{speed_text(environment)}"
+            for environment in settings.environments
+        },
+    )
+
+
+def speed_text(environment: FabricReplayEnvironment) -> str:
+    """Return the speed of an environment as part of a sentence, "" for the recorded one."""
+    return "" if environment.speed == 1 else f", {environment.speed:g} times as fast as recorded"
+
+
+def environment_of(settings: FabricReplaySettings, name: str) -> FabricReplayEnvironment:
+    """Return an environment by its name."""
+    return next(environment for environment in settings.environments if environment.name == name)
 
 
 def write_capture(settings: FabricReplaySettings, target: Path) -> None:
@@ -99,10 +128,14 @@ class NodeSender:
 
     name = "acapella replay"
 
-    def __init__(self, testbed: Testbed, node: str, settings: FabricReplaySettings):
+    def __init__(
+        self, testbed: Testbed, node: str, settings: FabricReplaySettings, environment: FabricReplayEnvironment
+    ):
         self._testbed = testbed
         self._node = node
         self._settings = settings
+        self._speed = environment.speed
+        self._speed_ppm = round(environment.speed * PPM)
         self._where = f"replay on node {node}"
         self._files = ExitStack()
         self._job: Job | None = None
@@ -142,7 +175,7 @@ class NodeSender:
     def send(self) -> int:
         """Send the capture once and return the number of packets. Raises UserError if some were not sent."""
         at_ns = int(self._run("date", "+%s%N")) + LEAD_NS  # by the node's clock
-        scheduled = self._command(f"run {at_ns} 1 1000000", ("scheduled",))
+        scheduled = self._command(f"run {at_ns} 1 {self._speed_ppm}", ("scheduled",))
         seconds = scheduled["period_ns"] / 1e9 + LEAD_NS / 1e9 + COMMAND_S
         self._done = self._wait(("done",), self._events().index(scheduled) + 1, seconds)
         dropped = {name: count for name, count in self._done.get("dropped", {}).items() if count}
@@ -168,6 +201,7 @@ class NodeSender:
             clock_source=clock["source"],
             node_clock=clock,
             recording_sha256=checksum,
+            speed_ppm=self._speed_ppm,
             pacing=PACING,
         )
         binary = self._capture.with_name(DEPARTURES)
@@ -176,7 +210,7 @@ class NodeSender:
         polling = self._done.get("polling", {})
         return {
             "sender": self.name,
-            **{"replayers": 1, "polling": "separate", "priority": self._done.get("priority"), "speed": 1},
+            **{"replayers": 1, "polling": "separate", "priority": self._done.get("priority"), "speed": self._speed},
             "path": {"kind": "slice", "link": self._settings.interface, "rate_bps": None, "queue_bytes": None},
             "noise_streams": 0,
             "recordings": [{"file": recording.name, "sha256": checksum}],

@@ -303,19 +303,7 @@ class FabricTestbed(Testbed):
         settings = self.settings.replay
         if settings is None:
             return None
-        path = f"{settings.interface} of {settings.node} (slice {settings.slice})"
-        return Replay(
-            site=self.site(settings.site),
-            port=self.port(settings.site, settings.port),
-            direction=settings.direction,
-            filter=f"ether src {replay.SENDER_MAC}",
-            environments=(replay.ENVIRONMENT,),
-            repeats=settings.repeats,
-            notes={
-                replay.ENVIRONMENT: f"trials: replayed by {replay.NodeSender.name} from {path} to "
-                f"{settings.destination_mac}"
-            },
-        )
+        return replay.plan(settings, self.site(settings.site), self.port(settings.site, settings.port))
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
@@ -325,7 +313,7 @@ class FabricTestbed(Testbed):
         with graph_access(f"no node {settings.node!r} in slice {settings.slice!r}"):
             node = found.get_node(settings.node)
         self._sending_node = self._host_keys.watch(node, found.get_slice_id())
-        self._sender = replay.NodeSender(self, SENDING, settings)
+        self._sender = replay.NodeSender(self, SENDING, settings, replay.environment_of(settings, name))
         try:
             self._sender.open()
             yield

@@ -1,0 +1,122 @@
+"""Runs the workflow on trials that a node of a FABRIC on loopback replayed, up to tables and figures."""
+
+import json
+import os
+from dataclasses import asdict
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.workflow_run import Workplace, rules_run
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture import veth
+from acapella_testing.capture.fabric_loopback import loopback_fabric
+
+from acapella_capture import collect
+from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.fabric import replay
+from acapella_capture.testbeds.local import replay_capture
+from acapella_core.errors import UserError
+
+MINE, NODE, LISTENER = "acapella-mine-UTAH", "UTAH-listener1", "STAR-listener1"
+RECEIVER = "enp8s0"  # the first interface of the NIC of a listening node (fabric_nodes.py)
+PORT = "HundredGigE0/0/0/5"
+PACKETS, TRIALS = 200, 2
+REPLAY = {
+    "repeats": TRIALS,
+    "slice": MINE,
+    "node": NODE,
+    "interface": "left0",
+    "destination_mac": "02:00:00:00:00:77",
+    "site": "STAR",
+    "port": PORT,
+    "environments": [{"name": "path"}, {"name": "fast", "speed": 2}],
+}
+SHORT = {
+    "testbed": "fabric",
+    "samples": None,
+    "capture": {"sample_s": 0.3},
+    "collect": {
+        "mode": "sites",
+        "sites": ["STAR"],
+        "instances": 1,
+        "port_selection": "fixed",
+        "ports": {"STAR": [PORT]},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Collect trials that arrive at the listening node over a veth pair, and run the rest of the workflow."""
+    try:
+        replay.program()
+    except UserError as error:
+        pytest.skip(f"{error}: build/replay-static.log")
+    place = Workplace(tmp_path_factory.mktemp("replays"))
+    capture = place.directory / "given.pcap"
+    replay_capture.write(capture, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=PACKETS)
+    with loopback_fabric(tmp_path_factory.mktemp("fabric")) as fabric, veth.namespace(("left0", RECEIVER)) as prefix:
+        fabric.testbed("mine").allocate("UTAH", ResourceRequest(1))
+        fabric.nodes.prefixes |= {NODE: prefix, LISTENER: prefix}
+        (fabric.nodes.directory / "bin" / "tcpdump").unlink()  # the real one records the interface
+        settings = fabric.settings(replay=REPLAY | {"capture": str(capture)})
+        place.configure(**SHORT, fabric=asdict(settings))
+        dry_run = place.succeed("--dry-run")
+        collected(place)
+    place.succeed("--cores", "2")
+    place.dry_run = dry_run
+    return place
+
+
+def collected(place: Workplace) -> None:
+    """Run `acapella collect` in this process, whose FABRIC is the one on loopback, as the rule does."""
+    place.campaign.mkdir(parents=True)
+    (place.campaign / "collect.json").touch()
+    config = place.directory / "config" / "config.yaml"
+    umask = os.umask(0o077)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.argv", ["acapella collect", str(place.campaign), "--config", str(config)])
+            assert collect.main() == 0
+    finally:
+        os.umask(umask)
+
+
+def rows(place: Workplace, table: str) -> list[dict]:
+    return pq.read_table(place.campaign / "tables" / f"{table}.parquet").to_pylist()
+
+
+def test_dry_run_lists_upload_trials_and_their_comparison(place):
+    assert {"collect", "kappa", "trials"} <= rules_run(place.dry_run)
+    assert f"by {replay.PROGRAM}, which is uploaded to node {NODE} of slice {MINE}" in place.dry_run
+    assert "replay: trials path-1 to path-2; fast-1 to fast-2, 2 times as fast as recorded" in place.dry_run
+
+
+def test_environments_of_the_replay_are_compared_without_a_list_of_trials(place):
+    found = {row["environment"]: row for row in rows(place, "consistency_environments")}
+    assert [*found] == ["path", "fast"]
+    for row in found.values():
+        assert (row["trials"], row["U"], row["packets_baseline"]) == (TRIALS, 0, PACKETS)
+
+
+def test_kappa_of_the_path_comes_from_the_departures(place):
+    for row in rows(place, "consistency"):
+        assert row["path_kappa_lo"] <= row["path_kappa_hi"] <= 1 and 0 < row["kappa_replayer"] <= 1
+
+
+def test_table_of_replays_has_what_was_configured_and_what_delayed_the_sender(place):
+    found = {(row["environment"], row["trial"]): row for row in rows(place, "consistency_replays")}
+    assert [*found] == [(name, trial) for name in ("fast", "path") for trial in range(1, TRIALS + 1)]
+    for (environment, trial), row in found.items():
+        manifest = json.loads((place.campaign / "raw" / f"{environment}-{trial}.json").read_text())["replay"]
+        assert row["path"] == manifest["path"]["kind"] == "slice"
+        assert row["speed"] == manifest["speed"] == (2 if environment == "fast" else 1)
+        assert row["median_gap_ns"] == replay_capture.GAP_NS // manifest["speed"]
+        assert row["cpu_lost"] == (row["largest_gap_ns"] > row["median_gap_ns"])
+
+
+def test_figures_show_replayer_and_path(place):
+    assert "replayer alone" in (place.campaign / "figures" / "kappa_replayer.svg").read_text(encoding="utf-8")
+    assert "How trials were sent" in (place.campaign / "report.html").read_text(encoding="utf-8")
