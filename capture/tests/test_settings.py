@@ -135,14 +135,44 @@ def test_invalid_environment_of_replays_is_an_error_that_names_its_key(environme
         replay_of(environments=["quiet", environment])
 
 
-def test_environments_of_fabric_have_different_names():
-    replay = {"slice": "s", "node": "n", "interface": "eth1", "destination_mac": "02:00:00:00:00:01"}
-    replay |= {"site": "STAR", "port": "p"}
-    found = parse_settings({"testbed": "fabric", "fabric": {"replay": replay}}).fabric.replay
-    assert [(one.name, one.speed) for one in found.environments] == [("path", 1)]
-    replay["environments"] = [{"name": "a", "speed": 2}, {"name": "b"}, {"name": "a"}]
-    with pytest.raises(UserError, match=r"fabric\.replay\.environments\[2\]\.name: 'a' occurs twice$"):
-        parse_settings({"testbed": "fabric", "fabric": {"replay": replay}})
+def fabric_replay_of(**replay):
+    senders = [{"node": "n", "interface": f"eth{number}", "destination_mac": "02:00:00:00:00:01"} for number in (1, 2)]
+    wanted = {"slice": "s", "senders": senders, "site": "STAR", "port": "p"} | replay
+    return parse_settings({"testbed": "fabric", "fabric": {"replay": wanted}}).fabric.replay
+
+
+def test_environments_of_fabric_use_all_senders_by_default():
+    (path,) = fabric_replay_of().environments
+    assert (path.name, path.replayers, path.speed) == ("path", 2, 1)
+    found = fabric_replay_of(environments=[{"name": "one", "replayers": 1}, {"name": "two", "speed": 0.5}])
+    assert [[sender.interface for sender in one.senders(found)] for one in found.environments] == [
+        ["eth1"],
+        ["eth1", "eth2"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"environments": [{"name": "a"}, {"name": "a", "speed": 2}]}, r"environments\[1\]\.name: 'a' occurs twice"),
+        (
+            {"environments": [{"name": "a", "replayers": 3}]},
+            r"environments\[0\]\.replayers: 3 is more than fabric\.replay\.senders has",
+        ),
+        (
+            {
+                "senders": [
+                    {"node": "n", "interface": "eth1", "destination_mac": f"02:00:00:00:00:0{n}"} for n in (1, 2)
+                ]
+            },
+            r"senders\[1\]: 'n eth1' occurs twice",
+        ),
+        ({"senders": []}, r"senders: "),
+    ],
+)
+def test_invalid_replay_on_fabric_is_an_error_that_names_its_key(changes, complaint):
+    with pytest.raises(UserError, match=rf"fabric\.replay\.{complaint}"):
+        fabric_replay_of(**changes)
 
 
 @pytest.mark.parametrize("keys", [{"path": "dedicated"}, {"replayers": 2}])

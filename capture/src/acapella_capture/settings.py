@@ -128,24 +128,36 @@ class LocalSettings:
 
 
 @dataclass(frozen=True)
+class FabricSender:
+    """A node of the user's slice that replays, its interface, and the other end of the path."""
+
+    node: str
+    interface: str
+    destination_mac: str
+
+
+@dataclass(frozen=True)
 class FabricReplayEnvironment:
     """Conditions of replays on testbed fabric; the schema describes the keys."""
 
     name: str
+    replayers: int = 1
     speed: float = 1
+
+    def senders(self, settings: "FabricReplaySettings") -> tuple["FabricSender", ...]:
+        """Return the senders that replay together."""
+        return settings.senders[: self.replayers]
 
 
 @dataclass(frozen=True)
 class FabricReplaySettings:
-    """The capture that testbed fabric replays, its sender and recording port; the schema describes the keys."""
+    """The capture that testbed fabric replays, its senders and recording port; the schema describes the keys."""
 
     capture: str | None
     repeats: int
     environments: tuple[FabricReplayEnvironment, ...]
     slice: str
-    node: str
-    interface: str
-    destination_mac: str
+    senders: tuple[FabricSender, ...]
     site: str
     port: str
     direction: str
@@ -292,9 +304,18 @@ def fabric_settings(values: dict[str, Any], where: object) -> FabricSettings:
     """Return the settings of section `fabric`. Raises UserError naming the wrong key."""
     replay = values["replay"]
     if replay is not None:
-        environments = tuple(FabricReplayEnvironment(**value) for value in replay["environments"])
-        check_unique([environment.name for environment in environments], "fabric.replay.environments", where)
-        replay = FabricReplaySettings(**(replay | {"environments": environments}))
+        senders = tuple(FabricSender(**value) for value in replay["senders"])
+        check_unique([f"{sender.node} {sender.interface}" for sender in senders], "fabric.replay.senders[{}]", where)
+        environments = tuple(
+            FabricReplayEnvironment(**(value | {"replayers": value.get("replayers") or len(senders)}))
+            for value in replay["environments"]
+        )
+        check_unique([one.name for one in environments], "fabric.replay.environments[{}].name", where)
+        for place, environment in enumerate(environments):
+            if environment.replayers > len(senders):
+                key = f"fabric.replay.environments[{place}].replayers"
+                raise UserError(f"{key}: {environment.replayers} is more than fabric.replay.senders has", where=where)
+        replay = FabricReplaySettings(**(replay | {"senders": senders, "environments": environments}))
     return FabricSettings(**(values | {"replay": replay}))
 
 
@@ -306,7 +327,7 @@ def replay_environment(value: str | dict[str, Any], sender: str) -> ReplayEnviro
 
 def check_environments(environments: tuple[ReplayEnvironment, ...], where: object) -> None:
     """Check combinations of keys that the schema cannot express. Raises UserError naming the wrong key."""
-    check_unique([environment.name for environment in environments], "local.replay.environments", where)
+    check_unique([environment.name for environment in environments], "local.replay.environments[{}].name", where)
     for place, environment in enumerate(environments):
         key = f"local.replay.environments[{place}]"
         if environment.replayers > 1 and environment.sender != "acapella":
@@ -316,7 +337,7 @@ def check_environments(environments: tuple[ReplayEnvironment, ...], where: objec
 
 
 def check_unique(names: Sequence[str], key: str, where: object) -> None:
-    """Raise UserError if two environments have the same name, and hence their trials."""
+    """Raise UserError if a name occurs twice. ``key``: key of a name, with {} for its place."""
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise UserError(f"{key}[{place}].name: {name!r} occurs twice", where=where)
+            raise UserError(f"{key.format(place)}: {name!r} occurs twice", where=where)

@@ -10,7 +10,8 @@ from acapella_capture.replay.program import PROGRAM
 from acapella_capture.testbeds.local import replay_sender, replay_tcpreplay
 from acapella_capture.testbeds.local.processes import PRIORITY
 from acapella_capture.testbeds.local.replay_path import Endpoint
-from acapella_capture.testbeds.local.replay_sender import WAKE_NS, AcapellaSender, Part, deviations_of
+from acapella_capture.testbeds.local.replay_sender import WAKE_NS, AcapellaSender, deviations_of
+from acapella_capture.testbeds.sent_trials import Part
 
 HERE = Endpoint("site1-host1", "eth0")
 THERE = Endpoint("site1-replayer2", "replay2")

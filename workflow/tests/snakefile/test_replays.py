@@ -63,8 +63,9 @@ def test_trials_of_the_config_and_of_other_testbeds_are_unchanged(monkeypatch, c
 )
 def test_trials_on_fabric_are_those_of_its_environments(monkeypatch, environments, trials):
     monkeypatch.setattr(replays, "program_installed", lambda: False)
-    replay = {"slice": "mine", "node": "n", "interface": "eth1", "destination_mac": "02:00:00:00:00:01"}
-    replay |= {"site": "STAR", "port": "p", "repeats": 3} | ({"environments": environments} if environments else {})
+    senders = [{"node": "n", "interface": "eth1", "destination_mac": "02:00:00:00:00:01"}]
+    replay = {"slice": "mine", "senders": senders, "site": "STAR", "port": "p", "repeats": 3}
+    replay |= {"environments": environments} if environments else {}
     given = checked({"campaign": "c", "testbed": "fabric", "exclude": ["path-2"], "fabric": {"replay": replay}})
     found = with_replays(given)
     assert found["trials"] == trials and found["fabric"] == given["fabric"]

@@ -1,7 +1,8 @@
-"""Runs the workflow on trials that a node of a FABRIC on loopback replayed, up to tables and figures."""
+"""Runs the workflow on trials that nodes of a FABRIC on loopback replayed, up to tables and figures."""
 
 import json
 import os
+import subprocess
 from dataclasses import asdict
 
 import pyarrow.parquet as pq
@@ -19,19 +20,21 @@ from acapella_capture.testbeds.fabric import replay
 from acapella_capture.testbeds.local import replay_capture
 from acapella_core.errors import UserError
 
-MINE, NODE, LISTENER = "acapella-mine-UTAH", "UTAH-listener1", "STAR-listener1"
+MINE, NODES, LISTENER = "acapella-mine-UTAH", ("UTAH-listener1", "UTAH-listener2"), "STAR-listener1"
 RECEIVER = "enp8s0"  # the first interface of the NIC of a listening node (fabric_nodes.py)
+PAIRS = (("left0", "right0"), ("left1", "right1"))
 PORT = "HundredGigE0/0/0/5"
 PACKETS, TRIALS = 200, 2
 REPLAY = {
     "repeats": TRIALS,
     "slice": MINE,
-    "node": NODE,
-    "interface": "left0",
-    "destination_mac": "02:00:00:00:00:77",
+    "senders": [
+        {"node": node, "interface": interface, "destination_mac": f"02:00:00:00:00:7{number}"}
+        for number, (node, interface) in enumerate(zip(NODES, ("left0", "left1"), strict=True))
+    ],
     "site": "STAR",
     "port": PORT,
-    "environments": [{"name": "path"}, {"name": "fast", "speed": 2}],
+    "environments": [{"name": "single", "replayers": 1}, {"name": "dual", "speed": 2}],
 }
 SHORT = {
     "testbed": "fabric",
@@ -49,7 +52,7 @@ SHORT = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Collect trials that arrive at the listening node over a veth pair, and run the rest of the workflow."""
+    """Collect trials that arrive at the listening node over a bridge, and run the rest of the workflow."""
     try:
         replay.program()
     except UserError as error:
@@ -57,9 +60,10 @@ def place(tmp_path_factory):
     place = Workplace(tmp_path_factory.mktemp("replays"))
     capture = place.directory / "given.pcap"
     replay_capture.write(capture, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=PACKETS)
-    with loopback_fabric(tmp_path_factory.mktemp("fabric")) as fabric, veth.namespace(("left0", RECEIVER)) as prefix:
-        fabric.testbed("mine").allocate("UTAH", ResourceRequest(1))
-        fabric.nodes.prefixes |= {NODE: prefix, LISTENER: prefix}
+    with loopback_fabric(tmp_path_factory.mktemp("fabric")) as fabric, veth.namespace(*PAIRS) as prefix:
+        join([*prefix], [right for _, right in PAIRS])
+        fabric.testbed("mine").allocate("UTAH", ResourceRequest(2))
+        fabric.nodes.prefixes |= dict.fromkeys((*NODES, LISTENER), prefix)
         (fabric.nodes.directory / "bin" / "tcpdump").unlink()  # the real one records the interface
         settings = fabric.settings(replay=REPLAY | {"capture": str(capture)})
         place.configure(**SHORT, fabric=asdict(settings))
@@ -68,6 +72,17 @@ def place(tmp_path_factory):
     place.succeed("--cores", "2")
     place.dry_run = dry_run
     return place
+
+
+def join(prefix: list[str], interfaces: list[str]) -> None:
+    """Connect the interfaces by a bridge that has the name of the receiver, on which every frame can be recorded."""
+    for line in (
+        f"link add {RECEIVER} type bridge mcast_snooping 0",
+        f"link set {RECEIVER} addrgenmode none",
+        *(f"link set {interface} master {RECEIVER}" for interface in interfaces),
+        f"link set {RECEIVER} up",
+    ):
+        subprocess.run([*prefix, "ip", *line.split()], check=True)
 
 
 def collected(place: Workplace) -> None:
@@ -90,13 +105,14 @@ def rows(place: Workplace, table: str) -> list[dict]:
 
 def test_dry_run_lists_upload_trials_and_their_comparison(place):
     assert {"collect", "kappa", "trials"} <= rules_run(place.dry_run)
-    assert f"by {replay.PROGRAM}, which is uploaded to node {NODE} of slice {MINE}" in place.dry_run
-    assert "replay: trials path-1 to path-2; fast-1 to fast-2, 2 times as fast as recorded" in place.dry_run
+    senders = "; ".join(f"node {node}, interface left{number}" for number, node in enumerate(NODES))
+    assert f"by {replay.PROGRAM}\nreplay: uploaded to slice {MINE}: {senders}\n" in place.dry_run
+    assert "single-1 to single-2; dual-1 to dual-2, by 2 replayers together, 2 times as fast" in place.dry_run
 
 
 def test_environments_of_the_replay_are_compared_without_a_list_of_trials(place):
     found = {row["environment"]: row for row in rows(place, "consistency_environments")}
-    assert [*found] == ["path", "fast"]
+    assert [*found] == ["single", "dual"]
     for row in found.values():
         assert (row["trials"], row["U"], row["packets_baseline"]) == (TRIALS, 0, PACKETS)
 
@@ -106,17 +122,22 @@ def test_kappa_of_the_path_comes_from_the_departures(place):
         assert row["path_kappa_lo"] <= row["path_kappa_hi"] <= 1 and 0 < row["kappa_replayer"] <= 1
 
 
-def test_table_of_replays_has_what_was_configured_and_what_delayed_the_sender(place):
+def test_table_of_replays_has_what_was_configured_and_what_delayed_the_senders(place):
     found = {(row["environment"], row["trial"]): row for row in rows(place, "consistency_replays")}
-    assert [*found] == [(name, trial) for name in ("fast", "path") for trial in range(1, TRIALS + 1)]
+    assert [*found] == [(name, trial) for name in ("dual", "single") for trial in range(1, TRIALS + 1)]
     for (environment, trial), row in found.items():
         manifest = json.loads((place.campaign / "raw" / f"{environment}-{trial}.json").read_text())["replay"]
+        for key in ("sender", "replayers", "polling", "largest_gap_ns", "median_gap_ns", "skew_ns", "skew_error_ns"):
+            assert row[key] == manifest[key], key
         assert row["path"] == manifest["path"]["kind"] == "slice"
-        assert row["speed"] == manifest["speed"] == (2 if environment == "fast" else 1)
+        expected = (2, 2) if environment == "dual" else (1, 1)
+        assert (row["replayers"], row["speed"]) == expected
+        assert (row["skew_ns"] is None) == (row["skew_error_ns"] is None) == (environment == "single")
         assert row["median_gap_ns"] == replay_capture.GAP_NS // manifest["speed"]
         assert row["cpu_lost"] == (row["largest_gap_ns"] > row["median_gap_ns"])
 
 
 def test_figures_show_replayer_and_path(place):
     assert "replayer alone" in (place.campaign / "figures" / "kappa_replayer.svg").read_text(encoding="utf-8")
-    assert "How trials were sent" in (place.campaign / "report.html").read_text(encoding="utf-8")
+    page = (place.campaign / "report.html").read_text(encoding="utf-8")
+    assert "How trials were sent" in page and 'id="table-consistency_replays"' in page

@@ -1,9 +1,11 @@
-"""Replays from a node of the user's own slice, on a FABRIC on loopback: the real program, uploaded over SSH."""
+"""Replays from nodes of the user's own slice, on a FABRIC on loopback: the real program, uploaded over SSH."""
 
 import json
+import statistics
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,21 +21,19 @@ from acapella_capture import collect
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import replay
+from acapella_capture.testbeds.fabric.replay_sender import NodeSender
 from acapella_capture.testbeds.local import replay_capture
 from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
 MINE, NODE, PACKETS = "acapella-mine-UTAH", "UTAH-listener1", 40
+SECOND = "UTAH-listener2"
 DESTINATION = "02:00:00:00:00:77"
 PORT = "HundredGigE0/0/0/5"
-REPLAY = {
-    "slice": MINE,
-    "node": NODE,
-    "interface": "left0",
-    "destination_mac": DESTINATION,
-    "site": "STAR",
-    "port": PORT,
-}
+SENDER = {"node": NODE, "interface": "left0", "destination_mac": DESTINATION}
+OTHER = {"node": SECOND, "interface": "side0", "destination_mac": "02:00:00:00:00:78"}
+REPLAY = {"slice": MINE, "senders": [SENDER], "site": "STAR", "port": PORT}
+MACS = [replay.SENDER_MAC.format(number) for number in (1, 2)]
 
 
 @pytest.fixture(autouse=True)
@@ -46,12 +46,12 @@ def _program() -> None:
 
 @pytest.fixture
 def path(fabric) -> Iterator[tuple[str, ...]]:
-    """Provide the user's slice, whose node sends from left0 to left1 in a separate network namespace."""
-    fabric.testbed("mine").allocate("UTAH", ResourceRequest(1))
-    with veth.namespace(("left0", "left1")) as prefix:
-        fabric.nodes.prefixes[NODE] = prefix
+    """Provide the user's slice, whose nodes send from left0 to left1 and from side0 to side1 in a network namespace."""
+    fabric.testbed("mine").allocate("UTAH", ResourceRequest(2))
+    with veth.namespace(("left0", "left1"), ("side0", "side1")) as prefix:
+        fabric.nodes.prefixes |= {NODE: prefix, SECOND: prefix}
         yield prefix
-        del fabric.nodes.prefixes[NODE]
+        fabric.nodes.prefixes.clear()
 
 
 def capture_of(directory: Path) -> Path:
@@ -80,14 +80,14 @@ def test_trials_are_sent_by_the_program_that_is_uploaded(fabric, path, tmp_path,
     assert status == 0, capsys.readouterr()
     found = {path.stem: read(path) for path in (campaign / "raw").glob("path-*.json")}
     assert sorted(found) == ["path-1", "path-2"]
-    recording = campaign / "raw" / replay.RECORDING
+    recording = campaign / "raw" / replay.WHOLE
     for name, manifest in found.items():
         assert (manifest["site"], manifest["port"]) == ("STAR", PORT)
         assert manifest["replay"]["recordings"] == [{"file": recording.name, "sha256": sha256_of(recording)}]
         table = pq.read_table(campaign / "raw" / f"{name}.departures.parquet")
         assert table["outcome"].to_pylist() == ["sent"] * PACKETS
     sent, left = dpdk.read_pcap(recording)
-    assert left == 0 and {frame.data[:12].hex(":") for frame in sent} == {f"{DESTINATION}:{replay.SENDER_MAC}"}
+    assert left == 0 and {frame.data[:12].hex(":") for frame in sent} == {f"{DESTINATION}:{MACS[0]}"}
     arrived, left = dpdk.read_pcap(tmp_path / "arrived.pcap")
     assert [frame.data for frame in arrived] == [frame.data for frame in sent] * 2
     there = [file for file in fabric.nodes.home(NODE).rglob(f"{replay.PROGRAM}-*")]
@@ -95,12 +95,106 @@ def test_trials_are_sent_by_the_program_that_is_uploaded(fabric, path, tmp_path,
     assert [made.name for made in fabric.orchestrator.alive()] == [MINE], "the user's slice is kept, ours is not"
 
 
+@pytest.mark.parametrize("ahead_ns", [None, 5_000_000])
+def test_replayers_start_at_one_time_and_their_skew_is_measured(fabric, path, tmp_path, capsys, ahead_ns):
+    """``ahead_ns``: how far the clock of the second node is ahead, as its chronyc prints; None: there is no chronyd."""
+    if ahead_ns is not None:
+        for node, offset_ns in ((NODE, 0), (SECOND, ahead_ns)):
+            (fabric.nodes.home(node) / "chronyc.csv").write_text(TRACKING.format(-offset_ns / 1e9))
+    captured = [tmp_path / name for name in ("left.pcap", "side.pcap")]
+    with replayer.tcpdump(path, "left1", captured[0]), replayer.tcpdump(path, "side1", captured[1]):
+        status, campaign = collected(fabric, capture=str(capture_of(tmp_path)), senders=[SENDER, OTHER])
+    assert status == 0, capsys.readouterr()
+    raw = campaign / "raw"
+    for number, (file, mac, sender) in enumerate(zip(captured, MACS, (SENDER, OTHER), strict=True), 1):
+        sent, left = dpdk.read_pcap(raw / f"replayed-{number}of2.pcap")
+        assert left == 0 and len(sent) == PACKETS // 2
+        assert {frame.data[:12].hex(":") for frame in sent} == {f"{sender['destination_mac']}:{mac}"}
+        assert [frame.data for frame in dpdk.read_pcap(file)[0]] == [frame.data for frame in sent] * 2
+    for trial in ("path-1", "path-2"):
+        manifest = read(raw / f"{trial}.json")["replay"]
+        assert manifest["replayers"] == 2 and manifest["path"]["link"] == "left0, side0"
+        tables = [pq.read_table(raw / file["file"]) for file in manifest["departures"]]
+        assert [file["file"] for file in manifest["departures"]] == [f"{trial}.{n}.departures.parquet" for n in (1, 2)]
+        requested = sorted(time_ns for table in tables for time_ns in table["requested_ns"].to_pylist())
+        assert {after - before for before, after in pairwise(requested)} == {replay_capture.GAP_NS}
+        assert tables[0]["requested_ns"][0].as_py() == requested[0]
+        check_skew(manifest, tables, ahead_ns)
+
+
+TRACKING = "C0A80001,192.168.0.1,2,1795732541.0,{:.9f},0,0,0,0,0,0.0002,0.0001,64.0,Normal"
+
+
+def check_skew(manifest: dict, tables: list, ahead_ns: int | None) -> None:
+    """Check skew and clocks of two replayers, whose clocks are those of this machine except for the stated offset."""
+    metadata = [table.schema.metadata for table in tables]
+    offsets_ns = [int(one[b"clock_offset_ns"]) for one in metadata]
+    errors_ns = [int(one[b"clock_error_ns"]) for one in metadata]
+    if ahead_ns is None:
+        assert {one[b"clock_source"] for one in metadata} == {b"round trips"}
+        assert all(abs(offset) <= error for offset, error in zip(offsets_ns, errors_ns, strict=True))
+    else:
+        assert {one[b"clock_source"] for one in metadata} == {b"chrony"}
+        assert offsets_ns == [0, ahead_ns] and min(errors_ns) >= 200_000
+    medians = []
+    for table, offset_ns in zip(tables, offsets_ns, strict=True):
+        pairs = zip(table["departed_ns"].to_pylist(), table["requested_ns"].to_pylist(), strict=True)
+        medians.append(statistics.median_low(departed - requested for departed, requested in pairs) - offset_ns)
+    assert manifest["skew_ns"] == abs(medians[1] - medians[0])
+    assert manifest["skew_error_ns"] >= sum(errors_ns)
+
+
+def test_two_interfaces_of_one_node_have_the_same_clock(fabric, path, capsys):
+    side = OTHER | {"node": NODE}
+    status, campaign = collected(fabric, senders=[SENDER, side], environments=[{"name": "both", "speed": 4}])
+    assert status == 0, capsys.readouterr()
+    for trial in ("both-1", "both-2"):
+        manifest = read(campaign / "raw" / f"{trial}.json")["replay"]
+        for file in manifest["departures"]:
+            table = pq.read_table(campaign / "raw" / file["file"])
+            assert set(table["outcome"].to_pylist()) == {"sent"}
+            metadata = table.schema.metadata
+            assert (metadata[b"clock_source"], metadata[b"clock_offset_ns"]) == (b"system", b"0")
+            assert metadata[b"speed"] == b"4"
+        assert (manifest["speed"], manifest["median_gap_ns"]) == (4, replay_capture.GAP_NS // 4)
+
+
+def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, tmp_path, capsys, monkeypatch):
+    schedule = NodeSender.schedule
+
+    def schedule_first(self, at_ns: int, speed_ppm: int) -> None:
+        if self.node.endswith(SECOND):
+            raise UserError("the second refuses")
+        schedule(self, at_ns + 3600 * 10**9, speed_ppm)
+
+    monkeypatch.setattr(NodeSender, "schedule", schedule_first)
+    collected(fabric, capture=str(capture_of(tmp_path)), senders=[SENDER, OTHER])
+    printed = capsys.readouterr()
+    lines = [line for line in (printed.out + printed.err).splitlines() if line.startswith("warning: path-")]
+    assert len(lines) == 2 and all("the second refuses" in line for line in lines), printed
+    (events,) = fabric.nodes.home(NODE).rglob("replay-1-events")
+    ended = [json.loads(line) for line in events.read_text().splitlines()]
+    assert [event["stopped_by"] for event in ended if event["event"] == "done"] == ["stop", "stop"]
+    check_nothing_runs(fabric)
+
+
+def check_nothing_runs(fabric: Loopback) -> None:
+    """Check that every program that was started on the sending nodes has ended."""
+    started = [pid for node in (NODE, SECOND) for pid in fabric.nodes.home(node).glob("*/jobs/*/pid")]
+    assert started and all(pid.with_name("status").exists() for pid in started)
+
+
 def test_plan_lists_the_replay_and_uploads_nothing(fabric, capsys):
-    status, campaign = collected(fabric, "--dry-run", environments=[{"name": "path"}, {"name": "fast", "speed": 4}])
+    environments = [{"name": "path", "replayers": 1}, {"name": "fast", "speed": 4}]
+    status, campaign = collected(fabric, "--dry-run", senders=[SENDER, OTHER], environments=environments)
     printed = capsys.readouterr().out
     assert status == 0 and not campaign.exists()
-    assert f"2 times, by {replay.PROGRAM}, which is uploaded to node {NODE} of slice {MINE}, interface left0" in printed
-    assert "replay: trials path-1 to path-2; fast-1 to fast-2, 4 times as fast as recorded" in printed
+    assert f"2 times in each environment, by {replay.PROGRAM}\n" in printed
+    assert (
+        f"replay: uploaded to slice {MINE}: node {NODE}, interface left0; node {SECOND}, interface side0\n" in printed
+    )
+    trials = "path-1 to path-2; fast-1 to fast-2, by 2 replayers together, 4 times as fast as recorded\n"
+    assert f"replay: trials {trials}" in printed
     for name in ("path", "fast"):
         assert f"then 2 trials {name}-1 to {name}-2 at STAR" in printed
     assert not fabric.orchestrator.slices
@@ -115,12 +209,25 @@ def test_collection_fails_early_if_the_program_is_missing(fabric, tmp_path, caps
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [({"slice": "none"}, "no slice 'none' in the project"), ({"interface": "left9"}, "replay on node sender: ended: ")],
+    [
+        ({"slice": "none"}, "no slice 'none' in the project"),
+        ({"senders": [OTHER | {"node": "x"}]}, f"no node 'x' in slice '{MINE}'"),
+        ({"senders": [SENDER | {"interface": "left9"}]}, f"replay on node {MINE}/{NODE}: ended: "),
+        ({"senders": [SENDER, OTHER | {"interface": "left9"}]}, f"replay on node {MINE}/{SECOND}: ended: "),
+    ],
 )
 def test_trials_that_cannot_be_sent_fail_with_the_reason(fabric, path, capsys, change, why):
     _, campaign = collected(fabric, **change)
     printed = capsys.readouterr()
-    lines = [line for line in (printed.out + printed.err).splitlines() if "path-" in line]
+    lines = [line for line in (printed.out + printed.err).splitlines() if line.startswith("warning: path-")]
     assert len(lines) == 2 and all(why in line for line in lines), printed
     assert not [*(campaign / "raw").glob("path-*.departures.parquet")]
     assert [made.name for made in fabric.orchestrator.alive()] == [MINE]
+    check_nothing_runs(fabric)
+
+
+def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path):
+    capture = tmp_path / "short.pcap"
+    replay_capture.write(capture, MACS[0], DESTINATION, 1)
+    with pytest.raises(UserError, match=r"^fabric\.replay\.capture: 1 frames cannot be distributed to 2 replayers"):
+        replay.write_parts(str(capture), tmp_path, [DESTINATION, DESTINATION])

@@ -26,6 +26,9 @@ case "$*" in
     *"mtu 9216"*) exit 2 ;;
 esac
 """
+CHRONYC = """#!/bin/sh
+cat "$HOME/chronyc.csv"
+"""  # fails, as chronyc without chronyd, unless a test writes what it prints
 ID = "#!/bin/sh\necho 1000\n"  # the user who runs the tests; on FABRIC an ordinary user logs in
 INSTALL = """#!/bin/sh
 echo "install $*" >> "$HOME/commands.log"
@@ -81,6 +84,7 @@ class Nodes:
             "apt-get": INSTALL,
             "dnf": INSTALL,
             "ip": IP,
+            "chronyc": CHRONYC,
             "id": ID,
             "sudo": SUDO,
             "tcpdump": TCPDUMP.format(python=sys.executable),

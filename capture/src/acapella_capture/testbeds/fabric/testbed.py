@@ -55,7 +55,6 @@ get zstd || echo "no zstd: captures are fetched uncompressed"
 get tcpdump
 """  # the largest common MTU, so that mirrored jumbo frames are accepted; otherwise FABRIC's default
 SET_UP_S = 300
-SENDING = "sender"  # name of the node that replays, which is in another slice
 
 
 @dataclass
@@ -82,8 +81,8 @@ class FabricTestbed(Testbed):
         self._follow = follow
         self._sites: tuple[Site, ...] | None = None
         self._notes: list[str] = [NOTE]
-        self._sender: replay.NodeSender | None = None
-        self._sending_node: Any | None = None
+        self._replayer: replay.Replayer | None = None
+        self._sending_nodes: dict[str, Any] = {}  # FABRIC's objects of nodes in the user's slice, by SLICE/NODE
         self._site_slices: dict[str, SiteSlice] = {}
         self._looked_up: set[str] = set()  # sites whose slice was looked up
         self._mirrored: dict[tuple[str, str], tuple[str, Direction]] = {}
@@ -307,25 +306,34 @@ class FabricTestbed(Testbed):
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
-        """Have the program on the sending node, with the capture in its memory. Raises UserError if that fails."""
+        """Have the program on the sending nodes, with the capture in its memory. Raises UserError if that fails."""
         settings = self.settings.replay
-        found = self._slice_of_project(settings.slice)
-        with graph_access(f"no node {settings.node!r} in slice {settings.slice!r}"):
-            node = found.get_node(settings.node)
-        self._sending_node = self._host_keys.watch(node, found.get_slice_id())
-        self._sender = replay.NodeSender(self, SENDING, settings, replay.environment_of(settings, name))
-        try:
-            self._sender.open()
+        environment = replay.environment_of(settings, name)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._forget_senders)
+            nodes = self._connect_senders(settings.slice, [sender.node for sender in environment.senders(settings)])
+            self._replayer = stack.enter_context(replay.Replayer(self, nodes, settings, environment))
             yield
-        finally:
-            self._sender.close()
-            self._sending_node.close_ssh()
+
+    def _connect_senders(self, slice_name: str, nodes: Sequence[str]) -> list[str]:
+        """Return the names of nodes in the user's slice, under which programs are started there. Raises UserError."""
+        found = self._slice_of_project(slice_name)
+        for name in dict.fromkeys(nodes):
+            with graph_access(f"no node {name!r} in slice {slice_name!r}"):
+                node = found.get_node(name)
+            self._sending_nodes[f"{slice_name}/{name}"] = self._host_keys.watch(node, found.get_slice_id())
+        return [f"{slice_name}/{name}" for name in nodes]
+
+    def _forget_senders(self) -> None:
+        for node in self._sending_nodes.values():
+            node.close_ssh()
+        self._sending_nodes.clear()
 
     def replay(self) -> int:
-        return self._sender.send()
+        return self._replayer.send()
 
     def deliver_replay(self, sample: str, raw: Path) -> dict[str, Any] | None:
-        return self._sender.deliver(sample, raw)
+        return self._replayer.deliver(sample, raw)
 
     def notes(self) -> list[str]:
         return list(self._notes)
@@ -445,8 +453,8 @@ class FabricTestbed(Testbed):
             time.sleep(self.settings.poll_s)
 
     def _node(self, name: str) -> Any:
-        if name == SENDING and self._sending_node is not None:
-            return self._sending_node
+        if name in self._sending_nodes:
+            return self._sending_nodes[name]
         for site_slice in list(self._site_slices.values()):
             if name in site_slice.nodes:
                 return site_slice.nodes[name]

@@ -19,12 +19,13 @@ from acapella_core.errors import UserError
 from ...scan import scan_apart
 from ...settings import ReplayEnvironment, ReplaySettings
 from ..base import Replay
+from ..sent_trials import Part
 from . import replay_capture, sandbox
 from .network import Network
 from .processes import SPOOL, run, wait_until
 from .replay_load import Load
 from .replay_path import QUEUE_BYTES, TAG_BYTES, ReplayPath, check_path
-from .replay_sender import AcapellaSender, Part
+from .replay_sender import AcapellaSender
 from .replay_tcpreplay import TcpreplaySender
 
 KEY = "local.replay.capture"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
+KEY = "local.replay.capture"
 PACKETS = 3000
 GAP_NS = 500_000
 START_NS = 1_700_000_000_000_000_000  # timestamp of the first frame; replays only use the gaps
@@ -80,10 +81,11 @@ def mean_gap_ns(path: Path) -> float:
     return (max(times) - min(times)) / (len(times) - 1) if len(times) > 1 else 0
 
 
-def split(path: Path, targets: Sequence[Path]) -> list[int]:
+def split(path: Path, targets: Sequence[Path], key: str = KEY) -> list[int]:
     """Write frame i of a pcap to target i modulo their number; return the time of each one's first frame, ns.
 
-    Times are relative to the first frame of the whole. Raises UserError if there are fewer frames than targets.
+    Times are relative to the first frame of the whole. Raises UserError, which names the config key of the capture, if
+    there are fewer frames than targets.
     """
     offsets: list[int] = []
     with contextlib.ExitStack() as files:
@@ -96,7 +98,7 @@ def split(path: Path, targets: Sequence[Path]) -> list[int]:
             if number < len(targets):
                 offsets.append(ts_ns - start_ns)
             streams[number % len(streams)].write(record)
-    check_count(len(offsets), len(targets))
+    check_count(len(offsets), len(targets), key)
     return offsets
 
 
@@ -129,10 +131,10 @@ def block(kind: int, body: bytes) -> bytes:
     return struct.pack("<I", kind) + length + padded + length
 
 
-def check_count(frames: int, replayers: int) -> None:
+def check_count(frames: int, replayers: int, key: str = KEY) -> None:
     """Raise UserError if not every replayer has a frame."""
     if frames < replayers:
-        raise UserError(f"{frames} frames cannot be distributed to {replayers} replayers", where="local.replay.capture")
+        raise UserError(f"{frames} frames cannot be distributed to {replayers} replayers", where=key)
 
 
 def is_ethernet_pcap(path: Path) -> bool:

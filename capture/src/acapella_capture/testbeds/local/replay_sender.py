@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, sha256_of
+from acapella_core.files import sha256_of
 
 from ...replay import departures, skew
 from ...replay.clocks import Offset
@@ -23,6 +23,7 @@ from ...replay.departures import NO_TIME, Origin
 from ...replay.ports import ProgramSettings
 from ...replay.program import ReplayProgram, executable
 from ...scan import scan_apart
+from ..sent_trials import Part, delays, departures_file, keep_recording, unsent
 from .processes import PRIORITY, SCRATCH, SPOOL, environment, in_namespace, priority_allowed
 from .replay_path import Endpoint
 
@@ -31,15 +32,6 @@ AHEAD_NS = 1_000_000_000  # several replayers start this long after the last one
 SAME_CLOCK = "system"  # all replayers read the clock of this machine
 PPM = 1_000_000
 WAKE_NS = 100_000  # a thread with real-time priority wakes up this long before each departure
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one process sends: its capture, the name of that in raw/, and the time of its first packet in the whole."""
-
-    capture: Path
-    name: str
-    offset_ns: int = 0
 
 
 @dataclass
@@ -116,12 +108,8 @@ class AcapellaSender:
         """Send the capture once and return the number of packets. Raises UserError if some were not sent."""
         self._run()
         for process in self._processes:
-            done = process.done
-            dropped = {name: count for name, count in done.get("dropped", {}).items() if count}
-            if dropped:
-                reasons = ", ".join(f"{count} {name}" for name, count in dropped.items())
-                what = f"{self.name} sent {done['sent']} packets and failed to send others: {reasons}"
-                raise UserError(what, where=f"node {process.node}")
+            if fault := unsent(process.done):
+                raise UserError(f"{self.name} {fault}", where=f"node {process.node}")
         return sum(process.done["sent"] for process in self._processes)
 
     def _run(self) -> None:
@@ -150,8 +138,7 @@ class AcapellaSender:
         for number, process in enumerate(self._processes, 1):
             checksum = keep_recording(process.part, raw)
             clock_ns = process.done.get("clock", {}).get("error_ns") or 0
-            target = raw / (f"{sample}.{number}" if len(self._processes) > 1 else sample)
-            target = target.with_name(f"{target.name}.departures.parquet")
+            target = departures_file(sample, raw, number, len(self._processes))
             binary = SPOOL / f"departures{number}"
             binary.unlink(missing_ok=True)
             process.program.command("departures", binary)
@@ -167,38 +154,11 @@ class AcapellaSender:
             "polling": "shared" if len(self._parts) < sum(map(len, self._endpoints)) else "separate",
             "recordings": recordings,
             "departures": written,
-            **self._report(),
+            **delays([process.done for process in self._processes]),
             "median_gap_ns": departures.median_gap_ns(np.concatenate([one["requested_ns"] for one in records])),
             "skew_ns": largest and largest.skew_ns,
             "skew_error_ns": largest and largest.error_ns,
         }
-
-    def _report(self) -> dict[str, Any]:
-        """Return what delayed the processes: sums, and the largest gap; None is unknown."""
-        reports = [process.done for process in self._processes]
-        polling = [done.get("polling", {}) for done in reports]
-        gaps = [one.get("largest_gap_ns") for one in polling]
-        return {
-            "sent_late": total([done.get("sent_late") for done in reports]),
-            "late_ns": reports[0].get("late_ns"),
-            "preemptions": total([one.get("preemptions") for one in polling]),
-            "largest_gap_ns": None if None in gaps else max(gaps),
-        }
-
-
-def total(counts: Sequence[int | None]) -> int | None:
-    """Return the sum of counts; None if one is unknown."""
-    return None if None in counts else sum(counts)
-
-
-def keep_recording(part: Part, raw: Path) -> str:
-    """Write a capture to raw/ unless it is there already, and return its SHA-256."""
-    recording = raw / part.name
-    checksum = sha256_of(part.capture)
-    if not recording.is_file() or sha256_of(recording) != checksum:
-        with atomic_path(recording) as temporary:
-            temporary.write_bytes(part.capture.read_bytes())
-    return checksum
 
 
 def deviations_of(records: np.ndarray, endpoints: Sequence[Endpoint], clock_ns: int) -> list[skew.Deviation]:

@@ -1,0 +1,61 @@
+"""What every sender of trials leaves in raw/, and what it reports about delays (manifest key `replay`)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acapella_core.files import atomic_path, sha256_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process sends: its capture, the name of that in raw/, and the time of its first packet in the whole."""
+
+    capture: Path
+    name: str
+    offset_ns: int = 0
+
+
+def keep_recording(part: Part, raw: Path) -> str:
+    """Write a capture to raw/ unless it is there already, and return its SHA-256."""
+    recording = raw / part.name
+    checksum = sha256_of(part.capture)
+    if not recording.is_file() or sha256_of(recording) != checksum:
+        with atomic_path(recording) as temporary:
+            temporary.write_bytes(part.capture.read_bytes())
+    return checksum
+
+
+def departures_file(sample: str, raw: Path, number: int, of: int) -> Path:
+    """Return the file for the departures of a process, numbered from 1 if there are several."""
+    return raw / f"{sample if of == 1 else f'{sample}.{number}'}.departures.parquet"
+
+
+def delays(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what delayed the processes of a trial, from their events `done`: sums, and the largest gap.
+
+    None is unknown.
+    """
+    polling = [done.get("polling", {}) for done in reports]
+    gaps = [one.get("largest_gap_ns") for one in polling]
+    return {
+        "sent_late": total([done.get("sent_late") for done in reports]),
+        "late_ns": reports[0].get("late_ns"),
+        "preemptions": total([one.get("preemptions") for one in polling]),
+        "largest_gap_ns": None if None in gaps else max(gaps),
+    }
+
+
+def total(counts: Sequence[int | None]) -> int | None:
+    """Return the sum of counts; None if one is unknown."""
+    return None if None in counts else sum(counts)
+
+
+def unsent(done: Mapping[str, Any]) -> str | None:
+    """Return why an event `done` counts packets that were not sent; None if all were sent."""
+    dropped = {name: count for name, count in done.get("dropped", {}).items() if count}
+    if not dropped:
+        return None
+    reasons = ", ".join(f"{count} {name}" for name, count in dropped.items())
+    return f"sent {done['sent']} packets and failed to send others: {reasons}"
