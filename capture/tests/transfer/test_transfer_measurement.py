@@ -1,5 +1,6 @@
 """Values computed from what probes, ss and iperf3 report, and the lines of tc."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from acapella_capture.transfer import tcp_info
 from acapella_capture.transfer.delay import netem
 from acapella_capture.transfer.emulation import queue
 from acapella_capture.transfer.grid import plan
-from acapella_capture.transfer.measurement import PathMeasurement, flags_of, rate_and_queue
+from acapella_capture.transfer.measurement import QUEUE_ERROR_BYTES, PathMeasurement, flags_of, rate_and_queue
 from acapella_capture.transfer.probe import FRAME
 from acapella_capture.transfer.runner import flight_bytes
 from acapella_capture.transfer.settings import parse_transfer_settings
@@ -18,6 +19,7 @@ from acapella_core.errors import UserError
 
 RATE_BPS, QUEUE_FRAMES = 40_000_000, 66
 PER_FRAME_NS = FRAME * 8 * 10**9 // RATE_BPS
+TRANSIT_NS = 40_000
 CELL = plan(parse_transfer_settings({"transfer": {"grid": {"delay_ms": [60], "buffer_bytes": [100_000]}}}))[0]
 LINE = (
     "ESTAB 0 1305 10.80.0.1:40001 10.80.3.2:5201 bbr wscale:7,7 rto:264 rtt:63.5/0.5 ato:40 mss:1448 pmtu:1500 "
@@ -27,24 +29,59 @@ LINE = (
 )
 
 
-def arrivals(sent: int, *, pause_ns: int = 0) -> list[list[int]]:
-    """Return the arrivals of datagrams sent at once to a full queue; optionally the sender pauses in the middle."""
-    found, free_ns = [], 0
+def arrivals(sent: int, *, frames: int = QUEUE_FRAMES, pause_ns: int = 0, stall_ns: int = 0) -> list[list[int]]:
+    """Return the arrivals of datagrams sent to a queue of `frames` behind a bucket of two, at three times its rate.
+
+    In the middle, the sender pauses or the link stalls for some time.
+    """
+    found, leaving, tokens_ns = [], [], 0
     for number in range(sent):
-        sent_ns = number * PER_FRAME_NS // 3 + (pause_ns if number > sent // 2 else 0)
-        start_ns = max(sent_ns, free_ns)
-        if start_ns - sent_ns > QUEUE_FRAMES * PER_FRAME_NS:
+        sent_ns = 10**9 + number * PER_FRAME_NS // 3 + (pause_ns if number > sent // 2 else 0)
+        leaving = [left_ns for left_ns in leaving if left_ns > sent_ns]
+        if len(leaving) == frames:
             continue  # dropped
-        free_ns = start_ns + PER_FRAME_NS
-        found.append([number, sent_ns, free_ns])
+        if stall_ns and number > sent // 2:
+            tokens_ns, stall_ns = tokens_ns + stall_ns, 0
+        left_ns = max(sent_ns, tokens_ns - PER_FRAME_NS)
+        tokens_ns = max(tokens_ns, left_ns) + PER_FRAME_NS
+        leaving.append(left_ns)
+        found.append([number, sent_ns, left_ns + TRANSIT_NS])
     return found
 
 
+def with_outliers(found: list[list[int]], share: float, late_ns: int) -> list[list[int]]:
+    """Return arrivals of which a random share has a timestamp that is too late, as from a core that was busy."""
+    generator = random.Random(1)
+    return [
+        [number, sent_ns, arrived_ns + (generator.randrange(late_ns) if generator.random() < share else 0)]
+        for number, sent_ns, arrived_ns in found
+    ]
+
+
+@pytest.mark.parametrize("frames", [2, 8, QUEUE_FRAMES, 400])
 @pytest.mark.parametrize("pause_ms", [0, 50])
-def test_rate_and_queue_of_a_simulated_link(pause_ms):
-    rate, size = rate_and_queue(arrivals(600, pause_ns=pause_ms * 1_000_000), where="test")
+def test_rate_and_queue_of_a_simulated_link(frames, pause_ms):
+    found = arrivals(1500 + 2 * frames, frames=frames, pause_ns=pause_ms * 1_000_000)
+    rate, size = rate_and_queue(found, where="test")
     assert rate == pytest.approx(RATE_BPS, rel=1e-3)
-    assert size == pytest.approx(QUEUE_FRAMES * FRAME, abs=1.5 * FRAME)
+    assert size == frames * FRAME
+
+
+@pytest.mark.parametrize("frames", [2, QUEUE_FRAMES])
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.2])
+def test_late_arrivals_do_not_change_the_queue(frames, share):
+    found = with_outliers(arrivals(3000, frames=frames), share, late_ns=100 * PER_FRAME_NS)
+    longest = max(arrived - sent for _, sent, arrived in found) - min(arrived - sent for _, sent, arrived in found)
+    assert longest > 1.5 * frames * PER_FRAME_NS, "the longest waiting time would be far too long"
+    _, size = rate_and_queue(found, where="test")
+    assert size == pytest.approx(frames * FRAME, abs=QUEUE_ERROR_BYTES)
+
+
+def test_stall_of_the_link_does_not_change_the_queue():
+    stalled = arrivals(3000, stall_ns=30_000_000)
+    assert max(arrived - sent for _, sent, arrived in stalled) > 2 * QUEUE_FRAMES * PER_FRAME_NS
+    _, size = rate_and_queue(stalled, where="test")
+    assert size == QUEUE_FRAMES * FRAME
 
 
 def test_probe_that_fills_nothing_is_an_error():

@@ -1,15 +1,16 @@
 """Measurements of a slice before its grid: round-trip time, rate and queue of every path.
 
-The rate is that of the datagrams which arrive while the queue is full; the queue is the largest difference between two
-one-way delays times the rate. Thus both are measured at the ends, not read from the settings.
+The rate is that of the datagrams which arrive while the queue is full; the queue is the usual number of datagrams that
+wait in it while it is full. Thus both are measured at the ends, not read from the settings.
 """
 
+import bisect
 import json
 import re
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -139,15 +140,25 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     """Return the rate in bit/s and the queue in bytes, from arrivals (number, sent_ns, arrived_ns) at a full queue.
 
     Only gaps between datagrams that both waited for at least half of the queue count for the rate: the link was busy
-    in between, even if the probe's sender was not scheduled for some time. Raises UserError for too few.
+    in between, even if the probe's sender was not scheduled for some time.
+
+    A datagram whose predecessor was dropped entered a full queue: it took the place of a frame that had just left. The
+    queue is the median number of frames that were in the queue after such a datagram entered it, times the frame's
+    size. Neither late arrivals nor a pause of the sender changes a median of hundreds. A number of frames, unlike a
+    waiting time, does not grow while the link pauses. A frame has left the queue at the latest when a later one
+    arrives, so that a single late timestamp does not count.
+
+    Raises UserError for too few datagrams.
     """
+    if len(arrivals) < LEAST_ARRIVALS:
+        raise UserError(f"only {len(arrivals)} datagrams of the probe arrived", where=where)
     delays = [arrived - sent for _, sent, arrived in arrivals]
-    if len(delays) < LEAST_ARRIVALS:
-        raise UserError(f"only {len(delays)} datagrams of the probe arrived", where=where)
-    largest, least = max(delays), min(delays)
-    # a quantile, because one delay by the scheduler can be longer than a queue of two frames
-    usual = sorted(delays)[len(delays) * 9 // 10]
-    queued = [delay - least > (usual - least) / 2 for delay in delays]
+    full = [place for place in range(1, len(arrivals)) if arrivals[place][0] > arrivals[place - 1][0] + 1]
+    if len(full) < LEAST_ARRIVALS:
+        raise UserError("the probe did not fill the queue", where=where)
+    least = min(delays)  # of an empty queue: nothing makes a datagram faster
+    usual = statistics.median(delays[place] for place in full) - least
+    queued = [delay - least > usual / 2 for delay in delays]
     gaps = [
         after[2] - before[2]
         for (before, after), waited in zip(pairwise(arrivals), pairwise(queued), strict=True)
@@ -155,8 +166,9 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     ]
     if len(gaps) < LEAST_ARRIVALS or sum(gaps) <= 0:
         raise UserError("the probe did not fill the queue", where=where)
-    rate = len(gaps) * probe.FRAME * 8 * 10**9 / sum(gaps)
-    return round(rate), round((largest - least) * rate / 8e9)
+    left = [*accumulate((arrived - least for _, _, arrived in reversed(arrivals)), min)][::-1]  # the queue, in order
+    waiting = [place + 1 - bisect.bisect_right(left, arrivals[place][1]) for place in full]
+    return round(len(gaps) * probe.FRAME * 8 * 10**9 / sum(gaps)), round(statistics.median(waiting) * probe.FRAME)
 
 
 def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
