@@ -96,11 +96,12 @@ class NetemDelays(Delays):
 
 
 def netem(device: str, delay_ns: int, cell: Cell) -> str:
-    """Return the line of `tc` that delays packets; netem reorders only if there is a delay."""
-    line = f"qdisc replace dev {device} root netem limit {NETEM_LIMIT} delay {delay_ns // 1000}us"
+    """Return the line of `tc` that delays packets; tc rejects reordering without a delay."""
+    delay_us = delay_ns // 1000
+    line = f"qdisc replace dev {device} root netem limit {NETEM_LIMIT} delay {delay_us}us"
     if cell.loss_percent:
         line += f" loss {cell.loss_percent:g}%"
-    if cell.reorder_percent and delay_ns:
+    if cell.reorder_percent and delay_us:
         line += f" reorder {cell.reorder_percent:g}%"
     return line
 

@@ -1,0 +1,136 @@
+"""The lines of `tc` that delay packets with netem, parsed by the installed `tc`; the kernel need not have netem.
+
+tc parses a line before it asks the kernel. Without netem, the kernel's answer to a valid line is UNKNOWN; tc itself
+rejects an invalid line with another message.
+"""
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import replace
+
+import pytest
+from acapella_testing.capture.callers import Caller, namespaces_or_skip
+
+from acapella_capture.testbeds.base import CompletedProgram
+from acapella_capture.transfer.delay import NetemDelays, has_netem, netem
+from acapella_capture.transfer.grid import Cell, plan
+from acapella_capture.transfer.nodes import Nodes
+from acapella_capture.transfer.settings import parse_transfer_settings
+from acapella_capture.transfer.topology import read_topology
+from acapella_core.errors import UserError
+
+UNKNOWN = "Error: Specified qdisc kind is unknown."
+CELL = plan(parse_transfer_settings({"transfer": {"grid": {"delay_ms": [60], "buffer_bytes": [100_000]}}}))[0]
+SETTINGS = [
+    {},
+    {"delay_ns": 0, "loss_percent": 0.5},
+    {"delay_ns": 500, "reorder_percent": 2},
+    {"delay_ns": 60 * 10**9},
+    {"loss_percent": 0.0001, "reorder_percent": 99.5},
+    {"loss_percent": 100},
+]
+
+
+class LoopbackNodes(Nodes):
+    """Nodes whose programs run in a new network namespace each; every interface is the loopback interface there.
+
+    A line that only the kernel rejects, because it has no netem, counts as successful.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, str]] = []
+
+    def device(self, node: str, peer: str) -> str:
+        del node, peer
+        return "lo"
+
+    def run(self, node, argv, *, timeout_s=30, stdin=""):
+        done = in_namespace(" ".join(argv), stdin, timeout_s)
+        if "-batch" in argv:
+            self.batches.append((node, stdin))
+            if done.stderr.splitlines()[:1] == [UNKNOWN]:
+                return CompletedProgram(0, "", "")
+        return CompletedProgram(done.returncode, done.stdout, done.stderr)
+
+    def start(self, node, argv, *, output=None):
+        raise AssertionError("no program runs in the background")
+
+    def path(self, node, file):
+        raise AssertionError("no file is read")
+
+    fetch = python = path
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+@pytest.fixture(autouse=True)
+def namespaces() -> None:
+    """Skip the tests, with the reason, if there are no network namespaces or no tc."""
+    namespaces_or_skip(Caller())
+
+
+def in_namespace(script: str, stdin: str, timeout_s: float = 30) -> subprocess.CompletedProcess:
+    environment = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LC_ALL": "C"}
+    argv = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script]
+    return subprocess.run(
+        argv, input=stdin, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+def answer(line: str) -> tuple[str, list[dict]]:
+    """Return the first line of the error of `tc`, and the queueing disciplines that are then set."""
+    done = in_namespace("tc -batch -; tc -j qdisc show dev lo", f"{line}\n")
+    return (done.stderr.splitlines() or [""])[0], json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("changes", SETTINGS)
+def test_tc_accepts_the_line_of_every_setting(changes):
+    cell: Cell = replace(CELL, **changes)
+    error, qdiscs = answer(netem("lo", cell.delay_ns, cell))
+    if error:
+        assert error == UNKNOWN, "tc rejected the line before it asked the kernel"
+        return
+    (options,) = [each["options"] for each in qdiscs if each["kind"] == "netem"]
+    assert options["limit"] == 1_000_000
+    assert options.get("delay", {"delay": 0})["delay"] == pytest.approx(cell.delay_ns / 1e9, abs=2e-6)
+    if cell.loss_percent:
+        assert options["loss-random"]["loss"] == pytest.approx(cell.loss_percent / 100, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("ending", "error"),
+    [
+        ("losss 1%", 'What is "losss"?'),
+        ("loss", "Command line is not complete. Try option"),
+        ("loss x", "Unknown loss parameter: x"),
+    ],
+)
+def test_tc_rejects_an_invalid_line_with_another_error(ending, error):
+    line = netem("lo", CELL.delay_ns, CELL)
+    assert answer(f"{line} {ending}")[0].startswith(error)
+
+
+def test_each_delayed_router_gets_its_share_of_the_delay():
+    nodes = LoopbackNodes()
+    NetemDelays(nodes, read_topology("linear"), "both").apply(CELL)
+    line = "qdisc replace dev lo root netem limit 1000000 delay 30000us\n"
+    assert nodes.batches == [("r3", line), ("r1", line)]
+
+
+def test_line_that_tc_rejects_is_an_error():
+    nodes = LoopbackNodes()
+    with pytest.raises(UserError, match="node r1: tc failed"):
+        nodes.batch("r1", "tc", [f"{netem('lo', CELL.delay_ns, CELL)} losss 1%"])
+
+
+def test_nothing_is_removed_where_nothing_is_delayed():
+    NetemDelays(LoopbackNodes(), read_topology("linear"), "both").remove()
+
+
+def test_kernel_without_netem_is_recognized_by_its_answer():
+    error, _ = answer("qdisc add dev lo root netem delay 1us")
+    assert has_netem(LoopbackNodes(), "r1") == (error == "")
+    assert re.fullmatch(f"|{re.escape(UNKNOWN)}", error)
