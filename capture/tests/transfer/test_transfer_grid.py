@@ -88,12 +88,12 @@ def test_estimate_is_the_time_of_the_busiest_link_and_that_of_each_run():
     assert {cell.ratio: ideal_s(many.topology, cell) for cell in plan(many)} == {1: 4.0, 2: 2.0}
 
 
-def test_grid_of_the_paper_is_in_config_and_takes_less_than_25_minutes():
+def test_grid_of_the_paper_is_in_config_with_an_estimate_below_20_minutes():
     settings = read_transfer_settings(CONFIG / "transfer_grid.yaml")
     runs = plan(settings)
     assert len({cell.cell_id.rpartition("-")[0] for cell in runs}) == 8 * 8 * 2
     assert len(runs) == 8 * 8 * 2 + 8 * 4, "8 cells have five runs"
-    assert estimate_s(settings, runs) < 20 * 60, "the rest is for transfers below the full rate"
+    assert estimate_s(settings, runs) < 20 * 60, "an estimate at the full rate; slower transfers take longer"
     bdp = [cell.rate_bps * cell.delay_ns / 8e9 for cell in runs]
     assert all(cell.size_bytes >= 30 * product for cell, product in zip(runs, bdp, strict=True)), "30 round trips"
     shares = [cell.buffer_bytes / product for cell, product in zip(runs, bdp, strict=True)]
