@@ -146,7 +146,9 @@ def test_titles_state_the_results(drawn):
     titles = {name: with_spaces(drawn(name, "small").title) for name in TRANSFER_FIGURES}
     assert titles["transfer_throughput"] == "Throughput: BBR 26 to 39 Mbit/s, Cubic 11.7 to 38 Mbit/s"
     assert titles["transfer_completion"] == "BBR completes first in 3, Cubic in 4 of 9 settings"
-    assert titles["transfer_gain"] == "BBR is faster in 3, Cubic in 4 of 9 settings; median gain 0 %"
+    assert titles["transfer_gain"] == (
+        "BBR is faster in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings; median gain 0 %"
+    )
     assert titles["transfer_retransmits"] == (
         "BBR retransmits more than Cubic in 9 of 9 settings, 2 to 6 times as much in 9"
     )
@@ -197,6 +199,30 @@ def test_number_of_retransmissions_is_short(value, text):
     ("size", "text"), [(102_400, "100 KiB"), (256_000, "250 KiB"), (2**20, "1 MiB"), (10**7, "10 MB"), (None, "?")]
 )
 def test_sizes_have_the_unit_of_the_config(size, text):
+@pytest.mark.parametrize(
+    ("gain", "comparison", "printed", "outcome"),
+    [
+        (0.51, "faster_bbr", "+1", "bbr"),
+        (100.0, "cubic_zero", "+100", "bbr"),
+        (-0.51, "faster_cubic", "\N{MINUS SIGN}1", "cubic"),
+        (None, "bbr_zero", "\N{MINUS SIGN}\N{INFINITY}", "cubic"),
+        (0.5, "faster_bbr", "0", "equal"),
+        (-0.5, "faster_cubic", "0", "equal"),
+        (0.001, "faster_bbr", "0", "equal"),
+        (-0.0, "equal", "0", "equal"),
+        (None, "both_zero", "0/0", None),
+        (None, "cubic_missing", "\N{EN DASH}", None),
+    ],
+)
+def test_setting_counts_as_its_cell_is_printed(gain, comparison, printed, outcome):
+    row = {"gain_percent": gain, "comparison": comparison}
+    assert (transfer_gain.text(row), transfer_gain.outcome(row)) == (printed, outcome)
+    title = with_spaces(transfer_gain.title([row, {"gain_percent": 20.0, "comparison": "faster_bbr"}]))
+    numbers = [1 + (outcome == "bbr"), int(outcome == "cubic")]
+    equal = ", equal within 0.5 % in 1" if outcome == "equal" else ""
+    assert title.startswith(f"BBR is faster in {numbers[0]}, Cubic in {numbers[1]}{equal} of 2 settings")
+
+
     assert with_spaces(transfer_scope.byte_text(size)) == text
 
 

@@ -1,6 +1,7 @@
 """Gain of BBR over Cubic in throughput against buffer and delay (sliced-WAN paper, figure 5, left)."""
 
 import statistics
+from collections import Counter
 
 from acapella.common.wording import GAP, count
 
@@ -14,6 +15,8 @@ COLUMNS = ("delay_ns", "buffer_bytes", "gain_percent", "comparison", "bbr_runs",
 SCOPE = transfer_scope.scope_of(transfer_heatmap.compared_rows)
 # Blue: Cubic is faster; red: BBR is faster, as in the paper.
 COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
+DECIMALS = 0  # of a gain in a cell and in the title
+EQUAL_PERCENT = 0.5 / 10**DECIMALS  # a gain up to this is printed as 0
 SHALLOW_BDP = 0.1  # a buffer below this share of the bandwidth-delay product is shallow
 CASES = {"bbr_zero": "\N{MINUS SIGN}\N{INFINITY}", "both_zero": "0/0"}
 
@@ -37,7 +40,7 @@ def text(row: dict) -> str:
     gain = row["gain_percent"]
     if gain is None:
         return CASES.get(row["comparison"], transfer_heatmap.MISSING)
-    return signed(gain, 0)
+    return signed(gain, DECIMALS)
 
 
 def signed(value: float, decimals: int) -> str:
@@ -47,16 +50,25 @@ def signed(value: float, decimals: int) -> str:
     return f"{sign}{abs(rounded):.{decimals if rounded else 0}f}"
 
 
+def outcome(row: dict) -> str | None:
+    """Return what a cell shows: ``bbr`` or ``cubic`` is faster, or they are ``equal`` at the printed precision.
+
+    None if there is nothing to compare.
+    """
+    if row["gain_percent"] is None:
+        return "cubic" if row["comparison"] == "bbr_zero" else None
+    printed = round(row["gain_percent"], DECIMALS)
+    return "bbr" if printed > 0 else "cubic" if printed < 0 else "equal"
+
+
 def title(rows: list[dict]) -> str:
-    """Return in how many settings each algorithm is faster, and the median gain."""
+    """Return in how many settings each algorithm is faster as printed, and the median gain."""
     known = [row["gain_percent"] for row in rows if row["gain_percent"] is not None]
-    faster = [
-        sum(row["comparison"] in cases for row in rows)
-        for cases in (("faster_bbr", "cubic_zero"), ("faster_cubic", "bbr_zero"))
-    ]
-    median = signed(statistics.median(known), 0)
+    number = Counter(map(outcome, rows))
+    equal = f", equal within {EQUAL_PERCENT}{GAP}% in {number['equal']}" if number["equal"] else ""
+    median = signed(statistics.median(known), DECIMALS)
     whole = count(len(rows), "setting")
-    return f"BBR is faster in {faster[0]}, Cubic in {faster[1]} of {whole}; median gain {median}{GAP}%"
+    return f"BBR is faster in {number['bbr']}, Cubic in {number['cubic']}{equal} of {whole}; median gain {median}{GAP}%"
 
 
 def shallow(rows: list[dict]) -> list[str]:
