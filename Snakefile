@@ -84,9 +84,9 @@ rule all:
     default_target: True
     input:
         "<campaign>/report.html",
-        digests=SAMPLES.files("<campaign>/{kind}/{sample}.parquet", kind=("acap", "flows")),
-        partials=SAMPLES.files("<campaign>/partial/{sample}"),
-        catalog="<campaign>/catalog.duckdb",
+        digests=SAMPLES.files("<campaign>/{kind}/{sample}.parquet", kind=("acap", "flows")) if HAS_SAMPLES else [],
+        partials=SAMPLES.files("<campaign>/partial/{sample}") if HAS_SAMPLES else [],
+        catalog="<campaign>/catalog.duckdb" if HAS_SAMPLES else [],
 
 
 include: "rules/collect.smk"

@@ -4,12 +4,13 @@
 # workflow/report/<figure>.rst.
 
 FIGURE_FLAGS = optional_stages.figure_flags(OPTIONAL_STAGES)
+FIGURES = optional_stages.figures(OPTIONAL_STAGES, with_samples=HAS_SAMPLES)
 FORMATS = config["figures"]["formats"]
 
 
 rule figures:
     input:
-        tables=rules.process.output.parquet,
+        tables=rules.process.output.parquet if HAS_SAMPLES else [],
         trials=rules.trials.output.parquet if ENVIRONMENTS else [],
         flowreports=rules.flowtables.output.parquet if REPORTED["samples"] else [],
         flowstudy=rules.flowstudy.output.parquet if REPORTED["study"] else [],
@@ -22,7 +23,7 @@ rule figures:
                 category="Figures",
                 labels={"figure": figure, "format": format},
             )
-            for figure in optional_stages.figures(OPTIONAL_STAGES)
+            for figure in FIGURES
             for format in FORMATS
         ],
     log:
@@ -35,9 +36,9 @@ rule figures:
     params:
         campaign=lambda wildcards: CAMPAIGN,
         formats=FORMATS,
-        flags=FIGURE_FLAGS,
+        figures=FIGURES,
         code=digest_of_code("acapella.figures"),
     message:
         "figures"
     shell:
-        "acapella campaign figures {params.campaign:q} {params.flags} --formats {params.formats} > {log:q} 2>&1"
+        "acapella campaign figures {params.campaign:q} --only {params.figures} --formats {params.formats} > {log:q} 2>&1"

@@ -1,5 +1,7 @@
 # report: tables/, figures/, provenance/process.json -> report.html, one self-contained page
 #
+# Without samples, the page only has the section of transfers.
+#
 # It has a section about the storage study after `snakemake storage` has run, and one about the outcomes of all
 # collections after `snakemake outcomes` has run. Neither is an input: a report must not start a measurement that changes
 # the machine's thresholds, nor wait for other campaigns.
@@ -12,9 +14,10 @@ PRESENT = optional_stages.report_sections(CAMPAIGN, pseudonyms=config["pseudonym
 
 rule report:
     input:
-        tables=[*rules.process.output.parquet, *rules.process.output.csv],  # the page has links to the latter
-        provenance=rules.process.output.provenance,
-        catalog=rules.index.output.catalog,
+        # the page has links to CSV files
+        tables=[*rules.process.output.parquet, *rules.process.output.csv] if HAS_SAMPLES else [],
+        provenance=rules.process.output.provenance if HAS_SAMPLES else [],
+        catalog=rules.index.output.catalog if HAS_SAMPLES else [],
         figures=rules.figures.output,
         trials=rules.trials.output if ENVIRONMENTS else [],
         flowreports=rules.flowtables.output if REPORTED["samples"] else [],
@@ -39,8 +42,9 @@ rule report:
         runtime=30,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        flags=[*FIGURE_FLAGS, *PRESENT],
+        flags=[*([] if HAS_SAMPLES else ["--no-samples"]), *FIGURE_FLAGS, *PRESENT],
         present=list(PRESENT.values()),  # a new table causes a new report
+        views=f"&& acapella campaign index {CAMPAIGN} --views" if HAS_SAMPLES else "",  # without samples, no catalog
         papers="--papers" if config["report"]["papers"] else "",
         excluded=["--excluded", *config["exclude"]] if config["exclude"] else [],
         code=digest_of_code("acapella.report", "acapella.campaign.index"),
@@ -48,4 +52,4 @@ rule report:
         "report"
     shell:
         "(acapella campaign report {params.campaign:q} {params.flags} {params.papers} {params.excluded:q}"
-        " && acapella campaign index {params.campaign:q} --views) > {log:q} 2>&1"
+        " {params.views}) > {log:q} 2>&1"

@@ -1,6 +1,7 @@
 # samples: samples, trials and optional stages of the campaign, and input functions that rules share. No rules.
 #
-# files: the sheet is read now. Other testbeds: the samples are known after the checkpoint collect.
+# files: the sheet is read now. Other testbeds: the samples are known after the checkpoint collect. A campaign of
+# transfers may have no samples (HAS_SAMPLES): rules figures and report then need no other stage.
 # The code is in acapella.snakefile, which does not import acapella_capture: this file passes its functions.
 
 from acapella.snakefile import cleanup, optional_stages, sample_names
@@ -13,8 +14,10 @@ from acapella.snakefile.trials import Trials
 TRIALS = Trials(config["trials"] or {})
 ENVIRONMENTS = [*TRIALS.environments]
 REPORTED = optional_stages.available_flowreports(config)
+HAS_SAMPLES = configuration.has_samples(config)
 OPTIONAL_STAGES = optional_stages.optional_stages(config, REPORTED)
 CACHED_DIGESTS = CachedDigests(workflow, CAMPAIGN)
+optional_stages.report_empty_figures(config)
 COLLECTED_SHEET = f"{CAMPAIGN}/raw/samples.tsv"
 
 if config["testbed"] == "files":
@@ -22,7 +25,7 @@ if config["testbed"] == "files":
 
     with exit_on_user_error("config error: "):
         SHEET = SampleSheet.read(
-            config["samples"],
+            config["samples"] if HAS_SAMPLES else None,
             read=own_captures.read_sheet,
             fault_of=own_captures.unreadable,
             empty=own_captures.no_samples,

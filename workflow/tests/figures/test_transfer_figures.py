@@ -13,6 +13,7 @@ from acapella.figures.registry import TRANSFER_FIGURES, figure_module
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.report import transfers
+from acapella.snakefile.transfer import empty_figures
 
 HEATMAPS = ("transfer_throughput", "transfer_completion", "transfer_gain", "transfer_retransmits")
 UNITS = {
@@ -131,6 +132,16 @@ def test_figures_of_other_experiments_are_omitted_from_heatmaps(drawn):
     assert "3 runs of 3 settings" in notes
 
 
+def test_figures_that_the_workflow_omits_are_those_without_data(drawn):
+    grid = {"algorithm": ["bbr", "cubic"], "streams": [1], "ratio": []}
+    omitted = empty_figures({"transfer": {"grid": grid, "data": [], "sheet": None}})
+    assert {*omitted} == {name for name in UNITS if drawn(name, "large").empty}
+    grid = {"algorithm": ["bbr", "cubic"], "streams": [1, 5, 20], "ratio": []}
+    omitted = empty_figures({"transfer": {"grid": grid, "data": [], "sheet": None}})
+    assert [*omitted] == ["transfer_ratios"]
+    assert not any(drawn(name, "small").empty for name in UNITS)
+
+
 def test_flagged_cells_have_a_frame(sources, drawn):
     rows = sources["small"].rows("transfer_settings")
     measure = transfer_heatmap.Measure(lambda row: row["throughput_bps_mean"], lambda row: "", "bit/s")
@@ -189,17 +200,6 @@ def test_cell_of_gain_shows_sign_or_case(gain, comparison, text):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "\N{EN DASH}"), (0, "0"), (812, "812"), (1240, "1.2k"), (18_000, "18k"), (2.5e6, "2.5M")]
-)
-def test_number_of_retransmissions_is_short(value, text):
-    assert transfer_retransmits.text(value) == text
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(102_400, "100 KiB"), (256_000, "250 KiB"), (2**20, "1 MiB"), (10**7, "10 MB"), (None, "?")]
-)
-def test_sizes_have_the_unit_of_the_config(size, text):
-@pytest.mark.parametrize(
     ("gain", "comparison", "printed", "outcome"),
     [
         (0.51, "faster_bbr", "+1", "bbr"),
@@ -223,6 +223,17 @@ def test_setting_counts_as_its_cell_is_printed(gain, comparison, printed, outcom
     assert title.startswith(f"BBR is faster in {numbers[0]}, Cubic in {numbers[1]}{equal} of 2 settings")
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "\N{EN DASH}"), (0, "0"), (812, "812"), (1240, "1.2k"), (18_000, "18k"), (2.5e6, "2.5M")]
+)
+def test_number_of_retransmissions_is_short(value, text):
+    assert transfer_retransmits.text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(102_400, "100 KiB"), (256_000, "250 KiB"), (2**20, "1 MiB"), (10**7, "10 MB"), (None, "?")]
+)
+def test_sizes_have_the_unit_of_the_config(size, text):
     assert with_spaces(transfer_scope.byte_text(size)) == text
 
 

@@ -31,6 +31,7 @@ def stages(config, flowreports=None):
 
 def test_figures_and_options_are_those_of_the_stages_that_run():
     assert optional_stages.figures(stages(NONE)) == [*registry.TRAFFIC_FIGURES]
+    assert optional_stages.figures(stages(NONE), with_samples=False) == []
     assert optional_stages.figure_flags(stages(NONE)) == []
     assert optional_stages.figure_flags(stages(ALL)) == ["--trials", "--flowreports", "--flowstudy", "--transfers"]
     figures = optional_stages.figures(stages(ALL))
@@ -38,6 +39,41 @@ def test_figures_and_options_are_those_of_the_stages_that_run():
     assert {*registry.TRANSFER_FIGURES} < {*figures}
     without_program = stages(ALL, NONE["flowreports"])
     assert optional_stages.figure_flags(without_program) == ["--trials", "--transfers"]
+
+
+GRID = {"algorithm": ["bbr", "cubic"], "streams": [1], "ratio": []}
+
+
+def with_grid(**changes):
+    return NONE | {"transfer": NO_TRANSFERS | {"grid": GRID | changes}}
+
+
+@pytest.mark.parametrize(
+    ("config", "omitted"),
+    [
+        (with_grid(), "transfer_streams and transfer_per_stream (the grid has one number of streams); "
+         "transfer_fairness (the grid has no parallel streams); transfer_ratios (the grid has no ratio)"),
+        (with_grid(streams=[1, 4]), "transfer_ratios (the grid has no ratio)"),
+        (with_grid(streams=[6], ratio=[2], algorithm=["cubic"]), "transfer_gain (the grid does not have both bbr and "
+         "cubic); transfer_streams and transfer_per_stream (the grid has a ratio)"),
+        (ALL, ""),
+        (NONE, ""),
+    ],
+)  # fmt: skip
+def test_figures_for_which_the_grid_has_no_data_are_omitted_and_reported(capsys, config, omitted):
+    optional_stages.report_empty_figures(config)
+    assert capsys.readouterr().err == (f"figures without data are omitted: {omitted}\n" if omitted else "")
+    figures = [name for name in optional_stages.figures(stages(config)) if name.startswith("transfer_")]
+    expected = registry.TRANSFER_FIGURES if optional_stages.has_transfers(config) else ()
+    assert figures == [name for name in expected if name not in omitted]
+
+
+def test_figures_that_are_now_omitted_are_removed(tmp_path):
+    for name in ("transfer_ratios", "transfer_gain"):
+        (tmp_path / "figures").mkdir(exist_ok=True)
+        (tmp_path / "figures" / f"{name}.svg").write_text("")
+    cleanup.remove_unconfigured(str(tmp_path), stages(with_grid()))
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["transfer_gain.svg"]
 
 
 @pytest.mark.parametrize(("reason", "runs"), [(None, True), ("no DPDK", False)])

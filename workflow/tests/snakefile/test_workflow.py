@@ -147,6 +147,37 @@ def test_config_mistakes_name_their_key(changes, complaint):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "samples"),
+    [
+        ({}, None),
+        ({"samples": "s.tsv"}, "s.tsv"),
+        ({"testbed": "local"}, "config/samples.tsv"),
+        ({"testbed": "files", "samples": None}, None),
+        ({"transfer": {"data": ["*.json"]}}, None),
+        ({"transfer": {"seed": 2}}, "config/samples.tsv"),
+    ],
+)
+def test_config_of_transfers_without_testbed_and_samples_has_no_samples(changes, samples):
+    filled = config.checked({"campaign": "x", "transfer": {"grid": {}}} | changes)
+    assert filled["samples"] == samples
+    assert config.has_samples(filled) == (samples is not None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"trials": {"quiet": ["a", "b"]}}, "trials"),
+        ({"exclude": ["a"]}, "exclude"),
+        ({"flowreports": {"samples": "all"}}, "flowreports"),
+        ({"flowreports": {"study": True}}, "flowreports"),
+    ],
+)
+def test_stage_that_needs_samples_is_an_error_without_them(changes, key):
+    with pytest.raises(UserError, match=f"^config error: {key}: the campaign has no samples; set samples or testbed$"):
+        config.checked({"campaign": "x", "transfer": {"grid": {}}} | changes)
+
+
 def test_config_defaults_are_filled_in_at_every_level():
     filled = config.checked({"campaign": "x", "samples": "s.tsv", "analysis": {"top_flows": 7}})
     analysis = dict(filled["analysis"])

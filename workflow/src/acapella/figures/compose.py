@@ -23,15 +23,23 @@ class Figure:
 
 @dataclass(frozen=True)
 class ComposedFigure:
-    """A complete figure: its Vega-Lite specification, and its text for readers who cannot see it."""
+    """A complete figure: its Vega-Lite specification, and its text for readers who cannot see it.
+
+    ``reason``: why there is nothing to draw; empty if there are data.
+    """
 
     name: str
     title: str
     notes: tuple[str, ...]
     table: str
     columns: tuple[str, ...]
-    empty: bool
+    reason: str
     spec: dict
+
+    @property
+    def empty(self) -> bool:
+        """Return whether the figure has no data."""
+        return bool(self.reason)
 
     @property
     def description(self) -> str:
@@ -49,16 +57,16 @@ def compose_figure(name: str, source: Source, *, origin: bool = True) -> Compose
     foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
     with schemapi.debug_mode(False):  # the complete specification is validated below, not each of its parts as well
         try:
-            figure, empty = module.draw(source), False
-        except NoData as reason:
-            figure, empty = no_data_figure(module.SUBJECT, str(reason)), True
+            figure, reason = module.draw(source), ""
+        except NoData as error:
+            figure, reason = no_data_figure(module.SUBJECT, str(error)), str(error)
         notes = (*scope(source), *figure.key)
         title = figure.title + restriction_suffix(scope, source)
         spec = add_title(figure.chart, title, notes, foot).to_dict(validate=False)
     alt.ConcatChart.validate(sampled(spec))
     spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
-    return ComposedFigure(name, title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
+    return ComposedFigure(name, title, notes, module.TABLE, tuple(module.COLUMNS), reason, spec)
 
 
 def restriction_suffix(scope: Callable, source: Source) -> str:

@@ -22,6 +22,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
+    parser.add_argument(
+        "--no-samples", action="store_true", help="the campaign has no samples: omit the sections on traffic"
+    )
     parser.add_argument("--trials", action="store_true", help="add a section on the consistency of trials")
     parser.add_argument("--replays", action="store_true", help="add the figures of replays with departures to it")
     parser.add_argument("--flowreports", action="store_true", help="add a section on flow reports")
@@ -59,6 +62,7 @@ def run(args: argparse.Namespace) -> None:
 
     path, figures = write(
         campaign,
+        with_samples=not args.no_samples,
         with_trials=args.trials,
         with_replays=args.replays,
         flows=flows.FlowSections(args.flowreports, args.flowstudy),

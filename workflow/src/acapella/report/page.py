@@ -15,6 +15,7 @@ from acapella.figures import registry
 from acapella.figures.compose import ComposedFigure, compose_figure
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source, command_for
+from acapella.transfer.tables import STAGE as TRANSFER_STAGE
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -40,6 +41,7 @@ PROVENANCE = {  # parts of a provenance file with their headings, in order; othe
 def write(  # noqa: PLR0913
     campaign: Campaign,
     *,
+    with_samples: bool = True,
     with_trials: bool = False,
     with_replays: bool = False,
     flows: flow_section.FlowSections = flow_section.NO_SECTIONS,
@@ -51,38 +53,40 @@ def write(  # noqa: PLR0913
 ) -> tuple[Path, int]:
     """Write the page; return its path and the number of figures.
 
-    The keywords add the sections on trials (with the figures of replays with departures), flow reports, transfers, the
+    ``with_samples``: whether the campaign has samples, which the sections on traffic describe. The other keywords add
+    the sections on trials (with the figures of replays with departures), flow reports, transfers, the
     storage study, and the outcomes of all collections.
     ``papers`` adds tables of the numbers printed in papers. ``excluded``: samples that the config excludes.
     """
     source = Source(campaign)
     of_trials = (*registry.TRIAL_FIGURES, *(registry.REPLAY_FIGURES if with_replays else ()))
-    parts = (registry.TRAFFIC_FIGURES, of_trials if with_trials else (), flows.figures)
+    parts = (registry.TRAFFIC_FIGURES if with_samples else (), of_trials if with_trials else (), flows.figures)
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     parts += (registry.TRANSFER_FIGURES if with_transfers else (),)
-    names = [name for part in parts for name in part]
-    all_figures = [
-        figure_values(compose_figure(name, source, origin=False), number, source)
-        for number, name in enumerate(names, 1)
-    ]
+    composed = [compose_figure(name, source, origin=False) for part in parts for name in part]
+    omitted = [figure for figure in composed if figure.empty and figure.name in registry.TRANSFER_FIGURES]
+    shown = [figure for figure in composed if figure not in omitted]
+    all_figures = [figure_values(figure, number, source) for number, figure in enumerate(shown, 1)]
     figures, of_trials, of_flows, of_storage, collections, of_transfers = (
         [figure for figure in all_figures if figure["name"] in part] for part in parts
     )
     page = template().render(
         name=campaign.directory.resolve().name,
-        heading=summary.heading(source),
+        heading=summary.heading(source) if with_samples else "",
         policy=charts.security_policy(charts.vega(), charts.EMBED_SCRIPT),
-        lead=summary.introduction(source),
-        facts=summary.facts(source),
-        warnings=warnings.collect(source, excluded),
+        lead=summary.introduction(source) if with_samples else transfers.INTRODUCTION,
+        facts=summary.facts(source) if with_samples else [],
+        warnings=warnings.collect(source, excluded) if with_samples else [],
         figures=figures,
-        tables=add_csv_links(tables.report_tables(source), source) + notes.tables(source),
+        tables=add_csv_links(tables.report_tables(source), source) + notes.tables(source) if with_samples else [],
         trials=trial_section(source, of_trials, papers=papers) if with_trials else None,
         flows=section(of_flows, flow_section.tables(source, flows, papers=papers), source) if flows else None,
-        transfers=section(of_transfers, transfers.tables(source), source) if with_transfers else None,
+        transfers=transfer_section(source, of_transfers, omitted) if with_transfers else None,
         storage=section(of_storage, storage.tables(source), source) if with_storage else None,
         collections=collections,
-        provenance=provenance_of(campaign) + (provenance_of_trials(campaign) if with_trials else []),
+        provenance_stage="process" if with_samples else TRANSFER_STAGE,
+        provenance=provenance_of(campaign, with_samples=with_samples)
+        + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),
         start=charts.EMBED_SCRIPT,
     )
@@ -107,6 +111,12 @@ def trial_section(source: Source, figures: list[dict], *, papers: bool) -> dict:
         **{"warnings": trials.warnings(source), "figures": figures},
         "tables": add_csv_links(trials.tables(source, papers=papers), source),
     }
+
+
+def transfer_section(source: Source, figures: list[dict], omitted: list[ComposedFigure]) -> dict:
+    """Return the values of the section on transfers. ``omitted``: figures without data."""
+    reasons = [transfers.omission(figure) for figure in omitted]
+    return {**section(figures, transfers.tables(source), source), "omitted": reasons}
 
 
 def template() -> jinja2.Template:
@@ -144,8 +154,11 @@ def csv_link(name: str, source: Source) -> dict:
     return {"file": f"{name}.csv", "href": href, "embedded": small, "kb": f"{len(content) / 1000:.1f}"}
 
 
-def provenance_of(campaign: Campaign) -> list[dict]:
-    """Return the parts of provenance/process.json with their rows of (name, value)."""
+def provenance_of(campaign: Campaign, *, with_samples: bool = True) -> list[dict]:
+    """Return the parts of provenance/process.json with their rows of (name, value); without samples, of transfers."""
+    if not with_samples:
+        fix = f"run: acapella campaign transfers {campaign.directory}"
+        return provenance_parts(campaign.provenance(TRANSFER_STAGE), fix)
     return provenance_parts(campaign.provenance("process"), f"run: acapella campaign process {campaign.directory}")
 
 

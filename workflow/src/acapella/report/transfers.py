@@ -3,11 +3,13 @@
 from collections import Counter
 
 from acapella.common.wording import digits, percent, span
-from acapella.figures import transfer_scope
+from acapella.figures import registry, transfer_scope
+from acapella.figures.compose import ComposedFigure
 from acapella.figures.source import Source
 
 from .tables import number, table
 
+INTRODUCTION = "TCP transfers over emulated links, summarized by Acapella."
 MAX_ROWS = 200  # rows of a table; all are in the CSV file
 QUANTITIES = {
     "sent": "Bytes",
@@ -32,6 +34,11 @@ def tables(source: Source) -> list[dict]:
     """Return the tables of the section; those without rows only if they are always expected."""
     optional = [prediction(source), unused_files(source)]
     return [settings(source), gain(source), agreement(source), *(one for one in optional if one["rows"])]
+
+
+def omission(figure: ComposedFigure) -> str:
+    """Return the subject of a figure without data and the reason: ``Flows over time for each ratio: no ...``."""
+    return f"{registry.figure_module(figure.name).SUBJECT}: {figure.reason}"
 
 
 def settings(source: Source) -> dict:

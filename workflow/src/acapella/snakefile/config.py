@@ -14,10 +14,13 @@ from acapella_core import schemas
 from acapella_core.errors import UserError
 from acapella_core.validation import first_error
 
+from .transfer import has_transfers
+
 
 def checked(config: dict) -> dict:
     """Return a copy of ``config`` with the schema's defaults for missing keys.
 
+    A config that has transfers, but neither `testbed` nor `samples`, describes a campaign without samples.
     Raises UserError for the first error, for example ``config error: capture.snaplen: 'abc' is not of type 'integer'``.
     """
     schema = schemas.json_schema("config")
@@ -27,6 +30,8 @@ def checked(config: dict) -> dict:
     if error is not None:
         raise UserError(f"config error: {error}")
     filled = with_defaults(copy.deepcopy(own_keys), schema)
+    if has_transfers(filled) and not own_keys.keys() & {"testbed", "samples"}:
+        filled["samples"] = None
     check_across_keys(filled)
     return filled
 
@@ -58,8 +63,8 @@ def with_defaults(value, schema: dict):
 
 def check_across_keys(config: dict) -> None:
     """Check constraints between keys, which the schema cannot express. Raises UserError."""
-    if config["testbed"] == "files" and not config.get("samples"):
-        raise UserError("config error: samples: missing; testbed files needs the path of a sample sheet")
+    if not has_samples(config):
+        check_without_samples(config)
     if config["consistency"]["identity"] == "regions" and not config["consistency"]["regions"]:
         raise UserError("config error: consistency.regions: missing; identity regions needs some OFFSET:LENGTH")
     check_selection(config["consistency"])
@@ -67,6 +72,25 @@ def check_across_keys(config: dict) -> None:
         if background >= limit:
             raise UserError(f"config error: storage.thresholds: [{background}, {limit}]: the lower one comes first")
     check_trials(config["trials"] or {}, config["exclude"])
+
+
+def has_samples(config: dict) -> bool:
+    """Return whether a campaign has samples: captures of a testbed, or a sheet of files."""
+    return config["testbed"] != "files" or bool(config["samples"])
+
+
+def check_without_samples(config: dict) -> None:
+    """Check that a campaign without samples has transfers, and no stage that needs samples. Raises UserError."""
+    if not has_transfers(config):
+        raise UserError("config error: samples: missing; testbed files needs the path of a sample sheet")
+    flowreports = config["flowreports"]
+    for key, value in {
+        "trials": config["trials"],
+        "exclude": config["exclude"],
+        "flowreports": flowreports["samples"] or flowreports["study"],
+    }.items():
+        if value:
+            raise UserError(f"config error: {key}: the campaign has no samples", fix="set samples or testbed")
 
 
 def check_selection(consistency: dict) -> None:

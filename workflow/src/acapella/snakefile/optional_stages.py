@@ -21,6 +21,7 @@ from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 from acapella_core import names
 
 from .replays import environments_with_departures
+from .transfer import empty_figures, empty_figures_text, has_transfers
 
 # Sections of the report about stages that only their own target runs: option of `acapella campaign report`, and table.
 SECTIONS = {"--storage": "storage_rates", "--outcomes": "outcome_reasons"}
@@ -46,6 +47,8 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
     configured, trials = config["flowreports"], bool(config["trials"])
     replays = bool(environments_with_departures(config))
     transfers = has_transfers(config)
+    empty = empty_figures(config) if transfers else {}
+    kept_figures = [figure for figure in TRANSFER_FIGURES if figure not in empty]
     published = bool(config["report"]["papers"] and (configured["samples"] or configured["study"]))
     return [
         OptionalStage(
@@ -71,18 +74,13 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
             "--transfers",
             transfers,
             transfers,
-            Stage(TRANSFER_TABLES, TRANSFER_FIGURES, provenance_names("transfer")),
+            Stage(TRANSFER_TABLES, kept_figures, provenance_names("transfer")),
         ),
+        OptionalStage(None, False, False, Stage((), [*empty])),  # removes figures of an earlier configuration
         OptionalStage(
             None, published, published, Stage(["flowreport_published"], (), provenance_names("flowpublished"))
         ),
     ]
-
-
-def has_transfers(config: dict) -> bool:
-    """Return whether the configuration has transfer experiments: runs of this campaign, or files made elsewhere."""
-    transfer = config["transfer"]
-    return bool(transfer["data"] or transfer["sheet"] or transfer.get("grid"))
 
 
 def figure_flags(stages: Iterable[OptionalStage]) -> list[str]:
@@ -90,9 +88,16 @@ def figure_flags(stages: Iterable[OptionalStage]) -> list[str]:
     return [stage.flag for stage in stages if stage.flag and stage.runs]
 
 
-def figures(stages: Iterable[OptionalStage]) -> list[str]:
+def figures(stages: Iterable[OptionalStage], *, with_samples: bool = True) -> list[str]:
     """Return the names of the figures of a campaign."""
-    return [*TRAFFIC_FIGURES, *(figure for stage in stages if stage.runs for figure in stage.output.figures)]
+    of_stages = [figure for stage in stages if stage.runs for figure in stage.output.figures]
+    return [*(TRAFFIC_FIGURES if with_samples else ()), *of_stages]
+
+
+def report_empty_figures(config: dict) -> None:
+    """Report figures that are omitted, with the reason, on standard error."""
+    if has_transfers(config) and (line := empty_figures_text(empty_figures(config))):
+        names.report(line)
 
 
 def available_flowreports(config: dict) -> dict:

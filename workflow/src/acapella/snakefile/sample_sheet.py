@@ -16,30 +16,31 @@ from .samples import Sample
 
 @dataclass(frozen=True)
 class SampleSheet:
-    """The rows of a sample sheet by sample.
+    """The rows of a sample sheet by sample. ``path``: None if the campaign has no samples.
 
     ``fault_of``: function that returns the reason why a capture is unreadable, or None; ``empty``: function that
     returns the error for an empty sheet. Both are from `acapella_capture`, which no package of `acapella` imports.
     """
 
-    path: str
+    path: str | None
     rows: Mapping[str, Any]
     fault_of: Callable[[Path], str | None]
     empty: Callable[[str], UserError]
 
     @classmethod
-    def read(cls, path: str, *, read: Callable, fault_of: Callable, empty: Callable) -> "SampleSheet":
+    def read(cls, path: str | None, *, read: Callable, fault_of: Callable, empty: Callable) -> "SampleSheet":
         """Return the sheet in a file. ``read``: function that parses it, and raises UserError if it is invalid."""
-        return cls(path, {row.sample: row for row in read(Path(path), may_be_empty=True)}, fault_of, empty)
+        rows = read(Path(path), may_be_empty=True) if path else []
+        return cls(path, {row.sample: row for row in rows}, fault_of, empty)
 
     def samples(self) -> dict[str, Sample]:
-        """Return the samples by name. An empty sheet ends Snakemake.
+        """Return the samples by name. An empty or missing sheet ends Snakemake.
 
         This is called only for rules that need samples, so that `snakemake --lint` works with an empty sheet.
         """
         if not self.rows:
             with exit_on_user_error("config error: "):
-                raise self.empty(self.path)
+                raise self.empty(self.path) if self.path else UserError("samples: missing; this stage needs samples")
         return self._samples
 
     @functools.cached_property

@@ -1,8 +1,44 @@
-"""The configuration of `acapella transfer`."""
+"""Transfer experiments in a configuration: whether it has any, the keys of `acapella transfer`, and empty figures."""
 
 import json
+from collections.abc import Mapping
+
+from acapella.common.wording import listed
 
 ANALYSIS = ("data", "sheet", "name_pattern")  # keys that do not affect the runs
+
+
+def has_transfers(config: Mapping) -> bool:
+    """Return whether the configuration has transfer experiments: runs of this campaign, or files made elsewhere."""
+    transfer = config.get("transfer") or {}
+    return any(transfer.get(key) for key in ("data", "sheet", "grid"))
+
+
+def empty_figures(config: Mapping) -> dict[str, str]:
+    """Return the figures for which the configured transfers provide no data, each with the reason.
+
+    The settings of files made elsewhere are not known in advance, so that no figure is omitted for them.
+    """
+    transfer = config["transfer"]
+    if not transfer.get("grid") or transfer["data"] or transfer["sheet"]:
+        return {}
+    grid = transfer["grid"]
+    single = "the grid has a ratio" if grid["ratio"] else "the grid has one number of streams"
+    conditions = {
+        "transfer_gain": (not {"bbr", "cubic"} <= {*grid["algorithm"]}, "the grid does not have both bbr and cubic"),
+        "transfer_streams": (len(grid["streams"]) < 2 or bool(grid["ratio"]), single),
+        "transfer_per_stream": (len(grid["streams"]) < 2 or bool(grid["ratio"]), single),
+        "transfer_fairness": (max(grid["streams"]) < 2, "the grid has no parallel streams"),
+        "transfer_ratios": (not grid["ratio"], "the grid has no ratio"),
+    }
+    return {name: reason for name, (holds, reason) in conditions.items() if holds}
+
+
+def empty_figures_text(empty: Mapping[str, str]) -> str:
+    """Return a line that lists omitted figures by reason; empty if there are none."""
+    reasons = dict.fromkeys(empty.values())
+    parts = [f"{listed([name for name, why in empty.items() if why == reason])} ({reason})" for reason in reasons]
+    return f"figures without data are omitted: {'; '.join(parts)}" if parts else ""
 
 
 def transfer_config(config: dict) -> str:
