@@ -2,7 +2,7 @@
 
 import pytest
 
-from acapella_capture.transfer.command import PROBE_S, RUN_S, estimate_s, ideal_s
+from acapella_capture.transfer.estimate import PROBE_S, RUN_S, estimate_s, ideal_s
 from acapella_capture.transfer.grid import grid_file, plan
 from acapella_capture.transfer.settings import parse_transfer_settings, read_transfer_settings
 from acapella_core import schemas

@@ -5,8 +5,9 @@
 
 The config key `transfer` describes the slice (topology, mode) and the grid (algorithms, delays, buffers, rates,
 streams, sizes). The command builds the slice, measures its links, runs the missing transfers in random order with
-iperf3, captures each at the sender, and removes the slice. A run is written when it is complete; an interrupted grid
-continues with the missing runs. A failed run is written with its error, and repeated the next time.
+iperf3, captures each at the sender, and removes the slice. With --keep, a slice on FABRIC remains for the next start;
+--release deletes it. A run is written when it is complete; an interrupted grid continues with the missing runs. A
+failed run is written with its error, and repeated the next time.
 
 Exit codes: 0, every run succeeded; 2, invalid config, or a run failed; 75, a system error; 130, interrupted.
 docs/transfer.md describes the files.
@@ -15,25 +16,23 @@ docs/transfer.md describes the files.
 import argparse
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from acapella_core import beneath, names
 from acapella_core.arguments import Parser
 from acapella_core.errors import UserError, exit_code_of
-from acapella_core.topology import Topology
 
 from ..testbeds.local import sandbox
-from . import measurement
+from . import fabric
+from .estimate import estimate_s
 from .grid import Cell, grid_file, plan
 from .nodes import LocalNodes
 from .results import Results
 from .runner import Runner, check_error, duration, run_grid
 from .settings import TransferSettings, read_transfer_settings
 
-# Measured on two shared cores: a run without its transfer (settings, capture, digest), and the probe of a path.
-RUN_S = 2.5
-PROBE_S = 0.5
 PRIVATE = 0o077  # umask: captures are private, also while they are written
 
 
@@ -52,31 +51,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign directory, results/<name>")
     parser.add_argument("--config", type=Path, required=True, help="YAML file with key transfer")
     parser.add_argument("--dry-run", action="store_true", help="print the slice and the missing runs, and exit")
+    parser.add_argument("--keep", action="store_true", help="testbed fabric: keep the slice, as transfer.keep does")
+    parser.add_argument("--release", action="store_true", help="testbed fabric: delete a slice that was kept, and exit")
 
 
 def run(args: argparse.Namespace) -> int | None:
     """Run the command; testbed `local` runs it again inside its own namespaces."""
     settings = read_transfer_settings(args.config)
+    if (args.keep or args.release) and settings.testbed == "local":
+        raise UserError("--keep and --release need testbed fabric; a local slice is always removed", where=args.config)
+    settings = replace(settings, keep=settings.keep or args.keep)
+    name = args.campaign.resolve().name
+    if args.release:
+        fabric.release(settings, name)
+        return None
     beneath.protect(args.campaign)
     results = Results(args.campaign)
     runs = plan(settings)
     missing = [cell for cell in runs if results.finished(cell) is None]
     if args.dry_run:
-        print("\n".join(describe(settings, runs, missing)))
+        print("\n".join(describe(settings, name, runs, missing)))
         return None
-    if settings.testbed == "fabric":
-        raise UserError("transfers on FABRIC are not supported yet", where="transfer.testbed", fix="use local")
     if missing and not sandbox.inside():
-        for name in settings.omitted:
-            names.report(f"transfer: no runs of {name}, which this kernel does not list (modprobe tcp_{name})")
+        for omitted in settings.omitted:
+            names.report(f"transfer: no runs of {omitted}, which this kernel does not list (modprobe tcp_{omitted})")
     results.prepare()
     results.write_grid(grid_file(settings, runs))
-    if missing and not sandbox.inside():
+    if missing and settings.testbed == "local" and not sandbox.inside():
         command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
         debug = ["--debug"] if getattr(args, "debug", False) else []
         return sandbox.call(sandbox.python_argv("acapella_capture.transfer.command", *command, *debug))
     if missing:
-        failed = run_local(settings, runs, missing, results)
+        if settings.testbed == "local":
+            failed = run_local(settings, runs, missing, results)
+        else:
+            failed = fabric.run_fabric(settings, name, runs, missing, results)
         results.write_complete(runs)
         check_error(failed)
     results.write_complete(runs)
@@ -96,10 +105,12 @@ def run_local(settings: TransferSettings, runs: list[Cell], missing: list[Cell],
             nodes.close()
 
 
-def describe(settings: TransferSettings, runs: list[Cell], missing: list[Cell]) -> list[str]:
+def describe(settings: TransferSettings, campaign: str, runs: list[Cell], missing: list[Cell]) -> list[str]:
     """Return the lines of a dry run."""
     topology = settings.topology
     lines = [f"slice {topology.name} on testbed {settings.testbed}, mode {settings.mode}"]
+    if settings.testbed == "fabric":
+        lines += fabric.describe(settings, campaign)
     for name, path in topology.paths.items():
         lines.append(f"path {name}: {' - '.join(path)}")
     lines += [f"emulated link {name}: {' - '.join(link.between)}" for name, link in topology.emulated().items()]
@@ -108,29 +119,6 @@ def describe(settings: TransferSettings, runs: list[Cell], missing: list[Cell]) 
         f"{len(runs)} runs, {len(missing)} missing; about {duration(seconds)} if transfers reach the full rate"
     )
     return [*lines, *(f"run {cell.cell_id}: {cell.summary}" for cell in missing)]
-
-
-def estimate_s(settings: TransferSettings, missing: list[Cell]) -> float:
-    """Return the expected duration of the missing runs and their measurements, if transfers reach the full rate."""
-    queues = {measurement.queue_key(cell): cell for cell in missing}
-    paths = len(settings.topology.paths)
-    probes = sum(paths * (PROBE_S + cell.buffer_bytes * 8 / cell.rate_bps) for cell in queues.values())
-    return probes + sum(ideal_s(settings.topology, cell) + RUN_S for cell in missing)
-
-
-def ideal_s(topology: Topology, cell: Cell) -> float:
-    """Return the time that a cell's transfer needs if its slowest emulated link is always busy.
-
-    Flows of a hash take an unknown path: all bytes are assumed to be on the first.
-    """
-    loads: dict[str, int] = {}
-    for flow in range(cell.streams):
-        path = topology.path_of_flow(flow) or next(iter(topology.paths))
-        for name, link in topology.emulated().items():
-            if topology.is_on_path(link, path):
-                loads[name] = loads.get(name, 0) + cell.share(flow)
-    links = topology.emulated()
-    return max(8 * size / links[name].rate_bps(cell.rate_bps, cell.ratio) for name, size in loads.items())
 
 
 def main() -> int:

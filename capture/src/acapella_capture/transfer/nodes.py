@@ -5,6 +5,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from acapella_core.errors import UserError
 from acapella_core.topology import Topology
@@ -42,6 +43,10 @@ class Nodes(ABC):
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
         """Start a program; its standard output goes to the node's file `output`, by default to the log."""
 
+    def start_all(self, node: str, programs: Sequence[tuple[Sequence[str], str]]) -> list[Job]:
+        """Start programs, each with its own output file, as close together as possible."""
+        return [self.start(node, argv, output=output) for argv, output in programs]
+
     @abstractmethod
     def path(self, node: str, file: str) -> str:
         """Return the path of a node's file."""
@@ -53,6 +58,10 @@ class Nodes(ABC):
     @abstractmethod
     def python(self, node: str, script: Path) -> list[str]:
         """Return the command that runs a script of the standard library on a node."""
+
+    def environment(self) -> dict[str, Any]:
+        """Return facts about the nodes that results depend on, as in `cell.json`."""
+        return {}
 
     @abstractmethod
     def close(self) -> None:

@@ -42,7 +42,8 @@ class Runner:
         if settings.mode == "clean":
             self._hosts.set_window(max(flight_bytes(cell) for cell in runs))
         router = self._topology.paths[next(iter(self._topology.paths))][1]
-        self._environment = self._hosts.environment(nodes.device(self._topology.sender, router))
+        device = nodes.device(self._topology.sender, router)
+        self._environment = {**self._hosts.environment(device), **nodes.environment()}
 
     def __enter__(self) -> "Runner":
         return self
@@ -161,8 +162,12 @@ def delays_of(nodes: Nodes, settings: TransferSettings) -> Delays:
     topology = settings.topology
     if set(settings.grid["delay_ns"]) == {0} and not (settings.loss_percent or settings.reorder_percent):
         return Delays(nodes, topology, settings.delay_on)
-    if has_netem(nodes, topology.paths[next(iter(topology.paths))][1]):
+    router = topology.paths[next(iter(topology.paths))][1]
+    if has_netem(nodes, router):
         return NetemDelays(nodes, topology, settings.delay_on)
+    if settings.testbed != "local":  # acapella-link is a program of this machine
+        fix = "install its extra modules (Ubuntu: linux-modules-extra-$(uname -r)), or use another fabric.image"
+        raise UserError("the kernel has no netem, which delays packets", where=f"node {router}", fix=fix)
     return LinkDelays(nodes, topology, settings.delay_on, settings.seed)
 
 

@@ -36,6 +36,7 @@ class TransferSettings:
     reorder_percent: float
     keep: bool
     keep_captures: bool
+    nodes: dict[str, Any]  # on FABRIC: cores, ram_gb, disk_gb, pin
     fabric: FabricSettings
 
 
@@ -51,6 +52,8 @@ def parse_transfer_settings(config: dict[str, Any], *, where: object = "config")
     transfer = values["transfer"]
     if transfer["grid"] is None:
         raise UserError("transfer.grid: missing; it lists the settings of the transfers", where=where)
+    if transfer["keep"] and transfer["testbed"] == "local":
+        raise UserError("transfer.keep: a slice on testbed local is always removed", where=where, fix="remove the key")
     names = TransferSettings.__dataclass_fields__.keys() & transfer.keys()
     topology = read_topology(transfer["topology"])
     grid = values_of_grid(transfer["grid"], where)

@@ -71,7 +71,8 @@ class Transfer:
             self._listen(flows)
             for flow in flows:
                 flow.started_ns = time.time_ns()
-                self._clients.append(self._nodes.start(self._topology.sender, self._client(flow), output=flow.iperf3))
+            programs = [(self._client(flow), flow.iperf3) for flow in flows]
+            self._clients = self._nodes.start_all(self._topology.sender, programs)
             outcome = self._watch(flows)
         finally:
             self._end()

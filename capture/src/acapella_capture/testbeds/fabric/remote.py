@@ -137,6 +137,11 @@ class RemoteJob(Job):
         self._name = name
         self._last: dict[str, Any] = {"status": None, "log": ""}
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the program is known to have ended, without asking the node."""
+        return self._last["status"] is not None
+
     def poll(self) -> int | None:
         return self.wait(0)
 

@@ -1,0 +1,256 @@
+"""Nodes of a slice on FABRIC: the commands are those of a local slice, run over SSH.
+
+The constructor finds the slice or creates it, places CPUs and memory of new nodes next to their NICs, and sets up the
+interfaces of the links. Addresses, routes, queues and transfers follow as on a local slice.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from ..testbeds.base import CompletedProgram, Job, ResourceRequest
+from ..testbeds.fabric import tuning
+from ..testbeds.fabric.credentials import WHERE
+from ..testbeds.fabric.host_keys import HostKeyChangedError
+from ..testbeds.fabric.network_slice import NetworkSlice
+from ..testbeds.fabric.networks import OtherSliceError, plan_slice
+from ..testbeds.fabric.remote import Remote, RemoteJob
+from ..testbeds.fabric.transfer import MB, Transfer
+from .hosts import IPV4, OFFLOADS
+from .nodes import MTU, PROGRAMS, Nodes
+from .routing import FIRST_RULE
+from .settings import TransferSettings
+
+PROBE = ["python3", "-I", "-S"]
+TO_LOG = ["sh", "-c", 'exec "$@" >&2', "sh"]  # standard output of a program to the log of its job
+BOOT_ID = ["sysctl", "-n", "kernel.random.boot_id"]
+MODULES = ("sch_netem", "sch_tbf", "sch_htb")
+SET_UP_S = 600
+# `$1`: kernel modules, `$2`: MTU, then programs and their packages as PROGRAM=PACKAGE, then interfaces.
+SET_UP = """set -e
+for module in $1; do modprobe "$module" 2> /dev/null || echo "no module $module"; done
+mtu=$2; shift 2
+get() {
+    command -v "$1" > /dev/null && return
+    if command -v apt-get > /dev/null; then
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get -qq -o DPkg::Lock::Timeout=120 update && apt-get -qq -y -o DPkg::Lock::Timeout=120 install "$2"
+    else
+        dnf -q -y install "$3"
+    fi
+}
+while [ "${1%%=*}" != "$1" ]; do
+    names=${1#*=}
+    get "${1%%=*}" "${names%/*}" "${names#*/}"
+    shift
+done
+echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter
+for dev; do
+    if command -v nmcli > /dev/null; then nmcli device set "$dev" managed no || echo "nmcli: $dev"; fi
+    ip link set dev "$dev" mtu "$mtu"
+    echo 0 > "/proc/sys/net/ipv4/conf/$dev/rp_filter"
+    if [ -d "/proc/sys/net/ipv6/conf/$dev" ]; then echo 1 > "/proc/sys/net/ipv6/conf/$dev/disable_ipv6"; fi
+    for feature in tso gso gro lro tx sg; do
+        ethtool -K "$dev" "$feature" off > /dev/null 2>&1 || echo "$feature of $dev is unchanged"
+    done
+done
+"""
+DNF = {"iproute2": "iproute", "iputils-ping": "iputils"}  # names that differ from Debian's
+
+
+def resource_request(settings: TransferSettings) -> ResourceRequest:
+    """Return the number of nodes, and the resources of each."""
+    values = settings.nodes
+    return ResourceRequest(len(settings.topology.nodes), values["cores"], values["ram_gb"], values["disk_gb"])
+
+
+class FabricNodes(Nodes):
+    """The nodes. Raises UserError; nothing that was created remains then."""
+
+    def __init__(self, settings: TransferSettings, campaign: str, report: Callable[[str], None]):
+        self._settings = settings
+        self._topology = settings.topology
+        self._report = report
+        self._plan = plan_slice(settings.topology)
+        self._slice = NetworkSlice(settings.fabric, campaign)
+        fabric = settings.fabric
+        self._remote = Remote(
+            self._slice.node, f"acapella-{campaign}-transfer", tries=fabric.ssh_tries, interval_s=fabric.ssh_retry_s
+        )
+        self._transfer = Transfer(self._remote, self._download, fabric.part_mb * MB)
+        self._devices: dict[tuple[str, str], str] = {}
+        self._jobs: list[RemoteJob] = []
+        self._scripts: set[tuple[str, Path]] = set()
+        self._placements: dict[str, tuning.Placement] = {}
+        self._found = False  # the slice existed before
+        try:
+            self._allocate()
+        except OtherSliceError:
+            raise
+        except BaseException:
+            if self._found and settings.keep:
+                self._slice.close()
+            else:
+                self._slice.release()
+            raise
+
+    def _allocate(self) -> None:
+        request = resource_request(self._settings)
+        self._report(f"transfer: slice {self._slice.name} of {request.instances} nodes, this can take some minutes")
+        self._found = not self._slice.open(self._plan, request)
+        self._report(f"transfer: slice {self._slice.name} is {'used again' if self._found else 'active'}")
+        self._each(lambda node: self._interfaces(node, time.monotonic() + self._settings.fabric.wait_timeout_s))
+        if self._settings.nodes["pin"]:
+            self._place()
+        self._set_up()
+
+    def extend_lease(self, seconds: float) -> None:
+        """Make the lease last for a time. A refusal is only reported: the next start continues the grid."""
+        try:
+            self._slice.extend(time.time_ns() + round(seconds * 1e9))
+        except UserError as error:
+            self._report(f"warning: {error}")
+
+    def _interfaces(self, node: str, end: float) -> dict[str, str]:
+        """Return the names of a node's interfaces by MAC address once SSH works. Raises UserError on a timeout."""
+        while True:
+            try:
+                return self._remote.call(node, "interfaces")["interfaces"]
+            except HostKeyChangedError:
+                raise
+            except UserError as error:
+                if time.monotonic() > end:
+                    raise UserError(f"not reachable by SSH: {error}", where=WHERE) from error
+            time.sleep(self._settings.fabric.poll_s)
+
+    def _place(self) -> None:
+        """Place CPUs and memory of the nodes that are not placed yet, and check all after their reboot."""
+        names = [node.name for node in self._plan.nodes]
+        pending = [name for name in names if not self._found or not tuning.placement(self._slice.node(name)).is_local]
+        boots = {name: self.checked(name, BOOT_ID) for name in pending}
+        for name in pending:
+            self._report(f"transfer: node {name}: pin CPUs, move memory, reboot")
+            tuning.tune(self._slice.node(name))
+        for name, before in boots.items():
+            self._wait_for_boot(name, before)
+        for name in names:
+            self._placements[name] = tuning.placement(self._slice.node(name))
+            tuning.check(name, self._placements[name])
+
+    def _wait_for_boot(self, node: str, before: str) -> None:
+        """Wait until a node runs a kernel that was started later. Raises UserError on a timeout."""
+        end = time.monotonic() + self._settings.fabric.wait_timeout_s
+        while True:
+            with contextlib.suppress(UserError):  # the node shuts down
+                if self.checked(node, BOOT_ID) != before:
+                    return
+            if time.monotonic() > end:
+                raise UserError("did not reboot", where=f"node {node}", fix=tuning.FIX)
+            time.sleep(self._settings.fabric.poll_s)
+
+    def _set_up(self) -> None:
+        found = self._each(lambda node: self._interfaces(node, time.monotonic()))
+        for network in self._plan.networks:
+            for node, peer in (list(network.interfaces), list(network.interfaces)[::-1]):
+                mac = self._slice.mac(node, network.interfaces[node])
+                if mac not in found[node]:
+                    raise UserError(f"no interface with MAC address {mac}", where=f"node {node}")
+                self._devices[node, peer] = found[node][mac]
+        self._each(self._set_up_node)
+        listed = self.read(self._topology.sender, f"{IPV4}/tcp_available_congestion_control").split()
+        for name in self._settings.grid["algorithm"]:
+            if name not in listed:
+                raise UserError(
+                    f"no congestion control {name}",
+                    where="transfer.grid.algorithm",
+                    fix=f"the nodes have {', '.join(listed)}",
+                )
+
+    def _set_up_node(self, node: str) -> None:
+        devices = [device for (owner, _), device in self._devices.items() if owner == node]
+        modules = [*MODULES, *(f"tcp_{name}" for name in self._settings.grid["algorithm"])]
+        programs = [f"{program}={package}/{DNF.get(package, package)}" for program, package in PROGRAMS.items()]
+        argv = ["sh", "-c", SET_UP, "sh", " ".join(modules), str(MTU), *programs, *devices]
+        done = self.run(node, argv, timeout_s=SET_UP_S)
+        if done.status != 0:
+            lines = (done.stderr or done.stdout).strip().splitlines()
+            raise UserError(f"setup failed: {lines[-1] if lines else done.status}", where=f"node {node}")
+        for device in devices:
+            features = json.loads(self.checked(node, ["ethtool", "--json", "-k", device]))[0]
+            active = [short for name, short in OFFLOADS.items() if features[name]["active"]]
+            if active:
+                raise UserError(f"{', '.join(active)} of {device} cannot be disabled", where=f"node {node}")
+        self._remove_rules(node)
+
+    def _remove_rules(self, node: str) -> None:
+        """Remove the rules for flows that an earlier grid set on a kept slice."""
+        rules = json.loads(self.checked(node, ["ip", "-j", "rule", "show"]))
+        old = [rule["priority"] for rule in rules if FIRST_RULE <= rule["priority"] < 2 * FIRST_RULE]
+        self.batch(node, "ip", [f"rule del pref {priority}" for priority in old])
+
+    def _each(self, function: Callable[[str], Any]) -> dict[str, Any]:
+        """Call a function for all nodes in parallel; return the results by node. Raises the first error."""
+        names = [node.name for node in self._plan.nodes]
+        with ThreadPoolExecutor(len(names)) as pool:
+            return dict(zip(names, pool.map(function, names), strict=True))
+
+    def device(self, node: str, peer: str) -> str:
+        return self._devices[node, peer]
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
+        return self._remote.run(node, argv, timeout_s=timeout_s, stdin=stdin)
+
+    def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
+        if output is None:
+            argv = [*TO_LOG, *argv]
+        job = self._remote.start(node, argv, output=output)
+        self._jobs = [each for each in self._jobs if not each.is_over] + [job]
+        return job
+
+    def start_all(self, node: str, programs: Sequence[tuple[Sequence[str], str]]) -> list[Job]:
+        """Start programs in parallel, because each command takes a round trip over SSH."""
+        with ThreadPoolExecutor(len(programs)) as pool:
+            return list(pool.map(lambda each: self.start(node, each[0], output=each[1]), programs))
+
+    def path(self, node: str, file: str) -> str:
+        del node
+        return file  # programs run in the directory of the files
+
+    def fetch(self, node: str, file: str, target: Path) -> None:
+        self._transfer.fetch(node, file, target)
+        self._remote.call(node, "remove", paths=[file])
+
+    def python(self, node: str, script: Path) -> list[str]:
+        if (node, script) not in self._scripts:
+            self._remote.put(node, script, script.name)
+            self._scripts.add((node, script))
+        return [*PROBE, script.name]
+
+    def environment(self) -> dict[str, Any]:
+        return {
+            "testbed": "fabric",
+            "sites": {node.name: node.site for node in self._plan.nodes},
+            "placement": {name: asdict(found) for name, found in self._placements.items()} or None,
+        }
+
+    def close(self) -> None:
+        """Delete the slice; with transfer.keep, end what still runs on it and report how to delete it."""
+        if not self._settings.keep:
+            self._slice.release()
+            self._report(f"transfer: slice {self._slice.name} is deleted")
+            return
+        for job in self._jobs:
+            with contextlib.suppress(UserError):  # the node may be unreachable
+                job.signal("KILL")
+        self._slice.close()
+        self._report(f"transfer: slice {self._slice.name} is kept; delete it with the same command and --release")
+
+    def _download(self, node: str, path: str, local: Path) -> None:
+        self._slice.node(node).download_file(str(local), path, retry=1)
