@@ -77,12 +77,14 @@ def user_files(directory: Path, url: str) -> None:
 
 
 @contextlib.contextmanager
-def loopback_fabric(directory: Path, sites: dict[str, list[dict]] | None = None) -> Iterator[Loopback]:
-    """Run orchestrator and nodes; remove everything at the end."""
+def loopback_fabric(
+    directory: Path, sites: dict[str, list[dict]] | None = None, kind: type[Orchestrator] = Orchestrator
+) -> Iterator[Loopback]:
+    """Run an orchestrator of a kind, and nodes; remove everything at the end."""
     (directory / "nodes").mkdir()
     with contextlib.ExitStack() as stack:
         stack.callback(NetworkXGraphStorage().del_all_graphs)  # the client keeps them until the process ends
-        orchestrator = Orchestrator(sites)
+        orchestrator = kind(sites)
         stack.callback(orchestrator.close)
         nodes = Nodes(directory / "nodes")
         stack.callback(nodes.close)

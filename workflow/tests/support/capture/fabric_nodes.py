@@ -116,6 +116,10 @@ class Nodes:
             (home / "links.json").write_text(json.dumps(links))
         return home
 
+    def program(self, name: str) -> Path:
+        """Return the path of a script that nodes run instead of a program of this machine."""
+        return self._programs / name
+
     def environment(self, node: str) -> dict[str, str]:
         return {"HOME": str(self.home(node)), "PATH": f"{self._programs}:{os.environ['PATH']}", "LC_ALL": "C"}
 

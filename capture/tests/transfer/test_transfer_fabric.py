@@ -1,0 +1,164 @@
+"""Grids on a FABRIC on loopback: real transfers over SSH, through the networks that a slice describes."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_orchestrator import graph
+from acapella_testing.capture.fabric_transfers import SLICE, FabricTransfers, fabric_with_networks
+
+from acapella_core import schemas
+from acapella_core.validation import load_jsonschema
+
+HASH = """
+nodes: {h1: {role: host, site: SEAT}, r1: {role: router, site: SEAT}, r2: {role: router, site: SALT},
+        r3: {role: router, site: STAR}, r4: {role: router, site: MASS}, h2: {role: host, site: MASS}}
+links:
+  a: {between: [h1, r1]}
+  up: {between: [r1, r2], emulated: true}
+  down: {between: [r1, r3], emulated: true}
+  b: {between: [r2, r4]}
+  c: {between: [r3, r4]}
+  d: {between: [r4, h2]}
+paths: {up: [h1, r1, r2, r4, h2], down: [h1, r1, r3, r4, h2]}
+assignment: hash
+"""
+
+
+@pytest.fixture
+def fabric(tmp_path, capsys) -> Iterator[FabricTransfers]:
+    with fabric_with_networks(tmp_path, capsys) as created:
+        yield created
+
+
+def networks_of(fabric: FabricTransfers) -> tuple[dict, dict]:
+    """Return site and number of NICs of each node, and the type of each network of the only slice."""
+    (stored,) = fabric.orchestrator.slices.values()
+    topology = graph(stored.model)
+    nodes = {str(name): (node.site, len(node.components)) for name, node in topology.nodes.items()}
+    kinds = {str(name): str(service.type) for name, service in topology.network_services.items()}
+    return nodes, {name.removeprefix("link-"): kind for name, kind in kinds.items() if kind in ("L2Bridge", "L2STS")}
+
+
+def received(fabric: FabricTransfers, cell: dict, *paths: str) -> int:
+    """Return the bytes that iperf3 received over some paths."""
+    directory = fabric.campaign / "transfers" / cell["cell_id"]
+    reports = [json.loads((directory / flow["iperf3"]).read_text()) for flow in cell["flows"] if flow["path"] in paths]
+    return sum(report["end"]["sum_received"]["bytes"] for report in reports)
+
+
+def test_grid_over_the_linear_slice(fabric):
+    status, out, err = fabric.transfer(topology="linear", keep_captures=True)
+    assert status == 0, err + out
+    nodes, networks = networks_of(fabric)
+    assert nodes == {"h1": ("SEAT", 1), "r1": ("SALT", 1), "r2": ("STAR", 1), "r3": ("NEWY", 1), "h2": ("MASS", 1)}
+    assert networks == dict.fromkeys(("access", "bottleneck", "backbone", "exit"), "L2STS")
+    (cell,) = fabric.cells()
+    load_jsonschema().validate(cell, schemas.json_schema("transfer_cell"))
+    assert (cell["error"], cell["flows"][0]["exit_code"]) == (None, 0)
+    assert cell["environment"]["offloads"] == {"tso": False, "gso": False, "gro": False}
+    assert cell["environment"]["sites"]["r2"] == "STAR"
+    directory = fabric.campaign / "transfers" / cell["cell_id"]
+    report = json.loads((directory / "iperf3-0.json").read_text())
+    assert report["end"]["sum_sent"]["bytes"] >= 300 * 1024
+    assert report["start"]["connected"][0]["remote_host"] == "10.80.3.2"
+    assert 0 < cell["measured"]["rate_bps"] <= 21_000_000  # a link is never faster than requested
+    assert cell["measured"]["frames_over_mtu"] == 0
+    assert cell["capture"]["snaplen"] == 100 and (directory / "wire.pcap").stat().st_size > 0
+    assert (directory / "wire.parquet").stat().st_size > 0
+    assert fabric.slices == [] and f"slice {SLICE} is deleted" in out
+
+
+def test_flows_take_the_paths_of_the_multipath_slice_in_turn(fabric):
+    grid = {"streams": [3], "ratio": [2], "rate_mbps": [10], "size_bytes": ["200K"]}
+    status, out, err = fabric.transfer(topology="multipath", grid=grid)
+    assert status == 0, err + out
+    nodes, networks = networks_of(fabric)
+    assert {name: nics for name, (_, nics) in nodes.items()} == {
+        "h1": 1, "r1": 2, "r2": 1, "r3": 2, "r4": 2, "r5": 1, "h2": 1,
+    }  # fmt: skip
+    assert len(networks) == 8
+    (cell,) = fabric.cells()
+    assert [flow["path"] for flow in cell["flows"]] == ["red", "green", "blue"]
+    assert [flow["exit_code"] for flow in cell["flows"]] == [0, 0, 0]
+    assert cell["links"]["l1"]["sent_bytes"] >= received(fabric, cell, "red", "green")
+    assert cell["links"]["l2"]["sent_bytes"] >= received(fabric, cell, "blue")
+    rates = {each["path"]: each["rate_bps"] for each in cell["measured"]["paths"]}
+    assert rates["blue"] <= 10_500_000 and 11_000_000 < rates["red"] <= 21_000_000
+
+
+def test_hash_selects_the_path_that_is_written_for_each_flow(fabric):
+    status, out, err = fabric.transfer(
+        topology=fabric.topology(HASH, "hash"), grid={"streams": [4], "size_bytes": ["100K"]}
+    )
+    assert status == 0, err + out
+    _, networks = networks_of(fabric)
+    assert (networks["a"], networks["d"], networks["up"]) == ("L2Bridge", "L2Bridge", "L2STS")
+    (cell,) = fabric.cells()
+    for name in ("up", "down"):  # each link carried at least the data of its flows
+        assert cell["links"][name]["sent_bytes"] >= received(fabric, cell, name)
+    assert {flow["path"] for flow in cell["flows"]} <= {"up", "down"}
+
+
+def test_grid_continues_with_the_missing_runs_after_a_lost_connection(fabric):
+    """The first run is kept; connections that end during the second one are opened again."""
+    assert fabric.transfer()[0] == 0
+    (first,) = fabric.campaign.glob("transfers/*/cell.json")
+    written = first.stat().st_mtime_ns
+    lose = fabric.loopback.nodes.lose_connections
+    commands = fabric.loopback.nodes.commands = Counting(lose, every=40)
+    status, out, err = fabric.transfer(grid={"algorithm": ["reno", "cubic"]})
+    assert status == 0, err + out
+    assert "2 of 2: cubic" in out and len(commands) > 2 * 40
+    assert sorted(cell["settings"]["algorithm"] for cell in fabric.cells()) == ["cubic", "reno"]
+    assert first.stat().st_mtime_ns == written
+    assert fabric.slices == []
+
+
+class Counting(list):
+    """A list of commands that ends all connections after each number of them."""
+
+    def __init__(self, lose, every: int):
+        super().__init__()
+        self._lose, self._every = lose, every
+
+    def append(self, command: str) -> None:
+        super().append(command)
+        if len(self) % self._every == 0:
+            self._lose()
+
+
+def test_failed_transfer_is_written_with_its_error_and_repeated(fabric):
+    program = fabric.loopback.nodes.program("iperf3")
+    program.write_text('#!/bin/sh\nif [ "$1" = -c ]; then echo \'{"error": "broken"}\'; exit 1; fi\n'
+                       'PATH=${PATH#*:} exec iperf3 "$@"\n')  # fmt: skip
+    program.chmod(0o755)
+    status, _, err = fabric.transfer()
+    assert status == 2 and "flow 0: iperf3: broken" in err
+    (cell,) = fabric.cells()
+    assert (cell["error"], cell["flows"][0]["exit_code"]) == ("flow 0: iperf3: broken", 1)
+    assert fabric.slices == []
+    program.unlink()
+    assert fabric.transfer()[0] == 0
+    (cell,) = fabric.cells()
+    assert cell["error"] is None
+
+
+def test_unknown_algorithm_is_an_error_before_the_first_transfer(fabric):
+    status, _, err = fabric.transfer(grid={"algorithm": ["reno", "nosuch"]})
+    assert status == 2 and "no congestion control nosuch" in err and "reno" in err
+    assert fabric.cells() == [] and fabric.slices == []
+
+
+def test_delay_needs_netem_on_the_router(fabric):
+    """This machine has no netem: the command refuses. With netem, the delay is measured."""
+    status, out, err = fabric.transfer(grid={"delay_ms": [20]})
+    if status == 0:
+        (cell,) = fabric.cells()
+        assert cell["measured"]["rtt_ns"] >= 20_000_000
+    else:
+        assert "node r1: the kernel has no netem" in err, err + out
+    assert fabric.slices == []

@@ -1,0 +1,204 @@
+"""The slice of a grid on a FABRIC on loopback: placement of nodes, what is refused, and what remains at every end."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_orchestrator import TAGS
+from acapella_testing.capture.fabric_transfers import DUMBBELL, SLICE, FabricTransfers, fabric_with_networks
+
+from acapella_capture.testbeds.fabric.tuning import cpu_list
+from acapella_capture.transfer.settings import parse_transfer_settings
+from acapella_core.errors import UserError
+
+CREATE = "/slices/creates"
+PLACED = {"pin": True}
+NODES = ["h1", "r1", "h2"]
+END_S = 300  # reached only if the command hangs
+
+
+@pytest.fixture
+def fabric(tmp_path, capsys) -> Iterator[FabricTransfers]:
+    with fabric_with_networks(tmp_path, capsys) as created:
+        yield created
+
+
+def signal_when(condition: Callable[[], bool], number: int) -> threading.Thread:
+    """Send a signal to this process once a condition holds."""
+
+    def wait() -> None:
+        end = time.monotonic() + END_S
+        while not condition():
+            if time.monotonic() > end:
+                return
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_plan_lists_slice_nodes_networks_and_time_without_a_request(fabric):
+    status, out, _ = fabric.transfer("--dry-run", topology="multipath", nodes=PLACED)
+    assert status == 0 and not fabric.campaign.exists()
+    lines = out.splitlines()
+    assert f"slice {SLICE}, deleted at the end; lease: 24 h, extended before it ends" in lines
+    assert "node r1 at LOSA: 2 dedicated NICs (NIC_ConnectX_6, else NIC_ConnectX_5)" in lines
+    assert "network link-l1: L2STS, r3 (r3-nic2-p1) - r4 (r4-nic1-p1), 10.80.4.0/24" in lines
+    assert any(line.startswith("7 nodes, each with 2 cores, 8 GB of memory, 10 GB of disk") for line in lines)
+    assert any("Slice.Multisite" in line for line in lines if line.startswith("project permissions"))
+    assert any(line.startswith("1 runs, 1 missing; about 21 min") for line in lines)
+    assert not any(line.startswith("missing:") for line in lines)
+    assert fabric.orchestrator.requests == []
+
+
+def test_cpus_and_memory_are_placed_and_checked_after_the_reboot(fabric):
+    status, out, err = fabric.transfer(nodes=PLACED)
+    assert status == 0, err + out
+    for node in NODES:
+        operations = [operation for operation, each in fabric.orchestrator.operations if each == node]
+        last = operations.index("reboot")
+        assert operations.index("cpupin") < last and operations.index("numatune") < last
+        assert "cpuinfo" in operations[last:] and "numainfo" in operations[last:]
+    (cell,) = fabric.cells()
+    for node in NODES:
+        found = cell["environment"]["placement"][node]
+        assert (found["numa_node"], found["pinned"]) == ("1", True)
+        assert set(found["cpus"]) <= set(range(8, 16)) and len(found["cpus"]) == 2
+        assert found["memory_share"] > 0.99
+
+
+@pytest.mark.parametrize(
+    ("faults", "why"),
+    [
+        ({"fail": {"cpupin"}}, "cannot pin node h1: POA"),
+        ({"ignore": {"cpupin"}}, "node h1: CPUs are not pinned to NUMA node 1"),
+        ({"ignore": {"numatune"}}, "node h1: 0 % of the memory are on NUMA node 1"),
+        ({"taken": 7}, "node h1: CPUs are not pinned to NUMA node 1"),
+    ],
+)
+def test_placement_that_fails_is_an_error_and_the_slice_is_deleted(fabric, faults, why):
+    for name, value in faults.items():
+        setattr(fabric.orchestrator.placement_faults, name, value)
+    status, out, err = fabric.transfer(nodes=PLACED)
+    assert status == 2 and why in err, err + out
+    assert len(err.strip().splitlines()) == 1
+    assert fabric.orchestrator.slices and fabric.slices == []
+
+
+def test_node_that_does_not_boot_is_an_error_and_the_slice_is_deleted(fabric):
+    fabric.networks.down.add("r1")
+    status, out, err = fabric.transfer(nodes=PLACED, fabric={"wait_timeout_s": 3})
+    assert status == 2 and "node r1: did not reboot" in err, err + out
+    assert fabric.slices == []
+
+
+def test_kept_slice_is_used_again_and_deleted_on_request(fabric):
+    status, out, err = fabric.transfer("--keep", nodes=PLACED)
+    assert status == 0, err + out
+    assert fabric.slices == [SLICE]
+    assert f"slice {SLICE} is kept; delete it with the same command and --release" in out
+    operations = len([each for each in fabric.orchestrator.operations if each[0] == "reboot"])
+    status, out, err = fabric.transfer(grid={"algorithm": ["cubic"]}, nodes=PLACED, keep=True)
+    assert status == 0, err + out
+    assert f"slice {SLICE} is used again" in out
+    assert fabric.orchestrator.posts(CREATE) == 1 and fabric.slices == [SLICE]
+    assert len([each for each in fabric.orchestrator.operations if each[0] == "reboot"]) == operations
+    assert sorted(cell["settings"]["algorithm"] for cell in fabric.cells()) == ["cubic", "reno"]
+    status, out, _ = fabric.transfer("--release")
+    assert status == 0 and f"slice {SLICE} is deleted" in out
+    assert fabric.slices == []
+    status, out, _ = fabric.transfer("--release")
+    assert status == 0 and f"no slice {SLICE}" in out
+
+
+def test_kept_slice_with_another_topology_is_refused_and_remains(fabric):
+    assert fabric.transfer("--keep")[0] == 0
+    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("SALT", "MASS"), "other"))
+    assert status == 2 and "with other nodes or networks than the topology" in err and "--release" in err
+    assert fabric.slices == [SLICE]
+
+
+@pytest.mark.parametrize("keep", [(), ("--keep",)])
+def test_interrupt_during_creation_leaves_no_slice(fabric, keep):
+    """FABRIC deletes no slice that is being created: the command waits until it is stable."""
+    fabric.orchestrator.faults.stuck = True
+    interrupting = signal_when(lambda: bool(fabric.slices), signal.SIGINT)
+
+    def finish_creation() -> None:
+        interrupting.join()
+        fabric.orchestrator.faults.stuck = False
+
+    threading.Thread(target=finish_creation, daemon=True).start()
+    status, _, _ = fabric.transfer(*keep)
+    assert status == 130
+    assert fabric.orchestrator.slices and fabric.slices == []
+
+
+@pytest.mark.parametrize(
+    ("number", "keep"), [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGHUP, ()), (signal.SIGINT, ("--keep",))]
+)
+def test_interrupt_during_a_transfer_deletes_the_slice_unless_it_is_kept(fabric, number, keep):
+    home = fabric.loopback.nodes.home("h1")
+    interrupting = signal_when(lambda: bool(list(home.rglob("iperf3-0.json"))), number)
+    status, _, err = fabric.transfer(*keep, grid={"size_bytes": ["500M"]})
+    interrupting.join()
+    assert status == 130, err
+    assert fabric.slices == ([SLICE] if keep else [])
+    assert fabric.cells() == []
+    assert list((fabric.campaign / "transfers").glob(".cell-*")) == []
+    if keep:
+        jobs = [path.parent for path in fabric.loopback.nodes.directory.glob("*/*/jobs/*/pid")]
+        end = time.monotonic() + END_S
+        while not all((job / "status").exists() for job in jobs):
+            assert time.monotonic() < end, "a program still runs"
+            time.sleep(0.05)
+        assert jobs
+
+
+def test_slice_without_resources_is_deleted(fabric):
+    fabric.orchestrator.faults.refuse = True
+    status, _, err = fabric.transfer()
+    assert status == 2 and "Insufficient resources" in err and len(err.strip().splitlines()) == 1
+    assert fabric.orchestrator.slices and fabric.slices == []
+
+
+def test_missing_resources_and_permissions_are_errors_before_any_request(fabric):
+    fabric.orchestrator.sites["SALT"][0]["nics"] = {"SmartNIC-ConnectX-6": 0}
+    status, _, err = fabric.transfer()
+    assert status == 2 and "site SALT: no host for node h2 with 1 free NIC" in err
+    fabric.orchestrator.tags = TAGS
+    status, _, err = fabric.transfer()
+    assert status == 2 and "the project lacks the permission Slice.Multisite" in err
+    fabric.orchestrator.tags = (*TAGS, "Slice.Multisite")
+    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("SALT", "NONE"), "unknown"))
+    assert status == 2 and "no site 'NONE' that is in use" in err
+    assert fabric.orchestrator.posts(CREATE) == 0
+
+
+def test_topology_that_fabric_cannot_have_is_an_error(fabric):
+    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("h2", "z"), "short"))
+    assert status == 2 and "nodes.z: FABRIC rejects names of one character" in err
+    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace(", site: SALT", ""), "without"))
+    assert status == 2 and "nodes.h2.site: missing" in err
+    assert fabric.orchestrator.requests == []
+
+
+def test_local_slice_cannot_be_kept(fabric):
+    with pytest.raises(UserError, match=r"transfer\.keep: a slice on testbed local is always removed"):
+        parse_transfer_settings({"transfer": {"testbed": "local", "keep": True, "grid": {}}})
+    for word in ("--keep", "--release"):
+        status, _, err = fabric.transfer(word, testbed="local")
+        assert status == 2 and "a local slice is always removed" in err and len(err.strip().splitlines()) == 1
+
+
+def test_cpu_list_reads_ranges_and_numbers():
+    assert cpu_list("0-2,5,64-65") == {0, 1, 2, 5, 64, 65}
+    assert cpu_list("") == set()
