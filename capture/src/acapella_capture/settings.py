@@ -171,9 +171,11 @@ class FabricSettings:
     nics: list[str]
     image: str
     move_mirrors: bool
+    move_in_two_steps: bool
     lease_h: int
     wait_timeout_s: float
     mirror_timeout_s: float
+    release_timeout_s: float
     poll_s: float
     ssh_tries: int
     ssh_retry_s: float

@@ -24,6 +24,15 @@ class InsufficientResources(UserError):
     """The testbed does not have the requested resources now; a smaller request may succeed."""
 
 
+class NotReleased(UserError):
+    """Resources that are still allocated, by name, after all attempts to release them."""
+
+    def __init__(self, names: Sequence[str], reason: str, where: object = None, fix: str | None = None):
+        super().__init__(f"still allocated: {', '.join(names)} ({reason})", where=where, fix=fix)
+        self.names = tuple(names)
+        self.reason = reason
+
+
 @dataclass(frozen=True)
 class Port:
     """A switch port; `rate_bps` is its line rate, None if unknown.

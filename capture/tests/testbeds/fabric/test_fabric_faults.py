@@ -15,7 +15,7 @@ from acapella_testing.capture.fabric_orchestrator import TAGS
 
 from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import parse_settings
-from acapella_capture.testbeds.base import InsufficientResources, ResourceRequest
+from acapella_capture.testbeds.base import InsufficientResources, NotReleased, ResourceRequest
 from acapella_capture.testbeds.fabric import credentials
 from acapella_capture.testbeds.fabric.host_keys import HostKeyChangedError, HostKeys
 from acapella_core.errors import UserError
@@ -147,16 +147,33 @@ def test_added_instances_join_the_slice_or_leave_it_unchanged(fabric):
         assert len(fabric.orchestrator.slices) == 1
 
 
-def test_slice_that_times_out_is_deleted(fabric):
-    fabric.orchestrator.faults.stuck = True
-    with fabric.testbed(wait_timeout_s=0.3) as testbed, pytest.raises(UserError, match=r"Configuring after 0\.3 s"):
+def test_slice_that_times_out_is_deleted_as_soon_as_it_is_stable(fabric):
+    """FABRIC refuses to delete a slice that is Configuring."""
+    fabric.orchestrator.faults.queries = 10
+    with fabric.testbed(wait_timeout_s=0.001) as testbed, pytest.raises(UserError, match=r"Configuring after 0\.001 s"):
         testbed.allocate(SITE, ResourceRequest(1))
+    assert not names(fabric)
+
+
+def test_slice_that_is_never_stable_is_named(fabric):
+    fabric.orchestrator.faults.stuck = True
+    testbed = fabric.testbed(wait_timeout_s=0.3, release_timeout_s=0.3)
+    testbed.prepare()
+    with pytest.raises(NotReleased, match=r"still allocated: acapella-c-STAR \(.*the slice is Configuring") as raised:
+        testbed.allocate(SITE, ResourceRequest(1))
+    assert raised.value.names == ("acapella-c-STAR",)
+    assert "Configuring after 0.3 s" in str(raised.value), "the reason of the failure is lost"
+    fabric.orchestrator.faults.stuck = False
+    fabric.testbed().release()
     assert not names(fabric)
 
 
 def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
     """Otherwise Ctrl-C would wait as long as FABRIC takes."""
     fabric.orchestrator.faults.stuck, faults = True, []
+
+    def asked() -> int:
+        return sum(method == "GET" and path.startswith("/slices") for method, path in fabric.orchestrator.requests)
 
     def allocate() -> None:
         try:
@@ -169,6 +186,9 @@ def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
         waiting.start()
         until(fabric.orchestrator.alive)
         testbed.interrupt_waits()
+        before = asked()
+        until(lambda: asked() >= before + 3)  # it no longer waits for the slice to become active
+        fabric.orchestrator.faults.stuck = False
         waiting.join(60)
         assert faults == ["testbed fabric: the slice is Configuring"] and not names(fabric)
 
@@ -266,7 +286,7 @@ def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
 
 
 def test_other_slices_are_deleted_if_one_cannot_be(fabric):
-    testbed = fabric.testbed()
+    testbed = fabric.testbed(release_timeout_s=0.3)
     testbed.prepare()
     for site in (SITE, "UTAH"):
         testbed.allocate(site, ResourceRequest(1))

@@ -3,7 +3,6 @@
 import inspect
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,10 +63,30 @@ def test_ports_come_from_links_and_counters(fabric):
     assert "MAINT" not in {site.name for site in fabric.testbed().sites()}
 
 
+@pytest.mark.parametrize(
+    ("interface", "expected"),
+    [
+        ("HundredGigE0/0/0/5", True),
+        ("TenGigE0/0/0/22/0", True),
+        ("FourHundredGigE0/0/0/1", True),
+        ("GigabitEthernet0/0/0/1", True),
+        ("HundredGigE0/0/0/15.3370", False),
+        ("Bundle-Ether1/0", False),
+        ("Optics0/0/0/5", False),
+        ("CoherentDSP0/0/0/5", False),
+        ("PTP0/RP0/CPU0/0", False),
+        ("MgmtEth0/RP0/CPU0/0", False),
+        ("", False),
+    ],
+)
+def test_only_ethernet_ports_can_be_mirrored(interface, expected):
+    assert resources.is_port(interface) is expected
+
+
 def test_resources_are_read_from_active_hosts_without_cache(fabric):
-    fabric.orchestrator.sites["WASH"][0] = {"cores": 4, "ram": 8, "disk": 9, "nics": {}, "state": "Maint"}
+    fabric.orchestrator.sites["WASH"][0] = {"cores": 4, "ram": 8, "disk": 9, "nics": {}}
     testbed = fabric.testbed()
-    assert testbed.resources("WASH") == ()
+    assert testbed.resources("WASH") == (Host("wash-w1.fabric-testbed.net", 4, 8, 9, 0),)
     before = testbed.resources(SITE)
     assert before[0] == Host("star-w1.fabric-testbed.net", 32, 128, 1000, 2)
     with testbed:
@@ -114,7 +133,7 @@ def test_moved_mirror_gets_a_new_name(fabric):
         assert before not in services(fabric)
         requested = modifications(fabric)
         testbed.mirror(instance, first, PORTS[2], "tx")  # already there
-        assert modifications(fabric) == requested == 3
+        assert modifications(fabric) == requested == 4  # the move takes two
         assert testbed.mirror_capacity_bps(instance, first) == 100 * 10**9
 
 
@@ -130,18 +149,20 @@ def test_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
             testbed.mirror(instance, instance.receivers[1], OWN, "both")
 
 
-def test_swapped_mirrors_move_in_one_modification(fabric):
-    """FABRIC mirrors a port only once, so they cannot move one after the other."""
+def test_swapped_mirrors_move_together_in_two_modifications(fabric):
+    """FABRIC mirrors a port only once, so they cannot move one after the other. It refuses a new mirror on a receiver
+    that still has one, so that all are removed before the first is added.
+    """
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         first, second = instance.receivers
-        for ports in ((PORTS[0], PORTS[1]), (PORTS[1], PORTS[0])):
+        for ports, steps in (((PORTS[0], PORTS[1]), 1), ((PORTS[1], PORTS[0]), 2)):
             aims = [MirrorRequest(instance, first, ports[0], "both"), MirrorRequest(instance, second, ports[1], "rx")]
             requested = modifications(fabric)
             testbed.prepare_mirrors(aims)
             for aim in aims:
                 testbed.mirror(instance, aim.receiver, aim.port, aim.direction)
-            assert modifications(fabric) - requested == 1
+            assert modifications(fabric) - requested == steps
             assert sorted(services(fabric).values()) == sorted([(ports[0], "Both"), (ports[1], "RX_Only")])
         testbed.mirror(instance, first, PORTS[0], "both")  # removes the other mirror there
         assert list(services(fabric).values()) == [(PORTS[0], "Both")]
@@ -165,18 +186,17 @@ def test_fixed_mirrors_stay_after_a_crash(fabric):
 
 def test_failed_mirror_is_reported_and_the_next_one_created(fabric):
     with fabric.testbed() as testbed:
-        patient = testbed.settings
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         fabric.orchestrator.faults.modify_fails, fabric.orchestrator.faults.notice = True, "port is mirrored already"
         with pytest.raises(UserError, match="ModifyError: port is mirrored already"):
             testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         fabric.orchestrator.faults.modify_fails = False
         fabric.orchestrator.faults.stuck = True
-        testbed.settings = replace(patient, mirror_timeout_s=0.3)
+        impatient = fabric.testbed(mirror_timeout_s=0.3)
+        assert impatient.instances(SITE) == (instance,)  # also after a failed modification
         with pytest.raises(UserError, match=r"Modifying after 0\.3 s.*fabric\.move_mirrors: false"):
-            testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+            impatient.mirror(instance, instance.receivers[0], PORTS[0], "both")
         fabric.orchestrator.faults.stuck = False
-        testbed.settings = patient
         testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
         assert list(services(fabric).values()) == [(PORTS[1], "Both")]
 

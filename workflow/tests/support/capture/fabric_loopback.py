@@ -26,6 +26,7 @@ QUICK = {
     "poll_s": 0.02,
     "wait_timeout_s": 60,
     "mirror_timeout_s": 60,
+    "release_timeout_s": 60,
     "ssh_tries": 3,
     "ssh_retry_s": 0.05,
     "part_mb": 1,

@@ -72,6 +72,7 @@ class Nodes:
     def __init__(self, directory: Path):
         self.directory = directory
         self.refusing = False
+        self.drop_every = 0  # every n-th command loses its connection after it was received; 0: none
         self.prefixes: dict[str, tuple[str, ...]] = {}  # commands that run those of a node, such as nsenter
         self.cut_downloads_after: int | None = None  # bytes after which the connection closes
         self.downloaded = 0
@@ -185,6 +186,9 @@ class Door(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel, command):
         self.nodes.commands.append(command.decode())
+        every = self.nodes.drop_every
+        if every and len(self.nodes.commands) % every == 0:
+            threading.Thread(target=self.nodes.lose_connections, daemon=True).start()
         threading.Thread(target=self._run, args=(channel, command), daemon=True).start()
         return True
 

@@ -1,11 +1,12 @@
 """A FABRIC on loopback for the tests: credential manager, orchestrator and metrics, in REST over HTTP.
 
 It implements the protocol of FABRIC's client (fabrictestbed 2.0.8), with slices as graphs of FABRIC's information
-model, and fails as tests request. Behavior of FABRIC beyond this is not tested.
+model, and fails as tests request. fabric_behavior.py lists what it does like FABRIC; nothing beyond this is tested.
 """
 
 import base64
 import copy
+import datetime
 import functools
 import hashlib
 import http.server
@@ -15,8 +16,9 @@ import threading
 import time
 import urllib.parse
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from acapella_testing.capture.fabric_behavior import UNSTABLE, Faults
 from fim.graph.networkx_property_graph_disjoint import NetworkXGraphImporterDisjoint
 from fim.slivers.capacities_labels import Labels, ReservationInfo
 from fim.user.topology import ExperimentTopology
@@ -33,11 +35,14 @@ LINKS = [  # as returned by query_links
     {"name": "l2", "layer": "L2", "bandwidth": 100, "endpoints": [
         {"site": "STAR", "node": "n1", "port": "HundredGigE0/0/0/15.3371"},
         {"site": "WASH", "node": "n3", "port": "HundredGigE0/0/0/9.100"}]},
+    {"name": "l3", "layer": "L2", "bandwidth": 200, "endpoints": [
+        {"site": "STAR", "node": "n1", "port": "Bundle-Ether10.3372"},
+        {"site": "UTAH", "node": "n2", "port": "Bundle-Ether1/0.3372"}]},
 ]  # fmt: skip
 OWN = "HundredGigE0/0/0/31"  # the port that listening nodes are connected to
 COUNTED = {  # ifName by rack, including interfaces that are not ports
     "star": ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15", OWN, "Loopback0",
-             "Bundle-Ether1/0", "HundredGigE0/0/0/15.3370"),
+             "Bundle-Ether1/0", "HundredGigE0/0/0/15.3370", "Optics0/0/0/5", "CoherentDSP0/0/0/5", "PTP0/RP0/CPU0/0"),
     "utah": ("HundredGigE0/0/0/2",),
     "wash": ("HundredGigE0/0/0/1",),
 }  # fmt: skip
@@ -57,20 +62,6 @@ def mac(node: str, interface: str) -> str:
 
 
 @dataclass
-class Faults:
-    """Active faults, until a test removes them."""
-
-    create_status: list[int] = field(default_factory=list)  # status of the next POSTs; a 5xx creates the slice
-    refuse: bool = False  # allocations end in StableError for lack of resources
-    notice: str = "Insufficient resources : ['disk']"
-    stuck: bool = False  # slices stay Configuring, modifications Modifying
-    modify_fails: bool = False
-    kept: str | None = None  # name of a slice that cannot be deleted
-    no_summary: bool = False
-    metrics_status: int = 200
-
-
-@dataclass
 class StoredSlice:
     """A slice."""
 
@@ -82,6 +73,9 @@ class StoredSlice:
     after: str  # the state after `queries` requests for it
     queries: int = 1
     notice: str = ""
+    holds: bool = True  # whether it has its resources
+    failed_service: str = ""  # notice of a service that failed and stays
+    hidden: bool = False  # from lists
 
 
 class Orchestrator:
@@ -89,6 +83,7 @@ class Orchestrator:
 
     def __init__(self, sites: dict[str, list[dict]] | None = None):
         self.sites = copy.deepcopy(sites or {"STAR": [HOST, HOST], "UTAH": [HOST], "WASH": [HOST]})
+        self.states: dict[str, str] = {}  # of sites that are not Active
         self.faults = Faults()
         self.slices: dict[str, StoredSlice] = {}
         self.tags: tuple[str, ...] = TAGS
@@ -122,8 +117,17 @@ class Orchestrator:
 
     def answer(self, method: str, path: str, query: dict, body: bytes, authorization: str) -> tuple[int, object]:
         """Return status and JSON of a request."""
+        time.sleep(self.faults.latency_s)
         with self._lock:
             self.requests.append((method, path))
+            if self.faults.too_many > 0 and path.startswith("/sli"):
+                self.faults.too_many -= 1
+                return 429, {"errors": [{"message": "too many requests"}]}
+            if self.faults.expire_after is not None:
+                self.faults.expire_after -= 1
+                if self.faults.expire_after < 0:
+                    self.tokens.clear()
+                    self.faults.expire_after = None
             if path.startswith("/credmgr/"):
                 return self._credentials(path, json.loads(body))
             if path in ("/query", "/query_range"):
@@ -135,6 +139,14 @@ class Orchestrator:
                 if found and verb == method:
                     return respond(*found.groups(), query, body)
             return 404, {"errors": [{"message": f"{method} {path}"}]}
+
+    def loses(self, path: str) -> bool:
+        """Return whether the answer to this request is lost."""
+        with self._lock:
+            lost = bool(self.faults.lost_answers) and path.startswith(self.faults.lost_answers[0])
+            if lost:
+                self.faults.lost_answers.pop(0)
+            return lost
 
     def _routes(self):
         return (
@@ -187,14 +199,14 @@ class Orchestrator:
         for site, kinds in self.sites.items():
             hosts += [
                 {"name": f"{site.lower()}-w{number}.fabric-testbed.net", "site": site,
-                 "state": kind.get("state", "Active"),
+                 "state": self.states.get(site, "Active"), "broken": kind.get("maintenance", False),
                  **{f"{key}_available": kind[key] for key in ("cores", "ram", "disk")},
                  **{f"{key}_capacity": kind[key] for key in ("cores", "ram", "disk")},
                  "components": {nic: {"capacity": n, "allocated": 0} for nic, n in kind["nics"].items()}}
                 for number, kind in enumerate(kinds, start=1)
             ]  # fmt: skip
         for stored in self.alive():
-            if without == stored.slice_id or stored.after == "StableError":
+            if without == stored.slice_id or not stored.holds:
                 continue
             for node in needs(stored.model):
                 if not place(node, hosts):
@@ -211,7 +223,8 @@ class Orchestrator:
             return 500, {"errors": []}
         only = query.get("includes", [""])[0]
         required = set(only.split(", ")) if only else set(self.sites)
-        sites = [{"name": name, "state": "Active", "hosts": []} for name in self.sites if name in required]
+        sites = [{"name": name, "state": self.states.get(name, "Active"), "hosts": []}
+                 for name in self.sites if name in required]  # fmt: skip
         sites += [{"name": "MAINT", "state": "Maint", "hosts": []}] if not only else []
         hosts = [host for host in self._hosts() if host["site"] in required]
         return 200, {"data": [{"sites": sites, "hosts": hosts, "links": LINKS, "facility_ports": []}]}
@@ -233,17 +246,21 @@ class Orchestrator:
         stored = StoredSlice(
             slice_id=str(uuid.uuid4()), name=name, state="Configuring", model=model,
             lease_end=query["lease_end_time"][0], after="StableError" if refused else "StableOK",
-            notice=self.faults.notice if refused else "",
+            queries=self.faults.queries,
+            notice=self.faults.notice if refused else "", holds=not refused, hidden=self.faults.hidden > 0,
         )  # fmt: skip
-        stored.model = filled(model)
+        stored.model = filled(model, "Closed" if refused else "Active", self._management_ip())
         self.slices[stored.slice_id] = stored
         return stored
+
+    def _management_ip(self) -> str:
+        return "2001:db8::1" if self.faults.ipv6_management else "127.0.0.1"
 
     def _advance(self, stored: StoredSlice) -> None:
         """Advance a slice's state with each query, so that tests need not wait."""
         if stored.state == "Closing":
             stored.state = "Dead"
-        if stored.state in ("Configuring", "Modifying") and not self.faults.stuck:
+        if stored.state in UNSTABLE and not self.faults.stuck:
             if stored.queries <= 0:
                 stored.state = stored.after
             stored.queries -= 1
@@ -253,14 +270,19 @@ class Orchestrator:
                 "lease_end_time": stored.lease_end, "project_id": PROJECT}  # fmt: skip
 
     def _list(self, query: dict, _body: bytes) -> tuple[int, object]:
-        text = query.get("search", query.get("name", [""]))[0]  # both search for parts of names
-        states = query.get("states")
+        states, exact = query.get("states"), query.get("exact_match") == ["True"]
+        name = query.get("name", [""])[0]
+        hidden, self.faults.hidden = self.faults.hidden > 0, max(0, self.faults.hidden - 1)
         found = [
-            stored for stored in self.slices.values() if text in stored.name and (not states or stored.state in states)
-        ]
+            stored for stored in self.slices.values()
+            if (stored.name == name if exact and name else name in stored.name)
+            and (not states or stored.state in states) and not (hidden and stored.hidden)
+        ]  # fmt: skip
+        first = int(query.get("offset", ["0"])[0])
+        found = found[first : first + min(int(query["limit"][0]), self.faults.page)]
         for stored in found:
             self._advance(stored)
-        return 200, {"data": [self._description(stored) for stored in found[: int(query["limit"][0])]]}
+        return 200, {"data": [self._description(stored) for stored in found]}
 
     def _show(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
         stored = self.slices.get(slice_id)
@@ -281,26 +303,41 @@ class Orchestrator:
         stored = self.slices[slice_id]
         if stored.state not in ("StableOK", "StableError"):
             return 400, {"errors": [{"message": f"slice is {stored.state}"}]}
-        failed = self.faults.modify_fails or not self._fits(body.decode(), without=slice_id)
-        stored.model = stored.model if failed else filled(body.decode())
-        stored.state, stored.after, stored.queries = "Modifying", "ModifyError" if failed else "ModifyOK", 1
-        stored.notice = self.faults.notice if failed else ""
+        model = body.decode()
+        reused = reused_receivers(stored.model, model)
+        failed = self.faults.modify_fails or bool(reused) or not self._fits(model, without=slice_id)
+        if not failed:
+            stored.model = filled(model, "Active", self._management_ip())
+        reason = f"interface {reused[0]} is in use by another service" if reused else self.faults.notice
+        if failed and self.faults.failed_service_stays:
+            stored.failed_service = reason
+        ends_well = not failed and not stored.failed_service
+        stored.state, stored.after, stored.queries = "Modifying", "ModifyOK" if ends_well else "ModifyError", 1
+        stored.notice = "" if ends_well else reason if failed else stored.failed_service
         return 200, {"data": self._slivers_of(stored)}
 
     def _accept(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
         stored = self.slices[slice_id]
-        stored.state = "StableOK"
+        stored.state = "StableError" if stored.state in ("ModifyError", "StableError") else "StableOK"
         return 200, {"data": [self._description(stored)]}
 
     def _renew(self, slice_id: str, query: dict, _body: bytes) -> tuple[int, object]:
-        self.renewals.append(query["lease_end_time"][0])
-        self.slices[slice_id].lease_end = query["lease_end_time"][0]
+        stored, requested = self.slices[slice_id], query["lease_end_time"][0]
+        self.renewals.append(requested)
+        limit = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.faults.lease_limit_h)
+        end = min(datetime.datetime.strptime(requested, LEASE), limit)
+        stored.lease_end = end.strftime(LEASE)
+        stored.after, stored.state, stored.queries = stored.state, "Configuring", 1
         return 200, {"data": []}
 
     def _delete(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
-        if self.slices[slice_id].name == self.faults.kept:
+        stored = self.slices[slice_id]
+        if stored.state in UNSTABLE:
+            message = f"Unable to delete slice {slice_id} that is not yet stable, try again later"
+            return 500, {"errors": [{"message": message}]}
+        if stored.name == self.faults.kept:
             return 500, {"errors": [{"message": "not now"}]}
-        self.slices[slice_id].state = "Closing"
+        stored.state = "Closing"
         return 200, {"data": []}
 
 
@@ -337,7 +374,7 @@ def needs(model: str) -> list[Needs]:
 def place(node: Needs, hosts: list[dict]) -> bool:
     """Take a node's resources from the first host of its site that has them."""
     for host in hosts:
-        if host["site"] != node.site or host["state"] != "Active":
+        if host["site"] != node.site or host["broken"]:
             continue
         there, none = host["components"], {"capacity": 0, "allocated": 0}
         if all(host[f"{key}_available"] >= number for key, number in node.asked.items()) and all(
@@ -352,13 +389,28 @@ def place(node: Needs, hosts: list[dict]) -> bool:
     return False
 
 
-def filled(model: str) -> str:
+def mirrors_by_receiver(model: str) -> dict[str, str]:
+    """Return the mirror service of each interface that receives one."""
+    return {
+        peer.name: name
+        for name, service in graph(model).network_services.items() if service.mirror_port
+        for interface in service.interface_list for peer in interface.get_peers() or ()
+    }  # fmt: skip
+
+
+def reused_receivers(before: str, after: str) -> list[str]:
+    """Return the interfaces whose mirror a modification replaces by another one."""
+    old = mirrors_by_receiver(before)
+    return [receiver for receiver, name in mirrors_by_receiver(after).items() if old.get(receiver, name) != name]
+
+
+def filled(model: str, state: str = "Active", management_ip: str = "127.0.0.1") -> str:
     """Return a graph with what FABRIC adds: addresses, reservations, switch ports of interfaces."""
     topology = graph(model)
     for name, node in topology.nodes.items():
         node.set_properties(
-            management_ip="127.0.0.1",
-            reservation_info=ReservationInfo(reservation_id=f"sliver-{name}", reservation_state="Active"),
+            management_ip=management_ip,
+            reservation_info=ReservationInfo(reservation_id=f"sliver-{name}", reservation_state=state),
         )
         for interface in node.interface_list:
             interface.set_properties(label_allocations=Labels(mac=mac(name, interface.name)))
@@ -382,6 +434,9 @@ def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:
             authorization = self.headers.get("Authorization") or ""
             path = parts.path if parts.path == "/" else parts.path.rstrip("/")
             status, answer = owner.answer(self.command, path, urllib.parse.parse_qs(parts.query), body, authorization)
+            if owner.loses(path):
+                self.close_connection = True
+                return
             content = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -14,6 +14,7 @@ from ..base import Instance, Mirror, MirrorCounters, MirrorRequest
 from .credentials import WHERE
 from .resources import port_name
 
+FAILED_SERVICE = ("Failed", "Closed", "CloseFail")
 DEDICATED = ("SmartNIC", "FPGA")  # FABRIC's client also accepts a shared NIC as a receiver, which then gets no frames
 
 
@@ -68,9 +69,12 @@ def add_mirror(fabric_slice: Any, request: MirrorRequest, interface: str) -> Non
 
 
 def mirrored_port(interface: Any) -> tuple[str, str] | None:
-    """Return the port and direction that an interface receives; None if it receives none."""
+    """Return the port and direction that an interface receives; None if it receives none, or its service failed."""
     network = interface.get_network()
     service = network.get_fim() if network is not None else None
+    reservation = getattr(service, "reservation_info", None)
+    if reservation is not None and reservation.reservation_state in FAILED_SERVICE:
+        return None
     port = getattr(service, "mirror_port", None)
     if port is None:
         return None

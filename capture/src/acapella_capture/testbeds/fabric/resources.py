@@ -17,13 +17,21 @@ RATES = {  # by prefix of the port name
     "FourHundredGig": 400 * GBPS, "TwoHundredGig": 200 * GBPS, "HundredGig": 100 * GBPS, "FiftyGig": 50 * GBPS,
     "FortyGig": 40 * GBPS, "TwentyFiveGig": 25 * GBPS, "TenGig": 10 * GBPS, "GigabitEthernet": GBPS,
 }  # fmt: skip
-USABLE_SITE = ("Active", "PartMaint")  # in PartMaint some hosts are in maintenance, as their own state shows
-USABLE_HOST = "Active"
+# In PartMaint some hosts are in maintenance. FABRIC does not report which: each host has the state of its site.
+USABLE = ("Active", "PartMaint")
 
 
 def port_name(interface: str) -> str:
     """Return the port of an interface: `HundredGigE0/0/0/15` of `HundredGigE0/0/0/15.3370`, a VLAN sub-interface."""
     return interface.partition(".")[0]
+
+
+def is_port(interface: str) -> bool:
+    """Return whether an interface of a switch is a port that can be mirrored.
+
+    Bundles of ports, VLAN sub-interfaces, optics, and timing and management ports are not.
+    """
+    return "/" in interface and "." not in interface and rate_bps(interface) is not None
 
 
 def rate_bps(port: str) -> int | None:
@@ -41,8 +49,9 @@ def uplinks(links: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     ports: dict[str, set[str]] = {}
     for link in links:
         for end in link.get("endpoints") or []:
-            if end.get("site") and end.get("port"):
-                ports.setdefault(end["site"], set()).add(port_name(end["port"]))
+            port = port_name(end.get("port") or "")
+            if end.get("site") and is_port(port):
+                ports.setdefault(end["site"], set()).add(port)
     return ports
 
 
@@ -57,7 +66,7 @@ def sites_of(
     usable = []
     for record in sites:
         name = record.get("name")
-        if not name or record.get("state") not in USABLE_SITE:
+        if not name or record.get("state") not in USABLE:
             continue
         up = uplink_ports.get(name, set())
         down = {port_name(port) for port in counted_ports.get(name, ())} - up
@@ -91,7 +100,7 @@ def hosts_of(records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str
             nics=sum(free_nics(record, model) for model in nics),
         )
         for record in records
-        if record.get("site") == site and record.get("state") == USABLE_HOST
+        if record.get("site") == site and record.get("state") in USABLE
     )
 
 
@@ -106,7 +115,7 @@ def choose_nics(
     hosts = [
         {"cores": record.get("cores_available") or 0, "ram_gb": record.get("ram_available") or 0,
          "disk_gb": record.get("disk_available") or 0} | {model: free_nics(record, model) for model in nics}
-        for record in records if record.get("site") == site and record.get("state") == USABLE_HOST
+        for record in records if record.get("site") == site and record.get("state") in USABLE
     ]  # fmt: skip
     sizes = {"cores": request.cores, "ram_gb": request.ram_gb, "disk_gb": request.disk_gb}
     chosen: list[str] = []

@@ -8,6 +8,7 @@ import logging
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ RESOURCE_ERRORS = (
     "not available in graph node",
 )  # messages of FABRIC's broker, in notices and replies
 UNAUTHORIZED = 401
+TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
+READ_TRIES = 6  # of a request that changes nothing, beyond those of the client
 Result = TypeVar("Result")
 
 # FABRIC's information model keeps all graphs of a process in one object, which is not thread-safe, and each site has a
@@ -78,11 +81,21 @@ def log_file() -> Path:
     return directory / "fablib.log"
 
 
+def is_transient(error: UserError) -> bool:
+    """Return whether the same request may succeed later: no reply, too many requests, or an error of the server."""
+    cause = error.__cause__
+    if cause is None or not type(cause).__name__.startswith("Orchestrator"):
+        return False
+    status = getattr(cause, "status_code", None)
+    return status is None or status == TOO_MANY_REQUESTS or status >= SERVER_ERROR
+
+
 class Session:
     """The connection to FABRIC of one collection. Several threads may use it."""
 
-    def __init__(self, user_credentials: Credentials):
+    def __init__(self, user_credentials: Credentials, retry_s: float = 0):
         self.credentials = user_credentials
+        self._retry_s = retry_s  # time between two attempts to read
         self._lock = threading.RLock()
         self._fablib: Any = None
         self._token: str | None = None
@@ -117,6 +130,20 @@ class Session:
     def call_manager(self, action: str, call: Callable[[Any], Result]) -> Result:
         """Call FABRIC's manager, as `call_fablib` does. Raises UserError."""
         return self.call_fablib(action, lambda fablib: call(fablib.get_manager()))
+
+    def read(self, action: str, call: Callable[[Any], Result]) -> Result:
+        """Call FABRIC's manager for something that changes nothing; retry if FABRIC is overloaded or unreachable.
+
+        Raises UserError.
+        """
+        for attempt in range(READ_TRIES):
+            try:
+                return self.call_manager(action, call)
+            except UserError as error:
+                if attempt + 1 == READ_TRIES or not is_transient(error):
+                    raise
+            time.sleep(self._retry_s)
+        raise AssertionError("unreachable")
 
     def call_fablib(self, action: str, call: Callable[[Any], Result]) -> Result:
         """Call FABRIC's FablibManager; once more with a new token if FABRIC rejects this one.

@@ -1,29 +1,32 @@
 """Slices: a small one per site, found again by a name derived from campaign and site.
 
 FABRIC's client repeats a request after a server error, so a slice can exist although its submission failed: look for
-the name before submitting again. FABRIC searches for parts of names, so names are compared here.
+the name before submitting again. FABRIC ignores the search for names, so names are compared here.
 """
 
 import datetime
+import itertools
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
-from ..base import InsufficientResources, ResourceRequest
+from ..base import InsufficientResources, NotReleased, ResourceRequest
 from .credentials import WHERE, redact
-from .session import GRAPH_LOCK, RESOURCE_ERRORS, Session, graph_access
+from .session import GRAPH_LOCK, RESOURCE_ERRORS, Session, graph_access, is_transient
 
 READY = ("StableOK", "ModifyOK")
 FAILED = ("StableError", "ModifyError", "AllocatedError")
 GONE = ("Closing", "Dead")
 LEASE = "%Y-%m-%d %H:%M:%S %z"  # the only format that FABRIC accepts
 CASCADE_NOTICE = "Closing reservation due to failure in slice"  # a notice that only reports that another part failed
-LOOKUP_TRIES = 3  # attempts to find a slice after a failed submission
+UNSTABLE = ("Nascent", "Configuring", "Modifying")  # FABRIC neither changes nor deletes a slice in these states
+PAGE = 200  # FABRIC's maximum of slices in one reply
+LOOKUP_TRIES = 8  # attempts to find a slice after a submission without a reply
 
 
 def slice_name(campaign: str, site: str) -> str:
@@ -36,6 +39,15 @@ def site_of(campaign: str, name: str) -> str | None:
     return match[1] if match else None
 
 
+def lease_end(record: Any | None) -> datetime.datetime | None:
+    """Return the end of a slice's lease; None if unknown."""
+    return datetime.datetime.strptime(record.lease_end_time, LEASE) if record and record.lease_end_time else None
+
+
+def shortened_text(granted: datetime.datetime) -> str:
+    return f"FABRIC shortened the lease: it ends at {granted.strftime(LEASE)}"
+
+
 class Slices:
     """The slices of a campaign. Each site is used by one thread at a time."""
 
@@ -44,25 +56,48 @@ class Slices:
         self.settings = settings
         self.campaign = campaign
         self.stopping = threading.Event()  # if set, only the end of a slice is waited for
+        self._names: dict[str, str] = {}  # slices that this process created or used, by id, until they are deleted
+        self._deadlines: dict[str, float] = {}  # of attempts to delete a slice
+        self._shortened: dict[str, tuple[datetime.datetime, datetime.datetime]] = {}  # by id: renewed when, until when
 
     def list_slices(self) -> list[Any]:
         """Return FABRIC's records of this campaign's slices that still exist. Raises UserError."""
-        records = self.session.call_manager("cannot list slices", lambda manager: manager.list_slices(
-            search=f"acapella-{self.campaign}-", exclude_states=list(GONE), graph_format="NONE", limit=200,
-            return_fmt="dto"))  # fmt: skip
-        return [record for record in records if site_of(self.campaign, record.name) and record.state not in GONE]
+        ours = [record for record in self._list(as_self=True) if site_of(self.campaign, record.name)]
+        self._names.update({record.slice_id: record.name for record in ours})
+        return ours
+
+    def list_project(self) -> list[Any]:
+        """Return FABRIC's records of all slices of the project that still exist. Raises UserError."""
+        return self._list(as_self=False)
+
+    def _list(self, *, as_self: bool) -> list[Any]:
+        records: list[Any] = []
+        for first in itertools.count(0, PAGE):
+            page = self.session.read("cannot list slices", lambda manager, first=first: manager.list_slices(
+                exclude_states=list(GONE), graph_format="NONE", limit=PAGE, offset=first, as_self=as_self,
+                return_fmt="dto"))  # fmt: skip
+            records += page
+            if len(page) < PAGE:
+                break
+        return [record for record in records if record.state not in GONE]
 
     def find_slice(self, site: str) -> Any | None:
         """Return FABRIC's record of a site's slice; None if there is none."""
         name = slice_name(self.campaign, site)
         return next((record for record in self.list_slices() if record.name == name), None)
 
-    def open(self, slice_id: str) -> Any:
+    def has_active_nodes(self, fabric_slice: Any, names: list[str]) -> bool:
+        """Return whether all these nodes of a slice are active, and at least one."""
+        with graph_access("cannot read the nodes"):
+            states = [str(fabric_slice.get_node(name).get_reservation_state()) for name in names]
+        return bool(states) and all(state == "Active" for state in states)
+
+    def open(self, slice_id: str, *, user_only: bool = True) -> Any:
         """Return FABRIC's object of a slice in its current state. Raises UserError."""
 
         def read(fablib: Any) -> Any:
             with GRAPH_LOCK:
-                fabric_slice = fablib.get_slice(slice_id=slice_id)
+                fabric_slice = fablib.get_slice(slice_id=slice_id, user_only=user_only)
                 if not fabric_slice.update_count:  # for a new slice object, get_slice hides errors
                     fabric_slice.update()
                 return fabric_slice
@@ -85,8 +120,12 @@ class Slices:
         slice_id = self._submit(site, graph, key)
         try:
             return self.wait_until_stable(slice_id, self.settings.wait_timeout_s)
-        except BaseException:
-            self.delete(slice_id, wait=True)
+        except BaseException as error:
+            try:
+                self.delete(slice_id, wait=True)
+            except NotReleased as remaining:
+                reasons = dict.fromkeys(filter(None, [str(error).removeprefix(f"{WHERE}: "), remaining.reason]))
+                raise NotReleased(remaining.names, "; ".join(reasons), where=WHERE) from error
             raise
 
     def add_nodes(self, fabric_slice: Any, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
@@ -99,18 +138,24 @@ class Slices:
         except UserError:
             current = self.open(fabric_slice.get_slice_id())
             with graph_access("cannot remove the new nodes"):
-                for node, _ in nodes:
-                    if node in current.get_fim_topology().nodes:
-                        current.get_node(node).delete()
-            self.modify(current, self.settings.wait_timeout_s)
+                present = [node for node, _ in nodes if node in current.get_fim_topology().nodes]
+                for node in present:
+                    current.get_node(node).delete()
+            if present:
+                self.modify(current, self.settings.wait_timeout_s)
             raise
 
     def modify(self, fabric_slice: Any, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
         """Submit the changes of a slice object and wait; return the new object. Raises UserError."""
         with graph_access("cannot describe the slice"):
             slice_id, graph = fabric_slice.get_slice_id(), fabric_slice.get_fim_topology().serialize()
-        self.session.call_manager("FABRIC rejects the modification", lambda manager: manager.modify_slice(
-            slice_id=slice_id, graph_model=graph))  # fmt: skip
+        try:
+            self.session.call_manager("FABRIC rejects the modification", lambda manager: manager.modify_slice(
+                slice_id=slice_id, graph_model=graph))  # fmt: skip
+        except UserError:  # the client repeats a request whose answer was lost, and FABRIC then rejects the second one
+            record = self._record(slice_id)
+            if record is None or record.state not in ("Modifying", "ModifyOK", "ModifyError"):
+                raise
         return self.wait_until_stable(slice_id, timeout_s, fix)
 
     def wait_until_stable(self, slice_id: str, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
@@ -142,25 +187,74 @@ class Slices:
     def extend(self, slice_id: str, until_ns: int) -> None:
         """Renew the lease if it ends earlier. Raises UserError."""
         until = datetime.datetime.fromtimestamp(-(-until_ns // 10**9), datetime.UTC)
-        record = self._record(slice_id)
-        end = record and record.lease_end_time
-        if end and datetime.datetime.strptime(end, LEASE) >= until:
+        record, now = self._record(slice_id), datetime.datetime.now(datetime.UTC)
+        end = lease_end(record)
+        if end and end >= until:
             return
+        renewed, granted = self._shortened.get(slice_id, (now, now))
+        if granted - now > (granted - renewed) / 2:  # FABRIC would grant little more, and reconfigure the slice for it
+            raise UserError(shortened_text(granted), where=WHERE)
         # Slice.renew rounds down to days, and changes the slice for less than one day
         self.session.call_manager("cannot renew the lease", lambda manager: manager.renew_slice(
             slice_id=slice_id, lease_end_time=until.strftime(LEASE)))  # fmt: skip
+        self._final_state(slice_id, self.settings.wait_timeout_s, "fabric.wait_timeout_s")
+        granted = lease_end(self._record(slice_id))
+        if granted and granted < until:
+            self._shortened[slice_id] = now, granted
+            raise UserError(shortened_text(granted), where=WHERE)
 
     def delete(self, slice_id: str, *, wait: bool = False) -> None:
-        """Delete a slice if it exists. Raises UserError if FABRIC refuses.
+        """Delete a slice if it exists, as `delete_all` does. `wait`: until its resources are free for the next one."""
+        self.delete_all([slice_id])
+        if wait:
+            self._until(slice_id, self.settings.wait_timeout_s, lambda state: state in ("Dead", None))
 
-        `wait` waits until all its resources are free for the next slice.
+    def delete_all(self, slice_ids: Iterable[str]) -> None:
+        """Delete slices. FABRIC refuses while a slice is not stable, so retry until fabric.release_timeout_s.
+
+        Every slice is tried at least once, and a second call continues the time limit of the first. Raises NotReleased,
+        which names all slices that still exist.
         """
-        record = self._record(slice_id)
-        if record is None or record.state in GONE:
-            return
-        self.session.call_manager("cannot delete the slice", lambda manager: manager.delete_slice(slice_id=slice_id))
-        reached = ("Dead", None) if wait else (*GONE, None)
-        self._until(slice_id, self.settings.wait_timeout_s, lambda state: state in reached)
+        remaining = dict.fromkeys(slice_ids, "")
+        limit = time.monotonic() + self.settings.release_timeout_s
+        for slice_id in remaining:
+            self._deadlines.setdefault(slice_id, limit)
+        while True:
+            for slice_id in list(remaining):
+                fault, final = self._try_delete(slice_id)
+                remaining[slice_id] = fault
+                if not fault:
+                    del remaining[slice_id]
+                    self._names.pop(slice_id, None)
+                    self._deadlines.pop(slice_id)
+                elif final:
+                    self._deadlines[slice_id] = 0
+            if not any(self._deadlines[slice_id] > time.monotonic() for slice_id in remaining):
+                break
+            time.sleep(self.settings.poll_s)
+        if remaining:
+            names = sorted(self._names.get(slice_id, slice_id) for slice_id in remaining)
+            raise NotReleased(names, ", ".join(dict.fromkeys(remaining.values())), where=WHERE)
+
+    def known_names(self, site: str | None = None) -> list[str]:
+        """Return the names of slices that this process created or used and has not deleted, of one site or of all."""
+        return sorted(name for name in self._names.values() if site in (None, site_of(self.campaign, name)))
+
+    def _try_delete(self, slice_id: str) -> tuple[str, bool]:
+        """Ask FABRIC to delete a slice. Return why it still exists, or "", and whether retries are useless."""
+        try:
+            record = self._record(slice_id)
+            if record is None or record.state in GONE:
+                return "", True
+            self._names[slice_id] = record.name
+            if record.state in UNSTABLE:
+                return f"the slice is {record.state}", False
+            self.session.call_manager(
+                "cannot delete the slice", lambda manager: manager.delete_slice(slice_id=slice_id)
+            )
+        except UserError as error:
+            return str(error).removeprefix(f"{WHERE}: "), not is_transient(error)
+        return "", True
 
     def _add(self, fabric_slice: Any, site: str, node: str, nic: str, request: ResourceRequest) -> None:
         created = fabric_slice.add_node(
@@ -190,9 +284,14 @@ class Slices:
                     lease_end_time=end.strftime(LEASE),
                 ),
             )
-            return created[0]["slice_id"]
+            slice_id = created[0]["slice_id"]
+            self._names[slice_id] = slice_name(self.campaign, site)
+            return slice_id
         except (UserError, LookupError) as error:
-            for attempt in range(LOOKUP_TRIES):
+            # FABRIC may still be creating the slice if the client received no reply
+            lost = isinstance(error, LookupError) or is_transient(error) or "already exists" in str(error)
+            tries = LOOKUP_TRIES if lost else 1
+            for attempt in range(tries):
                 if attempt:
                     time.sleep(self.settings.poll_s)
                 record = self.find_slice(site)
@@ -204,7 +303,7 @@ class Slices:
 
     def _record(self, slice_id: str) -> Any | None:
         try:
-            records = self.session.call_manager("cannot read the slice", lambda manager: manager.list_slices(
+            records = self.session.read("cannot read the slice", lambda manager: manager.list_slices(
                 slice_id=slice_id, graph_format="NONE", return_fmt="dto"))  # fmt: skip
         except UserError as error:
             if getattr(error.__cause__, "status_code", None) == 404:
@@ -224,7 +323,7 @@ class Slices:
 
     def _notices(self, slice_id: str) -> str:
         """Return the reasons why parts of a slice failed, in one line."""
-        slivers = self.session.call_manager("cannot read the slice", lambda manager: manager.list_slivers(
+        slivers = self.session.read("cannot read the slice", lambda manager: manager.list_slivers(
             slice_id=slice_id, return_fmt="dto"))  # fmt: skip
         texts = [" ".join(sliver.notice.split()) for sliver in slivers if sliver.notice]
         return redact(", ".join(dict.fromkeys(text for text in texts if text and CASCADE_NOTICE not in text)))[:400]

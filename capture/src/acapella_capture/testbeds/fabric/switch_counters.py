@@ -6,11 +6,11 @@ Not every user may have access to them. Without access there is no telemetry, an
 from collections.abc import Callable
 
 from ..telemetry import IN, Prometheus
+from .resources import is_port
 
 SOURCE = "FABRIC's metrics"
 EVERY_S = 30
 SWITCHES = 'job="data-sw"'
-INTERNAL = ("Mgmt", "Bundle", "BVI", "Loopback", "Null")  # interfaces of a switch that are not ports
 
 
 def of(url: str, token: Callable[[], str], site: str) -> Prometheus:
@@ -33,8 +33,3 @@ def ports(url: str, token: Callable[[], str]) -> dict[str, set[str]]:
         if is_port(labels.get("ifName", "")):
             names_by_rack.setdefault(labels.get("rack", ""), set()).add(labels["ifName"])
     return names_by_rack
-
-
-def is_port(name: str) -> bool:
-    """Return whether an ifName is a port that can be mirrored, not a VLAN sub-interface, bundle or loopback."""
-    return "/" in name and "." not in name and not name.startswith(INTERNAL)

@@ -20,6 +20,7 @@ from ..base import (
     Job,
     Mirror,
     MirrorRequest,
+    NotReleased,
     Rates,
     Replay,
     ResourceRequest,
@@ -30,6 +31,7 @@ from ..base import (
 from . import credentials, mirrors, replay, requirements, resources, switch_counters
 from .credentials import WHERE
 from .host_keys import FILE, HostKeyChangedError, HostKeys
+from .moves import Moves
 from .remote import Remote
 from .session import GRAPH_LOCK, Session, graph_access
 from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
@@ -37,7 +39,6 @@ from .transfer import MB, Transfer
 
 NODE = re.compile(r"(.+)-listener(\d+)")
 NOTE = "the switch also copies before and after a sample; frames that it could not copy are not counted"
-MIRROR_HANGS = "increase fabric.mirror_timeout_s, or set fabric.move_mirrors: false if this happens again"
 SET_UP = """set -e
 for dev; do
     ip link set dev "$dev" mtu 9216 || ip link set dev "$dev" mtu 9000 || echo "the MTU of $dev is unchanged"
@@ -76,7 +77,7 @@ class FabricTestbed(Testbed):
     def __init__(self, settings: FabricSettings, campaign: str, *, follow: str | None = None):
         self.settings = settings
         self.campaign = campaign
-        self.session = Session(credentials.find(settings.fabric_rc))
+        self.session = Session(credentials.find(settings.fabric_rc), settings.poll_s)
         self.slices = Slices(self.session, settings, campaign)
         self._follow = follow
         self._sites: tuple[Site, ...] | None = None
@@ -85,7 +86,7 @@ class FabricTestbed(Testbed):
         self._sending_nodes: dict[str, Any] = {}  # FABRIC's objects of nodes in the user's slice, by SLICE/NODE
         self._site_slices: dict[str, SiteSlice] = {}
         self._looked_up: set[str] = set()  # sites whose slice was looked up
-        self._mirrored: dict[tuple[str, str], tuple[str, Direction]] = {}
+        self._moves = Moves(self.slices, settings)
         self._listener_ports: dict[str, set[str]] = {}  # known switch ports that lead to our receivers, by site
         directory = f"acapella-{campaign}"
         self._remote = Remote(self._node, directory, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
@@ -162,8 +163,10 @@ class FabricTestbed(Testbed):
             self._looked_up.add(site)
             with contextlib.suppress(UserError):  # `allocate` reports the error
                 record = self.slices.find_slice(site)
-                if record is not None and record.state in READY:
-                    self._connect(site, self.slices.open(record.slice_id))
+                if record is not None and record.state in READY + FAILED:
+                    fabric_slice = self.slices.open(record.slice_id)
+                    if self.slices.has_active_nodes(fabric_slice, instances_in(fabric_slice, site)):
+                        self._connect(site, fabric_slice)
         return self._site_slices[site].instances if site in self._site_slices else ()
 
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
@@ -173,8 +176,7 @@ class FabricTestbed(Testbed):
             raise UserError(f"no direction {direction!r}; rx, tx or both", where=WHERE)
         if port in self._listener_ports.get(instance.site, ()):
             raise UserError(f"{port} leads to one of our listening nodes", where=WHERE)
-        if self._mirrored.get((instance.name, receiver)) != (port, direction):
-            self._move_mirrors(instance.site, [MirrorRequest(instance, receiver, port, direction)])
+        self._move_mirrors(instance.site, [MirrorRequest(instance, receiver, port, direction)])
         return mirrors.FabricMirror(instance.name, receiver)
 
     def listener_ports(self, site: str) -> frozenset[str]:
@@ -195,47 +197,11 @@ class FabricTestbed(Testbed):
                 self._move_mirrors(site, of_site)
 
     def _move_mirrors(self, site: str, requests: Sequence[MirrorRequest]) -> None:
-        """Move mirrors to their ports unless they are there. Raises UserError, with none of them moved."""
-        by_receiver = {(request.instance.name, request.receiver): request for request in requests}
-        moves = {
-            key: request
-            for key, request in by_receiver.items()
-            if self._mirrored.get(key) != (request.port, request.direction)
-        }
-        if not moves:
-            return
+        """Move mirrors to their ports unless they are there. Raises UserError."""
         site_slice = self._site_slices[site]
-        fabric_slice = self.slices.wait_until_idle(site_slice.slice_id, self.settings.mirror_timeout_s, MIRROR_HANGS)
-        with graph_access("cannot read the mirrors"):
-            ends = {key: fabric_slice.get_node(key[0]).get_interface(name=interface, refresh=True)
-                    for key, interface in site_slice.interfaces.items()}  # fmt: skip
-            current_mirrors = {key: mirrors.mirrored_port(interface) for key, interface in ends.items()}
-        self._mirrored.update(
-            {key: current for key, current in current_mirrors.items() if current}
-        )  # including mirrors left by a crash
-        moves = {
-            key: request for key, request in moves.items() if current_mirrors[key] != (request.port, request.direction)
-        }
-        for (name, receiver), current in ((key, current_mirrors[key]) for key in moves):
-            if current and not self.settings.move_mirrors:
-                unchanged = f"{receiver} of {name} stays on {current[0]} ({current[1]})"
-                raise UserError(f"{unchanged}: fabric.move_mirrors is false", where=WHERE)
-        if not moves:
-            return
-        # FABRIC mirrors a port only once: remove another mirror of ours on it
-        ports = {request.port for request in moves.values()}
-        obsolete = [
-            key for key, current in current_mirrors.items() if current and (key in moves or current[0] in ports)
-        ]
-        with graph_access("cannot describe the mirrors"):
-            for key in obsolete:
-                self._mirrored.pop(key, None)
-                mirrors.remove_mirror(ends[key])
-            for key, request in moves.items():
-                mirrors.add_mirror(fabric_slice, request, site_slice.interfaces[key])
-        fabric_slice = self.slices.modify(fabric_slice, self.settings.mirror_timeout_s, MIRROR_HANGS)
-        self._mirrored.update({key: (request.port, request.direction) for key, request in moves.items()})
-        self._learn_listener_ports(site, fabric_slice)
+        changed = self._moves.move(site_slice.slice_id, site_slice.interfaces, requests)
+        if changed is not None:
+            self._learn_listener_ports(site, changed)
 
     def _learn_listener_ports(self, site: str, fabric_slice: Any) -> None:
         """Record the ports that lead to our receivers; FABRIC reports them once a mirror ends there."""
@@ -254,23 +220,22 @@ class FabricTestbed(Testbed):
             self.slices.extend(self._site_slices[site].slice_id, until_ns)
 
     def release(self, site: str | None = None) -> None:
-        """Delete slices; all are tried before the first failure is raised."""
+        """Delete slices, also if FABRIC refuses for a while. Raises NotReleased, which names those that remain."""
         if site is not None:
             self.site(site)
             self._looked_up.add(site)
-        fault: UserError | None = None
-        for record in self.slices.list_slices():
-            record_site = site_of(self.campaign, record.name)
-            if site in (None, record_site):
-                try:
-                    self._forget(record_site)
-                    self.slices.delete(record.slice_id)
-                except UserError as error:
-                    fault = fault or error
+        try:
+            records = self.slices.list_slices()
+        except UserError as error:
+            names = self.slices.known_names(site)
+            if not names:
+                raise
+            raise NotReleased(names, str(error).removeprefix(f"{WHERE}: "), where=WHERE) from error
         for name in [site] if site else list(self._site_slices):
             self._forget(name)
-        if fault:
-            raise fault
+        self.slices.delete_all(
+            record.slice_id for record in records if site in (None, site_of(self.campaign, record.name))
+        )
 
     def leftovers(self) -> tuple[str, ...]:
         current = {slice_name(self.campaign, site) for site in self._site_slices}
@@ -336,7 +301,7 @@ class FabricTestbed(Testbed):
         return self._replayer.deliver(sample, raw)
 
     def notes(self) -> list[str]:
-        return list(self._notes)
+        return [*self._notes, *self._moves.notes]
 
     def _note(self, text: str) -> None:
         if text not in self._notes:
@@ -345,7 +310,7 @@ class FabricTestbed(Testbed):
     def _summary(self, action: str, **only: Any) -> dict[str, Any]:
         """Read FABRIC's resources without its cache. The manager's own method hides a failure."""
         token = self.session.token()
-        return self.session.call_manager(action, lambda manager: manager.orch.resources_summary(
+        return self.session.read(action, lambda manager: manager.orch.resources_summary(
             token=manager.get_id_token() or token, level=2, force_refresh=True, **only))  # fmt: skip
 
     def _hosts(self, site: str) -> list[dict[str, Any]]:
@@ -375,13 +340,10 @@ class FabricTestbed(Testbed):
 
     def _slice_of_project(self, name: str) -> Any:
         """Return FABRIC's object of a slice of the project. Raises UserError if it does not exist."""
-        found = [
-            each for each in self.session.call_fablib("cannot read slices", lambda fablib: fablib.get_slices(
-                slice_name=name, user_only=False)) if each.get_name() == name
-        ]  # fmt: skip
+        found = [record for record in self.slices.list_project() if record.name == name]
         if not found:
             raise UserError(f"no slice {name!r} in the project", where=WHERE)
-        return found[0]
+        return self.slices.open(found[0].slice_id, user_only=False)
 
     def _usable_slice(self, site: str) -> Any | None:
         """Return the site's active slice, None if there is none; a failed one is deleted."""
@@ -389,15 +351,14 @@ class FabricTestbed(Testbed):
         if record is None or record.state in GONE:
             self._forget(site)
             return None
-        if (
-            record.state in FAILED and record.state != "ModifyError"
-        ):  # after a failed modification the previous slice keeps running
-            self.slices.delete(record.slice_id, wait=True)
-            self._forget(site)
-            return None
-        if record.state == "ModifyError":
-            return self.slices.open(record.slice_id)
-        return self.slices.wait_until_stable(record.slice_id, self.settings.wait_timeout_s)
+        if record.state not in FAILED:
+            return self.slices.wait_until_stable(record.slice_id, self.settings.wait_timeout_s)
+        fabric_slice = self.slices.open(record.slice_id)  # accepts a failed modification
+        if self.slices.has_active_nodes(fabric_slice, instances_in(fabric_slice, site)):
+            return fabric_slice  # after a failed modification the previous slice keeps running
+        self.slices.delete(record.slice_id, wait=True)
+        self._forget(site)
+        return None
 
     def _connect(self, site: str, fabric_slice: Any) -> None:
         """Wait for SSH to each node, prepare its receivers, and record the slice."""
@@ -465,8 +426,7 @@ class FabricTestbed(Testbed):
         site_slice = self._site_slices.pop(site, None)
         for name, node in site_slice.nodes.items() if site_slice else ():
             node.close_ssh()
-            for key in [key for key in self._mirrored if key[0] == name]:
-                del self._mirrored[key]
+            self._moves.forget(name)
 
     def _download(self, node: str, path: str, local: Path) -> None:
         self._node(node).download_file(str(local), path, retry=1)
