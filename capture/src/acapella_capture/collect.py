@@ -161,11 +161,8 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
             yield {"sample": row.sample, "site": row.site, "port": row.port, "file": row.link}
         return
     testbed = testbed_of(settings)
-    batches = [
-        batch
-        for plan in site_plans(settings, testbed, sites_to_sample(settings, testbed.sites()))
-        for batch in plan.batches_in_advance()
-    ]
+    sites = sites_to_sample(settings, testbed.sites(), testbed.unavailable_sites())
+    batches = [batch for plan in site_plans(settings, testbed, sites) for batch in plan.batches_in_advance()]
     for batch in (*batches, *trials(testbed.replay_plan(), settings.capture.format)):
         for planned in batch:
             yield {"sample": planned.name, "site": planned.site.name, "port": planned.port.name, "file": planned.file}

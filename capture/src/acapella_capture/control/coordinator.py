@@ -19,7 +19,7 @@ from acapella_core import beneath
 from acapella_core.errors import UserError
 from acapella_core.files import locked
 
-from ..plan.samples import PlannedSample, SitePlan, sites_to_sample, trials
+from ..plan.samples import PlannedSample, SitePlan, sites_to_sample, skipped_sites, trials
 from ..settings import CaptureSettings, Settings
 from ..testbeds.base import ResourceRequest, Site, Testbed
 from .delivery import deliver
@@ -41,7 +41,7 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Ev
     A site's outcome follows its samples. Raises UserError if the testbed fails or another process collects the
     campaign. Samples that were already yielded are kept.
     """
-    sites = sites_to_sample(settings, testbed.sites())
+    sites = sites_to_sample(settings, testbed.sites(), testbed.unavailable_sites())
     with campaign_lock(campaign), testbed:
         remove_parts(campaign / "raw")
         yield from collect_sites(testbed, settings, campaign, sites)
@@ -81,6 +81,8 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     outcome_table = OutcomeTable(campaign, time.time_ns())
     shared = Collection(testbed, settings, campaign, outcome_table, events.put, SharedTraffic(testbed))
+    for name, reason in skipped_sites(settings.collect, testbed.unavailable_sites()).items():
+        yield outcome_table.record(name, "failed", f"skipped: {reason}")
     jobs = [SiteJob(shared, site) for site in sites]
     threads = [threading.Thread(target=job.run, name=job.site.name, daemon=True) for job in jobs]
     # clients of span `run` also send between samples

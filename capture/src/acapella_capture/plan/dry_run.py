@@ -10,7 +10,7 @@ from ..testbeds.base import ResourceRequest, Site, Testbed
 from ..testbeds.fabric import requirements
 from .allocation import nodes_that_fit, pluralize, resource_request
 from .port_selection import STATIC_SELECTIONS
-from .samples import SitePlan, max_sample_bytes, sites_to_sample, trials
+from .samples import SitePlan, max_sample_bytes, sites_to_sample, skipped_sites, trials
 
 MAX_LISTED_CYCLES = 12
 
@@ -30,7 +30,8 @@ def dry_run(settings: Settings, campaign: str) -> str:
         if settings.testbed == "local":  # everything is known locally, so the config is wrong
             raise
         return "\n".join([*lines, f"testbed {settings.testbed}: sites and ports are unknown: {error}", ""])
-    return "\n".join([*lines, *plan_lines(settings, testbed, sites_to_sample(settings, sites)), ""])
+    planned = sites_to_sample(settings, sites, testbed.unavailable_sites())
+    return "\n".join([*lines, *plan_lines(settings, testbed, planned), ""])
 
 
 def fabric_summary(settings: Settings) -> Iterator[str]:
@@ -63,6 +64,8 @@ def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> I
     planned = site_plans(settings, testbed, sites)
     collect = settings.collect
     yield f"testbed {testbed.name}, mode {collect.mode}: {pluralize(len(planned), 'site')}, independent of each other"
+    for name, reason in skipped_sites(collect, testbed.unavailable_sites()).items():
+        yield f"{name}: skipped: {reason}"
     for plan in planned:
         yield from site_lines(settings, testbed, plan)
     for batch in trials(testbed.replay_plan(), settings.capture.format):
@@ -75,6 +78,8 @@ def site_lines(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator
     request = resource_request(settings, site, testbed.receivers_per_instance)
     fitting, reason = nodes_that_fit(testbed.resources(site.name), request)
     yield f"{site.name}:"
+    if site.limits:
+        yield f"  {site.limits}"
     yield f"  ports: {', '.join(port.name + (f' ({port.kind})' if port.kind else '') for port in site.ports)}"
     node_text = (
         f"{pluralize(request.cores, 'core')}, {request.ram_gb} GB of memory, {request.disk_gb} GB of disk, 1 NIC"

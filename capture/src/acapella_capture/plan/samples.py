@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from acapella_core.errors import UserError
 
@@ -18,6 +19,7 @@ from .port_selection import STATIC_SELECTIONS, SiteView, choose_ports, cycles_pe
 
 SAMPLE_GAP_S = 5  # maximum time between two samples: stop, start, and fetch a capture
 RECORD_BYTES = {"pcap": 16, "pcapng": 72}  # bytes per frame beyond its data (pcapng: with hash and padding)
+NO_SITES: Mapping[str, str] = MappingProxyType({})
 LISTENER = re.compile(r"-listener\d*$")  # listening nodes are named SITE-listener, SITE-listener1, ...
 
 
@@ -45,20 +47,15 @@ class PlannedSample:
         return f"{self.name}.{self.format}"
 
 
-def sites_to_sample(settings: Settings, sites: Sequence[Site]) -> list[Site]:
-    """Return the sites of the mode, each with its candidate ports.
+def sites_to_sample(settings: Settings, sites: Sequence[Site], unavailable: Mapping[str, str] = NO_SITES) -> list[Site]:
+    """Return the sites of the mode, each with its candidate ports; `unavailable` sites (with the reason) are skipped.
 
-    Raises UserError for an unknown site, a slice without ports, or a selection without ports.
+    Raises UserError for an unknown site, a slice without ports, a selection without ports, or if no site is left.
     """
     collect = settings.collect
-    check_method_names(methods_by_name(settings.capture.method), sites)
+    check_method_names(methods_by_name(settings.capture.method), [*(site.name for site in sites), *unavailable])
     if collect.mode == "sites":
-        by_name = {site.name: site for site in sites}
-        missing = [name for name in collect.sites if name not in by_name]
-        if missing or not collect.sites:
-            fault = f"no site {missing[0]!r}; known: {', '.join(by_name)}" if missing else "no site specified"
-            raise UserError(fault, where="collect.sites")
-        sites = [by_name[name] for name in collect.sites]
+        sites = named_sites(collect.sites, sites, unavailable)
     if collect.mode == "slice":
         sites = [replace(site, ports=tuple(p for p in site.ports if collect.slice in p.slices)) for site in sites]
         sites = [site for site in sites if site.ports]
@@ -67,16 +64,36 @@ def sites_to_sample(settings: Settings, sites: Sequence[Site]) -> list[Site]:
     if not sites:
         raise UserError("no sites", where="collect")
     if collect.port_selection == "fixed":
-        check_fixed_ports(collect.ports or {}, sites)
+        check_fixed_ports(collect.ports or {}, sites, unavailable)
     sampled = [replace(site, ports=ports) for site in sites if (ports := candidate_ports(collect, site))]
     if not sampled:
         raise UserError(f"no site has ports for selection {collect.port_selection!r}", where="collect.port_selection")
     return sampled
 
 
-def check_method_names(by_name: Mapping[str, str], sites: Sequence[Site]) -> None:
+def named_sites(names: Sequence[str], sites: Sequence[Site], unavailable: Mapping[str, str]) -> list[Site]:
+    """Return the available ones of the named sites. Raises UserError for an unknown name, or if none is available."""
+    by_name = {site.name: site for site in sites}
+    missing = [name for name in names if name not in by_name and name not in unavailable]
+    if missing or not names:
+        fault = f"no site {missing[0]!r}; known: {', '.join(by_name)}" if missing else "no site specified"
+        raise UserError(fault, where="collect.sites")
+    available = [by_name[name] for name in names if name in by_name]
+    if not available:
+        reasons = ", ".join(f"{name}: {unavailable[name]}" for name in names)
+        raise UserError(f"no site is available ({reasons})", where="collect.sites")
+    return available
+
+
+def skipped_sites(collect: CollectSettings, unavailable: Mapping[str, str]) -> dict[str, str]:
+    """Return the unavailable sites that the mode requests, with the reason."""
+    if collect.mode == "slice":
+        return {}
+    return {name: reason for name, reason in unavailable.items() if collect.mode == "all" or name in collect.sites}
+
+
+def check_method_names(by_name: Mapping[str, str], known: Sequence[str]) -> None:
     """Raise UserError if capture.method names an unknown site or listening node."""
-    known = [site.name for site in sites]
     for name in by_name:
         site = LISTENER.sub("", name)
         if name != "default" and site not in known:
@@ -85,12 +102,16 @@ def check_method_names(by_name: Mapping[str, str], sites: Sequence[Site]) -> Non
             raise UserError(f"no site or listening node {name!r}; {hint}", where="capture.method")
 
 
-def check_fixed_ports(ports: Mapping[str, Sequence[str]], sites: Sequence[Site]) -> None:
+def check_fixed_ports(
+    ports: Mapping[str, Sequence[str]], sites: Sequence[Site], unavailable: Mapping[str, str]
+) -> None:
     """Raise UserError if collect.ports is empty or names an unknown site or port."""
     by_name = {site.name: site for site in sites}
     if not ports:
         raise UserError("no port specified", where="collect.ports")
     for name, requested in ports.items():
+        if name in unavailable:
+            continue
         if name not in by_name:
             raise UserError(f"no site {name!r} to sample; known: {', '.join(by_name)}", where="collect.ports")
         missing = [port for port in requested if port not in {port.name for port in by_name[name].ports}]

@@ -48,10 +48,11 @@ class Port:
 
 @dataclass(frozen=True)
 class Site:
-    """A place with a switch, and the ports that can be mirrored there."""
+    """A place with a switch, and the ports that can be mirrored there; `limits` describes what is limited now."""
 
     name: str
     ports: tuple[Port, ...]
+    limits: str | None = None
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,10 @@ class Testbed(ABC):
     @abstractmethod
     def sites(self) -> tuple[Site, ...]:
         """Return the sites with their ports, known without allocating anything."""
+
+    def unavailable_sites(self) -> dict[str, str]:
+        """Return the sites that cannot be used now, and why; `sites` does not contain them."""
+        return {}
 
     def prepare(self) -> None:
         """Build the resources shared by all sites. Raises UserError if that fails."""

@@ -100,6 +100,23 @@ def test_site_without_a_free_nic_fails_with_the_reason(fabric, capsys):
     assert not fabric.orchestrator.slices
 
 
+def test_site_in_maintenance_is_skipped_and_named(fabric, capsys):
+    fabric.orchestrator.states["UTAH"] = "Maint"
+    status, _ = collected(fabric, "--dry-run")
+    assert status == 0 and "UTAH: skipped: FABRIC reports state Maint" in capsys.readouterr().out
+    status, campaign = collected(fabric)
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert "UTAH: failed: skipped: FABRIC reports state Maint" in printed.out and "STAR: success" in printed.out
+    assert "UTAH,failed,skipped: FABRIC reports state Maint" in (campaign / "outcomes.csv").read_text()
+
+
+def test_collection_without_an_available_site_is_an_error(fabric, capsys):
+    fabric.orchestrator.states |= {"UTAH": "Maint", "STAR": "Maint"}
+    status, _ = collected(fabric)
+    assert status == 2 and "no site is available (STAR: FABRIC reports state Maint" in capsys.readouterr().err
+
+
 def test_release_all_deletes_slices_left_by_a_crash(fabric, capsys):
     fabric.testbed("first").allocate("STAR", ResourceRequest(1))
     status, _ = collected(fabric, "--release-all")

@@ -15,7 +15,7 @@ from fabrictestbed_extensions.fablib.fablib import FablibManager
 from fabrictestbed_extensions.fablib.validator import NodeValidator
 from fim.user.topology import AdvertizedTopology
 
-from acapella_capture.testbeds.base import Host, MirrorRequest, Port, Rates, ResourceRequest
+from acapella_capture.testbeds.base import Host, InsufficientResources, MirrorRequest, Port, Rates, ResourceRequest
 from acapella_capture.testbeds.fabric import mirrors, resources
 from acapella_core.errors import UserError
 
@@ -94,6 +94,32 @@ def test_resources_are_read_from_active_hosts_without_cache(fabric):
         assert testbed.resources(SITE)[0] == Host("star-w1.fabric-testbed.net", 30, 120, 900, 1)
     assert testbed.resources(SITE) == before
     assert fabric.orchestrator.forced and all(fabric.orchestrator.forced)
+
+
+def test_hosts_of_a_site_in_partial_maintenance_count(fabric):
+    """FABRIC reports the state of the site for each of its hosts."""
+    fabric.orchestrator.states |= {"UTAH": "PartMaint", "WASH": "Maint"}
+    testbed = fabric.testbed()
+    assert {site.name: bool(site.limits) for site in testbed.sites()} == {SITE: False, "UTAH": True}
+    assert testbed.resources("UTAH") == (Host("utah-w1.fabric-testbed.net", 32, 128, 1000, 2),)
+    maintenance = "FABRIC reports state Maint"
+    assert testbed.unavailable_sites() == {"MAINT": maintenance, "WASH": maintenance}
+
+
+def test_refusing_host_does_not_prevent_another_nic_model(fabric):
+    """The only free NIC of the preferred model belongs to a host in maintenance."""
+    host = {"cores": 32, "ram": 128, "disk": 1000}
+    fabric.orchestrator.sites["UTAH"] = [
+        host | {"nics": {"SmartNIC-ConnectX-6": 1}, "maintenance": True},
+        host | {"nics": {"SmartNIC-ConnectX-5": 1}},
+    ]
+    fabric.orchestrator.states["UTAH"] = "PartMaint"
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate("UTAH", ResourceRequest(1))
+        assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 25 * 10**9
+        with pytest.raises(InsufficientResources):
+            testbed.allocate("UTAH", ResourceRequest(2))
+        assert testbed.instances("UTAH") == (instance,)
 
 
 def test_unreadable_resources_are_an_error(fabric):

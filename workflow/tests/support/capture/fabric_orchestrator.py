@@ -226,7 +226,8 @@ class Orchestrator:
         sites = [{"name": name, "state": self.states.get(name, "Active"), "hosts": []}
                  for name in self.sites if name in required]  # fmt: skip
         sites += [{"name": "MAINT", "state": "Maint", "hosts": []}] if not only else []
-        hosts = [host for host in self._hosts() if host["site"] in required]
+        hosts = [{key: value for key, value in host.items() if key != "broken"}
+                 for host in self._hosts() if host["site"] in required]  # fmt: skip
         return 200, {"data": [{"sites": sites, "hosts": hosts, "links": LINKS, "facility_ports": []}]}
 
     def _create(self, query: dict, body: bytes) -> tuple[int, object]:

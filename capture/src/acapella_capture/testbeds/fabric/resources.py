@@ -18,7 +18,9 @@ RATES = {  # by prefix of the port name
     "FortyGig": 40 * GBPS, "TwentyFiveGig": 25 * GBPS, "TenGig": 10 * GBPS, "GigabitEthernet": GBPS,
 }  # fmt: skip
 # In PartMaint some hosts are in maintenance. FABRIC does not report which: each host has the state of its site.
-USABLE = ("Active", "PartMaint")
+ACTIVE, PARTLY_IN_MAINTENANCE = "Active", "PartMaint"
+USABLE = (ACTIVE, PARTLY_IN_MAINTENANCE)
+REFUSALS = "partly in maintenance: hosts that are free may refuse nodes"
 
 
 def port_name(interface: str) -> str:
@@ -74,8 +76,17 @@ def sites_of(
         usable.append(Site(name, tuple(
             Port(port, rate_bps(port), kind, tuple(slices_by_port.get((name, port), ())))
             for port, kind in sorted(ports, key=lambda entry: natural_key(entry[0]))
-        )))  # fmt: skip
+        ), REFUSALS if record["state"] == PARTLY_IN_MAINTENANCE else None))  # fmt: skip
     return tuple(sorted(usable, key=lambda site: site.name))
+
+
+def unavailable_sites(sites: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the sites that cannot be used now, and why."""
+    return {
+        record["name"]: f"FABRIC reports state {record.get('state')}"
+        for record in sites
+        if record.get("name") and record.get("state") not in USABLE
+    }
 
 
 def component(model: str) -> str:
@@ -127,6 +138,18 @@ def choose_nics(
                     host[key] -= number
                 chosen.append(model)
     return chosen if len(chosen) == request.instances else None
+
+
+def alternatives(
+    records: Sequence[Mapping[str, Any]], site: str, nics: Sequence[str], request: ResourceRequest
+) -> list[list[str]]:
+    """Return NIC models for each instance as `choose_nics` does, each model once as the preferred one.
+
+    At a site that is partly in maintenance, the only hosts with the preferred model may be those that refuse.
+    """
+    orders = [[first, *(model for model in nics if model != first)] for first in nics]
+    chosen = [choose_nics(records, site, order, request) for order in orders]
+    return [models for number, models in enumerate(chosen) if models and models not in chosen[:number]]
 
 
 def unknown(site: str) -> UserError:

@@ -81,6 +81,7 @@ class FabricTestbed(Testbed):
         self.slices = Slices(self.session, settings, campaign)
         self._follow = follow
         self._sites: tuple[Site, ...] | None = None
+        self._unavailable: dict[str, str] = {}
         self._notes: list[str] = [NOTE]
         self._replayer: replay.Replayer | None = None
         self._sending_nodes: dict[str, Any] = {}  # FABRIC's objects of nodes in the user's slice, by SLICE/NODE
@@ -104,10 +105,15 @@ class FabricTestbed(Testbed):
     def sites(self) -> tuple[Site, ...]:
         if self._sites is None:
             summary = self._summary("cannot read FABRIC's sites")
+            self._unavailable = resources.unavailable_sites(summary.get("sites") or ())
             self._sites = resources.sites_of(
                 summary.get("sites") or (), summary.get("links") or (), self._counted_ports(), self._followed_ports()
             )
         return self._sites
+
+    def unavailable_sites(self) -> dict[str, str]:
+        self.sites()
+        return self._unavailable
 
     def resources(self, site: str) -> tuple[Host, ...]:
         self.site(site)
@@ -135,19 +141,7 @@ class FabricTestbed(Testbed):
         existing = instances_in(fabric_slice, site) if fabric_slice else []
         missing = request.instances - len(existing)
         if missing > 0:
-            chosen = resources.choose_nics(
-                self._hosts(site), site, self.settings.nics, replace(request, instances=missing)
-            )
-            if chosen is None:
-                raise InsufficientResources(f"no hosts for {missing} more instances at {site}", where=WHERE)
-            unused = (name for number in range(1, 1 + request.instances + len(existing))
-                      if (name := f"{site}-listener{number}") not in existing)  # fmt: skip
-            nodes = list(zip(unused, chosen, strict=False))
-            fabric_slice = (
-                self.slices.add_nodes(fabric_slice, site, nodes, request)
-                if fabric_slice
-                else self.slices.create(site, nodes, request)
-            )
+            fabric_slice = self._grow(site, fabric_slice, existing, replace(request, instances=missing))
         try:
             self._connect(site, fabric_slice)
         except BaseException:
@@ -155,6 +149,24 @@ class FabricTestbed(Testbed):
                 self.release(site)
             raise
         return self.instances(site)
+
+    def _grow(self, site: str, fabric_slice: Any | None, existing: Sequence[str], request: ResourceRequest) -> Any:
+        """Add the requested number of nodes to a slice, or create one. Raises InsufficientResources or UserError."""
+        candidates = resources.alternatives(self._hosts(site), site, self.settings.nics, request)
+        if not candidates:
+            raise InsufficientResources(f"no hosts for {request.instances} more instances at {site}", where=WHERE)
+        unused = [name for number in range(1, 1 + request.instances + len(existing))
+                  if (name := f"{site}-listener{number}") not in existing]  # fmt: skip
+        refusals: list[InsufficientResources] = []
+        for chosen in candidates if self.site(site).limits else candidates[:1]:
+            nodes = list(zip(unused, chosen, strict=False))
+            try:
+                if fabric_slice is None:
+                    return self.slices.create(site, nodes, request)
+                return self.slices.add_nodes(self.slices.open(fabric_slice.get_slice_id()), site, nodes, request)
+            except InsufficientResources as error:
+                refusals.append(error)
+        raise refusals[0]
 
     def instances(self, site: str) -> tuple[Instance, ...]:
         """Return the instances; the first call also finds active ones that an earlier crash left."""
