@@ -11,7 +11,9 @@ captures mirrored ports. Testbed `files` uses the captures of a sample sheet (co
 """
 
 import argparse
+import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -34,7 +36,7 @@ from .plan.samples import sites_to_sample, trials
 from .precheck import check
 from .settings import Settings, read_settings
 from .testbeds import files, testbed_of
-from .testbeds.base import Testbed
+from .testbeds.base import NotReleased, Testbed
 from .testbeds.local import sandbox
 
 PRIVATE = 0o077  # umask: captures are private, even while they are incomplete
@@ -77,7 +79,7 @@ def run(args: argparse.Namespace) -> int | None:
     if args.output and not args.list:
         raise UserError("-o requires --list", where=args.output)
     if args.release_all:
-        release_all(testbed_of(settings, args.campaign.resolve().name))
+        release_all(testbed_of(settings, args.campaign.resolve().name), args)
         return None
     if settings.testbed != "files":
         check(settings)
@@ -95,12 +97,30 @@ def run(args: argparse.Namespace) -> int | None:
     if settings.testbed == "fabric":
         for row in fabric_summary(settings):
             names.report(row, sys.stdout)
-    events = describe_files(args, settings) if settings.testbed == "files" else collect_samples(args, settings)
-    failures: list[Failure] = []
-    rows = list(report_progress(events, failures))
-    if not args.only:
-        write_sheets(args.campaign / "raw", rows, failures)
+    with contextlib.closing(
+        describe_files(args, settings) if settings.testbed == "files" else collect_samples(args, settings)
+    ) as events:  # closed here, so that an error of the release after an interrupt is reported
+        write_results(args, events)
     return None
+
+
+def write_results(args: argparse.Namespace, events: Iterator[Event]) -> None:
+    """Report events as they arrive, and write the sheets. Raises NotReleased last, after samples have been kept."""
+    failures: list[Failure] = []
+    rows: list[dict[str, Any]] = []
+    not_released: NotReleased | None = None
+    try:
+        rows.extend(report_progress(events, failures))
+    except NotReleased as error:
+        if not is_after_samples(error):
+            raise
+        not_released = error
+    try:
+        if not args.only:
+            write_sheets(args.campaign / "raw", rows, failures)
+    finally:
+        if not_released is not None:
+            raise not_released
 
 
 def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Event]:
@@ -110,22 +130,48 @@ def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Eve
     return files.describe(settings.samples, args.campaign, sample=args.only, limits=limits(**settings.limits))
 
 
-def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterable[Event]:
-    """Yield the results of a collection on a testbed."""
-    return collect(testbed_of(settings, args.campaign.resolve().name), settings, args.campaign)
+def is_after_samples(error: NotReleased) -> bool:
+    """Return whether only the release at the end of a collection failed, not something else before."""
+    return error.__cause__ is None or error.__cause__.__context__ is None
 
 
-def release_all(testbed: Testbed) -> None:
-    """Release the resources that an earlier collection left. Raises UserError if that fails."""
+def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterator[Event]:
+    """Yield the results of a collection on a testbed. Raises NotReleased with the command that releases the rest."""
+    testbed = testbed_of(settings, args.campaign.resolve().name)
+    try:
+        yield from collect(testbed, settings, args.campaign)
+    except NotReleased as error:
+        raise still_allocated(testbed, args, error) from error
+
+
+def still_allocated(testbed: Testbed, args: argparse.Namespace, error: NotReleased) -> UserError:
+    """Return the error that names what is allocated now, and the command that releases it."""
+    try:
+        remaining = testbed.leftovers()
+    except UserError:  # what was allocated before may still be
+        remaining = error.names
+    if not remaining:  # released by a later attempt
+        return UserError(error.reason, where=f"testbed {testbed.name}")
+    return NotReleased(remaining, error.reason, where=f"testbed {testbed.name}", fix=release_command(args))
+
+
+def release_command(args: argparse.Namespace) -> str:
+    """Return the command that releases what a collection left."""
+    return f"acapella collect {shlex.quote(str(args.campaign))} --config {shlex.quote(str(args.config))} --release-all"
+
+
+def release_all(testbed: Testbed, args: argparse.Namespace) -> None:
+    """Release the resources that an earlier collection left. Raises NotReleased if that fails."""
     leftovers = testbed.leftovers()
     print("\n".join(f"left: {name}" for name in leftovers) or "nothing to release", flush=True)
     if leftovers:
-        testbed.release()
+        try:
+            testbed.release()
+        except NotReleased as error:
+            raise still_allocated(testbed, args, error) from error
         remaining = testbed.leftovers()
         if remaining:
-            raise UserError(
-                f"not released: {', '.join(remaining)}", where=f"testbed {testbed.name}", fix="try again later"
-            )
+            raise NotReleased(remaining, "try again later", f"testbed {testbed.name}", release_command(args))
         print("released")
 
 

@@ -2,6 +2,7 @@
 or stay on the node.
 """
 
+import argparse
 import contextlib
 import csv
 import re
@@ -164,16 +165,17 @@ def test_capture_is_fetched_uncompressed_without_zstd(tmp_path):
 
 
 def test_release_all_lists_and_releases_leftovers(capsys):
-    testbed = FakeTestbed("p")
+    testbed, args = FakeTestbed("p"), argparse.Namespace(campaign="results/c", config="c.yaml")
     testbed.left = ("acapella-c-STAR",)
-    collect.release_all(testbed)
+    collect.release_all(testbed, args)
     assert testbed.calls == [("release", "all")]
     assert capsys.readouterr().out == "left: acapella-c-STAR\nreleased\n"
-    collect.release_all(testbed)
+    collect.release_all(testbed, args)
     assert capsys.readouterr().out == "nothing to release\n"
     testbed.left, testbed.release = ("acapella-c-STAR",), lambda: None
-    with pytest.raises(UserError, match="not released: acapella-c-STAR"):
-        collect.release_all(testbed)
+    command = "acapella collect results/c --config c.yaml --release-all"
+    with pytest.raises(UserError, match=rf"still allocated: acapella-c-STAR \(try again later\); {command}"):
+        collect.release_all(testbed, args)
 
 
 def test_manifest_contains_watchdog_findings(tmp_path):

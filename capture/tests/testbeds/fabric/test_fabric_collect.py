@@ -1,7 +1,11 @@
 """Collections on a FABRIC on loopback: the coordinator, FABRIC's own client, nodes that write captures."""
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,6 +25,14 @@ PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"
 OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
 COLLECT = {"mode": "sites", "sites": ["STAR", "UTAH"], "instances": 1}
 COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
+
+
+def until(condition) -> None:
+    """Wait for a condition, with a timeout."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
@@ -115,6 +127,47 @@ def test_collection_without_an_available_site_is_an_error(fabric, capsys):
     fabric.orchestrator.states |= {"UTAH": "Maint", "STAR": "Maint"}
     status, _ = collected(fabric)
     assert status == 2 and "no site is available (STAR: FABRIC reports state Maint" in capsys.readouterr().err
+
+
+def last_line(printed: str) -> str:
+    return printed.strip().splitlines()[-1]
+
+
+ONE = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
+
+
+def test_ctrl_c_during_a_creation_names_what_is_left_and_the_command(fabric, capsys):
+    fabric.orchestrator.faults.stuck = True
+
+    def interrupt() -> None:
+        until(fabric.orchestrator.alive)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    status, campaign = collected(fabric, collect=ONE, release_timeout_s=0.3)
+    thread.join()
+    line = last_line(capsys.readouterr().err)
+    assert status == 2
+    assert "still allocated: acapella-first-UTAH (the slice is Configuring)" in line
+    command = f"acapella collect {campaign} --config {fabric.directory / 'config.json'} --release-all"
+    assert line.endswith(f"; {command}")
+    fabric.orchestrator.faults.stuck = False
+    status, _ = collected(fabric, "--release-all")
+    assert status == 0 and not fabric.orchestrator.alive()
+
+
+def test_samples_are_kept_if_a_slice_cannot_be_deleted(fabric, capsys):
+    fabric.orchestrator.faults.kept = "acapella-first-UTAH"
+    status, campaign = collected(fabric, collect=ONE, release_timeout_s=0.3)
+    printed = capsys.readouterr()
+    assert status == 2 and "UTAH: success: not released: " in printed.out
+    assert "still allocated: acapella-first-UTAH (" in last_line(printed.err)
+    assert last_line(printed.err).endswith(" --release-all")
+    assert len((campaign / "raw" / "samples.tsv").read_text().splitlines()) == 2
+    status, _ = collected(fabric, "--release-all", release_timeout_s=0.3)
+    line = last_line(capsys.readouterr().err)
+    assert status == 2 and "still allocated: acapella-first-UTAH (" in line and line.endswith(" --release-all")
 
 
 def test_release_all_deletes_slices_left_by_a_crash(fabric, capsys):
