@@ -302,15 +302,40 @@ def test_other_slices_are_deleted_if_one_cannot_be(fabric):
 @pytest.mark.parametrize(
     ("lacking", "named"),
     [
-        ("Net.PortMirroring", "Net.PortMirroring or Net.PortMirror"),
+        ("Net.PortMirroring", "Net.PortMirroring"),
         ("VM.NoLimit", "VM.NoLimitDisk or VM.NoLimit"),
     ],
 )
 def test_missing_permission_is_named_before_any_request(fabric, lacking, named):
-    fabric.orchestrator.tags = tuple(tag for tag in TAGS if tag != lacking)
+    """FABRIC's policy does not know Net.PortMirror."""
+    fabric.orchestrator.tags = (*(tag for tag in TAGS if tag != lacking), "Net.PortMirror")
     with fabric.testbed() as testbed, pytest.raises(UserError, match=re.escape(f"lacks the permission {named}")):
         testbed.allocate(SITE, ResourceRequest(1))
     assert fabric.orchestrator.posts(CREATE) == 0
+
+
+def test_tag_for_all_dedicated_nics_suffices(fabric):
+    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC", "VM.NoLimit")
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 100 * 10**9
+
+
+def test_only_permitted_nic_models_are_planned_and_used(fabric):
+    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC_ConnectX_5", "VM.NoLimit")
+    with fabric.testbed() as testbed:
+        assert sum(host.nics for host in testbed.resources(SITE)) == 2  # one ConnectX-5 in each of two hosts
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 25 * 10**9
+
+
+def test_missing_permission_for_nics_is_named(fabric):
+    fabric.orchestrator.tags = ("Net.PortMirroring", "VM.NoLimit")
+    with fabric.testbed() as testbed:
+        assert sum(host.nics for host in testbed.resources(SITE)) > 0
+        tags = "Component.SmartNIC_ConnectX_6 or Component.SmartNIC_ConnectX_5 or Component.SmartNIC"
+        with pytest.raises(UserError, match=f"lacks the permission {tags};"):
+            testbed.allocate(SITE, ResourceRequest(1))
 
 
 def test_lease_is_extended_only_if_it_ends_earlier(fabric):

@@ -53,6 +53,11 @@ BEHAVIORS = (
         "failed_service_stays",
     ),
     Behavior(
+        "missing_permissions_are_refused",
+        "authorization policy 2025-06: a NIC needs Component.SmartNIC or the tag of its model, a mirror of another "
+        "slice's port needs Net.PortMirroring; Net.PortMirror is unknown (the HTTP status is not known)",
+    ),
+    Behavior(
         "receiver_with_a_mirror_is_refused",
         "orchestrator, process_slice: a new mirror service has to be possible before the old one on the same "
         "receiver is closed",

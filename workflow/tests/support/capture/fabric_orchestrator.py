@@ -235,11 +235,22 @@ class Orchestrator:
         name = query["name"][0]
         if any(each.name == name for each in self.alive()):
             return 400, {"errors": [{"message": f"Slice {name} already exists"}]}
+        if lacking := self._lacking(json.loads(body)["graph_model"]):
+            return lacking
         if status not in (200, 503):  # 503: rejected by the gateway, nothing is created
             self._begin(name, query, body)
         elif status == 200:
             return 200, {"data": self._slivers_of(self._begin(name, query, body))}
         return status, {"errors": [{"message": "Internal Server Error"}]}
+
+    def _lacking(self, model: str) -> tuple[int, object] | None:
+        """Return the refusal if the project lacks a permission for a slice."""
+        needed = [("Component.SmartNIC", f"Component.{nic.replace('-', '_')}")
+                  for node in needs(model) for nic in node.nics if nic.startswith("SmartNIC")]  # fmt: skip
+        needed += [("Net.PortMirroring",)] * bool(mirrors_by_receiver(model))
+        lacking = [tags for tags in needed if not set(tags) & set(self.tags)]
+        message = f"Policy Violation: Your project is lacking {' or '.join(lacking[0])}" if lacking else ""
+        return (403, {"errors": [{"message": message}]}) if lacking else None
 
     def _begin(self, name: str, query: dict, body: bytes) -> StoredSlice:
         model = json.loads(body)["graph_model"]
@@ -305,6 +316,8 @@ class Orchestrator:
         if stored.state not in ("StableOK", "StableError"):
             return 400, {"errors": [{"message": f"slice is {stored.state}"}]}
         model = body.decode()
+        if lacking := self._lacking(model):
+            return lacking
         reused = reused_receivers(stored.model, model)
         failed = self.faults.modify_fails or bool(reused) or not self._fits(model, without=slice_id)
         if not failed:

@@ -1,7 +1,7 @@
 """Requirements of testbed fabric, determined without FABRIC's client, a token or the network."""
 
 import importlib.util
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from acapella_core.errors import UserError
 
@@ -18,20 +18,26 @@ NICS = {
 }
 PORTS_PER_NIC = 2
 CLIENT = "fabrictestbed_extensions"
-MIRRORING = ("Net.PortMirroring", "Net.PortMirror")  # the tag, and its name in some of FABRIC's notebooks
+MIRRORING = "Net.PortMirroring"  # FABRIC's policy does not know Net.PortMirror, which some notebooks name
+SMART_NIC = "Component.SmartNIC"  # permits all models; the table of FABRIC's client lacks it
 FREE = {"cores": 2, "ram_gb": 10, "disk_gb": 10}  # maximum of a node without extra permissions
 LIMITS = {"cores": "VM.NoLimitCPU", "ram_gb": "VM.NoLimitRAM", "disk_gb": "VM.NoLimitDisk"}
 NO_LIMIT = "VM.NoLimit"
 
 
 def nic_tag(model: str) -> str:
-    """Return the permission tag that a NIC model needs."""
+    """Return the permission tag of a NIC model."""
     return f"Component.Smart{model}"
+
+
+def permitted_nics(models: Sequence[str], tags: Collection[str]) -> list[str]:
+    """Return the NIC models that a project with these tags may use, in the same order."""
+    return [model for model in models if {SMART_NIC, nic_tag(model)} & set(tags)]
 
 
 def required_tags(settings: FabricSettings, request: ResourceRequest) -> list[tuple[str, ...]]:
     """Return the permission tags that a project needs: any one of each tuple."""
-    tags = [MIRRORING, tuple(nic_tag(model) for model in settings.nics)]
+    tags = [(MIRRORING,), (*map(nic_tag, settings.nics), SMART_NIC)]
     return tags + [(tag, NO_LIMIT) for key, tag in LIMITS.items() if getattr(request, key) > FREE[key]]
 
 

@@ -117,7 +117,13 @@ class FabricTestbed(Testbed):
 
     def resources(self, site: str) -> tuple[Host, ...]:
         self.site(site)
-        return resources.hosts_of(self._hosts(site), site, self.settings.nics)
+        return resources.hosts_of(self._hosts(site), site, self._nics())
+
+    def _nics(self) -> list[str]:
+        """Return the NIC models that the project may use; all, if it may use none: `allocate` names the permission."""
+        with contextlib.suppress(UserError):
+            return requirements.permitted_nics(self.settings.nics, self.session.tags()) or self.settings.nics
+        return self.settings.nics
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
         names = [port.name for port in self.site(site).ports]
@@ -152,7 +158,7 @@ class FabricTestbed(Testbed):
 
     def _grow(self, site: str, fabric_slice: Any | None, existing: Sequence[str], request: ResourceRequest) -> Any:
         """Add the requested number of nodes to a slice, or create one. Raises InsufficientResources or UserError."""
-        candidates = resources.alternatives(self._hosts(site), site, self.settings.nics, request)
+        candidates = resources.alternatives(self._hosts(site), site, self._nics(), request)
         if not candidates:
             raise InsufficientResources(f"no hosts for {request.instances} more instances at {site}", where=WHERE)
         unused = [name for number in range(1, 1 + request.instances + len(existing))
