@@ -13,7 +13,7 @@ from . import credentials
 from .credentials import WHERE
 from .host_keys import FILE, HostKeys
 from .networks import SITE, NetworkSlices, SlicePlan, check_tags, choose_models, required_tags
-from .resources import USABLE_SITE
+from .resources import USABLE
 from .session import GRAPH_LOCK, Session, graph_access
 from .slices import FAILED
 
@@ -108,7 +108,7 @@ class NetworkSlice:
                 token=manager.get_id_token() or token, level=2, force_refresh=True, includes=plan.sites
             ),
         )
-        usable = {site.get("name") for site in summary.get("sites") or () if site.get("state") in USABLE_SITE}
+        usable = {site.get("name") for site in summary.get("sites") or () if site.get("state") in USABLE}
         for node in plan.nodes:
             if node.site not in usable:
                 raise UserError(f"no site {node.site!r} that is in use", where=f"node {node.name}")

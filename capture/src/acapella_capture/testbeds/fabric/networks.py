@@ -112,7 +112,7 @@ def choose_models(
         | {key: record.get(f"{key}_available") or 0 for key in sizes}
         | {model: resources.free_nics(record, model) for model in nics}
         for record in records
-        if record.get("state") in resources.USABLE_SITE
+        if record.get("state") in resources.USABLE
     ]
     chosen = {}
     for node in sorted(plan.nodes, key=lambda node: -node.nics):
