@@ -88,13 +88,17 @@ static bool set_priority(void) {
     return sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
 }
 
-/* Sends what is due on all devices and sets the timer to the next packet. */
-static int send_due(struct link *link, int timer, struct fault *fault) {
+/* Sends what is due on all devices and sets the timer to the next packet, unless it is set to it already. */
+static int send_due(struct link *link, int timer, int64_t *set_ns, struct fault *fault) {
     int64_t next_ns = INT64_MAX;
     for (unsigned i = 0; i < link->directions; ++i) {
         const int64_t due_ns = direction_send_due(&link->direction[i]);
         next_ns = due_ns < next_ns ? due_ns : next_ns;
     }
+    if (next_ns == *set_ns) {
+        return 0;
+    }
+    *set_ns = next_ns;
     struct itimerspec at = {0}; /* disarms the timer */
     if (next_ns != INT64_MAX) {
         at.it_value.tv_sec = next_ns / 1000000000;
@@ -110,8 +114,9 @@ static int serve(struct link *link, int timer, struct fault *fault) {
     for (unsigned i = 0; i < link->directions; ++i) {
         ready[FIRST_DEVICE + i] = (struct pollfd){link->direction[i].fd, POLLIN, 0};
     }
+    int64_t set_ns = INT64_MAX;
     while (!received_signal) {
-        if (send_due(link, timer, fault) != 0) {
+        if (send_due(link, timer, &set_ns, fault) != 0) {
             return -1;
         }
         if (poll(ready, FIRST_DEVICE + link->directions, -1) < 0 && errno != EINTR) {

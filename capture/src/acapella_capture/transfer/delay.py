@@ -19,6 +19,7 @@ from acapella_core.topology import Topology
 from .grid import Cell
 from .link_process import PROGRAM, LinkProcess
 from .nodes import Nodes
+from .processors import ReservedProcessor
 from .routing import FIRST_RULE, other_end
 
 TABLE = 90
@@ -126,7 +127,15 @@ class LinkDelays(Delays):
             raise UserError(f"{PROGRAM} is missing, and this kernel has no netem", fix="make setup")
         for each in self._directions:
             nodes.batch(each.router, "ip", tun_lines(nodes, topology, each))
-        self._link = LinkProcess(program, [(each.name, each.router) for each in self._directions])
+        self._processor = ReservedProcessor()
+        try:
+            self._link = LinkProcess(program, [(each.name, each.router) for each in self._directions])
+            self._processor.assign(self._link.pid)
+            for each in self._directions:
+                self._processor.steer(nodes, each.host, nodes.device(each.host, each.router))
+        except BaseException:
+            self._processor.close()
+            raise
 
     def apply(self, cell: Cell) -> None:
         self._run += 1
@@ -144,6 +153,7 @@ class LinkDelays(Delays):
             self._link.set(each.name, delay_ns=0, loss_ppm=0, reorder_ppm=0, seed=0)
 
     def close(self) -> None:
+        self._processor.close()
         self._link.close()
 
     def drops(self) -> int:

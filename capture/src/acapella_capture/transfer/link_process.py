@@ -41,6 +41,11 @@ class LinkProcess:
             self.close()
             raise
 
+    @property
+    def pid(self) -> int:
+        """Process ID of the program."""
+        return self._process.pid
+
     def set(self, name: str, *, delay_ns: int, loss_ppm: int, reorder_ppm: int, seed: int) -> None:
         """Set the values of a direction from its next packet on. Raises UserError."""
         self._command(f"set {name} {delay_ns} {loss_ppm} {reorder_ppm} {seed}")

@@ -2,12 +2,15 @@
 
 tcpdump captures them at both interfaces of the router that delays them. The error of a packet is the difference between
 its two times in the kernel, less the delay: it contains reading, waiting, routing, and the kernel's own queues. The
-stack of all nodes runs on the cores of this machine, so the benchmark needs an idle one.
+stack of all nodes runs on the cores of this machine, so the benchmark needs an idle one. How late the kernel wakes
+another program on the same processor is measured at the same time, and before the transfer (wakeups.py): acapella-link
+cannot be more exact.
 """
 
 import json
 import os
 import struct
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -29,6 +32,7 @@ FLOOR_US = 100
 DELAY_MS = 60
 RATE_MBPS = 300
 SECONDS = 8
+QUIET_S = 2
 ETHERNET, START_S = 14, 20
 
 
@@ -52,6 +56,9 @@ def run(bench: Bench) -> list[dict]:
         {"measured": f"{what}: error, largest", "value": found["max_us"], "unit": "us"},
         {"measured": f"{what}: written after it was due, p99", "value": found["late_us"], "unit": "us",
          "note": f"without the kernel's queues; load of the machine {found['load']:.1f}"},
+        {"measured": "wake-up of a sleeping program on the processor of acapella-link, p99",
+         "value": found["noise"]["p99_us"], "unit": "us",
+         "note": f"during the transfer; before it {found['quiet']['p99_us']:.1f} us"},
         {"measured": f"{what}: rate of the transfer", "value": found["mbps"], "unit": "Mbit/s"},
     ]  # fmt: skip
 
@@ -67,8 +74,11 @@ def measure(output: Path) -> None:
         with Runner(nodes, settings, [cell], output.parent) as runner:
             runner._emulation.apply(cell)
             link: LinkProcess = runner._delays._link
+            quiet = json.loads(wakeups(link, QUIET_S).communicate()[0])
             captures = [capture(nodes, peer) for peer in ("r2", "h1")]
-            outcome = Transfer(nodes, settings.topology, cell, 1).run()
+            with wakeups(link, SECONDS) as measurement:
+                outcome = Transfer(nodes, settings.topology, cell, 1).run()
+                noise = json.loads(measurement.communicate()[0])
             for job in captures:
                 job.signal("INT")
                 job.wait(START_S)
@@ -77,10 +87,17 @@ def measure(output: Path) -> None:
             flow = outcome.flows[0]
             mbps = cell.size_bytes * 8e3 / (flow.ended_ns - flow.started_ns)
             found = {"realtime": link.realtime, "dropped": runner._delays.drops(), "mbps": mbps,
-                     "late_us": late_us, "load": os.getloadavg()[0]}  # fmt: skip
+                     "late_us": late_us, "load": os.getloadavg()[0], "quiet": quiet, "noise": noise}  # fmt: skip
     finally:
         nodes.close()
     output.write_text(json.dumps(found | errors_of(*times)))
+
+
+def wakeups(link: LinkProcess, seconds: float) -> subprocess.Popen:
+    """Start the measurement of wake-ups on the last processor that acapella-link may use."""
+    processor = max(os.sched_getaffinity(link.pid))
+    argv = [sys.executable, "-m", "acapella_bench.sending.wakeups", f"{seconds}", f"{processor}"]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
 def capture(nodes: LocalNodes, peer: str) -> Job:

@@ -1,0 +1,57 @@
+"""A processor for acapella-link: nothing else that a transfer runs uses it, neither programs nor the kernel's TCP.
+
+A write to a TUN device processes the packet in the kernel at once, up to the TCP stack of the host. There an
+acknowledgment causes data packets, and the kernel processes these, too, before the write returns. acapella-link then
+sends all later packets late, by milliseconds while a transfer starts. So the kernel has to process what arrives at a
+host on another processor (receive packet steering), and programs must not run on this one, because the timers of a
+socket are handled by the processor that last sent for it.
+
+Receive packet steering needs CAP_NET_ADMIN outside of any user namespace, which only root has.
+"""
+
+import os
+from collections.abc import Iterable
+
+from .nodes import Nodes
+
+MASK_BITS = 32  # of a group in a list of processors of the kernel
+STEER = 'mount -t sysfs sysfs /sys && printf "%s\\n" "$1" > "/sys/class/net/$2/queues/rx-0/rps_cpus"'
+
+
+class ReservedProcessor:
+    """The last processor that this process may use, reserved until `close` if there are others.
+
+    Programs that are started afterwards inherit the remaining processors.
+    """
+
+    def __init__(self) -> None:
+        self._allowed = os.sched_getaffinity(0)
+        self._others = sorted(self._allowed)[:-1]
+        if self._others:
+            os.sched_setaffinity(0, self._others)
+
+    def assign(self, process: int) -> None:
+        """Move a process to the reserved processor."""
+        if self._others:
+            os.sched_setaffinity(process, {max(self._allowed)})
+
+    def steer(self, nodes: Nodes, node: str, device: str) -> bool:
+        """Have packets that arrive at a node's interface processed elsewhere. Return whether the kernel does so."""
+        if not self._others:
+            return False
+        argv = ["unshare", "--mount", "sh", "-c", STEER, "sh", processor_mask(self._others), device]
+        return nodes.run(node, argv).status == 0
+
+    def close(self) -> None:
+        """Let this process use all of its processors again."""
+        os.sched_setaffinity(0, self._allowed)
+
+
+def processor_mask(processors: Iterable[int]) -> str:
+    """Return processors as a bit mask of the kernel: hexadecimal groups of 32 bits, the highest first."""
+    mask = sum(1 << number for number in processors)
+    groups = []
+    while mask or not groups:
+        groups.append(f"{mask % (1 << MASK_BITS):x}")
+        mask >>= MASK_BITS
+    return ",".join([groups[-1], *(group.zfill(MASK_BITS // 4) for group in reversed(groups[:-1]))])

@@ -1,0 +1,74 @@
+"""The processor that is reserved for acapella-link."""
+
+import os
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from acapella_testing.capture.callers import Caller, namespaces_or_skip
+
+from acapella_capture.transfer.processors import STEER, ReservedProcessor, processor_mask
+
+
+class RecordingNodes:
+    """Nodes that record the programs that run on them."""
+
+    def __init__(self, status: int = 0):
+        self.ran: list[tuple[str, list[str]]] = []
+        self._status = status
+
+    def run(self, node: str, argv: list[str]) -> SimpleNamespace:
+        self.ran.append((node, argv))
+        return SimpleNamespace(status=self._status)
+
+
+@pytest.fixture
+def affinity(monkeypatch):
+    """Return the processors of this process (0) and of others, which the tests change instead of the real ones."""
+    allowed = {0: {1, 4, 6}}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(allowed[process]))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda process, processors: allowed.update({process: {*processors}}))
+    return allowed
+
+
+def test_last_processor_is_for_the_link_alone_until_the_end(affinity):
+    reserved = ReservedProcessor()
+    reserved.assign(77)
+    assert affinity == {0: {1, 4}, 77: {6}}
+    reserved.close()
+    assert affinity == {0: {1, 4, 6}, 77: {6}}
+
+
+def test_packets_that_arrive_at_a_host_are_processed_on_the_others(affinity):
+    nodes = RecordingNodes()
+    assert ReservedProcessor().steer(nodes, "h1", "to-r1")
+    assert [(node, argv[-2:]) for node, argv in nodes.ran] == [("h1", ["12", "to-r1"])]
+    assert not ReservedProcessor().steer(RecordingNodes(status=1), "h1", "to-r1")
+
+
+def test_single_processor_is_shared(affinity):
+    affinity[0] = {3}
+    nodes = RecordingNodes()
+    reserved = ReservedProcessor()
+    reserved.assign(77)
+    assert not reserved.steer(nodes, "h1", "to-r1")
+    reserved.close()
+    assert (affinity, nodes.ran) == ({0: {3}}, [])
+
+
+@pytest.mark.parametrize(
+    ("processors", "mask"),
+    [([0], "1"), ([0, 1, 3], "b"), ([32], "1,00000000"), (range(40), "ff,ffffffff"), ([0, 64], "1,00000000,00000001")],
+)
+def test_mask_has_groups_of_32_bits(processors, mask):
+    assert processor_mask(processors) == mask
+
+
+def test_kernel_accepts_the_mask_in_the_namespace_of_the_host():
+    namespaces_or_skip(Caller())
+    if os.geteuid() != 0:
+        pytest.skip("receive packet steering needs root")
+    script = f'ip link add to-r1 type veth peer name other && ({STEER}) && cat "/sys/class/net/$2/queues/rx-0/rps_cpus"'
+    argv = ["unshare", "--net", "--mount", "sh", "-c", script, "sh", processor_mask([0]), "to-r1"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (int(done.stdout.replace(",", ""), 16), done.stderr) == (1, "")
