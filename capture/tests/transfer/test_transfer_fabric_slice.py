@@ -163,6 +163,18 @@ def test_interrupt_during_a_transfer_deletes_the_slice_unless_it_is_kept(fabric,
         assert jobs
 
 
+def test_slice_that_cannot_be_deleted_is_named_with_the_command_that_deletes_it(fabric):
+    fabric.orchestrator.faults.kept = SLICE
+    status, out, err = fabric.transfer(fabric={"release_timeout_s": 1})
+    assert status == 2 and f"slice {SLICE} may still exist" in err and "--release" in err, err + out
+    assert len(fabric.cells()) == 1, "the finished run is kept"
+    status, out, err = fabric.transfer(grid={"algorithm": ["nosuch"]}, fabric={"release_timeout_s": 1})
+    assert status == 2 and "no congestion control nosuch" in err and f"slice {SLICE} may still exist" in out
+    fabric.orchestrator.faults.kept = None
+    assert fabric.transfer("--release")[0] == 0
+    assert fabric.slices == []
+
+
 def test_slice_without_resources_is_deleted(fabric):
     fabric.orchestrator.faults.refuse = True
     status, _, err = fabric.transfer()

@@ -14,7 +14,7 @@ from ..testbeds.fabric.network_slice import NetworkSlice
 from ..testbeds.fabric.networks import NodePlan, plan_slice, required_tags
 from ..testbeds.local.sandbox import interrupt
 from .estimate import estimate_s
-from .fabric_nodes import FabricNodes, resource_request
+from .fabric_nodes import FabricNodes, reported_error, resource_request
 from .grid import Cell
 from .results import Results
 from .runner import Runner, run_grid
@@ -34,9 +34,13 @@ def run_fabric(
             lease = Lease(nodes, estimate_s(settings, missing))
             with Runner(nodes, settings, runs, scratch) as runner:
                 runner.prepare(missing)
-                return run_grid(runner, runs, missing, results, lease.report)
-        finally:
-            nodes.close()
+                failed = run_grid(runner, runs, missing, results, lease.report)
+        except BaseException:
+            with reported_error(report):
+                nodes.close()
+            raise
+        nodes.close()
+    return failed
 
 
 def report(line: str) -> None:

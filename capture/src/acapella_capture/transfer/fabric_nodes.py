@@ -7,7 +7,7 @@ interfaces of the links. Addresses, routes, queues and transfers follow as on a 
 import contextlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -71,6 +71,15 @@ def resource_request(settings: TransferSettings) -> ResourceRequest:
     return ResourceRequest(len(settings.topology.nodes), values["cores"], values["ram_gb"], values["disk_gb"])
 
 
+@contextlib.contextmanager
+def reported_error(report: Callable[[str], None]) -> Iterator[None]:
+    """Print the error of a cleanup that follows another error."""
+    try:
+        yield
+    except UserError as error:
+        report(f"warning: {error}")
+
+
 class FabricNodes(Nodes):
     """The nodes. Raises UserError; nothing that was created remains then."""
 
@@ -89,23 +98,23 @@ class FabricNodes(Nodes):
         self._jobs: list[RemoteJob] = []
         self._scripts: set[tuple[str, Path]] = set()
         self._placements: dict[str, tuning.Placement] = {}
-        self._found = False  # the slice existed before
         try:
             self._allocate()
         except OtherSliceError:
             raise
         except BaseException:
-            if self._found and settings.keep:
-                self._slice.close()
-            else:
-                self._slice.release()
+            with reported_error(report):
+                if self._slice.existed and settings.keep:
+                    self._slice.close()
+                else:
+                    self._slice.release()
             raise
 
     def _allocate(self) -> None:
         request = resource_request(self._settings)
         self._report(f"transfer: slice {self._slice.name} of {request.instances} nodes, this can take some minutes")
-        self._found = not self._slice.open(self._plan, request)
-        self._report(f"transfer: slice {self._slice.name} is {'used again' if self._found else 'active'}")
+        self._slice.open(self._plan, request)
+        self._report(f"transfer: slice {self._slice.name} is {'used again' if self._slice.existed else 'active'}")
         self._each(lambda node: self._interfaces(node, time.monotonic() + self._settings.fabric.wait_timeout_s))
         if self._settings.nodes["pin"]:
             self._place()
@@ -133,7 +142,8 @@ class FabricNodes(Nodes):
     def _place(self) -> None:
         """Place CPUs and memory of the nodes that are not placed yet, and check all after their reboot."""
         names = [node.name for node in self._plan.nodes]
-        pending = [name for name in names if not self._found or not tuning.placement(self._slice.node(name)).is_local]
+        placed = [name for name in names if self._slice.existed and tuning.placement(self._slice.node(name)).is_local]
+        pending = [name for name in names if name not in placed]
         boots = {name: self.checked(name, BOOT_ID) for name in pending}
         for name in pending:
             self._report(f"transfer: node {name}: pin CPUs, move memory, reboot")

@@ -13,11 +13,11 @@ from . import credentials
 from .credentials import WHERE
 from .host_keys import FILE, HostKeys
 from .networks import SITE, NetworkSlices, SlicePlan, check_tags, choose_models, required_tags
+from .requirements import permitted_nics
 from .resources import USABLE
 from .session import GRAPH_LOCK, Session, graph_access
-from .slices import FAILED
+from .slices import FAILED, UNSTABLE
 
-UNSTABLE = ("Nascent", "Configuring", "Modifying")  # FABRIC refuses to delete a slice in these states
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -26,18 +26,19 @@ class NetworkSlice:
 
     def __init__(self, settings: FabricSettings, campaign: str):
         self.settings = settings
-        self.session = Session(credentials.find(settings.fabric_rc))
+        self.session = Session(credentials.find(settings.fabric_rc), settings.poll_s)
         self.slices = NetworkSlices(self.session, settings, f"{campaign}-transfer")
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
         self._nodes: dict[str, Any] = {}
         self._slice: Any = None
+        self.existed = False  # before `open`
 
     @property
     def name(self) -> str:
         return self.slices.name
 
-    def open(self, plan: SlicePlan, request: ResourceRequest) -> bool:
-        """Find the slice or create it; return whether it is new. A slice that FABRIC could not build is replaced.
+    def open(self, plan: SlicePlan, request: ResourceRequest) -> None:
+        """Find the slice or create it. A slice that FABRIC could not build is replaced.
 
         Raises OtherSliceError if it has another topology, UserError otherwise.
         """
@@ -46,18 +47,19 @@ class NetworkSlice:
         if record is not None and record.state in FAILED:
             self.slices.delete(record.slice_id, wait=True)
             record = None
+        self.existed = record is not None
         if record is not None:
             self._slice = self.slices.wait_until_stable(record.slice_id, self.settings.wait_timeout_s)
             self.slices.check_plan(self._slice, plan)
         else:
-            check_tags(required_tags(self.settings, plan, request), self.session.tags())
-            models = choose_models(plan, self._hosts(plan), self.settings.nics, request)
+            tags = self.session.tags()
+            check_tags(required_tags(self.settings, plan, request), tags)
+            models = choose_models(plan, self._hosts(plan), permitted_nics(self.settings.nics, tags), request)
             self._slice = self.slices.create_plan(plan, models, request)
         with GRAPH_LOCK:
             slice_id = self._slice.get_slice_id()
             for node in plan.nodes:
                 self._nodes[node.name] = self._host_keys.watch(self._slice.get_node(node.name), slice_id)
-        return record is None
 
     def node(self, name: str) -> Any:
         """Return FABRIC's object of a node. Raises UserError for an unknown one."""
@@ -87,17 +89,21 @@ class NetworkSlice:
     def release(self) -> None:
         """Delete the slice if it exists, found by its name: an interrupted request may have created it.
 
-        Signals are ignored meanwhile. Raises UserError if FABRIC refuses.
+        Signals are ignored meanwhile. Raises UserError naming the slice if FABRIC refuses.
         """
         self.close()
         with ignored_signals():
-            record = self.slices.find_slice(SITE)
-            if record is None:
-                return
-            self.slices._until(
-                record.slice_id, self.settings.wait_timeout_s, lambda state: state is None or state not in UNSTABLE
-            )
-            self.slices.delete(record.slice_id)
+            try:
+                record = self.slices.find_slice(SITE)
+                if record is None:
+                    return
+                self.slices._until(
+                    record.slice_id, self.settings.wait_timeout_s, lambda state: state is None or state not in UNSTABLE
+                )
+                self.slices.delete(record.slice_id)
+            except UserError as error:
+                fix = "delete it: the same command with --release"
+                raise UserError(f"slice {self.name} may still exist: {error}", fix=fix) from error
 
     def _hosts(self, plan: SlicePlan) -> list[dict[str, Any]]:
         """Return the hosts of the sites, without FABRIC's cache. Raises UserError for a site that is not in use."""

@@ -79,7 +79,7 @@ def plan_slice(topology: Topology) -> SlicePlan:
 
 def required_tags(settings: FabricSettings, plan: SlicePlan, request: ResourceRequest) -> list[tuple[str, ...]]:
     """Return the permission tags that a project needs: any one of each tuple."""
-    tags = [tuple(requirements.nic_tag(model) for model in settings.nics)]
+    tags = [(*map(requirements.nic_tag, settings.nics), requirements.SMART_NIC)]
     if len(plan.sites) > 1:
         tags.append((MULTISITE,))
     free = requirements.FREE
