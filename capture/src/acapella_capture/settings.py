@@ -181,6 +181,7 @@ class FabricSettings:
     ssh_retry_s: float
     part_mb: int
     telemetry_url: str
+    site_models: str | None
     replay: FabricReplaySettings | None
 
 

@@ -13,8 +13,10 @@ def testbed_of(settings: Settings, campaign: str = "campaign") -> Testbed:
     if settings.testbed == "fabric":
         from .fabric.testbed import FabricTestbed  # noqa: PLC0415
 
-        follow = settings.collect.slice if settings.collect.mode == "slice" else None
-        return FabricTestbed(settings.fabric, campaign, follow=follow)
+        collect = settings.collect
+        follow = collect.slice if collect.mode == "slice" else None
+        fixed = collect.ports if collect.port_selection == "fixed" else None
+        return FabricTestbed(settings.fabric, campaign, follow=follow, fixed=fixed)
     from .local.testbed import LocalTestbed  # noqa: PLC0415
 
     return LocalTestbed(settings.local)

@@ -69,6 +69,13 @@ def test_sites_are_sampled_in_parallel_and_released(fabric, capsys):
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 
+def test_fixed_ports_are_sampled_without_counters(fabric, capsys):
+    fabric.orchestrator.faults.metrics_status = 403
+    status, campaign = collected(fabric, collect={"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}})
+    assert status == 0, capsys.readouterr().err
+    assert [read(path)["port"] for path in (campaign / "raw").glob("*.json")] == OTHERS[:1]
+
+
 def test_captures_are_anonymized_on_nodes_by_an_uploaded_program(fabric, tmp_path, monkeypatch):
     if not Path(sys.executable).with_name(PROGRAM).exists():
         pytest.skip(f"no {PROGRAM} here: build/anonymize.log")

@@ -1,6 +1,7 @@
 """Sites, ports, mirrors and counters of testbed `fabric`; the functions of FABRIC's client that tests replace."""
 
 import inspect
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,50 @@ def test_only_uplinks_are_known_without_access_to_counters(fabric):
     assert {port.kind for site in testbed.sites() for port in site.ports} == {"uplink"}
     assert testbed.telemetry(SITE, 60) is None
     assert any("no telemetry" in note and "403" in note for note in testbed.notes())
+
+
+def kinds(testbed, site: str) -> dict[str, str]:
+    return {port.name: port.kind for port in testbed.site(site).ports}
+
+
+def test_configured_ports_are_accepted_without_counters(fabric):
+    fixed = {SITE: [PORTS[0], "Bundle-Ether1/0"], "UTAH": ["HundredGigE0/0/0/2"]}
+    assert "HundredGigE0/0/0/99" not in kinds(fabric.testbed(fixed={SITE: ["HundredGigE0/0/0/99"]}), SITE)
+    fabric.orchestrator.faults.metrics_status = 403
+    testbed = fabric.testbed(fixed=fixed)
+    assert kinds(testbed, SITE) == {PORTS[0]: "downlink", PORTS[2]: "uplink"}
+    assert kinds(testbed, "UTAH") == {"HundredGigE0/0/0/2": "downlink", "TenGigE0/0/0/22/0": "uplink"}
+    with testbed:
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+
+
+def test_ports_of_the_own_slice_are_known_without_counters(fabric):
+    with fabric.testbed("other") as other:
+        (instance,) = other.allocate(SITE, ResourceRequest(1))
+        other.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        fabric.orchestrator.faults.metrics_status = 403
+        ports = fabric.testbed(follow="acapella-other-STAR").site(SITE).ports
+    assert [(port.name, port.kind) for port in ports if port.slices] == [(OWN, "downlink")]
+
+
+def test_downlinks_without_counters_come_from_the_information_model(fabric, tmp_path):
+    """As labels of a graph in JSON, or quoted within GraphML. Sub-interfaces and other interfaces are no ports."""
+    (tmp_path / "models").mkdir()
+    labels = ["HundredGigE0/0/0/15.3370", "HundredGigE0/0/0/5", "Bundle-Ether1/0", "Optics0/0/0/5"]
+    graph_model = {"nodes": [{"Class": "ConnectionPoint", "Labels": {"local_name": label}} for label in labels]}
+    (tmp_path / "models" / "STAR.json").write_text(json.dumps(graph_model))
+    quoted = "<data>{&quot;local_name&quot;: &quot;TenGigE0/0/0/22/1.3000&quot;}</data>"
+    (tmp_path / "models" / "Utah.graphml").write_text(f"<graphml>{quoted}</graphml>")
+    fabric.orchestrator.faults.metrics_status = 403
+    testbed = fabric.testbed(site_models=str(tmp_path / "models"))
+    assert kinds(testbed, SITE) == {PORTS[0]: "downlink", PORTS[2]: "uplink"}
+    assert kinds(testbed, "UTAH") == {"TenGigE0/0/0/22/0": "uplink", "TenGigE0/0/0/22/1": "downlink"}
+    (tmp_path / "models" / "WASH.json").write_text("{}")
+    with pytest.raises(UserError, match=r"^fabric\.site_models: .*WASH\.json contains no switch port$"):
+        fabric.testbed(site_models=str(tmp_path / "models")).sites()
+    with pytest.raises(UserError, match=r"^fabric\.site_models: cannot read .*/none: No such file"):
+        fabric.testbed(site_models=str(tmp_path / "none")).sites()
 
 
 def test_moved_mirror_gets_a_new_name(fabric):

@@ -51,8 +51,8 @@ class Loopback:
         )
         return parse_settings({"testbed": "fabric", "fabric": requested}).fabric
 
-    def testbed(self, campaign: str = "c", *, follow: str | None = None, **changes) -> FabricTestbed:
-        return FabricTestbed(self.settings(**changes), campaign, follow=follow)
+    def testbed(self, campaign: str = "c", *, follow: str | None = None, fixed=None, **changes) -> FabricTestbed:
+        return FabricTestbed(self.settings(**changes), campaign, follow=follow, fixed=fixed)
 
     def give_token(self, lasts_s: float = 4 * 3600, **others: str) -> str:
         """Write a token to the user's file."""

@@ -1,6 +1,7 @@
 """Sites, their switch ports, and the free resources of their hosts, as FABRIC reports them.
 
-Ports have two sources: the links between sites (uplinks) and the switch counters (all ports that are up).
+Ports have these sources: the links between sites (uplinks), the switch counters (all ports that are up), FABRIC's
+information model, the slice that is sampled, and the config (downlinks).
 """
 
 import re
@@ -60,10 +61,10 @@ def uplinks(links: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
 def sites_of(
     sites: Iterable[Mapping[str, Any]],
     links: Iterable[Mapping[str, Any]],
-    counted_ports: Mapping[str, Iterable[str]],
+    known_ports: Mapping[str, Iterable[str]],
     slices_by_port: Mapping[tuple[str, str], Sequence[str]],
 ) -> tuple[Site, ...]:
-    """Return the usable sites with their ports, from ports with counters by site, and slices by site and port."""
+    """Return the usable sites with their ports, from links, other known ports by site, and slices by site and port."""
     uplink_ports = uplinks(links)
     usable = []
     for record in sites:
@@ -71,7 +72,7 @@ def sites_of(
         if not name or record.get("state") not in USABLE:
             continue
         up = uplink_ports.get(name, set())
-        down = {port_name(port) for port in counted_ports.get(name, ())} - up
+        down = {port_name(port) for port in known_ports.get(name, ())} - up
         ports = [(port, "uplink") for port in up] + [(port, "downlink") for port in down]
         usable.append(Site(name, tuple(
             Port(port, rate_bps(port), kind, tuple(slices_by_port.get((name, port), ())))

@@ -3,7 +3,7 @@
 import contextlib
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -28,7 +28,7 @@ from ..base import (
     Telemetry,
     Testbed,
 )
-from . import credentials, mirrors, replay, requirements, resources, switch_counters
+from . import credentials, mirrors, replay, requirements, resources, site_models, switch_counters
 from .credentials import WHERE
 from .host_keys import FILE, HostKeyChangedError, HostKeys
 from .moves import Moves
@@ -70,16 +70,27 @@ class SiteSlice:
 
 
 class FabricTestbed(Testbed):
-    """FABRIC as its users can access it; `follow`: a slice of the project whose ports are sampled."""
+    """FABRIC as its users can access it.
+
+    `follow`: a slice of the project whose ports are sampled; `fixed`: ports by site that the config names.
+    """
 
     name = "fabric"
 
-    def __init__(self, settings: FabricSettings, campaign: str, *, follow: str | None = None):
+    def __init__(
+        self,
+        settings: FabricSettings,
+        campaign: str,
+        *,
+        follow: str | None = None,
+        fixed: Mapping[str, Sequence[str]] | None = None,
+    ):
         self.settings = settings
         self.campaign = campaign
         self.session = Session(credentials.find(settings.fabric_rc), settings.poll_s)
         self.slices = Slices(self.session, settings, campaign)
         self._follow = follow
+        self._fixed = fixed or {}
         self._sites: tuple[Site, ...] | None = None
         self._unavailable: dict[str, str] = {}
         self._notes: list[str] = [NOTE]
@@ -106,8 +117,9 @@ class FabricTestbed(Testbed):
         if self._sites is None:
             summary = self._summary("cannot read FABRIC's sites")
             self._unavailable = resources.unavailable_sites(summary.get("sites") or ())
+            used = self._followed_ports()
             self._sites = resources.sites_of(
-                summary.get("sites") or (), summary.get("links") or (), self._counted_ports(), self._followed_ports()
+                summary.get("sites") or (), summary.get("links") or (), self._known_ports(used), used
             )
         return self._sites
 
@@ -334,12 +346,27 @@ class FabricTestbed(Testbed):
     def _hosts(self, site: str) -> list[dict[str, Any]]:
         return self._summary("cannot read FABRIC's hosts", includes=[site]).get("hosts") or []
 
+    def _known_ports(self, used: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+        """Return the switch ports known from other sources than links, by site; `used`: of the followed slice.
+
+        Without counters of a site, ports that the config names are accepted; otherwise a wrong name is an error.
+        """
+        counted = self._counted_ports()
+        sources = [*counted.items(), *site_models.ports(self.settings.site_models).items()]
+        sources += [(site, {port}) for site, port in used]
+        sources += [(site, set(filter(resources.is_port, names))) for site, names in self._fixed.items()
+                    if not counted.get(site)]  # fmt: skip
+        known: dict[str, set[str]] = {}
+        for site, names in sources:
+            known.setdefault(site, set()).update(names)
+        return known
+
     def _counted_ports(self) -> dict[str, set[str]]:
         """Return the switch ports with counters, by site in upper case as FABRIC spells it."""
         try:
             names_by_rack = switch_counters.ports(self.settings.telemetry_url, self.session.token)
         except UserError as error:
-            self._note(f"only uplinks are known, no telemetry: {error}")
+            self._note(f"not all ports may be known, no telemetry: {error}")
             return {}
         return {rack.upper(): names for rack, names in names_by_rack.items()}
 
