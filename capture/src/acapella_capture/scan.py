@@ -23,6 +23,7 @@ class Facts:
     snaplen: int | None = None
     fault: str | None = None
     whole_bytes: int | None = None  # end of the last whole record of a truncated capture
+    longest_frame_bytes: int | None = None  # wire length
 
 
 TRUNCATED = ("cut_header", "cut_record", "cut_compressed")  # values of `file_issue` of a file that is only too short
@@ -43,7 +44,12 @@ def scan(path: Path, limits=None) -> Facts:
         return Facts(fault=str(error).removeprefix(f"{path}: "))
     clock_resolution_ns, snaplen = metadata["clock_resolution_ns"], metadata["snaplen"]
     return Facts(
-        metadata["frames"], clock_resolution_ns, snaplen, describe_fault(metadata), metadata["file_issue_offset"]
+        metadata["frames"],
+        clock_resolution_ns,
+        snaplen,
+        describe_fault(metadata),
+        metadata["file_issue_offset"],
+        metadata["longest_frame_bytes"],
     )
 
 

@@ -15,6 +15,7 @@ from ..programs.tcpdump import Counts
 from ..scan import Facts, scan_apart
 from ..settings import Settings
 from ..testbeds.base import Testbed
+from ..testbeds.nic_settings import too_long_note
 from .gather import gather
 from .preprocess import preprocess
 from .sampling import ActiveSample, Failure
@@ -81,7 +82,7 @@ def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, path: Path)
         "clock_resolution_ns": facts.clock_resolution_ns,
         "port_rate_bps": planned.port.rate_bps,
         "notes": testbed.notes(),
-        **optional_keys(testbed, planned, sample, facts.frames),
+        **optional_keys(testbed, planned, sample, facts),
     }
     manifests.write(campaign / "raw", manifest)
     return manifest
@@ -119,8 +120,15 @@ def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
     return {names.get(reason, reason): count for reason, count in not_sent.items()}
 
 
-def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample, frames: int) -> dict[str, Any]:
-    """Return the optional manifest keys of a sample; `frames` is the number of captured frames."""
+def nic_keys(testbed: Testbed, sample: ActiveSample, facts: Facts) -> tuple[dict[str, Any], list[str]]:
+    """Return manifest key `nic` if the settings of the receiver are known, and a note if frames were merged."""
+    nic = testbed.nic_settings(sample.instance, sample.receiver)
+    warning = too_long_note(nic, facts.longest_frame_bytes)
+    return {"nic": nic.as_manifest()} if nic else {}, [f"{sample.planned.name}: {warning}"] if warning else []
+
+
+def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample, facts: Facts) -> dict[str, Any]:
+    """Return the optional manifest keys of a sample; `facts` are those of its capture."""
     keys: dict[str, Any] = {"one_in": sample.capture_settings.one_in, "receiver": sample.receiver}
     if sample.capture_settings.one_in > 1 and sample.counts:
         keys |= {"one_in_by": sample.capture_settings.one_in_by, "sampled_out": sample.counts.sampled_out}
@@ -128,13 +136,15 @@ def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample
         keys["p4"] = p4_facts(sample)
     if sample.traffic is not None:
         keys["traffic"] = sample.traffic
-    notes = [*testbed.notes(), *sample.history.notes]
+    nic, merged = nic_keys(testbed, sample, facts)
+    keys |= nic
+    notes = [*testbed.notes(), *sample.history.notes, *merged]
     if planned.trial is not None:
         keys |= {"environment": planned.environment, "trial": planned.trial, **sample.replay_keys()}
         notes.append(testbed.replay_plan().notes[planned.environment])
     if sample.replayed is not None:
         keys["replayed_frames"] = sample.replayed
-        if (lost := sample.replayed - frames) > 0:
+        if (lost := sample.replayed - facts.frames) > 0:
             notes.append(f"{planned.name}: {lost} of {sample.replayed} replayed frames are not in the capture")
     if planned.cycle is not None:
         keys["cycle"] = planned.cycle

@@ -15,6 +15,8 @@ from typing import Any, Literal, Self
 
 from acapella_core.errors import UserError
 
+from .nic_settings import NicSettings
+
 Direction = Literal["rx", "tx", "both"]
 Span = Literal["run", "sample"]
 PortKind = Literal["uplink", "downlink"]
@@ -269,6 +271,11 @@ class Testbed(ABC):
 
     def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
         """Return the capacity of a receiver, bit/s; None if unknown. Raises UserError for an unknown name."""
+        self.receiver(instance, receiver)
+        return None
+
+    def nic_settings(self, instance: Instance, receiver: str) -> NicSettings | None:
+        """Return the settings of a receiver's interface; None if unknown. Raises UserError for an unknown name."""
         self.receiver(instance, receiver)
         return None
 

@@ -69,6 +69,25 @@ def test_sites_are_sampled_in_parallel_and_released(fabric, capsys):
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 
+def test_offloads_are_turned_off_and_recorded(fabric):
+    """A NIC without large receive offload, and with a shorter maximum of the receive ring."""
+    status, campaign = collected(fabric, collect=ONE)
+    (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
+    assert status == 0 and not [note for note in manifest["notes"] if "frame" in note and "bytes" in note]
+    assert manifest["nic"] == {
+        "mtu": 1500, "rx_ring": 2048, "offloads": {"gro": False, "lro": None, "rxvlan": False},
+    }  # fmt: skip
+
+
+def test_frames_longer_than_the_mtu_are_a_warning(fabric, capsys):
+    (fabric.nodes.home("UTAH-listener1") / "wire_bytes").write_text("64000")
+    status, campaign = collected(fabric, collect=ONE)
+    (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
+    warning = f"{manifest['sample']}: the longest frame has 64000 bytes, more than an MTU of 1500 allows"
+    assert status == 0 and [note for note in manifest["notes"] if note.startswith(warning)]
+    assert f"note: {warning}" in capsys.readouterr().out
+
+
 def test_fixed_ports_are_sampled_without_counters(fabric, capsys):
     fabric.orchestrator.faults.metrics_status = 403
     status, campaign = collected(fabric, collect={"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}})

@@ -3,6 +3,7 @@
 Collected only inside its namespaces (test_testbed_contract.py).
 """
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -12,7 +13,9 @@ from acapella_testing.capture.pcap_records import contents
 
 from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds import nic_settings
 from acapella_capture.testbeds.local import processes, replay_capture, sandbox, services
+from acapella_capture.testbeds.local.bridge import MIRROR
 from acapella_capture.testbeds.local.network import PATHS
 from acapella_capture.testbeds.local.traffic import MAX_SILENT_SAMPLES, Traffic, resolve
 
@@ -72,6 +75,53 @@ def test_items_with_missing_programs_are_excluded_and_noted(testbed, monkeypatch
     assert {item.kind for item in traffic.items} == {"ping", "unreachable"}
     assert not any("[" in note for note in traffic.notes), "no place in a list that no configuration need have"
     assert any("https from site" in note and "skipped: no curl, openssl" in note for note in traffic.notes)
+
+
+def lengths(testbed) -> set[int]:
+    """Return the lengths of the frames of a TCP transfer from host1 to host2 of a site, as tcpdump sees them."""
+    mirror = mirror_of(testbed, "site1", "port1", "rx")
+    argv = ["tcpdump", "-i", mirror.interface, "-n", "-e", "--immediate-mode", "-l", "tcp and greater 1000"]
+    capture = testbed.start(mirror.instance, argv, output="lengths")
+    wait_for(lambda: "listening on" in capture.log())
+    server = testbed.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"], output="server")
+    wait_for(lambda: "listening" in testbed.run("site1-host2", ["cat", "/dev/shm/spool/site1-host2/server"]).stdout)
+    mirror.start()
+    testbed.run("site1-host1", ["iperf3", "-c", "10.10.1.2", "-n", "20M"])
+    mirror.stop()
+    capture.signal("INT")
+    assert capture.wait(300) == 0 and server.wait(300) is not None
+    text = testbed.run(mirror.instance, ["cat", f"/dev/shm/spool/{mirror.instance}/lengths"]).stdout
+    return {int(length) for length in re.findall(r"ethertype IPv4 \(0x0800\), length (\d+)", text)}
+
+
+@pytest.mark.skipif(REAL is None, reason="iperf3 is not installed")
+def test_frames_are_captured_as_sent_although_offloads_were_on(testbed):
+    """Generic receive offload merges TCP segments before tcpdump sees them; the setup of receivers turns it off."""
+    (instance,) = testbed.instances("site1")
+    receiver = instance.receivers[0]
+    # frames arrive one by one at the rate of the port, so that only a delay of 20 ms merges them as a fast link would
+    script = """set -e
+    ethtool -K "$1" gro on
+    mount -t sysfs none /mnt
+    echo 20000000 > "/mnt/class/net/$1/gro_flush_timeout"
+    echo 100 > "/mnt/class/net/$1/napi_defer_hard_irqs"
+    """
+    # the kernel merges the frames of a veth only if its peer cannot send merged ones
+    assert testbed.run("site1", ["ethtool", "-K", MIRROR, "tso", "off"]).status == 0
+    done = testbed.run(instance.name, ["unshare", "--mount", "sh", "-c", script, "sh", receiver])
+    assert done.status == 0, done.stderr
+    assert nic_settings.too_long_note(settings_of(testbed, instance, change=False), max(lengths(testbed)))
+    nic = settings_of(testbed, instance, change=True)
+    assert nic.offloads["gro"] is False and not nic.enabled()
+    longest = max(lengths(testbed))
+    assert longest == 1514 and nic_settings.too_long_note(nic, longest) is None
+
+
+def settings_of(testbed, instance, *, change: bool) -> nic_settings.NicSettings:
+    """Return the settings of an instance's first receiver, after the setup if they are to change."""
+    script = nic_settings.SCRIPT if change else re.sub(r"(?m)^.*ethtool -[KG].*$", "", nic_settings.SCRIPT)
+    done = testbed.run(instance.name, ["sh", "-c", script, "sh", instance.receivers[0]])
+    return nic_settings.parse(done.stdout)[instance.receivers[0]]
 
 
 def test_failed_client_is_noted(testbed):

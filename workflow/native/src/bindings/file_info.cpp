@@ -20,9 +20,11 @@ nb::dict scan_capture(const std::string& path, const input::DecompressionLimits&
     const auto source = input::ByteSource::open(path, limits);
     const auto reader = input::open_capture(*source);
     input::ClockResolution clock;
+    std::uint32_t longest = 0;
     {
         const nb::gil_scoped_release unlocked;
         for (Record record; reader->next(record);) {
+            longest = std::max(longest, record.wire_len);
             if (record.timed && plausible(record.ts_ns)) clock.add(record.ts_ns);
             if (record.frame % kBetweenSignals != 0) continue;
             const nb::gil_scoped_acquire locked;  // allows Ctrl-C
@@ -33,6 +35,8 @@ nb::dict scan_capture(const std::string& path, const input::DecompressionLimits&
     result["frames"] = reader->info().records;
     result["clock_resolution_ns"] =
         clock.stamps() > 0 ? nb::object(nb::int_(clock.resolution_ns())) : nb::object(nb::none());
+    result["longest_frame_bytes"] =
+        reader->info().records > 0 ? nb::object(nb::int_(longest)) : nb::object(nb::none());
     return result;
 }
 

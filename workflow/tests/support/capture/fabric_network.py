@@ -156,7 +156,7 @@ def require_networks() -> None:
 def node_networks(orchestrator: Orchestrator, nodes: Nodes) -> Iterator[NodeNetworks]:
     """Give the nodes of a FABRIC on loopback networks and the programs of this machine."""
     require_networks()
-    for name in ("ip", "tcpdump"):
+    for name in ("ip", "ethtool", "tcpdump"):
         nodes.program(name).unlink()
     for name, text in (("modprobe", MODPROBE), ("sysctl", SYSCTL.format(sysctl=shutil.which("sysctl")))):
         nodes.program(name).write_text(text)

@@ -29,6 +29,21 @@ esac
 CHRONYC = """#!/bin/sh
 cat "$HOME/chronyc.csv"
 """  # fails, as chronyc without chronyd, unless a test writes what it prints
+ETHTOOL = """#!/bin/sh
+# Offloads are on until they are turned off. The NIC has no lro, and a receive ring of at most 2048 descriptors.
+echo "ethtool $*" >> "$HOME/commands.log"
+state() { [ -e "$HOME/$dev.$1" ] && echo off || echo on; }
+dev=$2
+case "$1 $3 $4" in
+    "-K lro off") exit 1 ;;
+    "-K "*" off") touch "$HOME/$dev.$3" ;;
+    "-G rx "*) [ "$4" -le 2048 ] || exit 1; echo "$4" > "$HOME/$dev.ring" ;;
+    "-k "*) echo "Features for $dev:"; echo "rx-checksumming: on"; echo "generic-receive-offload: $(state gro)"
+        echo "rx-vlan-offload: $(state rxvlan)" ;;
+    "-g "*) echo "Ring parameters for $dev:"; echo "Pre-set maximums:"; echo "RX:\t\t2048"; echo "TX:\t\t2048"
+        echo "Current hardware settings:"; echo "RX:\t\t$(cat "$HOME/$dev.ring" || echo 512)"; echo "TX:\t\t512" ;;
+esac
+"""
 ID = "#!/bin/sh\necho 1000\n"  # the user who runs the tests; on FABRIC an ordinary user logs in
 INSTALL = """#!/bin/sh
 echo "install $*" >> "$HOME/commands.log"
@@ -41,6 +56,7 @@ TCPDUMP = """#!{python}
 import os, signal, struct, sys, time
 interface = sys.argv[sys.argv.index("-i") + 1]
 taken = 0
+longer = os.path.join(os.environ["HOME"], "wire_bytes")  # wire length of each frame, if a test sets it
 def on_signal(*_):
     print(f"{{taken}} packets captured, {{taken}} packets received by filter, 0 packets dropped by kernel",
           file=sys.stderr, flush=True)
@@ -58,7 +74,8 @@ while True:
     head = "0800 45000032000100004011 0000 cb00714d c6336409 c3500009001e0000"  # 203.0.113.77, UDP
     frame = bytes(12) + bytes.fromhex(head) + b"s" * 22
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGUSR1])
-    out.write(struct.pack("<IIII", now // 10**9, now % 10**9, len(frame), len(frame)) + frame)
+    wire = int(open(longer).read()) if os.path.exists(longer) else len(frame)
+    out.write(struct.pack("<IIII", now // 10**9, now % 10**9, len(frame), wire) + frame)
     out.flush()
     taken += 1
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGUSR1])
@@ -84,6 +101,7 @@ class Nodes:
         programs = {
             "apt-get": INSTALL,
             "dnf": INSTALL,
+            "ethtool": ETHTOOL,
             "ip": IP,
             "chronyc": CHRONYC,
             "id": ID,

@@ -1,10 +1,9 @@
 """Testbed `fabric`: listening nodes in slices on FABRIC, one slice per site, and port mirrors to their NICs."""
 
 import contextlib
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,45 +27,18 @@ from ..base import (
     Telemetry,
     Testbed,
 )
+from ..nic_settings import NicSettings
 from . import credentials, mirrors, replay, requirements, resources, site_models, switch_counters
 from .credentials import WHERE
 from .host_keys import FILE, HostKeyChangedError, HostKeys
+from .listeners import SiteSlice, instances_in, set_up
 from .moves import Moves
 from .remote import Remote
 from .session import GRAPH_LOCK, Session, graph_access
 from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
 from .transfer import MB, Transfer
 
-NODE = re.compile(r"(.+)-listener(\d+)")
 NOTE = "the switch also copies before and after a sample; frames that it could not copy are not counted"
-SET_UP = """set -e
-for dev; do
-    ip link set dev "$dev" mtu 9216 || ip link set dev "$dev" mtu 9000 || echo "the MTU of $dev is unchanged"
-    ip link set dev "$dev" up
-done
-get() {
-    command -v "$1" > /dev/null && return
-    if command -v apt-get > /dev/null; then
-        apt-get -qq -o DPkg::Lock::Timeout=120 update && apt-get -qq -y -o DPkg::Lock::Timeout=120 install "$1"
-    else
-        dnf -q -y install "$1"
-    fi
-}
-get zstd || echo "no zstd: captures are fetched uncompressed"
-get tcpdump
-"""  # the largest common MTU, so that mirrored jumbo frames are accepted; otherwise FABRIC's default
-SET_UP_S = 300
-
-
-@dataclass
-class SiteSlice:
-    """A site's slice: its instances, and FABRIC's objects of its nodes and their interfaces by receiver."""
-
-    slice_id: str
-    instances: tuple[Instance, ...]
-    nodes: dict[str, Any]
-    interfaces: dict[tuple[str, str], str]  # FABRIC's name, by instance and receiver
-    rates: dict[str, int | None]  # receiver rate by instance
 
 
 class FabricTestbed(Testbed):
@@ -243,6 +215,10 @@ class FabricTestbed(Testbed):
     def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
         self.receiver(instance, receiver)
         return self._site_slices[instance.site].rates[instance.name]
+
+    def nic_settings(self, instance: Instance, receiver: str) -> NicSettings | None:
+        self.receiver(instance, receiver)
+        return self._site_slices[instance.site].nics.get((instance.name, receiver))
 
     def extend(self, site: str, until_ns: int) -> None:
         self.site(site)
@@ -440,10 +416,10 @@ class FabricTestbed(Testbed):
             receivers[links[mac]] = interface
         site_slice.interfaces |= {(name, receiver): interface for receiver, interface in receivers.items()}
         site_slice.rates[name] = requirements.NICS.get(model)
-        result = self.run(name, ["sh", "-c", SET_UP, "sh", *receivers], timeout_s=SET_UP_S)
-        if result.status != 0:
-            message = (result.stderr or result.stdout).strip().splitlines()
-            raise UserError(f"setup failed: {message[-1] if message else result.status}", where=f"node {name}")
+        nics, notes = set_up(self.run, name, list(receivers))
+        site_slice.nics |= {(name, receiver): nic for receiver, nic in nics.items()}
+        for note in notes:
+            self._note(note)
         return Instance(name, site, tuple(receivers))
 
     def _interfaces(self, name: str, end: float) -> dict[str, str]:
@@ -475,11 +451,3 @@ class FabricTestbed(Testbed):
 
     def _download(self, node: str, path: str, local: Path) -> None:
         self._node(node).download_file(str(local), path, retry=1)
-
-
-def instances_in(fabric_slice: Any, site: str) -> list[str]:
-    """Return the names of our nodes in a slice, ordered by number."""
-    with GRAPH_LOCK:
-        names = [str(name) for name in fabric_slice.get_fim_topology().nodes]
-    matches = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]
-    return [match[0] for match in sorted(matches, key=lambda match: int(match[2]))]

@@ -1,0 +1,71 @@
+"""The listening nodes of a site's slice: their names, and the setup of their receivers."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from .. import nic_settings
+from ..base import CompletedProgram, Instance
+from ..nic_settings import NicSettings
+from .session import GRAPH_LOCK
+
+NODE = re.compile(r"(.+)-listener(\d+)")
+SET_UP = """set -e
+for dev; do
+    ip link set dev "$dev" mtu 9216 || ip link set dev "$dev" mtu 9000 || echo "the MTU of $dev is unchanged"
+    ip link set dev "$dev" up
+done
+get() {
+    command -v "$1" > /dev/null && return
+    if command -v apt-get > /dev/null; then
+        apt-get -qq -o DPkg::Lock::Timeout=120 update && apt-get -qq -y -o DPkg::Lock::Timeout=120 install "$1"
+    else
+        dnf -q -y install "$1"
+    fi
+}
+get zstd || echo "no zstd: captures are fetched uncompressed"
+command -v ethtool > /dev/null || get ethtool || echo "no ethtool: offloads are unchanged"
+get tcpdump
+"""  # the largest common MTU, so that mirrored jumbo frames are accepted; otherwise FABRIC's default
+SET_UP_S = 300
+
+
+@dataclass
+class SiteSlice:
+    """A site's slice: its instances, and FABRIC's objects of its nodes and their interfaces by receiver."""
+
+    slice_id: str
+    instances: tuple[Instance, ...]
+    nodes: dict[str, Any]
+    interfaces: dict[tuple[str, str], str]  # FABRIC's name, by instance and receiver
+    rates: dict[str, int | None]  # receiver rate by instance
+    nics: dict[tuple[str, str], NicSettings] = field(default_factory=dict)  # by instance and receiver
+
+
+def set_up(
+    run: Callable[..., CompletedProgram], name: str, receivers: Sequence[str]
+) -> tuple[dict[str, NicSettings], list[str]]:
+    """Prepare the receivers of a node, with offloads turned off. Return their settings, and notes.
+
+    `run` runs a program on the node, as Testbed.run does. Raises UserError if captures would be impossible.
+    """
+    result = run(name, ["sh", "-c", SET_UP, "sh", *receivers], timeout_s=SET_UP_S)
+    if result.status != 0:
+        message = (result.stderr or result.stdout).strip().splitlines()
+        raise UserError(f"setup failed: {message[-1] if message else result.status}", where=f"node {name}")
+    result = run(name, ["sh", "-c", nic_settings.SCRIPT, "sh", *receivers], timeout_s=SET_UP_S)
+    settings = nic_settings.parse(result.stdout)
+    notes = [f"{receiver} of {name}: offloads cannot be turned off: {', '.join(nic.enabled())}"
+             for receiver, nic in settings.items() if nic.enabled()]  # fmt: skip
+    return settings, notes
+
+
+def instances_in(fabric_slice: Any, site: str) -> list[str]:
+    """Return the names of our nodes in a slice, ordered by number."""
+    with GRAPH_LOCK:
+        names = [str(name) for name in fabric_slice.get_fim_topology().nodes]
+    matches = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]
+    return [match[0] for match in sorted(matches, key=lambda match: int(match[2]))]

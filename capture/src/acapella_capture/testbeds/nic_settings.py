@@ -1,0 +1,77 @@
+"""Settings of the NIC that receives a mirror, as Patchwork sets them on its listening nodes.
+
+Generic receive offload merges TCP segments before the capture program sees them, so that sizes, counts and gaps of
+frames are wrong. Large receive offload does the same in the NIC. VLAN offload removes the tag from the frame. A longer
+receive ring holds longer bursts.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+OFFLOADS = {"gro": "generic-receive-offload", "lro": "large-receive-offload", "rxvlan": "rx-vlan-offload"}
+RX_RING = 4096  # descriptors; a NIC with a shorter maximum gets its maximum
+LINK_HEADER_BYTES = 14 + 2 * 4  # Ethernet with two VLAN tags, which the MTU does not include
+# Changes the interfaces that are its arguments, and prints their settings. A NIC that lacks a setting keeps its own.
+SCRIPT = f"""for dev; do
+    for feature in {" ".join(OFFLOADS)}; do ethtool -K "$dev" "$feature" off 2> /dev/null; done
+    most=$(ethtool -g "$dev" 2> /dev/null | sed -n "s/^RX:[[:space:]]*//p" | head -n 1)
+    ethtool -G "$dev" rx {RX_RING} 2> /dev/null || ethtool -G "$dev" rx "$most" 2> /dev/null
+    echo "interface $dev"
+    ip -o link show dev "$dev"
+    ethtool -k "$dev" 2> /dev/null
+    ethtool -g "$dev" 2> /dev/null
+done
+true
+"""
+
+
+@dataclass(frozen=True)
+class NicSettings:
+    """Settings of an interface; None if unknown. `offloads` has the state of each of OFFLOADS."""
+
+    mtu: int | None
+    rx_ring: int | None
+    offloads: Mapping[str, bool | None]
+
+    def as_manifest(self) -> dict[str, Any]:
+        """Return manifest key `nic`."""
+        return asdict(self)
+
+    def enabled(self) -> list[str]:
+        """Return the offloads that falsify captures and are on."""
+        return [name for name, state in self.offloads.items() if state]
+
+    def longest_frame_bytes(self) -> int | None:
+        """Return the length of the longest frame that the interface accepts from a wire, without FCS."""
+        return None if self.mtu is None else self.mtu + LINK_HEADER_BYTES
+
+
+def parse(text: str) -> dict[str, NicSettings]:
+    """Return the settings of each interface from the output of SCRIPT."""
+    parts = re.split(r"(?m)^interface (\S+)$", text)
+    return {name: parse_interface(part) for name, part in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def parse_interface(text: str) -> NicSettings:
+    """Return the settings of one interface from the output of ip and ethtool."""
+    mtu = re.search(r"\bmtu (\d+)", text)
+    rings = re.findall(r"(?m)^RX:\s*(\d+)$", text)  # the maximum, then the current one
+    states = {name: re.search(rf"(?m)^\s*{feature}: (on|off)\b", text) for name, feature in OFFLOADS.items()}
+    return NicSettings(
+        int(mtu[1]) if mtu else None,
+        int(rings[1]) if len(rings) > 1 else None,
+        {name: found[1] == "on" if found else None for name, found in states.items()},
+    )
+
+
+def too_long_note(settings: NicSettings | None, longest_bytes: int | None) -> str | None:
+    """Return the warning if a captured frame is longer than the interface accepts; None if not, or if unknown."""
+    limit = settings.longest_frame_bytes() if settings else None
+    if limit is None or longest_bytes is None or longest_bytes <= limit:
+        return None
+    return (
+        f"the longest frame has {longest_bytes} bytes, more than an MTU of {settings.mtu} allows: frames were merged "
+        "before the capture, so that sizes, counts and gaps are wrong"
+    )
