@@ -133,7 +133,7 @@ int session_open(struct session *session, struct fault *fault) {
         ports_open(&session->ports, options, (unsigned)session->memory.mbufs, fault) != 0 ||
         timebase_begin(&session->time, fault) != 0 ||
         ports_start(&session->ports, options->bridge, fault) != 0 ||
-        ports_check_links(&session->ports, fault) != 0 ||
+        ports_wait_for_links(&session->ports, fault) != 0 ||
         lead_measure_all(&session->ports, options, &session->time, fault) != 0) {
         return -1;
     }

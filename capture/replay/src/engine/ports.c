@@ -9,6 +9,7 @@
 
 #include "common/both_clocks.h"
 #include "common/drivers.h"
+#include "common/signals.h"
 
 #define CACHE 256
 #define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
@@ -16,6 +17,8 @@
 #define PACKET_HEAD 66    /* bytes that the kernel puts before a frame: header, address, alignment */
 #define VLAN_BYTES 4
 #define VLAN_AT 12
+#define LINK_POLL_NS 10000000
+#define LINK_POLLS 1000 /* 10 s: a NIC negotiates for some seconds, and memif waits for its peer */
 
 unsigned ports_mbuf_count(const struct options *options) {
     const unsigned ports = options->ports + options->lead_sources;
@@ -101,6 +104,18 @@ bool port_fits(const struct port *port, const struct rte_mbuf *mbuf) {
     return mbuf->pkt_len <= port->longest + (tagged ? VLAN_BYTES : 0);
 }
 
+/* Returns the MTU for frames of --max-frame, or the largest one of the device. Some drivers (memif) limit the
+ * frame, but not the MTU. */
+static uint32_t largest_mtu(const struct options *options, const struct rte_eth_dev_info *info) {
+    const uint32_t extra = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+    uint32_t mtu = options->max_frame > RTE_ETHER_HDR_LEN + RTE_ETHER_MIN_MTU
+                       ? options->max_frame - RTE_ETHER_HDR_LEN
+                       : RTE_ETHER_MIN_MTU;
+    mtu = mtu < info->max_mtu ? mtu : info->max_mtu;
+    return info->max_rx_pktlen > extra && mtu > info->max_rx_pktlen - extra ? info->max_rx_pktlen - extra
+                                                                            : mtu;
+}
+
 static int configure(struct port *port, const struct options *options, struct rte_mempool *pool,
                      struct fault *fault) {
     struct rte_eth_dev_info info;
@@ -123,10 +138,7 @@ static int configure(struct port *port, const struct options *options, struct rt
     }
     config.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
     if (!*port->interface) { /* the MTU of an interface is not changed */
-        const uint32_t mtu = options->max_frame > RTE_ETHER_HDR_LEN + RTE_ETHER_MIN_MTU
-                                 ? options->max_frame - RTE_ETHER_HDR_LEN
-                                 : RTE_ETHER_MIN_MTU;
-        config.rxmode.mtu = mtu < info.max_mtu ? mtu : info.max_mtu;
+        config.rxmode.mtu = largest_mtu(options, &info);
     }
     status = rte_eth_dev_configure(port->id, 1, 1, &config);
     uint16_t receive = (uint16_t)options->depth, transmit = (uint16_t)options->depth;
@@ -307,25 +319,42 @@ void ports_discipline(struct ports *ports, int64_t now_ns) {
     }
 }
 
+static bool link_is_up(const struct port *port) {
+    struct ifreq request;
+    struct rte_eth_link link;
+    const unsigned flags = IFF_UP | IFF_RUNNING;
+    if (*port->interface) { /* net_af_packet reports its link as up */
+        return interface_ioctl(port, SIOCGIFFLAGS, &request) &&
+               ((unsigned short)request.ifr_flags & flags) == flags;
+    }
+    return rte_eth_link_get_nowait(port->id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
+}
+
 int ports_check_links(const struct ports *ports, struct fault *fault) {
     for (unsigned i = 0; i < ports->count; ++i) {
         const struct port *port = &ports->port[i];
-        struct ifreq request;
-        struct rte_eth_link link;
-        const unsigned flags = IFF_UP | IFF_RUNNING;
-        bool up = true;
-        if (*port->interface) { /* net_af_packet reports its link as up */
-            up = interface_ioctl(port, SIOCGIFFLAGS, &request) &&
-                 ((unsigned short)request.ifr_flags & flags) == flags;
-        } else if (rte_eth_link_get_nowait(port->id, &link) == 0) {
-            up = link.link_status == RTE_ETH_LINK_UP;
-        }
-        if (!up) {
-            return fail(fault, "%s: the link is down%s%s; set it up: ip link set INTERFACE up", port->name,
-                        *port->interface ? ": " : "", port->interface);
+        if (!link_is_up(port)) {
+            return *port->interface ? fail(fault,
+                                           "%s: the link is down: %s; set it up: ip link set INTERFACE up",
+                                           port->name, port->interface)
+                                    : fail(fault, "%s: the link is down; connect it", port->name);
         }
     }
     return 0;
+}
+
+int ports_wait_for_links(const struct ports *ports, struct fault *fault) {
+    const struct timespec pause = {0, LINK_POLL_NS};
+    for (unsigned i = 0; i < ports->count; ++i) {
+        const struct port *port = &ports->port[i];
+        for (unsigned polls = 0; !*port->interface && polls < LINK_POLLS && !link_is_up(port); ++polls) {
+            if (received_signal) {
+                return fail(fault, "%s: %s while the link was down", port->name, signal_name());
+            }
+            nanosleep(&pause, NULL);
+        }
+    }
+    return ports_check_links(ports, fault);
 }
 
 uint64_t port_errors(const struct port *port) {

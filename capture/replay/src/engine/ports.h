@@ -70,6 +70,11 @@ int ports_start(struct ports *ports, bool receive, struct fault *fault);
 /* Corrects the conversion of the clocks of NICs; `now_ns` is the current time. */
 void ports_discipline(struct ports *ports, int64_t now_ns);
 
+/* Waits up to 10 s for the link of each device that is not a network interface. -1: a link is down, see
+ * fault.
+ */
+int ports_wait_for_links(const struct ports *ports, struct fault *fault);
+
 /* -1: the link of a port is down, see fault. */
 int ports_check_links(const struct ports *ports, struct fault *fault);
 void ports_close(struct ports *ports);
