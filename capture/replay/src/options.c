@@ -13,6 +13,7 @@
 enum {
     TX = OPTION_OWN,
     BRIDGE,
+    QUEUES,
     BURST,
     DEPTH,
     MAX_FRAME,
@@ -42,6 +43,11 @@ static const struct argp_option known[] = {
      "interface of a file are sent to the i-th port",
      PORTS},
     {"bridge", BRIDGE, "PORT,PORT", 0, "Forward packets between two ports, record them, and replay to both",
+     PORTS},
+    {"queues", QUEUES, "N", 0,
+     "Use N Tx queues of each port, and N Rx queues of each port of a bridge, at most 16; all packets of a "
+     "flow "
+     "are sent to the same queue (default: 1)",
      PORTS},
     {"burst", BURST, "N", 0, "Set the maximum number of packets in a burst, at most 64 (default: 64)", PORTS},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of a queue (default: 1024)", PORTS},
@@ -136,6 +142,8 @@ static int add_lead_source(struct options *options, const char *text, struct fau
 
 static int read_number(struct options *options, int code, const char *text, struct fault *fault) {
     switch (code) {
+        case QUEUES:
+            return option_number(&options->queues, text, "queues", 1, QUEUES_MAX, fault);
         case BURST:
             return option_number(&options->burst, text, "burst", 1, BURST_MAX, fault);
         case DEPTH:
@@ -227,6 +235,7 @@ static int check(const struct options *options, struct fault *fault) {
 
 int options_read(struct options *options, int argc, char **argv, struct fault *fault) {
     *options = (struct options){
+        .queues = 1,
         .burst = BURST_MAX,
         .depth = 1024,
         .max_frame = 2048,

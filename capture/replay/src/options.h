@@ -10,6 +10,7 @@
 
 #define OPTIONS_PORTS 8
 #define BURST_MAX 64
+#define QUEUES_MAX 16
 
 enum pacing { PACING_BURSTS, PACING_SINGLE };
 enum tag { TAG_NONE, TAG_CHOIR, TAG_FIXED };
@@ -19,6 +20,7 @@ struct options {
     const char *port[OPTIONS_PORTS]; /* Tx ports; with `bridge`, the two ports of the bridge */
     unsigned ports;
     bool bridge;
+    unsigned queues; /* Rx and Tx queues of a port */
     unsigned burst;
     uint32_t max_frame;
     uint64_t packets;    /* of the recording */

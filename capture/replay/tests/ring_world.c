@@ -17,16 +17,20 @@ void world_environment(unsigned memory_mb, unsigned threads) {
     }
 }
 
-static struct rte_ring *make_ring(char kind, unsigned world, unsigned port, unsigned size) {
-    char name[32];
-    snprintf(name, sizeof name, "%c%u_%u", kind, world, port);
-    struct rte_ring *ring = rte_ring_create(name, size, (int)rte_socket_id(), RING_F_SP_ENQ | RING_F_SC_DEQ);
-    CHECK(ring);
-    return ring;
+static void make_rings(struct rte_ring *ring[WORLD_QUEUES], char kind, unsigned world, unsigned port,
+                       const struct world *of) {
+    for (unsigned queue = 0; queue < of->options.queues; ++queue) {
+        char name[32];
+        snprintf(name, sizeof name, "%c%u_%u_%u", kind, world, port, queue);
+        ring[queue] = rte_ring_create(name, of->ring_size ? of->ring_size : RING_SIZE, (int)rte_socket_id(),
+                                      RING_F_SP_ENQ | RING_F_SC_DEQ);
+        CHECK(ring[queue]);
+    }
 }
 
 static void set_defaults(struct options *options) {
     options->ports = options->ports ? options->ports : 2;
+    options->queues = options->queues ? options->queues : 1;
     options->burst = options->burst ? options->burst : BURST_MAX;
     options->depth = options->depth ? options->depth : 64;
     options->max_frame = options->max_frame ? options->max_frame : 2048;
@@ -38,18 +42,24 @@ static void set_defaults(struct options *options) {
 static void make_ports(struct world *world, unsigned number) {
     static char names[64][32]; /* the options keep them */
     struct options *options = &world->options;
-    const unsigned size = world->ring_size ? world->ring_size : RING_SIZE;
     const bool connected = world->looped || world->crossed;
     for (unsigned port = 0; port < options->ports; ++port) {
-        world->out[port] = make_ring('o', number, port, size);
+        make_rings(world->out_queue[port], 'o', number, port, world);
+        world->out[port] = world->out_queue[port][0];
         CHECK(number * 2 + port < 64);
     }
     for (unsigned port = 0; port < options->ports; ++port) {
         const unsigned from = world->crossed ? 1 - port : port;
         char device[16];
-        world->in[port] = connected ? world->out[from] : make_ring('i', number, port, size);
+        if (connected) {
+            memcpy(world->in_queue[port], world->out_queue[from], sizeof world->in_queue[port]);
+        } else {
+            make_rings(world->in_queue[port], 'i', number, port, world);
+        }
+        world->in[port] = world->in_queue[port][0];
         snprintf(device, sizeof device, "%u_%u", number, port);
-        CHECK(rte_eth_from_rings(device, &world->in[port], 1, &world->out[port], 1, rte_socket_id()) >= 0);
+        CHECK(rte_eth_from_rings(device, world->in_queue[port], options->queues, world->out_queue[port],
+                                 options->queues, rte_socket_id()) >= 0);
         char *name = names[number * 2 + port];
         snprintf(name, sizeof names[0], "net_ring_%s", device);
         options->port[port] = name;
@@ -69,7 +79,7 @@ void world_open(struct world *world) {
     const unsigned copies = world->options.tag == TAG_NONE ? 1 : 2;
     const unsigned mbufs =
         (unsigned)world->options.packets * copies + ports_mbuf_count(&world->options) + 4096;
-    if (recording_open(&world->recording, world->options.packets, &fault) != 0 ||
+    if (recording_open(&world->recording, world->options.packets, world->options.bridge, &fault) != 0 ||
         replay_open(&world->replay, &world->options, &world->ports, &world->time, &fault) != 0 ||
         ports_open(&world->ports, &world->options, mbufs, &fault) != 0 ||
         ports_start(&world->ports, world->options.bridge, &fault) != 0) {
@@ -85,11 +95,20 @@ void world_close(struct world *world) {
     const unsigned ports = world->ports.count;
     ports_close(&world->ports);
     for (unsigned port = 0; port < ports; ++port) {
-        if (world->in[port] != world->out[0] && world->in[port] != world->out[1]) {
-            rte_ring_free(world->in[port]);
+        for (unsigned queue = 0; queue < world->options.queues; ++queue) {
+            if (!world->looped && !world->crossed) {
+                rte_ring_free(world->in_queue[port][queue]);
+            }
+            rte_ring_free(world->out_queue[port][queue]);
         }
-        rte_ring_free(world->out[port]);
     }
+}
+
+struct bridge world_bridge(struct world *world) {
+    return (struct bridge){.options = &world->options,
+                           .ports = &world->ports,
+                           .time = &world->time,
+                           .recording = &world->recording};
 }
 
 /* The content of a packet: its number in each place, different from byte to byte. */
@@ -139,8 +158,9 @@ void world_start(struct world *world, uint32_t loops, uint64_t speed_ppm) {
 
 void world_drain(struct world *world, receiver *receive, void *user) {
     void *mbuf = NULL;
-    for (unsigned port = 0; port < world->ports.count; ++port) {
-        while (rte_ring_dequeue(world->out[port], &mbuf) == 0) {
+    for (unsigned i = 0; i < world->ports.count * world->options.queues; ++i) {
+        const unsigned port = i / world->options.queues, queue = i % world->options.queues;
+        while (rte_ring_dequeue(world->out_queue[port][queue], &mbuf) == 0) {
             if (receive) {
                 receive(user, port, mbuf, world->time.simulated_ns);
             } else {

@@ -9,6 +9,7 @@
 #include "engine/replay.h"
 
 #define RING_SIZE 1024 /* a ring can contain one packet less */
+#define WORLD_QUEUES 4
 #define START_NS 1700000000000000000LL
 
 struct world {
@@ -20,7 +21,8 @@ struct world {
     unsigned ring_size;              /* 0: RING_SIZE */
     bool looped;                     /* each port receives what it sends */
     bool crossed;                    /* each port receives what the other one sends */
-    struct rte_ring *in[2], *out[2]; /* packets to receive, and packets sent */
+    struct rte_ring *in[2], *out[2]; /* queue 0: packets to receive, and packets sent */
+    struct rte_ring *in_queue[2][WORLD_QUEUES], *out_queue[2][WORLD_QUEUES];
 };
 
 /* Starts EAL with `threads` threads besides the main one. */
@@ -31,6 +33,9 @@ void world_open(struct world *world);
 
 /* Checks that no mbuf is left in use. */
 void world_close(struct world *world);
+
+/* Returns a bridge between the two ports. */
+struct bridge world_bridge(struct world *world);
 
 /* Adds a packet of `bytes` to the recording, filled from its number. */
 void world_add(struct world *world, uint32_t number, uint32_t bytes, int64_t ts_ns, uint16_t port,
@@ -52,7 +57,7 @@ typedef void receiver(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t 
  * driver does not accept packets. `receive` NULL: the rings are not read. */
 void world_run(struct world *world, receiver *receive, void *user, int64_t stuck_ns);
 
-/* Passes the packets in the rings of sent packets to `receive`. */
+/* Passes the packets in the rings of sent packets to `receive`, those of each queue in their order. */
 void world_drain(struct world *world, receiver *receive, void *user);
 
 #endif

@@ -24,17 +24,10 @@ static void expect_next(void *user, unsigned port, struct rte_mbuf *mbuf, int64_
     rte_pktmbuf_free(mbuf);
 }
 
-static struct bridge bridge_of(struct world *world) {
-    return (struct bridge){.options = &world->options,
-                           .ports = &world->ports,
-                           .time = &world->time,
-                           .recording = &world->recording};
-}
-
 static void check_balance(const struct world *world) {
     for (unsigned i = 0; i < 2; ++i) {
-        const struct traffic *port = &world->ports.port[i].traffic;
-        CHECK(port->received == port->forwarded + port->ring_full + port->driver_error + port->too_long);
+        const struct traffic port = port_traffic(world->ports.port[i].traffic);
+        CHECK(port.received == port.forwarded + port.ring_full + port.driver_error + port.too_long);
     }
 }
 
@@ -42,14 +35,14 @@ static void test_both_directions_are_forwarded_unchanged(void) {
     struct world world = {.options = {.bridge = true, .burst = 32}};
     uint32_t next[2] = {0};
     world_open(&world);
-    struct bridge bridge = bridge_of(&world);
+    struct bridge bridge = world_bridge(&world);
     offer(&world, 0, 0, 100);
     offer(&world, 1, 0, 70);
     while (bridge_poll(&bridge)) {
         world_drain(&world, expect_next, next);
     }
     CHECK(next[1] == 100 && next[0] == 70);
-    CHECK(world.ports.port[0].traffic.forwarded == 100 && world.ports.port[1].traffic.forwarded == 70);
+    CHECK(world.ports.port[0].traffic[0].forwarded == 100 && world.ports.port[1].traffic[0].forwarded == 70);
     CHECK(recording_packets(&world.recording) == 0);
     check_balance(&world);
     world_close(&world);
@@ -59,7 +52,7 @@ static void test_bursts_are_recorded_without_copying(void) {
     struct world world = {.options = {.bridge = true, .burst = 8}};
     uint32_t next[2] = {0};
     world_open(&world);
-    struct bridge bridge = bridge_of(&world);
+    struct bridge bridge = world_bridge(&world);
     bridge_record(&bridge, 0, 0, 0);
     offer(&world, 0, 0, 20);
     for (int burst = 0; burst < 3; ++burst) {
@@ -86,7 +79,7 @@ static void test_bursts_are_recorded_without_copying(void) {
 static void test_only_packets_between_the_two_times_are_recorded(void) {
     struct world world = {.options = {.bridge = true}};
     world_open(&world);
-    struct bridge bridge = bridge_of(&world);
+    struct bridge bridge = world_bridge(&world);
     bridge_record(&bridge, START_NS + 1000, START_NS + 3000, 0);
     for (uint32_t i = 0; i < 5; ++i) {
         world.time.simulated_ns = START_NS + i * 1000;
@@ -104,7 +97,7 @@ static void test_only_packets_between_the_two_times_are_recorded(void) {
 static void test_a_recording_ends_without_packets_too(void) {
     struct world world = {.options = {.bridge = true}};
     world_open(&world);
-    struct bridge bridge = bridge_of(&world);
+    struct bridge bridge = world_bridge(&world);
     bridge_record(&bridge, 0, START_NS, 0);
     CHECK(bridge_poll(&bridge) == 0 && bridge.records);
     world.time.simulated_ns = START_NS;
@@ -116,7 +109,7 @@ static void test_a_full_recording_ends_and_forwarding_goes_on(void) {
     struct world world = {.options = {.bridge = true, .packets = 10}};
     uint32_t next[2] = {0};
     world_open(&world);
-    struct bridge bridge = bridge_of(&world);
+    struct bridge bridge = world_bridge(&world);
     bridge_record(&bridge, 0, 0, 0);
     offer(&world, 0, 0, 30);
     CHECK(bridge_poll(&bridge) == 30 && bridge.end == RECORDING_END_MEMORY);
@@ -129,7 +122,7 @@ static void test_a_full_recording_ends_and_forwarding_goes_on(void) {
 static void test_a_rolling_recording_keeps_the_latest_packets(void) {
     struct world world = {.options = {.bridge = true, .packets = 50}};
     world_open(&world);
-    struct bridge bridge = bridge_of(&world);
+    struct bridge bridge = world_bridge(&world);
     bridge_record(&bridge, 0, 0, 10000);
     for (uint32_t i = 0; i < 100; ++i) {
         world.time.simulated_ns = START_NS + i * 1000;
@@ -155,7 +148,7 @@ static void test_a_rolling_recording_keeps_the_latest_packets(void) {
 static void test_packets_that_are_not_forwarded_are_counted_and_not_recorded(void) {
     struct world world = {.options = {.bridge = true, .packets = 2048}};
     world_open(&world);
-    struct bridge bridge = bridge_of(&world);
+    struct bridge bridge = world_bridge(&world);
     world.ports.port[0].longest = BYTES - 1; /* for packets that arrive at port 1 */
     bridge_record(&bridge, 0, 0, 0);
     for (uint32_t i = 0; i < 2; ++i) {
@@ -165,8 +158,8 @@ static void test_packets_that_are_not_forwarded_are_counted_and_not_recorded(voi
     }
     offer(&world, 1, 0, 10);
     CHECK(bridge_poll(&bridge) == 10);
-    CHECK(world.ports.port[0].traffic.ring_full == 2000 - (RING_SIZE - 1));
-    CHECK(world.ports.port[1].traffic.too_long == 10);
+    CHECK(world.ports.port[0].traffic[0].ring_full == 2000 - (RING_SIZE - 1));
+    CHECK(world.ports.port[1].traffic[0].too_long == 10);
     CHECK(recording_packets(&world.recording) == RING_SIZE - 1);
     check_balance(&world);
     world_drain(&world, NULL, NULL);
@@ -180,7 +173,7 @@ static void test_timestamps_of_the_device_are_recorded_per_packet(void) {
     world_open(&world);
     CHECK(rte_mbuf_dyn_rx_timestamp_register(&port->stamp_offset, &port->stamp_flag) == 0);
     port->stamps = PORT_STAMPS_TIME;
-    struct bridge bridge = bridge_of(&world);
+    struct bridge bridge = world_bridge(&world);
     bridge_record(&bridge, 0, 0, 0);
     for (uint32_t i = 0; i < 6; ++i) {
         struct rte_mbuf *mbuf = world_packet(&world, i, BYTES);
@@ -229,7 +222,7 @@ static void test_a_recording_is_replayed_in_its_bursts(void) {
     struct world world = {.options = {.bridge = true, .burst = 16}};
     uint32_t next[2] = {0};
     world_open(&world);
-    struct bridge bridge = bridge_of(&world);
+    struct bridge bridge = world_bridge(&world);
     bridge_record(&bridge, 0, 0, 0);
     for (uint32_t i = 0; i < 40; ++i) {
         world.time.simulated_ns = START_NS - 1000000000 + i * i * 100;

@@ -366,7 +366,7 @@ static void write_trial(const char *directory, const char *name, int jitter_ns) 
     struct fault fault = {""};
     char path[512];
     world_open(&world);
-    CHECK(recording_open(&capture.recording, world.options.packets, &fault) == 0);
+    CHECK(recording_open(&capture.recording, world.options.packets, false, &fault) == 0);
     add_jittered(&world, 2000, jitter_ns, 7);
     snprintf(path, sizeof path, "%s-recording", name);
     save(&world, &world.recording, directory, path);

@@ -11,6 +11,7 @@ import pytest
 from acapella_testing.capture.replay_agents import TIMEOUT_S, stand_in_argv, wait_until
 
 from acapella_capture.replay import program as programs
+from acapella_capture.replay.ports import ProgramSettings
 from acapella_capture.replay.program import ReplayProgram
 from acapella_capture.testbeds.local import replay_capture
 from acapella_core.errors import UserError
@@ -130,3 +131,11 @@ def test_program_ends_with_its_parent(number):
             break
         assert _ < TIMEOUT_S * 20, f"{child} is still running"
         time.sleep(0.05)
+
+
+def test_interfaces_get_a_ring_for_each_queue():
+    one, two = (ProgramSettings(ports=("lo",), queues=queues).argv("program") for queues in (None, 2))
+    rings = [int(argv[2].split("framecnt=")[1].split(",")[0]) for argv in (one, two)]
+    assert rings[1] * 2 <= rings[0]
+    assert "qpairs" not in one[2] and "--queues" not in one
+    assert two[2].endswith(",qpairs=2") and two[two.index("--queues") + 1] == "2"

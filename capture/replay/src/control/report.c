@@ -92,18 +92,37 @@ static void put_port(FILE *to, const struct port *port) {
     put_text(to, "driver", port->driver);
     put_text(to, "interface", port->interface);
     put_number(to, "longest_bytes", port->longest);
+    put_number(to, "rx_queues", port->rx_queues);
+    put_number(to, "tx_queues", port->tx_queues);
+    put_bool(to, "rss", port->rss);
     put_text(to, "timestamps", stamps[port->stamps]);
     put_number(to, "flushed", port->flushed);
     put_measured_lead(to, &port->lead);
 }
 
 static void put_traffic(FILE *to, const struct traffic *traffic) {
-    put_number(to, "received", traffic->received);
+    fprintf(to, "\"received\": %" PRIu64, traffic->received);
     put_number(to, "forwarded", traffic->forwarded);
     fprintf(to,
             ", \"dropped\": {\"ring_full\": %" PRIu64 ", \"driver_error\": %" PRIu64
             ", \"too_long\": %" PRIu64 "}",
             traffic->ring_full, traffic->driver_error, traffic->too_long);
+}
+
+/* Counters of a port of a bridge, and those of each of its Rx queues if it has several. */
+static void put_port_traffic(FILE *to, const struct port *port, const struct traffic traffic[QUEUES_MAX]) {
+    const struct traffic sum = port_traffic(traffic);
+    fputs(", ", to);
+    put_traffic(to, &sum);
+    if (port->rx_queues > 1) {
+        fputs(", \"queues\": [", to);
+        for (unsigned queue = 0; queue < port->rx_queues; ++queue) {
+            fputs(queue ? ", {" : "{", to);
+            put_traffic(to, &traffic[queue]);
+            fputc('}', to);
+        }
+        fputc(']', to);
+    }
 }
 
 static void put_recording(FILE *to, const struct recording *recording) {
@@ -246,6 +265,11 @@ static void put_counters(FILE *to, const struct port *port, const struct counter
     json_text(to, port->name);
     put_number(to, "driver_sent", now.sent - before->sent);
     put_number(to, "driver_errors", now.errors - before->errors);
+    fputs(", \"queues\": [", to);
+    for (unsigned queue = 0; queue < port->tx_queues; ++queue) {
+        fprintf(to, "%s%" PRIu64, queue ? ", " : "", port->sent[queue]);
+    }
+    fputc(']', to);
     if (interface->known && old->known) {
         fprintf(to,
                 ", \"interface\": {\"tx_packets\": %" PRIu64 ", \"tx_errors\": %" PRIu64
@@ -292,7 +316,7 @@ void report_status(const struct session *session) {
     for (unsigned i = 0; i < session->ports.count; ++i) {
         fputs(i ? ", " : "", to);
         put_port(to, &session->ports.port[i]);
-        put_traffic(to, &session->worker.traffic[i]);
+        put_port_traffic(to, &session->ports.port[i], session->worker.traffic[i]);
         fputc('}', to);
     }
     fputc(']', to);

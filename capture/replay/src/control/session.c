@@ -80,16 +80,17 @@ int session_check_memory(struct session *session, struct fault *fault) {
     const uint64_t copies = options->tag == TAG_NONE ? 1 : 2;
     memory->mbufs = options->packets * copies + ports_mbuf_count(options);
     memory->mbuf_bytes = pool_bytes(options, memory->mbufs) + BASE_MB * MB;
+    const uint64_t lists = options->bridge ? 2 : 1;
     memory->packet_bytes =
-        options->packets * (sizeof(struct packet) + sizeof(struct rte_mbuf *) + sizeof(struct entry));
+        options->packets * (lists * sizeof(struct packet) + sizeof(struct rte_mbuf *) + sizeof(struct entry));
     memory->departure_bytes = options->departures * sizeof(struct departure);
     memory->available_bytes = available_bytes();
     if (options->eal.memory_mb == 0) {
         options->eal.memory_mb = (unsigned)(memory->mbuf_bytes / MB + 1);
     }
-    const uint64_t lists = memory->packet_bytes + memory->departure_bytes;
+    const uint64_t list_bytes = memory->packet_bytes + memory->departure_bytes;
     const uint64_t eal_bytes = options->eal.memory_mb * MB;
-    memory->total_bytes = eal_bytes + lists;
+    memory->total_bytes = eal_bytes + list_bytes;
     if (memory->mbufs > UINT32_MAX / 2) {
         return fail(fault, "--packets %" PRIu64 ": too many; lower it", options->packets);
     }
@@ -99,7 +100,7 @@ int session_check_memory(struct session *session, struct fault *fault) {
                     " MB are free; lower --packets, or raise vm.nr_hugepages",
                     options->packets, options->max_frame, eal_bytes / MB, huge_bytes() / MB);
     }
-    const uint64_t needed = options->eal.huge ? lists : memory->total_bytes;
+    const uint64_t needed = options->eal.huge ? list_bytes : memory->total_bytes;
     if (memory->available_bytes && needed > memory->available_bytes) {
         return fail(fault,
                     "%" PRIu64 " packets of %u bytes and %" PRIu64 " departures need %" PRIu64 " MB, %" PRIu64
@@ -128,7 +129,7 @@ int session_open(struct session *session, struct fault *fault) {
     struct worker *worker = &session->worker;
     const struct options *options = &session->options;
     if (check_priority(options->priority, fault) != 0 ||
-        recording_open(&session->recording, options->packets, fault) != 0 ||
+        recording_open(&session->recording, options->packets, options->bridge, fault) != 0 ||
         replay_open(&worker->replay, options, &session->ports, &session->time, fault) != 0 ||
         ports_open(&session->ports, options, (unsigned)session->memory.mbufs, fault) != 0 ||
         timebase_begin(&session->time, fault) != 0 ||
@@ -300,6 +301,7 @@ static void report_end(struct session *session) {
     if (before != ACTIVITY_IDLE && ended) {
         session->activity = ACTIVITY_IDLE;
         if (before == ACTIVITY_RECORDING) {
+            recording_merge(&session->recording); /* the polling thread does not use it any more */
             report_recorded(session);
         } else {
             report_done(session);

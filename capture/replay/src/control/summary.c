@@ -50,6 +50,16 @@ static bool have_same_lead(const struct ports *ports) {
     return true;
 }
 
+static uint64_t sent_by_queues(const struct ports *ports) {
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < ports->count; ++i) {
+        for (unsigned queue = 0; queue < QUEUES_MAX; ++queue) {
+            sum += ports->port[i].sent[queue];
+        }
+    }
+    return sum;
+}
+
 void summarize(struct summary *summary, const struct replay *replay) {
     const uint32_t packets = replay->plan.packets;
     int64_t *errors = malloc(replay->departures * sizeof *errors);
@@ -79,5 +89,6 @@ void summarize(struct summary *summary, const struct replay *replay) {
     for (unsigned i = 0; i < OUTCOMES; ++i) {
         total += summary->outcome[i];
     }
-    summary->balanced = total == summary->packets && summary->outcome[OUTCOME_SENT] == replay->accepted;
+    summary->balanced = total == summary->packets && summary->outcome[OUTCOME_SENT] == replay->accepted &&
+                        sent_by_queues(replay->ports) == replay->accepted;
 }

@@ -34,9 +34,15 @@ static bool make_room(struct bridge *bridge) {
     return false;
 }
 
+/* The way of packets through the bridge: from an Rx queue of a port to the same Tx queue of the other one, so
+ * that packets of a flow keep their order. */
+struct way {
+    uint16_t from, to, queue;
+};
+
 /* Records the packets of a burst that was sent, and takes over their references. Frees packets that do not
  * fit. */
-static void record(struct bridge *bridge, struct rte_mbuf **mbuf, unsigned count, uint16_t to,
+static void record(struct bridge *bridge, struct rte_mbuf **mbuf, unsigned count, const struct way *way,
                    const int64_t stamp_ns[], const bool stamped[], int64_t now) {
     if (bridge->window_ns) {
         remove_old(bridge, now);
@@ -49,7 +55,8 @@ static void record(struct bridge *bridge, struct rte_mbuf **mbuf, unsigned count
         const struct packet packet = {
             .mbuf = mbuf[i],
             .ts_ns = stamped[i] ? stamp_ns[i] : now,
-            .port = to,
+            .port = way->to,
+            .queue = (uint8_t)way->queue,
             .first = i == 0,
             .unresolved = !stamped[i] && i > 0,
         };
@@ -59,18 +66,20 @@ static void record(struct bridge *bridge, struct rte_mbuf **mbuf, unsigned count
 
 /* Sends a burst, with retries. Returns the number of packets sent, and counts the others by reason. The
  * driver frees the packets that it accepts. */
-static unsigned send_all(struct bridge *bridge, struct port *from, struct port *to, struct rte_mbuf **mbuf,
-                         unsigned count, int64_t *now) {
+static unsigned send_all(struct bridge *bridge, const struct way *way, struct rte_mbuf **mbuf, unsigned count,
+                         int64_t *now) {
+    struct port *to = &bridge->ports->port[way->to];
+    struct traffic *traffic = &bridge->ports->port[way->from].traffic[way->queue];
     const int64_t first = *now = timebase_ns(bridge->time);
     unsigned sent = 0;
     for (;;) {
         bool failed = false;
-        const uint16_t accepted = port_send(to, 0, mbuf + sent, (uint16_t)(count - sent), &failed);
+        const uint16_t accepted = port_send(to, way->queue, mbuf + sent, (uint16_t)(count - sent), &failed);
         if (failed) {
             /* all packets of this call: the driver does not report which ones failed; see hides_errors */
-            from->traffic.driver_error += accepted;
-            from->traffic.ring_full += count - sent - accepted;
-            from->traffic.forwarded += sent;
+            traffic->driver_error += accepted;
+            traffic->ring_full += count - sent - accepted;
+            traffic->forwarded += sent;
             rte_pktmbuf_free_bulk(mbuf + sent + accepted, count - sent - accepted);
             return sent;
         }
@@ -79,14 +88,14 @@ static unsigned send_all(struct bridge *bridge, struct port *from, struct port *
             break;
         }
     }
-    from->traffic.forwarded += sent;
-    from->traffic.ring_full += count - sent;
+    traffic->forwarded += sent;
+    traffic->ring_full += count - sent;
     rte_pktmbuf_free_bulk(mbuf + sent, count - sent);
     return sent;
 }
 
 /* Frees packets that the other port cannot send. Returns the number of the other packets. */
-static unsigned remove_long(struct port *from, const struct port *to, struct rte_mbuf **mbuf,
+static unsigned remove_long(struct traffic *traffic, const struct port *to, struct rte_mbuf **mbuf,
                             unsigned count) {
     unsigned kept = 0;
     for (unsigned i = 0; i < count; ++i) {
@@ -94,23 +103,25 @@ static unsigned remove_long(struct port *from, const struct port *to, struct rte
             mbuf[kept++] = mbuf[i];
         } else {
             rte_pktmbuf_free(mbuf[i]);
-            ++from->traffic.too_long;
+            ++traffic->too_long;
         }
     }
     return kept;
 }
 
-static unsigned forward(struct bridge *bridge, uint16_t from, uint16_t to) {
+static unsigned forward(struct bridge *bridge, const struct way *way) {
     struct rte_mbuf *mbuf[BURST_MAX];
     int64_t stamp_ns[BURST_MAX];
     bool stamped[BURST_MAX];
-    struct port *source = &bridge->ports->port[from], *target = &bridge->ports->port[to];
-    const uint16_t received = rte_eth_rx_burst(source->id, 0, mbuf, (uint16_t)bridge->options->burst);
+    struct port *source = &bridge->ports->port[way->from];
+    struct traffic *traffic = &source->traffic[way->queue];
+    const uint16_t received =
+        rte_eth_rx_burst(source->id, way->queue, mbuf, (uint16_t)bridge->options->burst);
     if (received == 0) {
         return 0;
     }
-    source->traffic.received += received;
-    const unsigned count = remove_long(source, target, mbuf, received);
+    traffic->received += received;
+    const unsigned count = remove_long(traffic, &bridge->ports->port[way->to], mbuf, received);
     int64_t now = timebase_ns(bridge->time);
     const bool records = is_recording(bridge, now);
     for (unsigned i = 0; records && i < count; ++i) { /* the driver may free a packet when it is sent */
@@ -121,16 +132,20 @@ static unsigned forward(struct bridge *bridge, uint16_t from, uint16_t to) {
     for (unsigned i = 0; i < count; ++i) {
         burst[i] = mbuf[i];
     }
-    const unsigned sent = send_all(bridge, source, target, mbuf, count, &now);
+    const unsigned sent = send_all(bridge, way, mbuf, count, &now);
     if (records) {
-        record(bridge, burst, sent, to, stamp_ns, stamped, now);
+        record(bridge, burst, sent, way, stamp_ns, stamped, now);
         rte_pktmbuf_free_bulk(burst + sent, count - sent);
     }
     return received;
 }
 
 unsigned bridge_poll(struct bridge *bridge) {
-    const unsigned received = forward(bridge, 0, 1) + forward(bridge, 1, 0);
+    unsigned received = 0;
+    for (uint16_t queue = 0; queue < bridge->options->queues; ++queue) {
+        received += forward(bridge, &(struct way){0, 1, queue});
+        received += forward(bridge, &(struct way){1, 0, queue});
+    }
     if (received == 0 && bridge->records) { /* end a recording in time even if no packets arrive */
         is_recording(bridge, timebase_ns(bridge->time));
     }

@@ -20,7 +20,7 @@ struct bridge {
     uint64_t removed_memory;   /* rolling: packets within the window that were removed because it was full */
 };
 
-/* Forwards at most one burst in each direction. Returns the number of packets received. */
+/* Forwards at most one burst of each queue in each direction. Returns the number of packets received. */
 unsigned bridge_poll(struct bridge *bridge);
 
 /* Begin and end a recording; `from_ns` 0: now. */

@@ -78,16 +78,18 @@ static bool is_probe(const uint8_t *bytes, size_t size, const struct key *key) {
            memcmp(bytes + KEY_AT + sizeof key->measurement, &key->number, sizeof key->number) == 0;
 }
 
-/* Receives a burst at a port. If it contains the probe, sets the time of its timestamp. */
+/* Receives a burst from each queue of a port. If it contains the probe, sets the time of its timestamp. */
 static enum probe receive_at_port(struct port *port, const struct key *key, int64_t *ns) {
     struct rte_mbuf *mbuf[BURST_MAX];
     enum probe found = PROBE_LOST;
-    const uint16_t count = rte_eth_rx_burst(port->id, 0, mbuf, RTE_DIM(mbuf));
-    for (uint16_t i = 0; i < count; ++i) {
-        if (is_probe(rte_pktmbuf_mtod(mbuf[i], const uint8_t *), mbuf[i]->data_len, key)) {
-            found = port_read_timestamp(port, mbuf[i], ns) ? PROBE_STAMPED : PROBE_ARRIVED;
+    for (uint16_t queue = 0; queue < port->rx_queues; ++queue) {
+        const uint16_t count = rte_eth_rx_burst(port->id, queue, mbuf, RTE_DIM(mbuf));
+        for (uint16_t i = 0; i < count; ++i) {
+            if (is_probe(rte_pktmbuf_mtod(mbuf[i], const uint8_t *), mbuf[i]->data_len, key)) {
+                found = port_read_timestamp(port, mbuf[i], ns) ? PROBE_STAMPED : PROBE_ARRIVED;
+            }
+            rte_pktmbuf_free(mbuf[i]);
         }
-        rte_pktmbuf_free(mbuf[i]);
     }
     return found;
 }

@@ -48,7 +48,8 @@ static int set_packet(struct plan *plan, uint32_t at, const struct packet *packe
                       const struct options *options, struct tagger *tagger, struct fault *fault) {
     struct entry *entry = &plan->entry[at];
     struct rte_mbuf *mbuf = packet->mbuf;
-    entry->port = packet->port;
+    entry->port = (uint8_t)packet->port;
+    entry->queue = packet->queue;
     plan->mbuf[at] = mbuf;
     if (mbuf->pkt_len < SHORTEST) {
         entry->refused = OUTCOME_TOO_SHORT;
@@ -76,7 +77,8 @@ static void set_bursts(struct plan *plan, const struct recording *recording, con
     for (uint32_t i = 0; i < plan->packets; ++i) {
         struct entry *entry = &plan->entry[i];
         const bool joins = first && options->pacing == PACING_BURSTS && !recording_at(recording, i)->first &&
-                           first->port == entry->port && first->count < options->burst;
+                           first->port == entry->port && first->queue == entry->queue &&
+                           first->count < options->burst;
         if (entry->refused) {
             first = NULL;
         } else if (joins) {

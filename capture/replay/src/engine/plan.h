@@ -21,7 +21,7 @@ enum outcome {
 struct entry {
     int64_t offset_ns; /* since the start of the loop */
     uint32_t next;     /* the port's next burst, if a burst begins here; `packets`: none */
-    uint16_t port;
+    uint8_t port, queue;
     uint8_t count;   /* packets of the burst that begins here; 0: not the first packet of a burst */
     uint8_t refused; /* outcome of a packet that is not sent; 0: it is sent */
 };

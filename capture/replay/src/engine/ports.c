@@ -23,7 +23,7 @@
 unsigned ports_mbuf_count(const struct options *options) {
     const unsigned ports = options->ports + options->lead_sources;
     const unsigned rings = ports * (2 * options->depth + 2 * options->burst);
-    return rings + 4 * CACHE; /* the caches of two threads hold 1.5 times their size */
+    return options->queues * rings + 4 * CACHE; /* the caches of two threads hold 1.5 times their size */
 }
 
 static int find(struct port *port, const char *name, struct fault *fault) {
@@ -83,9 +83,9 @@ void port_find_longest(struct port *port, const struct options *options) {
 /* A bridge has to receive whole frames, but net_af_packet truncates frames to the frame size of its ring. */
 static int check_reception(const struct port *port, const struct options *options,
                            const struct rte_eth_dev_info *info, struct fault *fault) {
-    if (driver_has_fixed_queues(port->driver) && info->max_rx_queues > 1) {
-        return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; use one queue", port->name,
-                    info->max_rx_queues - 1U, info->max_rx_queues);
+    if (driver_has_fixed_queues(port->driver) && port->rx_queues < info->max_rx_queues) {
+        return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; use --queues %u", port->name,
+                    info->max_rx_queues - port->rx_queues, info->max_rx_queues, info->max_rx_queues);
     }
     const uint32_t longest = longest_of_mtu(port);
     if (strcmp(port->driver, "net_af_packet") == 0 &&
@@ -98,10 +98,49 @@ static int check_reception(const struct port *port, const struct options *option
     return 0;
 }
 
+static int check_queues(const struct port *port, const struct rte_eth_dev_info *info, struct fault *fault) {
+    if (port->rx_queues > info->max_rx_queues) {
+        return fail(fault,
+                    "%s: has %u Rx queues, not %u; lower --queues, or add queues to the device (qpairs=)",
+                    port->name, info->max_rx_queues, port->rx_queues);
+    }
+    if (port->tx_queues > info->max_tx_queues) {
+        return fail(fault,
+                    "%s: has %u Tx queues, not %u; lower --queues, or add queues to the device (qpairs=)",
+                    port->name, info->max_tx_queues, port->tx_queues);
+    }
+    return 0;
+}
+
 bool port_fits(const struct port *port, const struct rte_mbuf *mbuf) {
     const uint8_t *bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
     const bool tagged = mbuf->data_len > VLAN_AT + 1 && bytes[VLAN_AT] == 0x81 && bytes[VLAN_AT + 1] == 0;
     return mbuf->pkt_len <= port->longest + (tagged ? VLAN_BYTES : 0);
+}
+
+/* Sets up all queues. Returns 0 or a negative errno. */
+static int set_up_queues(const struct port *port, const struct options *options, struct rte_mempool *pool) {
+    uint16_t receive = (uint16_t)options->depth, transmit = (uint16_t)options->depth;
+    const unsigned socket = (unsigned)rte_eth_dev_socket_id(port->id);
+    int status = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit);
+    for (uint16_t queue = 0; queue < port->rx_queues && status == 0; ++queue) {
+        status = rte_eth_rx_queue_setup(port->id, queue, receive, socket, NULL, pool);
+    }
+    for (uint16_t queue = 0; queue < port->tx_queues && status == 0; ++queue) {
+        status = rte_eth_tx_queue_setup(port->id, queue, transmit, socket, NULL);
+    }
+    return status;
+}
+
+/* Lets the device distribute flows to its Rx queues, if it can. */
+static void use_rss(struct port *port, const struct rte_eth_dev_info *info, struct rte_eth_conf *config) {
+    const uint64_t hashed =
+        info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
+    port->rss = port->rx_queues > 1 && hashed;
+    if (port->rss) {
+        config->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+        config->rx_adv_conf.rss_conf.rss_hf = hashed;
+    }
 }
 
 /* Returns the MTU for frames of --max-frame, or the largest one of the device. Some drivers (memif) limit the
@@ -129,9 +168,13 @@ static int configure(struct port *port, const struct options *options, struct rt
     if (info.if_index > 0 && !if_indextoname(info.if_index, port->interface)) {
         port->interface[0] = 0;
     }
-    if (options->bridge && check_reception(port, options, &info, fault) != 0) {
+    port->tx_queues = options->queues;
+    port->rx_queues = port->receives ? options->queues : 1;
+    if (check_queues(port, &info, fault) != 0 ||
+        (options->bridge && check_reception(port, options, &info, fault) != 0)) {
         return -1;
     }
+    use_rss(port, &info, &config);
     if (port->receives) {
         config.rxmode.offloads =
             info.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_TIMESTAMP);
@@ -140,17 +183,9 @@ static int configure(struct port *port, const struct options *options, struct rt
     if (!*port->interface) { /* the MTU of an interface is not changed */
         config.rxmode.mtu = largest_mtu(options, &info);
     }
-    status = rte_eth_dev_configure(port->id, 1, 1, &config);
-    uint16_t receive = (uint16_t)options->depth, transmit = (uint16_t)options->depth;
+    status = rte_eth_dev_configure(port->id, (uint16_t)port->rx_queues, (uint16_t)port->tx_queues, &config);
     if (status == 0) {
-        status = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit);
-    }
-    const int socket = rte_eth_dev_socket_id(port->id);
-    if (status == 0) {
-        status = rte_eth_rx_queue_setup(port->id, 0, receive, (unsigned)socket, NULL, pool);
-    }
-    if (status == 0) {
-        status = rte_eth_tx_queue_setup(port->id, 0, transmit, (unsigned)socket, NULL);
+        status = set_up_queues(port, options, pool);
     }
     if (status != 0) {
         return fail(fault, "%s: cannot be configured: %s; see the lines above, or change --max-frame",
@@ -267,13 +302,15 @@ static int enable_timestamps(struct port *port, struct fault *fault) {
 
 void port_flush(struct port *port) {
     struct rte_mbuf *mbuf[BURST_MAX];
-    uint64_t flushed = 0;
-    uint16_t count = 0;
-    while (flushed < FLUSH_MAX && (count = rte_eth_rx_burst(port->id, 0, mbuf, RTE_DIM(mbuf))) > 0) {
-        rte_pktmbuf_free_bulk(mbuf, count);
-        flushed += count;
+    for (uint16_t queue = 0; queue < port->rx_queues; ++queue) {
+        uint64_t flushed = 0;
+        uint16_t count = 0;
+        while (flushed < FLUSH_MAX && (count = rte_eth_rx_burst(port->id, queue, mbuf, RTE_DIM(mbuf))) > 0) {
+            rte_pktmbuf_free_bulk(mbuf, count);
+            flushed += count;
+        }
+        port->flushed += flushed;
     }
-    port->flushed += flushed;
 }
 
 static int start(struct port *port, bool receive, struct fault *fault) {
@@ -360,6 +397,18 @@ int ports_wait_for_links(const struct ports *ports, struct fault *fault) {
 uint64_t port_errors(const struct port *port) {
     struct rte_eth_stats stats;
     return rte_eth_stats_get(port->id, &stats) == 0 ? stats.oerrors : 0;
+}
+
+struct traffic port_traffic(const struct traffic traffic[QUEUES_MAX]) {
+    struct traffic sum = {0};
+    for (unsigned queue = 0; queue < QUEUES_MAX; ++queue) {
+        sum.received += traffic[queue].received;
+        sum.forwarded += traffic[queue].forwarded;
+        sum.ring_full += traffic[queue].ring_full;
+        sum.driver_error += traffic[queue].driver_error;
+        sum.too_long += traffic[queue].too_long;
+    }
+    return sum;
 }
 
 static void stop(struct port *port) {

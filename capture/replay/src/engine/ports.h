@@ -41,14 +41,17 @@ struct port {
     bool configured, started;
     bool receives;     /* a port of a bridge, or one that receives probes */
     bool hides_errors; /* the driver accepts packets that it cannot send, and counts them in oerrors */
-    uint64_t errors;   /* oerrors after the latest burst */
-    uint64_t flushed;  /* packets that arrived before the start */
+    unsigned rx_queues, tx_queues;
+    bool rss;         /* the device distributes flows to the Rx queues */
+    uint64_t errors;  /* oerrors after the latest burst */
+    uint64_t flushed; /* packets that arrived before the start */
     enum port_stamps stamps;
     int stamp_offset;
     uint64_t stamp_flag;
     struct clock clock; /* of the NIC */
     struct lead lead;
-    struct traffic traffic;
+    struct traffic traffic[QUEUES_MAX]; /* by Rx queue */
+    uint64_t sent[QUEUES_MAX];          /* packets of a run, by Tx queue */
 };
 
 struct ports {
@@ -84,6 +87,9 @@ int64_t ports_largest_lead_ns(const struct ports *ports);
 
 /* Closes the ports that only received probes. */
 void ports_close_loops(struct ports *ports);
+
+/* Returns the sum of the counters of all queues. */
+struct traffic port_traffic(const struct traffic traffic[QUEUES_MAX]);
 
 /* Discards packets that have arrived. */
 void port_flush(struct port *port);

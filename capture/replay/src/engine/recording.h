@@ -21,21 +21,23 @@ struct packet {
     struct rte_mbuf *mbuf;
     int64_t ts_ns;
     uint16_t port;   /* index of the Tx port */
+    uint8_t queue;   /* its Tx queue; of a bridge, also the Rx queue */
     bool first;      /* first packet of its burst */
     bool unresolved; /* the time is that of the burst, and the packet is not its first */
 };
 
 struct recording {
     struct packet *packet;
-    uint64_t capacity; /* packets */
+    struct packet *merged; /* memory for recording_merge; NULL: it is not used */
+    uint64_t capacity;     /* packets */
     uint64_t begin,
         end;        /* of the oldest packet, and after the newest; the index in `packet` is modulo capacity */
     uint64_t bytes; /* sum of the packets' lengths */
     enum timestamps timestamps;
 };
 
-/* Allocates memory for `packets`. -1: see fault. */
-int recording_open(struct recording *recording, uint64_t packets, struct fault *fault);
+/* Allocates memory for `packets`; `merges`: also for recording_merge. -1: see fault. */
+int recording_open(struct recording *recording, uint64_t packets, bool merges, struct fault *fault);
 void recording_close(struct recording *recording);
 
 static inline uint64_t recording_packets(const struct recording *recording) {
@@ -56,6 +58,10 @@ void recording_add(struct recording *recording, const struct packet *packet, enu
 
 /* Removes the oldest packet. */
 void recording_remove(struct recording *recording);
+
+/* Merges the packets of all ports and queues by their times, if they have timestamps of the receiving device.
+ * Packets of the same queue keep their order. No packets may be added meanwhile. */
+void recording_merge(struct recording *recording);
 
 void recording_clear(struct recording *recording);
 

@@ -1,6 +1,7 @@
 #include "engine/replay.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 __extension__ typedef __int128 wide;
@@ -115,6 +116,9 @@ int replay_start_at(struct replay *replay, int64_t start_ns, struct fault *fault
     replay->preemptions = 0;
     replay->ending = ENDING_NONE;
     replay->steps = replay->time->steps;
+    for (unsigned port = 0; port < replay->ports->count; ++port) {
+        memset(replay->ports->port[port].sent, 0, sizeof replay->ports->port[port].sent);
+    }
     begin_lanes(replay);
     find_next(replay);
     return 0;
@@ -160,7 +164,7 @@ static void send_burst(struct replay *replay, const struct entry *entry, int64_t
         mbuf_hold(mbuf[i]);
     }
     struct port *port = &replay->ports->port[entry->port];
-    const uint16_t accepted = port_send(port, 0, mbuf, remaining, &failed);
+    const uint16_t accepted = port_send(port, entry->queue, mbuf, remaining, &failed);
     for (unsigned i = accepted; i < remaining; ++i) {
         rte_pktmbuf_free(mbuf[i]);
     }
@@ -168,6 +172,7 @@ static void send_burst(struct replay *replay, const struct entry *entry, int64_t
         set_outcome(replay, accepted, OUTCOME_DRIVER_ERROR, DEPARTED_NEVER, false);
     } else {
         replay->accepted += accepted;
+        port->sent[entry->queue] += accepted;
         set_outcome(replay, accepted, OUTCOME_SENT, now + port->lead.ns, accepted == 1);
     }
     if (accepted < remaining) {

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -41,7 +42,8 @@ static void handle(struct worker *worker, enum request request) {
             break;
         case REQUEST_COUNT:
             for (unsigned i = 0; i < worker->bridge.ports->count; ++i) {
-                worker->traffic[i] = worker->bridge.ports->port[i].traffic;
+                const struct port *port = &worker->bridge.ports->port[i];
+                memcpy(worker->traffic[i], port->traffic, sizeof port->traffic);
             }
             break;
         case REQUEST_STOP:

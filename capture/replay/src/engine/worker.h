@@ -13,12 +13,12 @@ struct worker {
     struct bridge bridge;
     struct replay replay;
     bool forwards, spin;
-    unsigned priority;                    /* SCHED_FIFO during a run; 0: none */
-    int64_t from_ns, until_ns, window_ns; /* of REQUEST_RECORD */
-    enum ending stop_reason;              /* of REQUEST_STOP */
-    struct traffic
-        traffic[OPTIONS_PORTS];   /* copied by REQUEST_COUNT between two bursts, so that the counts add up */
-    _Atomic enum request request; /* the polling thread resets it when it is done */
+    unsigned priority;                                 /* SCHED_FIFO during a run; 0: none */
+    int64_t from_ns, until_ns, window_ns;              /* of REQUEST_RECORD */
+    enum ending stop_reason;                           /* of REQUEST_STOP */
+    struct traffic traffic[OPTIONS_PORTS][QUEUES_MAX]; /* copied by REQUEST_COUNT between two bursts, so that
+                                                          the counts add up */
+    _Atomic enum request request;                      /* the polling thread resets it when it is done */
     _Atomic enum activity activity;
     _Atomic bool began; /* the first packet of a run is due within 2 ms, or was sent */
 };

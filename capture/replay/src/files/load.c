@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/files/capture_file.h"
+#include "engine/flow_queue.h"
 
 /* Copies a frame into an mbuf. NULL: see fault. */
 static struct rte_mbuf *copy_to_mbuf(const struct blocks_frame *frame, uint64_t number,
@@ -51,6 +52,7 @@ static int add(struct recording *recording, const struct blocks_frame *frame, co
     if (!packet.mbuf) {
         return -1;
     }
+    packet.queue = (uint8_t)flow_queue(packet.mbuf, options->queues);
     if (number) {
         const struct packet *before = recording_at(recording, number - 1);
         packet.first = before->ts_ns != packet.ts_ns || before->port != packet.port;

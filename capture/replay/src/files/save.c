@@ -32,6 +32,7 @@ static bool put_packet(FILE *to, const struct packet *packet, bool comments) {
         .wire_bytes = packet->mbuf->pkt_len,
         .kept_bytes = packet->mbuf->pkt_len,
         .interface = packet->port,
+        .queue = packet->queue,
         .comment = comments && packet->unresolved ? "unresolved" : NULL,
     };
     struct record record;

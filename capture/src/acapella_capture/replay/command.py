@@ -51,6 +51,7 @@ ACTIONS = ("record", "stop", "save", "clear", "run", "status", "quit")
 DEFAULT_PACKETS = 65_536
 RUN = ("at", "loops", "speed", "departures")
 PORTS = (
+    "queues",
     "packets",
     "max_frame",
     "pace",
@@ -114,6 +115,11 @@ def add_port_options(group: Any) -> None:
         "--vdev); repeat it for several ports: the frames of the i-th interface of a pcapng go to the i-th port",
     )  # fmt: skip
     group.add_argument("--bridge", nargs=2, metavar="PORT", help="forward packets between two ports; requires --listen")
+    group.add_argument(
+        "--queues", type=count(16), metavar="N",
+        help="use N Tx queues of each port, and N Rx queues of each port of a bridge; packets of a flow use the same "
+        "queue (default: 1)",
+    )  # fmt: skip
     group.add_argument(
         "--packets", type=count(1 << 30), metavar="N",
         help=f"record at most N packets (default: {DEFAULT_PACKETS}; with FILE: all of it)",

@@ -31,6 +31,7 @@ class ProgramSettings:
 
     ports: tuple[str, ...]
     bridge: bool = False
+    queues: int | None = None
     packets: int | None = None
     departures: int | None = None
     max_frame: int | None = None
@@ -55,7 +56,9 @@ class ProgramSettings:
         loops = [name for name in self.measure_lead if name != "tx"]
         names = dict.fromkeys((*self.ports, *loops))
         for number, name in enumerate(names):
-            options, ports[name], frame = port_options(name, number, self.mtu, RING_KIB // len(names))
+            options, ports[name], frame = port_options(
+                name, number, self.mtu, ring=RING_KIB // len(names), queues=self.queues or 1
+            )
             devices += options
             longest = max(longest, frame)
         used = [ports[name] for name in self.ports]
@@ -63,6 +66,7 @@ class ProgramSettings:
             ["--bridge", ",".join(used)] if self.bridge else [argument for port in used for argument in ("--tx", port)]
         )
         numbers = {
+            "--queues": self.queues,
             "--packets": self.packets,
             "--departures": self.departures,
             "--max-frame": self.max_frame or longest,
@@ -85,10 +89,13 @@ class ProgramSettings:
         return [str(program or executable()), *devices, *ends, *options, *huge]
 
 
-def port_options(name: str, number: int, mtu: int | None = None, ring: int = RING_KIB) -> tuple[list[str], str, int]:
+def port_options(
+    name: str, number: int, mtu: int | None = None, *, ring: int = RING_KIB, queues: int = 1
+) -> tuple[list[str], str, int]:
     """Return the program's options for a port, the port's device name, and the frame size that it needs.
 
-    ``ring`` is the size of a net_af_packet ring in KiB, which the limit on locked memory may reduce.
+    ``ring`` is the size of all rings of a net_af_packet device in KiB, which the limit on locked memory may reduce.
+    It has one ring per queue.
 
     A PCI address and DRIVER,ARGUMENTS are DPDK devices, whose frame size is unknown (0); everything else is a network
     interface. Raises UserError if there is no such interface.
@@ -99,9 +106,10 @@ def port_options(name: str, number: int, mtu: int | None = None, ring: int = RIN
         return ["--vdev", name], name.partition(",")[0], 0
     mtu = mtu or mtu_of(name)
     limits = subprocess.run(["sh", "-c", LIMITS], capture_output=True, text=True, check=True).stdout
-    options, frame = af_packet_device(name, mtu, ring_kib(RING_KIB, limits) * ring // RING_KIB)
+    options, frame = af_packet_device(name, mtu, ring_kib(RING_KIB, limits) * ring // RING_KIB // queues)
     device = f"net_af_packet{number}"
-    return ["--vdev", device + options[options.index(",") :]], device, frame
+    pairs = f",qpairs={queues}" if queues > 1 else ""
+    return ["--vdev", device + options[options.index(",") :] + pairs], device, frame
 
 
 def mtu_of(interface: str) -> int:

@@ -1,0 +1,171 @@
+"""acapella-dpdk-replay with several queues: flows keep their order, and the counters of the queues add up."""
+
+import contextlib
+import random
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.capture import replayer, veth
+
+FLOWS = 24
+QUEUES = 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _program() -> None:
+    replayer.built_or_skip()
+
+
+def flow_frames(count: int, seed: int) -> list[dpdk.Frame]:
+    """Return UDP frames of several flows, numbered within each flow, 10 to 100 us apart."""
+    choose, frames, at_ns, sequence = random.Random(seed), [], 1_700_000_000_000_000_000, [0] * FLOWS
+    for _ in range(count):
+        flow = choose.randrange(FLOWS)
+        payload = struct.pack(">II", flow, sequence[flow]) + bytes(choose.randrange(12, 400))
+        udp = struct.pack(">HHHH", 4000 + flow, 9, 8 + len(payload), 0) + payload
+        addresses = bytes((10, seed, 0, flow, 10, seed, 1, flow))
+        ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0) + addresses
+        data = b"\x02\0\0\0\0\x01\x02\0\0\0\0\x02\x08\0" + ip + udp
+        frames.append(dpdk.Frame(at_ns, len(data), data))
+        sequence[flow] += 1
+        at_ns += choose.randrange(10_000, 100_000)
+    return frames
+
+
+def by_flow(frames: list[bytes]) -> dict[bytes, list[bytes]]:
+    """Return the frames of each flow in their order."""
+    flows: dict[bytes, list[bytes]] = {}
+    for data in frames:
+        flows.setdefault(data[26:34], []).append(data)
+    return flows
+
+
+def captured(path) -> list[bytes]:
+    frames, left = dpdk.read_pcap(path)
+    assert left == 0
+    return [frame.data for frame in frames]
+
+
+def saved_frames(path, received: list[int]) -> list[bytes]:
+    """Return the frames of a saved recording. Their times are in order, their queues those at which they arrived."""
+    frames = dpdk.read_pcapng(path).frames
+    times = [frame.ts_ns for frame in frames]
+    assert times == sorted(times)
+    assert [sum(frame.queue == queue for frame in frames) for queue in range(QUEUES)] == received
+    return [frame.data for frame in frames]
+
+
+@pytest.fixture
+def bridged():
+    """Provide a namespace where the program connects left0 and right1."""
+    with veth.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
+        yield prefix
+
+
+def bridge_words(pairs: int, queues: int) -> list[object]:
+    words: list[object] = []
+    for number, interface in enumerate(("left1", "right0")):
+        words += ["--vdev", f"net_af_packet{number},iface={interface},qpairs={pairs}"]
+    return [*words, "--bridge", "net_af_packet0,net_af_packet1", "--queues", queues]
+
+
+def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
+    """The kernel distributes flows to the queues (PACKET_FANOUT)."""
+    frames = flow_frames(600, seed=1)
+    sent = replayer.write_capture(tmp_path / "in.pcap", frames)
+    expected = by_flow([frame.data for frame in frames])
+    with replayer.Replayer(*bridge_words(QUEUES, QUEUES), prefix=bridged) as program:
+        assert [port["rx_queues"] for port in program.wait("ready")["ports"]] == [QUEUES, QUEUES]
+        program.ask("record 0 0", "recording")
+        with replayer.tcpdump(bridged, "right1", tmp_path / "live.pcap"):
+            veth.send_capture(bridged, "left0", sent)
+        status = program.ask("status", "status")
+        assert program.ask("stop", "recorded")["packets"] == len(frames)
+        program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
+        with replayer.tcpdump(bridged, "right1", tmp_path / "replayed.pcap"):
+            done = program.run()
+        assert program.end() == 0, program.messages
+    for name in ("live", "replayed"):
+        assert by_flow(captured(tmp_path / f"{name}.pcap")) == expected, name
+    received = [queue["received"] for queue in status["ports"][0]["queues"]]
+    assert sum(received) == status["ports"][0]["received"] == len(frames) and min(received) > 0
+    assert by_flow(saved_frames(tmp_path / "saved.pcapng", received)) == expected
+    for queue in status["ports"][0]["queues"]:
+        assert queue["received"] == queue["forwarded"] + sum(queue["dropped"].values())
+    assert done["ports"][1]["queues"] == received and done["ports"][0]["queues"] == [0] * QUEUES
+
+
+@pytest.mark.parametrize(
+    ("pairs", "queues", "why"),
+    [
+        (1, 2, "net_af_packet0: has 1 Rx queues, not 2; lower --queues, or add queues to the device (qpairs=)"),
+        (3, 2, "net_af_packet0: frames of 1 of its 3 Rx queues would be lost; use --queues 3"),
+    ],
+)
+def test_number_of_queues_that_does_not_fit_the_device_is_one_line(bridged, pairs, queues, why):
+    with replayer.Replayer(*bridge_words(pairs, queues), prefix=bridged) as program:
+        assert program.ended() == 1
+        assert program.errors() == [f"acapella-dpdk-replay: error: {why}"]
+
+
+def test_more_queues_than_a_file_has_are_one_line(tmp_path):
+    words = ("--vdev", f"net_pcap0,tx_pcap={tmp_path / 'out.pcap'}", "--tx", "net_pcap0", "--queues", 2)
+    with replayer.Replayer(*words) as program:
+        assert program.ended() == 1
+        (line,) = program.errors()
+    assert "net_pcap0: has 1 Tx queues, not 2; lower --queues" in line
+
+
+def memif(role: str, path) -> str:
+    return f"net_memif0,role={role},socket={path},socket-abstract=no,rsize=10"
+
+
+def wait_for(socket: Path, program: replayer.Replayer) -> None:
+    """Wait until a server listens on a socket of memif."""
+    while not socket.exists():
+        assert program.process.poll() is None, program.messages
+        time.sleep(0.01)
+
+
+def test_memif_carries_the_queues_of_a_replayer_to_those_of_a_bridge(tmp_path):
+    """Both ends wait for their link. The Tx queue of each flow is the Rx queue at the other end."""
+    frames = flow_frames(500, seed=2)
+    capture = replayer.write_capture(tmp_path / "in.pcap", frames)
+    bridge = ["--vdev", memif("server", tmp_path / "memif"), "--vdev", "net_null0,no-rx=1"]
+    bridge += ["--bridge", "net_memif0,net_null0", "--queues", QUEUES]
+    sender = ["--vdev", memif("client", tmp_path / "memif"), "--tx", "net_memif0", "--queues", QUEUES]
+    with replayer.Replayer(*bridge) as receiving, contextlib.ExitStack() as later:
+        wait_for(tmp_path / "memif", receiving)
+        sending = later.enter_context(replayer.Replayer(*sender))
+        receiving.ask("record 0 0", "recording")
+        sending.ask(f"load {capture}", "loaded")
+        done = sending.run()
+        end = time.monotonic() + 10
+        while receiving.ask("status", "status")["ports"][0]["received"] < len(frames) and time.monotonic() < end:
+            time.sleep(0.05)
+        status = receiving.ask("status", "status")
+        assert receiving.ask("stop", "recorded")["packets"] == len(frames)
+        receiving.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
+        assert receiving.end() == 0, receiving.messages
+    received = [queue["received"] for queue in status["ports"][0]["queues"]]
+    assert by_flow(saved_frames(tmp_path / "saved.pcapng", received)) == by_flow([frame.data for frame in frames])
+    assert received == done["ports"][0]["queues"] and min(received) > 0 and sum(received) == done["sent"] == len(frames)
+
+
+def test_link_of_a_device_that_stays_down_is_one_line(tmp_path):
+    with replayer.Replayer("--vdev", memif("server", tmp_path / "memif"), "--tx", "net_memif0") as program:
+        assert program.ended() == 1
+        assert program.errors() == ["acapella-dpdk-replay: error: net_memif0: the link is down; connect it"]
+
+
+def test_interrupted_wait_for_a_link_is_one_line(tmp_path):
+    with replayer.Replayer("--vdev", memif("server", tmp_path / "memif"), "--tx", "net_memif0") as program:
+        wait_for(tmp_path / "memif", program)
+        time.sleep(0.3)
+        program.process.terminate()
+        assert program.ended() == 1
+        text = "net_memif0: SIGTERM while the link was down"
+        assert program.errors() == [f"acapella-dpdk-replay: error: {text}"]
