@@ -5,11 +5,10 @@ import gzip
 import json
 import os
 import struct
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella_testing import c_programs
+from acapella_testing import c_programs, processes
 
 from acapella.p4 import compiled
 
@@ -110,10 +109,12 @@ class Run:
     registers: dict | None
 
 
-def command(directory: Path, spec: Path, *captures: Path, control: str = "") -> list[str]:
-    """The command line of a run whose files are all in ``directory``."""
+def command(directory: Path, spec: Path, *captures: Path | list[Frame], control: str = "") -> list[str]:
+    """The command line of a run whose files are all in ``directory``. Frames are written to in.pcap."""
     argv = [str(built_or_skip()), "--spec", str(spec)]
-    argv += [word for capture in captures for word in ("--in", str(capture))]
+    for capture in captures:
+        path = write_pcap(directory / "in.pcap", capture) if isinstance(capture, list) else capture
+        argv += ["--in", str(path)]
     argv += ["--out", str(directory / "out.pcap"), "--stats", str(directory / "stats.json")]
     argv += ["--dump-registers", str(directory / "registers.json")]
     if control:
@@ -123,13 +124,17 @@ def command(directory: Path, spec: Path, *captures: Path, control: str = "") -> 
 
 
 def run(
-    directory: Path, spec: Path, *captures: Path, control: str = "", words: str = "", more: tuple = (), **how
+    directory: Path,
+    spec: Path,
+    *captures: Path | list[Frame],
+    control: str = "",
+    words: str = "",
+    more: tuple = (),
+    **how,
 ) -> Run:
     """Run the program; ``words`` go to its standard input, ``more`` to its command line, ``how`` to subprocess."""
     argv = [*command(directory, spec, *captures, control=control), *more]
-    done = subprocess.run(
-        argv, input=words, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=ENVIRONMENT, **how
-    )
+    done = processes.run(*argv, input=words, timeout=LIMIT_S, env=ENVIRONMENT, **how)
     return ended(directory, done.returncode, done.stderr, done.stdout)
 
 
@@ -147,7 +152,7 @@ def ended(directory: Path, code: int, error: str, output: str) -> Run:
     )
 
 
-def good(directory: Path, spec: Path, *captures: Path, **how) -> Run:
+def good(directory: Path, spec: Path, *captures: Path | list[Frame], **how) -> Run:
     """A run that has to end well, and whose every frame is accounted for."""
     done = run(directory, spec, *captures, **how)
     assert done.code == 0, done.error
@@ -156,25 +161,21 @@ def good(directory: Path, spec: Path, *captures: Path, **how) -> Run:
     assert stats["balanced"] and stats["in"] + stats["probes"] + stats["clones"] == stats["out"] + away
     assert stats["in"] == sum(port["in"] for port in stats["ports"])
     assert stats["out"] == len(done.frames)
-    library = compiled_pipeline(spec).library
+    library = compiled_pipeline(spec, spec.read_bytes()).library
     if library:
         check_compiled(directory, spec, *captures, library=library, interpreted=done, **how)
     return done
 
 
-def compiled_pipeline(spec: Path) -> compiled.Pipeline:
-    """Return the compiled pipeline of a program, cached in build/p4-compiled, or the reason why there is none."""
-    return _compiled_pipeline(spec, spec.read_bytes())
-
-
 @functools.cache
-def _compiled_pipeline(spec: Path, _content: bytes) -> compiled.Pipeline:
+def compiled_pipeline(spec: Path, _content: bytes) -> compiled.Pipeline:
+    """Return the compiled pipeline of a program, cached in build/p4-compiled, or the reason why there is none."""
     os.environ["XDG_CACHE_HOME"] = str(ROOT / "build" / "p4-compiled")
     os.environ.setdefault("LSAN_OPTIONS", ENVIRONMENT["LSAN_OPTIONS"])  # the loader generates the C code
     return compiled.choose("auto", str(built_or_skip()), spec, None)
 
 
-def check_compiled(directory: Path, spec: Path, *captures: Path, library: Path, interpreted: Run, **how) -> None:
+def check_compiled(directory: Path, spec: Path, *captures, library: Path, interpreted: Run, **how) -> None:
     """Run again with the compiled pipeline and compare everything but times."""
     how["more"] = (*how.get("more", ()), "--library", str(library))
     again = run(directory, spec, *captures, **how)
@@ -182,6 +183,6 @@ def check_compiled(directory: Path, spec: Path, *captures: Path, library: Path, 
     assert (again.frames, again.registers) == (interpreted.frames, interpreted.registers)
     timed = {"pipeline", "pipeline_ns", "control_ns", "frames_per_second"}
     assert again.stats["pipeline"] == "compiled"
-    assert {k: v for k, v in again.stats.items() if k not in timed} == {
-        k: v for k, v in interpreted.stats.items() if k not in timed
-    }
+    same = again.stats.keys() - timed
+    assert {key: again.stats[key] for key in same} == {key: interpreted.stats[key] for key in same}
+    assert same == interpreted.stats.keys() - timed

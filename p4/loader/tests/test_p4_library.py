@@ -4,7 +4,8 @@ import subprocess
 
 import p4_loader
 import pytest
-from p4_loader import FORWARD, compiled_pipeline, ethernet, frame, run, write_pcap
+from acapella_testing import processes
+from p4_loader import FORWARD, compiled_pipeline, ethernet, frame, run
 
 from acapella.p4 import compiled
 
@@ -16,8 +17,8 @@ def _built():
 
 def generated(tmp_path, spec) -> subprocess.CompletedProcess:
     """The loader's answer to --generate; the C code is code.c."""
-    argv = [str(p4_loader.BINARY), "--spec", str(spec), "--generate", str(tmp_path / "code.c")]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=p4_loader.ENVIRONMENT)
+    argv = [p4_loader.BINARY, "--spec", spec, "--generate", tmp_path / "code.c"]
+    return processes.run(*argv, env=p4_loader.ENVIRONMENT)
 
 
 def test_generated_code_contains_the_guards(tmp_path):
@@ -32,18 +33,17 @@ def test_generated_code_contains_the_guards(tmp_path):
 
 
 def test_file_that_is_not_a_library_is_rejected_in_one_line(tmp_path):
-    capture = write_pcap(tmp_path / "in.pcap", [frame(1, ethernet(1))])
-    done = run(tmp_path, FORWARD, capture, more=("--library", str(FORWARD)))
-    assert done.code == 2 and done.frames is None
+    done = run(tmp_path, FORWARD, [frame(1, ethernet(1))], more=("--library", str(FORWARD)))
+    assert done.code == 2
+    assert done.frames is None
     assert f"{FORWARD}: DPDK does not load this library for {FORWARD}" in done.error.splitlines()[-1]
 
 
 def test_mirroring_program_is_interpreted_with_a_reason(tmp_path):
     spec = tmp_path / "mirror.spec"
-    text = FORWARD.read_text().replace("mov m.reason 0x0", "mov m.reason 0x0\n\tmirror m.reason m.reason", 1)
-    spec.write_text(text)
+    spec.write_text(FORWARD.read_text().replace("mov m.reason 0x0", "mov m.reason 0x0\n\tmirror m.reason m.reason", 1))
     done = generated(tmp_path, spec)
     assert done.returncode == 1 and "mirror: not compiled; use the interpreter" in done.stderr
     if compiled.find_source(None) is None:
         pytest.skip(f"no DPDK source: {compiled.GET_SOURCE}")
-    assert "mirror: not compiled" in compiled_pipeline(spec).reason
+    assert "mirror: not compiled" in compiled_pipeline(spec, spec.read_bytes()).reason

@@ -1,7 +1,13 @@
-"""Running processes, as /proc lists them."""
+"""Run commands, and search for running processes as /proc lists them."""
 
 import contextlib
+import subprocess
 from pathlib import Path
+
+
+def run(*words: object, check: bool = False, **options: object) -> subprocess.CompletedProcess:
+    """Run a command to its end; return its exit code and both outputs as text. ``options``: of subprocess.run."""
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, check=check, **options)
 
 
 def runs(*words: str) -> bool:
