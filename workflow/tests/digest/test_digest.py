@@ -12,19 +12,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.digest_run import START, Digest, frames
+from acapella_testing.digest_run import START, frames
 from acapella_testing.frames.traces import YEAR_586524_US, dated, pcapng_block, write_pcapng
 from acapella_testing.native_programs import native_program
 from acapella_testing.oracles.plain_flows import PCAP_HEADER, write_pcap
+from acapella_testing.processes import run
 
 from acapella.cli.main import main
 from acapella.common.tables import arrow_schema
 from acapella.digest.acap_files import metadata_of
-
-
-@pytest.fixture
-def digest(tmp_path):
-    return Digest(tmp_path)
 
 
 @pytest.fixture
@@ -63,10 +59,7 @@ def test_metadata_counts_frames_flows_and_bytes(digest, capture):
 
 def test_output_is_identical_for_any_number_of_threads_and_repeated_runs(digest, capture, monkeypatch):
     monkeypatch.setattr("acapella.digest.native.BATCH_ROWS", 64)  # several row groups
-    hashes = []
-    for threads in ("1", "2", "1"):
-        digest(capture, "--threads", threads)
-        hashes.append(digest.hashes())
+    hashes = [(digest(capture, "--threads", threads), digest.hashes()) for threads in ("1", "2", "1")]
     assert hashes[0] == hashes[1] == hashes[2]
     assert pq.read_metadata(digest.acap).num_row_groups == 5
 
@@ -97,18 +90,7 @@ def test_killed_digest_leaves_no_output_and_a_restart_gives_the_same_bytes(diges
     hashes = digest.hashes()
     digest.acap.unlink()
     digest.flows.unlink()
-    words = [
-        sys.executable,
-        "-m",
-        "acapella.cli.main",
-        "digest",
-        "-",
-        "-o",
-        str(digest.acap),
-        "--flows",
-        str(digest.flows),
-    ]
-    with subprocess.Popen([*words, "--engine", "native"], stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(digest.argv("-"), stdin=subprocess.PIPE) as process:
         process.stdin.write(capture.read_bytes()[:5000])
         process.stdin.flush()
         while not list(digest.directory.rglob(".t.parquet.*.part")):  # until the digest starts to write
@@ -160,14 +142,12 @@ def test_impossible_capture_length_ends_reading_with_an_error(digest, capture, c
         out.write(struct.pack("<IIII", 1, 1, caplen, caplen) + b"x" * 100)
     assert digest(capture) == 1
     metadata = digest.metadata()
-    assert metadata["file_issue"] == "bad_caplen" and metadata["frames"] == 300
+    assert (metadata["file_issue"], metadata["frames"]) == ("bad_caplen", 300)
     assert (metadata["file_issue_offset"], metadata["file_unread_bytes"]) == (size, 116)
     assert pq.read_table(digest.acap).num_rows == 300
     message = one_line(capsys)
-    assert (
-        message.startswith("acapella: error: ")
-        and "300 complete frames before it are written; exit code 1: " in message
-    )
+    assert message.startswith("acapella: error: ")
+    assert "300 complete frames before it are written; exit code 1: " in message
     assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in message
 
 
@@ -185,13 +165,11 @@ def test_damaged_keep_writes_the_same_files_with_a_warning(digest, capture, caps
 
 def test_damaged_block_in_the_middle_is_an_error(digest, tmp_path, capsys):
     (_, frame), *_ = frames(1)
-    whole = write_pcapng(tmp_path / "w.pcapng", [(1, frame)] * 3)
-    block = 32 + -(-len(frame) // 4) * 4
-    damaged = bytearray(whole.read_bytes())
-    at = len(damaged) - 2 * block
-    damaged[at + 4 : at + 8] = struct.pack("<I", 4)  # shorter than the shortest block
-    whole.write_bytes(damaged)
-    assert digest(whole) == 1
+    source, block = write_pcapng(tmp_path / "w.pcapng", [(1, frame)] * 3), 32 + -(-len(frame) // 4) * 4
+    damaged = bytearray(source.read_bytes())
+    damaged[-2 * block + 4 : -2 * block + 8] = struct.pack("<I", 4)  # shorter than the shortest block
+    source.write_bytes(damaged)
+    assert digest(source) == 1
     metadata = digest.metadata()
     assert (metadata["file_issue"], metadata["frames"]) == ("bad_block", 1)
     assert metadata["file_unread_bytes"] == 2 * block
@@ -234,7 +212,7 @@ def test_capture_of_an_unsupported_link_type_is_rejected(digest, tmp_path, capsy
 def test_unsupported_link_type_among_others_is_an_issue_and_a_warning(digest, tmp_path, capsys):
     (_, frame), *_ = frames(1)
     assert digest(write_pcapng(tmp_path / "u.pcap", [(1, frame), (9999, b"abcd")])) == 0
-    known, unknown = pq.read_table(digest.acap).to_pylist()
+    known, unknown = digest.rows()
     assert known["issue"] is None
     assert unknown["l4_by"] == "unsure" and unknown["issue"] == "unsupported_link_type"
     assert "1 of 2 frames have a link type" in one_line(capsys)
@@ -256,18 +234,12 @@ def test_unwritable_directory_error_names_the_directory(digest, capture, tmp_pat
 
 def test_full_disk_leaves_no_incomplete_files(digest, capture):
     """A limit on the file size simulates the full disk: writes fail in the middle in the same way."""
-    words = [sys.executable, "-m", "acapella.cli.main", "digest", str(capture), "-o", str(digest.acap)]
     small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # noqa: E731
-    result = subprocess.run(
-        [*words, "--flows", str(digest.flows), "--engine", "native"],
-        preexec_fn=small,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    result = run(*digest.argv(capture), preexec_fn=small, env=environment)
     assert result.returncode == 75
-    assert result.stderr.endswith("t.parquet: cannot write: File too large\n") and result.stderr.count("\n") == 1
+    assert result.stderr.endswith("t.parquet: cannot write: File too large\n")
+    assert result.stderr.count("\n") == 1
     assert digest.written() == []
 
 
@@ -280,8 +252,7 @@ def test_progress_is_printed_only_on_request(digest, capture, capsys):
 
 def test_bulk_tcp_uses_at_most_20_bytes_per_frame(digest, tmp_path):
     capture = tmp_path / "iperf.pcap"
-    words = [native_program("acapella-generate"), "--profile", "iperf", "--frames", "200000", "-o", capture]
-    subprocess.run(list(map(str, words)), check=True)
+    run(native_program("acapella-generate"), "--profile", "iperf", "--frames", 200_000, "-o", capture, check=True)
     digest(capture)
     assert digest.acap.stat().st_size <= 20 * 200_000
 
@@ -385,7 +356,7 @@ def test_implausible_timestamp_is_an_issue_and_excluded_from_times(digest, tmp_p
     blocks = b"".join(dated(*each) for each in times)
     assert digest(write_pcapng(tmp_path / "y.pcapng", [(1, frame)], extra=blocks), "--engine", engine) == 0
     assert "3 dated outside the years 1970 to 2106, whose timestamps are not used" in one_line(capsys)
-    rows = pq.read_table(digest.acap).to_pylist()
+    rows = digest.rows()
     last_ns = second_2106 * 1000 - 1000
     assert [row["ts_ns"] for row in rows] == [None, last_ns, None, None, 1_000_000]
     if engine != "tshark":
@@ -402,8 +373,7 @@ def test_capture_without_timestamps_has_no_first_and_last_time(digest, tmp_path)
     (_, frame), *_ = frames(1)
     simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
     source = write_pcapng(tmp_path / "s.pcapng", [(1, frame)], extra=simple * 2)
-    whole = source.read_bytes()
-    source.write_bytes(whole[: len(whole) - 32 - -(-len(frame) // 4) * 4])
+    source.write_bytes(source.read_bytes()[: -32 - -(-len(frame) // 4) * 4])
     assert digest(source) == 0
     assert (digest.metadata()["first_ns"], digest.metadata()["last_ns"]) == (None, None)
     (flow,) = pq.read_table(digest.flows).to_pylist()

@@ -33,27 +33,33 @@ def old(tmp_path):
     return campaign
 
 
-@pytest.mark.parametrize("reader", ["show", "index", "analyze", "flowreports", "comparators"])
-def test_files_of_an_older_format_are_rejected_in_one_line(old, reader, capfd):
-    acap, flows = old.acap("a"), old.flows("a")
-    if reader == "show":
-        assert main(["show", str(acap), "--columns", "src"]) == 2
-        error = capfd.readouterr().err
-    elif reader == "index":
-        assert main(["campaign", "index", str(old.directory)]) == 2
-        error = capfd.readouterr().err
-    elif reader == "comparators":
-        assert main(["p4", "compare", str(acap), "--flows", str(flows)]) == 2
-        error = capfd.readouterr().err
-    else:
-        with pytest.raises(UserError) as caught:
-            if reader == "analyze":
-                make_partials(old, "a", old.directory / "partial")
-            else:
-                exact.make(None, acap, flows, window_ns=1)
-        error = f"{caught.value}\n"
-    assert error.count("\n") == 1
-    assert "format version 1" in error and "acapella digest" in error
+def check_error(line: str) -> None:
+    assert line.count("\n") == 1
+    assert "format version 1" in line
+    assert "acapella digest" in line
+
+
+@pytest.mark.parametrize(
+    "words", ["show {acap} --columns src", "campaign index {directory}", "p4 compare {acap} --flows {flows}"]
+)
+def test_commands_reject_files_of_an_older_format_in_one_line(old, words, capfd):
+    paths = {"acap": old.acap("a"), "flows": old.flows("a"), "directory": old.directory}
+    assert main(words.format(**paths).split()) == 2
+    check_error(capfd.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda old: make_partials(old, "a", old.directory / "partial"),
+        lambda old: exact.make(None, old.acap("a"), old.flows("a"), window_ns=1),
+    ],
+    ids=["analyze", "flowreports"],
+)
+def test_stages_reject_files_of_an_older_format_in_one_line(old, read):
+    with pytest.raises(UserError) as caught:
+        read(old)
+    check_error(f"{caught.value}\n")
 
 
 def test_catalog_of_an_older_format_is_rejected_in_one_line(tmp_path, capfd):

@@ -18,7 +18,7 @@ MAC = {"src": "00:16:3e:00:00:01", "dst": "00:16:3e:00:00:02"}
 
 
 @pytest.fixture
-def campaign(tmp_path):
+def campaign(tmp_path, digest):
     """Return a directory with acap/t.parquet and flows/t.parquet."""
     ip = IP(src="10.0.0.1", dst="10.0.0.2")
     labels = MPLS(label=16, s=0, ttl=1) / MPLS(label=17, s=1, ttl=1)
@@ -30,11 +30,7 @@ def campaign(tmp_path):
     ]
     frames = [(START + 1_500_000_000 * i, bytes(packet)) for i, packet in enumerate(packets)]
     frames.append((START - 1, frames[0][1][:30]))
-    write_pcap(tmp_path / "t.pcap", frames)
-    for directory in ("acap", "flows"):
-        (tmp_path / directory).mkdir()
-    words = ["-o", str(tmp_path / "acap" / "t.parquet"), "--flows", str(tmp_path / "flows" / "t.parquet")]
-    assert main(["digest", str(tmp_path / "t.pcap"), *words, "--engine", "native"]) == 0
+    assert digest(write_pcap(tmp_path / "t.pcap", frames)) == 0
     return tmp_path
 
 
@@ -53,7 +49,7 @@ def test_summary_has_the_format_of_tshark(campaign, capsys):
     ]
 
 
-def test_frames_without_ports_are_named_by_their_protocol(tmp_path, capsys):
+def test_frames_without_ports_are_named_by_their_protocol(tmp_path, digest, capsys):
     there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
     six = IPv6(src="2001:db8::1", dst="2001:db8::2")
     packets = [
@@ -66,12 +62,11 @@ def test_frames_without_ports_are_named_by_their_protocol(tmp_path, capsys):
         there / UDP(sport=9, dport=4789) / VXLAN(vni=7) / Ether(**MAC) / there / ICMP() / Raw(b"abc"),
         there / TCP(sport=1, dport=2, flags="A") / Raw(b"12345"),
     ]
-    write_pcap(tmp_path / "t.pcap", [(START, bytes(Ether(**MAC) / packet)) for packet in packets])
-    words = ["-o", str(tmp_path / "t.parquet"), "--flows", str(tmp_path / "t.flows.parquet")]
+    capture = write_pcap(tmp_path / "t.pcap", [(START, bytes(Ether(**MAC) / packet)) for packet in packets])
     for engine in ["native", *(["hybrid"] if shutil.which("tshark") else [])]:  # with tshark, stacks end with Data
-        assert main(["digest", str(tmp_path / "t.pcap"), *words, "--engine", engine]) == 0
+        assert digest(capture, "--engine", engine) == 0
         capsys.readouterr()
-        lines = [line.split("→ ", 1)[1].split(" ", 1)[1] for line in show(capsys, tmp_path / "t.parquet")]
+        lines = [line.split("→ ", 1)[1].split(" ", 1)[1] for line in show(capsys, digest.acap)]
         assert lines == [
             "ICMP 82 Ethernet/IPv4/ICMP Len=40",
             "ICMP 80 Ethernet/IPv4/ICMP quotes IPv4/UDP",

@@ -1,8 +1,10 @@
 """Frames of a few flows, and a run of acapella digest in a separate directory."""
 
 import hashlib
+import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
@@ -32,9 +34,22 @@ class Digest:
         for path in (self.acap, self.flows):
             path.parent.mkdir()
 
-    def __call__(self, source, *options: str) -> int:
-        words = [str(source), "-o", str(self.acap), "--flows", str(self.flows), "--engine", "native", *options]
-        return main(["digest", *words])
+    def words(self, *sources: Path | str) -> list[str]:
+        """Return the arguments of the command line; engine native."""
+        outputs = ["-o", str(self.acap), "--flows", str(self.flows), "--engine", "native"]
+        return ["digest", *map(str, sources), *outputs]
+
+    def argv(self, source: Path | str) -> list[str]:
+        """Return the command line of a separate process."""
+        return [sys.executable, "-m", "acapella.cli.main", *self.words(source)]
+
+    def __call__(self, source: Path | str | list, *options: str) -> int:
+        sources = source if isinstance(source, list) else [source]
+        return main([*self.words(*sources), *options])
+
+    def rows(self) -> list[dict]:
+        """Return the rows of the acap."""
+        return pq.read_table(self.acap).to_pylist()
 
     def written(self) -> list[str]:
         """Return all files of the directory except captures."""

@@ -1,0 +1,10 @@
+"""Fixtures of the tests of acapella digest."""
+
+import pytest
+from acapella_testing.digest_run import Digest
+
+
+@pytest.fixture
+def digest(tmp_path) -> Digest:
+    """Return a caller of the command that writes into the temporary directory."""
+    return Digest(tmp_path)
