@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import time
 
 import pytest
@@ -20,6 +19,7 @@ from acapella_testing.capture.replay_agents import (
     stand_in_argv,
     wait_until,
 )
+from acapella_testing.processes import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -60,32 +60,27 @@ def test_requests_are_acknowledged_with_their_sequence_numbers(agent):
 def test_two_runs_in_a_row_have_their_own_departures(agent):
     """With a new connection for each, as from the command line."""
     for number in (1, 2):
-        with Peer(agent.port) as peer:
-            peer.hear()
+        with agent.session() as peer:
             if number == 1:
-                peer.ask(record={"from_ns": 0, "until_ns": 0})
-                peer.ask(stop={})
-            start = time.time_ns() + 50_000_000
-            assert "done" in peer.ask(run={"at_ns": start, "loops": number, "speed_ppm": 1_000_000})
+                peer.record()
+            at_ns = time.time_ns() + 50_000_000
+            assert "done" in peer.ask(run={"at_ns": at_ns, "loops": number, "speed_ppm": 1_000_000})
             assert "no run has ended" in peer.ask(fetch={"offset": 0}).get("error", "no run has ended")
             wait_until(lambda peer=peer: peer.ask(status={})["done"]["run"] is not None, "done")
-            part = peer.ask(fetch={"offset": 0})["done"]
-            assert part["size"] == 8 + 40 * 2 * number
+            assert peer.ask(fetch={"offset": 0})["done"]["size"] == 8 + 40 * 2 * number
             assert peer.ask(status={})["done"]["runs"] == number
             peer.ask(bye={})
             assert peer.hear() == {}
 
 
 def test_saved_recordings_are_new_files_with_a_checksum(agent):
-    with Peer(agent.port) as peer:
-        peer.hear()
-        peer.ask(record={"from_ns": 0, "until_ns": 0})
-        peer.ask(stop={})
+    with agent.session() as peer:
+        peer.record()
         found = [peer.ask(save={})["done"] for _ in range(2)]
-        directory = agent.agent.replayer.directory
         assert [one["file"] for one in found] == ["recording-1.pcapng", "recording-2.pcapng"]
-        assert (directory / "recording-1.pcapng").read_bytes() == b"recording of 2 packets"
-        assert (directory / "recording-1.pcapng").stat().st_mode & 0o777 == 0o600
+        saved = agent.agent.replayer.directory / "recording-1.pcapng"
+        assert saved.read_bytes() == b"recording of 2 packets"
+        assert saved.stat().st_mode & 0o777 == 0o600
         assert peer.ask(status={})["done"]["recording_sha256"] == found[0]["sha256"]
         peer.ask(clear={})
         assert peer.ask(status={})["done"]["recording_sha256"] is None
@@ -93,8 +88,7 @@ def test_saved_recordings_are_new_files_with_a_checksum(agent):
 
 
 def test_refused_lines_are_answered_and_counted(agent):
-    with Peer(agent.port) as peer:
-        peer.hear()
+    with agent.session() as peer:
         first = peer.writer.line(status={})
         peer.send(first)
         assert "done" in peer.hear()
@@ -118,8 +112,7 @@ def test_refused_lines_are_answered_and_counted(agent):
 
 
 def test_connection_with_too_many_refused_lines_is_closed(agent):
-    with Peer(agent.port) as peer:
-        peer.hear()
+    with agent.session() as peer:
         for _ in range(MAX_REFUSED_LINES):
             assert "HMAC" in refused(peer, b"\n")
         assert peer.hear() == {}
@@ -149,15 +142,15 @@ def test_connection_without_the_secret_gets_an_error_and_no_session(agent, what)
         stranger.send(first_lines(stranger.challenge)[what] + b'{"quit": {}}\n')
         assert json.loads(stranger.line()) == {"error": "the proof of the secret is wrong: --secret FILE"}
         assert stranger.line() == b""
-    assert agent.agent.counts["without_secret"] == 1 and not agent.agent.counts["sessions"]
+    assert agent.agent.counts["without_secret"] == 1
+    assert not agent.agent.counts["sessions"]
     with Peer(agent.port) as owner:
         assert "welcome" in owner.hear()
 
 
 def test_recorded_session_cannot_be_replayed(agent):
     """A stranger sends what a controller has sent before, on a new connection."""
-    with Peer(agent.port) as owner:
-        owner.hear()
+    with agent.session() as owner:
         ours = Challenge.new()
         keys = channel.Keys.derive(SECRET, owner.challenge, ours)
         recorded = channel.encode_proof(ours, keys.proof) + channel.Writer(keys.from_controller).line(quit={})
@@ -195,8 +188,7 @@ def test_agent_survives_arbitrary_bytes_of_unauthenticated_peers(agent, content)
 @given(texts=st.lists(st.binary(max_size=120).filter(lambda text: b"\n" not in text), max_size=8))
 def test_agent_survives_arbitrary_authenticated_bytes(agent, texts):
     """Even a controller that has the secret can only send requests."""
-    with Peer(agent.port) as peer:
-        peer.hear()
+    with agent.session() as peer:
         for text in texts:
             peer.send(channel.mac_of(peer.keys.from_controller, text) + b" " + text + b"\n")
             assert set(peer.hear()) == {"to", "error"}
@@ -222,8 +214,7 @@ def test_silent_connections_do_not_block_a_controller(agent):
 
 
 def test_second_controller_is_refused_while_the_first_is_connected(agent):
-    with Peer(agent.port) as first:
-        first.hear()
+    with agent.session() as first:
         with Peer(agent.port) as second:
             assert second.hear()["error"].startswith("busy: another controller is connected from 127.0.0.1:")
             assert second.hear() == {}
@@ -236,19 +227,16 @@ def test_second_controller_is_refused_while_the_first_is_connected(agent):
 
 
 def test_lost_controller_ends_its_recording_and_the_agent_can_be_controlled_again(agent):
-    with Peer(agent.port) as lost:
-        lost.hear()
+    with agent.session() as lost:
         lost.ask(record={"from_ns": 0, "until_ns": 0})
     agent.logged("lost: stopping its recording or run")
-    with Peer(agent.port) as again:
-        again.hear()
+    with agent.session() as again:
         assert again.ask(status={})["done"]["state"] == "idle"
 
 
 def test_controller_that_is_silent_is_lost():
     with listening(stand_in_argv(), Timeouts(proof_s=TIMEOUT_S, silent_s=0.3)) as agent:
-        with Peer(agent.port) as silent:
-            silent.hear()
+        with agent.session() as silent:
             silent.send(silent.writer.line(run={"at_ns": 1, "loops": 1, "speed_ppm": 1}))
             silent.hear()
             assert silent.hear() == {}
@@ -258,30 +246,25 @@ def test_controller_that_is_silent_is_lost():
 
 
 def test_recording_continues_after_bye(agent):
-    with Peer(agent.port) as first:
-        first.hear()
+    with agent.session() as first:
         first.ask(record={"from_ns": 0, "until_ns": 0})
         first.ask(bye={})
         assert first.hear() == {}
-    with Peer(agent.port) as second:
-        second.hear()
+    with agent.session() as second:
         assert second.ask(status={})["done"]["state"] == "recording"
     agent.logged("disconnected")
-    with Peer(agent.port) as third:  # the second one has started nothing
-        third.hear()
+    with agent.session() as third:  # the second one has started nothing
         assert third.ask(status={})["done"]["state"] == "recording"
 
 
 def test_quit_ends_the_agent(agent):
-    with Peer(agent.port) as peer:
-        peer.hear()
+    with agent.session() as peer:
         assert peer.ask(quit={}) == {"to": 1, "done": {}}
     assert agent.agent.over.wait(TIMEOUT_S) and agent.agent.failure == []
 
 
 def test_end_of_the_program_ends_the_agent_with_its_reason():
-    with listening(stand_in_argv(fault="status:die")) as agent, Peer(agent.port) as peer:
-        peer.hear()
+    with listening(stand_in_argv(fault="status:die")) as agent, agent.session() as peer:
         assert "ended: link of net_fake0 is down" in peer.ask(status={})["error"]
         assert agent.agent.over.wait(TIMEOUT_S)
         assert "link of net_fake0 is down" in str(agent.agent.failure[0])
@@ -300,12 +283,9 @@ def unreadable(*_: object) -> None:
     ],
 )
 def test_error_of_the_disk_is_answered_logged_and_counted(agent, monkeypatch, function, request_, why):
-    with Peer(agent.port) as peer:
-        peer.hear()
-        peer.ask(record={"from_ns": 0, "until_ns": 0})
-        peer.ask(stop={})
-        peer.ask(run={"at_ns": time.time_ns() + 10**8, "loops": 1, "speed_ppm": 1_000_000})
-        wait_until(lambda: peer.ask(status={})["done"]["run"], "end of the run")
+    with agent.session() as peer:
+        peer.record()
+        peer.run_to_end()
         monkeypatch.setattr(replay_agent, function, unreadable)
         assert peer.ask(**request_)["error"].endswith(why)
         agent.logged(why)
@@ -316,12 +296,9 @@ def test_error_of_the_disk_is_answered_logged_and_counted(agent, monkeypatch, fu
 
 
 def test_missing_departures_file_is_named(agent):
-    with Peer(agent.port) as peer:
-        peer.hear()
-        peer.ask(record={"from_ns": 0, "until_ns": 0})
-        peer.ask(stop={})
-        peer.ask(run={"at_ns": time.time_ns() + 10**8, "loops": 1, "speed_ppm": 1_000_000})
-        wait_until(lambda: peer.ask(status={})["done"]["run"], "end of the run")
+    with agent.session() as peer:
+        peer.record()
+        peer.run_to_end()
         peer.ask(fetch={"offset": 0})
         path = agent.agent.replayer.fetched
         path.unlink()
@@ -362,10 +339,10 @@ def test_other_users_can_neither_read_the_secret_nor_control_the_agent(agent, tm
     if os.geteuid() != 0 or python is None:
         pytest.skip("needs root, to be another user, and Debian's python3")
     path = secret_file(tmp_path_factory.mktemp("open"))
-    command = [python, "-c", STRANGER, str(path), str(agent.port)]
-    done = subprocess.run(command, user=65534, capture_output=True, text=True, check=True)
-    number, answer = done.stdout.split("\n", 1)
-    assert number == "13" and '"error"' in answer and "welcome" not in answer
+    number, answer = run(python, "-c", STRANGER, path, agent.port, user=65534, check=True).stdout.split("\n", 1)
+    assert number == "13"
+    assert '"error"' in answer
+    assert "welcome" not in answer
     assert not agent.agent.over.is_set()
 
 

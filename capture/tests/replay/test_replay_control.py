@@ -39,10 +39,53 @@ def controlled(found) -> Group:
     return Group([agent.name for agent in found], SECRET)
 
 
-def record(group: Group) -> None:
-    """Give every stand-in a recording of two packets."""
-    group.request(messages.Record())
-    group.request(messages.Stop())
+@contextlib.contextmanager
+def recorded(found):
+    """Control agents and give every stand-in a recording of two packets."""
+    with controlled(found) as group:
+        group.request(messages.Record())
+        group.request(messages.Stop())
+        yield group
+
+
+def silent(_line: str) -> None:
+    """Print nothing."""
+
+
+@contextlib.contextmanager
+def impatient_and_slow(monkeypatch, method: str, delay):
+    """Run two agents. The first does not wait long for requests; ``delay`` runs before a method of the second one.
+
+    It is called with the first agent and the arguments of the method.
+    """
+    original = getattr(Remote, method)
+    with listening(stand_in_argv(), IMPATIENT) as first, listening(stand_in_argv()) as second:
+
+        def slow(remote, *arguments):
+            if remote.name == second.name:
+                delay(first, *arguments)
+            return original(remote, *arguments)
+
+        monkeypatch.setattr(Remote, method, slow)
+        yield first, second
+        assert first.agent.counts["silent"] == 0
+
+
+def interrupt_before(monkeypatch, method: str, condition) -> None:
+    """Have a method of a remote lose the connection first, if a condition of its arguments holds."""
+    original = getattr(Remote, method)
+
+    def lost(remote, *arguments):
+        if condition(remote, *arguments):
+            remote.interrupt()
+        return original(remote, *arguments)
+
+    monkeypatch.setattr(Remote, method, lost)
+
+
+def rows_of(directory, *numbers: int) -> list[int]:
+    """Return the number of rows of departures of these replayers."""
+    return [pq.read_table(directory / f"d-{number}.parquet").num_rows for number in numbers]
 
 
 def test_actions_print_an_acknowledgment_of_every_replayer():
@@ -61,8 +104,7 @@ def test_actions_print_an_acknowledgment_of_every_replayer():
 
 def test_status_has_state_counters_and_clock():
     lines = []
-    with agents({"clock": 3600 * 10**9}) as found, controlled(found) as group:
-        record(group)
+    with agents({"clock": 3600 * 10**9}) as found, recorded(found) as group:
         assert actions.status(group, lines.append) == 0
         text = "\n".join(lines)
         assert f"{found[0].name}: idle, eth1" in text
@@ -86,10 +128,8 @@ def test_own_synchronization_of_a_replayer_is_reported():
 def test_replayers_start_together_and_their_skew_is_reported(tmp_path):
     """The clock of the second is 40 ms ahead: its packets depart 40 ms early, and 7 ms late by its own clock."""
     lines = []
-    with agents({}, {"clock": 40 * MS, "late": 7 * MS}) as found, controlled(found) as group:
-        record(group)
-        plan = RunPlan(loops=3, departures=tmp_path / "d.parquet")
-        assert actions.run(group, plan, lines.append) == 0
+    with agents({}, {"clock": 40 * MS, "late": 7 * MS}) as found, recorded(found) as group:
+        assert actions.run(group, RunPlan(loops=3, departures=tmp_path / "d.parquet"), lines.append) == 0
     text = "\n".join(lines)
     first, second = (agent.name for agent in found)
     assert f"{first}: 6 packets, 6 sent" in text
@@ -101,17 +141,15 @@ def test_replayers_start_together_and_their_skew_is_reported(tmp_path):
     assert {one["clock_source"] for one in metadata} == {"round trips"}
     offset, error = (int(metadata[1][f"clock_{key}_ns"]) for key in ("offset", "error"))
     assert abs(offset - 40 * MS) <= error
-    line = next(line for line in lines if line.startswith("skew: "))
-    assert line.startswith(f"skew: {second} ")
+    assert next(line for line in lines if line.startswith("skew: ")).startswith(f"skew: {second} ")
 
 
 @pytest.mark.parametrize(("clock", "late"), [(0, 0), (250 * MS, 0), (-250 * MS, 3 * MS), (0, 90 * MS)])
 def test_skew_includes_the_injected_one_within_its_uncertainty(monkeypatch, clock, late):
-    with agents({}, {"clock": clock, "late": late}) as found, controlled(found) as group:
-        record(group)
-        outcomes = []
-        monkeypatch.setattr(actions, "report", lambda given, show: outcomes.extend(given) or 0)
-        actions.run(group, RunPlan(), lambda line: None)
+    outcomes = []
+    monkeypatch.setattr(actions, "report", lambda given, show: outcomes.extend(given) or 0)
+    with agents({}, {"clock": clock, "late": late}) as found, recorded(found) as group:
+        actions.run(group, RunPlan(), silent)
     deviations = [actions.skew.deviation(one.remote.name, one.summary.errors_ns, one.clock) for one in outcomes]
     (skew,) = actions.skew.skews(deviations)
     assert abs(skew.skew_ns - (late - clock)) <= skew.error_ns
@@ -120,124 +158,79 @@ def test_skew_includes_the_injected_one_within_its_uncertainty(monkeypatch, cloc
 
 def test_packets_that_were_not_sent_are_exit_code_1():
     lines = []
-    with agents({"refuse": 1}) as found, controlled(found) as group:
-        record(group)
+    with agents({"refuse": 1}) as found, recorded(found) as group:
         assert actions.run(group, RunPlan(), lines.append) == 1
     assert f"{found[0].name}: 2 packets, 1 sent (1 ring_full)" in lines
 
 
 def test_two_runs_in_a_row_work(tmp_path):
     with agents({}, {}) as found:
-        for number, loops in enumerate((1, 4)):
-            with controlled(found) as group:
-                if number == 0:
-                    record(group)
-                target = tmp_path / f"{number}.parquet"
-                assert actions.run(group, RunPlan(loops=loops, departures=target), lambda line: None) == 0
-            assert pq.read_table(tmp_path / f"{number}-1.parquet").num_rows == 2 * loops
+        for loops, control in ((1, recorded), (4, controlled)):
+            with control(found) as group:
+                assert actions.run(group, RunPlan(loops=loops, departures=tmp_path / "d.parquet"), silent) == 0
+            assert rows_of(tmp_path, 1) == [2 * loops]
 
 
 def test_replayer_whose_departures_are_fetched_need_not_wait_for_the_others(tmp_path, monkeypatch):
     """The fetch from the second one takes longer than the first one waits for a request."""
-    fetch = Remote.fetch_departures
-    with listening(stand_in_argv(), IMPATIENT) as first, listening(stand_in_argv()) as second:
-
-        def slow(remote, target):
-            if remote.name == second.name:
-                first.logged("disconnected")
-            fetch(remote, target)
-
-        monkeypatch.setattr(Remote, "fetch_departures", slow)
-        with controlled([first, second]) as group:
-            record(group)
-            assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lambda line: None) == 0
-        assert first.agent.counts["silent"] == 0
-    assert [pq.read_table(tmp_path / f"d-{number}.parquet").num_rows for number in (1, 2)] == [2, 2]
+    wait = lambda first, _target: first.logged("disconnected")  # noqa: E731
+    with impatient_and_slow(monkeypatch, "fetch_departures", wait) as found, recorded(found) as group:
+        assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), silent) == 0
+    assert rows_of(tmp_path, 1, 2) == [2, 2]
 
 
 @pytest.mark.parametrize("request_", [messages.Save(), messages.Quit()])
 def test_replayer_that_waits_for_a_slow_one_is_not_lost(monkeypatch, request_):
     """The second one responds after the first one has received requests, or was silent for too long, or has ended."""
+
+    def wait(first, request) -> None:
+        counts, over = first.agent.counts, first.agent.over
+        enough = counts["requests"] + 8
+        if request == request_:
+            wait_until(lambda: over.is_set() or counts["silent"] or counts["requests"] >= enough, "first")
+
     monkeypatch.setattr(controller, "KEEPALIVE_S", 0.05)
-    ask = Remote.request
-    with listening(stand_in_argv(), IMPATIENT) as first, listening(stand_in_argv()) as second:
-
-        def slow(remote, request):
-            if remote.name == second.name and request == request_:
-                counts = first.agent.counts
-                enough = counts["requests"] + 8
-                wait_until(
-                    lambda: first.agent.over.is_set() or counts["silent"] or counts["requests"] >= enough, "first"
-                )
-            return ask(remote, request)
-
-        monkeypatch.setattr(Remote, "request", slow)
-        with controlled([first, second]) as group:
-            record(group)
-            assert actions.simple(group, request_, lambda line: None) == 0
-        assert first.agent.counts["silent"] == 0
+    with impatient_and_slow(monkeypatch, "request", wait) as found, recorded(found) as group:
+        assert actions.simple(group, request_, silent) == 0
 
 
 def test_departures_are_kept_if_bye_fails(tmp_path, monkeypatch, capsys):
-    ask = Remote.request
-
-    def lost(remote, request):
-        if request == messages.Bye():
-            remote.interrupt()
-        return ask(remote, request)
-
-    monkeypatch.setattr(Remote, "request", lost)
+    interrupt_before(monkeypatch, "request", lambda _, request: request == messages.Bye())
     with agents({}, {}) as found:
-        with controlled(found) as group:
-            record(group)
-            assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lambda line: None) == 0
+        with recorded(found) as group:
+            assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), silent) == 0
         warnings = sorted(line for line in capsys.readouterr().err.splitlines() if "warning" in line)
         assert len(warnings) == 2
         for agent, line in zip(sorted(found, key=lambda one: one.name), warnings, strict=True):
             assert line.startswith(f"acapella: warning: replayer {agent.name}: ")
             assert line.endswith("; its departures are complete")
-    assert [pq.read_table(tmp_path / f"d-{number}.parquet").num_rows for number in (1, 2)] == [2, 2]
+    assert rows_of(tmp_path, 1, 2) == [2, 2]
 
 
 def test_departures_of_the_others_are_kept_if_one_fetch_fails(tmp_path, monkeypatch):
-    fetch, lines = Remote.fetch_departures, []
+    lines = []
     with agents({}, {}, {}) as found:
-        group = controlled(found)
-        lost = group.remotes[1]
-
-        def broken(remote, target):
-            if remote is lost:
-                remote.interrupt()
-            fetch(remote, target)
-
-        monkeypatch.setattr(Remote, "fetch_departures", broken)
-        with pytest.raises(UserError, match=f"replayer {lost.name}: "), group:
-            record(group)
+        names = [agent.name for agent in found]
+        interrupt_before(monkeypatch, "fetch_departures", lambda remote, _: remote.name == names[1])
+        with pytest.raises(UserError, match=f"replayer {names[1]}: "), recorded(found) as group:
             actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lines.append)
-        names = [remote.name for remote in group.remotes]
     assert {path.name for path in tmp_path.iterdir()} == {"d-1.parquet", "d-3.parquet"}
-    assert [pq.read_table(tmp_path / f"d-{number}.parquet").num_rows for number in (1, 3)] == [2, 2]
+    assert rows_of(tmp_path, 1, 3) == [2, 2]
     text = "\n".join(lines)
-    assert f"{names[0]}: 2 packets, 2 sent" in text and f"{names[2]}: 2 packets, 2 sent" in text
+    assert f"{names[0]}: 2 packets, 2 sent" in text
+    assert f"{names[2]}: 2 packets, 2 sent" in text
     assert any(line.startswith(f"skew: {names[2]} ") for line in lines)
 
 
 def test_first_replayer_is_not_silent_while_the_last_one_connects(monkeypatch):
     """The last one connects after the first one has received requests, or was disconnected because of its silence."""
+
+    def wait(first) -> None:
+        wait_until(lambda: first.agent.counts["silent"] or first.agent.counts["requests"] >= 8, "first")
+
     monkeypatch.setattr(controller, "KEEPALIVE_S", 0.05)
-    connect = Remote._connect
-    with listening(stand_in_argv(), IMPATIENT) as first, listening(stand_in_argv()) as second:
-
-        def slow(remote):
-            if remote.name == second.name:
-                counts = first.agent.counts
-                wait_until(lambda: counts["silent"] or counts["requests"] >= 8, "first")
-            connect(remote)
-
-        monkeypatch.setattr(Remote, "_connect", slow)
-        with controlled([first, second]) as group:
-            record(group)
-        assert first.agent.counts["silent"] == 0
+    with impatient_and_slow(monkeypatch, "_connect", wait) as found, recorded(found):
+        pass
 
 
 def test_lost_peer_is_detected_by_the_kernel():
@@ -252,10 +245,9 @@ def test_lost_peer_is_detected_by_the_kernel():
 
 
 def test_start_in_the_past_is_refused():
-    with agents({}) as found, controlled(found) as group:
-        record(group)
-        with pytest.raises(UserError, match=r"the start is in the past, or less than 0\.1 s away; choose a later time"):
-            actions.run(group, RunPlan(at=lambda now: now - 1), print)
+    past = r"the start is in the past, or less than 0\.1 s away; choose a later time"
+    with agents({}) as found, recorded(found) as group, pytest.raises(UserError, match=past):
+        actions.run(group, RunPlan(at=lambda now: now - 1), print)
 
 
 def test_replayer_that_refuses_stops_the_others():
@@ -270,9 +262,8 @@ def test_replayer_that_refuses_stops_the_others():
 
 def test_program_that_dies_during_a_run_is_one_error_and_stops_the_others():
     with agents({}, {"fault": "done:die"}) as found:
-        with pytest.raises(UserError, match=f"replayer {found[1].name}: ") as raised, controlled(found) as group:
-            record(group)
-            actions.run(group, RunPlan(loops=2), lambda line: None)
+        with pytest.raises(UserError, match=f"replayer {found[1].name}: ") as raised, recorded(found) as group:
+            actions.run(group, RunPlan(loops=2), silent)
         assert "\n" not in str(raised.value)
         found[0].logged("disconnected")  # it had ended its run
         with Peer(found[0].port) as again:
@@ -285,9 +276,8 @@ def test_run_is_stopped_if_the_controller_is_interrupted(monkeypatch):
 
     with agents({}) as found:
         monkeypatch.setattr(actions.time, "sleep", interrupt)
-        with pytest.raises(KeyboardInterrupt), controlled(found) as group:
-            record(group)
-            actions.run(group, RunPlan(at=lambda now: now + 600 * 10**9), lambda line: None)
+        with pytest.raises(KeyboardInterrupt), recorded(found) as group:
+            actions.run(group, RunPlan(at=lambda now: now + 600 * 10**9), silent)
         monkeypatch.undo()
         found[0].logged("disconnected")
         with controlled(found) as group:

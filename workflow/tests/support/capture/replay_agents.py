@@ -74,6 +74,13 @@ class RunningAgent:
         """Wait until a line contains a text."""
         wait_until(lambda: any(text in line for line in self.log), f"{text!r} in {self.log}")
 
+    @contextlib.contextmanager
+    def session(self) -> Iterator["Peer"]:
+        """Yield a controller that the agent has welcomed."""
+        with Peer(self.port) as peer:
+            peer.hear()
+            yield peer
+
 
 def wait_until(condition, what: str) -> None:
     """Wait until a condition holds. Raises AssertionError after TIMEOUT_S."""
@@ -168,6 +175,16 @@ class Peer:
         """Send a valid line and return the response."""
         self.send(self.writer.line(**message))
         return self.hear()
+
+    def record(self) -> None:
+        """Have a stand-in record two packets."""
+        self.ask(record={"from_ns": 0, "until_ns": 0})
+        self.ask(stop={})
+
+    def run_to_end(self) -> None:
+        """Send the recording once."""
+        self.ask(run={"at_ns": time.time_ns() + 10**8, "loops": 1, "speed_ppm": 1_000_000})
+        wait_until(lambda: self.ask(status={})["done"]["run"], "end of the run")
 
     def close(self) -> None:
         self._lines.close()
