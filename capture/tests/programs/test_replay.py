@@ -9,6 +9,7 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
+from acapella_testing.processes import run
 
 FRAMES = dpdk.some_frames(500, seed=5, sizes=(60, 64, 128, 512, 1514))
 NULL = ("--vdev", "net_null0", "--tx", "net_null0")
@@ -40,8 +41,7 @@ def test_loops_send_the_packets_of_a_file_bit_for_bit_and_in_order(tmp_path, cap
 
 
 def test_departures_name_each_packet_and_its_requested_time(tmp_path, capture):
-    with replayer.Replayer(*NULL) as program:
-        program.ask(f"load {capture}", "loaded")
+    with replayer.loaded(capture, *NULL) as program:
         at_ns = replayer.soon_ns()
         done = program.run(loops=2, speed_ppm=2_000_000, at_ns=at_ns)
         found = program.departures(tmp_path / "d")
@@ -61,8 +61,7 @@ def test_departures_name_each_packet_and_its_requested_time(tmp_path, capture):
 
 def test_packets_of_a_full_ring_are_counted(tmp_path, capture):
     """net_ring0 sends to itself and no one receives: it takes as many packets as the ring has places."""
-    with replayer.Replayer("--vdev", "net_ring0", "--tx", "net_ring0", "--retry-ns", 1000) as program:
-        program.ask(f"load {capture}", "loaded")
+    with replayer.loaded(capture, "--vdev", "net_ring0", "--tx", "net_ring0", "--retry-ns", 1000) as program:
         done = program.run(loops=4, speed_ppm=100_000_000)
         found = program.departures(tmp_path / "d")
         assert program.end() == 0, program.messages
@@ -73,8 +72,7 @@ def test_packets_of_a_full_ring_are_counted(tmp_path, capture):
 
 
 def test_second_run_is_independent_of_the_first(tmp_path, capture):
-    with replayer.Replayer(*to_file(tmp_path)) as program:
-        program.ask(f"load {capture}", "loaded")
+    with replayer.loaded(capture, *to_file(tmp_path)) as program:
         runs = [program.run(), program.run(loops=2)]
         assert program.end() == 0, program.messages
     assert [(done["run"], done["sent"]) for done in runs] == [(1, len(FRAMES)), (2, 2 * len(FRAMES))]
@@ -83,15 +81,12 @@ def test_second_run_is_independent_of_the_first(tmp_path, capture):
 def test_interfaces_of_a_file_are_sent_to_the_ports_in_order(tmp_path, capture):
     """A saved recording of two ports returns to these ports."""
     parts = [FRAMES[:200], FRAMES[200:300]]
-    blocks = [pcapng_section(2)]
     order = sorted(((f.ts_ns, port, f) for port, part in enumerate(parts) for f in part), key=lambda one: one[:2])
-    blocks += [pcapng_packet(port, frame) for _, port, frame in order]
     path = tmp_path / "two.pcapng"
-    path.write_bytes(b"".join(blocks))
+    path.write_bytes(pcapng_section(2) + b"".join(pcapng_packet(port, frame) for _, port, frame in order))
     devices = [f"net_pcap{i},tx_pcap={tmp_path / f'out{i}.pcap'}" for i in range(2)]
     options = [option for i, device in enumerate(devices) for option in ("--vdev", device, "--tx", f"net_pcap{i}")]
-    with replayer.Replayer(*options) as program:
-        program.ask(f"load {path}", "loaded")
+    with replayer.loaded(path, *options) as program:
         program.run(speed_ppm=10_000_000)
         program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
         program.ask("clear", "cleared")
@@ -122,8 +117,7 @@ def block(kind: int, body: bytes) -> bytes:
 
 
 def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
-    with replayer.Replayer(*to_file(tmp_path), "--max-frame", 1514, "--tag", "choir") as program:
-        program.ask(f"load {capture}", "loaded")
+    with replayer.loaded(capture, *to_file(tmp_path), "--max-frame", 1514, "--tag", "choir") as program:
         program.send("run 0 1 1000000")
         scheduled, done = program.wait("scheduled"), replayer.checked(program.wait("done"))
         found = program.departures(tmp_path / "d")
@@ -167,8 +161,7 @@ def test_program_continues_after_an_invalid_command(line, message):
 
 
 def test_times_in_the_past_and_a_loaded_recording_are_refused(tmp_path, capture):
-    with replayer.Replayer(*NULL) as program:
-        program.ask(f"load {capture}", "loaded")
+    with replayer.loaded(capture, *NULL) as program:
         assert "ns in the past" in program.ask("run 1 1 1000000", "error")["message"]
         assert program.ask(f"load {capture}", "error")["message"] == "the recording has 500 packets; clear it first"
         missing = "/nonexistent/a: No such file or directory; create the directory first"
@@ -179,17 +172,16 @@ def test_times_in_the_past_and_a_loaded_recording_are_refused(tmp_path, capture)
         assert program.end() == 0, program.messages
 
 
-@pytest.mark.parametrize(("packets", "message"), [(100, "more than 100 packets; raise --packets")])
-def test_file_larger_than_memory_is_rejected(capture, packets, message):
-    with replayer.Replayer(*NULL, "--packets", packets) as program:
-        assert program.ask(f"load {capture}", "error")["message"] == f"{capture}: {message}"
+def test_file_larger_than_memory_is_rejected(capture):
+    with replayer.Replayer(*NULL, "--packets", 100) as program:
+        message = f"{capture}: more than 100 packets; raise --packets"
+        assert program.ask(f"load {capture}", "error")["message"] == message
         assert program.ask("status", "status")["packets"] == 0
         assert program.end() == 0, program.messages
 
 
 def test_stopped_run_reports_packets_not_sent(tmp_path, capture):
-    with replayer.Replayer(*NULL) as program:
-        program.ask(f"load {capture}", "loaded")
+    with replayer.loaded(capture, *NULL) as program:
         program.ask("run 0 100 1000", "running")  # 1000 times as slow: 8 minutes
         done = replayer.checked(program.ask("stop", "done"))
         found = program.departures(tmp_path / "d")
@@ -201,25 +193,21 @@ def test_stopped_run_reports_packets_not_sent(tmp_path, capture):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, "quit", "end of input"])
 def test_program_that_ends_during_a_run_reports_it_and_leaves_nothing(tmp_path, capture, how):
     before = leftovers()
-    with replayer.Replayer(*NULL) as program:
-        program.ask(f"load {capture}", "loaded")
+    with replayer.loaded(capture, *NULL) as program:
         program.ask("run 0 100 1000", "running")
         if isinstance(how, signal.Signals):
             program.process.send_signal(how)
-            status = program.ended()
-        else:
-            status = program.end(how)
-        assert status == 0 and program.errors() == [], program.messages
+        assert (program.ended() if isinstance(how, signal.Signals) else program.end(how)) == 0, program.messages
+        assert program.errors() == []
     events = {event["event"]: event for event in program.events}
-    assert events["done"]["stopped_by"] == "stop" and replayer.checked(events["done"])
-    assert events["quit"]["reason"] == (how.name if isinstance(how, signal.Signals) else how)
+    assert replayer.checked(events["done"])["stopped_by"] == "stop"
+    assert events["quit"]["reason"] == getattr(how, "name", how)
     assert leftovers() == before
 
 
 def test_killed_program_leaves_nothing(tmp_path, capture):
     before = leftovers()
-    with replayer.Replayer(*NULL) as program:
-        program.ask(f"load {capture}", "loaded")
+    with replayer.loaded(capture, *NULL) as program:
         program.ask("run 0 100 1000", "running")
         program.process.kill()
         assert program.process.wait() == -signal.SIGKILL
@@ -269,13 +257,11 @@ def test_closed_standard_output_ends_the_program_with_one_line():
     ],
 )
 def test_errors_at_the_start_are_one_line(arguments, status, message):
-    argv = [str(replayer.built_or_skip()), *map(str, arguments)]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, check=False, timeout=dpdk.LIMIT_S, env=replayer.environment()
-    )
+    done = run(replayer.built_or_skip(), *arguments, timeout=dpdk.LIMIT_S, env=replayer.environment())
     assert done.returncode == status, done.stderr
-    lines = [line for line in done.stderr.splitlines() if "error: " in line]
-    assert len(lines) == 1 and lines[0].startswith("acapella-dpdk-replay: error: ") and message in lines[0]
+    (line,) = (line for line in done.stderr.splitlines() if "error: " in line)
+    assert line.startswith("acapella-dpdk-replay: error: ")
+    assert message in line
     assert done.stdout == ""
 
 

@@ -1,5 +1,6 @@
 """acapella-dpdk-replay over veth (net_af_packet): replay, bridge and recording between network interfaces."""
 
+import contextlib
 import re
 import statistics
 import subprocess
@@ -12,14 +13,8 @@ from acapella_testing.capture import replayer, veth
 
 FRAMES = dpdk.some_frames(400, seed=9, sizes=(60, 64, 128, 512, 1514))
 OUT = ("--vdev", "net_af_packet0,iface=out0", "--tx", "net_af_packet0")
-BRIDGE = (
-    "--vdev",
-    "net_af_packet0,iface=left1",
-    "--vdev",
-    "net_af_packet1,iface=right0",
-    "--bridge",
-    "net_af_packet0,net_af_packet1",
-)
+BRIDGE = ("--vdev", "net_af_packet0,iface=left1", "--vdev", "net_af_packet1,iface=right0")
+BRIDGE += ("--bridge", "net_af_packet0,net_af_packet1")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,17 +36,27 @@ def bridged() -> Iterator[tuple[str, ...]]:
         yield prefix
 
 
+@pytest.fixture
+def capture(tmp_path):
+    return replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+
+
+@contextlib.contextmanager
+def received_by_in0(direct, capture, path, *options: object) -> Iterator[replayer.Replayer]:
+    """Run the program with a capture, while tcpdump writes what in0 receives to a file."""
+    with replayer.loaded(capture, *options, prefix=direct) as program, replayer.tcpdump(direct, "in0", path):
+        yield program
+
+
 def received(path) -> list[bytes]:
     frames, left = dpdk.read_pcap(path)
     assert left == 0
     return [frame.data for frame in frames]
 
 
-def test_interface_receives_what_was_recorded_in_order(tmp_path, direct):
-    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
-    with replayer.Replayer(*OUT, prefix=direct) as program, replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
-        assert program.wait("ready")["ports"][0]["longest_bytes"] == 1514
-        program.ask(f"load {capture}", "loaded")
+def test_interface_receives_what_was_recorded_in_order(tmp_path, direct, capture):
+    with received_by_in0(direct, capture, tmp_path / "got.pcap", *OUT) as program:
+        assert program.events[0]["ports"][0]["longest_bytes"] == 1514
         done = program.run(loops=2)
         assert program.end() == 0, program.messages
     assert received(tmp_path / "got.pcap") == 2 * [frame.data for frame in FRAMES]
@@ -68,10 +73,8 @@ def test_a_link_that_is_down_at_the_start_is_one_line(direct):
         assert program.events == []
 
 
-def test_a_link_that_goes_down_ends_the_run_and_the_program(tmp_path, direct):
-    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
-    with replayer.Replayer(*OUT, prefix=direct) as program:
-        program.ask(f"load {capture}", "loaded")
+def test_a_link_that_goes_down_ends_the_run_and_the_program(direct, capture):
+    with replayer.loaded(capture, *OUT, prefix=direct) as program:
         program.ask("run 0 100 100000", "running")
         subprocess.run([*direct, "ip", "link", "set", "in0", "down"], check=True)
         done = replayer.checked(program.wait("done"))
@@ -80,10 +83,8 @@ def test_a_link_that_goes_down_ends_the_run_and_the_program(tmp_path, direct):
     assert done["stopped_by"] == "link_down" and done["dropped"]["stopped"] > 0
 
 
-def test_the_mtu_of_the_time_of_the_run_counts(tmp_path, direct):
-    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
-    with replayer.Replayer(*OUT, prefix=direct) as program, replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
-        program.ask(f"load {capture}", "loaded")
+def test_the_mtu_of_the_time_of_the_run_counts(tmp_path, direct, capture):
+    with received_by_in0(direct, capture, tmp_path / "got.pcap", *OUT) as program:
         subprocess.run([*direct, "ip", "link", "set", "out0", "mtu", "1000"], check=True)
         done = program.run()
         found = program.departures(tmp_path / "d")
@@ -94,10 +95,8 @@ def test_the_mtu_of_the_time_of_the_run_counts(tmp_path, direct):
     assert received(tmp_path / "got.pcap") == [frame.data for frame in FRAMES if frame.wire <= 1014]
 
 
-def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(tmp_path, direct):
-    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
-    with replayer.Replayer(*OUT, prefix=direct) as program:
-        program.ask(f"load {capture}", "loaded")
+def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(direct, capture):
+    with replayer.loaded(capture, *OUT, prefix=direct) as program:
         program.ask("run 0 100 1000000", "running")
         subprocess.run([*direct, "ip", "link", "set", "out0", "down"], check=True)
         done = replayer.checked(program.wait("done"))
@@ -106,16 +105,14 @@ def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(tmp_path
     assert (done["sent"], done["dropped"]["driver_error"]) == (port["driver_sent"], port["driver_errors"])
 
 
-def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp_path, direct):
+def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp_path, direct, capture):
     """The driver takes these packets, so that only the interface's own count shows the loss."""
     limit = ["tc", "qdisc", "add", "dev", "out0", "root", "tbf", "rate", "1mbit", "burst", "2kb", "limit", "3000"]
     tried = subprocess.run([*direct, *limit], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         pytest.skip(f"no tbf here: {tried.stderr.strip()}")
     queued = ("--vdev", "net_af_packet0,iface=out0,qdisc_bypass=0", "--tx", "net_af_packet0")
-    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
-    with replayer.Replayer(*queued, prefix=direct) as program, replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
-        program.ask(f"load {capture}", "loaded")
+    with received_by_in0(direct, capture, tmp_path / "got.pcap", *queued) as program:
         done = program.run(speed_ppm=100_000_000)
         assert program.end() == 0, program.messages
     (port,) = done["ports"]
@@ -135,10 +132,7 @@ def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):
     files = {name: replayer.write_capture(tmp_path / f"{name}-in.pcap", frames) for name, frames in parts.items()}
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
         program.ask("record 0 0", "recording")
-        with (
-            replayer.tcpdump(bridged, "left0", tmp_path / "left.pcap"),
-            replayer.tcpdump(bridged, "right1", tmp_path / "right.pcap"),
-        ):
+        with received_by_both(bridged, tmp_path, ".pcap"):
             before = time.time_ns()
             for name, path in files.items():
                 veth.send_capture(bridged, name, path)
@@ -147,21 +141,30 @@ def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):
         recorded = program.ask("stop", "recorded")
         status = program.ask("status", "status")
         program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
-        with (
-            replayer.tcpdump(bridged, "left0", tmp_path / "left2.pcap"),
-            replayer.tcpdump(bridged, "right1", tmp_path / "right2.pcap"),
-        ):
+        with received_by_both(bridged, tmp_path, "2.pcap"):
             done = program.run(loops=1)
         assert program.end() == 0, program.messages
     expected = {"left": [frame.data for frame in parts["right1"]], "right": [frame.data for frame in parts["left0"]]}
     for side, frames in expected.items():
         assert received(tmp_path / f"{side}.pcap") == received(tmp_path / f"{side}2.pcap") == frames
-    assert recorded["packets"] == done["sent"] == len(FRAMES) and recorded["timestamps"] == "burst"
+    assert recorded["packets"] == done["sent"] == len(FRAMES)
+    assert recorded["timestamps"] == "burst"
     assert recorded["unresolved"] == len(FRAMES) - recorded["bursts"]
     assert before < recorded["first_ns"] < recorded["last_ns"] < after
     for port in status["ports"]:
-        assert port["received"] == port["forwarded"] == 200 and sum(port["dropped"].values()) == 0
+        assert port["received"] == port["forwarded"] == 200
+        assert sum(port["dropped"].values()) == 0
     check_saved(tmp_path / "saved.pcapng", expected, recorded)
+
+
+@contextlib.contextmanager
+def received_by_both(bridged, directory, ending: str) -> Iterator[None]:
+    """Write what left0 and right1 receive to files."""
+    with (
+        replayer.tcpdump(bridged, "left0", directory / f"left{ending}"),
+        replayer.tcpdump(bridged, "right1", directory / f"right{ending}"),
+    ):
+        yield
 
 
 def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
@@ -198,15 +201,14 @@ def test_bridge_that_would_truncate_or_lose_frames_is_refused(bridged):
         assert "net_af_packet1: frames of 1 of its 2 Rx queues would be lost" in program.errors()[0]
 
 
-def test_rolling_recording_is_bounded_by_time(tmp_path, bridged):
-    path = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+def test_rolling_recording_is_bounded_by_time(bridged, capture):
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
         program.ask("rolling 1", "recording")
-        veth.send_capture(bridged, "left0", path)
+        veth.send_capture(bridged, "left0", capture)
         time.sleep(1.5)
         assert program.ask("stop", "recorded")["packets"] == 0
         program.ask("rolling 60", "recording")
-        veth.send_capture(bridged, "left0", path)
+        veth.send_capture(bridged, "left0", capture)
         time.sleep(0.3)
         assert program.ask("stop", "recorded")["packets"] == len(FRAMES)
         assert program.end() == 0, program.messages
@@ -228,8 +230,7 @@ def test_jumbo_frames_are_replayed_over_a_larger_mtu(tmp_path, direct):
     capture = replayer.write_capture(tmp_path / "in.pcap", frames)
     device = "net_af_packet0,iface=out0,framesz=16384,blocksz=65536,framecnt=512"
     words = ("--vdev", device, "--tx", "net_af_packet0", "--max-frame", 16384, "--packets", 1024)
-    with replayer.Replayer(*words, prefix=direct) as program, replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
-        program.ask(f"load {capture}", "loaded")
+    with received_by_in0(direct, capture, tmp_path / "got.pcap", *words) as program:
         assert program.run()["sent"] == len(frames)
         assert program.end() == 0, program.messages
     assert received(tmp_path / "got.pcap") == [frame.data for frame in frames]

@@ -7,6 +7,7 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
+from acapella_testing.processes import run
 
 FRAMES = dpdk.some_frames(300, seed=11, sizes=(60, 512, 1514))
 NULL = ("--vdev", "net_null0", "--tx", "net_null0")
@@ -55,7 +56,8 @@ def with_fault(tmp_path: Path, preload: Path, plain: Path, call: str) -> tuple[l
 @pytest.mark.parametrize("kind", ["sync", "rename", "malloc"])
 def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, preload, plain, kind):
     found, complete = with_fault(tmp_path, preload, plain, f"{kind}:0")  # none fails
-    assert found == ["loaded", "done", "saved", "saved"] and set(complete) == {"saved.pcapng", "departures"}
+    assert found == ["loaded", "done", "saved", "saved"]
+    assert set(complete) == {"saved.pcapng", "departures"}
     failed = 0
     for number in range(1, 8):
         found, files = with_fault(tmp_path, preload, plain, f"{kind}:{number}")
@@ -71,15 +73,10 @@ def test_full_disk_is_an_error_event_and_leaves_no_file(tmp_path):
     capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
     directory = tmp_path / "disk"
     directory.mkdir()
-    tried = subprocess.run(
-        ["unshare", "-m", "mount", "-t", "tmpfs", "-o", "size=64K", "none", directory],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    mount, keep = f"mount -t tmpfs -o size=64K none {directory}", f"ls -A {directory} >{tmp_path}/left"
+    tried = run("unshare", "-m", *mount.split())
     if tried.returncode != 0:
         pytest.skip(f"no tmpfs here: {tried.stderr.strip()}")
-    mount, keep = f"mount -t tmpfs -o size=64K none {directory}", f"ls -A {directory} >{tmp_path}/left"
     script = f'{mount} && "$@"; status=$?; {keep}; exit $status'
     prefix = ("unshare", "-m", "sh", "-c", script, "sh")
     with replayer.Replayer(*NULL, prefix=prefix) as program:

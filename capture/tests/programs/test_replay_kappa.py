@@ -1,12 +1,12 @@
 """A schedule with injected jitter, replayed on a simulated clock: kappa finds exactly this jitter."""
 
 import itertools
-import subprocess
 
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import replayer
 from acapella_testing.frames.trial_captures import pair
+from acapella_testing.processes import run
 
 STEADY_NS, JITTER_NS, PACKETS = 10_000, 1_000, 2_000
 
@@ -19,9 +19,7 @@ def trials(tmp_path_factory):
     assert done.returncode == 0, done.stdout + done.stderr
     directory = tmp_path_factory.mktemp("trials")
     program = c_programs.path_of("acapella-dpdk-replay").parent / "test_replay"
-    done = subprocess.run(
-        [program, "trials", directory], capture_output=True, text=True, check=False, env=replayer.environment()
-    )
+    done = run(program, "trials", directory, env=replayer.environment())
     assert done.returncode == 0, done.stderr
     return directory
 

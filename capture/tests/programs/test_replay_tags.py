@@ -89,8 +89,7 @@ def replayed(tmp_path, frames: list[bytes], *words: object, gap_ns: int = 1000) 
     captured = [dpdk.Frame(START_NS + i * gap_ns, len(data), data) for i, data in enumerate(frames)]
     path = replayer.write_capture(tmp_path / "in.pcap", captured)
     out = tmp_path / "out.pcap"
-    with replayer.Replayer("--vdev", f"net_pcap0,tx_pcap={out}", "--tx", "net_pcap0", *words) as program:
-        program.ask(f"load {path}", "loaded")
+    with replayer.loaded(path, "--vdev", f"net_pcap0,tx_pcap={out}", "--tx", "net_pcap0", *words) as program:
         assert program.run()["sent"] == len(frames)
         program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
         assert program.end() == 0, program.messages

@@ -158,6 +158,14 @@ class Replayer:
         return [line for line in self.messages.splitlines() if line.startswith("acapella-dpdk-replay: error: ")]
 
 
+@contextlib.contextmanager
+def loaded(capture: Path, *arguments: object, **how: object) -> Iterator[Replayer]:
+    """Run the program with the packets of a capture; ``how`` as for Replayer."""
+    with Replayer(*arguments, **how) as program:
+        program.ask(f"load {capture}", "loaded")
+        yield program
+
+
 def checked(done: dict) -> dict:
     """Return an event `done` after checking its counts."""
     assert done["balanced"] and done["monotone"], done
