@@ -21,6 +21,7 @@ from acapella_testing.frames import traces
 from acapella_testing.frames.compressed import damaged
 from acapella_testing.frames.report_frames import icrc
 from acapella_testing.native_programs import native_program
+from acapella_testing.processes import run
 from scapy.utils import RawPcapReader
 
 from acapella.cli import main as cli
@@ -44,6 +45,11 @@ def table(directory: Path, name: str) -> list[dict]:
     return pq.read_table(directory / f"{name}.parquet").to_pylist()
 
 
+def reports(capture: Path, output: Path, *options: str) -> int:
+    """Run `acapella p4 reports` and return its exit code."""
+    return cli.main(["p4", "reports", str(capture), "-o", str(output), *options])
+
+
 def by_measure(directory: Path) -> dict[str, dict]:
     """Return the rows of accuracy by measure."""
     return {row["measure"]: row for row in table(directory, "accuracy")}
@@ -53,22 +59,9 @@ def by_measure(directory: Path) -> dict[str, dict]:
 def busy(tmp_path_factory):
     """Return the results of mixed traffic over several resets, also with a sketch that is too small."""
     directory = tmp_path_factory.mktemp("busy")
-    start = traces.START_NS
-    parts = [traces.busy_port(start + n * 4_000 * traces.MS, shift=n) for n in range(5)]
+    parts = [traces.busy_port(traces.START_NS + n * 4_000 * traces.MS, shift=n) for n in range(5)]
     capture = traces.write_pcap(directory / "busy.pcap", traces.merged(*parts), snaplen=262144)
-    words = [
-        "p4",
-        "reports",
-        str(capture),
-        "-o",
-        str(directory / "made"),
-        "--epoch",
-        "3s",
-        "--sketch",
-        "1x8",
-        "4x1048576",
-    ]
-    assert cli.main(words) == 0
+    assert reports(capture, directory / "made", "--epoch", "3s", "--sketch", "1x8", "4x1048576") == 0
     return directory / "made"
 
 
@@ -102,11 +95,10 @@ def test_measures_per_report_are_counted_by_bins(busy):
 
 @needs_program
 def test_resets_of_the_sketch_lose_no_bytes(busy):
-    program_told = json.loads((busy / "program.json").read_text())
-    assert program_told["epochs"] >= 6
-    assert program_told["probes"] > 0
-    flows = table(busy, "compared_flows")
-    assert max(row["reports"] or 0 for row in flows) > 3
+    counts = json.loads((busy / "program.json").read_text())
+    assert counts["epochs"] >= 6
+    assert counts["probes"] > 0
+    assert max(row["reports"] or 0 for row in table(busy, "compared_flows")) > 3
 
 
 @needs_program
@@ -122,8 +114,7 @@ def test_small_sketch_never_counts_too_little(busy):
 @needs_program
 def test_windows_without_a_reason_are_exact_with_a_small_sketch(busy, tmp_path):
     """Some windows are wrong, and all of these have the reason; most flows do not have it."""
-    capture = busy.parent / "busy.pcap"
-    assert cli.main(["p4", "reports", str(capture), "-o", str(tmp_path), "--epoch", "1s", "--size", "2x32"]) == 0
+    assert reports(busy.parent / "busy.pcap", tmp_path, "--epoch", "1s", "--size", "2x32") == 0
     windows = table(tmp_path, "judged_windows")
     known = [row for row in windows if row["reason"] is None]
     shared = [row for row in windows if row["reason"] == "sketch_load"]
@@ -144,13 +135,8 @@ def test_counters_account_for_all_reports(busy):
     assert counts["balance", "reports_not_taken"] == counts["collector", "bad_icrc"] == 0
     seconds = table(busy, "seconds")
     assert sum(row["reports"] + row["probes"] for row in seconds) == sent
-    assert sum(row["probes"] for row in seconds) == sum(row["reports"] for row in [counts_of_probes(busy)])
-
-
-def counts_of_probes(directory: Path) -> dict:
-    """Return the number of reports with the trigger of a probe."""
-    stamps = program.report_times(directory / "reports.pcap", Settings())
-    return {"reports": sum(stamps["probe"].to_pylist())}
+    stamps = program.report_times(busy / "reports.pcap", Settings())
+    assert sum(row["probes"] for row in seconds) == sum(stamps["probe"].to_pylist())
 
 
 @needs_program
@@ -177,7 +163,7 @@ def test_tshark_dissects_reports_and_their_icrc(busy):
     fields = ("frame.protocols", "infiniband.bth.opcode", "_ws.malformed", "_ws.expert.message", "ip.checksum.status")
     command = ["tshark", "-r", str(busy / "reports.pcap"), "-T", "fields", "-o", "ip.check_checksum:TRUE"]
     command += [word for field in (*fields, "infiniband.invariant.crc") for word in ("-e", field)]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = run(*command, check=True).stdout.splitlines()
     dissected, found = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
     assert set(dissected) == {"eth:ethertype:ip:udp:infiniband:data\t42\t\t\t1"}, "1: the IPv4 checksum is good"
     with RawPcapReader(str(busy / "reports.pcap")) as reader:
@@ -207,11 +193,20 @@ def test_truncated_capture_is_reported_on_up_to_its_end(busy, tmp_path):
     """Other flow meters do not prevent this, although softflowd fails on a truncated capture."""
     cut = tmp_path / "cut.pcap"
     cut.write_bytes((busy.parent / "busy.pcap").read_bytes()[:-5])
-    assert cli.main(["p4", "reports", str(cut), "-o", str(tmp_path / "made")]) == 0
-    seen = {row["tool"]: row for row in table(tmp_path / "made", "tools")}
-    whole = {row["tool"]: row for row in table(busy, "tools")}
+    assert reports(cut, tmp_path / "made") == 0
+    seen, whole = ({row["tool"]: row for row in table(path, "tools")} for path in (tmp_path / "made", busy))
     assert 0 < seen["digest"]["packets"] <= whole["digest"]["packets"]
     assert {name: row["skipped"] for name, row in seen.items()} == {name: row["skipped"] for name, row in whole.items()}
+
+
+def check_damage(busy, capture: Path, capsys, error: str) -> None:
+    """The reports of a capture damaged after all frames equal those of `busy`, but the command fails."""
+    assert reports(capture, capture.parent / "made", "--epoch", "3s") == 1
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.startswith(error)
+    assert last_line.endswith("; exit code 1")
+    expected = [row | {"sample": "wild"} for row in table(busy, "compared_flows")]
+    assert table(capture.parent / "made", "compared_flows") == expected
 
 
 @needs_program
@@ -220,17 +215,9 @@ def test_damaged_capture_is_reported_on_up_to_the_damage(busy, tmp_path, capsys)
     wild, acap, flows = tmp_path / "wild.pcap", str(tmp_path / "a.parquet"), str(tmp_path / "f.parquet")
     whole = (busy.parent / "busy.pcap").read_bytes()
     wild.write_bytes(whole + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
-    command = ["p4", "reports", str(wild), "--epoch", "3s", "-o"]
-    assert cli.main([*command, str(tmp_path / "made")]) == 1
-    last_line = capsys.readouterr().err.splitlines()[-1]
-    assert last_line.startswith(f"acapella: error: wild: at byte {len(whole)}: ") and last_line.endswith(
-        "; exit code 1"
-    )
-    assert table(tmp_path / "made", "compared_flows") == [
-        row | {"sample": "wild"} for row in table(busy, "compared_flows")
-    ]
+    check_damage(busy, wild, capsys, f"acapella: error: wild: at byte {len(whole)}: ")
     assert cli.main(["digest", str(wild), "-o", acap, "--flows", flows, "--engine", "native", "--damaged", "keep"]) == 0
-    assert cli.main([*command, str(tmp_path / "kept"), "--acap", acap, "--flows", flows]) == 0
+    assert reports(wild, tmp_path / "kept", "--epoch", "3s", "--acap", acap, "--flows", flows) == 0
     last_line = capsys.readouterr().err.splitlines()[-1]
     assert last_line.startswith("acapella: warning: wild: at byte ")
     assert re.search(r"; the reports cover only the \d+ complete frames before it$", last_line)
@@ -251,13 +238,8 @@ def loader_runs(parent: int) -> bool:
 def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
     whole = (busy.parent / "busy.pcap").read_bytes()
     path = damaged(tmp_path / "wild.pcap.zst", "zstd", whole, whole)
-    assert cli.main(["p4", "reports", str(path), "--epoch", "3s", "-o", str(tmp_path / "made")]) == 1
-    last_line = capsys.readouterr().err.splitlines()[-1]
-    assert last_line.startswith(f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: ")
-    assert last_line.endswith("; exit code 1")
-    assert table(tmp_path / "made", "compared_flows") == [
-        row | {"sample": "wild"} for row in table(busy, "compared_flows")
-    ]
+    error = f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: "
+    check_damage(busy, path, capsys, error)
 
 
 @needs_program
@@ -283,9 +265,7 @@ def test_stopped_run_leaves_no_incomplete_reports(busy, tmp_path, number, times)
 @needs_program
 def test_outputs_are_private(busy):
     assert (busy / "control.txt").is_file()
-    assert {path.name: oct(path.stat().st_mode & 0o777) for path in busy.iterdir()} == {
-        path.name: "0o600" for path in busy.iterdir()
-    }
+    assert {oct(path.stat().st_mode & 0o777) for path in busy.iterdir()} == {"0o600"}
 
 
 @needs_program
@@ -293,8 +273,7 @@ def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
     """A run with both has the rows of separate runs; the paper's triggers report no UDP flow."""
     capture = traces.write_pcap(tmp_path / "busy.pcap", traces.busy_port(), snaplen=262144)
     for name in ("all", "published", "both"):
-        words = ["p4", "reports", str(capture), "-o", str(tmp_path / name), "--triggers", name, "--sketch", "1x64"]
-        assert cli.main(words) == 0
+        assert reports(capture, tmp_path / name, "--triggers", name, "--sketch", "1x64") == 0
     lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     apart = {name: table(tmp_path / name, "accuracy") for name in ("all", "published")}
     both = table(tmp_path / "both", "accuracy")
@@ -319,7 +298,7 @@ def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
 @needs_program
 def test_empty_capture_has_no_flows(tmp_path):
     capture = traces.write_pcap(tmp_path / "none.pcap", [])
-    assert cli.main(["p4", "reports", str(capture), "-o", str(tmp_path / "made")]) == 0
+    assert reports(capture, tmp_path / "made") == 0
     assert table(tmp_path / "made", "compared_flows") == table(tmp_path / "made", "seconds") == []
 
 
@@ -332,7 +311,7 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     spread = ["--frames", "60000", "--snaplen", "200", "--seed", "7", "--mean-gap-ns", "1200000"]
     subprocess.run([sys.executable, str(UNDERLAY), *spread, "-o", str(capture), str(CORPUS / "ndpi")], check=True)
     created = tmp_path / "made"
-    assert cli.main(["p4", "reports", str(capture), "-o", str(created)]) == 0
+    assert reports(capture, created) == 0
     assert json.loads((created / "program.json").read_text())["epochs"] >= 7
     found = by_measure(created)
     for measure in OF_PAPER:
@@ -348,12 +327,14 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
         exact, measured = row["acknowledged_bytes"], row["acknowledged_measured_bytes"]
         assert exact is None or (measured == exact) == (row["acknowledged_reason"] is None), row
         assert None in (exact, measured) or measured <= exact, row
-    windows = found["throughput"]
-    assert windows["r2"] > 0.99 and windows["r2_log"] > 0.99 and windows["error_median"] == 0, windows
+    throughput = found["throughput"]
+    assert throughput["r2"] > 0.99, throughput
+    assert throughput["r2_log"] > 0.99, throughput
+    assert throughput["error_median"] == 0, throughput
     reasons = {row["reason"]: row for row in table(created, "window_reasons")}
     assert reasons["none"]["within"] >= 0.99 * reasons["none"]["windows"]
-    assert sum(row["windows"] for row in reasons.values()) == len(table(created, "judged_windows"))
     windows = table(created, "judged_windows")
+    assert sum(row["windows"] for row in reasons.values()) == len(windows)
     seen = [row for row in windows if row["reason"] not in ("outside", "extra")]
     within = sum(abs(row["bytes_measured"] - row["bytes"]) <= row["bytes"] / 10 for row in seen)
     assert within >= 0.99 * len(seen), reasons
@@ -363,7 +344,6 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
         assert not bounded or row["bytes_low"] <= row["bytes"] <= row["bytes_high"], row
     assert all(row["held"] == row["bounded"] for row in reasons.values())
     assert sum(row["bounded"] for row in reasons.values()) == sum(row["bytes_high"] is not None for row in windows)
-    windows = table(created, "judged_windows")
     flows = {row["flow"]: row for row in table(created, "compared_flows") if row["found"] != "exact"}
     sums = Counter()
     for row in windows:
@@ -380,8 +360,7 @@ def test_long_flows_at_the_papers_sketch_size_are_exact(tmp_path):
     shape = ["--profile", "iperf", "--frames", "20000", "--flows", "8", "-o", str(capture)]
     subprocess.run([native_program("acapella-generate"), *shape], check=True)
     created = tmp_path / "made"
-    words = ["p4", "reports", str(capture), "-o", str(created), "--epoch", "3ms", "--interval", "1ms"]
-    assert cli.main(words) == 0
+    assert reports(capture, created, "--epoch", "3ms", "--interval", "1ms") == 0
     assert json.loads((created / "program.json").read_text())["epochs"] >= 6
     found = by_measure(created)
     for measure in (*EXACT, "throughput_reports"):

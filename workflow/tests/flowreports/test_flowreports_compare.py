@@ -3,6 +3,8 @@
 import math
 import random
 import statistics
+from collections import Counter
+from operator import itemgetter
 
 import pyarrow as pa
 import pytest
@@ -14,45 +16,22 @@ from acapella.flowreports import compare
 from acapella.flowreports import exact as made_exact
 
 WINDOW_NS = 50_000_000
-KINDS = {
-    "flow": pa.uint32(),
-    "vlan": pa.list_(pa.uint16()),
-    "mpls": pa.list_(pa.uint32()),
-    "ip_version": pa.uint8(),
-    "src": pa.string(),
-    "dst": pa.string(),
-    "ip_proto": pa.uint8(),
-    "src_port": pa.uint16(),
-    "dst_port": pa.uint16(),
-    "packets": pa.uint64(),
-    "bytes": pa.uint64(),
-    "iat_ns": pa.int64(),
-    "rtt_syn_ns": pa.int64(),
-    "rtt_ack_ns": pa.int64(),
-    "reports": pa.uint32(),
-    "start_ns": pa.int64(),
-    "end_ns": pa.int64(),
-    "payload_bytes": pa.uint64(),
-    "retransmitted_bytes": pa.uint64(),
-    "gap_bytes": pa.uint64(),
-    "uncertain_bytes": pa.uint64(),
-    "acknowledged_bytes": pa.uint64(),
-    "last_ns": pa.int64(),
-    "partly_followed": pa.bool_(),
-}
+COUNTS = ("packets", "bytes", "payload_bytes", "retransmitted_bytes", "gap_bytes", "uncertain_bytes")
+KINDS = (
+    {name: pa.int64() for name in ("iat_ns", "rtt_syn_ns", "rtt_ack_ns", "start_ns", "end_ns", "last_ns")}
+    | {name: pa.uint64() for name in (*COUNTS, "acknowledged_bytes")}
+    | {"flow": pa.uint32(), "vlan": pa.list_(pa.uint16()), "mpls": pa.list_(pa.uint32()), "reports": pa.uint32()}
+    | {"ip_version": pa.uint8(), "src": pa.string(), "dst": pa.string(), "ip_proto": pa.uint8()}
+    | {"src_port": pa.uint16(), "dst_port": pa.uint16(), "partly_followed": pa.bool_()}
+)
 
 
 def report(con, change) -> None:
     """Create a collector's flows: each exact flow, changed by ``change``, with a report; None omits it."""
     changed = filter(None, map(change, rows(con, "select * from exact_flows order by key")))
-    flows = [
-        {**row, "flow": number, "reports": 1, "partly_followed": False, **derived(row)}
-        for number, row in enumerate(changed)
-    ]
-    con.register(
-        "changed_flows", pa.table({name: pa.array([row[name] for row in flows], kind) for name, kind in KINDS.items()})
-    )
-    con.execute("create temp view reported_flows as select * from changed_flows")
+    known = {"reports": 1, "partly_followed": False}
+    flows = [{**row, "flow": number, **known, **derived(row)} for number, row in enumerate(changed)]
+    con.register("reported_flows", pa.Table.from_pylist(flows, pa.schema(KINDS)))
     acked = (
         "(select a.* from acknowledgments as a "
         "qualify row_number() over (partition by key, ts_ns order by frame desc) = 1)"
@@ -82,17 +61,11 @@ def report(con, change) -> None:
 
 def derived(row):
     """Return columns of the collector that have other names in exact_flows."""
+    times = {"start_ns": row["first_ns"], "end_ns": row["last_ns"]}
     if row["missing_bytes"] is None:
-        return {
-            "start_ns": row["first_ns"],
-            "end_ns": row["last_ns"],
-            **dict.fromkeys(("payload_bytes", "gap_bytes", "uncertain_bytes")),
-        }
+        return times | dict.fromkeys(("payload_bytes", "gap_bytes", "uncertain_bytes"))
     payload = row["distinct_bytes"] + row["retransmitted_bytes"]
-    return {
-        **{"start_ns": row["first_ns"], "end_ns": row["last_ns"]},
-        **{"payload_bytes": payload, "gap_bytes": row["missing_bytes"], "uncertain_bytes": 0},
-    }
+    return times | {"payload_bytes": payload, "gap_bytes": row["missing_bytes"], "uncertain_bytes": 0}
 
 
 def r2(pairs):
@@ -117,22 +90,37 @@ def made_accuracy(tmp_path, change):
     return con, found
 
 
+def register(con, name: str, columns: tuple[str, ...], rows: list[tuple]) -> None:
+    """Register a table with these rows."""
+    con.register(name, pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))))
+
+
+def judged_windows(con, length_ns: int) -> list[dict]:
+    """Return the rows of judged_windows, made from stamps, starts (flow, start_ns) and compared_windows."""
+    con.execute("create temp table report_stamps as select * from stamps")
+    con.execute("create temp table reported_series as select *, ts_ns as window_ns from stamps")
+    con.execute("create temp table reported_flows as select * from starts")
+    con.execute("create temp table measured_numbers as select flow as number, flow from starts")
+    con.execute("create temp table compared_flows as select flow, 'both' as found, false as outside from starts")
+    con.execute("create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint)")
+    for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
+        made_exact.create(con, name, {"length_ns": length_ns, "probes": True})
+    return rows(con, "select * from judged_windows order by flow, window_ns")
+
+
+STAMPS = ("flow", "ts_ns", "bytes", "packets", "packet_ns", "iat_ns", "place", "shared")
+
+
 def test_windows_in_one_row_get_equal_shares():
     con = queries.connect()
-    reported = {
-        "flow": [0, 0, 1, 1],
-        "window_ns": [0, 100, 50, 200],
-        "windows": [1, 3, 7, 10**15],
-        "bytes": [5, 10, 3, 2],
-    }
-    con.register("reported_windows", pa.table(reported))
-    con.execute(
-        "create table measured_numbers as select flow as number, flow + 10 as flow from reported_windows group by 1"
-    )
+    reported = [(0, 0, 1, 5), (0, 100, 3, 10), (1, 50, 7, 3), (1, 200, 10**15, 2)]
+    register(con, "reported_windows", ("flow", "window_ns", "windows", "bytes"), reported)
+    con.execute("create table measured_numbers (number bigint, flow bigint); insert into measured_numbers "
+                "values (0, 10), (1, 11)")  # fmt: skip
     text = queries.text("flowreports", "measured_windows")
     found = {row[:2]: row[2] for row in con.execute(text, {"length_ns": 10}).fetchall()}
     expected = {}
-    for flow, begin, windows, total in list(zip(*reported.values(), strict=True))[:3]:
+    for flow, begin, windows, total in reported[:3]:
         for place in range(windows):
             if share := total * (place + 1) // windows - total * place // windows:
                 expected[flow + 10, begin + 10 * place] = share
@@ -146,9 +134,10 @@ def test_r2_is_one_without_error(tmp_path):
     assert set(found) == set(agreement.MEASURES)
     assert len(agreement.DERIVED) == 10, "table II of the paper"
     for row in found.values():
-        assert row["equal"] == row["n"] and row["missing"] == row["extra"] == row["outside"] == 0
-        assert row["r2"] in (None, 1) and row["error_largest"] in (None, 0)
-    for row in found.values():
+        assert row["equal"] == row["n"]
+        assert row["missing"] == row["extra"] == row["outside"] == 0
+        assert row["r2"] in (None, 1)
+        assert row["error_largest"] in (None, 0)
         few = row["n_log"] < agreement.MIN_ABOVE
         assert agreement.verdict(row) == (f"too few values: {row['n_log']} above 0" if few else "agrees")
     assert found["bytes"]["r2"] == found["bytes"]["r2_log"] == 1
@@ -177,14 +166,17 @@ def test_wrong_values_missing_flows_and_others(tmp_path):
     assert got["n"] == len(pairs)
     lost = [row for row in flows if row["found"] == "exact"]
     assert {(row["src_port"], row["dst_port"]) for row in lost} == {(42000, 5201), (7000, 7001)}
-    assert got["missing"] == len(lost) and got["extra"] == sum(row["found"] == "collector" for row in flows) == 1
+    assert got["missing"] == len(lost)
+    assert got["extra"] == sum(row["found"] == "collector" for row in flows) == 1
     errors = [abs(got - exact) / exact for exact, got in pairs]
     assert got["equal"] == sum(a == b for a, b in pairs) < len(pairs)
     assert got["r2"] == pytest.approx(r2(pairs), rel=1e-9)
     assert got["r2_log"] == pytest.approx(r2([(math.log(a), math.log(b)) for a, b in pairs]), rel=1e-9)
-    assert got["error_median"] == nearest_rank(errors, 0.5) and got["error_p99"] == nearest_rank(errors, 0.99)
+    assert got["error_median"] == nearest_rank(errors, 0.5)
+    assert got["error_p99"] == nearest_rank(errors, 0.99)
     assert got["error_largest"] == max(errors)
-    assert got["near"] == sum(error <= 0.01 for error in errors) and got["near_share"] == got["near"] / got["n"]
+    assert got["near"] == sum(error <= 0.01 for error in errors)
+    assert got["near_share"] == got["near"] / got["n"]
     assert got["missing_share"] == len(lost) / (len(lost) + len(pairs))
     assert "missing" in agreement.disagreement(got)
 
@@ -223,7 +215,7 @@ def random_flow(draw, length_ns):
 
 def bounds_of(reports, start_ns, length_ns):
     """Return the certain and possible bytes of each window, by checking all windows of all reports."""
-    low, high, before = {}, {}, start_ns
+    low, high, before = Counter(), Counter(), start_ns
     for at, size, count, last, gap in reports:
         until = at if last is None else last
         if count == 1 and last is not None:
@@ -234,52 +226,33 @@ def bounds_of(reports, start_ns, length_ns):
             begin = min(before, until)
         windows = range(begin // length_ns, until // length_ns + 1)
         for window in windows:
-            high[window] = high.get(window, 0) + size
-            low[window] = low.get(window, 0) + (size if len(windows) == 1 else 0)
+            high[window] += size
+            low[window] += size if len(windows) == 1 else 0
         before = at
     return low, high
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(seed):
-    draw, length_ns = random.Random(seed), 1_000_000
+    draw, length_ns, con = random.Random(seed), 1_000_000, queries.connect()
     flows = [random_flow(draw, length_ns) for _ in range(20)]
-    con, reports = queries.connect(), []
-    for number, (_, own) in enumerate(flows):
-        reports += [(number, *report) for report in own]
-    reports.sort(key=lambda report: report[1])
-    columns = dict(
-        zip(("flow", "window_ns", "bytes", "packets", "packet_ns", "iat_ns"), zip(*reports, strict=True), strict=True)
-    )
-    columns |= {"ts_ns": columns["window_ns"], "place": range(len(reports))}
-    con.register("reported_series", pa.table({name: pa.array(values) for name, values in columns.items()}))
-    con.execute("create temp table report_stamps as select *, false as shared from reported_series")
-    starts = {"flow": list(range(len(flows))), "start_ns": [packets[0][0] for packets, _ in flows]}
-    con.register("reported_flows", pa.table(starts))
-    con.execute("create temp table measured_numbers as select flow as number, flow from reported_flows")
-    con.execute(
-        "create temp table compared_flows as select flow, 'both' as found, false as outside from reported_flows"
-    )
-    exact = {}
+    reports = sorted(((number, *report) for number, (_, own) in enumerate(flows) for report in own), key=itemgetter(1))
+    register(con, "stamps", STAMPS, [(*report, place, False) for place, report in enumerate(reports)])
+    register(con, "starts", ("flow", "start_ns"), [(number, own[0][0]) for number, (own, _) in enumerate(flows)])
+    exact = Counter()
     for number, (packets, _) in enumerate(flows):
         for at, size in packets:
-            exact[number, at // length_ns] = exact.get((number, at // length_ns), 0) + size
-    places = [(f, w) for f in range(len(flows)) for w in range(max(window for _, window in exact) + 1)]
-    measured = {place: round(exact.get(place, 0) * draw.choice([1, 1, 1.05, 2])) for place in places}
-    rows_ = {"flow": [f for f, _ in places], "window_ns": [w * length_ns for _, w in places]}
-    rows_ |= {
-        "bytes": [exact.get(place, 0) for place in places],
-        "bytes_measured": [measured[place] for place in places],
-    }
-    con.register("compared_windows", pa.table({"sample": ["s"] * len(places), **rows_}))
-    con.execute("create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint)")
-    for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
-        given = {"length_ns": length_ns, "probes": True}
-        made_exact.create(con, name, given)
+            exact[number, at // length_ns] += size
+    places = [(flow, window) for flow in range(len(flows)) for window in range(max(at for _, at in exact) + 1)]
+    windows = [
+        ("s", flow, at * length_ns, exact[flow, at], round(exact[flow, at] * draw.choice([1, 1, 1.05, 2])))
+        for flow, at in places
+    ]
+    register(con, "compared_windows", ("sample", "flow", "window_ns", "bytes", "bytes_measured"), windows)
     bounds = {number: bounds_of(own, packets[0][0], length_ns) for number, (packets, own) in enumerate(flows)}
     codes = set()
-    for row in rows(con, "select * from judged_windows"):
-        low, high = (side.get(row["window_ns"] // length_ns, 0) for side in bounds[row["flow"]])
+    for row in judged_windows(con, length_ns):
+        low, high = (side[row["window_ns"] // length_ns] for side in bounds[row["flow"]])
         bounded = row["reason"] != "unreported"
         assert (row["bytes_low"], row["bytes_high"]) == ((low, high) if bounded else (None, None))
         assert low <= row["bytes"] <= high
@@ -292,24 +265,13 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
 def test_windows_with_a_report_that_may_count_too_much_have_no_lower_bound():
     """Reports of 7 bytes each 10 ns; those at 30 to 45 ns may share their cells, the last of them over an edge."""
     con = queries.connect()
-    series = [(0, place, 10 * place + 5, 7, 1, 10 * place + 5, place in (3, 4)) for place in range(10)]
-    series[4] = (0, 4, 45, 7, 3, 45, True)  # since the report at 35
-    names = ("flow", "place", "ts_ns", "bytes", "packets", "packet_ns", "shared")
-    columns = dict(zip(names, zip(*series, strict=True), strict=True))
-    con.register("stamps", pa.table({name: pa.array(values) for name, values in columns.items()}))
-    con.execute("create temp table report_stamps as select *, 0 as iat_ns from stamps")
-    con.execute("create temp table reported_series as select flow, ts_ns as window_ns, bytes, packets from stamps")
-    con.execute("create temp table reported_flows as select 0 as flow, 5 as start_ns")
-    con.execute("create temp table measured_numbers as select 0 as number, 0 as flow")
-    con.execute("create temp table compared_flows as select 0 as flow, 'both' as found, false as outside")
-    con.execute(
-        "create temp table compared_windows as select 's' as sample, 0 as flow, range * 10 as window_ns, 7 as bytes, "
-        "7 as bytes_measured from range(10)"
-    )
-    con.execute("create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint)")
-    for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
-        made_exact.create(con, name, {"length_ns": 10, "probes": True})
-    found = rows(con, "select * from judged_windows order by window_ns")
+    stamps = [(0, 10 * place + 5, 7, 1, 10 * place + 5, 0, place, place in (3, 4)) for place in range(10)]
+    stamps[4] = (0, 45, 7, 3, 45, 0, 4, True)  # since the report at 35
+    register(con, "stamps", STAMPS, stamps)
+    register(con, "starts", ("flow", "start_ns"), [(0, 5)])
+    windows = [("s", 0, 10 * place, 7, 7) for place in range(10)]
+    register(con, "compared_windows", ("sample", "flow", "window_ns", "bytes", "bytes_measured"), windows)
+    found = judged_windows(con, 10)
     assert [row["window_ns"] for row in found if row["reason"] == "sketch_load"] == [30, 40]
     assert all((row["bytes_low"] is None) == (row["reason"] == "sketch_load") for row in found)
     assert [row["bytes_high"] for row in found] == [7, 7, 7, 14, 7, *[7] * 5], "to 30 or to 40"
