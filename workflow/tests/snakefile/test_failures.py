@@ -46,11 +46,8 @@ def report_of(directory, monkeypatch, *jobs) -> str:
 def test_interrupted_job_is_not_a_broken_sample(stage, code, tmp_path, monkeypatch):
     printed = report_of(tmp_path, monkeypatch, (stage, code, f"digest: 10 frames\n{BROKEN}\n")).splitlines()
     assert printed[0] == "acapella: stopped; run snakemake again to continue"
-    limit = [
-        "acapella: these jobs were stopped, perhaps by a time limit (--set-resources RULE:runtime=MINUTES):",
-        f"  {stage.replace('__', ' ')}: ended by SIGTERM",
-    ]
-    assert printed[1:] == (limit if code == 143 else [])
+    limit = "acapella: these jobs were stopped, perhaps by a time limit (--set-resources RULE:runtime=MINUTES):"
+    assert printed[1:] == ([limit, f"  {stage.replace('__', ' ')}: ended by SIGTERM"] if code == 143 else [])
     stopping = failure_report([FailedJob("digest", "a", tmp_path / "a.log", code)], [], stopping=True)
     assert stopping == "acapella: stopped; run snakemake again to continue"
 
@@ -74,25 +71,31 @@ def test_full_disk_is_not_a_broken_sample(tmp_path, monkeypatch):
     assert printed == f"acapella: the disk is full; free space in {tmp_path}, then run snakemake again"
 
 
-OUTSIDE_CAUSES = {
-    "not started": (None, "it was not started, or killed"),
-    "out of memory": (128 + signal.SIGKILL, "killed by signal 9; the memory may be too small"),
-    "other processor": (128 + signal.SIGILL, "killed by signal 4; the program may be built for another processor"),
-    "disk fails": (128 + signal.SIGBUS, "killed by signal 7; a disk may be full or fail"),
-    "CPU time limit": (128 + signal.SIGXCPU, "killed by signal 24"),
-    "no such program": (127, "a program cannot be started (exit code 127): bash: acapella: command not found"),
-    "no library": (
-        70,
-        "the program failed (exit code 70, a traceback in the log): bash: acapella: command not",
-    ),
-    "disk full": (OUTSIDE, "bash: acapella: command not found"),
-}
-
-
-@pytest.mark.parametrize("cause", OUTSIDE_CAUSES)
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        pytest.param(None, "it was not started, or killed", id="not started"),
+        pytest.param(128 + signal.SIGKILL, "killed by signal 9; the memory may be too small", id="out of memory"),
+        pytest.param(
+            128 + signal.SIGILL,
+            "killed by signal 4; the program may be built for another processor",
+            id="other processor",
+        ),
+        pytest.param(128 + signal.SIGBUS, "killed by signal 7; a disk may be full or fail", id="disk fails"),
+        pytest.param(128 + signal.SIGXCPU, "killed by signal 24", id="CPU time limit"),
+        pytest.param(
+            127, "a program cannot be started (exit code 127): bash: acapella: command not found", id="no such program"
+        ),
+        pytest.param(
+            70,
+            "the program failed (exit code 70, a traceback in the log): bash: acapella: command not",
+            id="no library",
+        ),
+        pytest.param(OUTSIDE, "bash: acapella: command not found", id="disk full"),
+    ],
+)
 @pytest.mark.parametrize("stage", ["collect__a", "digest__a", "analyze__a"])
-def test_failure_of_the_machine_excludes_no_sample_whatever_the_log_contains(stage, cause, tmp_path, monkeypatch):
-    code, why = OUTSIDE_CAUSES[cause]
+def test_failure_of_the_machine_excludes_no_sample_whatever_the_log_contains(stage, code, why, tmp_path, monkeypatch):
     printed = report_of(tmp_path, monkeypatch, (stage, code, f"{BROKEN}\nbash: acapella: command not found\n"))
     lines = printed.splitlines()
     assert lines[0] == "acapella: no sample caused this failure"
@@ -149,18 +152,16 @@ def test_failed_stage_of_the_whole_campaign_names_no_sample(tmp_path, monkeypatc
 
 
 def test_headline_does_not_contradict_a_stage_that_names_a_sample(tmp_path, monkeypatch):
-    printed = report_of(
-        tmp_path, monkeypatch, ("index", 2, "acapella: error: sample a: bad time"), ("digest__c", OUTSIDE, "")
-    )
+    jobs = (("index", 2, "acapella: error: sample a: bad time"), ("digest__c", OUTSIDE, ""))
+    printed = report_of(tmp_path, monkeypatch, *jobs)
     assert "  index: acapella: error: sample a: bad time" in printed.splitlines()
     assert "no sample caused this failure" not in printed
 
 
 @pytest.mark.parametrize(("code", "text", "what"), [(2, BROKEN, "samples (s0"), (None, "", "jobs (digest s0")])
 def test_equal_reasons_are_one_line(code, text, what, tmp_path, monkeypatch):
-    printed = report_of(
-        tmp_path, monkeypatch, *((f"digest__s{at}", code, text) for at in range(9)), ("digest__x", 2, "odd")
-    )
+    equal = [(f"digest__s{at}", code, text) for at in range(9)]
+    printed = report_of(tmp_path, monkeypatch, *equal, ("digest__x", 2, "odd"))
     (line,) = [line for line in printed.splitlines() if line.startswith("  9 ")]
     first = what.partition("(")[2]
     names = ", ".join(first.replace("s0", f"s{at}") for at in range(3))
@@ -221,8 +222,8 @@ DELETED = "acapella: Snakemake deleted earlier results of these jobs; the next r
 def test_results_deleted_after_the_failure_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     acap, log = tmp_path / "a.parquet", tmp_path / "a.log"
-    acap.write_text("")
-    log.write_text(BROKEN)
+    for path in (acap, log):
+        path.write_text(BROKEN)
     failed = [FailedJob("digest", "a", log, 1, None, (acap,))]
     assert DELETED not in failure_report(failed, [])
     acap.unlink()
@@ -248,20 +249,19 @@ def letter(letters, tmp_path):
 @pytest.mark.parametrize("cause", ["damaged", "slurm"])
 def test_failed_rerun_names_deleted_results(letter, tmp_path, cause):
     """The digest of a damaged capture writes its output and then fails. A job that Slurm refuses never starts."""
-    place = letter
-    place.configure(digest={"engine": "native"}, exclude=["letter"])
+    letter.configure(digest={"engine": "native"}, exclude=["letter"])
     arguments = ["--forcerun", "digest", "-q", "--keep-going", "--until", "digest"]
     if cause == "damaged":
         capture = tmp_path / "captures" / "alpha-p1.pcap.gz"
         content = capture.read_bytes()
         capture.write_bytes(content[:-60] + bytes(40) + content[-20:])
     else:
-        refuse_slurm(place)
+        refuse_slurm(letter)
         arguments += SLURM
-    ended = place.run(*arguments)
+    ended = letter.run(*arguments)
     assert ended.returncode != 0
     failed = ["alpha-p1"] if cause == "damaged" else ["alpha-p1", "alpha-p2", "beta-p1"]
-    gone = [name for name in failed if not (place.campaign / "acap" / f"{name}.parquet").exists()]
+    gone = [name for name in failed if not (letter.campaign / "acap" / f"{name}.parquet").exists()]
     assert gone, ended.stdout
     _, _, named = ended.stdout.partition(DELETED)
     assert set(re.findall(r"^  digest (\S+)$", named, re.M)) == set(gone), ended.stdout
@@ -287,9 +287,8 @@ def test_storage_tables_stay_if_a_rerun_fails(tmp_path):
     for name in (*names, "results/tiny/storage/study.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("before\n")
-    rule = "storage_tables"
-    ended = place.run("--forcerun", rule, "--allowed-rules", rule, "--", *names)
-    assert re.search(rf"^  {rule}: acapella: error: ", ended.stdout, re.M), ended.stdout
+    ended = place.run("--forcerun", "storage_tables", "--allowed-rules", "storage_tables", "--", *names)
+    assert re.search(r"^  storage_tables: acapella: error: ", ended.stdout, re.M), ended.stdout
     assert [name for name in names if not (tmp_path / name).exists()] == []
     assert {(tmp_path / name).read_text() for name in names} == {"before\n"}
 
@@ -331,19 +330,17 @@ def test_slurm_without_a_cluster_excludes_no_sample(letter):
 
 
 def test_broken_tshark_excludes_no_sample_and_the_next_run_restores_results(again, tmp_path):
-    place = again
-    before = place.sha256("acap/*", "flows/*", "tables/*")
-    place.replace_tshark(tmp_path, "echo 'tshark: symbol lookup error: undefined symbol: x' >&2; exit 1")
-    ended = place.run("--forcerun", "digest", "--keep-going", "-q")
+    results = ("acap/*", "flows/*", "tables/*")
+    before = again.sha256(*results)
+    again.replace_tshark(tmp_path, "echo 'tshark: symbol lookup error: undefined symbol: x' >&2; exit 1")
+    ended = again.run("--forcerun", "digest", "--keep-going", "-q")
     assert ended.returncode != 0
     assert "acapella: no sample caused this failure" in ended.stdout, ended.stdout
-    line = (
-        r"^  3 jobs \(digest alpha-p1, digest alpha-p2, digest beta-p1\): .*symbol lookup error: .* on every capture; "
-    )
-    assert re.search(line, ended.stdout, re.M), ended.stdout
-    report = "acapella: Snakemake deleted earlier results of these jobs; the next run creates them again:\n  digest "
-    assert report in ended.stdout and "exclude:" not in ended.stdout
-    assert not list((place.campaign / "acap").glob("*.parquet"))
-    del place.environment["PATH"]
-    place.succeed("--until", "process")
-    assert place.sha256("acap/*", "flows/*", "tables/*") == before
+    jobs = r"3 jobs \(digest alpha-p1, digest alpha-p2, digest beta-p1\)"
+    assert re.search(rf"^  {jobs}: .*symbol lookup error: .* on every capture; ", ended.stdout, re.M), ended.stdout
+    assert f"{DELETED}  digest " in ended.stdout
+    assert "exclude:" not in ended.stdout
+    assert not list((again.campaign / "acap").glob("*.parquet"))
+    del again.environment["PATH"]
+    again.succeed("--until", "process")
+    assert again.sha256(*results) == before
