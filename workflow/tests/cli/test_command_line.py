@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.processes import run
 
 from acapella.cli import doctor
 from acapella.cli import entry as start
@@ -109,8 +109,7 @@ def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, ca
 
 @pytest.mark.parametrize("argv", [["--nosuch"], ["campaign", "--config"], []])
 def test_collect_inside_the_sandbox_reports_usage_errors_in_one_line(argv):
-    command = [sys.executable, "-m", "acapella_capture.collect", *argv]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = run(sys.executable, "-m", "acapella_capture.collect", *argv)
     (line,) = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout) == (2, "")
     assert line.startswith("acapella: error: collect: ")
@@ -134,7 +133,7 @@ start.main()
 
 
 def test_ctrl_c_during_imports_prints_one_line():
-    ended = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False)
+    ended = run(sys.executable, "-c", INTERRUPTED_IMPORT)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
 
 
@@ -151,7 +150,7 @@ def test_ctrl_c_before_the_stage_prints_one_line(place):
         "sys.argv = ['acapella', 'doctor']\n"
         "sys.exit(entry.main())\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ended = run(sys.executable, "-c", program)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
 
 
@@ -161,8 +160,8 @@ def test_sigint_handler_is_installed_before_imports():
         f"import os, sys; sys.path.insert(0, {str(Path(start.__file__).parents[2])!r}); before = {{*sys.modules}}; "
         "import acapella.cli.entry; print(sorted({*sys.modules} - before))"
     )
-    found = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "['acapella', 'acapella.cli', 'acapella.cli.entry']"
+    found = run(sys.executable, "-S", "-c", program, check=True).stdout
+    assert found.strip() == "['acapella', 'acapella.cli', 'acapella.cli.entry']"
 
 
 def test_command_starts_in_the_module_that_handles_ctrl_c():
@@ -200,24 +199,18 @@ def test_failed_allocation_ends_with_one_line(error, monkeypatch, capsys):
         main(["doctor", "--debug"])
 
 
-THROWS = """
-#include <stdexcept>
-extern "C" void fail() noexcept { throw std::runtime_error("first\\nsecond"); }
-"""
-
-
 def test_exception_that_nobody_can_catch_ends_in_one_line(tmp_path):
     """Libraries that run out of memory may throw where C++ does not allow it."""
     if (compiler := shutil.which("g++")) is None:
         pytest.skip("no C++ compiler")
-    (tmp_path / "throws.cpp").write_text(THROWS)
+    throws = r'extern "C" void fail() noexcept { throw std::runtime_error("first\nsecond"); }'
+    (tmp_path / "throws.cpp").write_text(f"#include <stdexcept>\n{throws}\n")
     library = tmp_path / "throws.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, tmp_path / "throws.cpp"], check=True)
+    run(compiler, "-shared", "-fPIC", "-o", library, tmp_path / "throws.cpp", check=True)
     code = f"import ctypes, acapella_core._native; ctypes.CDLL({str(library)!r}).fail()"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = run(sys.executable, "-c", code)
     assert ended.returncode == INTERNAL
-    message = "acapella: error: a library failed, perhaps because memory is short: first second\n"
-    assert ended.stderr == message
+    assert ended.stderr == "acapella: error: a library failed, perhaps because memory is short: first second\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL])
@@ -230,9 +223,10 @@ from acapella.cli.main import handle_fatal_signals
 handle_fatal_signals(debug=False)
 {cause}
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = run(sys.executable, "-c", code)
     assert ended.returncode == 128 + number
-    assert ended.stderr.startswith("acapella: error: ") and ended.stderr.count("\n") == 1, ended.stderr
+    assert ended.stderr.startswith("acapella: error: "), ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
     assert f"({number.name})" in ended.stderr
 
 
@@ -243,7 +237,7 @@ from acapella.cli.main import handle_fatal_signals
 handle_fatal_signals(debug=True)
 ctypes.string_at(0)
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = run(sys.executable, "-c", code)
     assert ended.returncode == -signal.SIGSEGV
     assert "string_at" in ended.stderr
 
@@ -260,8 +254,7 @@ if "refused" in sys.argv:
 import pyarrow
 pyarrow.array([1])
 """
-    command = [sys.executable, "-c", code]
     found = os.environ | {"PYTHONPATH": str(tmp_path)}
     for words, printed in (((), "imported\n"), (("refused",), "")):
-        ended = subprocess.run([*command, *words], cwd=tmp_path, env=found, capture_output=True, text=True, check=False)
+        ended = run(sys.executable, "-c", code, *words, cwd=tmp_path, env=found)
         assert ended.stdout == printed, ended.stderr

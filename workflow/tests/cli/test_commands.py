@@ -39,8 +39,7 @@ def test_help_lists_every_command_with_an_example_of_two_lines(capsys):
         assert len(below) == 2, name
         assert any(shlex.split(line)[1] == name for line in below), name
         assert all(callable(parsed(line).run) for line in below)
-    headings = [line.removesuffix(":") for line in lines if line.endswith(":")]
-    assert headings == [*HEADINGS]
+    assert [line.removesuffix(":") for line in lines if line.endswith(":")] == [*HEADINGS]
 
 
 @pytest.mark.parametrize("words", EVERY_COMMAND, ids=" ".join)

@@ -49,8 +49,7 @@ def test_version_is_parsed_from_the_output_of_each_program(tmp_path, monkeypatch
     fake.write_text("#!/bin/sh\necho 'Running as root.' >&2\necho 'TShark 9.8.7'\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    entry = next(each for each in doctor.PROGRAMS if each.name == "tshark")
-    found = doctor.program(entry)
+    found = doctor.program(next(each for each in doctor.PROGRAMS if each.name == "tshark"))
     assert (found.available, found.state, found.install) == (True, "TShark 9.8.7", None)
 
 
@@ -88,8 +87,7 @@ def test_features_are_tested_by_using_them():
 def test_programs_are_read_from_the_list_of_packages(tmp_path):
     listed = (doctor.Path(__file__).parents[2] / "setup" / "debian-packages.txt").read_text()
     names = {line.split()[0] for line in listed.splitlines() if line and not line.startswith("#")}
-    ours = {entry.package for entry in doctor.PROGRAMS if not entry.package.startswith("none")}
-    assert ours <= names
+    assert {entry.package for entry in doctor.PROGRAMS if not entry.package.startswith("none")} <= names
 
 
 def test_rdma_devices_are_listed_with_the_state_of_their_ports(tmp_path):

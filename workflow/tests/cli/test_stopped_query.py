@@ -20,8 +20,7 @@ def test_interrupt_during_a_query_prints_one_line(monkeypatch, capsys, number, c
     def run(_):
         timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
         timer.start()
-        closed = queries.connect()
-        closed.close()
+        queries.connect().close()
         try:
             queries.connect(threads=8).sql(ENDLESS).fetchall()
         finally:

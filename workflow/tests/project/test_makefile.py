@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from acapella_testing.processes import run
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from jsonschema import Draft7Validator
@@ -36,6 +37,11 @@ def packages(purpose: str) -> list[str]:
     return [fields[0] for fields in lines if fields[1] == purpose]
 
 
+def make(*words: object) -> str:
+    """Return the output of a make in the project, which has to succeed."""
+    return run("make", "-C", ROOT, *words, check=True).stdout
+
+
 def install(tmp_path: Path, user: int, installed: list[str], *purposes: str) -> subprocess.CompletedProcess:
     """Run debian-packages on a machine that has `installed`; apt-get only writes down how it was called."""
     program(tmp_path, "id", f"echo {user}")
@@ -43,7 +49,7 @@ def install(tmp_path: Path, user: int, installed: list[str], *purposes: str) -> 
     program(tmp_path, "dpkg-query", f"cat <<'E'\n{lines}\nE")
     program(tmp_path, "apt-get", f'echo "$@" >> {tmp_path}/apt-get.log')
     environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    return subprocess.run([SCRIPT, *purposes], capture_output=True, text=True, check=False, env=environment)
+    return run(SCRIPT, *purposes, env=environment)
 
 
 def test_missing_package_without_root_prints_the_command_and_fails(tmp_path):
@@ -82,10 +88,10 @@ def test_too_old_python_is_rejected_in_one_line(tmp_path):
     python = shutil.which("python3")
     lie = f'exec {python} -c "import sys; sys.version_info = (3, 9, 2, \'final\', 0); exec(sys.argv[1])" "$2"'
     program(old, "python3.9", f'case "$1" in --version) echo "Python 3.9.2";; *) {lie};; esac')
-    command = ["make", "-C", tmp_path, f"PYTHON={old}/python3.9", "-o", "packages", ".venv/bin/python"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = run("make", "-C", tmp_path, f"PYTHON={old}/python3.9", "-o", "packages", ".venv/bin/python")
     assert ended.returncode != 0
-    assert "setup: Python 3.11 or later is needed" in ended.stderr and "is 3.9" in ended.stderr
+    assert "setup: Python 3.11 or later is needed" in ended.stderr
+    assert "is 3.9" in ended.stderr
     assert not (tmp_path / ".venv").exists()
 
 
@@ -98,8 +104,7 @@ def test_environment_of_another_user_is_rejected_in_one_line():
         (directory / ".venv").chmod(0o555)
         directory.chmod(0o777)
         other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        command = [*other, "make", "-C", directory, "PACKAGES=no", "setup"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = run(*other, "make", "-C", directory, "PACKAGES=no", "setup")
     owner = pwd.getpwuid(os.geteuid()).pw_name
     assert ended.returncode != 0
     printed = [line for line in ended.stderr.splitlines() if not line.startswith("make")]
@@ -107,27 +112,20 @@ def test_environment_of_another_user_is_rejected_in_one_line():
 
 
 def test_setup_announces_its_long_step():
-    command = ["make", "-C", ROOT, "--dry-run", "-W", "workflow/requirements.lock", ".venv/stamps/packages"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    shown = make("--dry-run", "-W", "workflow/requirements.lock", ".venv/stamps/packages")
     assert "this takes some minutes the first time" in shown
-
-
-NINJA = """
-echo '  [0/2] Re-checking globbed directories...'
-echo '  [1/3] Building CXX object CMakeFiles/core.dir/src/flow/table.cpp.o'
-echo '  [2/3] Linking CXX static library libcore.a'
-"""
 
 
 def with_progress(tmp_path, script: str, **environment) -> subprocess.CompletedProcess:
     """A build by with-progress; ``script`` is what it runs."""
     command = [SCRIPT.with_name("with-progress"), tmp_path / "logs" / "build.log", "sh", "-c", script]
-    everything = os.environ | environment
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=everything)
+    return run(*command, env=os.environ | environment)
 
 
 def test_build_prints_progress_and_logs_all_output(tmp_path):
-    ended = with_progress(tmp_path, NINJA, PROGRESS_S="0")
+    lines = ("[0/2] Re-checking globbed directories...", "[1/3] Building CXX object core.dir/src/flow/table.cpp.o")
+    ninja = "".join(f"echo '  {line}'\n" for line in (*lines, "[2/3] Linking CXX static library libcore.a"))
+    ended = with_progress(tmp_path, ninja, PROGRESS_S="0")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == ["setup: 1 of 3, table.cpp", "setup: 2 of 3, libcore.a"]
     assert "Re-checking globbed" in (tmp_path / "logs" / "build.log").read_text()
@@ -148,13 +146,12 @@ def test_failed_build_prints_the_compiler_error_and_the_path_of_its_log(tmp_path
 
 
 def test_setup_builds_the_native_core_with_progress():
-    command = ["make", "-C", ROOT, "--dry-run", "-W", "workflow/native/pyproject.toml", ".venv/stamps/native"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    shown = make("--dry-run", "-W", "workflow/native/pyproject.toml", ".venv/stamps/native")
     assert re.search(r"with-progress build/native\.log .*pip install .*--verbose", shown)
 
 
 def test_help_names_every_target_for_people():
-    printed = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
+    printed = make("help")
     for target in ("demo", "test", "setup", "lint", "format", "bench", "fuzz", "lock", "sbom", "clean", "help"):
         assert re.search(rf"\b{target}\b", printed), target
 
@@ -168,7 +165,7 @@ def is_uri_reference(value: object) -> bool:
 
 
 def test_bill_of_materials_has_every_pin_with_hashes_and_dependencies():
-    created = [subprocess.run([sys.executable, SBOM], capture_output=True, text=True, check=True).stdout for _ in "ab"]
+    created = [run(sys.executable, SBOM, check=True).stdout for _ in "ab"]
     assert created[0] == created[1]
     bill = json.loads(created[0])
     schema = JsonStrictValidator(SchemaVersion.V1_6)  # CycloneDX's own, which the library brings
@@ -207,15 +204,10 @@ def test_setup_installs_no_tests_or_linters():
     pins = [re.findall(r"^([a-z0-9._-]+)==(\S+)", path.read_text(), re.M) for path in (LOCKS[0], DEVELOPMENT)]
     both = {name for name, _ in pins[0]} & {name for name, _ in pins[1]}
     assert both and all({p for p in pins[1] if p[0] == name} <= set(pins[0]) for name in both), "one version of each"
-    newer = ["make", "-C", ROOT, "--dry-run", "-W", DEVELOPMENT.relative_to(ROOT)]
-    shown = [
-        subprocess.run([*newer, target], capture_output=True, text=True, check=True).stdout
-        for target in ("setup", "lint")
-    ]
+    shown = [make("--dry-run", "-W", DEVELOPMENT.relative_to(ROOT), target) for target in ("setup", "lint")]
     assert [f"-r workflow/{DEVELOPMENT.name}" in text for text in shown] == [False, True]
 
 
 @pytest.mark.parametrize("target", ["clean", "lock"])
 def test_make_removes_and_resolves_only_inside_the_project(target):
-    shown = subprocess.run(["make", "-C", ROOT, "--dry-run", target], capture_output=True, text=True, check=True).stdout
-    assert not re.search(r"rm -rf +/|index-url +\S*:", shown)
+    assert not re.search(r"rm -rf +/|index-url +\S*:", make("--dry-run", target))
