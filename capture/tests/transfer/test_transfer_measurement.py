@@ -132,8 +132,7 @@ def test_bucket_holds_two_frames_or_as_published_the_whole_queue():
 
 
 def test_netem_gets_delay_loss_and_reordering():
-    cell = replace(CELL, loss_percent=0.5, reorder_percent=2)
-    line = netem("eth1", 30_000_000, cell)
+    line = netem("eth1", 30_000_000, replace(CELL, loss_percent=0.5, reorder_percent=2))
     assert line.endswith("limit 1000000 delay 30000us loss 0.5% reorder 2%")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing import processes
 from acapella_testing.c_programs import PLAIN, built_or_skip
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
 from acapella_testing.capture.interrupted_runs import tree_when
@@ -54,6 +55,7 @@ transfer:
   delay_on: both
   grid: {{algorithm: [reno], delay_ms: [5], buffer_bytes: ["50K"], rate_mbps: [20], size_bytes: ["200K"], streams: [6]}}
 """
+RENO = LINEAR.replace("[cubic, reno]", "[reno]")
 LONG = LINEAR.replace('"500K"', '"500M"')
 END_S = 180  # reached only if the command hangs
 
@@ -63,8 +65,7 @@ class Grid:
     """A finished grid: its directory and what the command printed."""
 
     campaign: Path
-    config: Path
-    printed: str
+    printed: str = ""
 
     def cells(self) -> list[dict]:
         return [json.loads(path.read_text()) for path in sorted(self.campaign.glob("transfers/*/cell.json"))]
@@ -90,14 +91,17 @@ def environment() -> dict[str, str]:
     return {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
 
 
-def run(campaign: Path, text: str) -> Grid:
+def attempt(campaign: Path, text: str, **variables: str) -> subprocess.CompletedProcess:
+    """Run the command with a config; ``variables`` are added to the environment."""
     config = campaign.with_suffix(".yaml")
     config.write_text(text)
-    done = subprocess.run(
-        argv(campaign, config), env=environment(), capture_output=True, text=True, timeout=END_S, check=False
-    )
+    return processes.run(*argv(campaign, config), env=environment() | variables, timeout=END_S)
+
+
+def run(campaign: Path, text: str) -> Grid:
+    done = attempt(campaign, text)
     assert done.returncode == 0, done.stderr
-    return Grid(campaign, config, done.stdout)
+    return Grid(campaign, done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +127,9 @@ def test_every_run_is_written_whole(linear):
         report = json.loads((directory / "iperf3-0.json").read_text())
         assert report["end"]["sender_tcp_congestion"] == cell["settings"]["algorithm"]
         assert report["end"]["sum_sent"]["bytes"] >= 500 * 1024
-    listed = json.loads((linear.campaign / "transfers" / "grid.json").read_text())["cells"]
-    complete = json.loads((linear.campaign / "transfers" / "complete.json").read_text())["cells"]
-    assert [each["cell_id"] for each in listed] == [each["cell_id"] for each in complete]
+    grids = [json.loads((linear.campaign / "transfers" / f"{name}.json").read_text()) for name in ("grid", "complete")]
+    listed, complete = ([cell["cell_id"] for cell in grid["cells"]] for grid in grids)
+    assert listed == complete
 
 
 def test_progress_names_each_run_and_the_time_left(linear):
@@ -161,8 +165,7 @@ def test_buffers_of_tcp_are_twice_what_can_be_in_flight(linear):
 
 def test_finished_grid_is_not_run_again(linear):
     before = {path: path.stat().st_mtime_ns for path in linear.campaign.glob("transfers/*/*")}
-    again = run(linear.campaign, LINEAR)
-    assert "transfer:" not in again.printed
+    assert "transfer:" not in run(linear.campaign, LINEAR).printed
     assert before == {path: path.stat().st_mtime_ns for path in linear.campaign.glob("transfers/*/*")}
 
 
@@ -185,12 +188,10 @@ def test_hash_selects_the_path_that_is_written_for_each_flow(tmp_path):
     topology.write_text(HASH)
     (cell,) = run(tmp_path / "hashed", HASHED.format(topology)).cells()
     assert (cell["error"], cell["topology"], len(cell["flows"])) == (None, "hash", 6)
+    directory = tmp_path / "hashed" / "transfers" / cell["cell_id"]
     for name in ("up", "down"):  # each link carried at least the data of its flows
         flows = [flow for flow in cell["flows"] if flow["path"] == name]
-        received = [
-            json.loads((tmp_path / "hashed" / "transfers" / cell["cell_id"] / flow["iperf3"]).read_text())
-            for flow in flows
-        ]
+        received = [json.loads((directory / flow["iperf3"]).read_text()) for flow in flows]
         assert cell["links"][name]["sent_bytes"] >= sum(each["end"]["sum_received"]["bytes"] for each in received)
     assert {flow["path"] for flow in cell["flows"]} <= {"up", "down"}
 
@@ -229,40 +230,28 @@ def test_interrupted_grid_leaves_nothing_and_continues(tmp_path, number):
     assert parts if number == signal.SIGKILL else parts == []  # the next start removes those of a killed one
     if number == signal.SIGINT:
         return
-    run(campaign, LINEAR.replace("[cubic, reno]", "[reno]"))
+    run(campaign, RENO)
     assert list(transfers.glob(".cell-*")) == []
     assert len(list(transfers.glob("*/cell.json"))) == 1
 
 
 def test_failed_run_is_written_with_its_error_and_repeated(tmp_path):
-    campaign, config = tmp_path / "one", tmp_path / "one.yaml"
-    config.write_text(LINEAR.replace("[cubic, reno]", "[reno]"))
-    broken = tmp_path / "bin"
-    broken.mkdir()
+    campaign, broken = tmp_path / "one", tmp_path / "iperf3"
     real = shutil.which("iperf3", path=sandbox.search_path())
     # a client that ends early; servers and the version are the real ones
-    (broken / "iperf3").write_text(
-        f'#!/bin/sh\nif [ "$1" = -c ]; then echo \'{{"error": "broken"}}\'; exit 1; fi\nexec {real} "$@"\n'
-    )
-    (broken / "iperf3").chmod(0o755)
-    env = environment()
-    env["PATH"] = f"{broken}:{env['PATH']}"
-    done = subprocess.run(argv(campaign, config), env=env, capture_output=True, text=True, timeout=END_S, check=False)
+    broken.write_text(f'#!/bin/sh\n[ "$1" = -c ] && echo \'{{"error": "broken"}}\' && exit 1\nexec {real} "$@"\n')
+    broken.chmod(0o755)
+    done = attempt(campaign, RENO, PATH=f"{tmp_path}:{environment()['PATH']}")
     assert done.returncode == 2
     assert "flow 0: iperf3: broken" in done.stderr
-    (cell,) = Grid(campaign, config, "").cells()
+    (cell,) = Grid(campaign).cells()
     assert cell["error"] == "flow 0: iperf3: broken"
     assert cell["flows"][0]["exit_code"] == 1
-    (cell,) = run(campaign, config.read_text()).cells()
-    assert cell["error"] is None
+    assert [cell["error"] for cell in run(campaign, RENO).cells()] == [None]
 
 
 def test_unknown_algorithm_is_an_error_that_lists_the_known_ones(tmp_path):
-    config = tmp_path / "one.yaml"
-    config.write_text(LINEAR.replace("[cubic, reno]", "[nosuch]"))
-    done = subprocess.run(
-        argv(tmp_path / "one", config), env=environment(), capture_output=True, text=True, timeout=END_S, check=False
-    )
+    done = attempt(tmp_path / "one", RENO.replace("reno", "nosuch"))
     assert done.returncode == 2
     assert "no congestion control nosuch" in done.stderr
     assert "reno" in done.stderr
