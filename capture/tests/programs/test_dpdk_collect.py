@@ -3,6 +3,7 @@
 import hashlib
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
@@ -25,15 +26,19 @@ local:
 """
 
 
-def test_collect_captures_all_mirrored_frames(caller, open_directory):
+def collected(caller, campaign: Path, config: str) -> list[dict]:
+    """Collect a campaign with the program without sanitizers; return its manifests."""
     dpdk.built_or_skip()
-    plain = dpdk.plain_build()
-    plain_caller = replace(caller, environment={**caller.environment, "PATH": f"{plain}:{os.environ['PATH']}"})
-    (open_directory / "config.yaml").write_text(CONFIG)
-    done = plain_caller.run(open_directory / "test", "--config", open_directory / "config.yaml")
+    path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
+    campaign.with_suffix(".yaml").write_text(config)
+    caller = replace(caller, environment={**caller.environment, "PATH": path})
+    done = caller.run(campaign, "--config", campaign.with_suffix(".yaml"))
     assert done.returncode == 0, done.stderr
-    raw = open_directory / "test" / "raw"
-    samples = [manifests.read(path) for path in sorted(raw.glob("*.json"))]
+    return [manifests.read(path) for path in sorted((campaign / "raw").glob("*.json"))]
+
+
+def test_collect_captures_all_mirrored_frames(caller, open_directory):
+    samples, raw = collected(caller, open_directory / "test", CONFIG), open_directory / "test" / "raw"
     assert len(samples) == 2
     for sample in samples:
         assert (sample["method"], sample["snaplen"], sample["clock_resolution_ns"]) == ("dpdk", 128, 1)
@@ -61,14 +66,7 @@ local:
 
 
 def test_collection_uses_two_capture_methods(caller, open_directory):
-    dpdk.built_or_skip()
-    path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
-    (open_directory / "config.yaml").write_text(MIXED)
-    done = replace(caller, environment={**caller.environment, "PATH": path}).run(
-        open_directory / "mixed", "--config", open_directory / "config.yaml"
-    )
-    assert done.returncode == 0, done.stderr
-    samples = [manifests.read(path) for path in sorted((open_directory / "mixed" / "raw").glob("*.json"))]
+    samples = collected(caller, open_directory / "mixed", MIXED)
     assert [(sample["site"], sample["method"]) for sample in samples] == [("site1", "tcpdump"), ("site2", "dpdk")]
     assert all(sample["frames_captured"] > 0 for sample in samples)
 
@@ -134,24 +132,19 @@ local:
 
 
 def test_collect_takes_samples_after_a_p4_program(caller, open_directory):
-    dpdk.built_or_skip()
     program, control = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec", open_directory / "control"
     control.write_text("table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n")
-    (open_directory / "config.yaml").write_text(BEHIND.format(program=program, control=control))
-    path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
-    done = replace(caller, environment={**caller.environment, "PATH": path}).run(
-        open_directory / "behind", "--config", open_directory / "config.yaml"
-    )
-    assert done.returncode == 0, done.stderr
-    samples = [manifests.read(path) for path in sorted((open_directory / "behind" / "raw").glob("*.json"))]
+    samples = collected(caller, open_directory / "behind", BEHIND.format(program=program, control=control))
     assert [sample["method"] for sample in samples] == ["fpga", "fpga"]
     for sample in samples:
         read = dpdk.read_pcapng(open_directory / "behind" / "raw" / sample["file"])
         frames, not_sent = read.frames, sample["p4"]["not_sent"]
-        assert sample["file"] == f"{sample['sample']}.pcapng" and sample["bytes"] > 0
+        assert sample["file"] == f"{sample['sample']}.pcapng"
+        assert sample["bytes"] > 0
         assert max(len(frame.data) for frame in frames) == 64 < max(frame.wire for frame in frames)
         assert all(frame.hash is not None and len(frame.hash) == 5 for frame in frames)
-        assert set(not_sent) <= {"no-arp"} and len(frames) == sample["frames_captured"] > 0
+        assert set(not_sent) <= {"no-arp"}
+        assert len(frames) == sample["frames_captured"] > 0
         assert not any(frame.data[12:14] == b"\x08\x06" for frame in frames)
         assert sample["frames_received"] + sum(not_sent.values()) == sample["mirror"]["delivered_frames"]
         assert sample["p4"]["control_sha256"] == hashlib.sha256(control.read_bytes()).hexdigest()

@@ -5,13 +5,13 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.processes import run as run_program
 
 FRAMES = dpdk.some_frames(6000, sizes=(128, 512, 1514, 9000))  # 17 MB
 # Frames of net_null come as fast as they are taken: some of them, so that the disk is not what is tested.
@@ -65,8 +65,7 @@ def test_killed_capture_contains_whole_records(tmp_path, writer, name):
     assert beat["state"] == "running" and beat["frames"]["written"] <= len(frames)
     assert not (tmp_path / name).exists() and not (tmp_path / "c.json").exists()
     if shutil.which("tshark"):
-        argv = ["tshark", "-r", part, "-T", "fields", "-e", "frame.number"]
-        numbers = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
+        numbers = run_program("tshark", "-r", part, "-T", "fields", "-e", "frame.number").stdout.split()
         assert len(numbers) == len(frames)
 
 
@@ -91,7 +90,7 @@ def small_disk_or_skip(kind: str, directory: Path, size: str) -> tuple[str, ...]
     else:
         image = directory.parent / "image"
         mount = f"truncate -s {size} {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {directory}"
-    tried = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, text=True, check=False)
+    tried = run_program("unshare", "-m", "sh", "-c", mount)
     if tried.returncode != 0:
         pytest.skip(f"no {kind} of our own here: {tried.stderr.strip()}")
     # unmounted before the copy is read: a loop device ends with its mount
@@ -109,8 +108,7 @@ def test_full_disk_ends_the_capture_with_whole_records(tmp_path, disk, writer, n
     left.mkdir()
     prefix = small_disk_or_skip(disk, directory, "8M")
     arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--rotate-bytes", "3M"]
-    argv = [*prefix, *dpdk.command("--write", directory / name, *arguments)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=dpdk.LIMIT_S, check=False)
+    done = run_program(*prefix, *dpdk.command("--write", directory / name, *arguments), timeout=dpdk.LIMIT_S)
     if "no O_DIRECT" in done.stderr:
         pytest.skip(done.stderr.strip())
     run = dpdk.finished(left, done.returncode, done.stderr)
@@ -172,12 +170,11 @@ def test_file_size_limit_is_a_write_error(tmp_path, writer):
     ],
 )
 def test_usage_errors_are_one_line_and_create_no_file(tmp_path, arguments, status, message):
-    done = subprocess.run(
-        dpdk.command(*arguments), capture_output=True, text=True, check=False, cwd=tmp_path, timeout=dpdk.LIMIT_S
-    )
+    done = run_program(*dpdk.command(*arguments), cwd=tmp_path, timeout=dpdk.LIMIT_S)
     assert done.returncode == status, done.stderr
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1 and lines[0].startswith("acapella-dpdk-capture: error: ") and message in lines[0]
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("acapella-dpdk-capture: error: ")
+    assert message in line
     assert list(tmp_path.iterdir()) == []
 
 
@@ -197,7 +194,7 @@ SOAK = "ACAPELLA_SOAK" in os.environ
 def preload(tmp_path_factory) -> Path:
     """Return the library that makes the n-th call fail."""
     path = tmp_path_factory.mktemp("preload") / "fail.so"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", path, FAIL_NTH_CALL, "-ldl"], check=True)
+    run_program("cc", "-O2", "-shared", "-fPIC", "-o", path, FAIL_NTH_CALL, "-ldl", check=True)
     return path
 
 
@@ -207,21 +204,20 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
     Without sanitizers, whose malloc is their own; calls count from the first open of the capture file.
     """
     directory.mkdir()
-    given = [
-        *dpdk.from_file(directory, FEW),
+    files = [
         "--writer",
         "buffered",
         "--rotate-bytes",
         "500K",
         "--buffer-bytes",
         "128K",
+        "--write",
+        directory / "c.pcap",
     ]
-    argv = [dpdk.plain_build() / "acapella-dpdk-capture", "--write", directory / "c.pcap", *given]
+    argv = [dpdk.plain_build() / "acapella-dpdk-capture", *dpdk.from_file(directory, FEW), *files]
     fault = {"LD_PRELOAD": str(preload), "ACAPELLA_FAIL": call, "ACAPELLA_FAIL_FROM": str(directory / "c")}
     fault["ACAPELLA_FAIL_COUNT"] = str(directory / "count")
-    done = subprocess.run(
-        list(map(str, argv)), capture_output=True, text=True, timeout=dpdk.LIMIT_S, check=False, env=os.environ | fault
-    )
+    done = run_program(*argv, timeout=dpdk.LIMIT_S, env=os.environ | fault)
     count = directory / "count"
     counted = dict(map(str.split, count.read_text().splitlines())) if count.exists() else {}
     return dpdk.finished(directory, done.returncode, done.stderr), int(counted.get(call.partition(":")[0], 0))
@@ -232,9 +228,8 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
     """As in SQLite's tests, the n-th write, fsync, rename or malloc fails; not those of io_uring and libc."""
     whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
     assert whole.status == 0 and total > 0, whole.stderr
-    expected = [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]]
-    assert expected == FEW
-    most = min(total, 200 if kind == "malloc" else total)
+    assert [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]] == FEW
+    most = min(total, 200) if kind == "malloc" else total
     numbers = random.Random(kind).sample(range(1, most + 1), most if SOAK else min(most, CHOSEN[kind]))
     for number in numbers:
         directory = tmp_path / f"{number}"
@@ -245,7 +240,7 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
             shutil.rmtree(directory)
             continue
         frames = []
-        for path in sorted(path for path in directory.glob("c*.pcap*")):
+        for path in sorted(directory.glob("c*.pcap*")):
             found, left = dpdk.read_pcap(path) if path.stat().st_size else ([], 0)
             assert left == 0, (path, what)
             frames += found
@@ -254,6 +249,6 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
         if run.status == 0:
             assert frames == FEW, what
         else:
-            errors = [line for line in run.stderr.splitlines() if "error: " in line]
-            assert run.status > 0 and len(errors) == 1, what
+            assert run.status > 0, what
+            assert sum("error: " in line for line in run.stderr.splitlines()) == 1, what
         shutil.rmtree(directory)

@@ -100,8 +100,7 @@ def test_interfaces_of_a_file_are_sent_to_the_ports_in_order(tmp_path, capture):
 def pcapng_section(interfaces: int) -> bytes:
     """Return a section header, and interfaces with ns times."""
     section = block(0x0A0D0D0A, 0x1A2B3C4D.to_bytes(4, "little") + b"\1\0\0\0" + b"\xff" * 8)
-    interface = block(1, b"\1\0\0\0\0\0\0\0" + b"\x09\0\1\0\x09\0\0\0" + bytes(4))
-    return section + interfaces * interface
+    return section + interfaces * block(1, b"\1\0\0\0\0\0\0\0" + b"\x09\0\1\0\x09\0\0\0" + bytes(4))
 
 
 def pcapng_packet(interface: int, frame: dpdk.Frame) -> bytes:

@@ -37,8 +37,7 @@ def test_log_without_counts_yields_none():
 
 def test_filter_is_never_parsed_as_an_option():
     settings = replace(parse_settings({"testbed": "local"}).capture, filter="-w/tmp/elsewhere")
-    argv = Tcpdump(None, "node", "eth0", settings, "out")._argv
-    assert argv[-2:] == ["--", "-w/tmp/elsewhere"]
+    assert Tcpdump(None, "node", "eth0", settings, "out")._argv[-2:] == ["--", "-w/tmp/elsewhere"]
     if shutil.which("tcpdump", path=sandbox.search_path()):
         tried = subprocess.run(
             ["tcpdump", "-d", "--", "icmp"], capture_output=True, check=False, env={"PATH": sandbox.search_path()}

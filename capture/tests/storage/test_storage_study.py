@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.processes import run
 
 from acapella_capture.storage import NotMeasurable, rates, thresholds, trace
 from acapella_core.errors import UserError
 
+COMMAND = [sys.executable, "-m", "acapella.cli.main", "measure", "storage"]
 BINS = '[{"min": 4, "max": 7, "count": 2}, {"min": 8, "max": 15, "count": 0}, {"min": 16, "max": 31, "count": 1}]'
 MORE = BINS.replace('"count": 0', '"count": 1')
 BPFTRACE_OUTPUT = f"""\
@@ -93,12 +95,8 @@ def test_inconsistent_frame_counts_are_an_error():
         "frames": {"written": 60, "written_bytes": 6000, "dropped": {"writer_full": 9}},
     }
     measured = rates.counted(accounts)
-    assert (measured["offered"], measured["written"], measured["lost"], measured["offered_ns"]) == (
-        100,
-        60,
-        40,
-        500_000_000,
-    )
+    names = ("offered", "written", "lost", "offered_ns")
+    assert [measured[name] for name in names] == [100, 60, 40, 500_000_000]
     accounts["frames"]["written"] = 59
     with pytest.raises(ValueError, match="offered 100 frames differ from 59 written plus 40 lost"):
         rates.counted(accounts)
@@ -106,11 +104,8 @@ def test_inconsistent_frame_counts_are_an_error():
 
 def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
     """Run `acapella measure storage` with this PATH and return its file."""
-    argv = [sys.executable, "-m", "acapella.cli.main", "measure", "storage", "-o", directory / "study.json", *arguments]
-    environment = os.environ | {"PATH": path}
-    done = subprocess.run(
-        [str(word) for word in argv], capture_output=True, text=True, check=False, env=environment, timeout=300
-    )
+    argv = [*COMMAND, "-o", directory / "study.json", *arguments]
+    done = run(*argv, env=os.environ | {"PATH": path}, timeout=300)
     assert done.returncode == 0, done.stderr
     return done, json.loads((directory / "study.json").read_text())
 
@@ -123,9 +118,9 @@ def test_missing_bpftrace_or_root_is_recorded_in_one_line(tmp_path):
 
 
 def test_thresholds_in_descending_order_are_rejected():
-    argv = [sys.executable, "-m", "acapella.cli.main", "measure", "storage", "-o", "none.json", "--thresholds", "20:10"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "20:10: not two percentages in ascending order" in done.stderr
+    done = run(*COMMAND, "-o", "none.json", "--thresholds", "20:10")
+    assert done.returncode == 2
+    assert "20:10: not two percentages in ascending order" in done.stderr
 
 
 def needs_bpftrace() -> str:
@@ -151,31 +146,25 @@ def test_histograms_contain_every_call_of_both_writers(tmp_path):
     if measured["skipped"] or measured["notes"]:
         pytest.skip(measured["skipped"] or measured["notes"][0])
     assert machines() == before
-    assert [(run["writer"], run["call"]) for run in measured["runs"]] == [
-        ("buffered", "writev"),
-        ("direct", "io_uring"),
-    ]
-    for run in measured["runs"]:
-        assert run["offered"] == run["written"] + run["lost"] and run["written"] > 0
-        assert sum(each["bytes"] for each in run["intervals"]) <= run["written_bytes"]
-        for each in run["intervals"]:
-            assert each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0
-        assert sum(each["latency_ns"] for each in run["intervals"]) >= run["intervals"][-1]["longest_ns"] > 0
     buffered, direct = measured["runs"]
-    assert (
-        sum(each["bytes"] for each in buffered["intervals"]) == buffered["written_bytes"]
-    )  # all bytes are from writev
-    written = direct["written_bytes"]
-    assert (
-        sum(each["bytes"] for each in direct["intervals"]) == written - written % 4096
-    )  # the unaligned end is written without O_DIRECT
+    assert (buffered["writer"], buffered["call"]) == ("buffered", "writev")
+    assert (direct["writer"], direct["call"]) == ("direct", "io_uring")
+    for one in (buffered, direct):
+        assert one["offered"] == one["written"] + one["lost"]
+        assert one["written"] > 0
+        for each in one["intervals"]:
+            assert each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0
+        assert sum(each["latency_ns"] for each in one["intervals"]) >= one["intervals"][-1]["longest_ns"] > 0
+    # all bytes are from writev; the unaligned end is written without O_DIRECT
+    assert sum(each["bytes"] for each in buffered["intervals"]) == buffered["written_bytes"]
+    assert sum(each["bytes"] for each in direct["intervals"]) == direct["written_bytes"] // 4096 * 4096
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
 
 
 def test_interrupted_study_leaves_nothing(tmp_path):
     path, before = needs_bpftrace(), machines()
-    argv = [sys.executable, "-m", "acapella.cli.main", "measure", "storage", "-o", str(tmp_path / "study.json")]
-    argv += ["--thresholds", "10:20", "--memory-mb", "4096", "--rate", "1000", "--seconds", "60"]
+    argv = [*COMMAND, "-o", str(tmp_path / "study.json"), "--thresholds", "10:20", "--memory-mb", "4096"]
+    argv += ["--rate", "1000", "--seconds", "60"]
     with subprocess.Popen(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + 300
         while process.poll() is None and not list(tmp_path.glob("acapella-scratch-*/c.json.part")):
@@ -193,13 +182,13 @@ def test_interrupted_study_leaves_nothing(tmp_path):
 def test_rates_decrease_until_a_run_loses_nothing(tmp_path, monkeypatch):
     requested = []
 
-    def run(*arguments):
+    def lossy_run(*arguments):
         rate = arguments[-1]
         requested.append(rate)
         lost = 10 if rate is None or rate > 600 else 0
         return {"written": 1000, "whole_ns": 10**9, "lost": lost}
 
-    monkeypatch.setattr(rates, "run", run)
+    monkeypatch.setattr(rates, "run", lossy_run)
     assert len(list(rates.sweep(tmp_path, "direct", 200, 1514, 1))) == 4
     assert requested == [None, 900, 700, 500]
 
