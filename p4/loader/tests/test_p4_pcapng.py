@@ -52,8 +52,7 @@ def test_pcapng_sections_have_separate_interfaces_and_byte_orders(tmp_path):
     (first, frames), (second, more) = several_interfaces("<"), several_interfaces(">")
     with gzip.open(tmp_path / "in.pcapng.gz", "wb") as out:
         out.write(first + p4.block(0xBAD, bytes(40)) + second)
-    found = good(tmp_path, FORWARD, tmp_path / "in.pcapng.gz")
-    assert found.frames == frames + more
+    assert good(tmp_path, FORWARD, tmp_path / "in.pcapng.gz").frames == frames + more
 
 
 def test_truncated_pcapng_keeps_whole_frames(tmp_path):

@@ -91,8 +91,7 @@ def test_entries_are_deleted_and_defaults_set(tmp_path):
         table exact delete match 0x0800
         table prefix default action keep 25
     """
-    done = good(tmp_path, FORWARD, [frame(1, ethernet(1))], control=control)
-    assert kept(done) == [25]
+    assert kept(good(tmp_path, FORWARD, [frame(1, ethernet(1))], control=control)) == [25]
 
 
 MISTAKES = {
@@ -152,8 +151,7 @@ def test_full_table_is_an_error(tmp_path):
 def test_several_captures_are_ports_merged_by_time(tmp_path):
     first = write_pcap(tmp_path / "a.pcap.gz", [frame(SECOND + i * 10, ethernet(1, size=20 + i)) for i in range(5)])
     second = write_pcap(tmp_path / "b.pcap", [frame(SECOND + i * 10 + 5, ethernet(2, size=40 + i)) for i in range(3)])
-    third = write_pcap(tmp_path / "c.pcap", [])
-    done = good(tmp_path, FORWARD, first, second, third)
+    done = good(tmp_path, FORWARD, first, second, write_pcap(tmp_path / "c.pcap", []))
     assert kept(done) == [20, 40, 21, 41, 22, 42, 23, 24]
     assert [port["in"] for port in done.stats["ports"]] == [5, 3, 0]
     assert done.registers["sequence"][:3] == [5, 3, 0]

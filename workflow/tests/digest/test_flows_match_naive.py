@@ -140,8 +140,7 @@ def test_duplicate_acks_need_all_five_conditions(tmp_path):
 def test_handshake_with_a_retransmission_has_no_round_trip_time(tmp_path, repeated):
     talk = handshake()
     talk.insert(repeated, talk[repeated])
-    rows = check(tmp_path, spaced(map(ether, talk)))
-    assert rows[0]["handshake_rtt_ns"] is None
+    assert check(tmp_path, spaced(map(ether, talk)))[0]["handshake_rtt_ns"] is None
 
 
 def test_labels_differ_per_direction(tmp_path):
@@ -199,8 +198,7 @@ def test_later_fragments_have_a_flow_without_ports(tmp_path):
     parts = [ether(part) for part in fragment(whole, fragsize=800)]
     six = IPv6(src="2001:db8::1", dst="2001:db8::2")
     parts.append(ether(six / IPv6ExtHdrFragment(offset=100, m=0, id=9, nh=17) / Raw(b"z" * 64)))
-    rows = check(tmp_path, spaced(parts))
-    assert [row["src_port"] for row in rows] == [53, None, None]
+    assert [row["src_port"] for row in check(tmp_path, spaced(parts))] == [53, None, None]
 
 
 def test_tunnels_in_tunnels(tmp_path):
@@ -271,8 +269,7 @@ def test_more_than_16_runs_of_stacks_are_truncated(tmp_path):
         ether(IP(src=A, dst=B) / UDP(sport=1, dport=2)),
         ether(IP(src=B, dst=A) / IP(src=A, dst=B) / UDP(sport=1, dport=2)),
     ]
-    frames = [packets[i // 2 % 2] for i in range(70)]
-    (row,) = check(tmp_path, spaced(frames))
+    (row,) = check(tmp_path, spaced([packets[i // 2 % 2] for i in range(70)]))
     assert len(row["stacks"]) == 16 and row["stacks_cut"]
 
 

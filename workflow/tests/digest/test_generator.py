@@ -91,8 +91,7 @@ def test_tls_records_are_consecutive():
 
 
 def test_iperf_profile_is_bulk_tcp_over_plain_ethernet():
-    capture = generate("--frames", 900, "--profile", "iperf")
-    wire = {ip.len + 14 for _, ip, _ in inner_frames(capture)}
+    wire = {ip.len + 14 for _, ip, _ in inner_frames(generate("--frames", 900, "--profile", "iperf"))}
     assert wire == {1514, 66}
 
 

@@ -20,8 +20,7 @@ from acapella_core.errors import UserError
 def old(tmp_path):
     """Return a campaign whose acap and flow table have the metadata of a format before version 2."""
     campaign = Campaign(tmp_path / "old")
-    frames = whole([frame([("vxlan_vni", 5)])])
-    digested(tmp_path, frames)
+    digested(tmp_path, whole([frame([("vxlan_vni", 5)])]))
     for created, target in (("native.parquet", campaign.acap("a")), ("native.flows.parquet", campaign.flows("a"))):
         table = pq.read_table(tmp_path / created)
         metadata = metadata_of(tmp_path / created)

@@ -325,8 +325,7 @@ ROUTED += [routed(0x6000, 0x6558, naive_tunnels.ethernet(0x0800, naive_tunnels.i
 
 def gtp_of_ethernet(flags=0x30, extension=b"", first=b"\0"):
     """Return a GTP-U frame with an inner Ethernet frame, whose addresses start with ``first``."""
-    inner = naive_tunnels.ethernet(0x0800, naive_tunnels.inner())
-    carried = extension + first + inner[1:]
+    carried = extension + first + naive_tunnels.ethernet(0x0800, naive_tunnels.inner())[1:]
     header = bytes([flags, 255]) + len(carried).to_bytes(2, "big") + naive_tunnels.word(5)
     return naive_tunnels.ethernet(*naive_tunnels.over_udp(2152)(header + carried))
 
@@ -408,8 +407,7 @@ def test_engines_agree_on_positions_of_headers_that_tshark_does_not_list(tmp_pat
         for tunnel in flows[row["flow"]]["tunnels"]:
             before = {"vxlan_gpe_vni": ("UDP",), "pbb_isid": ("VLAN", "PBB"), "vxlan_vni": ("VXLAN",)}[tunnel["type"]]
             assert labels[tunnel["position"] - 1] in before, row
-        ids = [tunnel["id"] for tunnel in flows[row["flow"]]["tunnels"]]
-        assert 77 in ids, row
+        assert 77 in [tunnel["id"] for tunnel in flows[row["flow"]]["tunnels"]], row
 
 
 @needs_tshark

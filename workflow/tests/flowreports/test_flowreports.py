@@ -146,8 +146,7 @@ def test_lost_reports_are_counted(busy, tmp_path):
 
     content, record = (busy / "reports.pcap").read_bytes(), 16 + 70 + 192 + 4
     total = (len(content) - 24) // record
-    kept = content[: 24 + 5 * record] + content[24 + 9 * record :]
-    (tmp_path / "cut.pcap").write_bytes(kept)
+    (tmp_path / "cut.pcap").write_bytes(content[: 24 + 5 * record] + content[24 + 9 * record :])
     ring = Settings().ring
     with Collector([QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)], Options(series_ns=None)) as one:
         one.feed(tmp_path / "cut.pcap")
@@ -297,8 +296,7 @@ def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
 
 @needs_program
 def test_empty_capture_has_no_flows(tmp_path):
-    capture = traces.write_pcap(tmp_path / "none.pcap", [])
-    assert reports(capture, tmp_path / "made") == 0
+    assert reports(traces.write_pcap(tmp_path / "none.pcap", []), tmp_path / "made") == 0
     assert table(tmp_path / "made", "compared_flows") == table(tmp_path / "made", "seconds") == []
 
 

@@ -86,8 +86,7 @@ def made_accuracy(tmp_path, change):
     con, _ = exact_results(tmp_path, traces.merged(traces.busy_port(), traces.busy_port(traces.START_NS + 9, shift=7)))
     report(con, change)
     compare.make(con, sample="s", window_ns=WINDOW_NS)
-    found = {row["measure"]: row for row in rows(con, "select * from accuracy")}
-    return con, found
+    return con, {row["measure"]: row for row in rows(con, "select * from accuracy")}
 
 
 def register(con, name: str, columns: tuple[str, ...], rows: list[tuple]) -> None:

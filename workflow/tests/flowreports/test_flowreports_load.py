@@ -94,8 +94,7 @@ def test_windows_of_an_overloaded_sketch_have_upper_bounds_that_hold(loaded):
     """A count-min sketch never counts too little (Cormode and Muthukrishnan 2005)."""
     windows = columns(loaded[0], "judged_windows")
     assert (np.isnan(windows["bytes_low"].astype(float)) == (windows["reason"] == "sketch_load")).all()
-    high = windows["bytes_high"].astype(float)
-    assert (windows["bytes"].astype(float) <= high).all()
+    assert (windows["bytes"].astype(float) <= windows["bytes_high"].astype(float)).all()
     for row in pq.read_table(loaded[0] / "window_reasons.parquet").to_pylist():
         assert row["windows"] == row["bounded"] == row["held"]
 

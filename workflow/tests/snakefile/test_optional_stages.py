@@ -79,8 +79,7 @@ def test_figures_that_are_now_omitted_are_removed(tmp_path):
 @pytest.mark.parametrize(("reason", "runs"), [(None, True), ("no DPDK", False)])
 def test_machine_without_the_program_omits_flow_reports(monkeypatch, capsys, reason, runs):
     monkeypatch.setattr(program, "why_unavailable", lambda: reason)
-    available = optional_stages.available_flowreports(ALL)
-    assert available == (ALL if runs else NONE)["flowreports"]
+    assert optional_stages.available_flowreports(ALL) == (ALL if runs else NONE)["flowreports"]
     assert capsys.readouterr().err == ("" if runs else "flow reports are omitted: no DPDK\n")
     monkeypatch.setattr(program, "why_unavailable", lambda: pytest.fail("the program is not needed"))
     assert optional_stages.available_flowreports(NONE) == NONE["flowreports"]

@@ -36,8 +36,7 @@ def test_samples_are_not_needed_before_an_input_function_runs():
     def fail():
         raise WorkflowError("the checkpoint has not run")
 
-    some = Samples("results/x", [], fail)
-    function = some.files("{sample}")
+    function = Samples("results/x", [], fail).files("{sample}")
     with pytest.raises(WorkflowError):
         function(None)
 

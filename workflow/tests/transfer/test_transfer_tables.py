@@ -341,8 +341,7 @@ def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False)
     """Return (flagged, cause) by quantity of a cell with a capture."""
     document = made.document(sent)
     document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
-    path = made.cell(tmp_path, "a", [document], wire="wire.parquet")
-    capture.write(path, cut=cut)
+    capture.write(made.cell(tmp_path, "a", [document], wire="wire.parquet"), cut=cut)
     tables(tmp_path)
     return {row[0]: row[1:] for row in rows(tmp_path, "disagreements", "quantity, flagged, cause")}
 
@@ -404,8 +403,7 @@ def test_sender_that_fills_the_receivers_window_is_marked(tmp_path, windows, lim
     document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
     samples = [{"flow": 0, "t_ns": 0, "snd_wnd_bytes": window} for window in windows]
     samples.append({"flow": 1, "t_ns": 0, "snd_wnd_bytes": 1})
-    path = made.cell(tmp_path, "a", [document], wire="wire.parquet", tcp_info=samples)
-    steady().write(path)
+    steady().write(made.cell(tmp_path, "a", [document], wire="wire.parquet", tcp_info=samples))
     tables(tmp_path)
     columns = "wire_flight_max_bytes, wire_flight_p95_bytes, window_limited"
     assert rows(tmp_path, "flows", columns) == [(1000, 1000, limited)]
@@ -415,8 +413,7 @@ def test_sender_that_fills_the_receivers_window_is_marked(tmp_path, windows, lim
 def test_retransmissions_after_the_end_are_a_known_cause(tmp_path):
     capture = steady()
     capture.send(1500, 99)
-    found = with_wire(tmp_path, capture, EXACT)
-    assert found["retransmits"] == (True, "after_end")
+    assert with_wire(tmp_path, capture, EXACT)["retransmits"] == (True, "after_end")
 
 
 def test_other_differences_are_unexplained_counted_and_flagged(tmp_path):
