@@ -38,6 +38,12 @@ def settings(**keys):
     return parse_settings({"testbed": "local", "capture": {"sample_s": 0.01}, "collect": {"watch_s": 1, **keys}})
 
 
+def collected(testbed, directory, **keys) -> list[dict]:
+    """Collect a campaign into directory/c; return the manifests of its samples."""
+    reported = coordinator.collect(testbed, settings(**keys), directory / "c")
+    return [item for item in reported if isinstance(item, dict)]
+
+
 def outcomes_of(campaign) -> dict[str, tuple[str, str]]:
     with (campaign / "outcomes.csv").open() as lines:
         return {row["site"]: (row["outcome"], row["reason"]) for row in csv.DictReader(lines)}
@@ -98,9 +104,9 @@ def test_mirrors_of_a_site_start_and_stop_in_parallel_within_the_telemetry_inter
         meeting = threading.Barrier(2)
         monkeypatch.setattr(FakeMirror, name, lambda _, meeting=meeting: meeting.wait(300))
     monkeypatch.setattr(testbed, "telemetry", lambda _, seconds: asked_s.append(seconds))
-    reported = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
-    spans = [item["actual"] for item in reported if isinstance(item, dict)]
-    assert len(spans) == 2 and len(asked_s) == 1
+    spans = [sample["actual"] for sample in collected(testbed, tmp_path)]
+    assert len(spans) == 2
+    assert len(asked_s) == 1
     assert all((span["end_ns"] - span["start_ns"]) / 1e9 < asked_s[0] for span in spans)
 
 
@@ -111,32 +117,32 @@ def test_failed_lease_extension_and_telemetry_do_not_end_a_site(tmp_path, monkey
     testbed = FakeTestbed("p", "q")
     monkeypatch.setattr(testbed, "extend", fails)
     monkeypatch.setattr(testbed, "telemetry", fails)
-    list(coordinator.collect(testbed, settings(port_selection="busiest"), tmp_path / "c"))
+    assert len(collected(testbed, tmp_path, port_selection="busiest")) == 2
     reason = "no telemetry: orchestrator: 502; lease not extended: orchestrator: 502"
     assert outcomes_of(tmp_path / "c") == {"S": ("success", reason)}
     assert len(list((tmp_path / "c" / "raw").glob("*.json"))) == 2
 
 
 def test_lease_is_extended_only_once_if_it_lasts(tmp_path, monkeypatch):
-    testbed, requested = FakeTestbed("p", "q", "r"), []
-    monkeypatch.setattr(testbed, "extend", lambda site, until_ns: requested.append((site, until_ns)))
-    before_ns = time.time_ns()
-    list(coordinator.collect(testbed, settings(lease_margin_s=100), tmp_path / "c"))
-    assert [site for site, _ in requested] == ["S"]
-    assert requested[0][1] - before_ns > 100 * 10**9
+    testbed, requested, before_ns = FakeTestbed("p", "q", "r"), [], time.time_ns()
+    monkeypatch.setattr(testbed, "extend", lambda *lease: requested.append(lease))
+    assert len(collected(testbed, tmp_path, lease_margin_s=100)) == 3
+    ((site, until_ns),) = requested
+    assert site == "S"
+    assert until_ns - before_ns > 100 * 10**9
 
 
 def test_gather_end_fetches_captures_after_the_last_sample(tmp_path):
     testbed = FakeTestbed("p", "q")
-    list(coordinator.collect(testbed, settings(gather="end", runs_per_cycle=2), tmp_path / "c"))
+    assert len(collected(testbed, tmp_path, gather="end", runs_per_cycle=2)) == 4
     assert len(list((tmp_path / "c" / "raw").glob("*.json"))) == 4
     assert [what for call, what in testbed.calls if call == "fetch"][-1] == "watchdog-S-listener.jsonl"
 
 
 def test_error_contains_the_first_reason_if_all_sites_fail(tmp_path):
-    lines, failures = [], []
+    failures = []
     taken = coordinator.collect(FakeTestbed("p", sites=("no_nic",)), settings(), tmp_path / "c")
-    lines += collect.report_progress(taken, failures)
+    lines = list(collect.report_progress(taken, failures))
     assert (lines, failures) == ([], [Failure("all of no_nic", "no_nic", "-", failures[0].why)])
     with pytest.raises(UserError, match=r"no sample could be taken; reason of the first failure: .*NICs free"):
         collect.write_sheets(tmp_path / "c" / "raw", lines, failures)
@@ -196,30 +202,30 @@ def test_site_with_fewer_nodes_is_degraded_and_names_the_shortage(tmp_path, monk
 
     testbed = FakeTestbed("p", "q", "r")
     monkeypatch.setattr(testbed, "allocate", allocate)
-    list(coordinator.collect(testbed, settings(), tmp_path / "c"))
+    assert len(collected(testbed, tmp_path)) == 3
     assert outcomes_of(tmp_path / "c") == {"S": ("degraded", "refused 2: testbed: no cores")}
 
 
 def test_samples_start_in_separate_periods_until_the_time_limit(tmp_path):
-    keys = settings(instances=1, samples_per_run=40, sample_period_s=0.2, total_s=0.5)
-    reported = list(coordinator.collect(FakeTestbed("p"), keys, tmp_path / "c"))
-    starts = [item["requested"]["start_ns"] // 200_000_000 for item in reported if isinstance(item, dict)]
+    keys = {"instances": 1, "samples_per_run": 40, "sample_period_s": 0.2, "total_s": 0.5}
+    samples = collected(FakeTestbed("p"), tmp_path, **keys)
+    starts = [sample["requested"]["start_ns"] // 200_000_000 for sample in samples]
     assert len(starts) == len(set(starts)) < 40
 
 
 def test_mirrors_keep_their_ports_if_possible(tmp_path):
     testbed = FakeTestbed("p", "q")
     testbed.receivers = ("capture0", "capture1")
-    reported = list(coordinator.collect(testbed, settings(port_selection="busiest", cycles=5), tmp_path / "c"))
-    samples = [item for item in reported if isinstance(item, dict)]
-    assert len(samples) == 10 and len({(each["port"], each["receiver"]) for each in samples}) == 2
+    samples = collected(testbed, tmp_path, port_selection="busiest", cycles=5)
+    assert len(samples) == 10
+    assert len({(each["port"], each["receiver"]) for each in samples}) == 2
 
 
 def test_incomplete_files_of_a_killed_collection_are_removed(tmp_path):
     half = tmp_path / "c" / "raw" / ".run1-S-p-both-1.pcap.part"
     half.parent.mkdir(parents=True)
     half.touch()
-    list(coordinator.collect(FakeTestbed("p"), settings(instances=1), tmp_path / "c"))
+    assert len(collected(FakeTestbed("p"), tmp_path, instances=1)) == 1
     assert not half.exists()
 
 
@@ -228,9 +234,8 @@ def test_watchdog_parses_the_status_and_detects_a_full_disk():
     assert parse_status("- - - -") == NodeStatus(None, None, None, None)
     with pytest.raises(ValueError, match=r"."):
         parse_status("sh: awk: not found")
-    assert (
-        disk_shortage(NodeStatus(10 * MB, None, None, None), 64 * MB) == "disk full: 10 MB free, the reserve is 64 MB"
-    )
+    full = "disk full: 10 MB free, the reserve is 64 MB"
+    assert disk_shortage(NodeStatus(10 * MB, None, None, None), 64 * MB) == full
     assert disk_shortage(NodeStatus(64 * MB, None, None, None), 64 * MB) is None
     assert disk_shortage(NodeStatus(None, None, None, None), 64 * MB) is None
 

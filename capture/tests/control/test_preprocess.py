@@ -26,8 +26,7 @@ def ethernet_frame() -> bytes:
     data = bytes.fromhex("c3500009") + (8 + len(SECRET)).to_bytes(2) + bytes(2) + SECRET
     ip = bytes.fromhex("4500") + (20 + len(data)).to_bytes(2) + bytes.fromhex("0001000040110000") + 2 * ADDRESS
     frame = bytes.fromhex("020000000001020000000002") + b"\x08\0" + ip + data
-    head = b"".join(number.to_bytes(4, "little") for number in (1, 0, len(frame), len(frame)))
-    return head + frame
+    return b"".join(number.to_bytes(4, "little") for number in (1, 0, len(frame), len(frame))) + frame
 
 
 class NodeTestbed(FakeTestbed):

@@ -176,7 +176,6 @@ def test_durations_are_readable():
 
 
 def test_records_are_read_as_numpy_reads_them(tmp_path):
-    path = written(tmp_path / "d", [record(packet=5, late=3, retries=2)])
-    found = departures.read(path)
+    found = departures.read(written(tmp_path / "d", [record(packet=5, late=3, retries=2)]))
     assert found.dtype == departures.RECORD and isinstance(found, np.memmap)
     assert (found["packet"][0], found["departed_ns"][0], found["retries"][0]) == (5, T + 5003, 2)

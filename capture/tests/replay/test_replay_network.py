@@ -13,6 +13,7 @@ from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
 from acapella_testing.capture.process_tree import Tree
 from acapella_testing.capture.replay_agents import TIMEOUT_S, program_or_skip, secret_file, wait_until
+from acapella_testing.processes import run
 
 from acapella_core.files import sha256_of
 
@@ -33,13 +34,23 @@ def pairs():
         yield prefix
 
 
+@pytest.fixture
+def secret(tmp_path):
+    return secret_file(tmp_path)
+
+
+@pytest.fixture
+def capture(tmp_path):
+    return replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+
+
 def argv(prefix, *arguments: object) -> list[str]:
     return [*prefix, sys.executable, "-c", ENTRY, "replay", *map(str, arguments)]
 
 
 def replay(prefix, *arguments: object) -> str:
     """Run a command to its end and return its output; it must succeed."""
-    done = subprocess.run(argv(prefix, *arguments), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = run(*argv(prefix, *arguments), timeout=TIMEOUT_S)
     assert done.returncode == 0, done
     return done.stdout
 
@@ -63,8 +74,7 @@ def received(path) -> list[bytes]:
     return [frame.data for frame in frames]
 
 
-def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, pairs):
-    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, pairs, capture):
     with replayer.tcpdump(pairs, "left1", tmp_path / "got.pcap"):
         begin = time.time_ns()
         out = replay(pairs, capture, "-i", "left0", "--loops", 2, "--departures", tmp_path / "d.parquet")
@@ -81,30 +91,26 @@ def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, pairs):
     assert all(at >= wanted for at, wanted in zip(times, table["requested_ns"].to_pylist(), strict=True))
 
 
-def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, pairs):
-    secret = secret_file(tmp_path)
-    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, pairs, secret, capture):
     with agent(pairs, "--bridge", "left1", "right0", "--secret", secret, "-o", tmp_path) as (process, address):
         control = ("--control", address, "--secret", secret)
         replay(pairs, *control, "record")
         replay(pairs, capture, "-i", "left0")
         assert "packets 200, " in replay(pairs, *control, "stop")
         replay(pairs, *control, "save")
-        for run in (1, 2):
-            with replayer.tcpdump(pairs, "right1", tmp_path / f"{run}.pcap"):
-                out = replay(pairs, *control, "run", "--departures", tmp_path / f"{run}.parquet")
+        for number in (1, 2):
+            with replayer.tcpdump(pairs, "right1", tmp_path / f"{number}.pcap"):
+                out = replay(pairs, *control, "run", "--departures", tmp_path / f"{number}.parquet")
             assert f"{address}: 200 packets, 200 sent\n" in out
-            assert received(tmp_path / f"{run}.pcap") == SENT
-            checksum = pq.read_schema(tmp_path / f"{run}.parquet").metadata[b"recording_sha256"].decode()
+            assert received(tmp_path / f"{number}.pcap") == SENT
+            checksum = pq.read_schema(tmp_path / f"{number}.parquet").metadata[b"recording_sha256"].decode()
             assert checksum == sha256_of(tmp_path / "recording-1.pcapng")
         replay(pairs, *control, "quit")
         assert process.wait(TIMEOUT_S) == 0
 
 
-def test_two_replayers_start_together_and_their_skew_is_measured(tmp_path, pairs):
+def test_two_replayers_start_together_and_their_skew_is_measured(tmp_path, pairs, secret, capture):
     """Both have the same clock, so that the offset is 0 within its error."""
-    secret = secret_file(tmp_path)
-    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
     with (
         agent(pairs, capture, "-i", "left0", "--secret", secret) as (_, first),
         agent(pairs, capture, "-i", "right0", "--secret", secret) as (_, second),
@@ -131,8 +137,7 @@ def test_two_replayers_start_together_and_their_skew_is_measured(tmp_path, pairs
 TIMES = ("departed_ns", "requested_ns")
 
 
-def test_killed_replayer_leaves_no_program(tmp_path, pairs):
-    secret = secret_file(tmp_path)
+def test_killed_replayer_leaves_no_program(pairs, secret):
     with agent(pairs, "--bridge", "left1", "right0", "--secret", secret) as (process, _):
         tree = Tree.below(process.pid)
         assert "acapella-dpdk-r" in tree.programs()
@@ -141,8 +146,7 @@ def test_killed_replayer_leaves_no_program(tmp_path, pairs):
         tree.close()
 
 
-def test_link_that_goes_down_ends_the_replayer_with_one_line(tmp_path, pairs):
-    secret = secret_file(tmp_path)
+def test_link_that_goes_down_ends_the_replayer_with_one_line(pairs, secret):
     with agent(pairs, "--bridge", "left1", "right0", "--secret", secret) as (process, _):
         subprocess.run([*pairs, "ip", "link", "set", "left0", "down"], check=True)
         wait_until(lambda: process.poll() is not None, "end")

@@ -99,8 +99,7 @@ def test_clock_of_this_machine_has_a_source_or_is_unknown():
 def test_skew_is_the_difference_of_errors_on_one_clock():
     """The second replayer's clock is 5 ms ahead, so it sent 5 ms earlier than its departures show."""
     first = skew.deviation("a", np.full(100, 1_000), Offset(0, 10))
-    second = skew.deviation("b", np.full(100, 3_000), Offset(5_000_000, 20))
-    (found,) = skew.skews([first, second])
+    (found,) = skew.skews([first, skew.deviation("b", np.full(100, 3_000), Offset(5_000_000, 20))])
     assert (found.skew_ns, found.error_ns) == (3_000 - 1_000 - 5_000_000, 30)
     assert found.line() == "b 4.998 ms before a, +/- 30 ns"
 

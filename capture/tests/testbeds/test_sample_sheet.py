@@ -203,8 +203,7 @@ def test_reserved_site_or_port_name_is_an_error(directory, key):
 
 
 def test_control_characters_in_a_restriction_are_rejected(directory):
-    text = WITH_RESTRICTION + "S\tp\ta.pcap\tfilter tcp\x1b[2J\n"
-    (directory / "sheet.tsv").write_text(text)
+    (directory / "sheet.tsv").write_text(WITH_RESTRICTION + "S\tp\ta.pcap\tfilter tcp\x1b[2J\n")
     with pytest.raises(UserError, match=r"line 2: restriction .* has a control character"):
         files.read_sheet(directory / "sheet.tsv")
 

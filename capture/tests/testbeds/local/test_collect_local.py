@@ -3,12 +3,13 @@
 import csv
 import shutil
 import signal
-import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.pcap_records import records
+from acapella_testing.processes import run
 
 from acapella_capture import manifest as manifests
 from acapella_core.files import sha256_of
@@ -57,8 +58,7 @@ def manifests_of(campaign: Path) -> list[dict]:
 
 def frames_by_filter(capture: Path, filters: list[str]) -> list[int]:
     """Return the number of frames that match each display filter, in one pass of tshark."""
-    argv = ["tshark", "-r", str(capture), "-q", "-z", ",".join(["io,stat,0", *filters])]
-    printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    printed = run("tshark", "-r", capture, "-q", "-z", ",".join(["io,stat,0", *filters]), check=True).stdout
     row = next(line for line in printed.splitlines() if "<>" in line)
     return [int(cell) for cell in row.split("|")[2:-1:2]]
 
@@ -79,17 +79,14 @@ def test_sheet_lists_a_sample_of_every_site_and_port(campaign):
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_all_kinds_of_traffic_cross_the_uplink(campaign):
-    expected = {
-        what: display_filter
-        for what, (programs, display_filter) in SEEN.items()
-        if all(shutil.which(program, path=PATH) for program in programs)
-    }
-    counts = [0] * len(expected)
+    installed = {what: all(shutil.which(program, path=PATH) for program in SEEN[what][0]) for what in SEEN}
+    expected = {what: SEEN[what][1] for what in SEEN if installed[what]}
+    counts = Counter()
     for manifest in manifests_of(campaign):
         if manifest["port"] == "uplink-site2":
-            more = frames_by_filter(campaign / "raw" / manifest["file"], list(expected.values()))
-            counts = [before + now for before, now in zip(counts, more, strict=True)]
-    assert [what for what, frames in zip(expected, counts, strict=True) if frames == 0] == []
+            frames = frames_by_filter(campaign / "raw" / manifest["file"], list(expected.values()))
+            counts.update(dict(zip(expected, frames, strict=True)))
+    assert [what for what in expected if counts[what] == 0] == []
 
 
 def test_traffic_of_a_path_is_captured_or_noted_as_missing(campaign):
@@ -112,8 +109,8 @@ def test_counts_agree_from_switch_to_file(campaign):
         assert manifest["frames_captured"] == manifest["frames_received"] - manifest["dropped_kernel"]
         assert mirror["offered_frames"] == mirror["delivered_frames"] == manifest["frames_received"]
         assert mirror["offered_bytes"] == mirror["delivered_bytes"]
-        argv = ["capinfos", "-M", "-T", "-r", "-c", "-d", str(campaign / "raw" / manifest["file"])]
-        printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split("\t")
+        path = campaign / "raw" / manifest["file"]
+        printed = run("capinfos", "-M", "-T", "-r", "-c", "-d", path, check=True).stdout.split("\t")
         assert [int(printed[1]), int(printed[2])] == [manifest["frames_captured"], mirror["delivered_bytes"]]
 
 
@@ -133,10 +130,8 @@ def test_both_ends_of_a_link_capture_the_same_connection(campaign):
     found = {"uplink-site1": set(), "uplink-site2": set()}
     for manifest in manifests_of(campaign):
         if manifest["port"] in found:
-            capture = str(campaign / "raw" / manifest["file"])
-            fields = ["-T", "fields", "-e", "ip.id", "-e", "tcp.seq_raw"]
-            argv = ["tshark", "-r", capture, "-Y", "http and ip", *fields]
-            printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+            argv = ["tshark", "-r", campaign / "raw" / manifest["file"], "-Y", "http and ip", "-T", "fields"]
+            printed = run(*argv, "-e", "ip.id", "-e", "tcp.seq_raw", check=True).stdout
             found[manifest["port"]] |= set(printed.splitlines())
     assert found["uplink-site1"] & found["uplink-site2"]
 
@@ -152,7 +147,6 @@ def test_interrupted_collection_leaves_nothing(caller, open_directory):
 
 
 def test_killed_collection_leaves_nothing(caller, open_directory):
-    killed = ends_without_leftovers(caller, open_directory / "killed", ROUNDS, signal.SIGKILL)
-    assert killed == -signal.SIGKILL
+    assert ends_without_leftovers(caller, open_directory / "killed", ROUNDS, signal.SIGKILL) == -signal.SIGKILL
     with (open_directory / "killed" / "outcomes.csv").open() as lines:
         assert [(row["outcome"], row["reason"]) for row in csv.DictReader(lines)] == [("incomplete", "did not end")]

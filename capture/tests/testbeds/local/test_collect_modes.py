@@ -3,11 +3,11 @@
 import itertools
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from acapella_testing.capture.pcap_records import records
+from acapella_testing.processes import run
 
 from acapella_capture import manifest as manifests
 from acapella_capture.control import outcomes
@@ -57,9 +57,8 @@ def test_compressed_captures_have_the_checksum_of_the_stored_file(campaign, samp
         path = campaign / "raw" / manifest["file"]
         assert path.suffixes[-2:] == [".pcap", ".zst"]
         assert manifest["sha256"] == sha256_of(path)
-        plain = campaign / path.stem
-        subprocess.run(["zstd", "-q", "-d", "-f", str(path), "-o", str(plain)], check=True)
-        assert len(records(plain)) == manifest["frames_captured"]
+        run("zstd", "-q", "-d", "-f", path, "-o", campaign / path.stem, check=True)
+        assert len(records(campaign / path.stem)) == manifest["frames_captured"]
 
 
 def test_manifest_contains_counters_clock_and_disk(campaign, samples):
@@ -125,14 +124,13 @@ def test_full_disk_ends_a_sample_with_whole_frames_and_the_reason(anyone, tmp_pa
     (tmp_path / "config.yaml").write_text(FILLING.format(stream=STREAM, reserve=reserve))
     (tmp_path / "small.py").write_text(SMALL_DISK)
     argv = [anyone.python, tmp_path / "small.py", size, tmp_path / "c", "--config", tmp_path / "config.yaml"]
-    done = subprocess.run(argv, env=anyone.env(), capture_output=True, text=True, timeout=600, check=False)
+    done = run(*argv, env=anyone.env(), timeout=600)
     assert done.returncode == 0, done.stderr
     manifest = manifests.read(tmp_path / "c" / "raw" / "run1-site1-port1-both-1.json")
     assert manifest["ended_early"].startswith("disk full: ")
     span = manifest["actual"]
     assert 0 < span["end_ns"] - span["start_ns"] < 15 * 10**9
-    kept = records(tmp_path / "c" / "raw" / manifest["file"])
-    assert len(kept) == manifest["frames_captured"] > 100
+    assert len(records(tmp_path / "c" / "raw" / manifest["file"])) == manifest["frames_captured"] > 100
     assert any(manifest["ended_early"] in note for note in manifest["notes"])
     if manifest["frames_received"] is None:  # there was no space for tcpdump's last counts either
         assert full and any("counts unknown: tcpdump on " in note for note in manifest["notes"])

@@ -160,12 +160,8 @@ def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, gi
         replay = manifest["replay"]
         assert [one["file"] for one in replay["departures"]] == [f"{trial}.departures.parquet"]
         assert (replay["replayers"], replay["speed"], replay["skew_ns"]) == (1, 1, None)
-        assert replay["path"] == {
-            "kind": "shared",
-            "link": "uplink-site2",
-            "rate_bps": 50_000_000,
-            "queue_bytes": 65536,
-        }
+        path = {"kind": "shared", "link": "uplink-site2", "rate_bps": 50_000_000, "queue_bytes": 65536}
+        assert replay["path"] == path
         assert replay["noise_streams"] == (4 if trial.startswith("loaded") else 0)
         assert replay["median_gap_ns"] == replay_capture.GAP_NS
         for named in (*replay["departures"], *replay["recordings"]):
@@ -190,8 +186,7 @@ def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acape
     assert parts == [expected[0::2], expected[1::2]]
     assert {frame[6:12].hex() for _, frame in frames(acapella / "replayed-2of2.pcap")} == {"02000000fe02"}
     for trial in ("pair-1", "pair-2"):
-        manifest = manifests.read(acapella / f"{trial}.json")
-        replay = manifest["replay"]
+        replay = manifests.read(acapella / f"{trial}.json")["replay"]
         assert (replay["path"]["kind"], replay["path"]["link"]) == ("dedicated", "direct-site2")
         assert (replay["replayers"], replay["polling"], replay["noise_streams"]) == (2, "separate", 4)
         assert replay["skew_ns"] >= 0 and replay["skew_error_ns"] >= 0
@@ -213,24 +208,21 @@ def test_kappa_accepts_the_departures_of_trials(acapella, capsys):
 
 
 def test_interrupted_replay_by_acapella_leaves_nothing(caller, open_directory):
-    caller = replace(
-        caller, environment={**caller.environment, "PATH": f"{open_directory / 'bin'}:{os.environ['PATH']}"}
-    )
     program_or_skip()
+    path = f"{open_directory / 'bin'}:{os.environ['PATH']}"
+    caller = replace(caller, environment={**caller.environment, "PATH": path})
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
     loaded = {"name": "loaded", "noise": True, "replayers": 2, "path": "dedicated"}  # has every kind of interface
     replay = {"repeats": 50, "environments": [loaded], "sender": "acapella", "polling": "separate"}
-    config = config_of(replay)
-    moment = ("loaded-1:", "acapella-dpdk-r")
-    assert ends_without_leftovers(caller, open_directory / "stopped", config, number, moment) == 130
+    campaign, moment = open_directory / "stopped", ("loaded-1:", "acapella-dpdk-r")
+    assert ends_without_leftovers(caller, campaign, config_of(replay), number, moment) == 130
 
 
 def test_interrupted_replay_under_load_leaves_nothing(caller, open_directory):
     """The signal arrives during the second trial under load; test_collect_local.py sends the other one."""
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
-    config = config_of({"repeats": 50, "environments": ["loaded"]})
-    stopped = ends_without_leftovers(caller, open_directory / "asked", config, number, ("loaded-1:", "tcpreplay"))
-    assert stopped == 130
+    campaign, config = open_directory / "asked", config_of({"repeats": 50, "environments": ["loaded"]})
+    assert ends_without_leftovers(caller, campaign, config, number, ("loaded-1:", "tcpreplay")) == 130
 
 
 @pytest.mark.parametrize(
@@ -250,5 +242,6 @@ def test_invalid_capture_to_replay_fails_before_any_sample(caller, open_director
     done = caller.run(open_directory / "wrong", "--config", config)
     wrong.unlink(missing_ok=True)
     assert done.returncode == 2
-    assert complaint.format(wrong) in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert complaint.format(wrong) in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
     assert {path.name for path in (open_directory / "wrong").glob("*")} <= {".collect.lock"}

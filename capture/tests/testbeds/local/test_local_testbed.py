@@ -22,7 +22,9 @@ def testbed():
 
 def test_program_runs_on_its_node(testbed):
     shown = testbed.run("site2-host1", ["ip", "-br", "address", "show", "eth0"])
-    assert shown.status == 0 and "10.10.2.1/16" in shown.stdout and "fd00:20::2:1/64" in shown.stdout
+    assert shown.status == 0
+    assert "10.10.2.1/16" in shown.stdout
+    assert "fd00:20::2:1/64" in shown.stdout
     failed = testbed.run("site1-host1", ["sh", "-c", "cat; echo bad >&2; exit 3"], stdin="given")
     assert (failed.status, failed.stdout, failed.stderr) == (3, "given", "bad\n")
     with pytest.raises(UserError, match=r"sleep timed out after 0\.1 s"):
@@ -105,18 +107,19 @@ def flood(testbed) -> None:
     assert testbed.run("site1-host1", client).status == 0
 
 
-def capture_settings(**changes):
-    return parse_settings({"testbed": "local", "capture": changes}).capture
+def tcpdump_of(testbed, **settings) -> Tcpdump:
+    """Return a capture of the first receiver of site1."""
+    how = parse_settings({"testbed": "local", "capture": settings}).capture
+    return Tcpdump(testbed, "site1-listener", "capture0", how, "x.pcap")
 
 
 def test_capture_that_cannot_start_reports_why(testbed):
-    capture = Tcpdump(testbed, "site1-listener", "capture0", capture_settings(filter="no such filter"), "x.pcap")
     with pytest.raises(UserError, match=r"^tcpdump on site1-listener: does not start: tcpdump: .*syntax error"):
-        capture.start()
+        tcpdump_of(testbed, filter="no such filter").start()
 
 
 def test_killed_capture_is_reported(testbed):
-    capture = Tcpdump(testbed, "site1-listener", "capture0", capture_settings(), "x.pcap")
+    capture = tcpdump_of(testbed)
     capture.start()
     assert testbed.run("site1", ["pkill", "-KILL", "-x", "tcpdump"]).status == 0
     with pytest.raises(UserError, match=r"^tcpdump on site1-listener: failed: "):
@@ -125,8 +128,7 @@ def test_killed_capture_is_reported(testbed):
 
 def test_kernel_drops_are_counted(testbed):
     """With a buffer of 64 KiB and a flood, the counts include the frames missing in the file."""
-    mirror = mirror_of(testbed, "site1", "port1", "both")
-    capture = Tcpdump(testbed, mirror.instance, mirror.interface, capture_settings(buffer_kib=64), "x.pcap")
+    mirror, capture = mirror_of(testbed, "site1", "port1", "both"), tcpdump_of(testbed, buffer_kib=64)
     capture.start()
     testbed.run("site1", ["pkill", "-STOP", "-x", "tcpdump"])
     mirror.start()
@@ -145,8 +147,7 @@ def test_drops_of_a_slow_mirror_port_are_counted(testbed):
     slow = local_testbed(mirror_rate_mbps=1)
     slow.prepare()
     allocate(slow)
-    mirror = mirror_of(slow, "site1", "port1", "both")
-    capture = Tcpdump(slow, mirror.instance, mirror.interface, capture_settings(), "x.pcap")
+    mirror, capture = mirror_of(slow, "site1", "port1", "both"), tcpdump_of(slow)
     capture.start()
     mirror.start()
     flood(slow)
