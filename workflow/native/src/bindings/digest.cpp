@@ -46,6 +46,7 @@ class PyNativeDigest : public PyBatches<NativeDigest> {
 
     std::uint32_t flows() const { return digest_.builder().flow_table().size(); }
     std::uint64_t frames() const { return digest_.builder().summary().frames; }
+    std::string positions() const { return digest_.reader().positions(); }
     nb::dict summary() const { return summary_dict(digest_.builder(), digest_.reader()); }
 };
 
@@ -94,6 +95,13 @@ void bind_digest(nb::module_& module) {
              nb::arg("vendors") = nb::none(), nb::arg("limits") = input::DecompressionLimits(),
              nb::arg("memory_bytes") = kUnlimited, nb::keep_alive<1, 6>())
         .def_prop_ro("frames", &PyNativeDigest::frames)
+        .def(
+            "positions",
+            [](const PyNativeDigest& digest) {
+                const std::string encoded = digest.positions();
+                return nb::bytes(encoded.data(), encoded.size());
+            },
+            "The positions of the frames, encoded; call after the last frame")
         .def("summary", &PyNativeDigest::summary);
     nb::class_<NativeTags>(module, "NativeTags", "VLAN ids and MPLS labels of every frame")
         .def(nb::init<const std::string&, std::size_t, const Vendors*, const input::DecompressionLimits&>(),

@@ -41,6 +41,7 @@ class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
 
     std::uint32_t flows() const { return digest_.builder().flow_table().size(); }
     std::uint64_t frames_sent() const { return digest_.frames_sent(); }
+    std::string positions() const { return digest_.reader().positions(); }
     nb::dict summary() const {
         nb::dict result = summary_dict(digest_.builder(), digest_.reader());
         result["contradictions"] = digest_.contradictions();
@@ -109,6 +110,13 @@ void bind_hybrid(nb::module_& module) {
              nb::arg("vendors") = nb::none(), nb::arg("limits") = input::DecompressionLimits(),
              nb::arg("memory_bytes") = kUnlimited, nb::arg("timeout_s") = 120.0, nb::keep_alive<1, 10>())
         .def_prop_ro("frames_sent", &PyHybridDigest::frames_sent)
+        .def(
+            "positions",
+            [](const PyHybridDigest& digest) {
+                const std::string encoded = digest.positions();
+                return nb::bytes(encoded.data(), encoded.size());
+            },
+            "The positions of the frames, encoded; call after the last frame")
         .def("summary", &PyHybridDigest::summary);
     nb::class_<PyReferenceDigest> reference(module, "ReferenceDigest",
                                             "Both tables from tshark's output alone (REFERENCE_FIELDS)");

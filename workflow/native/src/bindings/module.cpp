@@ -6,6 +6,7 @@
 #include "bindings/confinement.hpp"
 #include "bindings/digest.hpp"
 #include "bindings/errors.hpp"
+#include "bindings/extract.hpp"
 #include "bindings/file_info.hpp"
 #include "bindings/hybrid.hpp"
 #include "bindings/kappa.hpp"
@@ -23,4 +24,5 @@ NB_MODULE(_native, module) {
     acapella::bind_anonymize(module);
     acapella::bind_collector(module);
     acapella::bind_merge(module);
+    acapella::bind_extract(module);
 }

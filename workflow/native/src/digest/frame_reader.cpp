@@ -8,7 +8,8 @@ FrameReader::FrameReader(const std::string& path, const Vendors* vendors,
                          const input::DecompressionLimits& limits)
     : source_(path == "-" ? input::ByteSource::from_descriptor(STDIN_FILENO, "standard input", limits)
                           : input::ByteSource::open(path, limits)),
-      capture_(input::open_capture(*source_)),
+      positions_(std::make_unique<input::PositionsBuilder>(*source_)),
+      capture_(input::open_capture(*source_, positions_.get())),
       vendors_(vendors) {}
 
 std::size_t FrameReader::next(std::span<FrameRow> rows) {

@@ -13,6 +13,7 @@
 #include "frame/frame_row.hpp"
 #include "frame/header_stacks.hpp"
 #include "input/capture_reader.hpp"
+#include "input/positions.hpp"
 
 namespace acapella {
 
@@ -26,6 +27,7 @@ class FrameReader {
     // Reads the next frame into a row. Returns false at the end; see info().
     bool next(FrameRow& row) {
         if (!capture_->next(record_)) return false;
+        positions_->add(record_.frame, source_->offset());
         dissect(record_, dissection_, vendors_);
         row = frame_row(record_, dissection_, header_stacks_.intern(dissection_), keys_.intern(dissection_));
         return true;
@@ -47,6 +49,8 @@ class FrameReader {
     const input::CaptureReader& capture() const { return *capture_; }
     const input::FileInfo& info() const { return capture_->info(); }
     std::uint64_t offset() const { return source_->offset(); }
+    // Returns the encoded positions of the frames (input/positions.hpp). Call after the last frame.
+    std::string positions() const { return positions_->finish(*source_, info().records); }
     HeaderStacks& header_stacks() { return header_stacks_; }
     FlowKeys& keys() { return keys_; }
 
@@ -55,6 +59,7 @@ class FrameReader {
 
     // Creates the row of the current record; its key may be pending.
     void make_row(FrameRow& row, FlowKeys::Lookup& lookup) {
+        positions_->add(record_.frame, source_->offset());
         dissect(record_, dissection_, vendors_);
         const bool pending = keys_.start_lookup(dissection_, lookup);
         const std::uint32_t key = pending ? kPendingKey : keys_.intern(dissection_);
@@ -63,6 +68,7 @@ class FrameReader {
     void intern_lookups(std::span<FrameRow> rows);
 
     std::unique_ptr<input::ByteSource> source_;
+    std::unique_ptr<input::PositionsBuilder> positions_;
     std::unique_ptr<input::CaptureReader> capture_;
     const Vendors* vendors_;
     HeaderStacks header_stacks_;

@@ -60,6 +60,15 @@ std::unique_ptr<ByteSource> ByteSource::from_memory(Bytes bytes, std::string nam
     return std::unique_ptr<ByteSource>(new ByteSource(memory_stream(bytes), std::move(name), limits));
 }
 
+std::unique_ptr<ByteSource> ByteSource::from_stream(std::unique_ptr<ByteStream> stream, std::string name) {
+    return std::unique_ptr<ByteSource>(new ByteSource(std::move(stream), std::move(name), {}));
+}
+
+void ByteSource::add_to(PieceSums& sums) {
+    sums_ = &sums;
+    sums.add({buffer_.get(), size_});
+}
+
 ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const DecompressionLimits& limits)
     : name_(std::move(name)),
       stream_(std::move(raw)),
@@ -116,6 +125,7 @@ void ByteSource::fill(std::size_t count) {
     while (size_ - at_ < count && !ended_) {
         make_room(count);
         const std::size_t bytes_read = stream_->read(buffer_.get() + size_, capacity_ - size_);
+        if (sums_ != nullptr) sums_->add({buffer_.get() + size_, bytes_read});
         size_ += bytes_read;
         ended_ = bytes_read == 0;
     }

@@ -10,6 +10,7 @@
 #include "frame/record.hpp"
 #include "input/byte_sink.hpp"
 #include "input/decoder.hpp"
+#include "input/piece_sum.hpp"
 
 namespace acapella::input {
 
@@ -25,6 +26,12 @@ class ByteSource {
     // The bytes must outlive the source.
     static std::unique_ptr<ByteSource> from_memory(Bytes bytes, std::string name,
                                                    const DecompressionLimits& limits = {});
+
+    // Reads a stream of decompressed bytes.
+    static std::unique_ptr<ByteSource> from_stream(std::unique_ptr<ByteStream> stream, std::string name);
+
+    // Adds all decompressed bytes to `sums`, which must outlive the source. Call before any other method.
+    void add_to(PieceSums& sums);
 
     // Returns the next `count` bytes, or fewer at the end of the data. The view is valid until the next call.
     Bytes view(std::size_t count) {
@@ -61,6 +68,7 @@ class ByteSource {
     [[nodiscard]] std::uint64_t offset() const { return base_ + at_; }
     // Reason for an early end of the data; its kind is empty if there is none.
     [[nodiscard]] const ByteStream::Fault& fault() const { return stream_->fault(); }
+    [[nodiscard]] const ByteStream& stream() const { return *stream_; }
     [[nodiscard]] const std::string& name() const { return name_; }
     [[nodiscard]] Compression compression() const { return compression_; }
 
@@ -74,6 +82,7 @@ class ByteSource {
     std::string name_;
     Compression compression_ = Compression::none;
     std::unique_ptr<ByteStream> stream_;
+    PieceSums* sums_ = nullptr;
     std::unique_ptr<std::byte[]> buffer_;
     std::size_t capacity_;
     std::unique_ptr<std::byte[]> kept_;  // the other buffer, for pin_views()

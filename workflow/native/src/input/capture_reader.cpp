@@ -172,6 +172,8 @@ bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_le
                                                     std::to_string(before) + " of the pseudo-header");
     }
     record.frame = ++info_.records;
+    frame_ = bytes;
+    frame_wire_len_ = wire_len;
     record.link_type = interface.link_type;
     record.timed = true;
     record.pseudo_header = bytes.first(before);
@@ -184,7 +186,7 @@ bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_le
     return true;
 }
 
-std::unique_ptr<CaptureReader> open_capture(ByteSource& source) {
+std::unique_ptr<CaptureReader> open_capture(ByteSource& source, BlockObserver* observer) {
     constexpr std::size_t kLongestMagic = 16;
     const Bytes head = source.view(kLongestMagic);
     if (head.size() < sizeof(std::uint32_t)) {
@@ -197,10 +199,10 @@ std::unique_ptr<CaptureReader> open_capture(ByteSource& source) {
         throw_unsupported(source, head);
     }
     if (PcapngReader::recognizes(head)) {
-        return std::make_unique<PcapngReader>(source);
+        return std::make_unique<PcapngReader>(source, observer);
     }
     if (PcapReader::recognizes(head)) {
-        return std::make_unique<PcapReader>(source);
+        return std::make_unique<PcapReader>(source, observer);
     }
     throw_unsupported(source, head);
 }

@@ -71,9 +71,23 @@ struct FileInfo {
     std::uint64_t unread_bytes = 0;
 };
 
+// Is informed about the blocks that describe the frames after them.
+class BlockObserver {
+  public:
+    BlockObserver() = default;
+    BlockObserver(const BlockObserver&) = delete;
+    BlockObserver& operator=(const BlockObserver&) = delete;
+    virtual ~BlockObserver() = default;
+
+    // `bytes`: the section header (`first`) or an interface description of a pcapng file, or the file header
+    // of a pcap, valid until the method returns. `offset`: its offset in the decompressed file.
+    virtual void on_block(std::uint64_t offset, Bytes bytes, bool first) = 0;
+};
+
 class CaptureReader {
   public:
-    explicit CaptureReader(ByteSource& source) : source_(source) {}
+    explicit CaptureReader(ByteSource& source, BlockObserver* observer = nullptr)
+        : source_(source), observer_(observer) {}
     CaptureReader(const CaptureReader&) = delete;
     CaptureReader& operator=(const CaptureReader&) = delete;
     virtual ~CaptureReader() = default;
@@ -81,6 +95,15 @@ class CaptureReader {
     // Reads the next frame. Returns false at the end of the file or at a fault (see info()), and in all later
     // calls. Does not throw.
     virtual bool next(Record& record) = 0;
+
+    // The last frame as it is in the file.
+    struct Stored {
+        Bytes record;            // the whole record or block
+        Bytes frame;             // the frame with its pseudo-header and FCS
+        std::uint32_t wire_len;  // including both
+    };
+    // Valid after next() has returned true, until the next call of next().
+    [[nodiscard]] virtual Stored stored() = 0;
 
     [[nodiscard]] const FileInfo& info() const { return info_; }
     // Indexed by Record::interface_id.
@@ -100,14 +123,17 @@ class CaptureReader {
     bool set_frame(Record& record, Bytes bytes, std::uint32_t wire_len, const Interface& interface);
 
     ByteSource& source_;
+    BlockObserver* observer_;
     FileInfo info_;
+    Bytes frame_;  // the last frame with its pseudo-header and FCS, and its wire length
+    std::uint32_t frame_wire_len_ = 0;
     std::vector<Interface> interfaces_;
     std::bitset<1U << 16U> link_types_seen_;
     bool opening_ = false;  // a file that will be rejected is not read to its end
 };
 
 // Returns the reader for the format indicated by the first bytes. Throws InputError. A file without frames is
-// valid.
-std::unique_ptr<CaptureReader> open_capture(ByteSource& source);
+// valid. The observer must outlive the reader.
+std::unique_ptr<CaptureReader> open_capture(ByteSource& source, BlockObserver* observer = nullptr);
 
 }  // namespace acapella::input

@@ -26,6 +26,8 @@ class DescriptorStream final : public ByteStream {
         for (;;) {
             const ssize_t bytes_read = ::read(descriptor_, into, room);
             if (bytes_read >= 0) {
+                bytes_ += static_cast<std::size_t>(bytes_read);
+                ended_ = bytes_read == 0;
                 return static_cast<std::size_t>(bytes_read);
             }
             if (errno != EINTR) {
@@ -35,9 +37,15 @@ class DescriptorStream final : public ByteStream {
         }
     }
 
+    [[nodiscard]] std::optional<std::uint64_t> file_bytes() const override {
+        return ended_ ? std::optional(bytes_) : std::nullopt;
+    }
+
   private:
     int descriptor_;
     bool owns_;
+    std::uint64_t bytes_ = 0;
+    bool ended_ = false;
 };
 
 class MemoryStream final : public ByteStream {
@@ -48,11 +56,19 @@ class MemoryStream final : public ByteStream {
         const std::size_t take = std::min(room, rest_.size());
         std::copy_n(rest_.data(), take, into);
         rest_ = rest_.subspan(take);
+        bytes_ += take;
+        ended_ = take == 0;
         return take;
+    }
+
+    [[nodiscard]] std::optional<std::uint64_t> file_bytes() const override {
+        return ended_ ? std::optional(bytes_) : std::nullopt;
     }
 
   private:
     Bytes rest_;
+    std::uint64_t bytes_ = 0;
+    bool ended_ = false;
 };
 
 bool starts_with(Bytes head, std::initializer_list<unsigned> magic) {

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "frame/record.hpp"
 
@@ -29,6 +31,18 @@ class ByteStream {
 
     [[nodiscard]] const Fault& fault() const { return fault_; }
 
+    // A place where decompression can begin: the start of a gzip member, or of a zstd or lz4 frame.
+    struct Start {
+        std::uint64_t compressed;
+        std::uint64_t decompressed;
+    };
+    // Returns the starts so far, at least kBetweenStarts decompressed bytes apart, without that of the first.
+    [[nodiscard]] const std::vector<Start>& starts() const { return starts_; }
+    static constexpr std::uint64_t kBetweenStarts = std::uint64_t{512} << 10;
+
+    // Returns the number of bytes of the file or pipe, before decompression; none if its end was not reached.
+    [[nodiscard]] virtual std::optional<std::uint64_t> file_bytes() const { return std::nullopt; }
+
   protected:
     std::size_t fail(std::string kind, std::string what, int number = 0) {
         if (fault_.kind.empty()) {
@@ -38,6 +52,7 @@ class ByteStream {
     }
 
     Fault fault_;
+    std::vector<Start> starts_;
 };
 
 // Reads a descriptor. Closes it if `owns` is true.

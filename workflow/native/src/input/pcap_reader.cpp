@@ -17,6 +17,7 @@ constexpr std::uint32_t kIxiaHardware =
 constexpr std::uint32_t kIxiaSoftware = 0x1c0001ab;
 
 constexpr std::size_t kFileHeader = 24;
+constexpr std::size_t kIxiaMore = 4;
 constexpr std::uint16_t kDgUxMajor = 543;  // DG/UX's tcpdump
 
 bool known(std::uint32_t magic) {
@@ -48,7 +49,9 @@ bool PcapReader::recognizes(Bytes head) {
            (known(load<std::uint32_t>(head.data(), false)) || known(load<std::uint32_t>(head.data(), true)));
 }
 
-PcapReader::PcapReader(ByteSource& source) : CaptureReader(source) { read_file_header(); }
+PcapReader::PcapReader(ByteSource& source, BlockObserver* observer) : CaptureReader(source, observer) {
+    read_file_header();
+}
 
 void PcapReader::read_file_header() {
     const Bytes head = source_.view(kFileHeader);
@@ -74,10 +77,12 @@ void PcapReader::read_file_header() {
     if ((network & 0x03ff0000U) != 0) {
         throw InputError("bad_header", source_.name(), "reserved bits of the pcap link type are set");
     }
-    source_.skip(kFileHeader);
-    if (magic == kIxiaHardware || magic == kIxiaSoftware) {
-        source_.skip(4);
+    const std::size_t header_bytes =
+        kFileHeader + (magic == kIxiaHardware || magic == kIxiaSoftware ? kIxiaMore : 0);
+    if (observer_ != nullptr) {
+        observer_->on_block(0, source_.view(header_bytes), true);
     }
+    source_.skip(header_bytes);
     link_type_ = static_cast<std::uint16_t>(network & 0xffffU);
     const bool nanoseconds = magic == kNanoseconds || magic == kIxiaHardware;
     info_.format = nanoseconds ? "pcap_ns" : "pcap";

@@ -14,9 +14,10 @@ class PcapReader final : public CaptureReader {
     static bool recognizes(Bytes head);
 
     // Reads the file header. Throws InputError (cut_header, unsupported_version, bad_header).
-    explicit PcapReader(ByteSource& source);
+    explicit PcapReader(ByteSource& source, BlockObserver* observer = nullptr);
 
     bool next(Record& record) override;
+    [[nodiscard]] Stored stored() override { return {source_.view(pending_), frame_, frame_wire_len_}; }
 
     // Variants have different fields after the four common fields of a record header.
     enum class Variant : std::uint8_t { standard, patched, patched_smp, nokia };

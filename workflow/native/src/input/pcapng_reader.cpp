@@ -120,7 +120,7 @@ bool PcapngReader::recognizes(Bytes head) {
            load<std::uint32_t>(head.data() + 8, true) == kByteOrderMagic;
 }
 
-PcapngReader::PcapngReader(ByteSource& source) : CaptureReader(source) {
+PcapngReader::PcapngReader(ByteSource& source, BlockObserver* observer) : CaptureReader(source, observer) {
     info_.format = "pcapng";
     info_.compression = name_of(source_.compression());
     Block block;
@@ -261,6 +261,9 @@ bool PcapngReader::read_section(const Block& block) {
         return false;
     }
     section_base_ = interfaces_.size();
+    if (observer_ != nullptr) {
+        observer_->on_block(source_.offset(), bytes, true);
+    }
     source_.skip(block.size);
     return true;
 }
@@ -282,6 +285,9 @@ bool PcapngReader::read_interface(const Block& block) {
                     "more than " + std::to_string(kMaxInterfaces) + " interfaces");
     }
     add_interface(interface);
+    if (observer_ != nullptr) {
+        observer_->on_block(source_.offset(), bytes, false);
+    }
     source_.skip(block.size);
     return true;
 }

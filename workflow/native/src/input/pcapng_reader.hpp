@@ -14,9 +14,10 @@ class PcapngReader final : public CaptureReader {
     static bool recognizes(Bytes head);
 
     // Reads the first section header. Throws InputError (cut_header, unsupported_version, bad_header).
-    explicit PcapngReader(ByteSource& source);
+    explicit PcapngReader(ByteSource& source, BlockObserver* observer = nullptr);
 
     bool next(Record& record) override;
+    [[nodiscard]] Stored stored() override { return {source_.view(pending_), frame_, frame_wire_len_}; }
 
   private:
     // A block whose type and length were read and checked.

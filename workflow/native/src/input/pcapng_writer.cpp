@@ -28,6 +28,20 @@ struct InterfaceDescription {
     std::uint32_t end_of_options = 0;
 };
 
+// With the FCS.
+struct StoredInterface {
+    std::uint16_t link_type;
+    std::uint16_t reserved = 0;
+    std::uint32_t snaplen;
+    std::uint16_t option = 9;  // if_tsresol
+    std::uint16_t option_length = 1;
+    std::uint8_t tsresol[4];
+    std::uint16_t fcs_option = 13;  // if_fcslen
+    std::uint16_t fcs_option_length = 1;
+    std::uint8_t fcs_len[4];
+    std::uint32_t end_of_options = 0;
+};
+
 struct Packet {
     std::uint32_t interface;
     std::uint32_t ts_high;
@@ -38,7 +52,8 @@ struct Packet {
 
 constexpr std::uint32_t kNoInterface = UINT32_MAX;
 
-static_assert(sizeof(Section) == 16 && sizeof(InterfaceDescription) == 20 && sizeof(Packet) == 20);
+static_assert(sizeof(Section) == 16 && sizeof(InterfaceDescription) == 20 && sizeof(StoredInterface) == 28 &&
+              sizeof(Packet) == 20);
 
 }  // namespace
 
@@ -46,11 +61,35 @@ PcapngWriter::PcapngWriter(int descriptor, std::chrono::milliseconds timeout,
                            ByteSink::WhileWaiting while_waiting)
     : sink_(descriptor, timeout, std::move(while_waiting)),
       interface_of_type_(std::size_t{1} << 16U, kNoInterface) {
+    begin_section();
+}
+
+PcapngWriter::PcapngWriter(int descriptor, FileStart /*none*/)
+    : sink_(descriptor), interface_of_type_(std::size_t{1} << 16U, kNoInterface) {}
+
+void PcapngWriter::begin_section() {
     const Section section;
     put_block_head(kSectionHeader, sizeof section);
     sink_.put(&section, sizeof section);
     const auto size = static_cast<std::uint32_t>(sizeof section + 12);
     sink_.put(&size, sizeof size);
+}
+
+void PcapngWriter::describe(const Interface& interface) {
+    const std::uint8_t fcs = interface.fcs_len;
+    const StoredInterface description{.link_type = interface.link_type,
+                                      .snaplen = interface.snaplen,
+                                      .tsresol = {interface.tsresol, 0, 0, 0},
+                                      .fcs_len = {fcs, 0, 0, 0}};
+    // Without an FCS, the second option is replaced by the end of the options.
+    const std::size_t fcs_option =
+        fcs == 0 ? sizeof description.fcs_option * 2 + sizeof description.fcs_len : 0;
+    const std::size_t size = sizeof description - fcs_option;
+    put_block_head(kInterfaceDescription, size);
+    sink_.put(&description, size - sizeof description.end_of_options);
+    sink_.put(&description.end_of_options, sizeof description.end_of_options);
+    const auto total_length = static_cast<std::uint32_t>(size + 12);
+    sink_.put(&total_length, sizeof total_length);
 }
 
 void PcapngWriter::put_block_head(std::uint32_t type, std::size_t size) {
@@ -78,21 +117,37 @@ bool PcapngWriter::write(const Record& record) {
     }
     const std::uint32_t interface = interface_of(record.link_type);
     const auto before = static_cast<std::uint32_t>(record.pseudo_header.size());
-    const auto captured = static_cast<std::uint32_t>(record.bytes.size()) + before;
     const auto ts = static_cast<std::uint64_t>(std::max<std::int64_t>(record.ts_ns, 0));
+    put_packet(interface, ts, record.wire_len + before, record.pseudo_header, record.bytes);
+    ++frames_;
+    return sink_.flush_if_full();
+}
+
+void PcapngWriter::put_packet(std::uint32_t interface, std::uint64_t ts, std::uint32_t wire, Bytes before,
+                              Bytes bytes) {
+    const auto captured = static_cast<std::uint32_t>(before.size() + bytes.size());
     const Packet packet{interface, static_cast<std::uint32_t>(ts >> 32U), static_cast<std::uint32_t>(ts),
-                        captured, record.wire_len + before};
+                        captured, wire};
     const std::size_t padding = (4 - captured % 4) % 4;
     const std::size_t size = sizeof packet + captured + padding;
     put_block_head(kEnhancedPacket, size);
     sink_.put(&packet, sizeof packet);
-    sink_.put(record.pseudo_header.data(), before);
-    sink_.put(record.bytes.data(), record.bytes.size());
+    sink_.put(before.data(), before.size());
+    sink_.put(bytes.data(), bytes.size());
     constexpr std::uint32_t kZeros = 0;
     sink_.put(&kZeros, padding);
     const auto total_length = static_cast<std::uint32_t>(size + 12);
     sink_.put(&total_length, sizeof total_length);
+}
+
+bool PcapngWriter::write_stored(const CaptureReader::Stored& stored, std::uint64_t ts) {
+    put_packet(0, ts, stored.wire_len, {}, stored.frame);
     ++frames_;
+    return sink_.flush_if_full();
+}
+
+bool PcapngWriter::copy(Bytes bytes) {
+    sink_.put(bytes.data(), bytes.size());
     return sink_.flush_if_full();
 }
 

@@ -94,6 +94,7 @@ HEADINGS: dict[str, dict[str, str | Group | None]] = {
     "Captures": {
         "digest": "digest.command",
         "show": "digest.show",
+        "extract": "campaign.extract",
         "verify": "verify.command",
         "kappa": "kappa.command",
     },

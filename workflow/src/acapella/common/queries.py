@@ -108,6 +108,14 @@ def confine(con, directory: Path) -> None:
     con.execute("set lock_configuration = true")
 
 
+def confine_to_files(con, paths: Sequence[Path]) -> None:
+    """Restrict a connection to reading these files, and lock its settings."""
+    con.execute("set allowed_directories = $1", [[f"{spill_directory(con)}/"]])
+    con.execute("set allowed_paths = $1", [[str(path.absolute()) for path in paths]])
+    con.execute("set enable_external_access = false")
+    con.execute("set lock_configuration = true")
+
+
 def interrupt() -> None:
     """Interrupt all running queries. Without this, DuckDB waits for its other threads after a signal."""
     if not _connections:

@@ -20,6 +20,9 @@ from acapella_core.errors import UserError
 from .merged import FILE
 
 KEY = "acapella"  # key-value metadata, JSON
+# Key-value metadata of an acap, bytes: positions of the frames in the capture (input/positions.hpp of the core). Acaps
+# of several captures do not have it.
+POSITIONS_KEY = "acapella_positions"
 # Key `acap_format` in the metadata of both files; files without it have format 1. Format 2 added tunnel identifiers to
 # the keys of flows, format 3 added ip_id to frames.
 FORMAT = 3
@@ -52,6 +55,11 @@ FLOW_PLAIN = ["flow_id", "peer_flow_id"]  # hashes: all values are distinct
 def metadata_of(path) -> dict:
     """Return the metadata that digest wrote into an acap or a flow table."""
     return json.loads(pq.read_metadata(path).metadata[KEY.encode()])
+
+
+def positions_of(path) -> bytes | None:
+    """Return the encoded positions of an acap's frames in their capture; None if the acap does not have them."""
+    return (pq.read_metadata(path).metadata or {}).get(POSITIONS_KEY.encode())
 
 
 def is_digest(path) -> bool:
@@ -123,10 +131,11 @@ class TableWriter:
                 raise MemoryError from error
             raise
 
-    def close(self, metadata: dict) -> None:
-        """Add the metadata and finish the file."""
+    def close(self, metadata: dict, positions: bytes = b"") -> None:
+        """Add the metadata and finish the file. ``positions``: encoded positions of the frames; empty: none."""
+        values = {KEY: json.dumps(metadata, sort_keys=True)} | ({POSITIONS_KEY: positions} if positions else {})
         with self._disk_errors():
-            self._writer.add_key_value_metadata({KEY: json.dumps(metadata, sort_keys=True)})
+            self._writer.add_key_value_metadata(values)
             self._writer.close()
 
     @contextlib.contextmanager

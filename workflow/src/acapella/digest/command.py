@@ -217,7 +217,7 @@ def digest(sources: Sequence[str], acap: str, flows: str, options: Options, prog
         write_all(engine.flow_batches(), flow_table, options.threads)
         metadata = metadata_of(engine.summary(), options)
         refuse_unreadable(sources, metadata)
-        frame_table.close(metadata)
+        frame_table.close(metadata, engine.positions())
         flow_table.close(metadata)
     return metadata
 

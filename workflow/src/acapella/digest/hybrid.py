@@ -84,6 +84,10 @@ class HybridDigest:
         """Release the capture."""
         self._core = None
 
+    def positions(self) -> bytes:
+        """Return the encoded positions of the frames, for `acapella extract`. Call it after the last frame batch."""
+        return self._core.positions()
+
     def summary(self) -> dict:
         """Return the metadata of the sample that the engine provides."""
         summary = self._core.summary()

@@ -159,6 +159,10 @@ class MergedDigest:
         self._batches.close()
         self._engine.close()
 
+    def positions(self) -> bytes:
+        """Return no positions, because those of the engine are positions in the merged stream."""
+        return b""
+
     def summary(self) -> dict:
         """Return the metadata from the engine and from the files."""
         return self._engine.summary() | self._stream.facts()

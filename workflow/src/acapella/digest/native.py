@@ -61,6 +61,10 @@ class NativeDigest:
         """Release the capture."""
         self._core = None
 
+    def positions(self) -> bytes:
+        """Return the encoded positions of the frames, for `acapella extract`. Call it after the last frame batch."""
+        return self._core.positions()
+
     def summary(self) -> dict:
         """Return the metadata of the sample that the engine provides."""
         return self._core.summary() | {"tshark": None, "vendors": self._vendors.metadata() if self._vendors else None}

@@ -182,11 +182,12 @@ def metadata_of(path: Path) -> dict:
     metadata = pq.read_metadata(path).metadata or {}
     json_metadata = json.loads(metadata.get(b"acapella", b"{}"))
     return json_metadata | {
-        key.decode(): value.decode() for key, value in metadata.items() if key not in (b"acapella", SCHEMA)
+        key.decode(): value.decode() for key, value in metadata.items() if key not in (b"acapella", SCHEMA, POSITIONS)
     }
 
 
 SCHEMA = b"ARROW:schema"  # Arrow's description of the columns
+POSITIONS = b"acapella_positions"  # bytes: offsets and checksums of the published capture
 
 
 def texts_of(con, part: Path) -> Iterator[Text]:

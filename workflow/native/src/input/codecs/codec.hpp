@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,7 @@ class CompressedInput {
     [[nodiscard]] std::uint64_t consumed() const { return consumed_; }
 
     [[nodiscard]] const ByteStream::Fault& fault() const { return raw_->fault(); }
+    [[nodiscard]] std::optional<std::uint64_t> file_bytes() const { return raw_->file_bytes(); }
 
   private:
     static constexpr std::size_t kSize = std::size_t{256} << 10;
@@ -63,6 +65,8 @@ class Decoder : public ByteStream {
         return produced_ > limits_.bytes || above_ratio ? exceed(size) : size;
     }
 
+    [[nodiscard]] std::optional<std::uint64_t> file_bytes() const final { return input_.file_bytes(); }
+
   protected:
     Decoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
         : input_(std::move(raw), head), limits_(limits) {}
@@ -85,6 +89,13 @@ class Decoder : public ByteStream {
         return after_frame ? fail("trailing_bytes",
                                   "bytes after the last " + what.substr(0, what.find(':')) + " frame")
                            : fail("bad_compression", std::move(what));
+    }
+
+    // Call when a member or frame is complete; `unread`: decompressed bytes that read() has not returned yet.
+    void end_of_frame(std::size_t unread) {
+        const std::uint64_t decompressed = produced_ + unread;
+        if (decompressed - (starts_.empty() ? 0 : starts_.back().decompressed) >= kBetweenStarts)
+            starts_.push_back({input_.consumed(), decompressed});
     }
 
     CompressedInput input_;
@@ -143,6 +154,7 @@ class FrameDecoder : public Decoder {
             }
             pending_ = step.pending;
             between_frames_ = pending_ == 0;
+            if (between_frames_) end_of_frame(step.produced);
             more_output_ = step.produced == room && pending_ != 0;
             if (step.produced > 0) {
                 return step.produced;

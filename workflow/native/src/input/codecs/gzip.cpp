@@ -69,6 +69,7 @@ class GzipDecoder final : public Decoder {
         if (result == Z_STREAM_END) {
             inside_ = false;
             ++members_;
+            end_of_frame(room - stream_.avail_out);
             inflateReset(&stream_);
         } else if (result != Z_OK && result != Z_BUF_ERROR) {
             done_ = true;

@@ -1,0 +1,326 @@
+"""Copy frames of an acap from their captures to a pcapng.
+
+    acapella extract trace.pcap --frames 17,19-40 -o out.pcapng
+    acapella extract results/demo --where "dst_port = 443 and tcp_flags & 4 > 0" -o - | wireshark -k -i -
+
+SOURCE is a capture with its acap, or the directory of a campaign or a release, whose captures are found. The acap of a
+capture X.pcap is searched for at X.acap.parquet, X.parquet and ../acap/X.parquet; its flow table as `acapella show`
+does. --where is a condition in SQL on the columns of the frame table and the flow table; in a campaign, also on sample,
+site and port. --frames and --flow select frames by their number and by the flow_id of their flow. If several of these
+options are given, a frame must meet all of them.
+
+Frames keep their timestamps, original lengths, link types, interfaces and comments: the blocks of a pcapng are copied
+unchanged. Statistics, names and secrets of a pcapng are not copied. Frames are in the order of the capture; several
+captures are written one after the other, as sections of the pcapng. With a name OUT.pcap, the records of a single pcap
+are copied to a pcap.
+
+Digests record the positions of frames, so that only parts of a large capture are read. This works for captures that are
+not compressed, and for those in many frames of zstd (seekable zstd) or lz4, or in many members of gzip (bgzip). Others
+are decompressed up to the last selected frame. A capture that has changed since the digest is reported, and nothing is
+written.
+"""
+
+import argparse
+import contextlib
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella.common import queries
+from acapella_core import decompression, files, names
+from acapella_core.errors import UserError
+
+from .layout import Campaign, open_campaign, require
+
+COLUMNS = ("frame", "ts_ns", "wire_len", "cap_len")  # the values of a frame that are compared with the capture
+NO_TIME = -(2**63)
+STDOUT = "-"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The options that select frames. None: not given."""
+
+    where: str | None
+    frames: list[tuple[int, int]] | None  # first and last
+    flow: str | None
+    sample: str | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Selected frames of one capture: the columns of `COLUMNS` in the order of the capture."""
+
+    capture: Path
+    acap: Path
+    columns: object  # pyarrow.Table
+    checksum: str | None = None  # of the whole capture, if the manifest has it
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella extract`."""
+    parser = subparsers.add_parser(
+        "extract",
+        help="copy frames of an acap from their captures to a pcapng",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="IN", help="a capture, or the directory of a campaign or release")
+    parser.add_argument(
+        "-o", dest="output", metavar="OUT.pcapng", required=True, help="the pcapng, or OUT.pcap; - for standard output"
+    )
+    parser.add_argument("--where", metavar="SQL", help="condition in SQL, such as \"src = '10.0.0.1'\"")
+    parser.add_argument("--frames", metavar="N,N-N,...", help="numbers of frames, from 1, such as 17,19-40")
+    parser.add_argument("--flow", metavar="FLOW_ID", help="flow_id of a directed flow")
+    parser.add_argument("--sample", metavar="SAMPLE", help="only this sample of a campaign")
+    parser.add_argument("--acap", metavar="ACAP", help="the acap of a capture (default: see above)")
+    parser.add_argument("--flows", metavar="FLOWS", help="the flow table (default: as for acapella show)")
+    parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
+    decompression.add_options(parser)
+    return parser
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Confine this process, because it reads captures and files that may come from a third party."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(None if args.output == STDOUT else args.output)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the selected frames; print their number unless they are written to standard output."""
+    selection = Selection(args.where, args.frames and frame_ranges(args.frames), args.flow, args.sample)
+    if selection.where is None and selection.frames is None and selection.flow is None:
+        raise UserError("no frames are selected", fix="use --where, --frames or --flow")
+    if args.output == STDOUT and sys.stdout.isatty():
+        raise UserError("a capture is not written to a terminal", fix="name a file with -o, or use a pipe")
+    source = Path(args.source)
+    if source.is_dir():
+        parts = parts_of_campaign(source, selection, args)
+    else:
+        parts = [part_of_capture(source, selection, args)]
+    frames = sum(len(part.columns) for part in parts)
+    if args.output == STDOUT:
+        write(parts, sys.stdout.fileno(), args)
+        return
+    check_output(args.output, parts)
+    with files.atomic_path(args.output) as temporary, temporary.open("wb") as stream:
+        write(parts, stream.fileno(), args)
+    captures = f" of {len(parts)} captures" if len(parts) > 1 else ""
+    print(f"{args.output}: {frames:,} frame{'' if frames == 1 else 's'}{captures}")
+
+
+def check_output(output: str, parts: list[Part]) -> None:
+    """Raise UserError if the output would replace a capture or an acap."""
+    target = Path(output).resolve()
+    for part in parts:
+        if target in (part.capture.resolve(), part.acap.resolve()):
+            raise UserError("input and output must be different files", where=output)
+
+
+def frame_ranges(text: str) -> list[tuple[int, int]]:
+    """Return the ranges of --frames as (first, last). Raises UserError."""
+    ranges = []
+    for item in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?", item, re.ASCII)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 0 < first <= last:
+            raise UserError("expected numbers from 1 and ranges, such as 17,19-40", where=f"--frames {item.strip()!r}")
+        ranges.append((first, last))
+    return ranges
+
+
+def part_of_capture(capture: Path, selection: Selection, args: argparse.Namespace) -> Part:
+    """Return the selected frames of a capture. Raises UserError if its acap is not found or a condition is invalid."""
+    from acapella.digest.show import find_flows, open_table  # noqa: PLC0415 (pyarrow)
+
+    check_capture(capture)
+    if selection.sample is not None:
+        raise UserError("--sample is for a campaign", where=capture)
+    acap = find_acap(capture, args.acap)
+    open_table(acap)
+    flows = None
+    if args.flows or selection.where is not None or selection.flow is not None:
+        flows = find_flows(acap, args.flows)
+        open_table(flows, flows=True)
+    with queries.one_line("--where" if selection.where is not None else acap):
+        con = queries.connect(threads=args.threads)
+        add_view(con, acap, flows)
+        queries.confine_to_files(con, [acap, *([flows] if flows else [])])
+        columns = selected(con, selection).to_arrow_table()
+    return Part(capture, acap, columns)
+
+
+def add_view(con, acap: Path, flows: Path | None) -> None:
+    """Create the view `frames`: the frame table, joined with the flow table."""
+    from .views import literal  # noqa: PLC0415 (pyarrow)
+
+    query = f"select f.* from read_parquet({literal(acap.absolute(), pattern=True)}) as f"
+    if flows:
+        query = query.replace("f.*", "f.*, w.* exclude (flow, app_by)")
+        query += f" left join read_parquet({literal(flows.absolute(), pattern=True)}) as w on f.flow = w.flow"
+    con.execute(f"create view frames as {query}")
+
+
+def selected(con, selection: Selection, *more: str):
+    """Return the relation of the selected frames: `COLUMNS` and the columns ``more``, in the order of the captures."""
+    import duckdb  # noqa: PLC0415 - slow to import
+
+    relation = con.view("frames")
+    if selection.where is not None:
+        check_condition(con, selection.where)
+        relation = relation.filter(selection.where)
+    for column, value in (("flow_id", selection.flow), ("sample", selection.sample)):
+        if value is not None:
+            relation = relation.filter(duckdb.ColumnExpression(column) == duckdb.ConstantExpression(value))
+    if selection.frames is not None:
+        relation = relation.filter(in_ranges(selection.frames))
+    return relation.project(", ".join([*COLUMNS, *more])).order(", ".join([*more, "frame"]))
+
+
+def check_condition(con, where: str) -> None:
+    """Raise UserError unless ``where`` is one expression of SQL on the columns of the view."""
+    from .sql import reading_statement  # noqa: PLC0415 (pyarrow)
+
+    reading_statement(con, f"select 1 from frames where (\n{where}\n)", hint="")
+
+
+def in_ranges(ranges: list[tuple[int, int]]) -> str:
+    """Return the condition that a frame number is in one of the ranges, which are integers."""
+    single = [str(first) for first, last in ranges if first == last]
+    terms = [f"frame between {first} and {last}" for first, last in ranges if first != last]
+    return " or ".join([*([f"frame in ({', '.join(single)})"] if single else []), *terms])
+
+
+def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Namespace) -> list[Part]:
+    """Return the selected frames of each capture of a campaign or release. Raises UserError."""
+    from . import sql  # noqa: PLC0415 (pyarrow)
+
+    campaign = open_campaign(directory)
+    if args.acap or args.flows:
+        raise UserError("--acap and --flows are for a capture, not for a campaign", where=directory)
+    with opened(campaign, args.threads) as con:
+        samples = captures_of(con, campaign)
+        if selection.frames is not None and selection.where is None and selection.sample is None and len(samples) > 1:
+            raise UserError("frames of which sample?", where=directory, fix="name it with --sample")
+        if selection.sample is not None and selection.sample not in samples:
+            raise UserError(f"there is no sample {selection.sample!r} with an acap", where=directory)
+        with sql.known_names(con):
+            table = selected(con, selection, "sample").to_arrow_table()
+    return [*split_by_sample(campaign, table, samples)]
+
+
+@contextlib.contextmanager
+def opened(campaign: Campaign, threads: int) -> Iterator:
+    """Yield a connection with the tables and views that `acapella sql` has. Use absolute paths inside."""
+    from . import sql, views  # noqa: PLC0415 (pyarrow)
+
+    catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}").resolve()
+    directory = campaign.directory.absolute()
+    with contextlib.chdir(directory), queries.one_line():
+        con = queries.connect(threads=threads)
+        con.execute(f"attach {views.literal(catalog)} as catalog (read_only)")
+        queries.confine(con, directory)
+        sql.check_catalog(con, campaign)
+        for name in map(views.quoted, sql.catalog_tables(con)):
+            con.execute(f"create view {name} as from catalog.{name}")
+        views.create_views(con, Path())
+        yield con
+
+
+def captures_of(con, campaign: Campaign) -> dict[str, tuple[Path, str | None]]:
+    """Return the capture of each sample with an acap, and its checksum if a manifest has it."""
+    columns = {name for (name,) in con.execute("select column_name from (describe samples)").fetchall()}
+    private = "file, sha256" if {"file", "sha256"} <= columns else "null, null"  # a release has neither
+    rows = con.execute(f"select sample, {private} from samples where acap is not null").fetchall()
+    captures = {}
+    for sample, file, checksum in rows:
+        names.sample(sample, campaign.catalog)
+        if file is None:
+            captures[sample] = (campaign.directory / "captures" / f"{sample}.pcap", None)
+        else:
+            captures[sample] = (campaign.directory / "raw" / names.file(file, campaign.catalog), checksum)
+    return captures
+
+
+def split_by_sample(campaign: Campaign, table, samples: dict[str, tuple[Path, str | None]]) -> Iterator[Part]:
+    """Yield the frames of each sample."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
+
+    for sample in sorted(pc.unique(table["sample"]).to_pylist()):
+        capture, checksum = samples[sample]
+        check_capture(capture)
+        yield Part(capture, campaign.acap(sample), table.filter(pc.equal(table["sample"], sample)), checksum)
+
+
+def check_capture(capture: Path) -> None:
+    """Raise UserError if a capture does not exist or is not a regular file."""
+    if not capture.exists():
+        raise UserError("no such capture; it was moved or deleted since the digest", where=capture)
+    if not capture.is_file():
+        raise UserError("is not a capture file", where=capture)
+
+
+def find_acap(capture: Path, acap: str | None) -> Path:
+    """Return the path of a capture's acap: ``acap``, or else the usual places. Raises UserError."""
+    stem = re.sub(r"\.(gz|zst|lz4)$", "", capture.name)
+    bases = dict.fromkeys([re.sub(r"\.(pcap|pcapng|cap)$", "", stem), stem, capture.name])
+    beside = [capture.parent / f"{base}{suffix}" for base in bases for suffix in (".acap.parquet", ".parquet")]
+    places = [*beside, *(capture.parent.parent / "acap" / f"{base}.parquet" for base in bases)]
+    for place in [Path(acap)] if acap else places:
+        if place.is_file():
+            return place
+    if acap:
+        raise UserError("no such acap", where=acap)
+    raise UserError("its acap was not found", where=capture, fix="run acapella digest, or name it with --acap")
+
+
+def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
+    """Copy the frames of all captures to a descriptor. Raises UserError or OSError."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
+
+    from acapella.digest.acap_files import positions_of  # noqa: PLC0415
+    from acapella_core import _native  # noqa: PLC0415
+
+    extraction = _native.Extraction(descriptor, as_pcap(parts, args.output))
+    for part in parts:
+        positions = positions_of(part.acap)
+        if positions is None and part.checksum and files.sha256_of(part.capture) != part.checksum:
+            raise UserError("changed since the digest: it has another SHA-256", where=part.capture)
+        columns = [part.columns[name] for name in COLUMNS]
+        columns[1] = pc.fill_null(columns[1], NO_TIME)
+        try:
+            extraction.add(
+                str(part.capture),
+                positions,
+                *(column.to_numpy().tobytes() for column in columns),
+                decompression.limits_of(args),
+            )
+        except _native.InputError as error:
+            raise UserError(str(error)) from error
+        check_written(extraction)
+    extraction.finish()
+    check_written(extraction)
+
+
+def check_written(extraction) -> None:
+    """Raise OSError if the output could not be written; BrokenPipeError if its reader has ended."""
+    if number := extraction.error_number:
+        raise OSError(number, os.strerror(number)) if number != errno.EPIPE else BrokenPipeError(number, "")
+
+
+def as_pcap(parts: list[Part], output: str) -> bool:
+    """Return whether the output is a pcap: a file named so with the frames of one pcap. Print a note if it is not."""
+    from acapella.digest.acap_files import metadata_of  # noqa: PLC0415 (pyarrow)
+
+    if not output.endswith((".pcap", ".cap")):
+        return False
+    if len(parts) == 1 and not metadata_of(parts[0].acap)["format"].startswith("pcapng"):
+        return True
+    reason = "of a pcapng" if len(parts) == 1 else f"of {len(parts)} captures"
+    names.report(f"acapella: note: {output}: written as pcapng, because it has frames {reason}")
+    return False

@@ -1,0 +1,216 @@
+"""Tests `acapella extract`: frames are those of editcap; changed captures are reported."""
+
+import random
+import struct
+import subprocess
+
+import pyarrow as pa
+import pytest
+
+from acapella.cli.main import main
+from acapella.digest.acap_files import positions_of
+
+START_S = 1_700_000_000
+MICROSECONDS, NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
+FIELDS = ("frame.time_epoch", "frame.len", "frame.cap_len", "frame.interface_id", "frame.encap_type", "frame.comment")
+SELECTED = "1-3,17,1999,2000-2003,2600"
+FRAMES = 2600
+SUFFIXES = {"gzip": "gz", "zstd": "zst", "lz4": "lz4"}
+LONG = 1400  # so that the captures have several pieces of 512 KiB
+
+
+def ethernet(number: int) -> bytes:
+    """Return an IPv4 frame of a length that depends on its number, of one of seven flows."""
+    payload = random.Random(number).randbytes(LONG - number % 97)
+    udp = struct.pack(">HHHH", 1000 + number % 7, 53, 8 + len(payload), 0) + payload
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), number, 0, 64, 17, 0, b"\x0a\0\0\1", b"\x0a\0\0\2")
+    return bytes.fromhex("02163e00000102163e0000020800") + ip + udp
+
+
+def pcap(frames: int = FRAMES, magic: int = MICROSECONDS, order: str = "<", link_type: int = 1) -> bytes:
+    """Return a pcap whose frames are four bytes longer on the wire."""
+    parts = [struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 262144, link_type)]
+    for number in range(1, frames + 1):
+        frame = ethernet(number)
+        parts += [struct.pack(f"{order}IIII", START_S + number, number, len(frame), len(frame) + 4), frame]
+    return b"".join(parts)
+
+
+def block(order: str, kind: int, body: bytes) -> bytes:
+    """Return a pcapng block."""
+    size = len(body) + 12
+    return struct.pack(f"{order}II", kind, size) + body + struct.pack(f"{order}I", size)
+
+
+def option(order: str, code: int, value: bytes) -> bytes:
+    """Return a pcapng option with its padding."""
+    return struct.pack(f"{order}HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+def packet(order: str, interface: int, number: int, units_per_s: int, comment: str = "") -> bytes:
+    """Return an enhanced packet block."""
+    frame = ethernet(number)
+    ts = (START_S + number) * units_per_s + number
+    options = option(order, 1, comment.encode()) + bytes(4) if comment else b""
+    head = struct.pack(f"{order}IIIII", interface, ts >> 32, ts & 0xFFFFFFFF, len(frame), len(frame) + 4)
+    return block(order, 6, head + frame + bytes(-len(frame) % 4) + options)
+
+
+def section(order: str, first: int, last: int, *, simple: bool = False) -> bytes:
+    """Return a section with an interface of microseconds and, in its middle, one of nanoseconds; with comments."""
+    header = struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1) + option(order, 1, b"of a test") + bytes(4)
+    parts = [block(order, 0x0A0D0D0A, header)]
+    parts.append(block(order, 1, struct.pack(f"{order}HHI", 1, 0, 262144) + option(order, 2, b"eth0") + bytes(4)))
+    middle = (first + last) // 2
+    for number in range(first, last + 1):
+        if number == middle:
+            resolution = option(order, 9, b"\x09") + option(order, 2, b"eth1") + bytes(4)
+            parts.append(block(order, 1, struct.pack(f"{order}HHI", 1, 0, 0) + resolution))
+        if simple and number % 5 == 0:
+            frame = ethernet(number)
+            parts.append(block(order, 3, struct.pack(f"{order}I", len(frame)) + frame + bytes(-len(frame) % 4)))
+            continue
+        second = number >= middle and number % 2 == 1
+        comment = f"frame {number}" if number % 3 == 0 else ""
+        parts.append(packet(order, int(second), number, 10**9 if second else 10**6, comment))
+    return b"".join(parts)
+
+
+CAPTURES = {
+    "microseconds.pcap": pcap,
+    "nanoseconds.pcap": lambda: pcap(magic=NANOSECONDS),
+    "big.pcap": lambda: pcap(order=">"),
+    "fcs.pcap": lambda: pcap(link_type=1 | 0x04000000 | 2 << 28),
+    "one.pcapng": lambda: section("<", 1, FRAMES),
+    "big.pcapng": lambda: section(">", 1, FRAMES),
+    "sections.pcapng": lambda: section("<", 1, 1400) + section(">", 1401, 2001) + section("<", 2002, FRAMES),
+}
+
+
+def digested(directory, name: str, content: bytes):
+    """Write a capture and its acap; return the capture."""
+    capture = directory / name
+    capture.write_bytes(content)
+    acap = directory / f"{name.split('.', maxsplit=1)[0]}.acap.parquet"
+    assert main(["digest", str(capture), "-o", str(acap), "--engine", "native"]) == 0
+    return capture
+
+
+def fields(capture) -> str:
+    """Return values and bytes of all frames, as tshark reads them."""
+    words = ["tshark", "-r", str(capture), "-T", "fields", *(word for field in FIELDS for word in ("-e", field))]
+    summary = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    raw = ["tshark", "-r", str(capture), "-T", "jsonraw", "-j", "frame"]
+    return summary + "".join(
+        line
+        for line in subprocess.run(raw, capture_output=True, text=True, check=True).stdout.splitlines(keepends=True)
+        if "_index" not in line
+    )
+
+
+def editcap(capture, target, *ranges: str):
+    """Copy frames with editcap -r; return the target."""
+    subprocess.run(["editcap", "-r", str(capture), str(target), *ranges], check=True, capture_output=True)
+    return target
+
+
+def extract(capture, target, *options: str) -> int:
+    """Run the command."""
+    return main(["extract", str(capture), "-o", str(target), *options])
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_frames_equal_those_of_editcap(tmp_path, name):
+    capture = digested(tmp_path, name, CAPTURES[name]())
+    target = tmp_path / "out.pcapng"
+    assert extract(capture, target, "--frames", SELECTED) == 0
+    assert fields(target) == fields(editcap(capture, tmp_path / "expected.pcapng", *SELECTED.split(",")))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
+@pytest.mark.parametrize("frame_bytes", [None, 600_000])
+def test_compressed_capture(tmp_path, codec, frame_bytes):
+    content = section("<", 1, FRAMES)
+    step = frame_bytes or len(content)
+    pieces = [content[at : at + step] for at in range(0, len(content), step)]
+    capture = digested(
+        tmp_path, f"t.pcapng.{SUFFIXES[codec]}", b"".join(pa.compress(piece, codec, asbytes=True) for piece in pieces)
+    )
+    plain = tmp_path / "plain.pcapng"
+    plain.write_bytes(content)
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", SELECTED) == 0
+    assert fields(tmp_path / "out.pcapng") == fields(editcap(plain, tmp_path / "e.pcapng", *SELECTED.split(",")))
+
+
+@pytest.mark.parametrize("name", ["microseconds.pcap", "one.pcapng"])
+def test_capture_without_positions_gives_the_same_file(tmp_path, name, monkeypatch):
+    capture = digested(tmp_path, name, CAPTURES[name]())
+    assert extract(capture, tmp_path / "with.pcapng", "--frames", SELECTED) == 0
+    monkeypatch.setattr("acapella.digest.acap_files.positions_of", lambda _: None)
+    assert extract(capture, tmp_path / "without.pcapng", "--frames", SELECTED) == 0
+    assert (tmp_path / "with.pcapng").read_bytes() == (tmp_path / "without.pcapng").read_bytes()
+
+
+def test_records_of_a_pcap_are_copied_to_a_pcap(tmp_path):
+    capture = digested(tmp_path, "t.pcap", pcap(order=">"))
+    assert extract(capture, tmp_path / "out.pcap", "--frames", "1-2600") == 0
+    assert (tmp_path / "out.pcap").read_bytes() == capture.read_bytes()
+
+
+def test_where_selects_by_columns_of_both_tables(tmp_path):
+    capture = digested(tmp_path, "t.pcap", pcap())
+    assert extract(capture, tmp_path / "out.pcapng", "--where", "src_port = 1003 and frame < 20") == 0
+    expected = editcap(capture, tmp_path / "e.pcapng", "3", "10", "17")
+    assert fields(tmp_path / "out.pcapng") == fields(expected)
+
+
+@pytest.mark.parametrize("condition", ["true) union all (select 1", "1; drop view frames", "missing = 1"])
+def test_invalid_condition_is_reported_in_one_line(tmp_path, condition, capsys):
+    capture = digested(tmp_path, "t.pcap", pcap(10))
+    assert extract(capture, tmp_path / "out.pcapng", "--where", condition) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out.pcapng").exists()
+
+
+@pytest.mark.parametrize("place", [30, 700_000, -1])
+def test_changed_byte_is_reported(tmp_path, place, capsys):
+    content = bytearray(pcap())
+    capture = digested(tmp_path, "t.pcap", bytes(content))
+    content[place] ^= 1
+    capture.write_bytes(content)
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "1-2600") == 2
+    error = capsys.readouterr().err
+    assert "changed since the digest" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out.pcapng").exists()
+
+
+def test_changed_size_and_missing_capture_are_reported(tmp_path, capsys):
+    capture = digested(tmp_path, "t.pcap", pcap(10))
+    capture.write_bytes(capture.read_bytes() + b"\0")
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "1") == 2
+    assert "changed since the digest" in capsys.readouterr().err
+    capture.unlink()
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "1") == 2
+    assert "no such capture" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0", "5-4", "a", "1,,2", "-3"])
+def test_invalid_frame_numbers_are_rejected(tmp_path, text, capsys):
+    capture = digested(tmp_path, "t.pcap", pcap(10))
+    assert extract(capture, tmp_path / "out.pcapng", f"--frames={text}") == 2
+    assert "such as 17,19-40" in capsys.readouterr().err
+
+
+def test_positions_need_at_most_two_bytes_per_frame(tmp_path):
+    capture = digested(tmp_path, "t.pcap", pcap())
+    assert 0 < len(positions_of(capture.with_name("t.acap.parquet"))) < 0.1 * FRAMES
+
+
+@pytest.mark.parametrize("place", range(0, 60, 7))
+def test_damaged_positions_are_rejected(tmp_path, place, monkeypatch):
+    capture = digested(tmp_path, "t.pcap", pcap())
+    damaged = bytearray(positions_of(capture.with_name("t.acap.parquet")))
+    damaged[place % len(damaged)] ^= 0xFF
+    monkeypatch.setattr("acapella.digest.acap_files.positions_of", lambda _: bytes(damaged))
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "1-2600") == 2
