@@ -1,11 +1,15 @@
 """Tests `acapella extract`: frames are those of editcap; changed captures are reported."""
 
+import gzip
 import random
 import struct
 import subprocess
+import sys
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from acapella_testing.oracles.naive_captures import blocks, packets
 
 from acapella.cli.main import main
 from acapella.digest.acap_files import positions_of
@@ -125,6 +129,89 @@ def test_frames_equal_those_of_editcap(tmp_path, name):
     target = tmp_path / "out.pcapng"
     assert extract(capture, target, "--frames", SELECTED) == 0
     assert fields(target) == fields(editcap(capture, tmp_path / "expected.pcapng", *SELECTED.split(",")))
+
+
+def test_simple_packet_blocks_remain_without_a_time(tmp_path):
+    """Editcap writes them as enhanced packet blocks of time 0."""
+    capture = digested(tmp_path, "t.pcapng", section("<", 1, FRAMES, simple=True))
+    selected = ["5-7", "1999-2005", "2600"]
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", ",".join(selected)) == 0
+    found = packets(tmp_path / "out.pcapng")
+    assert [number for number, packet in enumerate(found) if packet.time_s is None] == [0, 4, 9, 10]
+    expected = packets(editcap(capture, tmp_path / "e.pcapng", *selected))
+    assert [packet._replace(time_s=packet.time_s or 0) for packet in found] == expected
+
+
+def test_every_section_is_copied_once(tmp_path):
+    capture = digested(tmp_path, "sections.pcapng", CAPTURES["sections.pcapng"]())
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "1398-1403,1700-1702,1999-2600") == 0
+    kinds = [kind for _, kind, _ in blocks((tmp_path / "out.pcapng").read_bytes())]
+    assert (kinds.count(0x0A0D0D0A), kinds.count(1), kinds.count(6)) == (3, 6, 6 + 3 + 602)
+
+
+def test_gzip_is_decompressed_from_a_checkpoint(tmp_path, capsys):
+    frames = 30_000
+    head, record = struct.pack("<IHHiIII", MICROSECONDS, 2, 4, 0, 0, 262144, 1), struct.pack("<II", 1400, 1400)
+    filler = random.Random(1).randbytes(35) * 40
+    content = head + b"".join(
+        struct.pack("<II", START_S, number) + record + struct.pack("<I", number) + filler[4:]
+        for number in range(frames)
+    )
+    capture = digested(tmp_path, "t.pcap.gz", gzip.compress(content, 6))
+    size = len(positions_of(tmp_path / "t.acap.parquet"))
+    print(f"positions of {frames} frames in one gzip member of {len(content)} bytes: {size} bytes")
+    damaged = bytearray(capture.read_bytes())
+    damaged[10_000:11_000] = bytes(1000)
+    capture.write_bytes(damaged)
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "29000,30000") == 0
+    plain = tmp_path / "plain.pcap"
+    plain.write_bytes(content)
+    assert packets(tmp_path / "out.pcapng") == packets(editcap(plain, tmp_path / "e.pcapng", "29000", "30000"))
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "5000") == 2
+    assert "changed since the digest" in capsys.readouterr().err
+
+
+def test_flow_is_selected_by_its_identifier(tmp_path):
+    capture = digested(tmp_path, "t.pcap", pcap(70))
+    flows = pq.read_table(tmp_path / "t.acap.flows.parquet").to_pylist()
+    (flow_id,) = [row["flow_id"] for row in flows if row["src_port"] == 1003]
+    assert extract(capture, tmp_path / "out.pcapng", "--flow", flow_id) == 0
+    expected = editcap(capture, tmp_path / "e.pcapng", *map(str, range(3, 71, 7)))
+    assert fields(tmp_path / "out.pcapng") == fields(expected)
+
+
+def test_output_is_written_to_a_pipe(tmp_path):
+    capture = digested(tmp_path, "t.pcap", pcap(10))
+    words = [sys.executable, "-m", "acapella.cli.main", "extract", str(capture), "--frames", "2-4", "-o", "-"]
+    ended = subprocess.run(words, check=True, capture_output=True)
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "2-4") == 0
+    assert ended.stdout == (tmp_path / "out.pcapng").read_bytes()
+    assert ended.stderr == b""
+
+
+def test_acap_of_several_captures_is_rejected(tmp_path, capsys):
+    one, other = (tmp_path / name for name in ("a.pcap", "b.pcap"))
+    for capture in (one, other):
+        capture.write_bytes(pcap(10))
+    acap = tmp_path / "both.parquet"
+    assert main(["digest", str(one), str(other), "-o", str(acap), "--engine", "native"]) == 0
+    assert extract(one, tmp_path / "out.pcapng", "--frames", "1", "--acap", str(acap)) == 2
+    assert "an acap of several captures" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
+def test_only_frames_of_the_compressed_format_that_are_needed_are_read(tmp_path, codec, capsys):
+    content = pcap()
+    pieces = [pa.compress(content[at : at + 600_000], codec, asbytes=True) for at in range(0, len(content), 600_000)]
+    capture = digested(tmp_path, f"t.pcap.{SUFFIXES[codec]}", b"".join(pieces))
+    damaged = bytearray(capture.read_bytes())
+    middle = len(pieces[0]) + len(pieces[1]) // 2
+    damaged[middle : middle + 1000] = bytes(1000)
+    capture.write_bytes(damaged)
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "2-5,2590-2600") == 0
+    assert len(packets(tmp_path / "out.pcapng")) == 15
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "600") == 2
+    assert "changed since the digest" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])

@@ -1,10 +1,13 @@
 """The key tables of the report."""
 
+import json
+import shlex
+
 from acapella_testing.generated.generated_report import quality_with
 from acapella_testing.generated.generated_tables import write_tables
 from acapella_testing.svg_text import with_spaces
 
-from acapella.campaign.layout import Campaign
+from acapella.campaign.layout import Campaign, existing_provenance
 from acapella.figures.source import Source
 from acapella.report import tables, warnings
 from acapella_core import schemas
@@ -59,3 +62,27 @@ def test_tunnel_identifiers_have_readable_names(tmp_path):
 def test_tunnel_types_have_a_name():
     lines = (schemas.root() / "tunnels.tsv").read_text(encoding="utf-8").splitlines()
     assert {line.split("\t")[0] for line in lines[1:]} == set(tables.TUNNELS)
+
+
+def test_largest_flows_and_samples_have_a_command_that_copies_their_frames(tmp_path):
+    source = quality_with(tmp_path)
+    by_name = {table["name"]: table for table in tables.report_tables(source)}
+    for name, option, column in (("top_flows", "--flow", "flow_id"), ("capture_quality", "--sample", "sample")):
+        rows = source.rows(name) if name == "top_flows" else source.quality
+        known = {row[column] for row in rows}
+        assert by_name[name]["columns"][-1] == ("Copy frames to a file", False)
+        assert by_name[name]["rows"]
+        for row in by_name[name]["rows"]:
+            program, command, directory, flag, value, *_ = shlex.split(row[-1])
+            assert (program, command, directory, flag) == ("acapella", "extract", ".", option)
+            assert value in known
+
+
+def test_tables_with_pseudonyms_have_no_such_command(tmp_path):
+    """The catalog of the campaign has true names."""
+    source = quality_with(tmp_path)
+    path = existing_provenance(source.campaign, "process")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["parameters"] = document.get("parameters", {}) | {"pseudonyms": True}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert not any("Copy frames to a file" in dict(table["columns"]) for table in tables.report_tables(source))

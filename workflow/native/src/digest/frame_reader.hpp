@@ -13,7 +13,7 @@
 #include "frame/frame_row.hpp"
 #include "frame/header_stacks.hpp"
 #include "input/capture_reader.hpp"
-#include "input/positions.hpp"
+#include "input/positions/positions.hpp"
 
 namespace acapella {
 
@@ -49,7 +49,7 @@ class FrameReader {
     const input::CaptureReader& capture() const { return *capture_; }
     const input::FileInfo& info() const { return capture_->info(); }
     std::uint64_t offset() const { return source_->offset(); }
-    // Returns the encoded positions of the frames (input/positions.hpp). Call after the last frame.
+    // Returns the encoded positions of the frames (input/positions/positions.hpp). Call after the last frame.
     std::string positions() const { return positions_->finish(*source_, info().records); }
     HeaderStacks& header_stacks() { return header_stacks_; }
     FlowKeys& keys() { return keys_; }

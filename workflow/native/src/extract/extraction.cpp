@@ -50,7 +50,7 @@ class FrameCursor {
     }
 
     void open_parts(std::vector<PartsStream::Part> parts) {
-        blocks_.set_parts(parts.front().offset);
+        blocks_.set_parts(parts);
         open(
             input::ByteSource::from_stream(std::make_unique<PartsStream>(*pieces_, std::move(parts)), path_));
     }
@@ -61,7 +61,7 @@ class FrameCursor {
     }
 
     // Skips to the last piece that begins before `frame`, if it is ahead. The blocks of its section and the
-    // piece form a capture of their own.
+    // piece form a separate capture.
     void go_to(std::uint64_t frame) {
         const auto& all = positions_->pieces;
         std::size_t at = piece_;
@@ -129,11 +129,19 @@ void check_values(const std::string& path, const SelectedFrame& selected, const 
 
 }  // namespace
 
+void SectionBlocks::set_parts(const std::vector<PartsStream::Part>& parts) {
+    first_part_ = parts.front().offset;
+    last_part_ = parts.back().offset;
+    last_begin_ = 0;
+    for (const PartsStream::Part& part : parts) last_begin_ += part.size;
+    last_begin_ -= parts.back().size;
+}
+
 void SectionBlocks::on_block(std::uint64_t offset, Bytes bytes, bool first) {
     if (first) {
         blocks_.clear();
         bytes_ = 0;
-        section_ = first_part_ + offset;
+        section_ = offset < last_begin_ ? first_part_ + offset : last_part_ + (offset - last_begin_);
     }
     bytes_ += bytes.size();
     if (bytes_ > kMaxBytes)

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "input/pcapng_writer.hpp"
-#include "input/piece_reader.hpp"
-#include "input/positions.hpp"
+#include "input/positions/piece_reader.hpp"
+#include "input/positions/positions.hpp"
 
 namespace acapella::extract {
 
@@ -36,15 +36,18 @@ class SectionBlocks final : public input::BlockObserver {
     // Throws InputError if the blocks of a section have more than kMaxBytes.
     void on_block(std::uint64_t offset, Bytes bytes, bool first) override;
 
-    // Sets the first part of a PartsStream, in whose offsets later blocks are reported.
-    void set_parts(std::uint64_t first_part) { first_part_ = first_part; }
+    // Sets the parts of the stream in whose offsets the reader reports later blocks: the first ones describe
+    // the frames in the last one.
+    void set_parts(const std::vector<input::PartsStream::Part>& parts);
     [[nodiscard]] std::uint64_t section() const { return section_; }  // offset of the section in the file
     [[nodiscard]] const std::vector<std::vector<std::byte>>& blocks() const { return blocks_; }
 
   private:
     static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
-    std::uint64_t first_part_ = 0;
+    std::uint64_t first_part_ = 0;  // offset in the file of the stream's first byte
+    std::uint64_t last_part_ = 0;   // and of its last part, which begins at `last_begin_` in the stream
+    std::uint64_t last_begin_ = 0;
     std::uint64_t section_ = 0;
     std::size_t bytes_ = 0;
     std::vector<std::vector<std::byte>> blocks_;

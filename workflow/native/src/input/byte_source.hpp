@@ -10,7 +10,7 @@
 #include "frame/record.hpp"
 #include "input/byte_sink.hpp"
 #include "input/decoder.hpp"
-#include "input/piece_sum.hpp"
+#include "input/positions/piece_sum.hpp"
 
 namespace acapella::input {
 

@@ -136,6 +136,16 @@ bool is_supported(Compression compression) {
     return compression == Compression::none || maker_of(compression) != nullptr;
 }
 
+std::unique_ptr<ByteStream> decoder_from(Compression compression, std::unique_ptr<ByteStream> raw,
+                                         const ByteStream::Start& start, const DecompressionLimits& limits) {
+#ifdef ACAPELLA_HAS_GZIP
+    if (start.inside) {
+        return gzip_decoder_from(std::move(raw), start, limits);
+    }
+#endif
+    return decoder(compression, std::move(raw), {}, limits);
+}
+
 std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head,
                                     const DecompressionLimits& limits) {
     return maker_of(compression)(std::move(raw), head, limits);

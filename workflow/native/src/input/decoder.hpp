@@ -31,10 +31,14 @@ class ByteStream {
 
     [[nodiscard]] const Fault& fault() const { return fault_; }
 
-    // A place where decompression can begin: the start of a gzip member, or of a zstd or lz4 frame.
+    // A place where decompression can begin: the start of a gzip member, of a zstd or lz4 frame, or of a
+    // deflate block inside a gzip member.
     struct Start {
-        std::uint64_t compressed;
-        std::uint64_t decompressed;
+        std::uint64_t compressed = 0;
+        std::uint64_t decompressed = 0;
+        bool inside = false;      // inside a gzip member
+        std::uint8_t bits = 0;    // inside: the block begins with this number of bits of the byte before
+        std::string window = {};  // inside: the decompressed bytes before, compressed with zlib
     };
     // Returns the starts so far, at least kBetweenStarts decompressed bytes apart, without that of the first.
     [[nodiscard]] const std::vector<Start>& starts() const { return starts_; }
@@ -42,6 +46,13 @@ class ByteStream {
 
     // Returns the number of bytes of the file or pipe, before decompression; none if its end was not reached.
     [[nodiscard]] virtual std::optional<std::uint64_t> file_bytes() const { return std::nullopt; }
+
+    // Removes every second start with a window, the first one included. Returns the number of those left.
+    static std::size_t drop_every_second_window(std::vector<Start>& starts) {
+        std::size_t windows = 0;
+        std::erase_if(starts, [&](const Start& start) { return start.inside && windows++ % 2 == 0; });
+        return windows / 2;
+    }
 
   protected:
     std::size_t fail(std::string kind, std::string what, int number = 0) {
@@ -82,6 +93,11 @@ struct DecompressionLimits {
     // The ratio is checked only beyond this number of bytes, because a small file may consist of zeros.
     static constexpr std::uint64_t kFreeOfRatio = std::uint64_t{16} << 20U;
 };
+
+// Decompresses `raw`, which begins at a start; for one with bits, at the byte that contains them. The limits
+// apply to the bytes after the start.
+std::unique_ptr<ByteStream> decoder_from(Compression compression, std::unique_ptr<ByteStream> raw,
+                                         const ByteStream::Start& start, const DecompressionLimits& limits);
 
 // Decompresses `raw`; `head` contains its bytes that were already read. Concatenated members and frames form
 // one stream. The compression must be supported.

@@ -3,7 +3,7 @@
     acapella extract trace.pcap --frames 17,19-40 -o out.pcapng
     acapella extract results/demo --where "dst_port = 443 and tcp_flags & 4 > 0" -o - | wireshark -k -i -
 
-SOURCE is a capture with its acap, or the directory of a campaign or a release, whose captures are found. The acap of a
+IN is a capture with its acap, or the directory of a campaign or a release, whose captures are found. The acap of a
 capture X.pcap is searched for at X.acap.parquet, X.parquet and ../acap/X.parquet; its flow table as `acapella show`
 does. --where is a condition in SQL on the columns of the frame table and the flow table; in a campaign, also on sample,
 site and port. --frames and --flow select frames by their number and by the flow_id of their flow. If several of these
@@ -15,9 +15,9 @@ captures are written one after the other, as sections of the pcapng. With a name
 are copied to a pcap.
 
 Digests record the positions of frames, so that only parts of a large capture are read. This works for captures that are
-not compressed, and for those in many frames of zstd (seekable zstd) or lz4, or in many members of gzip (bgzip). Others
-are decompressed up to the last selected frame. A capture that has changed since the digest is reported, and nothing is
-written.
+not compressed, for gzip, and for captures in several frames of zstd (seekable zstd) or lz4. A capture in a single frame
+of zstd or lz4 is decompressed up to the last selected frame. A capture that has changed since the digest is reported,
+and nothing is written.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--where", metavar="SQL", help="condition in SQL, such as \"src = '10.0.0.1'\"")
     parser.add_argument("--frames", metavar="N,N-N,...", help="numbers of frames, from 1, such as 17,19-40")
     parser.add_argument("--flow", metavar="FLOW_ID", help="flow_id of a directed flow")
-    parser.add_argument("--sample", metavar="SAMPLE", help="only this sample of a campaign")
+    parser.add_argument("--sample", metavar="SAMPLE", help="frames of this sample of a campaign")
     parser.add_argument("--acap", metavar="ACAP", help="the acap of a capture (default: see above)")
     parser.add_argument("--flows", metavar="FLOWS", help="the flow table (default: as for acapella show)")
     parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
@@ -94,8 +94,8 @@ def confine(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the selected frames; print their number unless they are written to standard output."""
     selection = Selection(args.where, args.frames and frame_ranges(args.frames), args.flow, args.sample)
-    if selection.where is None and selection.frames is None and selection.flow is None:
-        raise UserError("no frames are selected", fix="use --where, --frames or --flow")
+    if selection == Selection(None, None, None, None):
+        raise UserError("no frames are selected", fix="use --where, --frames, --flow or --sample")
     if args.output == STDOUT and sys.stdout.isatty():
         raise UserError("a capture is not written to a terminal", fix="name a file with -o, or use a pipe")
     source = Path(args.source)
@@ -136,13 +136,15 @@ def frame_ranges(text: str) -> list[tuple[int, int]]:
 
 def part_of_capture(capture: Path, selection: Selection, args: argparse.Namespace) -> Part:
     """Return the selected frames of a capture. Raises UserError if its acap is not found or a condition is invalid."""
-    from acapella.digest.show import find_flows, open_table  # noqa: PLC0415 (pyarrow)
+    from acapella.digest.merged import FILE  # noqa: PLC0415 (pyarrow)
+    from acapella.digest.show import find_flows, open_table  # noqa: PLC0415
 
     check_capture(capture)
     if selection.sample is not None:
         raise UserError("--sample is for a campaign", where=capture)
     acap = find_acap(capture, args.acap)
-    open_table(acap)
+    if FILE.name in open_table(acap)[0].schema_arrow.names:
+        raise UserError("an acap of several captures, whose frames cannot be extracted", where=acap)
     flows = None
     if args.flows or selection.where is not None or selection.flow is not None:
         flows = find_flows(acap, args.flows)
@@ -208,7 +210,7 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
         if selection.frames is not None and selection.where is None and selection.sample is None and len(samples) > 1:
             raise UserError("frames of which sample?", where=directory, fix="name it with --sample")
         if selection.sample is not None and selection.sample not in samples:
-            raise UserError(f"there is no sample {selection.sample!r} with an acap", where=directory)
+            raise UserError(f"no acap of a sample {selection.sample!r}", where=directory)
         with sql.known_names(con):
             table = selected(con, selection, "sample").to_arrow_table()
     return [*split_by_sample(campaign, table, samples)]

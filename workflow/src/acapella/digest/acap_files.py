@@ -7,6 +7,8 @@ as text columns do. The other integers are PLAIN and compressed with zstd. A col
 only if queries use them to skip row groups.
 """
 
+import base64
+import binascii
 import contextlib
 import json
 import os
@@ -20,8 +22,8 @@ from acapella_core.errors import UserError
 from .merged import FILE
 
 KEY = "acapella"  # key-value metadata, JSON
-# Key-value metadata of an acap, bytes: positions of the frames in the capture (input/positions.hpp of the core). Acaps
-# of several captures do not have it.
+# Key-value metadata of an acap: positions of the frames in the capture (input/positions/positions.hpp of the core), as
+# base64, because some readers of Parquet accept only UTF-8. Acaps of several captures do not have it.
 POSITIONS_KEY = "acapella_positions"
 # Key `acap_format` in the metadata of both files; files without it have format 1. Format 2 added tunnel identifiers to
 # the keys of flows, format 3 added ip_id to frames.
@@ -58,8 +60,20 @@ def metadata_of(path) -> dict:
 
 
 def positions_of(path) -> bytes | None:
-    """Return the encoded positions of an acap's frames in their capture; None if the acap does not have them."""
-    return (pq.read_metadata(path).metadata or {}).get(POSITIONS_KEY.encode())
+    """Return the encoded positions of an acap's frames in their capture; None if the acap does not have them.
+
+    Raises UserError if they are not base64.
+    """
+    text = (pq.read_metadata(path).metadata or {}).get(POSITIONS_KEY.encode())
+    try:
+        return None if text is None else base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise UserError("the positions of its frames are damaged", where=path) from error
+
+
+def text_of_positions(positions: bytes | None) -> dict[str, str]:
+    """Return the key-value metadata of encoded positions; nothing if there are none."""
+    return {POSITIONS_KEY: base64.b64encode(positions).decode()} if positions else {}
 
 
 def is_digest(path) -> bool:
@@ -133,7 +147,7 @@ class TableWriter:
 
     def close(self, metadata: dict, positions: bytes = b"") -> None:
         """Add the metadata and finish the file. ``positions``: encoded positions of the frames; empty: none."""
-        values = {KEY: json.dumps(metadata, sort_keys=True)} | ({POSITIONS_KEY: positions} if positions else {})
+        values = {KEY: json.dumps(metadata, sort_keys=True)} | text_of_positions(positions)
         with self._disk_errors():
             self._writer.add_key_value_metadata(values)
             self._writer.close()

@@ -44,7 +44,7 @@ def drop_private(path: Path, table: str) -> None:
     """Rewrite an acap or flow table without private columns and metadata. Keep the file if it has none."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    from acapella.digest.acap_files import KEY, POSITIONS_KEY, metadata_of, positions_of  # noqa: PLC0415
+    from acapella.digest.acap_files import KEY, metadata_of, positions_of, text_of_positions  # noqa: PLC0415
 
     names, metadata, positions = pq.read_schema(path).names, metadata_of(path), positions_of(path)
     published = [name for name in names if name in published_columns(table)]
@@ -60,4 +60,4 @@ def drop_private(path: Path, table: str) -> None:
                 rows = source.read_row_group(number, columns=published).replace_schema_metadata(None)
                 sink.write_table(rows)
             # positions in the anonymized capture, which is published
-            sink.add_key_value_metadata({KEY: public_metadata} | ({POSITIONS_KEY: positions} if positions else {}))
+            sink.add_key_value_metadata({KEY: public_metadata} | text_of_positions(positions))

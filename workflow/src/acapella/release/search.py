@@ -187,7 +187,7 @@ def metadata_of(path: Path) -> dict:
 
 
 SCHEMA = b"ARROW:schema"  # Arrow's description of the columns
-POSITIONS = b"acapella_positions"  # bytes: offsets and checksums of the published capture
+POSITIONS = b"acapella_positions"  # base64: offsets and checksums of the published capture
 
 
 def texts_of(con, part: Path) -> Iterator[Text]:

@@ -1,12 +1,18 @@
 """The main tables of the report, with selected columns."""
 
+import shlex
+
 from acapella.common.wording import nanoseconds, natural, percent, scaled
 from acapella.figures import restrictions
 from acapella.figures.source import ALL, Source
 
+from .warnings import has_pseudonyms
+
 MAX_FLOWS = 20  # top flows shown
 MAX_SAMPLES = 400  # samples shown; if there are more, those with the largest losses
 UNKNOWN = "?"
+EXTRACT = ("Copy frames to a file", False)
+EXTRACT_NOTE = " Run the command in the last column in the campaign's directory."
 
 
 def report_tables(source: Source) -> list[dict]:
@@ -38,6 +44,8 @@ def top_flows(source: Source) -> dict:
     columns = [("#", True), ("From", False), ("To", False), ("Protocol", False), ("Bytes", True), ("Frames", True)]
     columns += [("Rate", True), ("Duration", True), ("Application", False), ("Seen at", False), ("VLAN", False)]
     columns += [("MPLS", False), ("Tunnels", False)]
+    extractable = not has_pseudonyms(source.campaign)
+    columns += [EXTRACT] if extractable else []
     cells = [
         [
             *(number(row["rank"]), endpoint(row["src"], row["src_port"]), endpoint(row["dst"], row["dst_port"])),
@@ -50,6 +58,7 @@ def top_flows(source: Source) -> dict:
             duration(row["duration_ns"]),
             *(row["app"] or "", f"{row['largest_site']} {row['largest_port']}"),
             *(row["vlan"], row["mpls"], tunnels(row["tunnels"])),
+            *([extract("--flow", row["flow_id"], f"flow-{row['rank']}.pcapng")] if extractable else []),
         ]
         for row in rows
     ]
@@ -57,7 +66,13 @@ def top_flows(source: Source) -> dict:
         "Directed flows by bytes on the wire, stitched across samples, as seen at the site and port listed. Rate: over "
         "the observed time, without gaps between samples. VLAN, MPLS and tunnels: identifiers, the outermost first."
     )
+    note += EXTRACT_NOTE if extractable else ""
     return table("top_flows", "Largest flows", note, columns, cells)
+
+
+def extract(option: str, value: str, output: str) -> str:
+    """Return the command that copies frames from their captures, for a shell in the campaign's directory."""
+    return f"acapella extract . {option} {shlex.quote(value)} -o {shlex.quote(output)}"
 
 
 PROTOCOLS = {1: "ICMP", 2: "IGMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 89: "OSPF", 132: "SCTP"}
@@ -187,6 +202,9 @@ def quality(source: Source) -> dict:
     columns = [("Sample", False), ("Site", False), ("Port", False), ("Frames", True), ("Loss", True), ("Lost", True)]
     columns += [("Mirror", False), ("Mirror loss", True), ("Excluded from statistics", False), ("Duration", True)]
     columns += [("Clock", True), ("Malformed", True), ("File", False), ("Stages known", True), ("Method", False)]
+    extractable = not has_pseudonyms(source.campaign)
+    columns += [EXTRACT] if extractable else []
+    note += EXTRACT_NOTE if extractable else ""
     cells = [
         [
             *(row["sample"], row["site"], row["port"], number(row["frames"])),
@@ -201,6 +219,7 @@ def quality(source: Source) -> dict:
                 f"{row['loss_stages_known']} of 4",
                 row["method"] or UNKNOWN,
             ),
+            *([extract("--sample", row["sample"], f"{row['sample']}.pcapng")] if extractable else []),
         ]
         for row in rows
     ]

@@ -98,10 +98,27 @@ class Decoder : public ByteStream {
             starts_.push_back({input_.consumed(), decompressed});
     }
 
+    // Returns true if a start inside the member is due; `unread` as for end_of_frame().
+    [[nodiscard]] bool is_start_due(std::size_t unread) const {
+        return produced_ + unread - (starts_.empty() ? 0 : starts_.back().decompressed) >= between_windows_;
+    }
+    // Adds a start at the current position. If there are many, keeps every second one.
+    void add_start_inside(std::size_t unread, unsigned bits, std::string window) {
+        starts_.push_back({input_.consumed(), produced_ + unread, true, static_cast<std::uint8_t>(bits),
+                           std::move(window)});
+        if (++windows_ < kMaxWindows) return;
+        windows_ = drop_every_second_window(starts_);
+        between_windows_ *= 2;
+    }
+
     CompressedInput input_;
     bool done_ = false;
 
   private:
+    // Windows need up to 32 KiB each.
+    static constexpr std::uint64_t kBetweenWindows = std::uint64_t{16} << 20;
+    static constexpr std::size_t kMaxWindows = 256;
+
     // Returns how many of the last `size` bytes are within the limits.
     std::size_t exceed(std::size_t size) {
         done_ = true;
@@ -117,6 +134,8 @@ class Decoder : public ByteStream {
 
     DecompressionLimits limits_;
     std::uint64_t produced_ = 0;
+    std::uint64_t between_windows_ = kBetweenWindows;
+    std::size_t windows_ = 0;
 };
 
 // Common to zstd and lz4, whose libraries decode a sequence of frames in steps.
@@ -173,6 +192,8 @@ class FrameDecoder : public Decoder {
 using MakeDecoder = std::unique_ptr<ByteStream>(std::unique_ptr<ByteStream> raw, Bytes head,
                                                 const DecompressionLimits& limits);
 MakeDecoder gzip_decoder;
+std::unique_ptr<ByteStream> gzip_decoder_from(std::unique_ptr<ByteStream> raw, const ByteStream::Start& start,
+                                              const DecompressionLimits& limits);
 MakeDecoder zstd_decoder;
 MakeDecoder lz4_decoder;
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "input/positions.hpp"
+#include "input/positions/positions.hpp"
 
 namespace acapella::input {
 

@@ -1,6 +1,7 @@
-#include "input/positions.hpp"
+#include "input/positions/positions.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "frame/cursor.hpp"
 #include "input/byte_order.hpp"
@@ -35,6 +36,13 @@ class Decoder {
     }
     // Returns a number of items, each of which has at least `size` bytes.
     std::size_t count(std::size_t size) { return static_cast<std::size_t>(get(cursor_.captured() / size)); }
+    // Returns the next bytes, which must be there.
+    std::string text(std::size_t size) {
+        std::string value(size, '\0');
+        cursor_.copy(0, size, reinterpret_cast<std::byte*>(value.data()));
+        cursor_.skip(size);
+        return value;
+    }
     std::uint32_t sum() {
         std::uint32_t value = 0;
         for (unsigned byte = 0; byte < kSumBytes; ++byte)
@@ -52,7 +60,41 @@ class Decoder {
     const std::string& name_;
 };
 
-std::size_t pieces_of(std::uint64_t bytes) { return static_cast<std::size_t>((bytes + kPiece - 1) / kPiece); }
+std::size_t pieces_of(const Positions& positions) {
+    return static_cast<std::size_t>((positions.bytes + positions.piece_bytes - 1) / positions.piece_bytes);
+}
+
+void put_starts(std::string& out, const std::vector<ByteStream::Start>& starts) {
+    put(out, starts.size());
+    std::uint64_t compressed = 0;
+    std::uint64_t decompressed = 0;
+    for (const ByteStream::Start& start : starts) {
+        put(out, start.compressed - compressed);
+        put(out, start.decompressed - decompressed);
+        put(out, start.inside ? start.bits + 1U : 0U);
+        compressed = start.compressed;
+        decompressed = start.decompressed;
+        if (!start.inside) continue;
+        put(out, start.window.size());
+        out += start.window;
+    }
+}
+
+void get_starts(Decoder& in, Positions& positions) {
+    constexpr std::uint64_t kMostBits = 7;
+    std::uint64_t compressed = 0;
+    std::uint64_t decompressed = 0;
+    for (std::size_t left = in.count(3); left > 0; --left) {
+        ByteStream::Start& start = positions.starts.emplace_back();
+        start.compressed = compressed += in.get(kLargest - compressed);
+        start.decompressed = decompressed += in.get(positions.bytes - decompressed);
+        const std::uint64_t inside = in.get(kMostBits + 1);
+        start.inside = inside > 0;
+        start.bits = start.inside ? static_cast<std::uint8_t>(inside - 1) : std::uint8_t{0};
+        if (start.bits > 0 && start.compressed == 0) in.fail();
+        if (start.inside) start.window = in.text(in.count(1));
+    }
+}
 
 void put_pieces(std::string& out, const Positions& positions) {
     std::uint64_t frame = 0;
@@ -60,7 +102,7 @@ void put_pieces(std::string& out, const Positions& positions) {
         const Positions::Piece& piece = positions.pieces[i];
         put(out, piece.frame == 0 ? 0 : piece.frame - frame);
         if (piece.frame == 0) continue;
-        put(out, piece.offset - i * kPiece);
+        put(out, piece.offset - i * positions.piece_bytes);
         frame = piece.frame;
     }
     for (const std::uint32_t sum : positions.sums)
@@ -69,14 +111,16 @@ void put_pieces(std::string& out, const Positions& positions) {
 
 void get_pieces(Decoder& in, Positions& positions) {
     const std::size_t count = in.count(1 + kSumBytes);
-    if (count != pieces_of(positions.bytes)) in.fail();
+    if (count != pieces_of(positions)) in.fail();
     std::uint64_t frame = 0;
     for (std::size_t i = 0; i < count; ++i) {
         Positions::Piece& piece = positions.pieces.emplace_back();
         const std::uint64_t delta = in.get(positions.frames - frame);
         if (delta == 0) continue;
         piece.frame = frame += delta;
-        piece.offset = i * kPiece + in.get(std::min<std::uint64_t>(kPiece, positions.bytes - i * kPiece) - 1);
+        const std::uint64_t first = std::uint64_t{i} * positions.piece_bytes;
+        const auto size = std::min<std::uint64_t>(positions.piece_bytes, positions.bytes - first);
+        piece.offset = first + in.get(size - 1);
     }
     if (in.left() != count * kSumBytes) in.fail();
     for (std::size_t i = 0; i < count; ++i) positions.sums.push_back(in.sum());
@@ -86,17 +130,12 @@ void get_pieces(Decoder& in, Positions& positions) {
 
 std::string encode(const Positions& positions) {
     std::string out(1, static_cast<char>(kVersion));
+    put(out, static_cast<unsigned>(std::countr_zero(positions.piece_bytes)));
     put(out, positions.file_bytes ? *positions.file_bytes + 1 : 0);
     put(out, positions.bytes);
     put(out, positions.frames);
     put(out, positions.leading_frames);
-    put(out, positions.starts.size());
-    ByteStream::Start last{};
-    for (const ByteStream::Start& start : positions.starts) {
-        put(out, start.compressed - last.compressed);
-        put(out, start.decompressed - last.decompressed);
-        last = start;
-    }
+    put_starts(out, positions.starts);
     put(out, positions.blocks.size());
     std::uint64_t end = 0;
     for (const Positions::Block& block : positions.blocks) {
@@ -113,17 +152,14 @@ Positions decode_positions(Bytes encoded, const std::string& name) {
     Decoder in(encoded, name);
     if (in.get(kVersion) != kVersion) in.fail();
     Positions positions;
+    positions.piece_bytes = std::size_t{1} << in.get(std::countr_zero(kLargestPiece));
+    if (positions.piece_bytes < kSmallestPiece) in.fail();
     const std::uint64_t file_bytes = in.get();
     if (file_bytes > 0) positions.file_bytes = file_bytes - 1;
     positions.bytes = in.get(kLargest / 2);
     positions.frames = in.get(positions.bytes);
     positions.leading_frames = in.get(positions.frames);
-    ByteStream::Start last{};
-    for (std::size_t left = in.count(2); left > 0; --left) {
-        last.compressed += in.get(kLargest - last.compressed);
-        last.decompressed += in.get(positions.bytes - last.decompressed);
-        positions.starts.push_back(last);
-    }
+    get_starts(in, positions);
     std::uint64_t end = 0;
     for (std::size_t left = in.count(2); left > 0; --left) {
         Positions::Block block;
@@ -139,6 +175,11 @@ Positions decode_positions(Bytes encoded, const std::string& name) {
     return positions;
 }
 
+PositionsBuilder::PositionsBuilder(ByteSource& source, std::size_t piece_bytes) : sums_(piece_bytes) {
+    positions_.piece_bytes = piece_bytes;
+    source.add_to(sums_);
+}
+
 void PositionsBuilder::on_block(std::uint64_t offset, Bytes bytes, bool first) {
     constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a;  // a palindrome
     if (offset == 0) pcap_ = load<std::uint32_t>(bytes.data(), false) != kSectionHeader;
@@ -151,10 +192,10 @@ void PositionsBuilder::note(std::uint64_t frame, std::uint64_t offset) {
         positions_.leading_frames = kLeadingFrames;
     }
     if (offset < next_piece_) return;
-    const std::uint64_t piece = offset / kPiece;
+    const std::uint64_t piece = offset / positions_.piece_bytes;
     positions_.pieces.resize(static_cast<std::size_t>(piece) + 1);
     positions_.pieces.back() = {frame, offset};
-    next_piece_ = (piece + 1) * kPiece;
+    next_piece_ = (piece + 1) * positions_.piece_bytes;
 }
 
 std::string PositionsBuilder::finish(const ByteSource& source, std::uint64_t frames) {
@@ -164,8 +205,15 @@ std::string PositionsBuilder::finish(const ByteSource& source, std::uint64_t fra
     positions_.frames = frames;
     positions_.starts = source.stream().starts();
     positions_.file_bytes = source.stream().file_bytes();
-    std::string encoded = encode(positions_);
-    return encoded.size() <= kBytesPerFrame * frames + kFreeBytes ? encoded : std::string{};
+    for (;;) {
+        std::string encoded = encode(positions_);
+        const std::uint64_t text_bytes = (encoded.size() + 2) / 3 * 4;
+        if (text_bytes <= kBytesPerFrame * frames + kFreeBytes) return encoded;
+        const auto& starts = positions_.starts;
+        if (std::none_of(starts.begin(), starts.end(), [](const auto& start) { return start.inside; }))
+            return {};
+        ByteStream::drop_every_second_window(positions_.starts);
+    }
 }
 
 }  // namespace acapella::input

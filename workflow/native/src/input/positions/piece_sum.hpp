@@ -12,6 +12,8 @@
 namespace acapella::input {
 
 inline constexpr std::size_t kPiece = std::size_t{512} << 10;
+inline constexpr std::size_t kSmallestPiece = 64;
+inline constexpr std::size_t kLargestPiece = std::size_t{4} << 20;
 
 // A checksum against accidental changes, not a cryptographic hash. Eight lanes multiply the halves of 64-bit
 // words, as in the loop of XXH3 for long inputs, so that compilers use vector instructions. The keys of the
@@ -72,6 +74,9 @@ class PieceSum {
 // Computes the sums of consecutive pieces of a stream. The last piece may be shorter.
 class PieceSums {
   public:
+    // `piece_bytes`: a multiple of PieceSum::kStripe.
+    explicit PieceSums(std::size_t piece_bytes = kPiece) : piece_bytes_(piece_bytes) {}
+
     void add(Bytes bytes);
 
     // The sums of all pieces so far; ends the last piece, so it must be called after the last add().
@@ -79,6 +84,7 @@ class PieceSums {
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
   private:
+    std::size_t piece_bytes_;
     PieceSum sum_;
     std::array<std::byte, PieceSum::kStripe> carry_;  // the start of an incomplete stripe
     std::size_t carried_ = 0;

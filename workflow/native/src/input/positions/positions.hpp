@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "input/capture_reader.hpp"
-#include "input/piece_sum.hpp"
+#include "input/positions/piece_sum.hpp"
 
 namespace acapella::input {
 
-// All offsets are in the decompressed file, which consists of pieces of kPiece bytes.
+// All offsets are in the decompressed file, which consists of pieces of equal size.
 struct Positions {
     struct Piece {
         std::uint64_t frame = 0;   // the first frame whose record begins in this piece; 0: there is none
@@ -26,6 +26,7 @@ struct Positions {
         bool first = false;
     };
 
+    std::size_t piece_bytes = kPiece;         // a power of two; the last piece may be shorter
     std::optional<std::uint64_t> file_bytes;  // size of the compressed file, if known
     std::uint64_t bytes = 0;                  // size of the decompressed file
     std::uint64_t frames = 0;
@@ -46,8 +47,9 @@ Positions decode_positions(Bytes encoded, const std::string& name);
 
 class PositionsBuilder final : public BlockObserver {
   public:
-    // Call before any method of the source is called, and open the capture with this observer.
-    explicit PositionsBuilder(ByteSource& source) { source.add_to(sums_); }
+    // Call before any method of the source is called, and open the capture with this observer. `piece_bytes`:
+    // a power of two from kSmallestPiece to kLargestPiece.
+    explicit PositionsBuilder(ByteSource& source, std::size_t piece_bytes = kPiece);
 
     void on_block(std::uint64_t offset, Bytes bytes, bool first) override;
 
@@ -57,12 +59,13 @@ class PositionsBuilder final : public BlockObserver {
             note(frame, offset);
     }
 
-    // Returns the encoded positions after the last frame; empty if they would exceed kBytesPerFrame.
+    // Returns the encoded positions after the last frame; empty if their base64 text, as the acap contains
+    // it, would exceed kBytesPerFrame.
     std::string finish(const ByteSource& source, std::uint64_t frames);
 
     static constexpr std::uint64_t kLeadingFrames = 3;  // read by PcapReader::fits_variant()
     static constexpr std::uint64_t kBytesPerFrame = 2;
-    static constexpr std::size_t kFreeBytes = 256;  // allowed for a capture of few frames
+    static constexpr std::size_t kFreeBytes = 64;  // allowed for a capture of few frames
 
   private:
     void note(std::uint64_t frame, std::uint64_t offset);

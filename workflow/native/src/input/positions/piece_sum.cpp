@@ -1,4 +1,4 @@
-#include "input/piece_sum.hpp"
+#include "input/positions/piece_sum.hpp"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@ namespace acapella::input {
 void PieceSums::add(Bytes bytes) {
     bytes_ += bytes.size();
     while (!bytes.empty()) {
-        std::size_t step = std::min(bytes.size(), kPiece - in_piece_);
+        std::size_t step = std::min(bytes.size(), piece_bytes_ - in_piece_);
         if (carried_ > 0 || step < PieceSum::kStripe) {
             step = std::min(step, PieceSum::kStripe - carried_);
             std::memcpy(carry_.data() + carried_, bytes.data(), step);
@@ -22,7 +22,7 @@ void PieceSums::add(Bytes bytes) {
         }
         bytes = bytes.subspan(step);
         in_piece_ += step;
-        if (in_piece_ == kPiece) {  // a multiple of a stripe, so nothing is carried
+        if (in_piece_ == piece_bytes_) {  // a multiple of a stripe, so nothing is carried
             sums_.push_back(sum_.value());
             sum_ = PieceSum();
             in_piece_ = 0;

@@ -1,4 +1,4 @@
-#include "input/piece_reader.hpp"
+#include "input/positions/piece_reader.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -35,7 +35,7 @@ PieceReader::PieceReader(std::string path, const Positions& positions, const Dec
       positions_(positions),
       limits_(limits),
       descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)),
-      buffer_(static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, positions.bytes))) {
+      buffer_(static_cast<std::size_t>(std::min<std::uint64_t>(positions.piece_bytes, positions.bytes))) {
     if (descriptor_ < 0) throw InputError("cannot_open", path_, std::strerror(errno), errno);
     struct stat status {};
     const bool sized = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
@@ -66,18 +66,20 @@ bool PieceReader::fail(std::string what, int number) {
 
 Bytes PieceReader::at(std::uint64_t offset) {
     if (offset >= positions_.bytes || !fault_.kind.empty()) return {};
-    const auto piece = static_cast<std::size_t>(offset / kPiece);
+    const auto piece = static_cast<std::size_t>(offset / positions_.piece_bytes);
     if (piece != piece_ && !load(piece)) return {};
-    const std::uint64_t first = std::uint64_t{piece} * kPiece;
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, positions_.bytes - first));
+    const std::uint64_t first = std::uint64_t{piece} * positions_.piece_bytes;
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(positions_.piece_bytes, positions_.bytes - first));
     return Bytes(buffer_).first(size).subspan(static_cast<std::size_t>(offset - first));
 }
 
 bool PieceReader::load(std::size_t piece) {
     piece_ = SIZE_MAX;
-    const std::uint64_t first = std::uint64_t{piece} * kPiece;
+    const std::uint64_t first = std::uint64_t{piece} * positions_.piece_bytes;
     if (!(compression_ == Compression::none ? read_plain(first) : read_compressed(first))) return false;
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, positions_.bytes - first));
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(positions_.piece_bytes, positions_.bytes - first));
     PieceSum sum;
     sum.add(buffer_.data(), size);
     if (sum.value() != positions_.sums[piece])
@@ -88,7 +90,8 @@ bool PieceReader::load(std::size_t piece) {
 }
 
 bool PieceReader::read_plain(std::uint64_t offset) {
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, positions_.bytes - offset));
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(positions_.piece_bytes, positions_.bytes - offset));
     const ssize_t done = read_at(descriptor_, buffer_.data(), size, offset);
     if (done < 0) return fail(std::strerror(errno), errno);
     return static_cast<std::size_t>(done) == size || fail(std::string(kChanged) + "it is shorter");
@@ -99,12 +102,12 @@ void PieceReader::begin_decoding(std::uint64_t offset) {
     const auto after = std::upper_bound(
         positions_.starts.begin(), positions_.starts.end(), offset,
         [](std::uint64_t at, const ByteStream::Start& start) { return at < start.decompressed; });
-    const ByteStream::Start start =
-        after == positions_.starts.begin() ? ByteStream::Start{0, 0} : *std::prev(after);
+    const ByteStream::Start first;
+    const ByteStream::Start& start = after == positions_.starts.begin() ? first : *std::prev(after);
     if (decoder_ && decoded_ <= offset && decoded_ >= start.decompressed) return;
     // A position beyond the end of the file only yields no bytes.
-    (void)::lseek(descriptor_, static_cast<off_t>(start.compressed), SEEK_SET);
-    decoder_ = decoder(compression_, descriptor_stream(descriptor_, false), {}, limits_);
+    (void)::lseek(descriptor_, static_cast<off_t>(start.compressed - (start.bits > 0 ? 1 : 0)), SEEK_SET);
+    decoder_ = decoder_from(compression_, descriptor_stream(descriptor_, false), start, limits_);
     decoded_ = start.decompressed;
 }
 
@@ -127,7 +130,8 @@ bool PieceReader::read_compressed(std::uint64_t offset) {
             static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size(), offset - decoded_));
         if (decode(buffer_.data(), step) < step) break;
     }
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, positions_.bytes - offset));
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(positions_.piece_bytes, positions_.bytes - offset));
     if (decoded_ == offset && decode(buffer_.data(), size) == size) return true;
     const ByteStream::Fault& fault = decoder_->fault();
     if (fault.kind == "read_error" || fault.kind == "decompression_limit")

@@ -1,0 +1,125 @@
+"""Extracts frames of campaigns and releases: the catalog determines the captures."""
+
+import gzip
+import shutil
+import subprocess
+
+import pytest
+from acapella_testing.generated.files_campaign import processed, run
+from acapella_testing.oracles.naive_captures import packets
+from acapella_testing.workflow_run import CAPTURES
+
+from acapella.cli.main import main
+
+# SYN packets: in the acap, and as a display filter of tshark
+SYN, SYN_FILTER = "tcp_flags & 18 = 2", "tcp.flags.syn == 1 && tcp.flags.ack == 0"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Return a campaign of the small captures."""
+    rows = []
+    for capture in sorted(CAPTURES.glob("*.gz")):
+        name = capture.name.removesuffix(".pcap.gz")
+        rows.append((name, *name.split("-"), str(capture)))
+    return processed(tmp_path_factory.mktemp("extract"), rows, "--pseudonyms")
+
+
+@pytest.fixture
+def campaign(finished, tmp_path):
+    """Return a copy of that campaign with its own captures."""
+    return shutil.copytree(finished, tmp_path / "mine")
+
+
+def extract(source, target, *options: str) -> int:
+    """Run the command."""
+    return main(["extract", str(source), "-o", str(target), *options])
+
+
+def filtered(capture, target, condition: str):
+    """Return the packets of a capture that tshark's display filter selects."""
+    words = ["tshark", "-r", str(capture), "-Y", condition, "-F", "pcapng", "-w", str(target)]
+    subprocess.run(words, check=True, capture_output=True)
+    return frames_of(target)
+
+
+def frames_of(capture) -> list[tuple]:
+    """Return times, lengths, link types and bytes, without the names that tshark gives to interfaces."""
+    return [(p.time_s, p.wire_len, p.link_type, p.frame) for p in packets(capture)]
+
+
+def test_condition_selects_frames_of_all_captures(campaign, tmp_path, capsys):
+    assert extract(campaign, tmp_path / "out.pcapng", "--where", SYN) == 0
+    captures = sorted(CAPTURES.glob("*.gz"))
+    expected = [p for capture in captures for p in filtered(capture, tmp_path / "e.pcapng", SYN_FILTER)]
+    assert frames_of(tmp_path / "out.pcapng") == expected
+    assert f"{len(expected)} frames of " in capsys.readouterr().out
+
+
+def test_columns_of_the_sample_are_known(campaign, tmp_path):
+    assert extract(campaign, tmp_path / "out.pcapng", "--where", f"site = 'alpha' and port = 'p2' and {SYN}") == 0
+    expected = filtered(CAPTURES / "alpha-p2.pcap.gz", tmp_path / "e.pcapng", SYN_FILTER)
+    assert frames_of(tmp_path / "out.pcapng") == expected
+
+
+def test_sample_is_copied_whole(campaign, tmp_path):
+    assert extract(campaign, tmp_path / "out.pcap", "--sample", "beta-p1") == 0
+    assert (tmp_path / "out.pcap").read_bytes() == gzip.decompress((CAPTURES / "beta-p1.pcap.gz").read_bytes())
+
+
+def test_numbers_of_frames_need_a_sample(campaign, tmp_path, capsys):
+    assert extract(campaign, tmp_path / "out.pcapng", "--frames", "1") == 2
+    assert "--sample" in capsys.readouterr().err
+    assert extract(campaign, tmp_path / "out.pcapng", "--frames", "1", "--sample", "beta-p1") == 0
+    assert len(packets(tmp_path / "out.pcapng")) == 1
+
+
+def test_unknown_sample_is_reported(campaign, tmp_path, capsys):
+    assert extract(campaign, tmp_path / "out.pcapng", "--sample", "gamma") == 2
+    assert "no acap of a sample 'gamma'" in capsys.readouterr().err
+
+
+def raw_capture(campaign, sample: str):
+    """Return the path of a sample's capture, which is a link."""
+    (found,) = [path for path in (campaign / "raw").iterdir() if path.name.startswith(f"{sample}.pcap")]
+    return found
+
+
+def test_missing_capture_is_reported_in_one_line(campaign, tmp_path, capsys):
+    raw_capture(campaign, "beta-p1").unlink()
+    assert extract(campaign, tmp_path / "out.pcapng", "--where", "true") == 2
+    error = capsys.readouterr().err
+    assert "no such capture" in error
+    assert error.count("\n") == 1
+    assert extract(campaign, tmp_path / "out.pcapng", "--where", "site = 'alpha'") == 0
+
+
+@pytest.mark.parametrize("positions", [True, False])
+def test_changed_capture_is_reported_in_one_line(campaign, tmp_path, capsys, positions, monkeypatch):
+    capture = raw_capture(campaign, "beta-p1")
+    content = bytearray(gzip.decompress(capture.read_bytes()))
+    content[-1] ^= 1
+    capture.unlink()
+    capture.write_bytes(gzip.compress(bytes(content)))
+    if not positions:
+        monkeypatch.setattr("acapella.digest.acap_files.positions_of", lambda _: None)
+    assert extract(campaign, tmp_path / "out.pcapng", "--where", "true") == 2
+    error = capsys.readouterr().err
+    assert "changed since the digest" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out.pcapng").exists()
+
+
+def test_released_acaps_select_frames_of_the_released_captures(finished, tmp_path):
+    public = tmp_path / "public"
+    run("release", finished, "-o", public)
+    assert extract(public, tmp_path / "out.pcapng", "--where", SYN) == 0
+    captures = sorted((public / "captures").iterdir())
+    expected = [p for capture in captures for p in filtered(capture, tmp_path / "e.pcapng", SYN_FILTER)]
+    assert expected
+    assert frames_of(tmp_path / "out.pcapng") == expected
+    capture = captures[0]
+    content = bytearray(capture.read_bytes())
+    content[-1] ^= 1
+    capture.write_bytes(content)
+    assert extract(public, tmp_path / "changed.pcapng", "--where", "true") == 2

@@ -1,0 +1,75 @@
+"""Extracts frames of public captures, also malformed ones: they are those of editcap; positions are small."""
+
+import subprocess
+
+import pytest
+from acapella_testing.oracles.naive_captures import packets
+
+from acapella.cli.main import main
+from acapella.digest.acap_files import POSITIONS_KEY, metadata_of
+
+EVERY = 20  # captures of a directory
+FREE_BYTES = 64  # for captures of few frames
+
+
+def ranges_of(frames: int) -> str:
+    """Return a selection with the first and the last frames, and every third one between."""
+    some = {1, 2, 3, frames - 1, frames, *range(5, frames, max(3, frames // 40))}
+    return ",".join(str(frame) for frame in sorted(some) if 1 <= frame <= frames)
+
+
+def editcap(capture, target, ranges: str) -> None:
+    """Copy frames with editcap, whose exit code is not 0 if it reads up to damage."""
+    words = ["editcap", "-F", "pcapng", "-r", str(capture), str(target), *ranges.split(",")]
+    subprocess.run(words, check=False, capture_output=True)
+
+
+def digested(capture, directory) -> dict | None:
+    """Digest a capture and return the metadata; None if it cannot be digested."""
+    acap = directory / "t.acap.parquet"
+    if main(["digest", str(capture), "-o", str(acap), "--engine", "native", "--damaged", "keep"]) != 0:
+        return None
+    return metadata_of(acap)
+
+
+@pytest.mark.parametrize("part", ["ndpi", "tcpdump"])
+def test_frames_of_public_captures_equal_those_of_editcap(corpus, tmp_path, part):
+    compared = damaged = 0
+    cut = tmp_path / "cut.pcap"
+    for capture in (path for whole in sorted((corpus / part).iterdir())[::EVERY] for path in (whole, cut)):
+        if capture != cut:
+            cut.write_bytes(capture.read_bytes()[:-3])  # the next one: a truncated copy
+        metadata = digested(capture, tmp_path)
+        if not metadata or not metadata["frames"]:
+            continue
+        ranges = ranges_of(metadata["frames"])
+        words = [str(capture), "--acap", str(tmp_path / "t.acap.parquet"), "--frames", ranges]
+        assert main(["extract", *words, "-o", str(tmp_path / "ours.pcapng")]) == 0, capture
+        editcap(capture, tmp_path / "theirs.pcapng", ranges)
+        ours = [packet._replace(time_s=packet.time_s or 0) for packet in packets(tmp_path / "ours.pcapng")]
+        assert ours == packets(tmp_path / "theirs.pcapng"), capture  # editcap writes time 0 if there is none
+        compared += 1
+        damaged += metadata["file_issue"] is not None
+    print(f"{part}: {compared} captures compared with editcap, {damaged} of them damaged")
+    assert compared - damaged >= 20
+    assert damaged >= 10
+
+
+def test_positions_have_at_most_two_bytes_per_frame(corpus, tmp_path):
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
+
+    sizes = {}
+    for part in ("ndpi", "tcpdump"):
+        for capture in sorted((corpus / part).iterdir())[::EVERY]:
+            metadata = digested(capture, tmp_path)
+            if metadata:
+                keys = pq.read_metadata(tmp_path / "t.acap.parquet").metadata
+                sizes[capture.name] = (len(keys.get(POSITIONS_KEY.encode(), b"")), metadata["frames"])
+    for name, (size, frames) in sizes.items():
+        assert size <= 2 * frames + FREE_BYTES, name
+    largest = {name: pair for name, pair in sizes.items() if pair[1] >= 1000}
+    for name, (size, frames) in largest.items():
+        print(f"{name}: {size} bytes for {frames} frames, {size / frames:.3f} bytes per frame")
+        assert 0 < size <= 2 * frames, name
+    assert largest
+    assert all(size for size, frames in sizes.values() if frames >= 40)
