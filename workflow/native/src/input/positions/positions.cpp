@@ -198,7 +198,8 @@ void PositionsBuilder::note(std::uint64_t frame, std::uint64_t offset) {
     next_piece_ = (piece + 1) * positions_.piece_bytes;
 }
 
-std::string PositionsBuilder::finish(const ByteSource& source, std::uint64_t frames) {
+std::string PositionsBuilder::finish(const ByteSource& source, std::uint64_t frames,
+                                     std::uint64_t bytes_per_frame) {
     positions_.sums = sums_.finish();
     positions_.pieces.resize(positions_.sums.size());
     positions_.bytes = sums_.bytes();
@@ -208,7 +209,7 @@ std::string PositionsBuilder::finish(const ByteSource& source, std::uint64_t fra
     for (;;) {
         std::string encoded = encode(positions_);
         const std::uint64_t text_bytes = (encoded.size() + 2) / 3 * 4;
-        if (text_bytes <= kBytesPerFrame * frames + kFreeBytes) return encoded;
+        if (text_bytes <= bytes_per_frame * frames + kFreeBytes) return encoded;
         const auto& starts = positions_.starts;
         if (std::none_of(starts.begin(), starts.end(), [](const auto& start) { return start.inside; }))
             return {};

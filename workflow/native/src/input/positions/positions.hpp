@@ -60,8 +60,9 @@ class PositionsBuilder final : public BlockObserver {
     }
 
     // Returns the encoded positions after the last frame; empty if their base64 text, as the acap contains
-    // it, would exceed kBytesPerFrame.
-    std::string finish(const ByteSource& source, std::uint64_t frames);
+    // it, would have more than kFreeBytes and `bytes_per_frame`.
+    std::string finish(const ByteSource& source, std::uint64_t frames,
+                       std::uint64_t bytes_per_frame = kBytesPerFrame);
 
     static constexpr std::uint64_t kLeadingFrames = 3;  // read by PcapReader::fits_variant()
     static constexpr std::uint64_t kBytesPerFrame = 2;
