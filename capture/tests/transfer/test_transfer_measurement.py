@@ -29,14 +29,22 @@ LINE = (
 )
 
 
-def arrivals(sent: int, *, frames: int = QUEUE_FRAMES, pause_ns: int = 0, stall_ns: int = 0) -> list[list[int]]:
+def arrivals(
+    sent: int, *, frames: int = QUEUE_FRAMES, pause_ns: int = 0, stall_ns: int = 0, busy: float = 0.0
+) -> list[list[int]]:
     """Return the arrivals of datagrams sent to a queue of `frames` behind a bucket of two, at three times its rate.
 
-    In the middle, the sender pauses or the link stalls for some time.
+    In the middle, the sender pauses or the link stalls for some time. `busy`: probability that the sender pauses before
+    a datagram because it is not scheduled, for up to 5 ms; it then sends the next datagrams faster until it has caught
+    up.
     """
-    found, leaving, tokens_ns = [], [], 0
+    generator = random.Random(1)
+    found, leaving, tokens_ns, sent_ns = [], [], 0, 0
     for number in range(sent):
-        sent_ns = 10**9 + number * PER_FRAME_NS // 3 + (pause_ns if number > sent // 2 else 0)
+        previous_ns = sent_ns
+        due_ns = 10**9 + number * PER_FRAME_NS // 3 + (pause_ns if number > sent // 2 else 0)
+        sent_ns = max(due_ns, previous_ns + TRANSIT_NS // 4)
+        sent_ns += generator.randrange(5_000_000) if generator.random() < busy else 0
         leaving = [left_ns for left_ns in leaving if left_ns > sent_ns]
         if len(leaving) == frames:
             continue  # dropped
@@ -45,7 +53,7 @@ def arrivals(sent: int, *, frames: int = QUEUE_FRAMES, pause_ns: int = 0, stall_
         left_ns = max(sent_ns, tokens_ns - PER_FRAME_NS)
         tokens_ns = max(tokens_ns, left_ns) + PER_FRAME_NS
         leaving.append(left_ns)
-        found.append([number, sent_ns, left_ns + TRANSIT_NS])
+        found.append([number, sent_ns, left_ns + TRANSIT_NS, previous_ns])
     return found
 
 
@@ -53,8 +61,8 @@ def with_outliers(found: list[list[int]], share: float, late_ns: int) -> list[li
     """Return arrivals of which a random share has a timestamp that is too late, as from a core that was busy."""
     generator = random.Random(1)
     return [
-        [number, sent_ns, arrived_ns + (generator.randrange(late_ns) if generator.random() < share else 0)]
-        for number, sent_ns, arrived_ns in found
+        [number, sent_ns, arrived_ns + (generator.randrange(late_ns) if generator.random() < share else 0), previous_ns]
+        for number, sent_ns, arrived_ns, previous_ns in found
     ]
 
 
@@ -71,15 +79,33 @@ def test_rate_and_queue_of_a_simulated_link(frames, pause_ms):
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.2])
 def test_late_arrivals_do_not_change_the_queue(frames, share):
     found = with_outliers(arrivals(3000, frames=frames), share, late_ns=100 * PER_FRAME_NS)
-    longest = max(arrived - sent for _, sent, arrived in found) - min(arrived - sent for _, sent, arrived in found)
+    longest = max(arrived - sent for _, sent, arrived, _ in found) - min(
+        arrived - sent for _, sent, arrived, _ in found
+    )
     assert longest > 1.5 * frames * PER_FRAME_NS, "the longest waiting time would be far too long"
     _, size = rate_and_queue(found, where="test")
     assert size == pytest.approx(frames * FRAME, abs=QUEUE_ERROR_BYTES)
 
 
+@pytest.mark.parametrize("frames", [2, QUEUE_FRAMES])
+@pytest.mark.parametrize("busy", [0.01, 0.05])
+def test_sender_that_is_often_not_scheduled_does_not_change_the_queue(frames, busy):
+    found = arrivals(3000, frames=frames, busy=busy)
+    late = sum(sent - previous > 1_000_000 for _, sent, _, previous in found[1:])
+    assert late > 10, "the queue was often not full, although the predecessor was dropped"
+    _, size = rate_and_queue(found, where="test")
+    assert size == frames * FRAME
+
+
+def test_machine_on_which_the_queue_is_never_full_in_time_is_an_error():
+    slow = [[number, sent, arrived, sent - 10**7] for number, sent, arrived, _ in arrivals(600)]
+    with pytest.raises(UserError, match="the machine is too busy"):
+        rate_and_queue(slow, where="test")
+
+
 def test_stall_of_the_link_does_not_change_the_queue():
     stalled = arrivals(3000, stall_ns=30_000_000)
-    assert max(arrived - sent for _, sent, arrived in stalled) > 2 * QUEUE_FRAMES * PER_FRAME_NS
+    assert max(arrived - sent for _, sent, arrived, _ in stalled) > 2 * QUEUE_FRAMES * PER_FRAME_NS
     _, size = rate_and_queue(stalled, where="test")
     assert size == QUEUE_FRAMES * FRAME
 
@@ -88,7 +114,7 @@ def test_probe_that_fills_nothing_is_an_error():
     with pytest.raises(UserError, match="only 3 datagrams"):
         rate_and_queue(arrivals(3), where="test")
     with pytest.raises(UserError, match="did not fill the queue"):
-        rate_and_queue([[n, n * 10**6, n * 10**6 + 5] for n in range(100)], where="test")
+        rate_and_queue([[n, n * 10**6, n * 10**6 + 5, (n - 1) * 10**6] for n in range(100)], where="test")
 
 
 @pytest.mark.parametrize(

@@ -137,27 +137,29 @@ def queue_key(cell: Cell) -> tuple:
 
 
 def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, int]:
-    """Return the rate in bit/s and the queue in bytes, from arrivals (number, sent_ns, arrived_ns) at a full queue.
+    """Return the rate in bit/s and the queue in bytes, from arrivals of the probe at a full queue.
+
+    ``arrivals``: number, time sent, time of arrival, time when the predecessor was sent, in ns.
 
     Only gaps between datagrams that both waited for at least half of the queue count for the rate: the link was busy
     in between, even if the probe's sender was not scheduled for some time.
 
-    A datagram whose predecessor was dropped entered a full queue: it took the place of a frame that had just left. The
-    queue is the median number of frames that were in the queue after such a datagram entered it, times the frame's
-    size. Neither late arrivals nor a pause of the sender changes a median of hundreds. A number of frames, unlike a
-    waiting time, does not grow while the link pauses. A frame has left the queue at the latest when a later one
-    arrives, so that a single late timestamp does not count.
+    A datagram entered a full queue if its predecessor was dropped immediately before: it took the place of a frame that
+    had just left. The queue is the median number of frames that were in the queue after such a datagram entered it,
+    times the frame's size. Late arrivals do not change a median. A number of frames, unlike a waiting time, does not
+    grow while the link pauses. A frame has left the queue at the latest when a later one arrives, so that a single late
+    timestamp does not count.
 
     Raises UserError for too few datagrams.
     """
     if len(arrivals) < LEAST_ARRIVALS:
         raise UserError(f"only {len(arrivals)} datagrams of the probe arrived", where=where)
-    delays = [arrived - sent for _, sent, arrived in arrivals]
-    full = [place for place in range(1, len(arrivals)) if arrivals[place][0] > arrivals[place - 1][0] + 1]
-    if len(full) < LEAST_ARRIVALS:
+    delays = [arrived - sent for _, sent, arrived, _ in arrivals]
+    behind = [place for place in range(1, len(arrivals)) if arrivals[place][0] > arrivals[place - 1][0] + 1]
+    if len(behind) < LEAST_ARRIVALS:
         raise UserError("the probe did not fill the queue", where=where)
     least = min(delays)  # of an empty queue: nothing makes a datagram faster
-    usual = statistics.median(delays[place] for place in full) - least
+    usual = statistics.median(delays[place] for place in behind) - least
     queued = [delay - least > usual / 2 for delay in delays]
     gaps = [
         after[2] - before[2]
@@ -166,9 +168,13 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     ]
     if len(gaps) < LEAST_ARRIVALS or sum(gaps) <= 0:
         raise UserError("the probe did not fill the queue", where=where)
-    left = [*accumulate((arrived - least for _, _, arrived in reversed(arrivals)), min)][::-1]  # the queue, in order
+    frame_ns = sum(gaps) / len(gaps)
+    full = [place for place in behind if arrivals[place][1] - arrivals[place][3] < frame_ns / 2]
+    if len(full) < LEAST_ARRIVALS:
+        raise UserError("the probe did not find the queue full: the machine is too busy", where=where)
+    left = [*accumulate((arrived - least for _, _, arrived, _ in reversed(arrivals)), min)][::-1]  # the queue, in order
     waiting = [place + 1 - bisect.bisect_right(left, arrivals[place][1]) for place in full]
-    return round(len(gaps) * probe.FRAME * 8 * 10**9 / sum(gaps)), round(statistics.median(waiting) * probe.FRAME)
+    return round(probe.FRAME * 8e9 / frame_ns), round(statistics.median(waiting) * probe.FRAME)
 
 
 def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:

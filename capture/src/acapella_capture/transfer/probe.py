@@ -3,8 +3,9 @@
     probe.py receive PORT SECONDS
     probe.py send ADDRESS PORT RATE_BPS BYTES SOURCE_PORT
 
-It runs on nodes, where only Python's standard library is installed. Each datagram contains its number and the time it
-was sent. Arrival times are those of the kernel. The clocks of both ends may differ by a constant.
+It runs on nodes, where only Python's standard library is installed. Each datagram contains its number, its time of
+sending and that of its predecessor. Arrival times are those of the kernel. The clocks of both ends may differ by a
+constant.
 """
 
 import json
@@ -13,7 +14,7 @@ import struct
 import sys
 import time
 
-HEAD = struct.Struct("!QQ")  # number, time in ns
+HEAD = struct.Struct("!QQQ")  # number, time and that of the predecessor in ns
 HEADERS = 42  # Ethernet, IPv4, UDP
 FRAME = 1514
 SO_TIMESTAMPNS = 35
@@ -27,22 +28,24 @@ def send(address, port, rate_bps, total, source_port):
     link.bind(("", source_port))
     link.connect((address, port))
     payload = bytes(FRAME - HEADERS - HEAD.size)
-    start = time.monotonic_ns()
+    start, previous = time.monotonic_ns(), 0
     for number in range(max(1, total // FRAME)):
         due = start + number * FRAME * 8 * 10**9 // rate_bps  # no bursts: a queue may have two frames
         while time.monotonic_ns() < due:
             pass
-        link.send(HEAD.pack(number, time.time_ns()) + payload)
+        now = time.time_ns()
+        link.send(HEAD.pack(number, now, previous) + payload)
+        previous = now
     for _ in range(LAST_COPIES):
         time.sleep(0.02)
         try:
-            link.send(HEAD.pack(2**64 - 1, time.time_ns()))
+            link.send(HEAD.pack(2**64 - 1, time.time_ns(), previous))
         except ConnectionRefusedError:  # the receiver has ended: it has the mark
             return
 
 
 def receive(port, seconds):
-    """Print arrivals as JSON: [[number, sent_ns, arrived_ns], ...], until the end mark or silence."""
+    """Print arrivals as JSON: [[number, sent_ns, arrived_ns, previous_ns], ...], until the end mark or silence."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for option in (33, socket.SO_RCVBUF):  # SO_RCVBUFFORCE needs CAP_NET_ADMIN
         try:
@@ -61,12 +64,12 @@ def receive(port, seconds):
         except TimeoutError:
             break
         link.settimeout(QUIET_S)
-        number, sent = HEAD.unpack_from(data)
+        number, sent, previous = HEAD.unpack_from(data)
         if number == 2**64 - 1:
             break
         stamp = next(value for _, kind, value in control if kind == SO_TIMESTAMPNS)
         whole, rest = struct.unpack("=qq", stamp[:16])
-        arrivals.append([number, sent, whole * 10**9 + rest])
+        arrivals.append([number, sent, whole * 10**9 + rest, previous])
     json.dump(arrivals, sys.stdout)
 
 
