@@ -32,6 +32,7 @@ SATURATED_S = 0.25  # for the rate
 OVERLOAD = 3  # rate of the probe, in units of the link's
 LISTEN_S = 20
 LEAST_ARRIVALS = 10
+QUANTILE = 0.9  # of the frames in a queue that may have been full
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     had just left. The queue is the median number of frames that were in the queue after such a datagram entered it,
     times the frame's size. Late arrivals do not change a median. A number of frames, unlike a waiting time, does not
     grow while the link pauses. A frame has left the queue at the latest when a later one arrives, so that a single late
-    timestamp does not count.
+    timestamp does not count. If the machine is so busy that there are too few such datagrams, the queue is the 90 %
+    quantile of all datagrams behind a dropped one: a pause of the sender between both only makes the number smaller.
 
     Raises UserError for too few datagrams.
     """
@@ -170,11 +172,10 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
         raise UserError("the probe did not fill the queue", where=where)
     frame_ns = sum(gaps) / len(gaps)
     full = [place for place in behind if arrivals[place][1] - arrivals[place][3] < frame_ns / 2]
-    if len(full) < LEAST_ARRIVALS:
-        raise UserError("the probe did not find the queue full: the machine is too busy", where=where)
     left = [*accumulate((arrived - least for _, _, arrived, _ in reversed(arrivals)), min)][::-1]  # the queue, in order
-    waiting = [place + 1 - bisect.bisect_right(left, arrivals[place][1]) for place in full]
-    return round(probe.FRAME * 8e9 / frame_ns), round(statistics.median(waiting) * probe.FRAME)
+    chosen, share = (full, 0.5) if len(full) >= LEAST_ARRIVALS else (behind, QUANTILE)
+    waiting = sorted(place + 1 - bisect.bisect_right(left, arrivals[place][1]) for place in chosen)
+    return round(probe.FRAME * 8e9 / frame_ns), waiting[int(share * len(waiting))] * probe.FRAME
 
 
 def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
