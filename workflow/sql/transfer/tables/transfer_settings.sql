@@ -4,7 +4,8 @@ with
 cells as (
     select
         * replace (coalesce(algorithm, 'unknown') as algorithm),
-        error is null as complete
+        error is null as complete,
+        1 - first_end_ns / nullif(completion_ns, 0) as ends_apart
     from transfer_cells
 ),
 
@@ -72,6 +73,9 @@ grouped as (
         avg(jain order by jain) filter (where complete) as jain_mean,
         min(jain) filter (where complete) as jain_low,
         max(jain) filter (where complete) as jain_high,
+        avg(ends_apart order by ends_apart) filter (where complete) as ends_apart_mean,
+        min(ends_apart) filter (where complete) as ends_apart_low,
+        max(ends_apart) filter (where complete) as ends_apart_high,
         avg(queue_mean_ns) filter (where complete) as queue_mean_ns,
         avg(wire_retransmits) filter (where complete) as wire_retransmits_mean,
         avg(wire_throughput_bps) filter (where complete) as wire_throughput_bps_mean

@@ -43,7 +43,7 @@ def draw(source: Source) -> Figure:
     if len(cells) > len(shown):
         key.append(f"the first {MAX_PANELS} of {len(cells)} ratios and algorithms")
     chart = alt.vconcat(*lines, spacing=18).resolve_scale(color="shared")
-    return Figure(title(shown, predicted), chart, ("; ".join(key),))
+    return Figure(title(shown, predicted, source.rows("transfer_settings")), chart, ("; ".join(key),))
 
 
 def whole_intervals(rows: Iterable[dict]) -> list[dict]:
@@ -118,13 +118,15 @@ def heading(cell: dict) -> str:
     return f"{transfer_scope.name_of(cell['algorithm'] or '?')}, r = {digits(cell['ratio'])}{flag}"
 
 
-def title(cells: list[dict], predicted: list[dict]) -> str:
+def title(cells: list[dict], predicted: list[dict], settings: list[dict]) -> str:
     """Return the ratio with the shortest completion, the spread of its flows' ends, and the predicted best ratio."""
     best = min(cells, key=lambda row: (row["completion_ns"], row["ratio"]))
-    apart = (best["completion_ns"] - best["first_end_ns"]) / best["completion_ns"]
+    key = ("setting", "algorithm")
+    own = next(row for row in settings if all(row[name] == best[name] for name in key))
+    largest = f" (mean of {own['runs']} runs; largest {percent(own['ends_apart_high'])})" if own["runs"] > 1 else ""
     text = (
         f"r = {digits(best['ratio'])} completes first, after {digits(best['completion_ns'] / 1e9)}{GAP}s; "
-        f"its flows end within {percent(apart)} of each other"
+        f"its flows end within {percent(own['ends_apart_mean'])} of each other{largest}"
     )
     ratios = sorted({row["best_ratio"] for row in predicted if row["best_ratio"] is not None})
     return f"{text}; predicted best: r = {digits(ratios[0])}" if len(ratios) == 1 else text

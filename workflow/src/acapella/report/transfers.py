@@ -46,7 +46,7 @@ def settings(source: Source) -> dict:
     rows = source.rows("transfer_settings")
     varied = transfer_scope.varying(rows, (*transfer_scope.FIXED, "delay_ns", "buffer_bytes")) or ["delay_ns"]
     columns = [("Settings", False), ("Algorithm", False), ("Runs", True), ("Failed", True), ("Mbit/s", True)]
-    columns += [("Completion (s)", True), ("Retransmitted", True), ("Fairness (Jain)", True)]
+    columns += [("Completion (s)", True), ("Retransmitted", True), ("Fairness (Jain)", True), ("Ends apart", True)]
     columns += [("Queueing delay (ms)", True), ("Retransmitted on the wire", True), ("Flags", False)]
     cells = [
         [
@@ -58,14 +58,20 @@ def settings(source: Source) -> dict:
                 range_of(row, "completion_ns", 1e9),
                 range_of(row, "retransmits", 1),
             ),
-            *(three(row["jain_mean"]), scaled(row["queue_mean_ns"], 1e6), scaled(row["wire_retransmits_mean"], 1)),
+            *(
+                three(row["jain_mean"]),
+                ends_apart(row),
+                scaled(row["queue_mean_ns"], 1e6),
+                scaled(row["wire_retransmits_mean"], 1),
+            ),
             row["flags"],
         ]
         for row in rows[:MAX_ROWS]
     ]
     note = (
         "Means of the complete runs; with several runs, the smallest and largest in brackets. Queueing delay: mean "
-        "round-trip time on the wire minus the smallest one of the run. Runs with flags count."
+        "round-trip time on the wire minus the smallest one of the run. Ends apart: time from the first to the last "
+        "end of a stream, as a share of the completion time. Runs with flags count."
     )
     return table("transfer_settings", "Results of transfers", note, columns, cells)
 
@@ -175,6 +181,14 @@ def range_of(row: dict, name: str, unit: float) -> str:
         return ""
     text = digits(mean / unit)
     return text if row["runs"] < 2 else f"{text} ({span(digits(low / unit), digits(high / unit))})"
+
+
+def ends_apart(row: dict) -> str:
+    """Return the mean share of the completion time between the first and the last end of a stream, and its range."""
+    mean, low, high = (row[f"ends_apart_{part}"] for part in ("mean", "low", "high"))
+    if mean is None or (row["streams"] or 1) < 2:
+        return ""
+    return percent(mean) if row["runs"] < 2 else f"{percent(mean)} ({span(percent(low), percent(high))})"
 
 
 def scaled(value: float | None, unit: float) -> str:
