@@ -153,12 +153,15 @@ def test_unknown_algorithm_is_an_error_before_the_first_transfer(fabric):
     assert fabric.cells() == [] and fabric.slices == []
 
 
-def test_delay_needs_netem_on_the_router(fabric):
-    """This machine has no netem: the command refuses. With netem, the delay is measured."""
-    status, out, err = fabric.transfer(grid={"delay_ms": [20]})
-    if status == 0:
-        (cell,) = fabric.cells()
-        assert cell["measured"]["rtt_ns"] >= 20_000_000
-    else:
-        assert "node r1: the kernel has no netem" in err, err + out
+@pytest.mark.parametrize("delay_on", ["return", "both"])
+def test_packets_are_delayed_on_the_routers(fabric, delay_on):
+    """Without netem, as here, acapella-link is uploaded to the routers."""
+    status, out, err = fabric.transfer("--keep", grid={"delay_ms": [20]}, delay_on=delay_on)
+    assert status == 0, err + out
+    (cell,) = fabric.cells()
+    assert cell["measured"]["rtt_ns"] >= 20_000_000  # a busy machine delays more, never less
+    assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
+    assert all(sample["min_rtt_ns"] >= 19_000_000 for sample in cell["tcp_info"] if sample["bytes_acked"] > 1000)
+    status, out, err = fabric.transfer(grid={"delay_ms": [10]}, delay_on=delay_on)
+    assert status == 0, "devices and rules of the first grid remain: " + err + out
     assert fabric.slices == []

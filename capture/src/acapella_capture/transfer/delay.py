@@ -17,12 +17,14 @@ from acapella_core.errors import UserError
 from acapella_core.topology import Topology
 
 from .grid import Cell
-from .link_process import PROGRAM, LinkProcess
+from .link_process import PROGRAM
 from .nodes import Nodes
 from .processors import ReservedProcessor
 from .routing import FIRST_RULE, other_end
 
 TABLE = 90
+DELAY_RULE = FIRST_RULE // 2  # preference
+FORWARD, RETURN = DELAY_DEVICES = ("delay-fwd", "delay-rev")
 NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
@@ -41,8 +43,8 @@ def directions(topology: Topology, delay_on: str) -> list[Direction]:
     """Return the directions that are delayed."""
     found = []
     if delay_on == "both":
-        found.append(Direction("delay-fwd", topology.receiver, neighbor(topology, topology.receiver)))
-    found.append(Direction("delay-rev", topology.sender, neighbor(topology, topology.sender)))
+        found.append(Direction(FORWARD, topology.receiver, neighbor(topology, topology.receiver)))
+    found.append(Direction(RETURN, topology.sender, neighbor(topology, topology.sender)))
     return found
 
 
@@ -127,14 +129,16 @@ class LinkDelays(Delays):
             raise UserError(f"{PROGRAM} is missing, and this kernel has no netem", fix="make setup")
         for each in self._directions:
             nodes.batch(each.router, "ip", tun_lines(nodes, topology, each))
-        self._processor = ReservedProcessor()
+        self._processor = ReservedProcessor() if nodes.on_this_machine else None
         try:
-            self._link = LinkProcess(program, [(each.name, each.router) for each in self._directions])
-            self._processor.assign(self._link.pid)
-            for each in self._directions:
-                self._processor.steer(nodes, each.host, nodes.device(each.host, each.router))
+            self._link = nodes.start_link(Path(program), [(each.name, each.router) for each in self._directions])
+            if self._processor:
+                self._processor.assign(self._link.pid)
+                for each in self._directions:
+                    self._processor.steer(nodes, each.host, nodes.device(each.host, each.router))
         except BaseException:
-            self._processor.close()
+            if self._processor:
+                self._processor.close()
             raise
 
     def apply(self, cell: Cell) -> None:
@@ -153,7 +157,8 @@ class LinkDelays(Delays):
             self._link.set(each.name, delay_ns=0, loss_ppm=0, reorder_ppm=0, seed=0)
 
     def close(self) -> None:
-        self._processor.close()
+        if self._processor:
+            self._processor.close()
         self._link.close()
 
     def drops(self) -> int:
@@ -177,7 +182,7 @@ def tun_lines(nodes: Nodes, topology: Topology, each: Direction) -> list[str]:
     ]
     peers = [other_end(link.between, each.router) for link in topology.links.values() if each.router in link.between]
     lines += [
-        f"rule add pref {FIRST_RULE // 2} iif {nodes.device(each.router, peer)} to {address} lookup {TABLE}"
+        f"rule add pref {DELAY_RULE} iif {nodes.device(each.router, peer)} to {address} lookup {TABLE}"
         for peer in peers
         if peer != each.host
     ]

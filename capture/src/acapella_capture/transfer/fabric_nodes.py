@@ -23,8 +23,11 @@ from ..testbeds.fabric.network_slice import NetworkSlice
 from ..testbeds.fabric.networks import OtherSliceError, plan_slice
 from ..testbeds.fabric.remote import Remote, RemoteJob
 from ..testbeds.fabric.transfer import MB, Transfer
+from .delay import DELAY_DEVICES, DELAY_RULE
 from .hosts import IPV4, OFFLOADS
+from .link_process import Link
 from .nodes import MTU, PROGRAMS, Nodes
+from .remote_link import RemoteLink
 from .routing import FIRST_RULE
 from .settings import TransferSettings
 
@@ -51,7 +54,7 @@ while [ "${1%%=*}" != "$1" ]; do
     get "${1%%=*}" "${names%/*}" "${names#*/}"
     shift
 done
-echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter
+for scope in all default; do echo 0 > "/proc/sys/net/ipv4/conf/$scope/rp_filter"; done
 for dev; do
     if command -v nmcli > /dev/null; then nmcli device set "$dev" managed no || echo "nmcli: $dev"; fi
     ip link set dev "$dev" mtu "$mtu"
@@ -96,7 +99,7 @@ class FabricNodes(Nodes):
         self._transfer = Transfer(self._remote, self._download, fabric.part_mb * MB)
         self._devices: dict[tuple[str, str], str] = {}
         self._jobs: list[RemoteJob] = []
-        self._scripts: set[tuple[str, Path]] = set()
+        self._uploaded: set[tuple[str, Path]] = set()
         self._placements: dict[str, tuning.Placement] = {}
         try:
             self._allocate()
@@ -197,13 +200,16 @@ class FabricNodes(Nodes):
             active = [short for name, short in OFFLOADS.items() if features[name]["active"]]
             if active:
                 raise UserError(f"{', '.join(active)} of {device} cannot be disabled", where=f"node {node}")
-        self._remove_rules(node)
+        self._remove_old(node)
 
-    def _remove_rules(self, node: str) -> None:
-        """Remove the rules for flows that an earlier grid set on a kept slice."""
+    def _remove_old(self, node: str) -> None:
+        """Remove rules and delaying devices that an earlier grid set on a kept slice."""
         rules = json.loads(self.checked(node, ["ip", "-j", "rule", "show"]))
-        old = [rule["priority"] for rule in rules if FIRST_RULE <= rule["priority"] < 2 * FIRST_RULE]
-        self.batch(node, "ip", [f"rule del pref {priority}" for priority in old])
+        ours = (DELAY_RULE, *range(FIRST_RULE, 2 * FIRST_RULE))
+        lines = [f"rule del pref {rule['priority']}" for rule in rules if rule["priority"] in ours]
+        links = json.loads(self.checked(node, ["ip", "-j", "link", "show"]))
+        lines += [f"link del {link['ifname']}" for link in links if link["ifname"] in DELAY_DEVICES]
+        self.batch(node, "ip", lines)
 
     def _each(self, function: Callable[[str], Any]) -> dict[str, Any]:
         """Call a function for all nodes in parallel; return the results by node. Raises the first error."""
@@ -238,10 +244,17 @@ class FabricNodes(Nodes):
         self._remote.call(node, "remove", paths=[file])
 
     def python(self, node: str, script: Path) -> list[str]:
-        if (node, script) not in self._scripts:
-            self._remote.put(node, script, script.name)
-            self._scripts.add((node, script))
-        return [*PROBE, script.name]
+        return [*PROBE, self._upload(node, script)]
+
+    def start_link(self, program: Path, devices: Sequence[tuple[str, str]]) -> Link:
+        return RemoteLink(self.start, self.run, self._upload, program, devices)
+
+    def _upload(self, node: str, file: Path) -> str:
+        """Copy a file to a node, once; return its path there."""
+        if (node, file) not in self._uploaded:
+            self._remote.put(node, file, file.name)
+            self._uploaded.add((node, file))
+        return file.name
 
     def environment(self) -> dict[str, Any]:
         return {

@@ -4,6 +4,9 @@ import json
 import selectors
 import subprocess
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
 
 from acapella_core.errors import UserError
 
@@ -14,13 +17,45 @@ ANSWER_S = 20
 END_S = 5
 
 
-class LinkProcess:
+class Link(ABC):
+    """acapella-link for all delayed directions of a slice."""
+
+    def set(self, name: str, *, delay_ns: int, loss_ppm: int, reorder_ppm: int, seed: int) -> None:
+        """Set the values of a direction from its next packet on. Raises UserError."""
+        self._command(name, f"set {name} {delay_ns} {loss_ppm} {reorder_ppm} {seed}")
+
+    @abstractmethod
+    def statistics(self) -> dict[str, dict[str, int]]:
+        """Return the counts of every direction. Raises UserError."""
+
+    def unrequested_drops(self) -> int:
+        """Return the packets that found the memory full, or that the kernel did not take back. Raises UserError."""
+        return sum(each["full"] + each["unsent"] for each in self.statistics().values())
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the program."""
+
+    @abstractmethod
+    def _command(self, name: str, line: str) -> dict:
+        """Send a command for a direction; return its answer. Raises UserError."""
+
+
+def checked(answer: str | bytes) -> dict:
+    """Return an answer. Raises UserError if it is an error."""
+    values = json.loads(answer)
+    if "error" in values:
+        raise UserError(f"{PROGRAM}: {values['error']}")
+    return values
+
+
+class LinkProcess(Link):
     """The process of all delayed directions; each has a TUN device, in the network namespace of a node.
 
     The constructor starts it. Raises UserError with its message if it does not start.
     """
 
-    def __init__(self, program: str, devices: list[tuple[str, str]]):
+    def __init__(self, program: Path, devices: Sequence[tuple[str, str]]):
         self._log = processes.SPOOL / "link.log"
         with self._log.open("wb") as errors:
             self._process = subprocess.Popen(
@@ -46,20 +81,10 @@ class LinkProcess:
         """Process ID of the program."""
         return self._process.pid
 
-    def set(self, name: str, *, delay_ns: int, loss_ppm: int, reorder_ppm: int, seed: int) -> None:
-        """Set the values of a direction from its next packet on. Raises UserError."""
-        self._command(f"set {name} {delay_ns} {loss_ppm} {reorder_ppm} {seed}")
-
     def statistics(self) -> dict[str, dict[str, int]]:
-        """Return the counts of every direction. Raises UserError."""
-        return self._command("statistics")["links"]
-
-    def unrequested_drops(self) -> int:
-        """Return the packets that found the memory full, or that the kernel did not take back. Raises UserError."""
-        return sum(each["full"] + each["unsent"] for each in self.statistics().values())
+        return self._command("", "statistics")["links"]
 
     def close(self) -> None:
-        """End the program."""
         self._process.stdin.close()  # it ends at the end of its input
         try:
             self._process.wait(END_S)
@@ -69,7 +94,8 @@ class LinkProcess:
         self._answers.close()
         self._process.stdout.close()
 
-    def _command(self, line: str) -> dict:
+    def _command(self, name: str, line: str) -> dict:
+        del name  # one process for all directions
         try:
             self._process.stdin.write(f"{line}\n".encode())
         except OSError as error:
@@ -87,10 +113,7 @@ class LinkProcess:
                 raise UserError(f"{PROGRAM} ended: {self._message()}")
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise UserError(f"{PROGRAM}: {answer['error']}")
-        return answer
+        return checked(line)
 
     def _message(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()

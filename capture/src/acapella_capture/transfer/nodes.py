@@ -13,6 +13,7 @@ from acapella_core.topology import Topology
 from ..testbeds.base import CompletedProgram, Job
 from ..testbeds.local import processes, sandbox
 from ..testbeds.local.network import disable_offloads, make_namespace, tear_down
+from .link_process import Link, LinkProcess
 
 MTU = 1500
 ETHERNET_BYTES = 14
@@ -30,6 +31,8 @@ PROGRAMS = {
 
 class Nodes(ABC):
     """The nodes of a slice, with an interface per link, and without addresses or routes."""
+
+    on_this_machine = False  # their programs are processes of this machine
 
     @abstractmethod
     def device(self, node: str, peer: str) -> str:
@@ -58,6 +61,10 @@ class Nodes(ABC):
     @abstractmethod
     def python(self, node: str, script: Path) -> list[str]:
         """Return the command that runs a script of the standard library on a node."""
+
+    @abstractmethod
+    def start_link(self, program: Path, devices: Sequence[tuple[str, str]]) -> Link:
+        """Start acapella-link for TUN devices, each of a node: pairs of name and node. Raises UserError."""
 
     def environment(self) -> dict[str, Any]:
         """Return facts about the nodes that results depend on, as in `cell.json`."""
@@ -91,6 +98,8 @@ class Nodes(ABC):
 
 class LocalNodes(Nodes):
     """Nodes in network namespaces. The constructor builds them; it only works inside the sandbox."""
+
+    on_this_machine = True
 
     def __init__(self, topology: Topology, spool: Path):
         for program, package in PROGRAMS.items():
@@ -144,6 +153,9 @@ class LocalNodes(Nodes):
     def python(self, node: str, script: Path) -> list[str]:
         del node
         return [sys.executable, "-I", "-S", str(script)]
+
+    def start_link(self, program: Path, devices: Sequence[tuple[str, str]]) -> Link:
+        return LinkProcess(program, devices)
 
     def close(self) -> None:
         processes.terminate_all()

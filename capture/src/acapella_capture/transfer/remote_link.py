@@ -1,0 +1,82 @@
+"""acapella-link on nodes that are reached over SSH: uploaded, with a FIFO for commands and a file of answers."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from ..testbeds.base import CompletedProgram, Job
+from .link_process import ANSWER_S, END_S, PROGRAM, Link, checked
+
+COMMANDS, ANSWERS = "link-commands", "link-answers"
+# The FIFO is opened for reading and writing, so that the program sees no end of its input between two commands.
+START = 'rm -f "$1" && mkfifo -m 600 "$1" && fifo=$1 && shift && exec "$@" <> "$fifo"'
+# Send `$2`, if any, to the FIFO `$1`, and print the lines of `$3` after the first `$4`, once there is one.
+SEND = """if [ -n "$2" ]; then printf '%s\\n' "$2" > "$1"; fi
+tries=0
+while [ "$(wc -l < "$3")" -le "$4" ] && [ "$tries" -lt "$5" ]; do tries=$((tries + 1)); sleep 0.05; done
+tail -n "+$(($4 + 1))" "$3"
+"""
+TRIES = int(ANSWER_S / 0.05)
+OWN_NETWORK = "/proc/self/ns/net"  # of the node
+
+
+class RemoteLink(Link):
+    """A process per node. `start` and `run` are those of the nodes, `upload` returns the path of a file on a node.
+
+    The constructor starts the processes. Raises UserError with their message if they do not start.
+    """
+
+    def __init__(
+        self,
+        start: Callable[..., Job],
+        run: Callable[..., CompletedProgram],
+        upload: Callable[[str, Path], str],
+        program: Path,
+        devices: Sequence[tuple[str, str]],
+    ):
+        self._run = run
+        self._nodes = dict(devices)
+        self._jobs: dict[str, Job] = {}
+        self._answers: dict[str, int] = {}  # read so far
+        for node in dict.fromkeys(self._nodes.values()):
+            names = [f"{name}={OWN_NETWORK}" for name, owner in devices if owner == node]
+            argv = ["sh", "-c", START, "sh", COMMANDS, f"./{upload(node, program)}", *names]
+            self._jobs[node] = start(node, argv, output=ANSWERS)
+            self._answers[node] = 0
+            self._send(node, "")  # it reports that it is ready
+
+    def statistics(self) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for node in self._jobs:
+            found |= self._send(node, "statistics")["links"]
+        return found
+
+    def close(self) -> None:
+        for job in self._jobs.values():
+            job.signal("TERM")
+            if job.wait(END_S) is None:
+                job.signal("KILL")
+
+    def _command(self, name: str, line: str) -> dict:
+        return self._send(self._nodes[name], line)
+
+    def _send(self, node: str, line: str) -> dict:
+        """Send a command to the process of a node, if any; return its next answer. Raises UserError."""
+        if self._jobs[node].poll() is not None:
+            raise self._ended(node)
+        argv = ["sh", "-c", SEND, "sh", COMMANDS, line, ANSWERS, str(self._answers[node]), str(TRIES)]
+        lines = self._run(node, argv, timeout_s=2 * ANSWER_S).stdout.splitlines()
+        if not lines:
+            if self._jobs[node].poll() is not None:
+                raise self._ended(node)
+            raise UserError(f"{PROGRAM} does not answer to {shlex.quote(line)}", where=f"node {node}")
+        self._answers[node] += 1
+        return checked(lines[0])
+
+    def _ended(self, node: str) -> UserError:
+        lines = self._jobs[node].log().strip().splitlines()
+        fix = "install the kernel's extra modules on the nodes, with netem, or use another fabric.image"
+        message = lines[-1] if lines else f"exit status {self._jobs[node].poll()}, no message"
+        return UserError(f"{PROGRAM} ended: {message}", where=f"node {node}", fix=fix)
