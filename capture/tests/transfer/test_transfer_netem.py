@@ -60,7 +60,7 @@ class LoopbackNodes(Nodes):
     def path(self, node, file):
         raise AssertionError("no file is read")
 
-    fetch = python = path
+    fetch = python = start_link = path
 
     def close(self) -> None:
         """There is nothing to close."""
