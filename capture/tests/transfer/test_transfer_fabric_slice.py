@@ -14,6 +14,7 @@ from acapella_testing.capture.fabric_orchestrator import TAGS
 from acapella_testing.capture.fabric_transfers import DUMBBELL, SLICE, FabricTransfers, fabric_with_networks
 
 from acapella_capture.testbeds.fabric.tuning import cpu_list
+from acapella_capture.transfer import fabric as fabric_grid
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_core.errors import UserError
 
@@ -161,6 +162,27 @@ def test_interrupt_during_a_transfer_deletes_the_slice_unless_it_is_kept(fabric,
             assert time.monotonic() < end, "a program still runs"
             time.sleep(0.05)
         assert jobs
+
+
+def test_lease_is_extended_while_runs_are_missing(fabric, monkeypatch):
+    monkeypatch.setattr(fabric_grid, "LEASE_CHECK_S", 0)
+    monkeypatch.setattr(fabric_grid, "LEASE_MARGIN_S", 2 * 3600)
+    status, out, err = fabric.transfer(fabric={"lease_h": 1})
+    assert status == 0, err + out
+    assert len(fabric.orchestrator.renewals) == 1, "the renewed lease suffices for the check after the run"
+    fabric.orchestrator.faults.lease_limit_h = 1
+    status, out, err = fabric.transfer(grid={"algorithm": ["cubic"]}, fabric={"lease_h": 1})
+    assert status == 0, err + out
+    assert "warning: testbed fabric: FABRIC shortened the lease" in out
+
+
+def test_second_process_of_a_campaign_is_refused(fabric):
+    fabric.campaign.mkdir(parents=True)
+    with fabric_grid.locked(fabric.campaign):
+        for words in ((), ("--release",)):
+            status, _, err = fabric.transfer(*words)
+            assert status == 2 and "another process runs transfers of this campaign" in err
+    assert fabric.orchestrator.posts(CREATE) == 0
 
 
 def test_slice_that_cannot_be_deleted_is_named_with_the_command_that_deletes_it(fabric):

@@ -61,16 +61,18 @@ def remove_parts(raw: Path) -> None:
 
 
 @contextlib.contextmanager
-def campaign_lock(campaign: Path) -> Iterator[None]:
+def campaign_lock(campaign: Path, file: str = LOCK, activity: str = "collects this campaign") -> Iterator[None]:
     """Prevent other processes from collecting this campaign. Raises UserError if one is already doing so.
+
+    `file` and `activity` lock the campaign for something else than a collection.
 
     The kernel releases the lock when the process ends, even after SIGKILL.
     """
-    descriptor = beneath.open_file(campaign / LOCK, os.O_RDWR | os.O_CREAT)
+    descriptor = beneath.open_file(campaign / file, os.O_RDWR | os.O_CREAT)
     try:
         if locked(descriptor, fcntl.flock) is False:
             fix = "wait until it ends or stop it; a killed Snakemake leaves its jobs running"
-            raise UserError("another process collects this campaign", where=campaign, fix=fix)
+            raise UserError(f"another process {activity}", where=campaign, fix=fix)
         yield
     finally:
         os.close(descriptor)

@@ -62,10 +62,10 @@ def run(args: argparse.Namespace) -> int | None:
         raise UserError("--keep and --release need testbed fabric; a local slice is always removed", where=args.config)
     settings = replace(settings, keep=settings.keep or args.keep)
     name = args.campaign.resolve().name
-    if args.release:
-        fabric.release(settings, name)
-        return None
     beneath.protect(args.campaign)
+    if args.release:
+        fabric.release(settings, args.campaign)
+        return None
     results = Results(args.campaign)
     runs = plan(settings)
     missing = [cell for cell in runs if results.finished(cell) is None]

@@ -6,9 +6,11 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from acapella_core import names
 
+from ..control.coordinator import campaign_lock
 from ..testbeds.fabric import credentials, requirements
 from ..testbeds.fabric.network_slice import NetworkSlice
 from ..testbeds.fabric.networks import NodePlan, plan_slice, required_tags
@@ -20,6 +22,7 @@ from .results import Results
 from .runner import Runner, run_grid
 from .settings import TransferSettings
 
+LOCK = ".transfer.lock"
 LEASE_MARGIN_S = 1800
 LEASE_CHECK_S = 600
 
@@ -28,7 +31,7 @@ def run_fabric(
     settings: TransferSettings, campaign: str, runs: list[Cell], missing: list[Cell], results: Results
 ) -> list[str]:
     """Run the missing cells on a slice on FABRIC; return one line per failed run. Raises UserError."""
-    with ended_by_signals(), results.part() as scratch:
+    with locked(results.directory.parent), ended_by_signals(), results.part() as scratch:
         nodes = FabricNodes(settings, campaign, report)
         try:
             lease = Lease(nodes, estimate_s(settings, missing))
@@ -55,6 +58,7 @@ class Lease:
         self._nodes = nodes
         self._expected_s = expected_s
         self._begin = time.monotonic()
+        self._until = 0.0
         self._check()
 
     def report(self, line: str) -> None:
@@ -64,9 +68,18 @@ class Lease:
             self._check()
 
     def _check(self) -> None:
-        self._next = time.monotonic() + LEASE_CHECK_S
-        left_s = max(0.0, self._expected_s - (time.monotonic() - self._begin))
-        self._nodes.extend_lease(left_s + LEASE_MARGIN_S)
+        """Extend the lease by more than needed, because FABRIC configures a slice again for each renewal."""
+        now = time.monotonic()
+        self._next = now + LEASE_CHECK_S
+        left_s = max(0.0, self._expected_s - (now - self._begin))
+        if now + left_s + LEASE_MARGIN_S / 2 > self._until:
+            seconds = left_s + LEASE_MARGIN_S
+            self._until = now + seconds if self._nodes.extend_lease(seconds) else 0.0
+
+
+def locked(campaign: Path) -> contextlib.AbstractContextManager:
+    """Prevent other processes from using the slice of a campaign. Raises UserError if one uses it."""
+    return campaign_lock(campaign, LOCK, "runs transfers of this campaign")
 
 
 @contextlib.contextmanager
@@ -80,14 +93,15 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def release(settings: TransferSettings, campaign: str) -> None:
+def release(settings: TransferSettings, campaign: Path) -> None:
     """Delete the slice that an earlier run of a campaign kept or left. Raises UserError if FABRIC refuses."""
-    kept = NetworkSlice(settings.fabric, campaign)
-    kept.session.check()
-    if not kept.exists():
-        print(f"no slice {kept.name}")
-        return
-    kept.release()
+    kept = NetworkSlice(settings.fabric, campaign.resolve().name)
+    with locked(campaign) if campaign.is_dir() else contextlib.nullcontext():
+        kept.session.check()
+        if not kept.exists():
+            print(f"no slice {kept.name}")
+            return
+        kept.release()
     print(f"slice {kept.name} is deleted")
 
 

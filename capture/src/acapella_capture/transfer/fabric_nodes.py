@@ -36,7 +36,7 @@ TO_LOG = ["sh", "-c", 'exec "$@" >&2', "sh"]  # standard output of a program to 
 BOOT_ID = ["sysctl", "-n", "kernel.random.boot_id"]
 MODULES = ("sch_netem", "sch_tbf", "sch_htb")
 SET_UP_S = 600
-# `$1`: kernel modules, `$2`: MTU, then programs and their packages as PROGRAM=PACKAGE, then interfaces.
+# `$1`: kernel modules, `$2`: MTU, then programs as PROGRAM=PACKAGE/PACKAGE (of apt-get and dnf), then interfaces.
 SET_UP = """set -e
 for module in $1; do modprobe "$module" 2> /dev/null || echo "no module $module"; done
 mtu=$2; shift 2
@@ -65,7 +65,7 @@ for dev; do
     done
 done
 """
-DNF = {"iproute2": "iproute", "iputils-ping": "iputils"}  # names that differ from Debian's
+DNF = {"ip": "iproute", "ss": "iproute", "tc": "iproute-tc", "ping": "iputils"}  # packages with other names
 
 
 def resource_request(settings: TransferSettings) -> ResourceRequest:
@@ -123,12 +123,14 @@ class FabricNodes(Nodes):
             self._place()
         self._set_up()
 
-    def extend_lease(self, seconds: float) -> None:
-        """Make the lease last for a time. A refusal is only reported: the next start continues the grid."""
+    def extend_lease(self, seconds: float) -> bool:
+        """Make the lease last for a time; return whether it does. A refusal is reported: the next start continues."""
         try:
             self._slice.extend(time.time_ns() + round(seconds * 1e9))
         except UserError as error:
             self._report(f"warning: {error}")
+            return False
+        return True
 
     def _interfaces(self, node: str, end: float) -> dict[str, str]:
         """Return the names of a node's interfaces by MAC address once SSH works. Raises UserError on a timeout."""
@@ -161,9 +163,13 @@ class FabricNodes(Nodes):
         """Wait until a node runs a kernel that was started later. Raises UserError on a timeout."""
         end = time.monotonic() + self._settings.fabric.wait_timeout_s
         while True:
-            with contextlib.suppress(UserError):  # the node shuts down
+            try:
                 if self.checked(node, BOOT_ID) != before:
                     return
+            except HostKeyChangedError:
+                raise
+            except UserError:  # the node shuts down
+                pass
             if time.monotonic() > end:
                 raise UserError("did not reboot", where=f"node {node}", fix=tuning.FIX)
             time.sleep(self._settings.fabric.poll_s)
@@ -189,7 +195,7 @@ class FabricNodes(Nodes):
     def _set_up_node(self, node: str) -> None:
         devices = [device for (owner, _), device in self._devices.items() if owner == node]
         modules = [*MODULES, *(f"tcp_{name}" for name in self._settings.grid["algorithm"])]
-        programs = [f"{program}={package}/{DNF.get(package, package)}" for program, package in PROGRAMS.items()]
+        programs = [f"{program}={package}/{DNF.get(program, package)}" for program, package in PROGRAMS.items()]
         argv = ["sh", "-c", SET_UP, "sh", " ".join(modules), str(MTU), *programs, *devices]
         done = self.run(node, argv, timeout_s=SET_UP_S)
         if done.status != 0:

@@ -91,8 +91,8 @@ class NetworkSlice:
 
         Signals are ignored meanwhile. Raises UserError naming the slice if FABRIC refuses.
         """
-        self.close()
         with ignored_signals():
+            self.close()
             try:
                 record = self.slices.find_slice(SITE)
                 if record is None:
