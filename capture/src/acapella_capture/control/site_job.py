@@ -27,6 +27,7 @@ class SiteJob:
         self.crash: Exception | None = None
         self._request = resource_request(shared.settings, site, shared.testbed.receivers_per_instance)
         self._allocation = SiteAllocation((), self._request.instances)
+        self._first: tuple[str, ...] = ()  # ports of the first cycle
         self._watchdogs: dict[str, Watchdog] = {}
         self._succeeded = self._failed = 0
         self._fault: str | None = None  # reason of the first failed sample
@@ -51,6 +52,7 @@ class SiteJob:
     def _collect(self) -> str | None:
         """Take the site's samples. Return the reason if it ended before the end of its plan, or None."""
         testbed, site = self.shared.testbed, self.site.name
+        self._announce_mirrors()
         self._allocation = allocate_with_backoff(testbed, site, self._request)
         if not self._allocation.instances:
             return self._allocation.reason
@@ -63,6 +65,20 @@ class SiteJob:
         finally:
             self._gather()
             self._stop_watchdogs()
+
+    def _announce_mirrors(self) -> None:
+        """Choose the ports of the first cycle before allocation, so that the testbed can create nodes with mirrors."""
+        receivers = self._request.instances * self.shared.testbed.receivers_per_instance
+        self._first = SitePlan(self.shared.settings, self.site, receivers).choose_ports(0, self._rates(), ())
+        direction = self.shared.settings.capture.directions[0]
+        self.shared.testbed.announce_mirrors(self.site.name, [(port, direction) for port in self._first])
+
+    def _choose_ports(self, plan: SitePlan, cycle: int, history: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the ports of a cycle; those of the first one were chosen before, if all nodes were allocated."""
+        receivers = self._request.instances * self.shared.testbed.receivers_per_instance
+        if cycle == 0 and plan.receivers == receivers:
+            return self._first
+        return plan.choose_ports(cycle, self._rates(), history)
 
     def _reachable(self, instances: Sequence[Instance]) -> list[Instance]:
         """Return the nodes on which a watchdog could be started."""
@@ -87,7 +103,7 @@ class SiteJob:
         names: Counter = Counter()
         assigned: dict[str, str] = {}
         for cycle in count() if plan.cycles is None else range(plan.cycles):
-            chosen = self._without_listeners(plan.choose_ports(cycle, self._rates(), history))
+            chosen = self._without_listeners(self._choose_ports(plan, cycle, history))
             history.append(chosen)
             assigned = assign_receivers(chosen, list(receivers), assigned)
             by_port = {port: receivers[key] for key, port in assigned.items()}

@@ -259,6 +259,13 @@ class Testbed(ABC):
         self.site(site)
         return frozenset()
 
+    def announce_mirrors(self, site: str, ports: Sequence[tuple[str, Direction]]) -> None:
+        """Announce the first mirrors of a site, for a testbed that creates them together with its instances.
+
+        The first receiver of each instance comes first, then the second ones. Raises nothing.
+        """
+        return
+
     def prepare_mirrors(self, requests: Sequence[MirrorRequest]) -> None:
         """Announce the next mirrors, for a testbed that moves several at once faster. Raises nothing."""
         return

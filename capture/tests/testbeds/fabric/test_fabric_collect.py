@@ -69,6 +69,29 @@ def test_sites_are_sampled_in_parallel_and_released(fabric, capsys):
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 
+def modifications(fabric: Loopback) -> int:
+    return sum(method == "PUT" for method, _ in fabric.orchestrator.requests)
+
+
+def test_new_slice_contains_its_first_mirrors(fabric, capsys):
+    """Each modification of a slice takes a minute and may fail."""
+    status, campaign = collected(fabric, collect={"sites": ["UTAH"], "ports": {"UTAH": OTHERS}})
+    assert status == 0, capsys.readouterr().err
+    assert fabric.orchestrator.posts("/slices/creates") == 1 and modifications(fabric) == 0
+    manifests = [read(path) for path in (campaign / "raw").glob("*.json")]
+    assert {each["port"] for each in manifests} == set(OTHERS) and len({each["receiver"] for each in manifests}) == 2
+
+
+def test_slice_is_created_without_mirrors_if_they_fail(fabric, capsys):
+    fabric.orchestrator.faults.first_mirrors_fail, fabric.orchestrator.faults.notice = True, "port is mirrored already"
+    status, campaign = collected(fabric, collect=ONE)
+    assert status == 0 and "UTAH: success" in capsys.readouterr().out
+    assert fabric.orchestrator.posts("/slices/creates") == 2 and modifications(fabric) == 1
+    (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
+    assert [note for note in manifest["notes"] if "first mirrors" in note and "port is mirrored already" in note]
+    assert not fabric.orchestrator.alive()
+
+
 def test_offloads_are_turned_off_and_recorded(fabric):
     """A NIC without large receive offload, and with a shorter maximum of the receive ring."""
     status, campaign = collected(fabric, collect=ONE)

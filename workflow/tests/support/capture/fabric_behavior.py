@@ -122,6 +122,7 @@ class Faults:
     refuse: bool = False  # allocations end in StableError for lack of resources
     notice: str = "Insufficient resources : ['disk']"
     queries: int = 1  # number of queries during which a new slice is Configuring
+    first_mirrors_fail: bool = False  # creations of slices with mirrors fail
     stuck: bool = False  # slices stay Configuring, modifications Modifying
     modify_fails: bool = False
     failed_service_stays: bool = False  # after a failed modification all later ones end in ModifyError

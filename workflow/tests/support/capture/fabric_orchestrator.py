@@ -254,7 +254,8 @@ class Orchestrator:
 
     def _begin(self, name: str, query: dict, body: bytes) -> StoredSlice:
         model = json.loads(body)["graph_model"]
-        refused = self.faults.refuse or not self._fits(model)
+        failed_mirror = self.faults.first_mirrors_fail and bool(mirrors_by_receiver(model))
+        refused = self.faults.refuse or failed_mirror or not self._fits(model)
         stored = StoredSlice(
             slice_id=str(uuid.uuid4()), name=name, state="Configuring", model=model,
             lease_end=query["lease_end_time"][0], after="StableError" if refused else "StableOK",

@@ -9,14 +9,16 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
-from ..base import InsufficientResources, NotReleased, ResourceRequest
+from ..base import Direction, Instance, InsufficientResources, MirrorRequest, NotReleased, ResourceRequest
+from . import mirrors
 from .credentials import WHERE, redact
+from .resources import natural_key
 from .session import GRAPH_LOCK, RESOURCE_ERRORS, Session, graph_access, is_transient
 
 READY = ("StableOK", "ModifyOK")
@@ -46,6 +48,18 @@ def lease_end(record: Any | None) -> datetime.datetime | None:
 
 def shortened_text(granted: datetime.datetime) -> str:
     return f"FABRIC shortened the lease: it ends at {granted.strftime(LEASE)}"
+
+
+def add_mirrors(fabric_slice: Any, site: str, nodes: Sequence[str], ports: Sequence[tuple[str, Direction]]) -> None:
+    """Add mirrors to the description of a new slice, at most one per receiver."""
+    names = {node: sorted((entry.get_name() for entry in fabric_slice.get_node(node).get_interfaces()), key=natural_key)
+             for node in nodes}  # fmt: skip
+    receivers = [(node, interfaces[index]) for index in range(max(map(len, names.values()), default=0))
+                 for node, interfaces in names.items() if index < len(interfaces)]  # fmt: skip
+    for (node, interface), (port, direction) in zip(receivers, ports, strict=False):
+        mirrors.add_mirror(
+            fabric_slice, MirrorRequest(Instance(node, site, (interface,)), interface, port, direction), interface
+        )
 
 
 class Slices:
@@ -104,8 +118,16 @@ class Slices:
 
         return self.session.call_fablib("cannot read the slice", read)
 
-    def create(self, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
-        """Create a slice with these nodes (name, NIC model) and wait until it is active.
+    def create(
+        self,
+        site: str,
+        nodes: list[tuple[str, str]],
+        request: ResourceRequest,
+        first: Sequence[tuple[str, Direction]] = (),
+    ) -> Any:
+        """Create a slice with these nodes (name, NIC model) and mirrors, and wait until it is active.
+
+        Mirrors (port and direction) are assigned to the first receiver of each node, then to the second ones.
 
         Raises InsufficientResources if FABRIC lacks resources, UserError otherwise; the slice is then deleted.
         """
@@ -115,6 +137,7 @@ class Slices:
             created = fablib.new_slice(name=name)
             for node, nic in nodes:
                 self._add(created, site, node, nic, request)
+            add_mirrors(created, site, [node for node, _ in nodes], first)
             graph, key = created.get_fim_topology().serialize(), created.get_slice_public_key().strip()
             fablib.remove_slice_from_cache(created)  # cached by name, which the next slice may reuse
         slice_id = self._submit(site, graph, key)

@@ -32,7 +32,7 @@ from . import credentials, mirrors, replay, requirements, resources, site_models
 from .credentials import WHERE
 from .host_keys import FILE, HostKeyChangedError, HostKeys
 from .listeners import SiteSlice, instances_in, set_up
-from .moves import Moves
+from .moves import Moves, Position
 from .remote import Remote
 from .session import GRAPH_LOCK, Session, graph_access
 from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
@@ -71,6 +71,7 @@ class FabricTestbed(Testbed):
         self._site_slices: dict[str, SiteSlice] = {}
         self._looked_up: set[str] = set()  # sites whose slice was looked up
         self._moves = Moves(self.slices, settings)
+        self._announced: dict[str, list[Position]] = {}  # first mirrors by site, until a slice is created
         self._listener_ports: dict[str, set[str]] = {}  # known switch ports that lead to our receivers, by site
         directory = f"acapella-{campaign}"
         self._remote = Remote(self._node, directory, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
@@ -134,6 +135,7 @@ class FabricTestbed(Testbed):
             fabric_slice = self._grow(site, fabric_slice, existing, replace(request, instances=missing))
         try:
             self._connect(site, fabric_slice)
+            self._learn_listener_ports(site, fabric_slice)
         except BaseException:
             if not existing:  # the slice is new
                 self.release(site)
@@ -152,11 +154,28 @@ class FabricTestbed(Testbed):
             nodes = list(zip(unused, chosen, strict=False))
             try:
                 if fabric_slice is None:
-                    return self.slices.create(site, nodes, request)
+                    return self._create(site, nodes, request)
                 return self.slices.add_nodes(self.slices.open(fabric_slice.get_slice_id()), site, nodes, request)
             except InsufficientResources as error:
                 refusals.append(error)
         raise refusals[0]
+
+    def _create(self, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
+        """Create a slice with the announced mirrors; if that fails, without them. Raises as Slices.create does."""
+        announced = self._announced.pop(site, [])
+        if announced:
+            try:
+                return self.slices.create(site, nodes, request, announced)
+            except NotReleased:
+                raise
+            except UserError as error:  # the reason may be the nodes or a mirror, such as one of another user
+                if self.slices.stopping.is_set():
+                    raise
+                self._note(f"{site}: no slice could be created with its first mirrors in it: {error}")
+        return self.slices.create(site, nodes, request)
+
+    def announce_mirrors(self, site: str, ports: Sequence[Position]) -> None:
+        self._announced[site] = list(ports)
 
     def instances(self, site: str) -> tuple[Instance, ...]:
         """Return the instances; the first call also finds active ones that an earlier crash left."""
