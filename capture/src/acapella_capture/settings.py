@@ -63,6 +63,7 @@ class CollectSettings:
     samples_per_run: int
     runs_per_cycle: int
     sample_period_s: float | None
+    move_half: bool
     cycles: int | None
     total_s: float | None
     gather: str

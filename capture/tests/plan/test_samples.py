@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acapella_capture.plan.port_selection import assign_receivers
 from acapella_capture.plan.samples import SitePlan, max_sample_bytes, next_start_ns, sites_to_sample
 from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import Port, Site
@@ -28,6 +29,40 @@ def batch(plan: SitePlan) -> list[list[tuple[str, str]]]:
 def test_all_ports_are_sampled_before_one_repeats():
     plan = SitePlan(settings(capture={"samples_per_port": 2}), site("S", "p", "q"), 1)
     assert [[port for _, port in moment] for moment in batch(plan)] == [["p"], ["q"], ["p"], ["q"]]
+
+
+def cycles_of(plan: SitePlan, cycles: int) -> list[tuple[str, ...]]:
+    """Return the ports of each cycle."""
+    history: list[tuple[str, ...]] = []
+    for cycle in range(cycles):
+        history.append(plan.choose_ports(cycle, None, history))
+    return history
+
+
+def test_half_of_the_mirrors_move_at_each_cycle():
+    plan = SitePlan(settings(collect={"move_half": True}), site("S", *"abcdefgh"), 4)
+    assert plan.cycles == 3
+    assert [sorted(ports) for ports in cycles_of(plan, 4)] == [list("abcd"), list("cdef"), list("efgh"), list("abgh")]
+    assert [sorted({port for _, port in moment}) for moment in batch(plan)] == [
+        list("abcd"), list("cdef"), list("efgh"),
+    ]  # fmt: skip
+    single = SitePlan(settings(collect={"move_half": True}), site("S", *"abc"), 1)
+    assert cycles_of(single, 3) == [("a",), ("b",), ("c",)]
+
+
+@given(ports=st.integers(1, 9), receivers=st.integers(2, 9), selection=st.sampled_from(["all", "busiest"]))
+def test_at_most_half_of_the_mirrors_move_and_all_ports_are_sampled(ports, receivers, selection):
+    names = [f"p{number}" for number in range(ports)]
+    plan = SitePlan(settings(collect={"move_half": True, "port_selection": selection}), site("S", *names), receivers)
+    assigned: dict[str, str] = {}
+    chosen = cycles_of(plan, 3 * ports)
+    for number, cycle in enumerate(chosen):
+        before, assigned = assigned, assign_receivers(cycle, [f"r{n}" for n in range(receivers)], assigned)
+        assert len(set(cycle)) == len(cycle) <= receivers and set(assigned.values()) == set(cycle)
+        moved = [receiver for receiver, port in assigned.items() if before.get(receiver) != port]
+        assert number == 0 or len(moved) <= receivers // 2
+    assert {port for cycle in chosen for port in cycle} == set(names)
+    assert {port for cycle in chosen[: plan.cycles] for port in cycle} == set(names) or selection == "busiest"
 
 
 def test_sample_names_are_unique_for_any_number_of_receivers():

@@ -167,18 +167,44 @@ class SitePlan:
 
     def _cycles_per_run(self) -> int:
         """Return the number of cycles in which every port gets its `samples_per_port`."""
-        return self.settings.capture.samples_per_port * cycles_per_round(len(self.site.ports), self.receivers)
+        half = self._half
+        steps = cycles_per_round(len(self.site.ports), half or self.receivers)
+        if half:  # a cycle has two halves, and the next cycle shares one of them
+            steps = max(1, steps - 1)
+        return self.settings.capture.samples_per_port * steps
+
+    @property
+    def _half(self) -> int:
+        """The number of mirrors that move at each cycle after the first; 0: all of them."""
+        return self.receivers // 2 if self.settings.collect.move_half else 0
 
     def choose_ports(
         self, cycle: int, rates: Mapping[str, Rates] | None, history: Sequence[tuple[str, ...]]
     ) -> tuple[str, ...]:
-        """Return the ports of a cycle (from 0). Raises UserError if the selection returns invalid ports."""
+        """Return the ports of a cycle (from 0). Raises UserError if the selection returns invalid ports.
+
+        If half of the mirrors move at a time, the first half of the ports is the second half of the previous cycle.
+        """
+        half = self._half
+        if not half:
+            return self._select(cycle, self.receivers, rates, history)
+        if cycle > 0 and history and self.settings.collect.port_selection not in STATIC_SELECTIONS:
+            kept = history[-1][-half:]
+        else:  # known in advance
+            kept = self._select(cycle, half, rates, history)
+        moved = self._select(cycle + 1, half, rates, (*history, kept))
+        return (*kept, *(name for name in moved if name not in kept))
+
+    def _select(
+        self, cycle: int, receivers: int, rates: Mapping[str, Rates] | None, history: Sequence[tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Return the ports that the selection of the config chooses for a number of receivers."""
         collect = self.settings.collect
         view = SiteView(
             site=self.site.name,
             cycle=cycle,
             ports=self.site.ports,
-            receivers=self.receivers,
+            receivers=receivers,
             rates=rates or {},
             history=tuple(history),
             busiest_every=collect.busiest_every,
