@@ -1,14 +1,18 @@
 """The plan of `acapella collect --dry-run`: the resources and samples that are known in advance."""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from acapella_core.errors import UserError
 
 from ..settings import CaptureSettings, Settings, methods_by_name
 from ..testbeds import testbed_of
-from ..testbeds.base import ResourceRequest, Site, Testbed
+from ..testbeds.base import Rates, ResourceRequest, Site, Testbed
 from ..testbeds.fabric import requirements
 from .allocation import nodes_that_fit, pluralize, resource_request
+from .overload import overload_lines
 from .port_selection import STATIC_SELECTIONS
 from .samples import SitePlan, max_sample_bytes, sites_to_sample, skipped_sites, trials
 
@@ -92,12 +96,30 @@ def site_lines(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator
     cycles = "as many cycles as the time allows" if plan.cycles is None else pluralize(plan.cycles, "cycle")
     period_text = f" every {collect.sample_period_s:g} s" if collect.sample_period_s else ""
     yield f"  {cycles} of {pluralize(plan.samples_per_cycle, 'sample')} of {capture.sample_s:g} s{period_text} per port"
-    yield f"  {pluralize(plan.receivers, 'port')} at once, direction {', '.join(capture.directions)}"
+    moves = "; half of the mirrors move at a time" if collect.move_half and plan.receivers > 1 else ""
+    yield f"  {pluralize(plan.receivers, 'port')} at once, direction {', '.join(capture.directions)}{moves}"
     yield f"  port selection {collect.port_selection}"
     yield f"  capture method {method_summary(capture, site.name)}"
     yield from cycle_lines(plan)
+    yield from expected_overload(settings, testbed, site, replace(request, instances=fitting))
     yield f"  about {plan.remaining_s(0):.0f} s; {expected_bytes(settings, site, plan)}"
     yield f"  lease duration, if leases apply: {plan.remaining_s(0) + collect.lease_margin_s:.0f} s"
+
+
+def expected_overload(settings: Settings, testbed: Testbed, site: Site, request: ResourceRequest) -> Iterator[str]:
+    """Yield the overload that a site can expect, from line rates and recent rates of its ports."""
+    method = settings.capture.for_node(site.name, site.name).method
+    capacity_bps = testbed.planned_capacity_bps(site.name, request)
+
+    @functools.cache
+    def read_rates() -> Mapping[str, Rates] | None:
+        with contextlib.suppress(UserError):
+            telemetry = testbed.telemetry(site.name, settings.collect.telemetry_s)
+            return telemetry.ports if telemetry else None
+        return None
+
+    for line in overload_lines(settings.capture, method, site.ports, capacity_bps, read_rates):
+        yield f"  expected overload: {line}" if not line.startswith(" ") else f"  {line}"
 
 
 def method_summary(capture: CaptureSettings, site: str) -> str:

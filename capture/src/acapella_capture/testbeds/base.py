@@ -281,6 +281,15 @@ class Testbed(ABC):
         self.receiver(instance, receiver)
         return None
 
+    def planned_capacity_bps(self, site: str, request: ResourceRequest) -> int | None:
+        """Return the rate of the slowest receiver that a request would get now, bit/s; None if unknown.
+
+        Raises UserError for an unknown site.
+        """
+        del request
+        self.site(site)
+        return None
+
     def nic_settings(self, instance: Instance, receiver: str) -> NicSettings | None:
         """Return the settings of a receiver's interface; None if unknown. Raises UserError for an unknown name."""
         self.receiver(instance, receiver)

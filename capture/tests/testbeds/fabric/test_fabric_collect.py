@@ -152,6 +152,20 @@ def test_dry_run_requests_nothing(fabric, capsys):
     assert not any(method != "GET" for method, path in fabric.orchestrator.requests if path.startswith("/slices"))
 
 
+def test_plan_contains_the_expected_overload(fabric, capsys):
+    """Before anything is allocated: the free NICs of the site are ConnectX-5."""
+    for host in fabric.orchestrator.sites["UTAH"]:
+        host["nics"] = {"SmartNIC-ConnectX-5": 1}
+    status, _ = collected(fabric, "--dry-run", collect=ONE)
+    printed = capsys.readouterr().out
+    assert status == 0
+    assert (
+        "expected overload: 1 of 1 port can exceed the 25 Gbit/s that the receiver accepts: up to 200 Gbit/s" in printed
+    )
+    assert "above it at present: none" in printed and "8.5 Gbit/s that tcpdump" in printed
+    assert not fabric.orchestrator.slices
+
+
 def test_site_without_a_free_nic_fails_with_the_reason(fabric, capsys):
     for host in fabric.orchestrator.sites["STAR"]:
         host["nics"] = {}

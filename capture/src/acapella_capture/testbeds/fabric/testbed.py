@@ -235,6 +235,10 @@ class FabricTestbed(Testbed):
         self.receiver(instance, receiver)
         return self._site_slices[instance.site].rates[instance.name]
 
+    def planned_capacity_bps(self, site: str, request: ResourceRequest) -> int | None:
+        chosen = resources.choose_nics(self._hosts(site), site, self._nics(), request) or self._nics()
+        return min((requirements.NICS[model] for model in chosen if model in requirements.NICS), default=None)
+
     def nic_settings(self, instance: Instance, receiver: str) -> NicSettings | None:
         self.receiver(instance, receiver)
         return self._site_slices[instance.site].nics.get((instance.name, receiver))

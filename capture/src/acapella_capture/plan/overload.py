@@ -1,0 +1,67 @@
+"""The overload that a plan can expect: ports whose mirrored frames exceed the receiver or the capture program."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ..settings import CaptureSettings
+from ..testbeds.base import Port, Rates
+from .allocation import pluralize
+
+GBPS = 1e9
+TCPDUMP_BPS = 8_500_000_000  # rate up to which Patchwork measured tcpdump without loss
+MAX_LISTED = 5
+
+
+def overload_lines(
+    capture: CaptureSettings,
+    method: str,
+    ports: Sequence[Port],
+    receiver_bps: int | None,
+    read_rates: Callable[[], Mapping[str, Rates] | None],
+) -> Iterator[str]:
+    """Yield the expected overload of a site in words; nothing if no port can exceed a limit.
+
+    `receiver_bps` is the rate of the slowest receiver, None if unknown; `read_rates` returns recent rates of the ports,
+    None without counters. It is called only if they are needed.
+    """
+    limits = {"the receiver": receiver_bps, "tcpdump": TCPDUMP_BPS if method == "tcpdump" else None}
+    ways = 2 if "both" in capture.directions else 1
+    most = {port.name: ways * port.rate_bps for port in ports if port.rate_bps}
+    for name, limit in limits.items():
+        exceeding = [rate for rate in most.values() if limit is not None and rate > limit]
+        if not exceeding:
+            continue
+        mirrored = "both directions mirrored" if ways == 2 else "one direction mirrored"
+        yield (
+            f"{len(exceeding)} of {pluralize(len(ports), 'port')} can exceed {describe(name, limit)}: up to "
+            f"{gbps(max(exceeding))} with {mirrored}"
+        )
+        yield from present_lines(capture, limit, most, read_rates())
+
+
+def describe(name: str, limit: int) -> str:
+    """Return a limit in words."""
+    return f"the {gbps(limit)} that {name} {'captured without loss in a test' if name == 'tcpdump' else 'accepts'}"
+
+
+def present_lines(
+    capture: CaptureSettings, limit: int, ports: Mapping[str, int], rates: Mapping[str, Rates] | None
+) -> Iterator[str]:
+    """Yield the ports that exceed a limit at their present rates."""
+    if rates is None:
+        yield "  present rates: unknown, no counters"
+        return
+    present = {port: mirrored_bps(capture, rates[port]) for port in ports if port in rates}
+    above = sorted((port for port, rate in present.items() if rate > limit), key=lambda port: -present[port])
+    listed = [f"{port} ({gbps(present[port])})" for port in above[:MAX_LISTED]]
+    more = f" and {len(above) - MAX_LISTED} more" if len(above) > MAX_LISTED else ""
+    yield f"  above it at present: {', '.join(listed) + more if above else 'none'}"
+
+
+def mirrored_bps(capture: CaptureSettings, rates: Rates) -> float:
+    """Return the rate of a port's mirrored frames, in the direction of the config with the highest rate."""
+    by_direction = {"rx": rates.rx_bps, "tx": rates.tx_bps, "both": rates.rx_bps + rates.tx_bps}
+    return max(by_direction[direction] for direction in capture.directions)
+
+
+def gbps(rate_bps: float) -> str:
+    return f"{rate_bps / GBPS:.3g} Gbit/s"
