@@ -92,6 +92,31 @@ def test_concurrent_processes_refresh_a_token_once(fabric):
     assert fabric.tokens.stat().st_mode & 0o777 == 0o600
 
 
+def test_concurrent_sites_refresh_an_expired_token_once(fabric):
+    """The second site learns that its token has expired after the first one has refreshed it."""
+    first = fabric.give_token(refresh_token="refresh-1")
+    testbed = fabric.testbed()
+    testbed.prepare()
+    fabric.orchestrator.tokens.discard(first)
+    rejected, refreshed, found = threading.Event(), threading.Event(), []
+
+    def slow(manager):
+        try:
+            return manager.list_slices(return_fmt="dto")
+        except Exception:
+            rejected.set()
+            assert refreshed.wait(300)
+            raise
+
+    second = threading.Thread(target=lambda: found.append(testbed.session.call_manager("second", slow)))
+    second.start()
+    assert rejected.wait(300)
+    assert testbed.session.call_manager("first", lambda manager: manager.list_slices(return_fmt="dto")) == []
+    refreshed.set()
+    second.join()
+    assert found == [[]] and fabric.orchestrator.refreshes == ["refresh-1"]
+
+
 def test_error_of_an_expired_token_names_the_portal(fabric):
     fabric.give_token(-10)
     with pytest.raises(UserError, match=r"expired.*cm\.fabric-testbed\.net") as raised:

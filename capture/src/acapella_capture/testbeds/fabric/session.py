@@ -151,13 +151,15 @@ class Session:
         Raises UserError.
         """
         with translated_errors(action):
+            with self._lock:
+                fablib, token = self.fablib(), self._token
             try:
-                return call(self.fablib())
+                return call(fablib)
             except Exception as error:
                 if not self._is_token_error(error):
                     raise
             with self._lock:
-                self._refused = self._token
+                self._refused = token  # not self._token: another thread may have refreshed it since
             return call(self.fablib())
 
     def tags(self) -> frozenset[str]:
