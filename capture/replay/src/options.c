@@ -45,9 +45,8 @@ static const struct argp_option known[] = {
     {"bridge", BRIDGE, "PORT,PORT", 0, "Forward packets between two ports, record them, and replay to both",
      PORTS},
     {"queues", QUEUES, "N", 0,
-     "Use N Tx queues of each port, and N Rx queues of each port of a bridge, at most 16; all packets of a "
-     "flow "
-     "are sent to the same queue (default: 1)",
+     "Use N Tx queues of each port, and N Rx queues of each port of a bridge, at most 16; a flow is sent to "
+     "one queue (default: 1)",
      PORTS},
     {"burst", BURST, "N", 0, "Set the maximum number of packets in a burst, at most 64 (default: 64)", PORTS},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of a queue (default: 1024)", PORTS},

@@ -286,9 +286,10 @@ def test_clock_is_synchronized_again_during_a_run(capture):
 
 
 def test_c_tests_pass_with_sanitizers():
-    done = c_programs.run_tests("replay", "bridge", "command", "session")
+    names = ("queues", "lead", "replay", "bridge", "command", "session")
+    done = c_programs.run_tests(*names)
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("replay", "bridge", "command", "session"):
+    for name in names:
         assert f"test_{name}: ok" in done.stdout
 
 

@@ -36,10 +36,11 @@ def flow_frames(count: int, seed: int) -> list[dpdk.Frame]:
 
 
 def by_flow(frames: list[bytes]) -> dict[bytes, list[bytes]]:
-    """Return the frames of each flow in their order."""
+    """Return the frames of each flow in their order; others, such as IPv6 of the kernel, are omitted."""
     flows: dict[bytes, list[bytes]] = {}
     for data in frames:
-        flows.setdefault(data[26:34], []).append(data)
+        if data[12:14] == b"\x08\0":
+            flows.setdefault(data[26:34], []).append(data)
     return flows
 
 
@@ -96,6 +97,51 @@ def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
     for queue in status["ports"][0]["queues"]:
         assert queue["received"] == queue["forwarded"] + sum(queue["dropped"].values())
     assert done["ports"][1]["queues"] == received and done["ports"][0]["queues"] == [0] * QUEUES
+
+
+def test_bridge_of_tap_devices_uses_their_queues(tmp_path):
+    """The kernel selects the queue of a flow. It may send frames of its own on the interfaces."""
+    frames = flow_frames(300, seed=4)
+    sent = replayer.write_capture(tmp_path / "in.pcap", frames)
+    words = ("--vdev", "net_tap0,iface=left", "--vdev", "net_tap1,iface=right", "--bridge", "net_tap0,net_tap1")
+    with (
+        veth.namespace(("any0", "any1")) as prefix,
+        replayer.Replayer(*words, "--queues", QUEUES, prefix=prefix) as program,
+    ):
+        program.ask("record 0 0", "recording")
+        with replayer.tcpdump(prefix, "right", tmp_path / "live.pcap"):
+            veth.send_capture(prefix, "left", sent)
+        (port, _) = program.ask("status", "status")["ports"]
+        recorded = program.ask("stop", "recorded")
+        with replayer.tcpdump(prefix, "right", tmp_path / "replayed.pcap"):
+            done = program.run()
+        assert program.end() == 0, program.messages
+    for name in ("live", "replayed"):
+        assert by_flow(captured(tmp_path / f"{name}.pcap")) == by_flow([frame.data for frame in frames]), name
+    for queue in port["queues"]:
+        assert queue["received"] == queue["forwarded"] + sum(queue["dropped"].values()) > 0
+    assert sum(queue["received"] for queue in port["queues"]) == port["received"] >= len(frames)
+    assert sum(sum(port["queues"]) for port in done["ports"]) == done["sent"] == recorded["packets"]
+
+
+def test_interface_with_several_tx_queues_receives_flows_in_order(tmp_path):
+    """With probes for the lead time, which are not counted as packets of the run."""
+    frames = flow_frames(300, seed=3)
+    capture = replayer.write_capture(tmp_path / "in.pcap", frames)
+    with veth.namespace(("out0", "in0")) as prefix:
+        words = [*("--vdev", f"net_af_packet0,iface=out0,qpairs={QUEUES}"), *("--tx", "net_af_packet0")]
+        words += ["--vdev", f"net_af_packet1,iface=in0,qpairs={QUEUES}", "--measure-lead", "net_af_packet1"]
+        with replayer.Replayer(*words, "--pace", "single", "--queues", QUEUES, prefix=prefix) as program:
+            (port,) = program.wait("ready")["ports"]
+            assert (port["tx_queues"], port["lead"]["source"]) == (QUEUES, "loopback")
+            program.ask(f"load {capture}", "loaded")
+            with replayer.tcpdump(prefix, "in0", tmp_path / "got.pcap"):
+                done = program.run(loops=2)
+            assert program.end() == 0, program.messages
+    flows = by_flow([frame.data for frame in frames])
+    assert by_flow(captured(tmp_path / "got.pcap")) == {flow: 2 * data for flow, data in flows.items()}
+    sent = done["ports"][0]["queues"]
+    assert sum(sent) == done["sent"] == 2 * len(frames) and min(sent) > 0
 
 
 @pytest.mark.parametrize(

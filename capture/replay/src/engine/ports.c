@@ -85,7 +85,8 @@ static int check_reception(const struct port *port, const struct options *option
                            const struct rte_eth_dev_info *info, struct fault *fault) {
     if (driver_has_fixed_queues(port->driver) && port->rx_queues < info->max_rx_queues) {
         return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; use --queues %u", port->name,
-                    info->max_rx_queues - port->rx_queues, info->max_rx_queues, info->max_rx_queues);
+                    (unsigned)(info->max_rx_queues - port->rx_queues), info->max_rx_queues,
+                    info->max_rx_queues);
     }
     const uint32_t longest = longest_of_mtu(port);
     if (strcmp(port->driver, "net_af_packet") == 0 &&
@@ -99,7 +100,7 @@ static int check_reception(const struct port *port, const struct options *option
 }
 
 static int check_queues(const struct port *port, const struct rte_eth_dev_info *info, struct fault *fault) {
-    if (port->rx_queues > info->max_rx_queues) {
+    if (port->receives && port->rx_queues > info->max_rx_queues) {
         return fail(fault,
                     "%s: has %u Rx queues, not %u; lower --queues, or add queues to the device (qpairs=)",
                     port->name, info->max_rx_queues, port->rx_queues);
@@ -136,7 +137,7 @@ static int set_up_queues(const struct port *port, const struct options *options,
 static void use_rss(struct port *port, const struct rte_eth_dev_info *info, struct rte_eth_conf *config) {
     const uint64_t hashed =
         info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
-    port->rss = port->rx_queues > 1 && hashed;
+    port->rss = port->receives && port->rx_queues > 1 && hashed;
     if (port->rss) {
         config->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
         config->rx_adv_conf.rss_conf.rss_hf = hashed;
@@ -168,8 +169,11 @@ static int configure(struct port *port, const struct options *options, struct rt
     if (info.if_index > 0 && !if_indextoname(info.if_index, port->interface)) {
         port->interface[0] = 0;
     }
-    port->tx_queues = options->queues;
-    port->rx_queues = port->receives ? options->queues : 1;
+    port->tx_queues = (uint16_t)options->queues;
+    port->rx_queues = port->tx_queues; /* some drivers need the same number */
+    if (!port->receives && port->rx_queues > info.max_rx_queues) {
+        port->rx_queues = info.max_rx_queues ? info.max_rx_queues : 1;
+    }
     if (check_queues(port, &info, fault) != 0 ||
         (options->bridge && check_reception(port, options, &info, fault) != 0)) {
         return -1;
@@ -183,7 +187,7 @@ static int configure(struct port *port, const struct options *options, struct rt
     if (!*port->interface) { /* the MTU of an interface is not changed */
         config.rxmode.mtu = largest_mtu(options, &info);
     }
-    status = rte_eth_dev_configure(port->id, (uint16_t)port->rx_queues, (uint16_t)port->tx_queues, &config);
+    status = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &config);
     if (status == 0) {
         status = set_up_queues(port, options, pool);
     }
