@@ -14,6 +14,8 @@ struct device {
     int64_t lead_ns, jitter_ns;
     unsigned lost, received, seed;
     bool unstamped;
+    bool delays; /* each packet arrives only together with the next one */
+    struct rte_mbuf *held;
     const struct world *world;
     const struct port *port;
     const struct rte_eth_rxtx_callback *callback;
@@ -42,7 +44,11 @@ static uint16_t stamp(uint16_t port, uint16_t queue, struct rte_mbuf **mbuf, uin
         *RTE_MBUF_DYNFIELD(mbuf[i], device->port->stamp_offset, rte_mbuf_timestamp_t *) =
             (uint64_t)(device->world->time.simulated_ns + device->lead_ns + jitter(device));
         mbuf[i]->ol_flags |= device->unstamped ? 0 : device->port->stamp_flag;
-        mbuf[kept++] = mbuf[i];
+        struct rte_mbuf *arrived = device->delays ? device->held : mbuf[i];
+        device->held = device->delays ? mbuf[i] : NULL;
+        if (arrived) {
+            mbuf[kept++] = arrived;
+        }
     }
     return kept;
 }
@@ -234,6 +240,17 @@ static void test_probes_that_do_not_arrive_are_an_error(void) {
     close_connected(&world, &device);
 }
 
+static void test_a_late_probe_is_not_taken_for_the_next_one(void) {
+    struct device device = {.lead_ns = LEAD_NS, .delays = true};
+    struct world world = {.options = {.ports = 1}};
+    struct fault fault = {""};
+    open_connected(&world, &device);
+    CHECK(measure(&world, &fault) == -1 && strstr(fault.text, "0 of 10 probes"));
+    CHECK(device.received == 10);
+    rte_pktmbuf_free(device.held);
+    close_connected(&world, &device);
+}
+
 static void test_a_lead_before_the_departure_is_an_error(void) {
     struct device device = {.lead_ns = -50000};
     struct world world = {.options = {.ports = 1}};
@@ -307,6 +324,7 @@ int main(void) {
     test_ports_receive_only_if_probes_arrive_there();
     test_without_timestamps_the_lead_is_unknown();
     test_probes_that_do_not_arrive_are_an_error();
+    test_a_late_probe_is_not_taken_for_the_next_one();
     test_a_lead_before_the_departure_is_an_error();
     test_a_lead_below_the_error_of_the_clocks_is_zero();
     test_lead_is_measured_by_transmit_timestamps_or_unknown();

@@ -69,7 +69,7 @@ void recording_remove(struct recording *recording) {
 struct stream {
     unsigned key;
     uint64_t at; /* position of the first one; the number of all packets: none is left */
-    int64_t ns;  /* its time, or that of an earlier packet of the stream if that is later */
+    int64_t ns;  /* its time */
 };
 
 static unsigned key_of(const struct packet *packet) { return packet->port * QUEUES_MAX + packet->queue; }
@@ -81,10 +81,7 @@ static void seek(const struct recording *recording, struct stream *stream, uint6
         ++at;
     }
     stream->at = at;
-    if (at < packets) {
-        const int64_t ns = recording_at(recording, at)->ts_ns;
-        stream->ns = ns > stream->ns ? ns : stream->ns;
-    }
+    stream->ns = at < packets ? recording_at(recording, at)->ts_ns : 0;
 }
 
 /* Finds the ports and queues of the recording. Returns their number. */
@@ -95,7 +92,7 @@ static unsigned find_streams(const struct recording *recording, struct stream st
         const unsigned key = key_of(recording_at(recording, i));
         if (!known[key]) {
             known[key] = true;
-            stream[streams] = (struct stream){.key = key, .ns = INT64_MIN};
+            stream[streams].key = key;
             seek(recording, &stream[streams++], i);
         }
     }
