@@ -100,7 +100,7 @@ def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
 
 
 def test_bridge_of_tap_devices_uses_their_queues(tmp_path):
-    """The kernel selects the queue of a flow. It may send frames of its own on the interfaces."""
+    """The kernel selects the queue of a flow. It may also send other frames on the interfaces."""
     frames = flow_frames(300, seed=4)
     sent = replayer.write_capture(tmp_path / "in.pcap", frames)
     words = ("--vdev", "net_tap0,iface=left", "--vdev", "net_tap1,iface=right", "--bridge", "net_tap0,net_tap1")
