@@ -14,6 +14,7 @@ enum {
     TX = OPTION_OWN,
     BRIDGE,
     QUEUES,
+    IN_BAND,
     BURST,
     DEPTH,
     MAX_FRAME,
@@ -47,6 +48,11 @@ static const struct argp_option known[] = {
     {"queues", QUEUES, "N", 0,
      "Use N Tx queues of each port, and N Rx queues of each port of a bridge, at most 16; a flow is sent to "
      "one queue (default: 1)",
+     PORTS},
+    {"in-band", IN_BAND, NULL, 0,
+     "With --bridge, report control messages to a port of the bridge (EtherType 0x88B5) instead of "
+     "forwarding "
+     "them",
      PORTS},
     {"burst", BURST, "N", 0, "Set the maximum number of packets in a burst, at most 64 (default: 64)", PORTS},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of a queue (default: 1024)", PORTS},
@@ -191,6 +197,9 @@ static int read_one(struct options *options, int code, char *text, struct fault 
             at = option_choice(text, "tag", tags, fault);
             options->tag = at < 0 ? TAG_NONE : (enum tag)at;
             return at < 0 ? -1 : 0;
+        case IN_BAND:
+            options->in_band = true;
+            return 0;
         case SPIN:
             options->spin = true;
             return 0;
@@ -215,6 +224,9 @@ static int check(const struct options *options, struct fault *fault) {
     }
     if (options->eal.vdevs + options->eal.pcis == 0) {
         return fail(fault, "the devices: use --vdev or --pci; see --help");
+    }
+    if (options->in_band && !options->bridge) {
+        return fail(fault, "--in-band: applies to --bridge only");
     }
     if (options->lead_ns && options->pacing != PACING_SINGLE) {
         return fail(fault, "--lead-ns: applies to --pace single only");

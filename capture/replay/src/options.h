@@ -21,6 +21,7 @@ struct options {
     unsigned ports;
     bool bridge;
     unsigned queues; /* Rx and Tx queues of a port */
+    bool in_band;    /* take control messages from the ports of the bridge */
     unsigned burst;
     uint32_t max_frame;
     uint64_t packets;    /* of the recording */

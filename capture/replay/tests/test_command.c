@@ -23,16 +23,44 @@ static void test_commands_are_parsed(void) {
     CHECK(command.at_ns == 7 && command.loops == 3 && command.speed_ppm == 1500000);
     CHECK(parse(&command, "load a file with spaces") == 0 && command.kind == COMMAND_LOAD);
     CHECK(strcmp(command.path, "a file with spaces") == 0);
+    CHECK(parse(&command, "answer 7 000102030405060708090a0b88b5") == 0 && command.kind == COMMAND_ANSWER);
+    CHECK(command.port == 7 && strcmp(command.hex, "000102030405060708090a0b88b5") == 0 && !command.path);
     CHECK(parse(&command, "quit") == 0 && command.kind == COMMAND_QUIT);
     CHECK(parse(&command, "record 0 0") == 0 && command.until_ns == 0);
 }
 
 static void test_other_lines_are_errors(void) {
     static const char *const lines[] = {
-        "",          "quit 1",       "load", "load ",       "record 1",    "record 1 2 3",
-        "record -1", "record 2 1",   "qui",  "quit!",       "rolling 1.5", "rolling 99999999999",
-        "run 1 1 0", "run 1 -1 1",   "run",  "run 1 1 1 1", "run 0x1 1 1", "run 9223372036854775808 1 1",
-        " quit",     "save\t/tmp/x", "QUIT", "run 1  +1 1", "record 1 1",  "status now",
+        "",
+        "quit 1",
+        "load",
+        "load ",
+        "record 1",
+        "record 1 2 3",
+        "record -1",
+        "record 2 1",
+        "qui",
+        "quit!",
+        "rolling 1.5",
+        "rolling 99999999999",
+        "run 1 1 0",
+        "run 1 -1 1",
+        "run",
+        "run 1 1 1 1",
+        "run 0x1 1 1",
+        "run 9223372036854775808 1 1",
+        " quit",
+        "save\t/tmp/x",
+        "QUIT",
+        "run 1  +1 1",
+        "record 1 1",
+        "status now",
+        "answer 1",
+        "answer 8 000102030405060708090a0b88b5",
+        "answer 1 000102030405060708090a0b88b",
+        "answer 1 000102030405060708090a0b88bg",
+        "answer 1 000102030405060708090A0b88b5",
+        "answer 1 0001",
     };
     struct command command;
     for (unsigned i = 0; i < sizeof lines / sizeof *lines; ++i) {

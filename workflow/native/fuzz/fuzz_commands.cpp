@@ -40,6 +40,12 @@ std::string parsed(char* line, bool too_long) {
     const bool has_path =
         found.kind == COMMAND_LOAD || found.kind == COMMAND_SAVE || found.kind == COMMAND_DEPARTURES;
     check(has_path == (found.path != nullptr));
+    check((found.kind == COMMAND_ANSWER) == (found.hex != nullptr));
+    if (found.hex != nullptr) {
+        const std::string hex = found.hex;
+        check(hex.size() % 2 == 0 && hex.size() >= 28 && hex.size() <= 3028 && found.port <= 7);
+        check(hex.find_first_not_of("0123456789abcdef") == std::string::npos);
+    }
     if (has_path) check(*found.path != 0 && text.ends_with(found.path));
     return text;
 }

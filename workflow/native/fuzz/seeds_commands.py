@@ -15,6 +15,7 @@ LINES = (
     "status",
     "save out.pcapng",
     "departures a file",
+    "answer 1 " + "02" * 14,
     "quit",
 )
 

@@ -10,6 +10,9 @@
 #define MAX_LOOPS 1000000000
 #define FASTEST_PPM 1000000000000LL /* a million times as fast */
 #define WORDS 3
+#define LAST_PORT 7
+#define FRAME_MIN 14 /* bytes */
+#define FRAME_MAX 1514
 
 /* Each command has a number of numeric arguments, or a path. */
 static const struct {
@@ -26,6 +29,7 @@ static const struct {
     [COMMAND_STATUS] = {"status", "status", 0, false},
     [COMMAND_SAVE] = {"save", "save FILE", 0, true},
     [COMMAND_DEPARTURES] = {"departures", "departures FILE", 0, true},
+    [COMMAND_ANSWER] = {"answer", "answer PORT HEX", 2, false},
     [COMMAND_QUIT] = {"quit", "quit", 0, false},
 };
 
@@ -40,8 +44,15 @@ static bool parse_number(const char *text, int64_t least, int64_t most, int64_t 
     return *text >= '0' && *text <= '9' && !*end && errno == 0 && value >= least && value <= most;
 }
 
+/* Returns true if a text has two lowercase hexadecimal digits for each byte of a frame. */
+static bool is_hex_frame(const char *text) {
+    const size_t digits = strlen(text);
+    return strspn(text, "0123456789abcdef") == digits && digits % 2 == 0 && digits >= 2 * FRAME_MIN &&
+           digits <= 2 * FRAME_MAX;
+}
+
 static int set_numbers(struct command *command, char *const word[], struct fault *fault) {
-    int64_t loops = 0, speed = 0, seconds = 0;
+    int64_t loops = 0, speed = 0, seconds = 0, port = 0;
     switch (command->kind) {
         case COMMAND_RECORD:
             if (!parse_number(word[0], 0, INT64_MAX, &command->from_ns) ||
@@ -56,6 +67,13 @@ static int set_numbers(struct command *command, char *const word[], struct fault
                 return fail(fault, "rolling: not a number of seconds from 1 to %d", LONGEST_WINDOW_S);
             }
             command->window_ns = seconds * SECOND;
+            return 0;
+        case COMMAND_ANSWER:
+            if (!parse_number(word[0], 0, LAST_PORT, &port) || !is_hex_frame(word[1])) {
+                return fail(fault, "answer: PORT is from 0 to %d, HEX the bytes of a frame", LAST_PORT);
+            }
+            command->port = (unsigned)port;
+            command->hex = word[1];
             return 0;
         default:
             if (!parse_number(word[0], 0, INT64_MAX, &command->at_ns) ||
@@ -110,7 +128,7 @@ int command_parse(struct command *command, char *line, struct fault *fault) {
     }
     return fail(fault,
                 "unknown command; there are record, rolling, load, stop, clear, run, status, save, "
-                "departures, quit");
+                "departures, answer, quit");
 }
 
 int command_read(struct command_lines *lines, int fd) {

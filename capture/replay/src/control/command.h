@@ -19,6 +19,7 @@ enum command_kind {
     COMMAND_STATUS,
     COMMAND_SAVE,
     COMMAND_DEPARTURES,
+    COMMAND_ANSWER,
     COMMAND_QUIT,
 };
 
@@ -30,6 +31,8 @@ struct command {
     uint32_t loops;            /* run */
     uint64_t speed_ppm;        /* run: 1000000 is as recorded */
     const char *path;          /* load, save, departures: within the line */
+    unsigned port;             /* answer */
+    const char *hex;           /* answer: the bytes of a frame, within the line */
 };
 
 /* Parses a line without its newline, and changes the line. 0; -1: see fault. */

@@ -103,10 +103,11 @@ static void put_port(FILE *to, const struct port *port) {
 static void put_traffic(FILE *to, const struct traffic *traffic) {
     fprintf(to, "\"received\": %" PRIu64, traffic->received);
     put_number(to, "forwarded", traffic->forwarded);
+    put_number(to, "control", traffic->control);
     fprintf(to,
             ", \"dropped\": {\"ring_full\": %" PRIu64 ", \"driver_error\": %" PRIu64
-            ", \"too_long\": %" PRIu64 "}",
-            traffic->ring_full, traffic->driver_error, traffic->too_long);
+            ", \"too_long\": %" PRIu64 ", \"control\": %" PRIu64 "}",
+            traffic->ring_full, traffic->driver_error, traffic->too_long, traffic->control_dropped);
 }
 
 /* Counters of a port of a bridge, and those of each of its Rx queues if it has several. */
@@ -329,6 +330,22 @@ void report_saved(const struct session *session, const char *command, const char
     put_text(to, "command", command);
     put_text(to, "file", path);
     put_number(to, "packets", packets);
+    end(to);
+}
+
+void report_control(const struct session *session, const struct inband_frame *frame) {
+    FILE *to = begin(session, "control");
+    put_number(to, "port", frame->port);
+    fputs(", \"frame\": \"", to);
+    for (unsigned i = 0; i < frame->bytes; ++i) {
+        fprintf(to, "%02x", frame->data[i]);
+    }
+    fputc('"', to);
+    end(to);
+}
+
+void report_answered(const struct session *session) {
+    FILE *to = begin(session, "answered");
     end(to);
 }
 

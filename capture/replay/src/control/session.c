@@ -18,6 +18,7 @@
 #define SOON_NS 10000000LL  /* a run that begins as soon as possible */
 #define LINK_NS 100000000LL /* between checks of the links */
 #define POLLING_LCORE 1
+#define MESSAGES_MAX 4 /* control messages reported by an update, which takes place every 5 ms */
 
 static int64_t monotonic_ns(void) {
     struct timespec now;
@@ -142,6 +143,12 @@ int session_open(struct session *session, struct fault *fault) {
                                      .ports = &session->ports,
                                      .time = &session->time,
                                      .recording = &session->recording};
+    if (options->in_band) {
+        if (inband_open(&session->inband, &session->ports, fault) != 0) {
+            return -1;
+        }
+        worker->bridge.inband = &session->inband;
+    }
     /* The first correction follows after a whole period: after a shorter time it would be too large, because
      * it is applied until the next one. */
     session->disciplined_ns = monotonic_ns();
@@ -279,6 +286,34 @@ static int save_run_departures(struct session *session, const char *path, struct
     return 0;
 }
 
+static int hex_value(char digit) { return digit <= '9' ? digit - '0' : digit - 'a' + 10; }
+
+/* Sends a frame with the response to a control message. */
+static int answer(struct session *session, const struct command *command, struct fault *fault) {
+    struct worker *worker = &session->worker;
+    const uint16_t bytes = (uint16_t)(strlen(command->hex) / 2);
+    if (!session->options.in_band || command->port >= session->ports.count) {
+        return fail(fault, "answer: no port %u with --in-band", command->port);
+    }
+    worker->send_port = &session->ports.port[command->port];
+    worker->send_mbuf = rte_pktmbuf_alloc(session->ports.pool);
+    uint8_t *to = worker->send_mbuf ? (uint8_t *)rte_pktmbuf_append(worker->send_mbuf, bytes) : NULL;
+    for (unsigned i = 0; to && i < bytes; ++i) {
+        to[i] = (uint8_t)(hex_value(command->hex[2 * i]) << 4 | hex_value(command->hex[2 * i + 1]));
+    }
+    if (to && port_fits(worker->send_port, worker->send_mbuf)) {
+        worker_request(worker, REQUEST_SEND);
+    }
+    const bool sent = to && !worker->send_mbuf;
+    rte_pktmbuf_free(worker->send_mbuf);
+    worker->send_mbuf = NULL;
+    if (!sent) {
+        return fail(fault, "answer: the frame cannot be sent now");
+    }
+    report_answered(session);
+    return 0;
+}
+
 static int clear(struct session *session, struct fault *fault) {
     if (require_idle(session, fault) != 0) {
         return -1;
@@ -350,8 +385,19 @@ int session_execute(struct session *session, const struct command *command, stru
             return save(session, command->path, fault);
         case COMMAND_DEPARTURES:
             return save_run_departures(session, command->path, fault);
+        case COMMAND_ANSWER:
+            return answer(session, command, fault);
         default:
             return 1;
+    }
+}
+
+/* Reports control messages: a limited number, so that a peer that sends many does not delay commands. */
+static void report_messages(struct session *session) {
+    const struct inband_frame *frame;
+    for (unsigned i = 0; i < MESSAGES_MAX && (frame = inband_next(&session->inband)); ++i) {
+        report_control(session, frame);
+        inband_release(&session->inband);
     }
 }
 
@@ -371,5 +417,6 @@ int session_update(struct session *session, struct fault *fault) {
         }
     }
     report_end(session);
+    report_messages(session);
     return status;
 }

@@ -30,6 +30,7 @@ struct session {
     struct timebase time;
     struct recording recording;
     struct worker worker;
+    struct inband inband;
     enum activity activity; /* as last reported */
     bool running_reported;
     uint64_t runs;

@@ -121,7 +121,9 @@ static unsigned forward(struct bridge *bridge, const struct way *way) {
         return 0;
     }
     traffic->received += received;
-    const unsigned count = remove_long(traffic, &bridge->ports->port[way->to], mbuf, received);
+    const unsigned others =
+        bridge->inband ? inband_take(bridge->inband, traffic, way->from, mbuf, received) : received;
+    const unsigned count = remove_long(traffic, &bridge->ports->port[way->to], mbuf, others);
     int64_t now = timebase_ns(bridge->time);
     const bool records = is_recording(bridge, now);
     for (unsigned i = 0; records && i < count; ++i) { /* the driver may free a packet when it is sent */

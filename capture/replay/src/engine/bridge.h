@@ -2,6 +2,7 @@
 #ifndef ACAPELLA_REPLAY_BRIDGE_H
 #define ACAPELLA_REPLAY_BRIDGE_H
 
+#include "engine/inband.h"
 #include "engine/ports.h"
 #include "engine/recording.h"
 #include "engine/timebase.h"
@@ -13,6 +14,7 @@ struct bridge {
     struct ports *ports;
     struct timebase *time;
     struct recording *recording;
+    struct inband *inband;     /* takes control messages; NULL: they are forwarded */
     bool records;              /* false: no recording is active */
     int64_t from_ns, until_ns; /* until_ns 0: until stopped */
     int64_t window_ns;         /* rolling: packets older than this are removed; 0: not rolling */

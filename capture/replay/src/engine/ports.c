@@ -411,6 +411,8 @@ struct traffic port_traffic(const struct traffic traffic[QUEUES_MAX]) {
         sum.ring_full += traffic[queue].ring_full;
         sum.driver_error += traffic[queue].driver_error;
         sum.too_long += traffic[queue].too_long;
+        sum.control += traffic[queue].control;
+        sum.control_dropped += traffic[queue].control_dropped;
     }
     return sum;
 }

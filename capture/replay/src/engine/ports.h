@@ -27,9 +27,10 @@ struct lead {
     enum lead_stamps stamps; /* of the probes */
 };
 
-/* Packets received by a port of a bridge: received = forwarded + ring_full + driver_error + too_long. */
+/* Packets received by a port of a bridge: received = forwarded + ring_full + driver_error + too_long +
+ * control + control_dropped. The last two are control messages (--in-band), copied to the ring or not. */
 struct traffic {
-    uint64_t received, forwarded, ring_full, driver_error, too_long;
+    uint64_t received, forwarded, ring_full, driver_error, too_long, control, control_dropped;
 };
 
 struct port {

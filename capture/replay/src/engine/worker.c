@@ -30,6 +30,16 @@ static void set_run_priority(struct worker *worker, bool polls) {
     }
 }
 
+/* Sends a frame that is not part of a run. Resets `mbuf` if the driver accepts it. */
+static void send_frame(struct port *port, struct rte_mbuf **mbuf) {
+    if (rte_eth_tx_burst(port->id, 0, mbuf, 1) == 1) {
+        *mbuf = NULL;
+    }
+    if (port->hides_errors) {
+        port->errors = port_errors(port); /* so that an error is not attributed to the next packet of a run */
+    }
+}
+
 static void handle(struct worker *worker, enum request request) {
     switch (request) {
         case REQUEST_RECORD:
@@ -45,6 +55,9 @@ static void handle(struct worker *worker, enum request request) {
                 const struct port *port = &worker->bridge.ports->port[i];
                 memcpy(worker->traffic[i], port->traffic, sizeof port->traffic);
             }
+            break;
+        case REQUEST_SEND:
+            send_frame(worker->send_port, &worker->send_mbuf);
             break;
         case REQUEST_STOP:
         case REQUEST_END:

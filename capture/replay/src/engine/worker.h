@@ -6,16 +6,26 @@
 #include "engine/bridge.h"
 #include "engine/replay.h"
 
-enum request { REQUEST_NONE, REQUEST_RECORD, REQUEST_RUN, REQUEST_STOP, REQUEST_COUNT, REQUEST_END };
+enum request {
+    REQUEST_NONE,
+    REQUEST_RECORD,
+    REQUEST_RUN,
+    REQUEST_STOP,
+    REQUEST_COUNT,
+    REQUEST_SEND,
+    REQUEST_END
+};
 enum activity { ACTIVITY_IDLE, ACTIVITY_RECORDING, ACTIVITY_RUNNING };
 
 struct worker {
     struct bridge bridge;
     struct replay replay;
     bool forwards, spin;
-    unsigned priority;                                 /* SCHED_FIFO during a run; 0: none */
-    int64_t from_ns, until_ns, window_ns;              /* of REQUEST_RECORD */
-    enum ending stop_reason;                           /* of REQUEST_STOP */
+    unsigned priority;                    /* SCHED_FIFO during a run; 0: none */
+    int64_t from_ns, until_ns, window_ns; /* of REQUEST_RECORD */
+    enum ending stop_reason;              /* of REQUEST_STOP */
+    struct port *send_port;               /* of REQUEST_SEND */
+    struct rte_mbuf *send_mbuf;           /* of REQUEST_SEND, which resets it if the driver accepts it */
     struct traffic traffic[OPTIONS_PORTS][QUEUES_MAX]; /* copied by REQUEST_COUNT between two bursts, so that
                                                           the counts add up */
     _Atomic enum request request;                      /* the polling thread resets it when it is done */
