@@ -1,6 +1,7 @@
 """`acapella replay` with the real program over veth: files, a controlled bridge, and two replayers together."""
 
 import contextlib
+import json
 import re
 import signal
 import subprocess
@@ -107,6 +108,44 @@ def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, p
             assert checksum == sha256_of(tmp_path / "recording-1.pcapng")
         replay(pairs, *control, "quit")
         assert process.wait(TIMEOUT_S) == 0
+
+
+def mac_of(prefix, interface: str) -> str:
+    """Return the MAC address of an interface."""
+    done = subprocess.run([*prefix, "ip", "-j", "link", "show", interface], capture_output=True, check=True)
+    return json.loads(done.stdout)[0]["address"]
+
+
+def test_bridge_is_controlled_in_band_and_forwards_no_message(tmp_path, pairs, secret, capture):
+    control = ("--control", f"left0/{mac_of(pairs, 'left1')}", "--secret", secret)
+    bridge = ("--bridge", "left1", "right0", "--secret", secret, "-o", tmp_path, "--in-band")
+    with agent(pairs, *bridge) as (process, _), replayer.tcpdump(pairs, "right1", tmp_path / "out.pcap"):
+        replay(pairs, *control, "record")
+        replay(pairs, capture, "-i", "left0")
+        assert "packets 200, " in replay(pairs, *control, "stop")
+        replay(pairs, *control, "save")
+        out = replay(pairs, *control, "run", "--departures", tmp_path / "run.parquet")
+        assert "200 packets, 200 sent\n" in out
+        out = replay(pairs, *control, "status")
+        messages = re.search(r"interface left1, .*received (\d+), forwarded (\d+), control (\d+), ", out)
+        assert int(messages[1]) == int(messages[2]) + int(messages[3]) and int(messages[3]) > 20, out
+        replay(pairs, *control, "quit")
+        assert process.wait(TIMEOUT_S) == 0
+    checksum = pq.read_schema(tmp_path / "run.parquet").metadata[b"recording_sha256"].decode()
+    assert checksum == sha256_of(tmp_path / "recording-1.pcapng")
+    assert received(tmp_path / "out.pcap") == 2 * SENT
+
+
+def test_messages_are_forwarded_without_in_band(tmp_path, pairs, secret):
+    control = ("--control", f"left0/{mac_of(pairs, 'left1')}", "--secret", secret)
+    with (
+        agent(pairs, "--bridge", "left1", "right0", "--secret", secret),
+        replayer.tcpdump(pairs, "right1", tmp_path / "out.pcap"),
+    ):
+        done = subprocess.run(argv(pairs, *control, "status"), capture_output=True, text=True, check=False)
+    assert done.returncode == 75 and "no reply" in done.stderr
+    arrived = received(tmp_path / "out.pcap")
+    assert arrived and {data[12:22] for data in arrived} == {b"\x88\xb5ACAPctl1"}
 
 
 def test_two_replayers_start_together_and_their_skew_is_measured(tmp_path, pairs, secret, capture):

@@ -1,9 +1,10 @@
-"""Fuzz the control channel's reader: every line is either a message or raises Refused.
+"""Fuzz the readers of both control channels: every line is either a message or raises Refused.
 
 Usage: fuzz_control.py CRASHES (-runs=N [-seed=N] | -max_total_time=SECONDS)
 
-An encoded message is decoded to the same message, and no error quotes the line. Inputs are mutated seeds, the same for
-the same seed; options and output are those of libFuzzer that run.sh uses.
+Collector: an encoded message is decoded to the same message, and no error quotes the line. Replayer: a line is the same
+request, or refused for the same reason, over TCP and in Ethernet frames, with a correct and a wrong HMAC. Inputs are
+mutated seeds, the same for the same seed; options and output are those of libFuzzer that run.sh uses.
 """
 
 import json
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acapella.common import control_channel as channel
+from acapella_capture.replay import channel as replay_channel
+from acapella_capture.replay import frames, messages
 
 WORDS = (
     b"null",
@@ -42,6 +45,18 @@ MESSAGES = (
     channel.Ended(1, None),
     channel.Error("no such session"),
 )
+
+
+KEY = bytes(32)
+REQUESTS = (
+    messages.Record(0, 1_700_000_000_000_000_000),
+    messages.Rolling(10),
+    messages.Run(1_700_000_000_000_000_000, 3, 2_000_000),
+    messages.Fetch(65_536),
+    messages.Status(),
+    messages.Bye(),
+)
+HEAD = frames.Frame(b"\2\0\0\0\0\1", b"\2\0\0\0\0\2", 1 << 63, frames.REQUEST)
 
 
 def mutated(draw: random.Random, seeds: Sequence[bytes]) -> bytes:
@@ -81,15 +96,58 @@ def check_line(line: bytes) -> None:
     assert text.endswith(b"\n") and text.count(b"\n") == 1 and channel.decode(text[:-1]) == message
 
 
+def check_request(text: bytes) -> None:
+    """Check that a text, with its HMAC or without, has the same outcome over TCP and in frames."""
+    text = text.replace(b"\n", b" ")
+    for line in (text, replay_channel.mac_of(KEY, text) + b" " + text):
+        assembly, joined = frames.Assembly(), None
+        for frame in frames.split(line, HEAD):
+            joined = assembly.add(frames.decode(frames.encode(frame)))
+        assert joined == line and outcome(joined) == outcome(line)
+    check_frame(line)
+
+
+def outcome(line: bytes) -> object:
+    """Return the request of a line, or why it is refused."""
+    reader = replay_channel.Reader(KEY, replay_channel.MAX_REQUEST_BYTES)
+    try:
+        sequence, message = reader.message(line)
+        request = messages.decode(message)
+    except replay_channel.Refused as refusal:
+        return str(refusal)
+    assert sequence == 1 and messages.decode(messages.encode(request)) == request
+    return request
+
+
+def check_frame(data: bytes) -> None:
+    """Check that bytes are no frame, or one whose fields are those bytes; ``data`` may also follow a header."""
+    for frame_bytes in (data, frames.encode(HEAD)[:14] + data):
+        try:
+            frame = frames.decode(frame_bytes)
+        except frames.Refused:
+            continue
+        used = frames.HEADER.size + len(frame.text)
+        assert frames.encode(frame)[:used] == frame_bytes[:used] and frame.part < frame.parts
+
+
+def check(line: bytes) -> None:
+    """Check an input of either channel."""
+    check_line(line)
+    check_request(line)
+    check_frame(line)
+
+
 def main(crashes: Path, options: dict[str, int]) -> int:
     """Check lines until the limit; one that fails its check is written to ``crashes``."""
     draw = random.Random(options.get("seed"))
     seeds = [channel.encode(message)[:-1] for message in MESSAGES]
+    seeds += [json.dumps({"seq": 1, **messages.encode(request)}).encode() for request in REQUESTS]
+    seeds += [frames.encode(frame)[14:] for frame in frames.split(seeds[-1], HEAD)]
     end, most, done = time.monotonic() + options.get("max_total_time", 1 << 30), options.get("runs", 1 << 60), 0
     while done < most and time.monotonic() < end:
         line = seeds[done] if done < len(seeds) else mutated(draw, seeds)
         try:
-            check_line(line)
+            check(line)
         except Exception:
             failed = crashes / f"fuzz_control-{zlib.crc32(line):08x}"
             failed.write_bytes(line)

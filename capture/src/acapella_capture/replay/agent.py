@@ -1,4 +1,4 @@
-"""The agent of a replayer: accepts one controller at a time over TCP and passes its requests to the program.
+"""The agent of a replayer: accepts one controller at a time, by TCP or in-band, and passes its requests to the program.
 
 No peer can stop the agent. A connection without proof of the secret has a short timeout, and the oldest of too many is
 closed. A controller whose connection is lost does not leave anything running: the recording or the run that it started
@@ -25,6 +25,7 @@ from acapella_core.files import atomic_path, sha256_of
 from . import channel, messages
 from .channel import MAX_REQUEST_BYTES, LineRefused
 from .clocks import own_clock
+from .inband import InBand
 from .program import ReplayProgram
 
 MAX_UNAUTHENTICATED = 64
@@ -97,11 +98,13 @@ class Agent:
             server = await asyncio.start_server(self._serve, host, port, limit=MAX_REQUEST_BYTES)
         except OSError as error:
             raise UserError(f"cannot listen: {error.strerror or error}", where=f"--listen {host}:{port}") from error
+        in_band = InBand(self.replayer.program, self._serve, self.counts)
         try:
             ready(*server.sockets[0].getsockname()[:2])
             await self._wait_for_end()
         finally:
             server.close()
+            await in_band.close()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -218,6 +221,8 @@ class Agent:
 def format_peer(writer: asyncio.StreamWriter) -> str:
     """Return the address of a peer; it may have disconnected."""
     peer = writer.get_extra_info("peername")
+    if isinstance(peer, str):
+        return peer
     return f"{peer[0]}:{peer[1]}" if peer else "unknown"
 
 

@@ -41,7 +41,7 @@ from acapella_core.control_lines import Refused, Secret, address, make_secret, s
 from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import scratch_directory
 
-from . import actions, local, messages, times
+from . import actions, frame_socket, local, messages, times
 from .agent import Agent, Replayer
 from .controller import Group
 from .ports import LOOPS_OF_AGENT, MIN_DEPARTURES, ProgramSettings
@@ -69,7 +69,7 @@ FILE = ("max_decompressed", "max_ratio")
 # Options by use; an option of another use is an error.
 USES = {
     "file": {"interface", *RUN, *PORTS, *FILE},
-    "agent": {"interface", "bridge", "listen", "secret", "output", *PORTS, *FILE},
+    "agent": {"interface", "bridge", "listen", "in_band", "secret", "output", *PORTS, *FILE},
     "run": {"control", "secret", *RUN},
     "record": {"control", "secret", "start", "until", "rolling"},
     "control": {"control", "secret"},
@@ -155,7 +155,16 @@ def add_port_options(group: Any) -> None:
 def add_control_options(group: Any) -> None:
     """Add the options of the control channel."""
     group.add_argument("--listen", metavar="ADDRESS:PORT", help="wait for a controller; port 0: chosen by the kernel")
-    group.add_argument("--control", metavar="HOST:PORT[,...]", help="control the replayers that listen there")
+    group.add_argument(
+        "--in-band", action="store_true",
+        help="with --bridge and --listen, also accept control messages in Ethernet frames (EtherType 0x88B5) to the "
+        "MAC address of a port of the bridge (default: forward them)",
+    )  # fmt: skip
+    group.add_argument(
+        "--control", metavar="ADDRESS[,...]",
+        help="control the replayers that listen at HOST:PORT, or with --in-band at INTERFACE/MAC: an interface of this "
+        "machine, and the MAC address of a port of the bridge",
+    )  # fmt: skip
     group.add_argument("--secret", type=Path, metavar="FILE",
                        help="file with the secret of replayers and controller, mode 0600")  # fmt: skip
     group.add_argument("--new-secret", type=Path, metavar="FILE",
@@ -196,6 +205,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(
             "expected FILE --interface PORT, --bridge PORT PORT --listen ADDRESS:PORT, or --control HOST:PORT ACTION",
         )
+    if args.in_band and not args.bridge:
+        raise UserError("--in-band requires --bridge PORT PORT --listen ADDRESS:PORT")
     if args.listen:
         refuse_others(args, "agent", "--listen")
         return listen(args)
@@ -220,6 +231,7 @@ def settings_of(args: argparse.Namespace, packets: int | None, departures: int) 
     return ProgramSettings(
         ports=tuple(args.bridge or args.interface),
         bridge=bool(args.bridge),
+        in_band=args.in_band,
         packets=args.packets or packets,
         departures=departures,
         measure_lead=tuple(args.measure_lead or ()),
@@ -280,7 +292,7 @@ def control(args: argparse.Namespace) -> int:
     refuse_others(args, args.what if args.what in USES else "control", f"--control {args.what}")
     hosts = args.control.split(",")
     for host in hosts:
-        address(host)
+        frame_socket.parse(host) if frame_socket.is_frame_address(host) else address(host)
     if len(set(hosts)) < len(hosts):
         raise UserError("a replayer is named twice", where="--control")
     if args.rolling and (args.start or args.until):

@@ -17,6 +17,7 @@ from acapella_core.errors import UserError
 from . import channel, clocks, messages
 from .channel import MAX_RESPONSE_BYTES
 from .clocks import Offset
+from .frame_socket import FrameSocket, is_frame_address
 from .program import COMMAND_S, FILE_S
 
 CONNECT_S = 5.0
@@ -29,7 +30,8 @@ MAX_DEPARTURES_BYTES = 1 << 40
 
 @dataclass
 class Remote:
-    """A connection to an agent. ``name`` is its address as HOST:PORT; ``welcome`` is the content of its first message.
+    """A connection to an agent. ``name`` is its address, HOST:PORT or INTERFACE/MAC; ``welcome`` is the content of
+    its first message.
 
     As a context, it connects, and ends the connection with `bye` unless an exception is raised: the agent then stops
     the recording or run of this controller. Methods raise UserError if the agent refuses a request, or the connection
@@ -41,7 +43,7 @@ class Remote:
     welcome: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._socket: socket.socket | None = None
+        self._socket: socket.socket | FrameSocket | None = None
         self._quit = False  # the agent ends, and this connection
 
     def __enter__(self) -> Self:
@@ -124,10 +126,7 @@ class Remote:
 
     def _connect(self) -> None:
         """Connect and prove that this side has the secret; the HMAC of the first line proves the same of the agent."""
-        host, port = address(self.name)
-        self._socket = socket.create_connection((host, port), timeout=CONNECT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        detect_lost_peer(self._socket)
+        self._socket = FrameSocket(self.name, CONNECT_S) if is_frame_address(self.name) else tcp_socket(self.name)
         self._lines = self._socket.makefile("rb")
         agent_challenge, own_challenge = channel.decode_challenge(self._line()), Challenge.new()
         keys = channel.Keys.derive(self.secret, agent_challenge, own_challenge)
@@ -170,6 +169,15 @@ class Remote:
         except OSError as error:
             what = f"connection failed: {error.strerror or error}"
             raise UserError(what, where=f"replayer {self.name}", outside=True) from error
+
+
+def tcp_socket(name: str) -> socket.socket:
+    """Return a connection to HOST:PORT. Raises OSError."""
+    host, port = address(name)
+    connection = socket.create_connection((host, port), timeout=CONNECT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    detect_lost_peer(connection)
+    return connection
 
 
 def detect_lost_peer(connection: socket.socket) -> None:

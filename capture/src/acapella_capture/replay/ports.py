@@ -32,6 +32,7 @@ class ProgramSettings:
     ports: tuple[str, ...]
     bridge: bool = False
     queues: int | None = None
+    in_band: bool = False
     packets: int | None = None
     departures: int | None = None
     max_frame: int | None = None
@@ -86,7 +87,8 @@ class ProgramSettings:
         for name in self.measure_lead:
             options += ["--measure-lead", ports.get(name, name)]
         huge = ["--huge"] if self.huge else []
-        return [str(program or executable()), *devices, *ends, *options, *huge]
+        in_band = ["--in-band"] if self.in_band else []
+        return [str(program or executable()), *devices, *ends, *options, *huge, *in_band]
 
 
 def port_options(

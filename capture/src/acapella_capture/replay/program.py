@@ -31,6 +31,7 @@ ACKNOWLEDGED = {
     "status": ("status",),
     "save": ("saved",),
     "departures": ("saved",),
+    "answer": ("answered",),
 }
 # The state of the program after an event.
 STATES = {
@@ -75,6 +76,7 @@ class ReplayProgram:
         self._received = 0  # events so far
         self._latest: dict[str, tuple[int, Event]] = {}  # by name, with the number of the event
         self.state = "starting"
+        self.on_control: Callable[[Event], None] | None = None  # called with each in-band control message
 
     def __enter__(self) -> Self:
         self.start()
@@ -223,6 +225,8 @@ class ReplayProgram:
             self._latest[name] = (self._received, event)
             self.state = STATES.get(name, self.state)
             self._changed.notify_all()
+        if name == "control" and (receive := self.on_control) is not None:
+            receive(event)
         return None
 
     def _read_errors(self) -> None:

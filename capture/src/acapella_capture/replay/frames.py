@@ -1,0 +1,97 @@
+"""Lines of the control channel in Ethernet frames, for a controller on the data path of a bridge.
+
+A frame has the EtherType 0x88B5, which is for local experiments (IEEE 802, section 9.2.3). After it follow, big-endian:
+
+    magic (8 bytes)  session (8)  kind (1)  part (1)  parts (1)  0 (1)  length (2)  text (length)
+
+A line of the channel (channel.py) is the text of one frame, or of several in the order of ``part``; its newline is not
+sent. The kind is REQUEST or RESPONSE. ``session`` is a random number of the controller, which opens it with a REQUEST
+without text. The frame is padded to the shortest length of Ethernet. Frames are not protected; the lines in them are
+authenticated.
+"""
+
+import struct
+from dataclasses import dataclass, replace
+
+from acapella_core.control_lines import Refused
+
+ETHER_TYPE = 0x88B5
+MAGIC = b"ACAPctl1"  # as INBAND_MAGIC of capture/replay/src/engine/inband.h
+REQUEST, RESPONSE = 1, 2
+HEADER = struct.Struct(">6s6sH8sQBBBBH")
+SHORTEST_BYTES = 60  # of a frame without FCS
+TEXT_BYTES = 1_514 - HEADER.size  # at an MTU of 1500
+MAX_PARTS = 96  # of the longest line of an agent
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame with a line or a part of it. ``target`` and ``source`` are MAC addresses."""
+
+    target: bytes
+    source: bytes
+    session: int
+    kind: int
+    text: bytes = b""
+    part: int = 0
+    parts: int = 1
+
+
+def encode(frame: Frame) -> bytes:
+    """Return the bytes of a frame."""
+    header = HEADER.pack(
+        frame.target,
+        frame.source,
+        ETHER_TYPE,
+        MAGIC,
+        frame.session,
+        frame.kind,
+        frame.part,
+        frame.parts,
+        0,
+        len(frame.text),
+    )
+    return (header + frame.text).ljust(SHORTEST_BYTES, b"\0")
+
+
+def decode(data: bytes) -> Frame:
+    """Return a frame of the control channel. Raises Refused."""
+    if len(data) < HEADER.size:
+        raise Refused("frame too short")
+    target, source, ether_type, magic, session, kind, part, parts, zero, length = HEADER.unpack_from(data)
+    text = data[HEADER.size : HEADER.size + length]
+    if (ether_type, magic, zero) != (ETHER_TYPE, MAGIC, 0) or kind not in (REQUEST, RESPONSE):
+        raise Refused("not a frame of the control channel")
+    if len(text) < length or length > TEXT_BYTES or not part < parts <= MAX_PARTS or b"\n" in text:
+        raise Refused("malformed frame")
+    return Frame(target, source, session, kind, text, part, parts)
+
+
+def split(line: bytes, head: Frame) -> list[Frame]:
+    """Return the frames of a line without its newline; addresses, session and kind are those of ``head``."""
+    texts = [line[at : at + TEXT_BYTES] for at in range(0, len(line), TEXT_BYTES)] or [b""]
+    return [replace(head, text=text, part=part, parts=len(texts)) for part, text in enumerate(texts)]
+
+
+class Assembly:
+    """Joins the parts of a line. A frame of another number of parts begins a new line."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, bytes] = {}
+        self._parts = 0
+
+    def add(self, frame: Frame) -> bytes | None:
+        """Add a part; return the line once it is complete, else None."""
+        if frame.parts != self._parts or frame.part == 0:
+            self._texts, self._parts = {}, frame.parts
+        self._texts[frame.part] = frame.text
+        if len(self._texts) < self._parts:
+            return None
+        line = b"".join(self._texts[part] for part in range(self._parts))
+        self._texts, self._parts = {}, 0
+        return line
+
+
+def mac_text(mac: bytes) -> str:
+    """Return a MAC address as text."""
+    return mac.hex(":")

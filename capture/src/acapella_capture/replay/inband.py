@@ -1,0 +1,194 @@
+"""The agent's side of in-band control: lines in frames that a port of the bridge received (frames.py).
+
+Each session is served like a TCP connection, with the same challenge, proof, HMACs, sequence numbers and requests.
+Frames may be lost: a controller repeats its latest line, and the agent then repeats its response, without executing the
+request again.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from acapella_core.control_lines import Refused
+from acapella_core.errors import UserError
+
+from . import frames
+from .channel import MAX_REQUEST_BYTES
+from .program import ReplayProgram
+
+MAX_SESSIONS = 128  # including ended ones, whose last response may have been lost
+CLOSE_S = 2.0  # until waiting frames are sent
+MAX_PENDING_LINES = 16  # of a session
+# Frames that cause a response without proof of the secret, which would disturb a run:
+OPENED_PER_S = 10
+REPEATED_PER_S = 20
+Serve = Callable[[asyncio.StreamReader, Any], Awaitable[None]]
+
+
+class InBand:
+    """Receives control messages of the program and starts a session for each controller. Runs in an event loop."""
+
+    def __init__(self, program: ReplayProgram, serve: Serve, counts: dict[str, int]):
+        self._program = program
+        self._serve = serve
+        self._counts = counts
+        self._loop = asyncio.get_running_loop()
+        self._sessions: dict[tuple[bytes, int], Session] = {}  # by address and number, oldest first
+        self._openings, self._repeats = Limit(self._loop.time, OPENED_PER_S), Limit(self._loop.time, REPEATED_PER_S)
+        self._frames: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+        self._sending = self._loop.create_task(self._send())
+        program.on_control = self._receive_soon
+
+    async def close(self) -> None:
+        """End after the last frames were sent, such as the response to `quit`; sessions are canceled by the agent."""
+        self._program.on_control = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self._frames.join()
+        self._sending.cancel()
+
+    def _receive_soon(self, event: dict[str, Any]) -> None:
+        """Receive a message in the event loop; called by the thread that reads the program's events."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._receive, event)
+
+    def _receive(self, event: dict[str, Any]) -> None:
+        """Pass a message to its session, or open one. Messages that are not valid are counted."""
+        try:
+            frame = frames.decode(bytes.fromhex(event["frame"]))
+            if frame.kind != frames.REQUEST or frame.parts != 1:
+                raise Refused("not a request")
+        except (Refused, ValueError, LookupError, TypeError):
+            self._counts["in_band_malformed"] += 1
+            return
+        key = (frame.source, frame.session)
+        if key not in self._sessions and not self._open(key, frame, int(event["port"])):
+            return
+        session = self._sessions[key]
+        if (frame.text == session.latest and not self._repeats.permits()) or not session.receive(frame.text):
+            self._counts["in_band_limited"] += 1
+
+    def _open(self, key: tuple[bytes, int], frame: frames.Frame, port: int) -> bool:
+        """Open a session unless the message does not ask for it, or there were too many."""
+        if frame.text or not self._openings.permits() or not self._make_room():
+            self._counts["in_band_unknown" if frame.text else "in_band_limited"] += 1
+            return False
+        self._counts["in_band_sessions"] += 1
+        head = frames.Frame(frame.source, frame.target, frame.session, frames.RESPONSE)
+        self._sessions[key] = session = Session(self._frames, port, head)
+        session.task = self._loop.create_task(self._serve(session.reader, session.writer))
+        return True
+
+    def _make_room(self) -> bool:
+        """Forget the oldest session that has ended if there are too many. Return False if none has ended."""
+        if len(self._sessions) < MAX_SESSIONS:
+            return True
+        ended = next((key for key, session in self._sessions.items() if session.writer.is_closing()), None)
+        return self._sessions.pop(ended, None) is not None
+
+    async def _send(self) -> None:
+        """Send frames, one after the other."""
+        while True:
+            port, data = await self._frames.get()
+            with contextlib.suppress(UserError):  # the controller repeats its line; `Agent.serve` reports an end
+                await asyncio.to_thread(self._program.command, "answer", port, data.hex())
+            self._frames.task_done()
+
+
+class Limit:
+    """Permits a number of events in a second."""
+
+    def __init__(self, clock: Callable[[], float], per_s: int):
+        self._clock = clock
+        self._latest: deque[float] = deque(maxlen=per_s)
+
+    def permits(self) -> bool:
+        """Return whether an event is permitted, and count it."""
+        now = self._clock()
+        if len(self._latest) == self._latest.maxlen and now - self._latest[0] < 1:
+            return False
+        self._latest.append(now)
+        return True
+
+
+class Session:
+    """The lines from and to one controller, as the streams of a connection. ``latest``: the latest line."""
+
+    def __init__(self, queue: asyncio.Queue, port: int, head: frames.Frame):
+        self.reader = asyncio.StreamReader(limit=MAX_REQUEST_BYTES)
+        self.writer = Writer(queue, port, head, self.reader)
+        self.task: asyncio.Task | None = None
+        self.latest: bytes | None = None
+
+    def receive(self, text: bytes) -> bool:
+        """Pass on a line; if it is the same as the latest one, repeat what was sent since.
+
+        Return False if it is not accepted, because too many lines wait.
+        """
+        if text == self.latest:
+            self.writer.repeat()
+            return True
+        if self.writer.is_closing() or self.writer.pending >= MAX_PENDING_LINES:
+            return False
+        opens, self.latest = self.latest is None, text
+        if not opens:
+            self.writer.pending += 1
+            self.writer.sent.clear()
+            self.reader.feed_data(text + b"\n")
+        return True
+
+
+class Writer:
+    """The part of asyncio.StreamWriter that the agent uses; each write is one line."""
+
+    def __init__(self, queue: asyncio.Queue, port: int, head: frames.Frame, reader: asyncio.StreamReader):
+        self.sent: list[bytes] = []  # frames since the latest line of the controller
+        self.pending = 0  # lines of the controller since the latest response
+        self.transport = self
+        self._queue = queue
+        self._port = port
+        self._head = head
+        self._reader = reader
+        self._closing = False
+
+    def write(self, line: bytes) -> None:
+        """Send a line."""
+        sent = [frames.encode(frame) for frame in frames.split(line.removesuffix(b"\n"), self._head)]
+        self.sent += sent
+        self.pending = 0
+        self._enqueue(sent)
+
+    def repeat(self) -> None:
+        """Send the frames since the latest line again, unless they still wait."""
+        if self._queue.empty():
+            self._enqueue(self.sent)
+
+    def _enqueue(self, sent: list[bytes]) -> None:
+        for data in sent:
+            self._queue.put_nowait((self._port, data))
+
+    async def drain(self) -> None:
+        """Frames are sent by InBand."""
+
+    def get_write_buffer_size(self) -> int:
+        """Return the number of bytes that were not sent yet."""
+        return self._queue.qsize() * frames.TEXT_BYTES
+
+    def get_extra_info(self, name: str) -> str | None:
+        """Return the address of the controller."""
+        return f"in-band {frames.mac_text(self._head.target)}" if name == "peername" else None
+
+    def is_closing(self) -> bool:
+        """Return whether the session has ended."""
+        return self._closing
+
+    def close(self) -> None:
+        """End the session."""
+        self._closing = True
+
+    def abort(self) -> None:
+        """End the session now: nothing more is read."""
+        self._closing = True
+        self._reader.feed_eof()

@@ -1,0 +1,259 @@
+"""In-band control with a stand-in for the program: the same requests as over TCP, on a link that loses frames."""
+
+import queue
+import time
+
+import pytest
+from acapella_testing.capture.replay_agents import (
+    OTHER_SECRET,
+    SECRET,
+    TIMEOUT_S,
+    Peer,
+    RunningAgent,
+    listening,
+    stand_in_argv,
+    wait_until,
+)
+
+from acapella_capture.replay import channel, controller, frame_socket, frames, inband, messages
+from acapella_capture.replay.controller import Remote
+from acapella_core.control_lines import Challenge, Secret
+from acapella_core.errors import UserError
+
+REPLAYER, CONTROLLER = b"\2\0\0\0\0\7", b"\2\0\0\0\0\1"
+NAME = f"eth1/{frames.mac_text(REPLAYER)}"
+
+
+class Link:
+    """Passes frames between the program of an agent and controllers; ``lost`` selects frames that do not arrive."""
+
+    def __init__(self, running: RunningAgent, monkeypatch):
+        self.running = running
+        self.lost = lambda data: False
+        self.sent: list[bytes] = []  # by the replayer
+        self._arrived: dict[int, queue.Queue] = {}
+        self.program = running.agent.replayer.program
+        command = self.program.command
+
+        def answer_or_command(name: str, *arguments):
+            if name != "answer":
+                return command(name, *arguments)
+            port, text = arguments
+            assert port == 1
+            self.to_controller(bytes.fromhex(text))
+            return {"event": "answered"}
+
+        monkeypatch.setattr(self.program, "command", answer_or_command)
+
+    def to_controller(self, data: bytes) -> None:
+        frame = frames.decode(data)
+        assert (frame.target, frame.source, frame.kind) == (CONTROLLER, REPLAYER, frames.RESPONSE)
+        self.sent.append(data)
+        if not self.lost(data):
+            self.arrived(frame.session).put(data)
+
+    def to_replayer(self, data: bytes) -> None:
+        if not self.lost(data):
+            self.program.on_control({"event": "control", "port": 1, "frame": data.hex()})
+
+    def arrived(self, session: int) -> queue.Queue:
+        return self._arrived.setdefault(session, queue.Queue())
+
+    def counted(self, name: str, number: int = 1) -> None:
+        self.running.counted(name, number)
+
+
+class LinkSocket(frame_socket.FrameSocket):
+    """A controller's socket at the other end of a link."""
+
+    link: Link
+
+    def __init__(self, name: str, timeout_s: float):
+        self._timeout_s, self._closed, self._line, self._received = timeout_s, False, b"", None
+        self._parts = frames.Assembly()
+        self._head = frames.Frame(REPLAYER, CONTROLLER, time.monotonic_ns(), frames.REQUEST)
+        self._socket = self
+        self._wait_s = timeout_s
+        self._send()
+
+    def settimeout(self, timeout_s: float) -> None:
+        self._timeout_s = self._wait_s = timeout_s
+
+    def send(self, data: bytes) -> None:
+        self.link.to_replayer(data)
+
+    def recvfrom(self, size: int):
+        try:
+            return self.link.arrived(self._head.session).get(timeout=frame_socket.REPEAT_S), ("", 0, 0, 0, b"")
+        except queue.Empty:
+            raise TimeoutError from None
+
+    def close(self) -> None:
+        self._closed = True
+
+
+@pytest.fixture
+def link(monkeypatch):
+    """Provide the link of an agent with a stand-in."""
+    with listening(stand_in_argv()) as running:
+        link = Link(running, monkeypatch)
+        monkeypatch.setattr(LinkSocket, "link", link, raising=False)
+        monkeypatch.setattr(controller, "FrameSocket", LinkSocket)
+        yield link
+
+
+def frame(text: bytes, session: int = 1, **changes) -> bytes:
+    return frames.encode(frames.Frame(REPLAYER, CONTROLLER, session, frames.REQUEST, text, **changes))
+
+
+def line_of(link: Link, session: int = 1) -> bytes:
+    return frames.decode(link.arrived(session).get(timeout=TIMEOUT_S)).text
+
+
+def test_requests_are_those_of_tcp(link, tmp_path):
+    with Remote(NAME, SECRET) as remote:
+        assert remote.welcome["ports"] == "eth1"
+        remote.request(messages.Record())
+        assert remote.request(messages.Stop())["packets"] == 2
+        remote.request(messages.Run(time.time_ns() + 10**8))
+        wait_until(lambda: isinstance(remote.request(messages.Status()).get("run"), dict), "the run ends")
+        remote.fetch_departures(tmp_path / "departures")
+        assert abs(remote.clock().offset_ns) <= remote.clock().error_ns
+    assert (tmp_path / "departures").stat().st_size > 0
+    link.running.logged("replay: controller in-band 02:00:00:00:00:01 disconnected")
+    assert link.running.agent.counts["in_band_sessions"] == link.running.agent.counts["sessions"] == 1
+
+
+@pytest.mark.parametrize("parity", [0, 1])
+def test_lost_frames_are_sent_again_and_no_request_is_executed_twice(link, parity):
+    """The first of every two frames with the same bytes is lost, of requests or of responses."""
+    seen: set[bytes] = set()
+
+    def lost(data: bytes) -> bool:
+        if (frames.decode(data).kind == frames.REQUEST) != (parity == 0) or data in seen:
+            return False
+        seen.add(data)
+        return True
+
+    link.lost = lost
+    with Remote(NAME, SECRET) as remote:
+        for _ in range(2):
+            remote.request(messages.Record())
+            assert remote.request(messages.Stop())["packets"] == 2
+            remote.request(messages.Clear())
+    assert seen and link.running.agent.counts["requests"] == 7, "six requests and bye"
+
+
+def test_wrong_secret_is_refused(link):
+    with pytest.raises(UserError, match="the proof of the secret is wrong"), Remote(NAME, OTHER_SECRET):
+        pass
+    link.counted("without_secret")
+
+
+def test_tcp_and_in_band_controllers_exclude_each_other(link):
+    with Peer(link.running.port):
+        wait_until(lambda: link.running.agent.counts["sessions"] == 1, "the first controller")
+        with pytest.raises(UserError, match="busy: another controller is connected"), Remote(NAME, SECRET):
+            pass
+
+
+def opened(link: Link, secret: Secret = SECRET, session: int = 1) -> tuple[channel.Writer, bytes]:
+    """Open a session and prove the secret; return the writer, and the frame of the proof."""
+    link.to_replayer(frame(b"", session))
+    theirs, ours = channel.decode_challenge(line_of(link, session)), Challenge.new()
+    keys = channel.Keys.derive(secret, theirs, ours)
+    proof = frame(channel.encode_proof(ours, keys.proof).removesuffix(b"\n"), session)
+    link.to_replayer(proof)
+    assert b'"welcome"' in line_of(link, session)
+    return channel.Writer(keys.from_controller), proof
+
+
+def test_forged_and_replayed_lines_are_counted_and_not_executed(link):
+    writer, _ = opened(link)
+    status = frame(writer.line(status={}).removesuffix(b"\n"))
+    clear = writer.line(clear={}).removesuffix(b"\n")
+    link.to_replayer(status)
+    assert b'"state"' in line_of(link)
+    link.to_replayer(frame(clear[:-2] + b"x}"))
+    assert b"HMAC" in line_of(link)
+    link.counted("forged")
+    link.to_replayer(status)
+    assert b"expected 2" in line_of(link)
+    link.counted("replayed")
+    link.to_replayer(frame(clear))
+    assert b'"to":2,"done"' in line_of(link).replace(b" ", b"")
+    assert link.running.agent.counts["requests"] == 2
+
+
+def test_line_of_another_session_is_forged(link):
+    writer, proof = opened(link)
+    opened_again = proof.replace((1).to_bytes(8, "big"), (2).to_bytes(8, "big"), 1)
+    link.to_replayer(frame(b"", 2))
+    line_of(link, 2)
+    link.to_replayer(opened_again)
+    assert b"the proof of the secret is wrong" in line_of(link, 2)
+    assert writer.sequence == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        (b"", "in_band_malformed"),
+        (frame(b"")[:30], "in_band_malformed"),
+        (frame(b"x", part=0, parts=2), "in_band_malformed"),
+        (frames.encode(frames.Frame(REPLAYER, CONTROLLER, 1, frames.RESPONSE)), "in_band_malformed"),
+        (frame(b"no session"), "in_band_unknown"),
+    ],
+)
+def test_invalid_frames_are_counted_and_not_answered(link, data, count):
+    link.to_replayer(data) if data else link.program.on_control({"event": "control", "port": 1, "frame": "no hex"})
+    link.counted(count)
+    assert not link.sent
+
+
+def test_quit_is_acknowledged_before_the_replayer_ends(link):
+    """The response waits for that of another request until the agent has begun to end."""
+    writer, _ = opened(link)
+    command = link.program.command
+
+    def slow(name: str, *arguments):
+        time.sleep(0.3)
+        return command(name, *arguments)
+
+    link.program.command = slow
+    for request in ({"stop": {}}, {"quit": {}}):
+        link.to_replayer(frame(writer.line(**request).removesuffix(b"\n")))
+    assert [line_of(link).replace(b" ", b"").partition(b'"to":')[2][:1] for _ in range(2)] == [b"1", b"2"]
+
+
+def test_new_sessions_do_not_end_an_active_one(link, monkeypatch):
+    monkeypatch.setattr(inband, "MAX_SESSIONS", 2)
+    writer, _ = opened(link)
+    for session in (2, 3, 4):
+        link.to_replayer(frame(b"", session))
+    link.counted("in_band_limited", 2)
+    link.to_replayer(frame(writer.line(bye={}).removesuffix(b"\n")))
+    assert b'"to"' in line_of(link)
+    wait_until(lambda: link.running.agent._connected is None, "the end of the session")
+    wait_until(lambda: link.to_replayer(frame(b"", 5)) or not link.arrived(5).empty(), "a session instead of the first")
+
+
+def test_flood_of_new_sessions_is_limited(link):
+    begin = time.monotonic()
+    for session in range(2_000):
+        link.to_replayer(frame(b"", session))
+    link.counted("in_band_limited")
+    wait_until(
+        lambda: sum(link.running.agent.counts[f"in_band_{name}"] for name in ("sessions", "limited")) == 2_000, ""
+    )
+    assert link.running.agent.counts["in_band_sessions"] <= 10 * (time.monotonic() - begin + 1)
+    time.sleep(1)
+    with Remote(NAME, SECRET) as remote:
+        assert remote.request(messages.Status())["state"] == "idle"
+
+
+def test_address_of_a_replayer_on_the_data_path_is_checked():
+    assert frame_socket.parse("eth1/02:00:00:00:00:07") == ("eth1", REPLAYER)
+    for wrong in ("eth1/", "/02:00:00:00:00:07", "eth1/02:00:00:00:00:0G", "eth1/2:0:0:0:0:7"):
+        with pytest.raises(UserError, match="is not INTERFACE/MAC"):
+            frame_socket.parse(wrong)
