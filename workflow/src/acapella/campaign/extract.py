@@ -36,7 +36,8 @@ from acapella_core.errors import UserError
 
 from .layout import Campaign, open_campaign, require
 
-COLUMNS = ("frame", "ts_ns", "wire_len", "cap_len")  # the values of a frame that are compared with the capture
+# The number of a frame, and its values that are compared with the capture if there are no positions: bytes per value.
+COLUMNS = {"frame": 8, "ts_ns": 8, "wire_len": 4, "cap_len": 4}
 NO_TIME = -(2**63)
 STDOUT = "-"
 
@@ -53,7 +54,10 @@ class Selection:
 
 @dataclass(frozen=True)
 class Part:
-    """Selected frames of one capture: the columns of `COLUMNS` in the order of the capture."""
+    """Selected frames of one capture: the columns of `COLUMNS` in the order of the capture.
+
+    If the acap has positions, the column frame is sufficient.
+    """
 
     capture: Path
     acap: Path
@@ -136,7 +140,8 @@ def frame_ranges(text: str) -> list[tuple[int, int]]:
 
 def part_of_capture(capture: Path, selection: Selection, args: argparse.Namespace) -> Part:
     """Return the selected frames of a capture. Raises UserError if its acap is not found or a condition is invalid."""
-    from acapella.digest.merged import FILE  # noqa: PLC0415 (pyarrow)
+    from acapella.digest.acap_files import positions_of  # noqa: PLC0415 (pyarrow)
+    from acapella.digest.merged import FILE  # noqa: PLC0415
     from acapella.digest.show import find_flows, open_table  # noqa: PLC0415
 
     check_capture(capture)
@@ -145,6 +150,8 @@ def part_of_capture(capture: Path, selection: Selection, args: argparse.Namespac
     acap = find_acap(capture, args.acap)
     if FILE.name in open_table(acap)[0].schema_arrow.names:
         raise UserError("an acap of several captures, whose frames cannot be extracted", where=acap)
+    if selection.where is None and selection.flow is None and positions_of(acap) is not None:
+        return Part(capture, acap, numbered(selection.frames, acap))
     flows = None
     if args.flows or selection.where is not None or selection.flow is not None:
         flows = find_flows(acap, args.flows)
@@ -155,6 +162,17 @@ def part_of_capture(capture: Path, selection: Selection, args: argparse.Namespac
         queries.confine_to_files(con, [acap, *([flows] if flows else [])])
         columns = selected(con, selection).to_arrow_table()
     return Part(capture, acap, columns)
+
+
+def numbered(ranges: list[tuple[int, int]], acap: Path):
+    """Return the numbers in these ranges that the acap has, each once, as a table with the column frame."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    frames = pq.read_metadata(acap).num_rows
+    numbers = [np.arange(first, min(last, frames) + 1, dtype=np.uint64) for first, last in ranges if first <= frames]
+    return pa.table({"frame": np.unique(np.concatenate([np.array([], np.uint64), *numbers]))})
 
 
 def add_view(con, acap: Path, flows: Path | None) -> None:
@@ -283,9 +301,7 @@ def find_acap(capture: Path, acap: str | None) -> Path:
 
 def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
     """Copy the frames of all captures to a descriptor. Raises UserError or OSError."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
-
-    from acapella.digest.acap_files import positions_of  # noqa: PLC0415
+    from acapella.digest.acap_files import positions_of  # noqa: PLC0415 (pyarrow)
     from acapella_core import _native  # noqa: PLC0415
 
     extraction = _native.Extraction(descriptor, as_pcap(parts, args.output))
@@ -293,13 +309,11 @@ def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
         positions = positions_of(part.acap)
         if positions is None and part.checksum and files.sha256_of(part.capture) != part.checksum:
             raise UserError("changed since the digest: it has another SHA-256", where=part.capture)
-        columns = [part.columns[name] for name in COLUMNS]
-        columns[1] = pc.fill_null(columns[1], NO_TIME)
         try:
             extraction.add(
                 str(part.capture),
                 positions,
-                *(column.to_numpy().tobytes() for column in columns),
+                *(bytes_of_column(part.columns, name, width) for name, width in COLUMNS.items()),
                 decompression.limits_of(args),
             )
         except _native.InputError as error:
@@ -307,6 +321,16 @@ def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
         check_written(extraction)
     extraction.finish()
     check_written(extraction)
+
+
+def bytes_of_column(table, name: str, width: int) -> bytes:
+    """Return the values of a column as integers of ``width`` bytes; zeros if the table does not have it."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
+
+    if name not in table.column_names:
+        return bytes(width * len(table))
+    column = pc.fill_null(table[name], NO_TIME) if name == "ts_ns" else table[name]
+    return column.to_numpy().tobytes()
 
 
 def check_written(extraction) -> None:
