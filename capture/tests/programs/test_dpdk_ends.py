@@ -185,17 +185,8 @@ def test_writers_handle_short_interrupted_and_failed_writes(tmp_path):
 
 
 FEW = dpdk.some_frames(400, sizes=(64, 1514, 9000))  # 1.4 MB
-FAIL_NTH_CALL = dpdk.ROOT / "workflow" / "tests" / "support" / "fail_nth_call.c"
 CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}  # calls of a kind; make soak: all, of allocations 200
 SOAK = "ACAPELLA_SOAK" in os.environ
-
-
-@pytest.fixture(scope="module")
-def preload(tmp_path_factory) -> Path:
-    """Return the library that makes the n-th call fail."""
-    path = tmp_path_factory.mktemp("preload") / "fail.so"
-    run_program("cc", "-O2", "-shared", "-fPIC", "-o", path, FAIL_NTH_CALL, "-ldl", check=True)
-    return path
 
 
 def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:

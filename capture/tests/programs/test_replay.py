@@ -15,9 +15,7 @@ FRAMES = dpdk.some_frames(500, seed=5, sizes=(60, 64, 128, 512, 1514))
 NULL = ("--vdev", "net_null0", "--tx", "net_null0")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _program() -> None:
-    replayer.built_or_skip()
+pytestmark = pytest.mark.usefixtures("replay_program")
 
 
 @pytest.fixture

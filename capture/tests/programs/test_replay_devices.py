@@ -17,9 +17,7 @@ BRIDGE = ("--vdev", "net_af_packet0,iface=left1", "--vdev", "net_af_packet1,ifac
 BRIDGE += ("--bridge", "net_af_packet0,net_af_packet1")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _program() -> None:
-    replayer.built_or_skip()
+pytestmark = pytest.mark.usefixtures("replay_program")
 
 
 @pytest.fixture
@@ -48,18 +46,12 @@ def received_by_in0(direct, capture, path, *options: object) -> Iterator[replaye
         yield program
 
 
-def received(path) -> list[bytes]:
-    frames, left = dpdk.read_pcap(path)
-    assert left == 0
-    return [frame.data for frame in frames]
-
-
 def test_interface_receives_what_was_recorded_in_order(tmp_path, direct, capture):
     with received_by_in0(direct, capture, tmp_path / "got.pcap", *OUT) as program:
         assert program.events[0]["ports"][0]["longest_bytes"] == 1514
         done = program.run(loops=2)
         assert program.end() == 0, program.messages
-    assert received(tmp_path / "got.pcap") == 2 * [frame.data for frame in FRAMES]
+    assert replayer.received(tmp_path / "got.pcap") == 2 * [frame.data for frame in FRAMES]
     (port,) = done["ports"]
     assert done["sent"] == port["driver_sent"] == port["interface"]["tx_packets"] == 2 * len(FRAMES)
 
@@ -92,7 +84,7 @@ def test_the_mtu_of_the_time_of_the_run_counts(tmp_path, direct, capture):
     long = [frame.wire > 1014 for frame in FRAMES]
     assert [each.outcome == "too_long" for each in found] == long
     assert done["dropped"]["too_long"] == sum(long) > 0
-    assert received(tmp_path / "got.pcap") == [frame.data for frame in FRAMES if frame.wire <= 1014]
+    assert replayer.received(tmp_path / "got.pcap") == [frame.data for frame in FRAMES if frame.wire <= 1014]
 
 
 def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(direct, capture):
@@ -117,7 +109,7 @@ def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp
         assert program.end() == 0, program.messages
     (port,) = done["ports"]
     assert done["sent"] == port["driver_sent"] == len(FRAMES)
-    assert port["interface"]["tx_packets"] <= len(received(tmp_path / "got.pcap")) < len(FRAMES)
+    assert port["interface"]["tx_packets"] <= len(replayer.received(tmp_path / "got.pcap")) < len(FRAMES)
 
 
 def with_tag(frame: dpdk.Frame) -> dpdk.Frame:
@@ -146,7 +138,7 @@ def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):
         assert program.end() == 0, program.messages
     expected = {"left": [frame.data for frame in parts["right1"]], "right": [frame.data for frame in parts["left0"]]}
     for side, frames in expected.items():
-        assert received(tmp_path / f"{side}.pcap") == received(tmp_path / f"{side}2.pcap") == frames
+        assert replayer.received(tmp_path / f"{side}.pcap") == replayer.received(tmp_path / f"{side}2.pcap") == frames
     assert recorded["packets"] == done["sent"] == len(FRAMES)
     assert recorded["timestamps"] == "burst"
     assert recorded["unresolved"] == len(FRAMES) - recorded["bursts"]
@@ -233,7 +225,7 @@ def test_jumbo_frames_are_replayed_over_a_larger_mtu(tmp_path, direct):
     with received_by_in0(direct, capture, tmp_path / "got.pcap", *words) as program:
         assert program.run()["sent"] == len(frames)
         assert program.end() == 0, program.messages
-    assert received(tmp_path / "got.pcap") == [frame.data for frame in frames]
+    assert replayer.received(tmp_path / "got.pcap") == [frame.data for frame in frames]
 
 
 def arrivals(tmp_path, direct, *lead: object) -> tuple[dict, list[int]]:

@@ -1,6 +1,5 @@
 """acapella-dpdk-replay with failing system calls and a full disk: one error, no incomplete file, and it goes on."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,6 @@ from acapella_testing.processes import run
 
 FRAMES = dpdk.some_frames(300, seed=11, sizes=(60, 512, 1514))
 NULL = ("--vdev", "net_null0", "--tx", "net_null0")
-PRELOADED = dpdk.ROOT / "workflow" / "tests" / "support" / "fail_nth_call.c"
-
-
-@pytest.fixture(scope="module")
-def preload(tmp_path_factory) -> Path:
-    """Return the library that makes the n-th call fail."""
-    path = tmp_path_factory.mktemp("preload") / "fail.so"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", path, PRELOADED, "-ldl"], check=True)
-    return path
 
 
 @pytest.fixture(scope="module")

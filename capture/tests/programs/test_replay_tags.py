@@ -13,9 +13,7 @@ A4, B4 = bytes((10, 0, 0, 1)), bytes((10, 0, 0, 2))
 A6, B6 = bytes.fromhex("fd" + "00" * 14 + "01"), bytes.fromhex("fd" + "00" * 14 + "02")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _program() -> None:
-    replayer.built_or_skip()
+pytestmark = pytest.mark.usefixtures("replay_program")
 
 
 def checksum(data: bytes) -> int:

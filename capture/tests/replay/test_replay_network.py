@@ -69,18 +69,12 @@ def agent(prefix, *arguments: object):
             process.stderr.read()
 
 
-def received(path) -> list[bytes]:
-    frames, left = dpdk.read_pcap(path)
-    assert left == 0
-    return [frame.data for frame in frames]
-
-
 def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, pairs, capture):
     with replayer.tcpdump(pairs, "left1", tmp_path / "got.pcap"):
         begin = time.time_ns()
         out = replay(pairs, capture, "-i", "left0", "--loops", 2, "--departures", tmp_path / "d.parquet")
         end = time.time_ns()
-    assert received(tmp_path / "got.pcap") == 2 * SENT
+    assert replayer.received(tmp_path / "got.pcap") == 2 * SENT
     assert out.startswith("400 packets, 400 sent\ndeparture error: median ")
     table = pq.read_table(tmp_path / "d.parquet")
     assert table.schema.metadata[b"recording_sha256"].decode() == sha256_of(capture)
@@ -103,7 +97,7 @@ def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, p
             with replayer.tcpdump(pairs, "right1", tmp_path / f"{number}.pcap"):
                 out = replay(pairs, *control, "run", "--departures", tmp_path / f"{number}.parquet")
             assert f"{address}: 200 packets, 200 sent\n" in out
-            assert received(tmp_path / f"{number}.pcap") == SENT
+            assert replayer.received(tmp_path / f"{number}.pcap") == SENT
             checksum = pq.read_schema(tmp_path / f"{number}.parquet").metadata[b"recording_sha256"].decode()
             assert checksum == sha256_of(tmp_path / "recording-1.pcapng")
         replay(pairs, *control, "quit")

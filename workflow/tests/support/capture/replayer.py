@@ -178,14 +178,19 @@ def write_capture(path: Path, frames: list[Frame]) -> Path:
     return path
 
 
+def received(path: Path) -> list[bytes]:
+    """Return the frames of a nanosecond pcap, which must not be truncated."""
+    frames, left = read_pcap(path)
+    assert left == 0
+    return [frame.data for frame in frames]
+
+
 def sent_to_file(path: Path) -> list[bytes]:
     """Return the frames that net_pcap wrote; its files are in microseconds or nanoseconds."""
     raw = bytearray(path.read_bytes())
     raw[:4] = struct.pack("<I", 0xA1B23C4D)
     path.with_suffix(".ns").write_bytes(raw)
-    frames, left = read_pcap(path.with_suffix(".ns"))
-    assert left == 0
-    return [frame.data for frame in frames]
+    return received(path.with_suffix(".ns"))
 
 
 def soon_ns(after_ns: int = 300_000_000) -> int:
