@@ -200,8 +200,10 @@ def test_actions_control_an_agent_from_the_command_line(place):
         assert "file recording-1.pcapng" in replay(*options, "save").stdout
         for number in (1, 2):
             done = replay(*options, "run", "--loops", number, "--departures", place / f"{number}.parquet")
-            assert done.returncode == 0 and f"{2 * number} packets, {2 * number} sent" in done.stdout, done
+            assert done.returncode == 0, done
+            assert f"{2 * number} packets, {2 * number} sent" in done.stdout
             table = pq.read_table(place / f"{number}.parquet")
+            assert table.num_rows == 2 * number
             checksum = table.schema.metadata[b"recording_sha256"].decode()
             assert checksum == sha256_of(place / "out" / "recording-1.pcapng")
         assert "clear: done" in replay(*options, "clear").stdout

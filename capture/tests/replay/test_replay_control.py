@@ -163,14 +163,6 @@ def test_packets_that_were_not_sent_are_exit_code_1():
     assert f"{found[0].name}: 2 packets, 1 sent (1 ring_full)" in lines
 
 
-def test_two_runs_in_a_row_work(tmp_path):
-    with agents({}, {}) as found:
-        for loops, control in ((1, recorded), (4, controlled)):
-            with control(found) as group:
-                assert actions.run(group, RunPlan(loops=loops, departures=tmp_path / "d.parquet"), silent) == 0
-            assert rows_of(tmp_path, 1) == [2 * loops]
-
-
 def test_replayer_whose_departures_are_fetched_need_not_wait_for_the_others(tmp_path, monkeypatch):
     """The fetch from the second one takes longer than the first one waits for a request."""
     wait = lambda first, _target: first.logged("disconnected")  # noqa: E731

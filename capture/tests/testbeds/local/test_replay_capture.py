@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from acapella_testing.capture.pcap_records import contents, frames
+from acapella_testing.frames.traces import write_pcapng, write_stamped
 
 from acapella_capture.scan import scan
 from acapella_capture.testbeds.base import CompletedProgram
@@ -22,15 +23,10 @@ def capture(tmp_path_factory):
     return path
 
 
-def words(data: bytes) -> list[int]:
-    padded = data + bytes(len(data) % 2)
-    return list(struct.unpack(f"!{len(padded) // 2}H", padded))
-
-
 def ones_complement_sum(data: bytes) -> int:
     """Return the RFC 1071 sum; 0xFFFF for a header with a valid checksum."""
-    total = 0
-    for word in words(data):
+    padded, total = data + bytes(len(data) % 2), 0
+    for (word,) in struct.iter_unpack("!H", padded):
         total += word
         total = (total & 0xFFFF) + (total >> 16)
     return total
@@ -63,7 +59,8 @@ def test_addresses_lengths_and_checksums_are_valid(capture):
         assert struct.unpack("!H", udp[4:6])[0] == len(frame) - 34
         assert ones_complement_sum(ip) == 0xFFFF
         pseudo = ip[12:20] + struct.pack("!BBH", 0, ip[9], len(udp))
-        assert ones_complement_sum(pseudo + udp) == 0xFFFF and udp[6:8] != b"\0\0"
+        assert ones_complement_sum(pseudo + udp) == 0xFFFF
+        assert udp[6:8] != b"\0\0"
     assert sizes == {60, 590, 1514}
     assert services == {0, 46 << 2}
 
@@ -161,21 +158,6 @@ def test_ethernet_pcaps_are_recognized(tmp_path, header, expected):
     assert replay_capture.is_ethernet_pcap(tmp_path / "given") is expected
 
 
-def pcapng_of(times_ns: list[int], frames: list[bytes], link_type: int) -> bytes:
-    """Return a pcapng whose only interface has times in nanoseconds."""
-
-    def block(kind: int, body: bytes) -> bytes:
-        body += bytes(-len(body) % 4)
-        return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
-
-    data = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-    data += block(1, struct.pack("<HHI", link_type, 0, 0) + struct.pack("<HHB3xHH", 9, 1, 9, 0, 0))
-    for ns, frame in zip(times_ns, frames, strict=True):
-        head = struct.pack("<IIIII", 0, ns >> 32, ns & 0xFFFFFFFF, len(frame), len(frame))
-        data += block(6, head + frame)
-    return data
-
-
 @pytest.fixture
 def replayer(tmp_path, monkeypatch):
     """Return a replayer without a network that sends with our own program."""
@@ -191,21 +173,15 @@ def replayer(tmp_path, monkeypatch):
 def test_pcapng_is_replayed_with_its_nanoseconds(tmp_path, replayer):
     times = [1_700_000_000_000_000_000 + gap for gap in (0, 1, 999, 123_456_789, 123_456_790)]
     sent = [bytes(12) + replay_capture.packet(number, 60, 5001, 0) for number in range(len(times))]
-    (tmp_path / "given").write_bytes(pcapng_of(times, sent, 1))
+    write_stamped(tmp_path / "given", list(zip(times, sent, strict=True)))
     replayer._rewrite(tmp_path / "given", "02:00:00:00:fe:01")
-    data, found, rest, at = (tmp_path / "replay.pcap").read_bytes(), [], [], 24
     assert replay_capture.is_ethernet_pcap(tmp_path / "replay.pcap")
-    while at < len(data):
-        seconds, nanoseconds, length, _ = struct.unpack_from("<IIII", data, at)
-        found.append(seconds * 10**9 + nanoseconds)
-        rest.append(data[at + 16 : at + 16 + length])
-        at += 16 + length
-    assert (found, rest) == (times, sent)
+    assert frames(tmp_path / "replay.pcap") == list(zip(times, sent, strict=True))
     assert {path.name for path in tmp_path.iterdir()} == {"replay.pcap"}
 
 
 def test_capture_of_another_link_type_is_refused(tmp_path, replayer):
-    (tmp_path / "given").write_bytes(pcapng_of([1, 2], [b"E" * 40] * 2, 101))
+    write_pcapng(tmp_path / "given", [(101, b"E" * 40)] * 2)
     with pytest.raises(UserError, match="cannot replay given: its frames are not Ethernet"):
         replayer._rewrite(tmp_path / "given", "02:00:00:00:fe:01")
 
