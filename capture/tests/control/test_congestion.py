@@ -22,7 +22,7 @@ def counted(tx: list[float], rx: list[float], every_s: float = 1.0) -> Telemetry
 
 def verdict_of(telemetry, direction="both", capacity_bps=100_000_000, span_s=(100, 104)):
     port = congestion.MirrorPort(capacity_bps, buffer_bytes=0)
-    return congestion.verdict(telemetry, "p", direction, port, (span_s[0] * S, span_s[1] * S))
+    return congestion.verdict(telemetry, "p", direction, port, (int(span_s[0] * S), int(span_s[1] * S)))
 
 
 def test_verdict_is_at_risk_if_the_mean_is_below_capacity():
@@ -44,10 +44,7 @@ def test_minimum_loss_is_what_exceeds_the_line_rate():
     assert found["verdict"] == "congested"
     assert found["loss"]["low"] == pytest.approx(1 / 3)
     # only readings within the sample count: 101, 102 and 103 s are within 100.5 to 103.5 s
-    within = congestion.verdict(
-        counted([90e6] * 4, [60e6] * 4), "p", "both", congestion.MirrorPort(100_000_000, buffer_bytes=0),
-        (100 * S + S // 2, 103 * S + S // 2),
-    )  # fmt: skip
+    within = verdict_of(counted([90e6] * 4, [60e6] * 4), span_s=(100.5, 103.5))
     assert within["loss"]["low"] == 0 and [at for at, _ in within["readings"]] == [n * S for n in range(100, 105)]
 
 
@@ -57,11 +54,15 @@ def test_readings_cover_the_sample():
     assert congestion.covers(found, 104 * S) and not congestion.covers(found, 105 * S)
 
 
-def test_verdict_is_unknown_without_counters_or_capacity():
-    telemetry = counted([1e6], [1e6])
-    for found in (
-        verdict_of(None),
-        verdict_of(Telemetry("switch", 2, {}, {"q": telemetry.readings["p"]})),
-        verdict_of(telemetry, capacity_bps=None),
-    ):
-        assert (found["verdict"], found["loss"]) == ("unknown", {"low": None, "high": None})
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (None,),
+        (Telemetry("switch", 2, {}, {"q": counted([1e6], [1e6]).readings["p"]}),),
+        (counted([1e6], [1e6]), "both", None),
+    ],
+    ids=["no telemetry", "another port", "no capacity"],
+)
+def test_verdict_is_unknown_without_counters_or_capacity(arguments):
+    found = verdict_of(*arguments)
+    assert (found["verdict"], found["loss"]) == ("unknown", {"low": None, "high": None})
