@@ -30,9 +30,7 @@ from acapella.flowreports import program
 from acapella.flowreports.settings import Settings, Sketch
 from acapella_core.errors import UserError
 
-needs_program = pytest.mark.skipif(
-    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
-)
+needs_program = pytest.mark.usefixtures("data_plane")
 UNDERLAY = Path(__file__).resolve().parents[4] / "shared" / "tools" / "underlay.py"
 CORPUS = UNDERLAY.parents[1] / "corpus"
 EXACT = ("rtt_syn", "rtt_ack", "bytes", "packets", "iat", "iat_reports")

@@ -15,13 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from acapella.flowreports import command, program, sample
+from acapella.flowreports import command, sample
 from acapella.flowreports import settings as program_settings
 from acapella.flowreports.settings import Settings, Sketch
 
-pytestmark = pytest.mark.skipif(
-    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
-)
+pytestmark = pytest.mark.usefixtures("data_plane")
 GENERATOR = Path(__file__).resolve().parents[3] / "p4" / "model" / "generated_load.py"
 SCALE = 1 if "ACAPELLA_SOAK" in os.environ else 8  # the same load for each slot and cell
 CONNECTIONS = 60_000 // SCALE  # of two directed flows, all within one epoch

@@ -14,11 +14,8 @@ from acapella_testing.oracles.naive_frames import read_frames
 
 from acapella.cli import main as cli
 from acapella.common import agreement, queries
-from acapella.flowreports import program
 
-pytestmark = pytest.mark.skipif(
-    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
-)
+pytestmark = pytest.mark.usefixtures("data_plane")
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 MODULUS = 2**32
 

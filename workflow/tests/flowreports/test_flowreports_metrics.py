@@ -9,11 +9,8 @@ import pytest
 from acapella_testing.frames import traces
 
 from acapella.cli import main as cli
-from acapella.flowreports import program
 
-pytestmark = pytest.mark.skipif(
-    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
-)
+pytestmark = pytest.mark.usefixtures("data_plane")
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 MS, MODULUS = traces.MS, 2**32
 

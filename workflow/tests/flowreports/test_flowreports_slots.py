@@ -7,12 +7,10 @@ import pytest
 from acapella_testing.frames import traces
 
 from acapella.flowreports import command as flowreports
-from acapella.flowreports import program, sample
+from acapella.flowreports import sample
 from acapella.flowreports.settings import Settings
 
-pytestmark = pytest.mark.skipif(
-    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
-)
+pytestmark = pytest.mark.usefixtures("data_plane")
 SYN, ACK = 2, 16
 MS, SECOND = traces.MS, 10**9
 SLOTS = 2048

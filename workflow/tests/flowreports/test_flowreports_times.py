@@ -9,11 +9,8 @@ import pytest
 from acapella_testing.frames.traces import START_NS, write_stamped
 
 from acapella.cli import main as cli
-from acapella.flowreports import program
 
-pytestmark = pytest.mark.skipif(
-    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
-)
+pytestmark = pytest.mark.usefixtures("data_plane")
 SECOND = 10**9
 START = START_NS + 123
 YEAR_2200 = 7_258_118_400 * SECOND
