@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from acapella_testing.workflow_run import ROOT, Workplace
+from acapella_testing.workflow_run import ROOT, run_snakemake
 from snakemake import api  # noqa: F401 - before workflow, which imports it in a circle
 from snakemake import workflow as workflow_module
 from snakemake.caching.local import OutputFileCache
@@ -20,60 +21,26 @@ from acapella.snakefile.cached_digests import CachedDigests
 from acapella_core.errors import UserError
 
 TIMEOUT_S = 120  # reached only if something hangs
-NAMES = ("is_dry_run", "runs_no_jobs", "is_main_process", "has_cache", "has_configfile")
-# Prints the functions of the module when Snakemake reads the rules, plans a job, starts and runs one.
-SNAKEFILE = f"""
-import os
-from acapella.snakefile import snakemake_internals as internals
-
-def state(at):
-    values = {{name: getattr(internals, name)(workflow) for name in {NAMES}}}
-    print("state", at, *(f"{{name}}={{value}}" for name, value in values.items()), flush=True)
-    return []
-
-def planned(wildcards):
-    state("planned")
-    if os.environ.get("FORCE"):
-        internals.force_outputs(workflow, ["out.txt"])
-    return []
-
-state("read")
-
-rule copy:
-    input: planned
-    output: "out.txt"
-    benchmark: "benchmark.tsv"
-    cache: internals.has_cache(workflow)
-    shell: "echo text > {{output}}"
-
-if internals.has_cache(workflow):
-    internals.replace_cache()
-    internals.remove_benchmark(workflow, "copy")
-
-onstart:
-    state("started")
-"""
+HERE = Path(__file__).parent
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Return a function that runs Snakemake on SNAKEFILE and returns the printed states by time, and its output."""
-    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    """Return a function that runs states.smk and returns the printed states by time, and its output."""
     (tmp_path / "config.yaml").write_text("{}")
 
-    class Place(Workplace):
-        def command(self, *arguments):
-            return [sys.executable, "-m", "snakemake", "--cores", "1", "--directory", str(tmp_path), *arguments]
-
-    place = Place(tmp_path)
-
     def run(*arguments, **environment):
-        place.environment = environment
-        printed = place.succeed("--snakefile", str(tmp_path / "Snakefile"), *arguments)
-        states = re.findall(r"^state (\w+) (.*)$", printed, re.M)
-        return {at: dict(pair.split("=") for pair in values.split()) for at, values in states}, printed
+        ended = run_snakemake([*words(tmp_path, "states.smk"), *arguments], tmp_path, environment)
+        assert ended.returncode == 0, ended.stdout
+        states = re.findall(r"^state (\w+) (.*)$", ended.stdout, re.M)
+        return {at: dict(pair.split("=") for pair in values.split()) for at, values in states}, ended.stdout
 
     return run
+
+
+def words(directory, snakefile: str) -> list[str]:
+    """Return the arguments of Snakemake for a Snakefile next to this module."""
+    return ["--cores", "1", "--directory", str(directory), "--snakefile", str(HERE / snakefile)]
 
 
 def true_at(states, at):
@@ -163,32 +130,11 @@ def test_no_other_module_imports_undocumented_parts_of_snakemake():
     assert not any("import snakemake" in path.read_text() for path in (ROOT / "rules").glob("*.smk"))
 
 
-FAILING = """
-import logging
-from snakemake.logging import logger
-from acapella.snakefile.job_records import JobRecords
-
-records = JobRecords()
-logger.addHandler(records)
-
-rule fail:
-    output: "out.txt"
-    log: "fail.log"
-    shell: "COMMAND"
-
-onerror:
-    print("failed", *((job.rule, job.exit_code, job.errno) for job in records.failed))
-"""
-
-
 @pytest.mark.parametrize(("command", "code"), [("exit 1", 1), ("exit 75", 75), ("kill -TERM $$", 143)])
 def test_exit_code_of_a_job_is_found_in_the_exceptions_of_snakemake(tmp_path, command, code):
-    (tmp_path / "Snakefile").write_text(FAILING.replace("COMMAND", command))
-    arguments = [sys.executable, "-m", "snakemake", "--cores", "1", "--directory", str(tmp_path)]
-    arguments += ["--snakefile", str(tmp_path / "Snakefile")]
-    run = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    assert run.returncode != 0
-    assert f"failed ('fail', {code}, None)" in run.stdout + run.stderr
+    ended = run_snakemake([*words(tmp_path, "failing.smk"), "--config", f"command={command}"], tmp_path, {})
+    assert ended.returncode != 0
+    assert f"failed ('fail', {code}, None)" in ended.stdout
 
 
 SIGNAL_WHILE_LOCKED = """
