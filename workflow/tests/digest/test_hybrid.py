@@ -21,7 +21,8 @@ from scapy.layers.l2 import Ether
 from acapella.campaign.layout import Campaign
 from acapella.cli.main import main
 from acapella.common import tshark
-from acapella.digest.command import Options, digest
+from acapella.digest.command import Options
+from acapella.digest.command import digest as write_digest
 from acapella.figures.source import Source
 from acapella.report import warnings
 
@@ -29,6 +30,7 @@ SOAK = bool(os.environ.get("ACAPELLA_SOAK"))
 WRAPPED_FRAMES = 1_000_000 if SOAK else 500_000
 SENT_SHARE = 0.06 if SOAK else 0.08  # upper limit; longer captures send a smaller share
 LINK_80211 = 105
+BEACON = bytes.fromhex("80000000ffffffffffff02000000000102000000000110000000000000000000640001000000")
 
 
 class Digested:
@@ -38,7 +40,7 @@ class Digested:
         self.acap = source.with_suffix(f".{engine}.parquet")
         self.flow_table = source.with_suffix(f".{engine}.flows.parquet")
         options = Options(engine, deep_frames=deep_frames, threads=threads)
-        self.metadata = digest([str(source)], str(self.acap), str(self.flow_table), options)
+        self.metadata = write_digest([str(source)], str(self.acap), str(self.flow_table), options)
 
     def column(self, name: str) -> list:
         return pq.read_table(self.acap, columns=[name])[name].to_pylist()
@@ -87,11 +89,9 @@ def test_hybrid_records_the_engine_of_each_decision(program, capture):
     hybrid = Digested(capture, "hybrid")
     native = Digested(capture, "native")
     whole = protocols_by_tshark(program, capture)
-    above = [by is None for by in native.column("app_by")]
-    for ours, theirs, by, open_above in zip(
-        hybrid.column("protocols"), whole, hybrid.column("app_by"), above, strict=True
-    ):
-        assert (by == "native") == (not open_above)
+    columns = (hybrid.column("protocols"), whole, hybrid.column("app_by"), native.column("app_by"))
+    for ours, theirs, by, by_native in zip(*columns, strict=True):
+        assert (by == "native") == (by_native is not None)
         assert ours == theirs or by == "flow"
     metadata = hybrid.metadata
     assert metadata["app_by"]["tshark"] == metadata["tshark"]["frames_sent"]
@@ -123,11 +123,10 @@ def test_deep_frames_sends_more_frames(program, tmp_path):
 
 
 @pytest.mark.parametrize("numbers", [["0"], ["1", "2", "3", "4"], ["2", "9999999"]])
-def test_invalid_deep_frames_are_rejected(program, numbers, capture, tmp_path, capsys):
-    out = [str(capture), "-o", str(tmp_path / "a.parquet"), "--flows", str(tmp_path / "f.parquet")]
-    assert main(["digest", *out, "--deep-frames", *numbers]) == 2
+def test_invalid_deep_frames_are_rejected(program, digest, numbers, capture, capsys):
+    assert digest(capture, "--engine", "hybrid", "--deep-frames", *numbers) == 2
     assert "--deep-frames" in capsys.readouterr().err
-    assert not (tmp_path / "a.parquet").exists()
+    assert not digest.acap.exists()
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
@@ -143,8 +142,7 @@ def test_output_is_identical_with_threads_and_from_a_pipe(program, engine, captu
 
 
 def test_capture_of_a_link_type_known_only_to_tshark_is_sent_completely(program, tmp_path):
-    beacon = bytes.fromhex("80000000ffffffffffff02000000000102000000000110000000000000000000640001000000")
-    record = struct.pack("<IIII", 1_700_000_000, 5, len(beacon), len(beacon)) + beacon
+    record = struct.pack("<IIII", 1_700_000_000, 5, len(BEACON), len(BEACON)) + BEACON
     header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, LINK_80211)
     capture = tmp_path / "air.pcap"
     capture.write_bytes(header + record * 3)
@@ -160,9 +158,9 @@ def test_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
     add_sample(tmp_path, "known", ("WEST", "p1"), (0, 20), [flow(1, 2)])
     add_sample(tmp_path, "user", ("WEST", "p1"), (0, 20), [])
     capture = write_pcapng(tmp_path / "user.pcapng", [(147, b"abcd"), (147, b"efgh"), (147, b"ijkl")])
-    out = [str(tmp_path / kind / "user.parquet") for kind in ("acap", "flows")]
-    place = ["--site", "WEST", "--port", "p1"]
-    assert main(["digest", str(capture), "-o", out[0], "--flows", out[1], *place]) == 0
+    outputs = [str(tmp_path / kind / "user.parquet") for kind in ("acap", "flows")]
+    options = ["--flows", outputs[1], "--site", "WEST", "--port", "p1"]
+    assert main(["digest", str(capture), "-o", outputs[0], *options]) == 0
     assert "link type 147 is for private use and is not dissected" in capsys.readouterr().err
     found = {row["sample"]: row["undissected_frames"] for row in rows(analyze_campaign(tmp_path), "capture_quality")}
     assert found == {"known": 0, "user": len(protocols_by_tshark(program, capture))}
@@ -173,25 +171,22 @@ def test_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 @pytest.mark.parametrize("link_type", [265, 9999])
-def test_unknown_link_type_is_rejected(program, tmp_path, capsys, engine, link_type):
-    capture = write_pcapng(tmp_path / "x.pcapng", [(link_type, b"abcd"), (link_type, b"")])
-    out = [str(tmp_path / name) for name in ("a.parquet", "f.parquet")]
-    assert main(["digest", str(capture), "-o", out[0], "--flows", out[1], "--engine", engine]) == 2
+def test_unknown_link_type_is_rejected(program, digest, capsys, engine, link_type):
+    capture = write_pcapng(digest.directory / "x.pcapng", [(link_type, b"abcd"), (link_type, b"")])
+    assert digest(capture, "--engine", engine) == 2
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
-    assert str(capture) in stderr and f"nor tshark knows link type {link_type}" in stderr
-    assert [file.name for file in tmp_path.iterdir()] == [capture.name]
+    assert str(capture) in stderr
+    assert f"nor tshark knows link type {link_type}" in stderr
+    assert digest.written() == [capture.name]
 
 
-def test_unknown_link_type_among_others_is_an_issue(program, tmp_path, capsys):
-    beacon = bytes.fromhex("80000000ffffffffffff02000000000102000000000110000000000000000000640001000000")
-    frames = [(1, busy_port()[0][1]), (9999, b"abcd"), (LINK_80211, beacon)]
+def test_unknown_link_type_among_others_is_an_issue(program, digest, tmp_path, capsys):
+    frames = [(1, busy_port()[0][1]), (9999, b"abcd"), (LINK_80211, BEACON)]
     capture = write_pcapng(tmp_path / "x.pcapng", frames)
-    out = [str(tmp_path / name) for name in ("a.parquet", "f.parquet")]
-    assert main(["digest", str(capture), "-o", out[0], "--flows", out[1]]) == 0
-    rows = pq.read_table(out[0]).to_pylist()
-    assert [row["protocols"] for row in rows] == protocols_by_tshark(program, capture)
-    assert [row["issue"] for row in rows] == [None, "unsupported_link_type", None]
+    assert digest(capture, "--engine", "hybrid") == 0
+    assert [row["protocols"] for row in digest.rows()] == protocols_by_tshark(program, capture)
+    assert [row["issue"] for row in digest.rows()] == [None, "unsupported_link_type", None]
     assert "1 of 3 frames have a link type that neither the core nor tshark knows" in capsys.readouterr().err
 
 
