@@ -1,5 +1,6 @@
 """Frames through a program: tables, registers, epochs, accounts, and what the host stage adds."""
 
+import contextlib
 import json
 import os
 import resource
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import zlib
 from collections import Counter
+from pathlib import Path
 
 import p4_loader as p4
 import pytest
@@ -336,15 +338,25 @@ def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, wh
     assert [(tmp_path / name).exists() for name in ("out.pcap", "stats.json")] == [whole, whole]
 
 
+def opened_by(pid: int) -> list[Path]:
+    """Return the files that a process has opened."""
+    with contextlib.suppress(FileNotFoundError):  # it has just closed one
+        return [path.readlink() for path in Path(f"/proc/{pid}/fd").iterdir()]
+    return []
+
+
 def test_loader_exits_with_its_parent(tmp_path):
     words = [*p4.command(tmp_path, FORWARD, [p4.frame(time, ethernet(1)) for time in (0, 600 * SECOND)]), "--pace"]
     script = "import os, subprocess, sys; print(subprocess.Popen([*sys.argv[1:], '--parent', str(os.getpid())]).pid)"
     script += "; sys.stdout.flush(); sys.stdin.read()"
     argv = [sys.executable, "-c", script, *words]
     parent = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=p4.ENVIRONMENT)
-    loader = os.pidfd_open(int(parent.stdout.readline()))
+    pid = int(parent.stdout.readline())
+    loader = os.pidfd_open(pid)
     try:
-        assert not select.select([loader], [], [], 5)[0], "it runs"
+        while tmp_path / "in.pcap" not in opened_by(pid):
+            assert not select.select([loader], [], [], 0.05)[0], "it ended at its start"
+        assert not select.select([loader], [], [], 0.5)[0], "it runs"
         parent.kill()
         assert select.select([loader], [], [], 20)[0], "it runs without its parent"
     finally:

@@ -1,5 +1,6 @@
 """Frames of a few flows, and a run of acapella digest in a separate directory."""
 
+import functools
 import hashlib
 import sys
 from pathlib import Path
@@ -17,12 +18,15 @@ START = 1_700_000_000_000_000_000
 
 def frames(count: int) -> list[tuple[int, bytes]]:
     """Return frames of a few UDP and TCP flows."""
-    created = []
-    for i in range(count):
-        transport = TCP(sport=1000 + i % 7, dport=80, seq=i * 10) if i % 3 else UDP(sport=9, dport=5000 + i % 5)
-        frame = Ether(src="00:16:3e:00:00:01", dst="00:16:3e:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / transport
-        created.append((START + i * 1000, bytes(frame / Raw(b"x" * (i % 50)))))
-    return created
+    return [_frame(i) for i in range(count)]
+
+
+@functools.cache
+def _frame(i: int) -> tuple[int, bytes]:
+    """Return a frame, which scapy builds slowly."""
+    transport = TCP(sport=1000 + i % 7, dport=80, seq=i * 10) if i % 3 else UDP(sport=9, dport=5000 + i % 5)
+    frame = Ether(src="00:16:3e:00:00:01", dst="00:16:3e:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / transport
+    return START + i * 1000, bytes(frame / Raw(b"x" * (i % 50)))
 
 
 class Digest:

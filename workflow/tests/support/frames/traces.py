@@ -3,6 +3,7 @@
 A trace is a list of (ts_ns, frame bytes). `write_pcap` truncates frames to the snap length and keeps their wire length.
 """
 
+import functools
 import struct
 from pathlib import Path
 
@@ -197,6 +198,12 @@ def merged(*traces):
 
 def busy_port(start_ns: int = START_NS, shift: int = 0) -> list[tuple[int, bytes]]:
     """Return a mix of all kinds. ``shift`` changes the client ports, so that the flows of two traces differ."""
+    return list(_busy_port(start_ns, shift))
+
+
+@functools.cache
+def _busy_port(start_ns: int, shift: int) -> list[tuple[int, bytes]]:
+    """Return the mix, which scapy builds slowly."""
     ports = (40000 + shift, 443)
     return merged(
         whole_connection("pw2", start_ns, ports=ports),
