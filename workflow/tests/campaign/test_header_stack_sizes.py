@@ -2,11 +2,9 @@
 
 import pytest
 from acapella_testing.frames import traces
-from acapella_testing.stages import analyze_campaign, manifest_of, rows
+from acapella_testing.stages import analyzed_frames, rows
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.packet import Raw
-
-from acapella.cli import main as cli
 
 
 def segment(flags: str, payload: bytes = b"", **more):
@@ -18,16 +16,9 @@ def found_of(directory, packets, snaplen=200) -> dict:
     """Return the campaign's rows by header stack and bin as (frames, TCP, without payload, only ACK, truncated TCP
     header).
     """
-    for part in ("raw", "acap", "flows"):
-        (directory / part).mkdir(parents=True)
-    trace = [(traces.START_NS + n, traces.underlay(kind, packet)) for n, (kind, packet) in enumerate(packets)]
-    capture = traces.write_pcap(directory / "raw" / "one.pcap", trace, snaplen)
-    manifest_of(directory, ("WEST", "p1"), capture, traces.START_NS)
-    out = [str(directory / part / "one.parquet") for part in ("acap", "flows")]
-    options = ["--engine", "native", "--site", "WEST", "--port", "p1"]
-    assert cli.main(["digest", str(capture), "-o", out[0], "--flows", out[1], *options]) == 0
+    frames = [traces.underlay(kind, packet) for kind, packet in packets]
     names = ("frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
-    table = rows(analyze_campaign(directory), "header_stack_sizes")
+    table = rows(analyzed_frames(directory, frames, snaplen=snaplen), "header_stack_sizes")
     at_site = [{**row, "site": "all"} for row in table if row["site"] == "WEST"]
     assert [row for row in table if row["site"] == "all"] == at_site
     return {(row["stack"], row["bin"]): tuple(row[name] for name in names) for row in table if row["site"] == "all"}

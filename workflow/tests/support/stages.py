@@ -1,11 +1,11 @@
 """The stages after the digest, in the order of the workflow."""
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.frames.traces import MS, START_NS, write_pcap
+from acapella_testing.frames.traces import START_NS, write_pcap
+from acapella_testing.generated.digests import PLACE, write_manifest
 
 from acapella.campaign import analyze, index, process
 from acapella.campaign.layout import Campaign
@@ -21,20 +21,27 @@ def analyzed_by_tshark(directory: Path, frames: list[bytes]) -> Path:
         tshark.find()
     except UserError as error:
         pytest.skip(str(error))
-    return analyzed_frames(directory, frames, "tshark")
+    return analyzed_frames(directory, frames, engine="tshark")
 
 
-def analyzed_frames(directory: Path, frames: list[bytes], engine: str = "native") -> Path:
+def analyzed_frames(directory: Path, frames: list[bytes], **options) -> Path:
     """Return a campaign with one sample of these frames, up to its tables."""
-    for part in ("raw", "acap", "flows"):
-        (directory / part).mkdir()
-    capture = write_pcap(directory / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
-    manifest = {"sample": "s", "site": "WEST", "port": "p1", "file": capture.name, "sha256": sha256_of(capture)}
-    manifest |= {"status": "ok", "testbed": "files", "bytes": capture.stat().st_size}
-    (directory / "raw" / "s.json").write_text(json.dumps(manifest))
-    created = ["-o", str(directory / "acap" / "s.parquet"), "--flows", str(directory / "flows" / "s.parquet")]
-    assert cli.main(["digest", str(capture), *created, "--engine", engine, "--site", "WEST", "--port", "p1"]) == 0
+    add_capture(directory, "s", [(START_NS + at, frame) for at, frame in enumerate(frames)], **options)
     return analyze_campaign(directory)
+
+
+def add_capture(  # noqa: PLR0913 (tests give the two or three that matter to them)
+    directory: Path, name: str, trace: list, *, place=PLACE, engine="native", snaplen=200, **manifest
+) -> tuple[Path, dict]:
+    """Write a capture, its manifest and its digest; return the path of the capture and the manifest."""
+    for part in ("raw", "acap", "flows"):
+        (directory / part).mkdir(parents=True, exist_ok=True)
+    capture = write_pcap(directory / "raw" / f"{name}.pcap", trace, snaplen)
+    manifest |= {"status": "ok", "sha256": sha256_of(capture), "bytes": capture.stat().st_size}
+    acap, flows = (str(directory / part / f"{name}.parquet") for part in ("acap", "flows"))
+    options = ["--engine", engine, "--site", place[0], "--port", place[1]]
+    assert cli.main(["digest", str(capture), "-o", acap, "--flows", flows, *options]) == 0
+    return capture, write_manifest(directory, name, place, **manifest)
 
 
 def analyze_campaign(
@@ -55,38 +62,3 @@ def analyze_campaign(
 def rows(directory: Path, table: str) -> list[dict]:
     """Return the rows of a published table."""
     return pq.read_table(directory / "tables" / f"{table}.parquet").to_pylist()
-
-
-def manifest_of(directory, place, capture, start):
-    """Return a manifest. Only WEST p1 has times and losses."""
-    site, port = place
-    name, known = capture.stem, place == ("WEST", "p1")
-    manifest = {
-        "acapella_manifest": 1,
-        "campaign": directory.name,
-        "run": 1,
-        "sample": name,
-        "testbed": "files",
-        "site": site,
-        "instance": None,
-        "port": port,
-        "direction": None,
-        "method": "file",
-        "file": capture.name,
-        "sha256": sha256_of(capture),
-        "bytes": capture.stat().st_size,
-        "snaplen": 200,
-        "filter": None,
-        "requested": {"start_ns": None, "end_ns": None},
-        "actual": {"start_ns": start - MS if known else None, "end_ns": start + 5 * 10**9 if known else None},
-        "frames_received": None,
-        "frames_captured": 80 if known else None,
-        "dropped_kernel": 3 if known else None,
-        "dropped_interface": None,
-        "clock_resolution_ns": None,
-        "port_rate_bps": None,
-        "notes": [],
-        "mirror": dict.fromkeys(("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")),
-    }
-    (directory / "raw" / f"{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
-    return manifest

@@ -8,39 +8,27 @@ No captures are generated: the digest is tested elsewhere.
 
 import argparse
 import hashlib
-import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from acapella_testing.generated.digests import write_digest, write_manifest
 
 from acapella.common.tables import arrow_schema
-from acapella.digest.acap_files import FORMAT
 
 START_NS = 1_700_000_000_000_000_000
 SAMPLE_NS = 20_000_000_000
 PERIOD_NS = 300_000_000_000
 SYN, ACK, PSH, FIN, RST = 0x02, 0x10, 0x08, 0x01, 0x04
+PSEUDOWIRE = "eth:ethertype:vlan:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype"
 UNDERLAYS = (  # stack, protocols, bytes before the innermost frame's network header, VLANs, MPLS labels
     ("Ethernet", "eth:ethertype", 14, 0, 0),
     ("Ethernet/VLAN", "eth:ethertype:vlan:ethertype", 18, 1, 0),
     ("Ethernet/VLAN/MPLS", "eth:ethertype:vlan:ethertype:mpls", 22, 1, 1),
-    (
-        "Ethernet/VLAN/MPLS/PseudoWire/Ethernet",
-        "eth:ethertype:vlan:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype",
-        40,
-        1,
-        1,
-    ),
-    (
-        "Ethernet/VLAN/MPLS/MPLS/PseudoWire/Ethernet",
-        "eth:ethertype:vlan:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype",
-        44,
-        1,
-        2,
-    ),
+    ("Ethernet/VLAN/MPLS/PseudoWire/Ethernet", PSEUDOWIRE, 40, 1, 1),
+    ("Ethernet/VLAN/MPLS/MPLS/PseudoWire/Ethernet", PSEUDOWIRE, 44, 1, 2),
 )
 APPS = (  # label, token, protocol, port
     ("TLS", "tls", 6, 443),
@@ -103,7 +91,7 @@ def make_campaign(directory, *, sites=3, ports=2, samples=4, seed=1, frames=2000
                 sample = Sample(f"{site.lower()}-p{p}-{n:04d}", site, port, start)
                 count = int(rng.lognormal(np.log(frames), 0.5)) if (s, p, n) != (0, 0, 2) else 0
                 meta = write_sample(directory, sample, *make_sample(pool, sample, count, rng))
-                write_manifest(directory, sample, meta, rng)
+                add_manifest(directory, sample, meta, rng)
                 lines.append(f"{sample.name}\t{site}\t{port}\t{sample.name}.pcap\n")
     (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + "".join(lines), encoding="utf-8")
     return directory
@@ -131,20 +119,8 @@ def make_pool(site, flows, rng) -> Pool:
         tags = labels[f, : UNDERLAYS[underlay[f]][4]].tolist()
         key_text.append(f"{site} {vlan[f]} {tags} {a} {b} {APPS[app[f]][2]} {ap} {bp}")
     flow_id = [hashlib.sha256(k.encode()).hexdigest()[:32] for k in key_text]
-    return Pool(
-        underlay,
-        app,
-        version,
-        vlan,
-        labels,
-        weight,
-        key_text,
-        flow_id,
-        src,
-        dst,
-        np.array(src_port),
-        np.array(dst_port),
-    )
+    drawn = (underlay, app, version, vlan, labels, weight)
+    return Pool(*drawn, key_text, flow_id, src, dst, np.array(src_port), np.array(dst_port))
 
 
 def make_sample(pool, sample, count, rng):
@@ -161,27 +137,17 @@ def make_sample(pool, sample, count, rng):
     head = np.array([u[2] for u in UNDERLAYS])[pool.underlay[choice]]
     network = np.where(pool.version[choice] == 4, 20, 40)
     transport = np.where(tcp, 32, 8)
-    payload = np.where(
-        data, np.where(rng.random(count) < 0.8, 1500 - network - transport, rng.integers(1, 1400, count)), 0
-    )
+    random_len = rng.random(count), rng.integers(1, 1400, count)
+    payload = np.where(random_len[0] < 0.8, 1500 - network - transport, random_len[1])
+    payload = np.where(data, payload, 0)
     payload = np.where(data & (pool.app[choice] == 5), 8948 - network - transport, payload)
     ip_len = network + transport + payload
     wire = np.where(no_ip, 60, head + ip_len)
     inner = np.where(no_ip, 60, 14 + ip_len)
     flags = np.where(data, ACK | PSH, ACK)
     flags = np.where(rng.random(count) < 0.01, SYN, np.where(rng.random(count) < 0.01, FIN | ACK, flags))
-    columns = dict(
-        ts=ts,
-        choice=choice,
-        no_ip=no_ip,
-        tcp=tcp,
-        data=data,
-        wire=wire,
-        inner=inner,
-        payload=payload,
-        ip_len=ip_len,
-        flags=flags,
-    )
+    columns = {"ts": ts, "choice": choice, "no_ip": no_ip, "tcp": tcp, "data": data, "flags": flags}
+    columns |= {"wire": wire, "inner": inner, "payload": payload, "ip_len": ip_len}
     order, row = rows_by_first_frame(choice, no_ip)
     columns["row"] = row
     return frame_table(pool, columns, rng), flow_table(pool, columns, order, sample, rng)
@@ -205,29 +171,28 @@ def frame_table(pool, c, rng) -> pa.Table:
     kind = np.where(c["no_ip"], -1 - rng.integers(len(NO_IP), size=count), kind)
     kinds, code = np.unique(kind, return_inverse=True)
     texts = [spell(int(k)) for k in kinds]
-    no_flow = row < 0
-    return pa.table(
-        [
-            pa.array(np.arange(1, count + 1), pa.uint64()),
-            pa.array(c["ts"], pa.int64()),
-            pa.array(c["wire"], pa.uint32()),
-            pa.array(np.minimum(c["wire"], 200), pa.uint32()),
-            pa.array(c["inner"], pa.uint32()),
-            spelled([protocols for protocols, _ in texts], code),
-            spelled([stack for _, stack in texts], code),
-            pa.array(np.where(no_flow, 0, row), pa.uint32(), mask=no_flow),
-            pa.array(c["flags"], pa.uint16(), mask=~c["tcp"]),
-            pa.array(np.arange(count), pa.uint32(), mask=~c["tcp"]),
-            pa.array(np.arange(count), pa.uint32(), mask=~c["tcp"] | (c["flags"] & ACK == 0)),
-            pa.array(c["payload"], pa.uint32(), mask=c["no_ip"]),
-            pa.array(c["ip_len"], pa.uint32(), mask=c["row"] < 0),
-            pa.array(np.arange(count) * 40503 % 2**16, pa.uint16(), mask=c["row"] < 0),
-            dictionary(np.where(rng.random(count) < 0.01, "tshark", "native")),
-            dictionary(np.where(c["data"], np.where(rng.random(count) < 0.05, "tshark", "flow"), "native")),
-            dictionary(np.where(rng.random(count) < 0.002, "truncated_ipv4", None)),
-        ],
-        schema=arrow_schema("frames"),
-    )
+    number, sure, flow = np.arange(count), rng.random(count) < 0.01, rng.random(count) < 0.05
+    values = {
+        **{"frame": number + 1, "ts_ns": c["ts"], "wire_len": c["wire"], "cap_len": np.minimum(c["wire"], 200)},
+        **{"inner_wire_len": c["inner"], "flow": pa.array(np.maximum(row, 0), mask=row < 0)},
+        "protocols": spelled([protocols for protocols, _ in texts], code),
+        "stack": spelled([stack for _, stack in texts], code),
+        **{"tcp_flags": pa.array(c["flags"], mask=~c["tcp"]), "tcp_seq": pa.array(number, mask=~c["tcp"])},
+        "tcp_ack": pa.array(number, mask=~c["tcp"] | (c["flags"] & ACK == 0)),
+        **{"payload_len": pa.array(c["payload"], mask=c["no_ip"]), "ip_len": pa.array(c["ip_len"], mask=row < 0)},
+        "ip_id": pa.array(number * 40503 % 2**16, mask=row < 0),
+        "l4_by": dictionary(np.where(sure, "tshark", "native")),
+        "app_by": dictionary(np.where(c["data"], np.where(flow, "tshark", "flow"), "native")),
+        "issue": dictionary(np.where(rng.random(count) < 0.002, "truncated_ipv4", None)),
+    }
+    return table_of("frames", values)
+
+
+def table_of(name: str, values: dict) -> pa.Table:
+    """Return columns as a table of a schema."""
+    schema = arrow_schema(name)
+    columns = [v.cast(f.type) if isinstance(v := values[f.name], pa.Array) else pa.array(v, f.type) for f in schema]
+    return pa.table(columns, schema=schema)
 
 
 def spell(kind):
@@ -278,154 +243,76 @@ def flow_table(pool, c, order, sample, rng) -> pa.Table:
     first, last = extreme(np.minimum, ts, np.iinfo(np.int64).max), extreme(np.maximum, ts, np.iinfo(np.int64).min)
     row_of = {int(f): i for i, f in enumerate(order)}
     peer = np.array([row_of.get(int(f) ^ 1, -1) for f in order], dtype=np.int64)
-    flag = {
-        name: total((c["flags"] & bits) == bits)
-        for name, bits in dict(
-            syn=SYN, syn_ack=SYN | ACK, fin=FIN, rst=RST, psh=PSH, ack=ACK, urg=0x20, ece=0x40, cwr=0x80
-        ).items()
-    }
+    bits = {"syn": SYN, "syn_ack": SYN | ACK, "fin": FIN, "rst": RST, "psh": PSH, "ack": ACK}
+    bits |= {"urg": 0x20, "ece": 0x40, "cwr": 0x80}
+    flag = {name: total((c["flags"] & each) == each) for name, each in bits.items()}
     ended = (flag["fin"] + flag["rst"]) > 0
     ended = ended | np.where(peer >= 0, ended[np.maximum(peer, 0)], False) if n else ended
     one = frames < 2
-    iat = {
-        "min": np.full(n, 1000),
-        "mean": (last - first) / np.maximum(frames.astype(float) - 1, 1),
-        "max": last - first,
-    }
+    iat_mean = (last - first) / np.maximum(frames.astype(float) - 1, 1)
     payload = total(c["payload"])
     app = [APPS[pool.app[f]][1] if payload[i] else None for i, f in enumerate(order)]
+    handshake = rng.integers(20_000, 80_000_000, n)
     values = {
-        "flow": np.arange(n),
-        "flow_id": [pool.flow_id[f] for f in order],
-        "peer_flow": pa.array(np.maximum(peer, 0), pa.uint32(), mask=peer < 0),
+        **{"flow": np.arange(n), "flow_id": [pool.flow_id[f] for f in order]},
+        **{"peer_flow": pa.array(np.maximum(peer, 0), mask=peer < 0), "peer_candidates": (peer >= 0).astype(int)},
         "peer_flow_id": [pool.flow_id[f ^ 1] if p >= 0 else None for f, p in zip(order, peer, strict=True)],
-        "peer_candidates": (peer >= 0).astype(int),
         "community_id": [f"1:{pool.flow_id[min(f, f ^ 1)][:28]}" for f in order],
-        "site": [sample.site] * n,
-        "port": [sample.port] * n,
+        **{"site": [sample.site] * n, "port": [sample.port] * n, "tunnels": [[] for _ in order]},
         "vlan": [[int(pool.vlan[f])][: UNDERLAYS[pool.underlay[f]][3]] for f in order],
         "mpls": [pool.labels[f][: UNDERLAYS[pool.underlay[f]][4]].tolist() for f in order],
-        "tunnels": [[] for _ in order],
-        "ip_version": pool.version[order],
-        "src": [pool.src[f] for f in order],
-        "dst": [pool.dst[f] for f in order],
-        "ip_proto": [APPS[pool.app[f]][2] for f in order],
-        "src_port": pool.src_port[order],
-        "dst_port": pool.dst_port[order],
-        "first_ns": first,
-        "last_ns": last,
-        "frames": frames,
-        "wire_bytes": total(c["wire"]),
-        "ip_bytes": total(c["ip_len"]),
-        "payload_bytes": payload,
-        "wire_len_min": extreme(np.minimum, wire, 1 << 30),
+        **{"src": [pool.src[f] for f in order], "dst": [pool.dst[f] for f in order]},
+        **{"ip_version": pool.version[order], "ip_proto": [APPS[pool.app[f]][2] for f in order]},
+        **{"src_port": pool.src_port[order], "dst_port": pool.dst_port[order], "first_ns": first, "last_ns": last},
+        **{"frames": frames, "wire_bytes": total(c["wire"]), "ip_bytes": total(c["ip_len"]), "payload_bytes": payload},
+        **{"wire_len_min": extreme(np.minimum, wire, 1 << 30), "wire_len_max": extreme(np.maximum, wire, 0)},
         "wire_len_mean": total(c["wire"]) / np.maximum(frames, 1),
-        "wire_len_max": extreme(np.maximum, wire, 0),
-        **{name: pa.array(count, pa.uint64(), mask=~tcp) for name, count in flag.items()},
-        "handshake_rtt_ns": pa.array(
-            rng.integers(20_000, 80_000_000, n), pa.int64(), mask=~tcp | (peer < 0) | (np.arange(n) % 3 > 0)
-        ),
-        "retransmitted_bytes": pa.array(payload // 1000, pa.uint64(), mask=~tcp),
-        "duplicate_acks": pa.array(frames // 100, pa.uint64(), mask=~tcp | (peer < 0)),
-        "iat_min_ns": pa.array(iat["min"], pa.int64(), mask=one),
-        "iat_mean_ns": pa.array(iat["mean"], mask=one),
-        "iat_max_ns": pa.array(iat["max"], pa.int64(), mask=one),
-        "iat_stddev_ns": pa.array(iat["mean"], mask=one),
+        **{name: pa.array(count, mask=~tcp) for name, count in flag.items()},
+        "handshake_rtt_ns": pa.array(handshake, mask=~tcp | (peer < 0) | (np.arange(n) % 3 > 0)),
+        "retransmitted_bytes": pa.array(payload // 1000, mask=~tcp),
+        "duplicate_acks": pa.array(frames // 100, mask=~tcp | (peer < 0)),
+        **{"iat_min_ns": pa.array(np.full(n, 1000), mask=one), "iat_max_ns": pa.array(last - first, mask=one)},
+        **{name: pa.array(iat_mean, mask=one) for name in ("iat_mean_ns", "iat_stddev_ns")},
         "stacks": [[{"stack": UNDERLAYS[pool.underlay[f]][0], "frames": int(frames[i])}] for i, f in enumerate(order)],
-        "stacks_cut": np.zeros(n, dtype=bool),
-        "app": app,
+        **{"stacks_cut": np.zeros(n, dtype=bool), "app": app},
         "app_by": [a and ("tshark" if i % 7 == 0 else "flow") for i, a in enumerate(app)],
-        "cut_start": pa.array(flag["syn"] == 0, mask=~tcp),
-        "cut_end": pa.array(~ended, mask=~tcp),
+        **{"cut_start": pa.array(flag["syn"] == 0, mask=~tcp), "cut_end": pa.array(~ended, mask=~tcp)},
     }
-    schema = arrow_schema("flows")
-    columns = [v.cast(f.type) if isinstance(v := values[f.name], pa.Array) else pa.array(v, f.type) for f in schema]
-    return pa.table(columns, schema=schema)
+    return table_of("flows", values)
 
 
 def write_sample(directory, sample, frames, flows) -> dict:
     """Write an acap and its flows with the metadata of a digest; return the metadata."""
-    ts = frames["ts_ns"].to_numpy()
-    counts = {
-        name: {str(v["values"]): v["counts"] for v in frames[name].value_counts().to_pylist()}
-        for name in ("l4_by", "app_by", "issue")
-    }
-    counts["issue"].pop("None", None)
+    names = {"l4_by": "l4_by", "app_by": "app_by", "issues": "issue"}
+    counts = {key: dict(Counter(frames[name].drop_null().to_pylist())) for key, name in names.items()}
     unread = 116 * (len(frames) % 3)
-    meta = {
-        "version": "0.1.0",
-        "acap_format": FORMAT,
-        "engine": "hybrid",
-        "frames": len(frames),
-        "flows": len(flows),
-        "first_ns": int(ts.min()) if len(ts) else None,
-        "last_ns": int(ts.max()) if len(ts) else None,
-        "wire_bytes": int(frames["wire_len"].to_numpy().sum()),
-        "captured_bytes": int(frames["cap_len"].to_numpy().sum()),
-        "link_types": ["EN10MB"],
-        "snaplen": 200,
-        "clock_resolution_ns": 1,
-        "time_reversals": int((np.diff(ts) < 0).sum()),
-        "implausible_times": 0,
-        "file_issue": "bad_caplen" if unread else None,
-        "file_unread_bytes": unread,
-        "issues": counts["issue"],
-        "l4_by": counts["l4_by"],
-        "app_by": counts["app_by"],
-        "peers_ambiguous": 0,
-        "tshark": {"version": "4.0.17", "preferences": [], "frames_sent": len(frames) // 20},
-        "site": sample.site,
-        "port": sample.port,
-        "parameters": {"engine": "hybrid"},
-    }
-    for part, table in (("acap", frames), ("flows", flows)):
-        keyed = table.replace_schema_metadata({"acapella": json.dumps(meta, sort_keys=True)})
-        pq.write_table(keyed, directory / part / f"{sample.name}.parquet", compression="zstd")
-    return meta
+    return write_digest(
+        *(directory, sample.name, (sample.site, sample.port), frames, flows),
+        **{"engine": "hybrid", "parameters": {"engine": "hybrid"}, "link_types": ["EN10MB"], "snaplen": 200},
+        **{"file_issue": "bad_caplen" if unread else None, "file_unread_bytes": unread},
+        **counts,
+        captured_bytes=int(frames["cap_len"].to_numpy().sum()),
+        tshark={"version": "4.0.17", "preferences": [], "frames_sent": len(frames) // 20},
+    )
 
 
-def write_manifest(directory, sample, meta, rng) -> None:
+def add_manifest(directory, sample, meta, rng) -> None:
     """Write raw/<sample>.json as `collect` does. Some counters are unknown, some report loss."""
-    lossy = rng.random() < 0.3
-    lost = int(rng.integers(1, 50)) if lossy else 0
+    lost = int(rng.integers(1, 50)) if rng.random() < 0.3 else 0
     start, frames = sample.start_ns, meta["frames"]
     delivered = (frames if frames % 5 else 4 * frames) + lost + (0 if frames % 3 else 100)
-    manifest = {
-        "acapella_manifest": 1,
-        "campaign": directory.name,
-        "run": 1,
-        "sample": sample.name,
-        "testbed": "local",
-        "site": sample.site,
-        "instance": f"{sample.site}-0",
-        "port": sample.port,
-        "direction": "both",
-        "method": "tcpdump",
-        "file": f"{sample.name}.pcap",
-        "sha256": hashlib.sha256(sample.name.encode()).hexdigest(),
-        "bytes": 24 + 16 * frames + meta["captured_bytes"],
-        "snaplen": 200,
-        "filter": None if frames % 3 else "ip or ip6",
+    write_manifest(
+        *(directory, sample.name, (sample.site, sample.port), (start, start + SAMPLE_NS)),
+        **{"testbed": "local", "instance": f"{sample.site}-0", "direction": "both", "method": "tcpdump", "notes": []},
+        **{"bytes": 24 + 16 * frames + meta["captured_bytes"], "snaplen": 200},
+        filter=None if frames % 3 else "ip or ip6",
         **({"one_in": 1} if frames % 5 else {"one_in": 4, "one_in_by": "hash", "sampled_out": 3 * frames}),
-        "requested": {"start_ns": start, "end_ns": start + SAMPLE_NS},
-        "actual": {"start_ns": start, "end_ns": start + SAMPLE_NS},
-        "frames_received": frames + lost,
-        "frames_captured": frames,
-        "dropped_kernel": lost,
-        "dropped_interface": 0 if rng.random() < 0.8 else None,
-        "mirror": {
-            "offered_frames": delivered + 5,
-            "delivered_frames": delivered,
-            "offered_bytes": None,
-            "delivered_bytes": None,
-        },
-        "clock_resolution_ns": 1,
-        "port_rate_bps": 100_000_000_000,
-        "notes": [],
+        **{"requested": {"start_ns": start, "end_ns": start + SAMPLE_NS}, "clock_resolution_ns": 1},
+        **{"frames_received": frames + lost, "frames_captured": frames, "dropped_kernel": lost},
+        dropped_interface=0 if rng.random() < 0.8 else None,
+        mirror={"offered_frames": delivered + 5, "delivered_frames": delivered},
+        port_rate_bps=100_000_000_000,
         **({"congestion": congestion(frames, start)} if frames % 2 else {}),
-    }
-    (directory / "raw" / f"{sample.name}.json").write_text(
-        json.dumps(manifest, indent=2, sort_keys=True), encoding="utf-8"
     )
 
 
@@ -435,19 +322,10 @@ def congestion(frames: int, start_ns: int) -> dict:
     readings = [[start_ns - 3 * 10**8 + n * 10**9, frames * (60 * n + 9 * (n % 3))] for n in range(ends)]
     capacity = frames * 8 * (40 if frames % 4 == 1 else 4000)
     return {
-        "verdict": "at risk",
-        "source": "made up",
-        "seconds": float(ends - 1),
-        "tx_bps": 480.0 * frames,
-        "rx_bps": 0.0,
-        "offered_bps": 480.0 * frames,
-        "peak_bps": 552.0 * frames,
-        "peak_seconds": 1.0,
-        "capacity_bps": capacity,
-        "capacity_overhead_bytes": 24 if frames % 3 else 0,
-        "counter_overhead_bytes": 4,
-        "buffer_bytes": 20_000 if frames % 8 == 1 else None,
-        "loss": {"low": 0.0, "high": 1.0},
+        **{"verdict": "at risk", "source": "made up", "seconds": float(ends - 1), "tx_bps": 480.0 * frames},
+        **{"rx_bps": 0.0, "offered_bps": 480.0 * frames, "peak_bps": 552.0 * frames, "peak_seconds": 1.0},
+        **{"capacity_bps": capacity, "capacity_overhead_bytes": 24 if frames % 3 else 0, "counter_overhead_bytes": 4},
+        **{"buffer_bytes": 20_000 if frames % 8 == 1 else None, "loss": {"low": 0.0, "high": 1.0}},
         "readings": readings,
     }
 
