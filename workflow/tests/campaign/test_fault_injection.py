@@ -15,14 +15,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import pytest
 from acapella_testing.collector_input import CONTROL, reports
 from acapella_testing.frames.report_frames import pcap
 from acapella_testing.frames.traces import write_pcap
+from acapella_testing.generated.files_campaign import collected
 from acapella_testing.workflow_run import CAPTURES
 
 from acapella.cli.main import main
@@ -39,8 +40,7 @@ COMMAND = Path(sys.executable).with_name("acapella")
 SAMPLES = ("alpha-p2", "beta-p1")
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """A command to run in the campaign's directory. Calls are counted from the first open of a path that matches
     `armed_by`.
     """
@@ -71,17 +71,17 @@ def library(tmp_path_factory) -> Path:
     return path
 
 
-def run(directory: Path, words: tuple[str, ...], **environment: str) -> subprocess.CompletedProcess:
-    """Run an acapella command in a directory."""
-    return subprocess.run(
-        [COMMAND, *words],
-        cwd=directory,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+@pytest.fixture(scope="session")
+def run(library):
+    """Return a function that runs an acapella command in a directory, with a fault in calls from a path on."""
+
+    def run_command(directory, words, armed_by=None, fail="", **environment) -> subprocess.CompletedProcess:
+        if armed_by:
+            environment |= {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": armed_by, "ACAPELLA_FAIL": fail}
+        command, printed = [COMMAND, *words], {"capture_output": True, "text": True, "timeout": 300}
+        return subprocess.run(command, cwd=directory, env=os.environ | environment, check=False, **printed)
+
+    return run_command
 
 
 @pytest.mark.parametrize(
@@ -122,31 +122,16 @@ for _ in range(2):
 @pytest.fixture(scope="module")
 def before(tmp_path_factory) -> dict[str, Path]:
     """Return, for each stage, the campaign's directory before that stage runs."""
-    campaign = tmp_path_factory.mktemp("faults") / "campaign"
-    (campaign / "raw").mkdir(parents=True)
-    for directory in ("acap", "flows"):
-        (campaign / directory).mkdir()
-    sheet = ["sample\tsite\tport\tfile"]
-    for sample in SAMPLES:
-        shutil.copy(CAPTURES / f"{sample}.pcap.gz", campaign)
-        sheet.append(f"{sample}\talpha\t{sample}\t{campaign}/{sample}.pcap.gz")
-    (campaign / "config.json").write_text('{"testbed": "files", "samples": "samples.tsv"}')
-    (campaign / "samples.tsv").write_text("\n".join(sheet) + "\n")
+    captures = tmp_path_factory.mktemp("captures")
+    rows = [(s, "alpha", s, shutil.copy(CAPTURES / f"{s}.pcap.gz", captures)) for s in SAMPLES]
+    campaign = collected(tmp_path_factory.mktemp("faults"), rows)
+    for *_, capture in rows:
+        shutil.copy(capture, campaign)
     (campaign / "key").write_bytes(bytes(range(32)))
     (campaign / "key").chmod(0o600)
     (campaign / "control").write_text(CONTROL)
     (campaign / "reports.pcap").write_bytes(pcap(reports(30)))
     made = {}
-    preparing = [
-        ("collect", ".", "--config", "config.json"),
-        ("collect", ".", "--config", "config.json", "--list", "-o", "raw/samples.tsv"),
-        *(
-            ("digest", f"{s}.pcap.gz", "-o", f"acap/{s}.parquet", "--flows", f"flows/{s}.parquet", "--engine", "native")
-            for s in SAMPLES
-        ),
-    ]
-    for words in preparing:
-        done(campaign, words)
     for name, stage in STAGES.items():
         made[name] = campaign.parent / name
         shutil.copytree(campaign, made[name])
@@ -186,38 +171,25 @@ def chosen(kind: str, total: int, seed: str) -> list[int]:
     return sorted(random.Random(seed).sample(range(1, total + 1), count))
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A stage without a failing call: the number of calls of each kind, and the files before and after."""
-
-    calls: dict[str, int]
-    start: dict[str, str]
-    new: dict[str, str]
-
-
 @pytest.fixture(scope="module", params=STAGES)
-def counted(request, before, library, tmp_path_factory) -> tuple[str, Whole]:
-    """Return the name of a stage and its run without a failing call."""
+def counted(request, before, run, tmp_path_factory) -> tuple[str, dict[str, int], dict[str, str], dict[str, str]]:
+    """Return the name of a stage, its calls of each kind without a failure, and the files before and after it."""
     name, directory = request.param, tmp_path_factory.mktemp("whole")
-    stage, whole, count = STAGES[name], directory / "campaign", directory / "count"
-    shutil.copytree(before[name], whole)
-    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_COUNT": str(count)}
-    ended = run(whole, stage.words, **fault)
+    count, whole = directory / "count", shutil.copytree(before[name], directory / "campaign")
+    ended = run(whole, *STAGES[name], ACAPELLA_FAIL_COUNT=str(count))
     assert ended.returncode == 0, ended.stderr
     calls = {kind: int(number) for kind, number in map(str.split, count.read_text().splitlines())}
-    return name, Whole(calls, contents(before[name]), contents(whole))
+    return name, calls, contents(before[name]), contents(whole)
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
-def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, library, tmp_path):
-    name, whole = counted
-    stage, start, new, total = STAGES[name], whole.start, whole.new, whole.calls[kind]
-    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by}
+def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, tmp_path):
+    name, calls, start, new = counted
+    stage, total = STAGES[name], calls[kind]
     assert total > 0 and new != start
     for number in chosen(kind, total, f"{name} {kind}"):
-        directory = tmp_path / "failing"
-        shutil.copytree(before[name], directory)
-        ended = run(directory, stage.words, **fault, ACAPELLA_FAIL=f"{kind}:{number}")
+        directory = shutil.copytree(before[name], tmp_path / "failing")
+        ended = run(directory, *stage, f"{kind}:{number}")
         what = f"{kind} {number} of {total}: exit code {ended.returncode}, {ended.stderr}"
         found = contents(directory)
         if name == "collector" and incomplete_tables(directory / "collected"):
@@ -250,34 +222,32 @@ def incomplete_tables(directory: Path) -> list[str]:
     return names
 
 
-READING = {
-    "digest": ("digest", "large.pcap", "-o", "x.parquet", "--engine", "native", "--damaged", "keep"),
-    "digest merged": ("digest", "alpha-p2.pcap.gz", "large.pcap", "-o", "x.parquet", "--engine", "native"),
-    "kappa": ("kappa", "large.pcap", "large.pcap", "--json"),
-    "anonymize": ("anonymize", "large.pcap", "-o", "out.pcap", "--key-file", "key"),
-}
-
-
-@pytest.mark.parametrize("name", READING)
-def test_read_error_within_a_capture_is_not_damage_of_the_capture(name, before, library, tmp_path):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("digest", "large.pcap", "-o", "x.parquet", "--engine", "native", "--damaged", "keep"),
+        ("digest", "alpha-p2.pcap.gz", "large.pcap", "-o", "x.parquet", "--engine", "native"),
+        ("kappa", "large.pcap", "large.pcap", "--json"),
+        ("anonymize", "large.pcap", "-o", "out.pcap", "--key-file", "key"),
+    ],
+    ids=lambda words: " ".join(words[:3]),
+)
+def test_read_error_within_a_capture_is_not_damage_of_the_capture(words, before, run, tmp_path):
     """The second read of 256 KiB fails."""
     write_pcap(tmp_path / "large.pcap", [(k, bytes(1400)) for k in range(400)], snaplen=1400)
     for needed in ("alpha-p2.pcap.gz", "key"):
         shutil.copy(before["digest"] / needed, tmp_path)
     there = sorted(path.name for path in tmp_path.iterdir())
-    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": "large.pcap", "ACAPELLA_FAIL": "read:2"}
-    ended = run(tmp_path, READING[name], **fault)
+    ended = run(tmp_path, words, "large.pcap", "read:2")
     assert (ended.returncode, ended.stdout) == (OUTSIDE, ""), ended.stderr
     assert ended.stderr.splitlines()[-1] == "acapella: error: large.pcap: Input/output error"
     assert sorted(path.name for path in tmp_path.iterdir()) == there
 
 
 # Commands that write packets or data derived from packets, and the call at which they are killed.
+ANONYMIZE = ("anonymize", "alpha-p2.pcap.gz", "-o", "out.pcap", "--key-file", "key")
 KILLED = {name: ("rename", stage) for name, stage in STAGES.items()} | {
-    "anonymize": (
-        "rename",
-        Stage(("anonymize", "alpha-p2.pcap.gz", "-o", "out.pcap", "--key-file", "key"), "alpha-p2.pcap"),
-    ),
+    "anonymize": ("rename", Stage(ANONYMIZE, "alpha-p2.pcap")),
     "make key": ("sync", Stage(("anonymize", "--new-key", "other-key"), "other-key")),
     "verify": ("write", Stage(("verify", "alpha-p2.pcap.gz"), "acapella-scratch")),
     "flowreports": ("write", Stage(("p4", "reports", "alpha-p2.pcap.gz", "-o", "reports"), "acapella-scratch")),
@@ -290,15 +260,13 @@ def incomplete(directory: Path, temporary: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_next_run_removes_incomplete_files_of_a_killed_command(name, before, library, tmp_path):
+def test_next_run_removes_incomplete_files_of_a_killed_command(name, before, run, tmp_path):
     kind, stage = KILLED[name]
     if name == "flowreports" and (why := program.why_unavailable()):
         pytest.skip(why)
-    directory, temporary = tmp_path / "killed", tmp_path / "tmp"
-    shutil.copytree(before.get(name, before["digest"]), directory)
+    directory, temporary = shutil.copytree(before.get(name, before["digest"]), tmp_path / "killed"), tmp_path / "tmp"
     temporary.mkdir()
-    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_BY": "kill"}
-    ended = run(directory, stage.words, **fault, ACAPELLA_FAIL=f"{kind}:1", TMPDIR=str(temporary))
+    ended = run(directory, *stage, f"{kind}:1", ACAPELLA_FAIL_BY="kill", TMPDIR=str(temporary))
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert incomplete(directory, temporary)
     again = run(directory, stage.words, TMPDIR=str(temporary))
@@ -306,10 +274,9 @@ def test_next_run_removes_incomplete_files_of_a_killed_command(name, before, lib
     assert incomplete(directory, temporary) == []
 
 
-def test_any_command_removes_scratch_directories_of_killed_commands(before, library, tmp_path):
+def test_any_command_removes_scratch_directories_of_killed_commands(before, run, tmp_path):
     kind, stage = KILLED["verify"]
-    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_BY": "kill"}
-    run(before["digest"], stage.words, **fault, ACAPELLA_FAIL=f"{kind}:1", TMPDIR=str(tmp_path))
+    run(before["digest"], *stage, f"{kind}:1", ACAPELLA_FAIL_BY="kill", TMPDIR=str(tmp_path))
     (left,) = tmp_path.iterdir()
     assert left.stat().st_mode & 0o777 == 0o700
     run(before["digest"], ("show", "nothing"), TMPDIR=str(tmp_path))

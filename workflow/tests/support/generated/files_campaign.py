@@ -13,7 +13,14 @@ def run(*words) -> None:
 
 
 def indexed(directory: Path, rows: Sequence[Sequence], engines: dict[str, str] | None = None) -> Path:
-    """Collect, digest and index captures given as (sample, site, port, file); return the campaign's directory.
+    """Return such a campaign with its catalog."""
+    campaign = collected(directory, rows, engines)
+    run("campaign", "index", campaign)
+    return campaign
+
+
+def collected(directory: Path, rows: Sequence[Sequence], engines: dict[str, str] | None = None) -> Path:
+    """Collect and digest captures given as (sample, site, port, file); return the campaign's directory.
 
     ``engines``: the engine by sample (default: native).
     """
@@ -29,7 +36,6 @@ def indexed(directory: Path, rows: Sequence[Sequence], engines: dict[str, str] |
             path.parent.mkdir(exist_ok=True)
         engine = (engines or {}).get(sample, "native")
         run("digest", file, "-o", acap, "--flows", flows, "--site", site, "--port", port, "--engine", engine)
-    run("campaign", "index", campaign)
     return campaign
 
 
