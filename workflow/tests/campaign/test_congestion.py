@@ -83,6 +83,7 @@ def covers(simulated, found) -> bool:
     return found["loss_low"] <= simulated.loss + 1e-12 and simulated.loss <= found["loss_high"] + 1e-12
 
 
+@pytest.fixture(scope="module")
 def all_samples(classes):
     """Return the samples of all classes with their verdicts."""
     return [pair for samples in classes.values() for pair in samples]
@@ -97,25 +98,23 @@ def test_evidence_equals_the_naive_computation(classes):
             assert {key: found[key] for key in naive} == pytest.approx(naive, rel=1e-9, abs=1), name
 
 
-def test_no_mirror_with_loss_above_1_percent_is_clear(classes):
-    wrong = [(name, s.loss) for name, part in classes.items() for s, found in part
-             if found["verdict"] == "clear" and s.loss > 0.01]  # fmt: skip
-    assert wrong == []
-    assert sum(s.loss > 0.01 for s, _ in all_samples(classes)) >= LOSSY
+def test_no_mirror_with_loss_above_1_percent_is_clear(classes, all_samples):
+    for name, part in classes.items():
+        assert [s.loss for s, found in part if found["verdict"] == "clear" and s.loss > 0.01] == [], name
+    assert sum(s.loss > 0.01 for s, _ in all_samples) >= LOSSY
 
 
-def test_verdicts_and_intervals_agree(classes):
-    for _, found in all_samples(classes):
+def test_verdicts_and_intervals_agree(all_samples):
+    for _, found in all_samples:
         assert 0 <= found["loss_low"] <= found["loss_high"] <= 1
         assert found["verdict"] != "congested" or found["loss_high"] > 0.01
         assert found["verdict"] != "clear" or found["loss_high"] <= 0.01
 
 
-def quiet_samples(samples):
-    """Yield loss-free samples below half the capacity without gaps in identifications from losses before the port."""
-    for simulated, found in samples:
-        if simulated.loss == 0 and simulated.load < 0.5 and not missing_identifications(simulated):
-            yield simulated, found
+def quiet_verdicts(samples, shapes=mirror_simulation.SHAPES):
+    """Return verdicts on loss-free samples below half the capacity, without identifications lost before the port."""
+    quiet = [(s, v) for s, v in samples if s.loss == 0 and s.load < 0.5 and not missing_identifications(s)]
+    return [v["verdict"] for s, v in quiet if s.shape in shapes]
 
 
 def missing_identifications(simulated) -> bool:
@@ -134,15 +133,13 @@ def test_identifications_lost_before_the_port_leave_samples_at_risk(judged):
 def test_loss_free_samples_below_half_the_capacity_are_clear(classes):
     """Bursts that just fit into the queue stay at risk: see the limits in docs/collect.md."""
     for name in ("plain", "overhead", "jumbo frames", "batches of 2 ms", "batches of 10 ms", "exact lines"):
-        quiet = [v["verdict"] for s, v in quiet_samples(classes[name]) if s.shape == "smooth"]
+        quiet = quiet_verdicts(classes[name], ("smooth",))
         assert quiet.count("clear") >= 0.8 * len(quiet), name
-    quiet = [v["verdict"] for _, v in quiet_samples(classes["exact lines"])]
-    assert len(quiet) >= 5
-    assert quiet.count("clear") >= 0.8 * len(quiet)
-    # The verdict assumes lines of 300 Mbit/s, so bursts that just fit into the queue stay at risk.
-    quiet = [v["verdict"] for _, v in quiet_samples(classes["plain"])]
-    assert len(quiet) >= 10
-    assert quiet.count("clear") >= 0.7 * len(quiet)
+    # The verdict assumes lines of 300 Mbit/s, so in "plain" bursts that just fit into the queue stay at risk.
+    for name, least, share in (("exact lines", 5, 0.8), ("plain", 10, 0.7)):
+        quiet = quiet_verdicts(classes[name])
+        assert len(quiet) >= least, name
+        assert quiet.count("clear") >= share * len(quiet), name
 
 
 def test_samples_with_more_than_5_percent_loss_are_congested(classes):
@@ -151,21 +148,20 @@ def test_samples_with_more_than_5_percent_loss_are_congested(classes):
     assert lossy.count("congested") >= 0.9 * len(lossy)
 
 
-def test_few_loss_free_samples_are_congested(classes):
+def test_few_loss_free_samples_are_congested(classes, all_samples):
     for name, part in classes.items():
-        assert sum(s.loss == 0 and found["verdict"] == "congested" for s, found in part) <= max(1, 0.1 * len(part)), (
-            name
-        )
-    free = [found["verdict"] for s, found in all_samples(classes) if s.loss == 0]
+        wrong = [s for s, found in part if s.loss == 0 and found["verdict"] == "congested"]
+        assert len(wrong) <= max(1, 0.1 * len(part)), name
+    free = [found["verdict"] for s, found in all_samples if s.loss == 0]
     assert len(free) >= FREE
     assert free.count("congested") <= 0.1 * len(free)
 
 
-def test_intervals_cover_the_true_loss_and_are_narrow(classes):
+def test_intervals_cover_the_true_loss_and_are_narrow(classes, all_samples):
     missed = {name: [s.loss for s, found in part if not covers(s, found)] for name, part in classes.items()}
     assert {name: losses for name, losses in missed.items() if len(losses) > 1} == {}
-    assert sum(map(len, missed.values())) <= 0.05 * len(all_samples(classes))
-    assert statistics.median(found["loss_high"] - found["loss_low"] for _, found in all_samples(classes)) <= 0.1
+    assert sum(map(len, missed.values())) <= 0.05 * len(all_samples)
+    assert statistics.median(found["loss_high"] - found["loss_low"] for _, found in all_samples) <= 0.1
 
 
 def test_receiver_drops_and_unknown_drops_are_never_clear(classes):
@@ -194,25 +190,22 @@ def test_steady_overload_is_bounded_by_slow_counters(classes):
 @pytest.mark.parametrize("share", [0.05, 0.1])
 def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path, share):
     """A switch loses frames after counting them. No evidence distinguishes these from frames lost by the mirror."""
-    given = mirror_simulation.Conditions(switch_share=share)
-    samples = [mirror_simulation.sample(seed, given) for seed in range(12)]
-    found = [(each, judge(each, tmp_path)) for each in samples]
-    for simulated, row in found:
+    above = 0
+    for seed in range(12):
+        simulated = mirror_simulation.sample(seed, mirror_simulation.Conditions(switch_share=share))
+        row = judge(simulated, tmp_path)
         assert row["loss_low"] <= simulated.missing
         assert simulated.loss <= row["loss_high"]
-    above = [row["loss_low"] > simulated.loss for simulated, row in found]
-    assert sum(above) >= 2  # wrong as a lower bound of the mirror's loss
+        above += row["loss_low"] > simulated.loss
+    assert above >= 2  # wrong as a lower bound of the mirror's loss
 
 
 def test_retransmitted_segments_are_not_loss(judged):
     """Segments lost before the mirrored port are retransmitted and fill their gap."""
-    again = [
-        (s, found)
-        for s, found in judged
-        if s.shape == "tcp" and s.loss == 0 and any(b["tcp_seq"] != a for a, b in in_order(s.frames))
-    ]
+    whole = [(s, found) for s, found in judged if s.shape == "tcp" and s.loss == 0]
+    again = [found for s, found in whole if any(frame["tcp_seq"] != due for due, frame in in_order(s.frames))]
     assert len(again) >= 1
-    for _, found in again:
+    for found in again:
         assert found["tcp_missing_bytes"] <= 2 * mirror_simulation.MSS  # segments in flight at the end
 
 
@@ -251,12 +244,15 @@ def test_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_path)
             {**frame, "flow": 2, "ip_id": n * 50 % 2**16, "tcp_seq": None, "tcp_ack": None, "tcp_flags": None}
             for n, frame in enumerate(simulated.frames[::12])
         ]
-        frames = sorted(simulated.frames + hostile, key=lambda frame: frame["ts_ns"])
+        frames = numbered(sorted(simulated.frames + hostile, key=lambda frame: frame["ts_ns"]))
         flow = {"flow": 2, "peer_flow": None, "retransmitted_bytes": 0, "fin": 0}
-        changed = replace(
-            simulated, frames=[{**f, "frame": n} for n, f in enumerate(frames)], flows=[*simulated.flows, flow]
-        )
+        changed = replace(simulated, frames=frames, flows=[*simulated.flows, flow])
         assert judge(changed, tmp_path)["reason"] not in {"IP identifications", "TCP gaps"}
+
+
+def numbered(frames):
+    """Return frames with new numbers."""
+    return [{**frame, "frame": n} for n, frame in enumerate(frames)]
 
 
 def test_filtered_sample_has_the_verdict_of_the_counters(judged, tmp_path):
@@ -280,30 +276,25 @@ def test_mirror_that_starts_late_and_ends_early_is_not_congested(judged, tmp_pat
             continue
         times = {"start_ns": inside[0] - 10**6, "end_ns": inside[-1] + 10**6}
         late, early = inside[0] + 250_000_000, inside[-1] - 300_000_000
-        kept = [frame for frame in simulated.frames if late <= frame["ts_ns"] <= early]
-        changed = replace(
-            simulated,
-            manifest={**simulated.manifest, "actual": times, "frames_captured": len(kept)},
-            frames=[{**frame, "frame": n} for n, frame in enumerate(kept)],
-        )
-        found = judge(changed, tmp_path)
+        kept = numbered(frame for frame in simulated.frames if late <= frame["ts_ns"] <= early)
+        manifest = {**simulated.manifest, "actual": times, "frames_captured": len(kept)}
+        found = judge(replace(simulated, manifest=manifest, frames=kept), tmp_path)
         assert found["verdict"] != "congested", (simulated.shape, simulated.load, found)
         checked += 1
     assert checked >= 5
 
 
 def test_sample_without_a_reading_after_its_end_is_at_risk(judged, tmp_path):
-    simulated = next(
-        s for s, found in judged if found["verdict"] == "clear" and len(s.manifest["congestion"]["readings"]) > 3
-    )
+    clear = [s for s, found in judged if found["verdict"] == "clear"]
+    simulated = next(s for s in clear if len(s.manifest["congestion"]["readings"]) > 3)
     simulated.manifest["congestion"]["readings"].pop()
     assert judge(simulated, tmp_path)["verdict"] == "at risk"
 
 
 def every_s(simulated) -> float:
     """Return the interval between counter readings in seconds."""
-    readings = simulated.manifest["congestion"]["readings"]
-    return (readings[1][0] - readings[0][0]) / 10**9
+    (first, _), (second, _), *_ = simulated.manifest["congestion"]["readings"]
+    return (second - first) / 10**9
 
 
 def test_no_lossy_mirror_with_an_unknown_queue_is_clear(judged, tmp_path):
@@ -346,18 +337,20 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
     times_s = [-half + counters_s * n for n in range(int(seconds / counters_s) + 3)]
     readings = [[start + round(s * 10**9), round((s + half) * per_s) * (length + overhead)] for s in times_s]
     rates = {"capacity_bps": 160_000_000, "buffer_bytes": buffer_bytes, "readings": readings}
-    return replace(
-        mirror_simulation.sample(0),
-        frames=frames,
-        flows=[{"flow": 0, "peer_flow": None, "retransmitted_bytes": None, "fin": None}],
-        manifest={
-            **mirror_simulation.sample(0).manifest,
-            **{"actual": {"start_ns": start, "end_ns": start + seconds * 10**9}, "port_rate_bps": 10**9},
-            **{"frames_captured": len(frames), "dropped_kernel": 0, "dropped_interface": 0, "direction": "both"},
-            "congestion": rates | ({"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0} if buffer_bytes else {}),
-        },
-        loss=1 - len(frames) / (seconds * per_s),
-    )
+    rates |= {"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0} if buffer_bytes else {}
+    some = mirror_simulation.sample(0)
+    manifest = some.manifest | {"frames_captured": len(frames), "dropped_kernel": 0, "dropped_interface": 0}
+    manifest |= {"actual": {"start_ns": start, "end_ns": start + seconds * 10**9}, "congestion": rates}
+    manifest |= {"direction": "both", "port_rate_bps": 10**9}
+    flows = [{"flow": 0, "peer_flow": None, "retransmitted_bytes": None, "fin": None}]
+    return replace(some, frames=frames, flows=flows, manifest=manifest, loss=1 - len(frames) / (seconds * per_s))
+
+
+def judged_loss(simulated, directory) -> dict:
+    """Return the row of a sample, whose interval must contain the true loss."""
+    found = judge(simulated, directory)
+    assert covers(simulated, found)
+    return found
 
 
 @pytest.mark.parametrize(("counters_s", "buffer_bytes", "ids"), [(1, 96 << 10, True), (30, None, False)])
@@ -375,9 +368,7 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
 def test_mirror_that_omits_frames_without_a_backlog_is_not_clear(tmp_path, counters_s, buffer_bytes, copied, ids):
     """The offered rate is a twentieth of the mirror port's capacity, so no queue explains the loss."""
     simulated = without_backlog(copied, 10**6, counters_s, buffer_bytes, ids)
-    found = judge(simulated, tmp_path)
-    assert found["verdict"] != "clear"
-    assert covers(simulated, found)
+    assert judged_loss(simulated, tmp_path)["verdict"] != "clear"
 
 
 @pytest.mark.parametrize("ids", [True, False])
@@ -387,9 +378,7 @@ def test_mirror_that_omits_frames_without_a_backlog_is_not_clear(tmp_path, count
 def test_few_omitted_bytes_are_not_attributed_to_the_queue(tmp_path, every_ms, copied, ids):
     """All bytes of these samples, or all missing bytes, would fit into the 96 KiB queue, but it never had a backlog."""
     simulated = without_backlog(copied, every_ms * 10**6, 1, 96 << 10, ids)
-    found = judge(simulated, tmp_path)
-    assert found["verdict"] != "clear"
-    assert covers(simulated, found)
+    assert judged_loss(simulated, tmp_path)["verdict"] != "clear"
 
 
 @pytest.mark.parametrize("ids", [True, False])
@@ -406,10 +395,8 @@ def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path, bursts, c
     """Frames are copied before the port limits them, so copies can arrive faster than the line rate."""
     offered = mirror_simulation.coinciding_bursts(*bursts, ids=ids)
     simulated = mirror_simulation.coinciding(offered, counters_s, direction)
-    found = judge(simulated, tmp_path)
     assert simulated.loss > 0.02
-    assert found["verdict"] != "clear"
-    assert covers(simulated, found)
+    assert judged_loss(simulated, tmp_path)["verdict"] != "clear"
 
 
 def test_received_frames_of_a_port_arrive_over_one_line(tmp_path):
@@ -419,11 +406,10 @@ def test_received_frames_of_a_port_arrive_over_one_line(tmp_path):
     first = [frame for n, frame in enumerate(offered) if not n or frame["at"] - offered[n - 1]["at"] > 10**7]
     starts = sorted(frame["at"] for frame in first)
     one_line = [frame | {"at": starts[n // 68] + n % 68 * line_ns} for n, frame in enumerate(offered)]
-    verdicts = {
-        direction: judge(mirror_simulation.coinciding(one_line, 30, direction), tmp_path) for direction in ("rx", "tx")
-    }
-    assert mirror_simulation.coinciding(one_line, 30, "rx").loss == 0
-    assert {direction: found["verdict"] for direction, found in verdicts.items()} == {"rx": "clear", "tx": "at risk"}
+    for direction, verdict in (("rx", "clear"), ("tx", "at risk")):
+        simulated = mirror_simulation.coinciding(one_line, 30, direction)
+        assert simulated.loss == 0
+        assert judge(simulated, tmp_path)["verdict"] == verdict
 
 
 @pytest.mark.parametrize("counters_s", [1, 30])
@@ -432,9 +418,8 @@ def test_skipped_identifications_prevent_clear_whatever_the_counters_show(tmp_pa
     simulated = without_backlog(lambda n: n % 34, 10**6, counters_s, 96 << 10, ids=True)
     for reading in simulated.manifest["congestion"]["readings"]:
         reading[1] = reading[1] * 33 // 34
-    found = judge(simulated, tmp_path)
+    found = judged_loss(simulated, tmp_path)
     assert (found["verdict"], found["reason"]) == ("at risk", "IP identifications")
-    assert covers(simulated, found)
     assert found["loss_high"] > 0.01
 
 
@@ -455,7 +440,5 @@ def test_copies_of_frames_that_the_port_then_drops_are_in_no_counter(tmp_path):
     offered = mirror_simulation.coinciding_bursts(4, 90, 0.02, ids=False, line_bps=line_bps)
     counted = mirror_simulation.through_port(offered, line_bps)
     simulated = mirror_simulation.coinciding(offered, 1, "tx", counted=counted, line_bps=line_bps)
-    found = judge(simulated, tmp_path)
     assert simulated.loss > 0.5
-    assert found["verdict"] != "clear"
-    assert covers(simulated, found)
+    assert judged_loss(simulated, tmp_path)["verdict"] != "clear"

@@ -20,61 +20,59 @@ from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 
 README = Path(__file__).resolve().parents[3] / "README.md"
+PROGRAM = {"program": "preprocess.spec", "control_sha256": None, "not_sent": {}}
+
+
+def in_sheet(**restrictions) -> dict:
+    """Return the keys of a manifest for restrictions in the sample sheet, with their details."""
+    listed = [{"reason": reason, "detail": detail} for reason, detail in restrictions.items()]
+    return {"testbed": "files", "one_in": None, "restrictions": listed}
+
+
 KINDS = {
     "plain": {},
     "trial": {"environment": "quiet", "trial": 1, "replayed_frames": 100, "filter": "ether src 02:00:00:00:00:01"},
     "replayed": {"replayed_frames": 100},
     "filter": {"filter": "tcp  port 443"},
-    "program": {"p4": {"program": "preprocess.spec", "control_sha256": None, "not_sent": {}}},
-    "p4": {"method": "fpga", "p4": {"program": "preprocess.spec", "control_sha256": None, "not_sent": {}}},
+    "program": {"p4": PROGRAM},
+    "p4": {"method": "fpga", "p4": PROGRAM},
     "sampling": {"one_in": 10, "one_in_by": "count", "sampled_out": 900},
     "both": {"filter": "udp", "one_in": 3, "one_in_by": "hash", "sampled_out": 2},
-    "sheet trial": {"testbed": "files", "one_in": None, "restrictions": [{"reason": "trial", "detail": None}]},
-    "sheet filter": {
-        "testbed": "files",
-        "one_in": None,
-        "restrictions": [{"reason": "sampling", "detail": "50"}, {"reason": "filter", "detail": "tcp port 80"}],
-    },
-    "sheet words": {
-        "testbed": "files",
-        "one_in": None,
-        "restrictions": [{"reason": reason, "detail": None} for reason in ("sampling", "p4", "filter")],
-    },
+    "sheet trial": in_sheet(trial=None),
+    "sheet filter": in_sheet(sampling="50", filter="tcp port 80"),
+    "sheet words": in_sheet(sampling=None, p4=None, filter=None),
 }
-MIXES = {
-    "mixed": ("plain", "trial", "filter", "p4", "sampling", "both", "plain"),
-    "no unfiltered sample": ("filter", "trial", "sampling", "p4"),
-    "sample sheet": ("plain", "sheet trial", "sheet filter", "sheet words"),
-    "only sheet": ("sheet trial", "sheet filter", "sheet words"),
-    "only filtered": ("filter", "filter", "both"),
-    "only trials": ("trial",),
-    "only unfiltered": ("plain",),
-    "one reason each": ("plain", "replayed", "program"),
+MIXES = {  # the kinds of the samples, and those that count
+    "mixed": (("plain", "trial", "filter", "p4", "sampling", "both", "plain"), {"plain"}),
+    "no unfiltered sample": (("filter", "trial", "sampling", "p4"), {"filter", "sampling", "p4"}),
+    "sample sheet": (("plain", "sheet trial", "sheet filter", "sheet words"), {"plain"}),
+    "only sheet": (("sheet trial", "sheet filter", "sheet words"), {"sheet filter", "sheet words"}),
+    "only filtered": (("filter", "filter", "both"), {"filter", "both"}),
+    "only trials": (("trial",), {"trial"}),
+    "only unfiltered": (("plain",), {"plain"}),
+    "one reason each": (("plain", "replayed", "program"), {"plain"}),
 }
+MIXED, _ = MIXES["mixed"]
 
 
-def small_campaign(directory, sites=2):
-    """Return a generated campaign of four samples per site."""
-    return make_campaign(directory / "made_up", sites=sites, frames=60, flows=30, samples=2)
-
-
-def restrict(directory, kinds):
-    """Rewrite the manifests of a campaign so that the samples are of these kinds in turn; return {sample: kind}."""
+def restricted(directory, kinds, sites=2):
+    """Return a campaign of four samples per site that are of these kinds in turn, and {sample: kind}."""
+    directory = make_campaign(directory / "made_up", sites=sites, frames=60, flows=30, samples=2)
     kind_of = {}
     for number, path in enumerate(sorted((directory / "raw").glob("*.json"))):
         kind = kind_of[path.stem] = kinds[number % len(kinds)]
         manifest = json.loads(path.read_text(encoding="utf-8"))
         manifest |= {"testbed": "local", "filter": None, "one_in": 1, "sampled_out": None} | KINDS[kind]
         path.write_text(json.dumps(manifest), encoding="utf-8")
-    return kind_of
+    return directory, kind_of
 
 
 @pytest.fixture(scope="module", params=sorted(MIXES))
 def selected(request, tmp_path_factory):
-    """Return (name of the mix, directory, {sample: kind}) of a campaign with its tables."""
-    directory = small_campaign(tmp_path_factory.mktemp("selected"))
-    kind_of = restrict(directory, MIXES[request.param])
-    return request.param, analyze_campaign(directory), kind_of
+    """Return the directory of a campaign with its tables, {sample: kind}, and the kinds of the samples that count."""
+    kinds, counting = MIXES[request.param]
+    directory, kind_of = restricted(tmp_path_factory.mktemp("selected"), kinds)
+    return analyze_campaign(directory), kind_of, counting
 
 
 def oracle(directory):
@@ -88,37 +86,26 @@ def oracle(directory):
 @pytest.fixture(scope="module")
 def reference(selected):
     """Return the naive samples of `selected`."""
-    return oracle(selected[1])
+    return oracle(selected[0])
 
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
 def test_tables_of_selected_samples_equal_the_naive_reference(selected, reference, name):
-    _, directory, _ = selected
-    assert_equal(name, directory, reference)
+    assert_equal(name, selected[0], reference)
 
 
 def test_only_the_least_restricted_samples_count(selected):
-    mix, directory, kind_of = selected
+    directory, kind_of, counting = selected
     counted = {row["sample"] for row in rows(directory, "capture_quality") if row["excluded"] is None}
-    expected = {
-        "mixed": {"plain"},
-        "no unfiltered sample": {"filter", "sampling", "p4"},
-        "sample sheet": {"plain"},
-        "only sheet": {"sheet filter", "sheet words"},
-        "only filtered": {"filter", "both"},
-        "only trials": {"trial"},
-        "only unfiltered": {"plain"},
-        "one reason each": {"plain"},
-    }[mix]
-    assert counted == {sample for sample, kind in kind_of.items() if kind in expected}
+    assert counted == {sample for sample, kind in kind_of.items() if kind in counting}
 
 
 def test_query_in_the_readme_gives_the_frames_of_the_tables(selected):
-    _, directory, _ = selected
+    directory, *_ = selected
     (query,) = re.findall(r'acapella sql results/<campaign> "(.* from stacks .*)"', README.read_text(encoding="utf-8"))
-    quality, expected, found = {}, Counter(), Counter()
-    for row in rows(directory, "capture_quality"):
-        quality[row["sample"]] = row["excluded"]
+    expected, found = Counter(), Counter()
+    quality = {row["sample"]: row for row in rows(directory, "capture_quality")}
+    for row in quality.values():
         if row["excluded"] is None and row["frames"]:
             expected[row["site"]] += row["frames"]
     with duckdb.connect(str(directory / "catalog.duckdb"), read_only=True) as con:
@@ -127,12 +114,12 @@ def test_query_in_the_readme_gives_the_frames_of_the_tables(selected):
         assert found == expected
         for table in ("flows", "stacks"):
             found = dict(con.execute(f"select distinct sample, excluded from {table}").fetchall())
-            assert found == {sample: quality[sample] for sample in found}
+            assert found == {sample: quality[sample]["excluded"] for sample in found}
             assert len(found) > 1
 
 
 def test_quality_names_each_restriction(selected):
-    _, directory, kind_of = selected
+    directory, kind_of, _ = selected
     names = {"plain": None, "trial": "trial, filter", "both": "filter, sampling", "sheet trial": "trial"}
     names |= {"sheet filter": "filter, sampling", "sheet words": "filter, p4, sampling"}
     names |= {"replayed": "trial", "program": "p4"}
@@ -143,8 +130,7 @@ def test_quality_names_each_restriction(selected):
 
 
 def test_empty_sample_excludes_no_other_sample(tmp_path):
-    directory = small_campaign(tmp_path, sites=1)
-    kind_of = restrict(directory, ("plain", "filter"))
+    directory, kind_of = restricted(tmp_path, ("plain", "filter"), sites=1)
     for sample in (sample for sample, kind in kind_of.items() if kind == "plain"):
         capture = write_pcap(tmp_path / "empty.pcap", [])
         words = ["-o", directory / "acap" / f"{sample}.parquet", "--flows", directory / "flows" / f"{sample}.parquet"]
@@ -160,8 +146,7 @@ def test_empty_sample_excludes_no_other_sample(tmp_path):
 @pytest.fixture(scope="module")
 def with_all(tmp_path_factory):
     """Return the directory and the naive samples of a mixed campaign in which all samples count."""
-    directory = small_campaign(tmp_path_factory.mktemp("all"))
-    restrict(directory, MIXES["mixed"])
+    directory, _ = restricted(tmp_path_factory.mktemp("all"), MIXED)
     return analyze_campaign(directory, choice={"traffic": "all"}), oracle(directory)
 
 
@@ -171,20 +156,18 @@ def test_config_key_includes_all_samples(with_all, name):
 
 
 def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
-    directory = small_campaign(tmp_path)
-    names = sorted(restrict(directory, ("plain",)))
-    analyze_campaign(directory, choice={"trials": names[:3]})
-    samples = oracle(directory)
+    directory, kind_of = restricted(tmp_path, ("plain",))
+    samples, names = oracle(directory), sorted(kind_of)[:3]
+    analyze_campaign(directory, choice={"trials": names})
     for sample in samples:
-        sample.trial = sample.name in names[:3]
+        sample.trial = sample.name in names
     for name in naive_tables.TABLES:
         assert_equal(name, directory, samples)
-    assert [row["sample"] for row in rows(directory, "capture_quality") if row["excluded"] == "trial"] == names[:3]
+    assert [row["sample"] for row in rows(directory, "capture_quality") if row["excluded"] == "trial"] == names
 
 
 def test_index_prints_what_it_excludes(tmp_path, capsys):
-    directory = small_campaign(tmp_path, sites=3)
-    kind_of = restrict(directory, MIXES["mixed"])
+    directory, kind_of = restricted(tmp_path, MIXED, sites=3)
     assert cli.main(["campaign", "index", str(directory)]) == 0
     printed = capsys.readouterr().out
     trials = [sample for sample, kind in kind_of.items() if kind == "trial"]
@@ -195,8 +178,7 @@ def test_index_prints_what_it_excludes(tmp_path, capsys):
 
 
 def test_catalog_gives_the_reason_of_each_excluded_sample(tmp_path, capsys):
-    directory = small_campaign(tmp_path)
-    kind_of = restrict(directory, ("plain", "trial", "sampling"))
+    directory, kind_of = restricted(tmp_path, ("plain", "trial", "sampling"))
     assert cli.main(["campaign", "index", str(directory), "--exclude", min(kind_of)]) == 0
     capsys.readouterr()
     assert cli.main(["sql", str(directory), "select sample, excluded from samples", "--format", "json"]) == 0
@@ -206,10 +188,9 @@ def test_catalog_gives_the_reason_of_each_excluded_sample(tmp_path, capsys):
 
 
 def test_frames_that_the_catalog_does_not_exclude_are_those_of_the_tables(selected, capsys):
-    _, directory, _ = selected
-    query = (
-        "select sum(('TCP' in split(stack, '/'))::int) as tcp, count(*) as frames from frames where excluded is null"
-    )
+    directory, *_ = selected
+    counts = "sum(('TCP' in split(stack, '/'))::int) as tcp, count(*) as frames"
+    query = f"select {counts} from frames where excluded is null"
     assert cli.main(["sql", str(directory), query, "--format", "json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     (row,) = [r for r in rows(directory, "header_occurrence") if (r["site"], r["header"]) == ("all", "TCP")]
@@ -217,8 +198,7 @@ def test_frames_that_the_catalog_does_not_exclude_are_those_of_the_tables(select
 
 
 def test_provenance_lists_excluded_samples_with_reasons(tmp_path):
-    directory = small_campaign(tmp_path)
-    kind_of = restrict(directory, MIXES["mixed"])
+    directory, kind_of = restricted(tmp_path, MIXED)
     analyze_campaign(directory)
     for hide in (False, True):
         process.make_tables(Campaign(directory), hide=hide)
@@ -229,16 +209,14 @@ def test_provenance_lists_excluded_samples_with_reasons(tmp_path):
 
 
 def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
-    directory = small_campaign(tmp_path, sites=1)
-    restrict(directory, ("filter", "trial"))
+    directory, _ = restricted(tmp_path, ("filter", "trial"), sites=1)
     analyze_campaign(directory, hide=True)
     assert {row["detail"] for row in rows(directory, "restrictions")} == {None}
     assert {row["restriction"] for row in rows(directory, "restrictions")} == {"filter", "trial, filter"}
 
 
 def test_partial_tables_of_excluded_samples_are_not_read(tmp_path):
-    directory = small_campaign(tmp_path, sites=1)
-    kind_of = restrict(directory, ("plain", "trial"))
+    directory, kind_of = restricted(tmp_path, ("plain", "trial"), sites=1)
     analyze_campaign(directory)
     before = rows(directory, "header_occurrence")
     for sample in (sample for sample, kind in kind_of.items() if kind == "trial"):

@@ -30,9 +30,8 @@ def make(directory, *arguments, environments=ENVIRONMENTS) -> dict[str, list[dic
 
 def test_environments_are_means_over_the_runs_against_the_first_trial(results):
     rows = make(results)
-    assert [(row["place"], row["environment"]) for row in rows["consistency_environments"]] == [
-        *enumerate(ENVIRONMENTS, 1)
-    ]
+    places = [(row["place"], row["environment"]) for row in rows["consistency_environments"]]
+    assert places == [*enumerate(ENVIRONMENTS, 1)]
     noisy = rows["consistency_environments"][1]
     runs = [row for row in rows["consistency"] if (row["environment"], row["a"]) == ("noisy", 1)]
     assert [row["b"] for row in runs] == [2, 3, 4, 5]
@@ -48,33 +47,32 @@ def test_environments_are_means_over_the_runs_against_the_first_trial(results):
 
 def test_pairs_of_trials_have_rows_in_the_tables(results):
     rows = make(results)
-    pairs = {(row["environment"], row["a"], row["b"]) for row in rows["consistency"]}
+    pairs = {pair_of(row) for row in rows["consistency"]}
     assert len(pairs) == 3 * 10
     for name in ("consistency_within", "consistency_moves", "consistency_timeline", "consistency_deltas"):
-        assert {(row["environment"], row["a"], row["b"]) for row in rows[name]} == pairs, name
+        assert {pair_of(row) for row in rows[name]} == pairs, name
     assert {row["environment"] for row in rows["consistency_warnings"]} == {"noisy"}
+
+
+def pair_of(row) -> tuple:
+    """Return the pair of trials that a row describes."""
+    return row["environment"], row["a"], row["b"]
 
 
 def test_histograms_hold_every_common_packet_and_shares_add_up(results):
     rows = make(results)
-    common = {(r["environment"], r["a"], r["b"]): r["packets_common"] for r in rows["consistency"]}
-    for key, packets in common.items():
+    for pair in rows["consistency"]:
+        deltas = [row for row in rows["consistency_deltas"] if pair_of(row) == pair_of(pair)]
         for measure in ("iat", "latency"):
-            own = [
-                row
-                for row in rows["consistency_deltas"]
-                if (row["environment"], row["a"], row["b"], row["measure"]) == (*key, measure)
-            ]
-            assert sum(row["packets"] for row in own) == packets
+            own = [row for row in deltas if row["measure"] == measure]
+            assert sum(row["packets"] for row in own) == pair["packets_common"]
             assert sum(row["share"] for row in own) == pytest.approx(1)
             assert [row["bin"] for row in own] == sorted({row["bin"] for row in own})
 
 
 def test_bins_meet_without_gap_or_overlap_and_the_outermost_have_no_end():
-    starts = [1, 2, 3, 4, 7, 10]
-    made = sorted(
-        bins({"zero": 9, "negative": [0] * 6, "positive": [1] * 6, "starts_ns": starts}), key=lambda b: b["bin"]
-    )
+    counts = {"zero": 9, "negative": [0] * 6, "positive": [1] * 6, "starts_ns": [1, 2, 3, 4, 7, 10]}
+    made = sorted(bins(counts), key=lambda b: b["bin"])
     assert [one["bin"] for one in made] == [*range(-6, 7)]
     for one, following in pairwise(made):
         assert one["hi_ns"] + 1 == following["lo_ns"]
@@ -133,12 +131,37 @@ def test_kappa_of_replayer_and_path_is_null_without_departures(tmp_path):
     assert [mean[name] for name in columns] == pytest.approx([0.85, 0.96, 0.98])
 
 
+def error_of(capsys, directory, *options, environments=ENVIRONMENTS) -> str:
+    """Run the stage, which must fail; return its error message, which is one line."""
+    assert cli.main(["campaign", "trials", str(directory), *options, "--environments", *environments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def change_result(directory, environment, change) -> str:
+    """Write a result of acapella kappa again after calling ``change`` with its content; return the new text."""
+    path = directory / "kappa" / f"{environment}.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    change(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path.read_text(encoding="utf-8")
+
+
+def published_result(directory, name) -> dict:
+    """Return a result as the stage publishes it."""
+    return json.loads((directory / "consistency" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def recorded_result(directory, name) -> dict:
+    """Return a result as acapella kappa wrote it."""
+    return json.loads((directory / "kappa" / f"{name}.json").read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("text", ["{", '{"replay": {"sender": "x"}}', '{"replay": []}'])
 def test_invalid_manifest_of_a_trial_is_an_error_that_names_it(results, capsys, text):
     write_replays(results, {"quiet-1": {}})
     (results / "raw" / "quiet-1.json").write_text(text)
-    assert cli.main(["campaign", "trials", str(results), "--environments", *ENVIRONMENTS]) == 2
-    assert "raw/quiet-1.json: not a manifest of this version" in capsys.readouterr().err
+    assert "raw/quiet-1.json: not a manifest of this version" in error_of(capsys, results)
 
 
 def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):
@@ -164,51 +187,39 @@ def test_pseudonyms_of_environments_remove_results_under_true_names(results):
 @pytest.mark.parametrize("hide", [True, False])
 def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hide):
     with_pseudonyms(results)
-    path = results / "kappa" / "noisy.json"
-    result = json.loads(path.read_text(encoding="utf-8"))
-    result["parameters"] |= {"filter": "ip.addr == 203.0.113.7", "flow": "203.0.113.7,203.0.113.8"}
-    path.write_text(json.dumps(result), encoding="utf-8")
+    used = {"filter": "ip.addr == 203.0.113.7", "flow": "203.0.113.7,203.0.113.8"}
+    change_result(results, "noisy", lambda result: result["parameters"].update(used))
     given = "--filter ip.addr == 203.0.113.7 and --flow 203.0.113.7,203.0.113.8"
     add_warning(results, "noisy", f"None of the 9 frames read matches {given}.")
     rows = make(results, *["--pseudonyms"] * hide)
-    called = dict(zip(ENVIRONMENTS, ["E0", "E1", "E2"] if hide else ENVIRONMENTS, strict=True))
-    shown = json.loads((results / "consistency" / f"{called['noisy']}.json").read_text(encoding="utf-8"))
-    assert (shown["parameters"]["filter"] == "(a filter)") == hide
-    assert (shown["parameters"]["flow"] == "(a flow)") == hide
+    quiet, noisy, _ = (published_result(results, name) for name in (["E0", "E1", "E2"] if hide else ENVIRONMENTS))
+    assert (noisy["parameters"]["filter"] == "(a filter)") == hide
+    assert (noisy["parameters"]["flow"] == "(a flow)") == hide
     text = rows["consistency_warnings"][0]["text"]
     assert text == f"None of the 9 frames read matches {'--filter (a filter) and --flow (a flow)' if hide else given}."
     for path in published(results):
         assert not hide or "203.0.113" not in path.read_text(encoding="utf-8"), path
-    quiet = json.loads((results / "consistency" / f"{called['quiet']}.json").read_text(encoding="utf-8"))
     assert quiet["parameters"].get("filter") is None
 
 
 def published(directory) -> list:
     """Return the text files that the stage writes."""
-    return [
-        *directory.glob("tables/*.csv"),
-        *directory.glob("consistency/*.json"),
-        directory / "provenance" / "consistency.json",
-    ]
+    patterns = ("tables/*.csv", "consistency/*.json", "provenance/consistency.json")
+    return [path for pattern in patterns for path in directory.glob(pattern)]
 
 
 def test_published_result_differs_from_that_of_the_command_only_in_pseudonyms(results):
     make(results)
-    for path in (results / "kappa").iterdir():
-        recorded = json.loads(path.read_text(encoding="utf-8"))
-        assert json.loads((results / "consistency" / path.name).read_text(encoding="utf-8")) == recorded
+    for environment in ENVIRONMENTS:
+        assert published_result(results, environment) == recorded_result(results, environment)
     with_pseudonyms(results)
     make(results, "--pseudonyms")
-    hidden = json.loads((results / "consistency" / "E1.json").read_text(encoding="utf-8"))
-    assert [trial["name"] for trial in hidden["trials"]] == [f"S0-P0-{n:04d}" for n in range(5, 10)]
-    assert [file["file"] for trial in hidden["trials"] for file in trial["files"]] == [
-        trial["name"] for trial in hidden["trials"]
-    ]
-    recorded = json.loads((results / "kappa" / "noisy.json").read_text(encoding="utf-8"))
+    hidden, recorded = published_result(results, "E1"), recorded_result(results, "noisy")
+    names = [f"S0-P0-{n:04d}" for n in range(5, 10)]
+    assert [trial["name"] for trial in hidden["trials"]] == names
+    assert [file["file"] for trial in hidden["trials"] for file in trial["files"]] == names
     assert [pair["kappa"] for pair in hidden["pairs"]] == [pair["kappa"] for pair in recorded["pairs"]]
-    assert {(pair["a"], pair["b"]) for pair in hidden["pairs"]} <= {
-        (a["name"], b["name"]) for a in hidden["trials"] for b in hidden["trials"]
-    }
+    assert {pair[end] for pair in hidden["pairs"] for end in "ab"} <= set(names)
 
 
 def with_pseudonyms(directory) -> None:
@@ -221,21 +232,22 @@ def with_pseudonyms(directory) -> None:
 
 def add_warning(directory, environment, text):
     """Set the text of the first warning of each pair of an environment."""
-    path = directory / "kappa" / f"{environment}.json"
-    result = json.loads(path.read_text(encoding="utf-8"))
-    for pair in result["pairs"]:
-        pair["warnings"][0]["text"] = text
-    path.write_text(json.dumps(result), encoding="utf-8")
+
+    def set_text(result):
+        for pair in result["pairs"]:
+            pair["warnings"][0]["text"] = text
+
+    change_result(directory, environment, set_text)
 
 
 def test_same_results_give_the_same_bytes(tmp_path):
-    made = [write_results(tmp_path / name / "made", shapes(2)) for name in ("a", "b")]
-    for directory in made:
-        make(directory)
-    files = [
-        [*sorted((directory / "tables").iterdir()), directory / "provenance" / "consistency.json"] for directory in made
-    ]
-    assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+    written = []
+    for name in "ab":
+        make(write_results(tmp_path / name / "made", shapes(2)))
+        files = [path for part in ("tables", "provenance") for path in (tmp_path / name / "made" / part).iterdir()]
+        written.append({path.name: path.read_bytes() for path in files})
+    assert written[0] == written[1]
+    assert "consistency.json" in written[0] and len(written[0]) > len(TABLES)
 
 
 @pytest.mark.parametrize(
@@ -246,27 +258,23 @@ def test_missing_or_invalid_result_is_reported_in_one_line(content, printed, tmp
     (tmp_path / "kappa").mkdir()
     if content is not None:
         (tmp_path / "kappa" / "quiet.json").write_text(content, encoding="utf-8")
-    assert cli.main(["campaign", "trials", str(tmp_path), "--environments", "quiet"]) == 2
-    error = capsys.readouterr().err
-    assert printed in error
-    assert error.count("\n") == 1
+    assert printed in error_of(capsys, tmp_path, environments=["quiet"])
 
 
 def test_sample_without_pseudonym_is_reported_in_one_line(results, capsys):
     (results / "pseudonyms.tsv").write_text("sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n", encoding="utf-8")
-    assert cli.main(["campaign", "trials", str(results), "--pseudonyms", "--environments", "quiet"]) == 2
-    assert "sample 'quiet-1' has no pseudonym" in capsys.readouterr().err
+    assert "sample 'quiet-1' has no pseudonym" in error_of(capsys, results, "--pseudonyms")
 
 
 def test_spacings_keep_every_pair_of_packets_in_its_bin(results):
     rows = make(results)["consistency_spacing"]
     assert rows
     for environment in ENVIRONMENTS:
-        recorded = json.loads((results / "kappa" / f"{environment}.json").read_text(encoding="utf-8"))
+        recorded = recorded_result(results, environment)
         names = [trial["name"] for trial in recorded["trials"]]
         for pair in recorded["pairs"]:
             place = [names.index(pair[end]) + 1 for end in "ab"]
-            own = [row for row in rows if [row["environment"], row["a"], row["b"]] == [environment, *place]]
+            own = [row for row in rows if pair_of(row) == (environment, *place)]
             counted = pair["spacing"]
             assert sum(row["pairs"] for row in own) == counted["zero"]["pairs"] + sum(counted["pairs"])
             assert sum(row["reversed_pairs"] for row in own) == counted["zero"]["reversed"] + sum(counted["reversed"])
@@ -281,13 +289,8 @@ def test_spacings_keep_every_pair_of_packets_in_its_bin(results):
 
 
 def test_result_of_an_older_version_is_rejected_in_one_line(results, capsys):
-    path = results / "kappa" / f"{ENVIRONMENTS[0]}.json"
-    recorded = json.loads(path.read_text(encoding="utf-8"))
-    del recorded["pairs"][0]["spacing"]
-    path.write_text(json.dumps(recorded), encoding="utf-8")
-    assert cli.main(["campaign", "trials", str(results), "--environments", *ENVIRONMENTS]) == 2
-    error = capsys.readouterr().err
-    assert "the key spacing is missing" in error and error.count("\n") == 1
+    change_result(results, "quiet", lambda result: result["pairs"][0].pop("spacing"))
+    assert "the key spacing is missing" in error_of(capsys, results)
 
 
 def test_environments_are_compared_with_all_later_ones(results):
@@ -305,21 +308,12 @@ def test_environments_are_compared_with_all_later_ones(results):
 def test_failed_merge_error_names_the_result_and_keeps_earlier_tables(results, capsys):
     make(results)
     before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
-    path = results / "kappa" / f"{ENVIRONMENTS[1]}.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    incomplete = [{key: value for key, value in pair.items() if key != "moves"} for pair in content["pairs"]]
-    for change in (widened(content), {**content, "pairs": incomplete}):
-        broken = json.dumps(change)
-        path.write_text(broken, encoding="utf-8")
-        before[path] = broken.encode()
-        assert cli.main(["campaign", "trials", str(results), "--environments", *ENVIRONMENTS]) == 2
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1, error
-        assert f"{path}: environment {ENVIRONMENTS[1]} (samples " in error and " cannot be merged: " in error
+    path = results / "kappa" / "noisy.json"
+    for change in (lambda pair: pair.update(offset_ns=2**70), lambda pair: pair.pop("moves")):
+        original = path.read_bytes()
+        before[path] = change_result(results, "noisy", lambda result, c=change: [*map(c, result["pairs"])]).encode()
+        error = error_of(capsys, results)
+        assert f"{path}: environment noisy (samples " in error
+        assert " cannot be merged: " in error
         assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
-
-
-def widened(result: dict) -> dict:
-    """Return a result with a time that exceeds 64 bits."""
-    pairs = [{**pair, "offset_ns": 2**70} for pair in result["pairs"]]
-    return {**result, "pairs": pairs}
+        path.write_bytes(original)
