@@ -7,7 +7,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
-from acapella_testing.generated.tiny import add_sample, flow
+from acapella_testing.generated.tiny import add_sample
 from acapella_testing.stages import analyze_campaign
 from acapella_testing.workflow_run import Workplace
 
@@ -15,27 +15,43 @@ from acapella.cli.main import main
 from acapella.flowreports import program
 from acapella_core.errors import OUTSIDE
 
-PROBE = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
-
-# In a separate mount namespace: mount a small disk, run, list the files, enlarge the disk, and run again.
-RUNS = """\
-mkdir results
-mount -t tmpfs -o size=512k none results
+# In a separate mount namespace: run with a small disk, list its files, enlarge the disk, and run again.
+RUN_TWICE = """\
+{prepare}
 "$@" > first.log 2>&1
 echo $? > first.code
-find results -type f > first.files
-mount -o remount,size=64m results
+find {disk} -type f > first.files
+{enlarge}
 "$@" > second.log 2>&1
 echo $? > second.code
-cp -r results kept
+cp -r {disk} kept
 """
 
 
 @pytest.fixture
-def place(tmp_path) -> Workplace:
-    """Return a campaign of one sample. Skips the test if file systems cannot be mounted in a namespace."""
-    if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
+def run_twice(tmp_path):
+    """Return a function that runs a command twice, first after ``prepare`` and then after ``enlarge``. It returns the
+    output of the first run and the list of files after it. Skips the test if no file system can be mounted.
+    """
+    probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
+    if (found := subprocess.run(probe, capture_output=True, text=True, check=False)).returncode:
         pytest.skip(f"no file system in a namespace: {found.stderr}")
+
+    def run(disk: str, prepare: str, enlarge: str, words: list[str], code: int) -> tuple[str, list[str]]:
+        script = RUN_TWICE.format(disk=disk, prepare=prepare, enlarge=enlarge)
+        command = ["unshare", "-rm", "bash", "-c", script, "runs", *words]
+        subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
+        log, files = ((tmp_path / name).read_text() for name in ("first.log", "first.files"))
+        assert (tmp_path / "first.code").read_text() == f"{code}\n", log
+        assert (tmp_path / "second.code").read_text() == "0\n", (tmp_path / "second.log").read_text()
+        return log, files.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def place(tmp_path) -> Workplace:
+    """Return a campaign of one sample."""
     place = Workplace(tmp_path)
     place.configure(digest={"engine": "native"})
     (tmp_path / "captures").mkdir()
@@ -44,41 +60,29 @@ def place(tmp_path) -> Workplace:
     return place
 
 
-def test_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, tmp_path):
-    command = ["unshare", "-rm", "bash", "-c", RUNS, "runs", *place.command("index")]
-    subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
-    printed = (tmp_path / "first.log").read_text()
-    assert (tmp_path / "first.code").read_text() == "1\n", printed
+def test_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, run_twice, tmp_path):
+    mount = "mkdir results && mount -t tmpfs -o size=512k none results"
+    printed, files = run_twice("results", mount, "mount -o remount,size=64m results", place.command("index"), 1)
     assert "Traceback" not in printed, printed
     (line,) = [line for line in printed.splitlines() if line.startswith("  index: ")]
     assert line.endswith("No space left on device"), printed
-    assert "acapella: no sample caused this failure" in printed.splitlines() and "exclude" not in printed
-    files = (tmp_path / "first.files").read_text().splitlines()
+    assert "acapella: no sample caused this failure" in printed.splitlines()
+    assert "exclude" not in printed
     assert "results/tiny/acap/s.parquet" in files
     assert not [name for name in files if name.endswith((".part", ".wal", ".duckdb"))]
-    assert (tmp_path / "second.code").read_text() == "0\n", (tmp_path / "second.log").read_text()
     with duckdb.connect(str(tmp_path / "kept" / "tiny" / "catalog.duckdb"), read_only=True) as con:
         assert con.execute("select sample, frames from samples").fetchall() == [("s", len(busy_port()))]
-
-
-# In a separate mount namespace: mount a directory of logs in which no file can be created, and run.
-LOGS = """\
-mkdir -p results/tiny/logs/digest
-mount -t tmpfs -o $1 none results/tiny/logs/digest
-shift
-"$@" > first.log 2>&1
-echo $? > first.code
-"""
 
 
 @pytest.mark.parametrize(
     ("limit", "cause"), [("nr_inodes=1", "No space left on device"), ("ro", "Read-only file system")]
 )
-def test_unwritable_log_ends_a_run_with_a_summary_and_excludes_no_sample(place, tmp_path, limit, cause):
-    command = ["unshare", "-rm", "bash", "-c", LOGS, "runs", limit, *place.command("--until", "digest", "-q")]
-    subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
-    printed = (tmp_path / "first.log").read_text()
-    assert (tmp_path / "first.code").read_text() == "1\n", printed
+def test_unwritable_log_ends_a_run_with_a_summary_and_excludes_no_sample(place, run_twice, tmp_path, limit, cause):
+    """No file can be created in the directory of logs."""
+    logs = "results/tiny/logs/digest"
+    mount = f"mkdir -p {logs} && mount -t tmpfs -o {limit} none {logs}"
+    # `set` replaces the second run, which is not needed here.
+    printed, _ = run_twice("results", mount, "set -- true", place.command("--until", "digest", "-q"), 1)
     assert "Traceback" not in printed, printed
     error = f"acapella: error: results/tiny/logs/digest/s.log: the log cannot be written: {cause}"
     last = f"acapella: the disk is full; free space in {tmp_path}, then run snakemake again"
@@ -89,40 +93,21 @@ def test_unwritable_log_ends_a_run_with_a_summary_and_excludes_no_sample(place, 
     assert "exclude" not in printed
 
 
-# In a separate mount namespace: leave 8 KiB on the disk, run a command, list the files, enlarge the disk, and run it
-# again.
-COMMANDS = """\
+# Leave 8 KiB on a disk with a copy of `made`.
+FILL = """\
 mkdir disk
 mount -t tmpfs -o size=64m none disk
 cp -r made disk/
 dd if=/dev/zero of=disk/filler bs=64k status=none 2> dd.log
 truncate -s -8K disk/filler
-"$@" > first.log 2>&1
-echo $? > first.code
-find disk -type f > first.files
-rm disk/filler
-"$@" > second.log 2>&1
-echo $? > second.code
-cp -r disk kept
 """
 
 
 @pytest.fixture
-def limited(tmp_path):
-    """Return a function that runs a command twice next to a copy of `made`, first on a full disk. It returns the
-    output of the first run and the list of files after it.
-    """
-    if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"no file system in a namespace: {found.stderr}")
-
-    def run(*words: str) -> tuple[str, list[str]]:
-        script = ["unshare", "-rm", "bash", "-c", COMMANDS, "runs", sys.executable, "-m", "acapella.cli.main", *words]
-        subprocess.run(script, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
-        assert (tmp_path / "first.code").read_text() == f"{OUTSIDE}\n", (tmp_path / "first.log").read_text()
-        assert (tmp_path / "second.code").read_text() == "0\n", (tmp_path / "second.log").read_text()
-        return (tmp_path / "first.log").read_text(), (tmp_path / "first.files").read_text().splitlines()
-
-    return run
+def limited(run_twice):
+    """Return a function that runs an acapella command twice in this way, first on a full disk."""
+    command = [sys.executable, "-m", "acapella.cli.main"]
+    return lambda *words: run_twice("disk", FILL, "rm disk/filler", [*command, *words], OUTSIDE)
 
 
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
@@ -141,7 +126,7 @@ def test_digest_on_a_full_disk_leaves_no_file_and_the_next_one_is_complete(tmp_p
 def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all(tmp_path, limited):
     directory = tmp_path / "made"
     for name in "ab":
-        add_sample(directory, name, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+        add_sample(directory, name)
     analyze_campaign(directory)
     tables = {path.name: path.read_bytes() for path in (directory / "tables").iterdir()}
     (directory / "tables" / "frame_sizes.csv").write_bytes(b"earlier")

@@ -7,14 +7,12 @@ import shutil
 
 import duckdb
 import pytest
-from acapella_testing.generated.tiny import add_sample, flow
+from acapella_testing.generated.tiny import add_sample
 from acapella_testing.workflow_run import ROOT, workplace
 
 from acapella.campaign.layout import Campaign, provenance_names
 from acapella.campaign.stale import Stage, remove_stages, remove_stale
 from acapella.cli import main as cli
-
-WEST = ("WEST", "p1")
 
 
 @pytest.fixture
@@ -22,11 +20,16 @@ def campaign(tmp_path):
     """Return a campaign of samples a, b and c with testbed captures in raw/. The sheet lists all three."""
     directory = tmp_path / "made"
     for name in "abc":
-        add_sample(directory, name, WEST, (0, 20), [flow(1, 2)])
-        (directory / "raw" / f"{name}.pcap").write_bytes(name.encode())
-        (directory / "partial" / name).mkdir(parents=True)
-        (directory / "partial" / name / "quality.parquet").write_bytes(b"")
+        add_sample(directory, name)
+        write(directory, **{f"raw/{name}.pcap": name, f"partial/{name}/quality.parquet": ""})
     return Campaign(directory)
+
+
+def write(directory, content="", **files):
+    """Write files, given as path and text, with their directories."""
+    for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text or content)
 
 
 def names(directory):
@@ -38,26 +41,20 @@ def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign)
     before = names(campaign.directory)
     first, *listed = remove_stale(campaign, ["a", "b"])
     after = names(campaign.directory)
-    assert before - after == {
-        "acap/c.parquet",
-        "flows/c.parquet",
-        "partial/c/quality.parquet",
-        "raw/c.pcap",
-        "raw/c.json",
-    }
+    removed = {"acap/c.parquet", "flows/c.parquet", "partial/c/quality.parquet", "raw/c.pcap", "raw/c.json"}
+    assert before - after == removed
     assert after - before == {"logs/stale.log", "stale/raw/c.pcap", "stale/raw/c.json"}
     assert (campaign.directory / "stale/raw/c.pcap").read_bytes() == b"c"
     assert first.startswith(
         "acapella: removed 5 files and directories of samples that are not in the sheet; 2 of them moved"
     )
-    log = (campaign.directory / "logs/stale.log").read_text().splitlines()
-    assert [line.strip() for line in listed] == log and len(log) == 5
+    assert [line.strip() for line in listed] == (campaign.directory / "logs/stale.log").read_text().splitlines()
+    assert len(listed) == 5
     assert remove_stale(campaign, ["a", "b"]) == []
 
 
 def test_departures_of_a_trial_are_moved_with_its_capture(campaign):
-    for name in "bc":
-        (campaign.directory / "raw" / f"{name}.departures.parquet").write_bytes(b"departures")
+    write(campaign.directory, **{f"raw/{name}.departures.parquet": "departures" for name in "bc"})
     remove_stale(campaign, ["a", "b"])
     assert (campaign.directory / "stale" / "raw" / "c.departures.parquet").read_bytes() == b"departures"
     assert not (campaign.directory / "raw" / "c.departures.parquet").exists()
@@ -75,20 +72,12 @@ def test_control_characters_in_the_name_of_a_capture_are_escaped(campaign):
 
 
 def test_links_are_removed_and_never_followed(campaign, tmp_path):
-    outside = tmp_path / "outside"
-    (outside / "directory").mkdir(parents=True)
-    (outside / "directory" / "mine.txt").write_text("mine")
-    for name in ("mine.pcap", "cached.parquet"):
-        (outside / name).write_text("mine")
-    directory = campaign.directory
-    links = {
-        "raw/c.pcap": "mine.pcap",
-        "acap/c.parquet": "cached.parquet",
-        "flows/d.parquet": "cached.parquet",
-        "partial/d": "directory",
-        "flowreports/c": "directory",
-    }
-    add_sample(directory, "d", WEST, (0, 20), [flow(1, 2)])
+    directory, outside = campaign.directory, tmp_path / "outside"
+    mine = {"directory/mine.txt", "mine.pcap", "cached.parquet"}
+    write(outside, **dict.fromkeys(mine, "mine"))
+    links = {"raw/c.pcap": "mine.pcap", "acap/c.parquet": "cached.parquet", "flows/d.parquet": "cached.parquet"}
+    links |= {"partial/d": "directory", "flowreports/c": "directory"}
+    add_sample(directory, "d")
     for place, target in links.items():
         path = directory / place
         path.parent.mkdir(exist_ok=True)
@@ -97,20 +86,18 @@ def test_links_are_removed_and_never_followed(campaign, tmp_path):
     (directory / "partial" / "c" / "inner").symlink_to(outside / "directory")
     remove_stale(campaign, ["a", "b"])
     assert not [place for place in links if (directory / place).is_symlink()]
-    assert names(outside) == {"directory/mine.txt", "mine.pcap", "cached.parquet"}
+    assert names(outside) == mine
     assert not (directory / "stale").exists() and not (directory / "partial" / "c").exists()
 
 
 def test_files_of_no_sample_stay_and_are_listed(campaign, tmp_path):
     """A link, a copy of an acap, and directories of the user are kept when sample c is removed from the sheet."""
     directory = campaign.directory
-    (tmp_path / "elsewhere.parquet").write_text("mine")
+    write(directory, **{"../elsewhere.parquet": "mine", "partial/notes/todo.txt": "mine"})
     (directory / "acap" / "mine.parquet").symlink_to(tmp_path / "elsewhere.parquet")
     shutil.copyfile(directory / "acap" / "a.parquet", directory / "acap" / "backup.parquet")
     (directory / "flows" / "c.parquet").unlink()
     (directory / "flows" / "c.parquet").mkdir()
-    (directory / "partial" / "notes").mkdir()
-    (directory / "partial" / "notes" / "todo.txt").write_text("mine")
     (directory / "raw" / "linked.json").symlink_to(directory / "raw" / "a.json")
     *_, line = remove_stale(campaign, ["a", "b"])
     unknown = ("acap/backup.parquet", "acap/mine.parquet", "flows/c.parquet", "partial/notes")
@@ -118,9 +105,8 @@ def test_files_of_no_sample_stay_and_are_listed(campaign, tmp_path):
         "acapella: 4 files or directories belong to no sample of the campaign and were not removed; "
     )
     assert line.endswith(": " + ", ".join(str(directory / name) for name in unknown))
-    assert (directory / "acap" / "mine.parquet").is_symlink() and (
-        directory / "partial" / "notes" / "todo.txt"
-    ).exists()
+    assert (directory / "acap" / "mine.parquet").is_symlink()
+    assert (directory / "partial" / "notes" / "todo.txt").exists()
     assert (directory / "acap" / "backup.parquet").read_bytes() == (directory / "acap" / "a.parquet").read_bytes()
     assert not (directory / "acap" / "c.parquet").exists() and (directory / "raw" / "linked.json").is_symlink()
     assert remove_stale(campaign, ["a", "b"]) == [line]
@@ -129,33 +115,30 @@ def test_files_of_no_sample_stay_and_are_listed(campaign, tmp_path):
 def test_sample_without_manifest_is_recognized_by_its_log_and_metadata(campaign):
     """Snakemake deletes a manifest if its job runs again and fails."""
     directory = campaign.directory
-    (directory / "logs" / "digest").mkdir(parents=True)
     for name in "bc":
         (directory / "raw" / f"{name}.json").unlink()
-        (directory / "logs" / "digest" / f"{name}.log").write_text("")
-    for kind in ("acap", "flows"):
-        (directory / kind / "b.parquet").write_text("not of acapella digest")
+    write(directory, **{f"logs/digest/{name}.log": "" for name in "bc"})
+    write(directory, **{f"{kind}/b.parquet": "not of acapella digest" for kind in ("acap", "flows")})
     remove_stale(campaign, ["a"])
-    assert {path.name for kind in ("acap", "flows") for path in (directory / kind).iterdir()} == {
-        "a.parquet",
-        "b.parquet",
-    }
+    assert names(directory / "acap") == names(directory / "flows") == {"a.parquet", "b.parquet"}
     assert {path.name for path in (directory / "partial").iterdir()} == {"a", "b"}
 
 
-def test_linked_manifest_removes_nothing(campaign, tmp_path):
-    manifest = campaign.directory / "raw" / "c.json"
-    manifest.rename(tmp_path / "c.json")
-    manifest.symlink_to(tmp_path / "c.json")
-    before = names(campaign.directory)
-    remove_stale(campaign, ["a", "b"])
-    assert names(campaign.directory) == before
-
-
-def test_empty_sheet_removes_nothing(campaign):
-    before = names(campaign.directory)
-    assert remove_stale(campaign, []) == []
-    assert names(campaign.directory) == before
+@pytest.mark.parametrize(
+    ("linked", "sheet", "lines"),
+    [
+        pytest.param(["raw/c.json"], ["a", "b"], 1, id="linked manifest"),
+        pytest.param([], [], 0, id="empty sheet"),
+        pytest.param(["acap", "flows", "partial", "raw"], ["a"], 0, id="linked directories"),
+    ],
+)
+def test_nothing_is_removed_without_a_sample_to_remove(campaign, tmp_path, linked, sheet, lines):
+    for place in linked:
+        target = (campaign.directory / place).rename(tmp_path / place.replace("/", "-"))
+        (campaign.directory / place).symlink_to(target)
+    before = names(tmp_path)
+    assert len(remove_stale(campaign, sheet)) == lines
+    assert names(tmp_path) == before
 
 
 def test_moved_captures_are_private(campaign):
@@ -167,20 +150,9 @@ def test_moved_captures_are_private(campaign):
     assert (campaign.directory / "stale" / "raw").stat().st_mode & 0o777 == 0o700
 
 
-def test_linked_directory_is_not_changed(campaign, tmp_path):
-    for kind in ("acap", "flows", "partial", "raw"):
-        (campaign.directory / kind).rename(tmp_path / kind)
-        (campaign.directory / kind).symlink_to(tmp_path / kind)
-    before = names(tmp_path)
-    assert remove_stale(campaign, ["a"]) == []
-    assert names(tmp_path) == before
-
-
 def test_files_that_are_no_samples_and_captures_that_are_listed_stay(campaign, tmp_path):
     raw = campaign.directory / "raw"
-    (raw / "notes.json").write_text("{}")
-    (raw / "notes.txt").write_text("mine")
-    (campaign.directory / "acap" / "notes.txt").write_text("mine")
+    write(campaign.directory, **{"raw/notes.json": "{}", "raw/notes.txt": "mine", "acap/notes.txt": "mine"})
     manifest = json.loads((raw / "c.json").read_text())
     (raw / "b.json").write_text(json.dumps(manifest | {"sample": "b", "file": "../../precious.pcap"}))
     (tmp_path / "precious.pcap").write_text("mine")
@@ -192,7 +164,7 @@ def test_files_that_are_no_samples_and_captures_that_are_listed_stay(campaign, t
 def test_earlier_captures_of_the_same_name_are_kept(campaign):
     for content in (b"first", b"second"):
         (campaign.directory / "raw" / "c.pcap").write_bytes(content)
-        add_sample(campaign.directory, "c", WEST, (0, 20), [flow(1, 2)])
+        add_sample(campaign.directory, "c")
         remove_stale(campaign, ["a", "b"])
     kept = campaign.directory / "stale" / "raw"
     assert [(kept / name).read_bytes() for name in ("c.pcap", "c.pcap.1")] == [b"first", b"second"]
@@ -215,26 +187,16 @@ def test_tables_of_stages_that_left_the_config_are_removed_and_nothing_else(camp
     directory = campaign.directory
     made = ["tables/consistency.csv", "tables/consistency.parquet", "figures/kappa_matrix.svg", "consistency/env.json"]
     made += ["provenance/consistency.json", "consistency_provenance.json"]
-    kept = [
-        "tables/throughput.csv",
-        "figures/throughput.svg",
-        "kappa/env.json",
-        "consistency_runs.csv",
-        "provenance/process.json",
-    ]
-    for place in (*made, *kept):
-        (directory / place).parent.mkdir(exist_ok=True)
-        (directory / place).write_text("")
+    kept = ["tables/throughput.csv", "figures/throughput.svg", "kappa/env.json", "consistency_runs.csv"]
+    write(directory, **dict.fromkeys([*made, *kept, "provenance/process.json"], ""))
     before = names(directory)
-    stage = Stage(
-        ["consistency", "consistency_runs"],
-        ["kappa_matrix"],
-        ["consistency/*.json", "none.json", *provenance_names("consistency")],
-    )
+    files = ["consistency/*.json", "none.json", *provenance_names("consistency")]
+    stage = Stage(["consistency", "consistency_runs"], ["kappa_matrix"], files)
     first, *listed = remove_stages(campaign, [stage])
     assert before - names(directory) == set(made)
     assert first.startswith("acapella: removed 6 files and directories of stages that are not in the config; list: ")
-    assert len(listed) == 6 and (directory / "logs/stale.log").is_file()
+    assert len(listed) == 6
+    assert (directory / "logs/stale.log").is_file()
     assert remove_stages(campaign, [stage]) == []
 
 
