@@ -1,11 +1,11 @@
 """Tests the table and the figure of the outcome of every site in every collection."""
 
-import csv
 from collections import Counter
 
 import pytest
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.generated_tables import write_tables
-from acapella_testing.svg_text import words
+from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
 from acapella.campaign.outcomes import OUTCOMES, reason_of
@@ -26,17 +26,37 @@ two,2026-09-11T12:00:00.000Z,STAR,incomplete,did not end,2,2,4,0
 
 
 @pytest.fixture
-def table(tmp_path):
-    """Return the rows of the table and the campaign's directory."""
-    (tmp_path / "outcomes.csv").write_text(LINES)
-    directory = tmp_path / "one"
-    assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
-    with (directory / "tables" / "outcomes.csv").open() as lines:
-        return list(csv.DictReader(lines)), directory
+def summed(tmp_path):
+    """Return a function that writes the tables of a text of outcomes and returns the campaign's directory."""
+
+    def directory_of(text: str, *options: str):
+        (tmp_path / "outcomes.csv").write_text(text)
+        words = [str(tmp_path / "outcomes.csv"), "-o", str(tmp_path / "one" / "tables"), *options]
+        assert cli.main(["campaign", "outcomes", *words]) == 0
+        return tmp_path / "one"
+
+    return directory_of
 
 
-def test_shares_of_a_collection_add_up_and_reasons_are_listed_once(table):
-    rows, _ = table
+@pytest.fixture
+def directory(summed):
+    """Return a campaign with the tables of the outcomes above."""
+    return summed(LINES)
+
+
+def rows_of(directory, name: str) -> list[dict]:
+    """Return the rows of a table."""
+    return read_rows(directory / "tables" / f"{name}.csv")
+
+
+def drawn(directory, name: str) -> tuple[str, str]:
+    """Return the title and the text of a figure."""
+    figure = compose.compose_figure(name, Source(Campaign(directory)))
+    return with_spaces(figure.title), words(svg_of(figure))
+
+
+def test_shares_of_a_collection_add_up_and_reasons_are_listed_once(directory):
+    rows = rows_of(directory, "outcomes")
     assert len(rows) == 2 * len(OUTCOMES)
     for campaign, sites in (("one", 4), ("two", 1)):
         own = [row for row in rows if row["campaign"] == campaign]
@@ -48,45 +68,26 @@ def test_shares_of_a_collection_add_up_and_reasons_are_listed_once(table):
     assert by_outcome["success"]["samples"] == "9"
 
 
-def test_with_pseudonyms_no_reason_gives_a_site_away(tmp_path):
-    (tmp_path / "outcomes.csv").write_text(LINES.replace("no NIC", "no NIC at UTAH"))
-    assert (
-        cli.main(
-            ["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path / "tables"), "--pseudonyms"]
-        )
-        == 0
-    )
-    published = (tmp_path / "tables" / "outcomes.csv").read_text()
-    assert "failed" in published and "UTAH" not in published and "room for" not in published
-    reasons = (tmp_path / "tables" / "outcome_reasons.csv").read_text()
-    assert "failed" in reasons and "SITE" not in reasons and "room for" not in reasons
+def test_with_pseudonyms_no_reason_gives_a_site_away(summed):
+    tables = summed(LINES.replace("no NIC", "no NIC at UTAH"), "--pseudonyms") / "tables"
+    for name in ("outcomes", "outcome_reasons"):
+        published = (tables / f"{name}.csv").read_text()
+        assert "failed" in published
+        assert "UTAH" not in published and "SITE" not in published
+        assert "room for" not in published
 
 
-def test_figure_of_outcomes_states_the_shares(table):
-    figure = compose.compose_figure("outcomes", Source(Campaign(table[1])))
-    assert (
-        figure.title.replace("\N{NO-BREAK SPACE}", " ")
-        == "Of all sites sampled: 20.0 % success, 20.0 % degraded, 20.0 % incomplete, 40.0 % failed"
-    )
-    printed = words(svg_of(figure))
-    for text in (
-        "2 collections, 5 sites; a site counts once per collection",
-        "2026-09-10 12:00 one",
-        "share of sites (%)",
-        "degraded",
-        "failed",
-    ):
-        assert text in printed
+def test_figure_of_outcomes_states_the_shares(directory):
+    title, printed = drawn(directory, "outcomes")
+    assert title == "Of all sites sampled: 20.0 % success, 20.0 % degraded, 20.0 % incomplete, 40.0 % failed"
+    assert "2 collections, 5 sites; a site counts once per collection" in printed
+    assert "2026-09-10 12:00 one" in printed
+    assert "share of sites (%)" in printed
+    assert "degraded" in printed and "failed" in printed
 
 
-def reasons_of(directory) -> list[dict]:
-    """Return the rows of outcome_reasons."""
-    with (directory / "tables" / "outcome_reasons.csv").open() as lines:
-        return list(csv.DictReader(lines))
-
-
-def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(table):
-    rows = reasons_of(table[1])
+def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(directory):
+    rows = rows_of(directory, "outcome_reasons")
     found = {(row["outcome"], row["reason"]): (row["sites"], float(row["reason_share"])) for row in rows}
     assert found == {
         ("degraded", "room for N of N, no more"): ("1", 0.25),
@@ -108,7 +109,7 @@ def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(table):
 )
 def test_title_states_that_reasons_are_equally_frequent(sites, expected):
     rows = [{"unsuccessful_sites": 3, "sites_of_all": 6}]
-    shown = outcome_reasons.title(rows, Counter(sites)).replace("\N{NO-BREAK SPACE}", " ")
+    shown = with_spaces(outcome_reasons.title(rows, Counter(sites)))
     assert shown == f"3 of 6 sites (50.0 %) were degraded, incomplete or failed{expected}"
     assert shown.count("%") == 1, "shares of one whole alone"
 
@@ -126,78 +127,66 @@ def test_reasons_that_differ_in_numbers_and_names_are_one(site, reason, expected
     assert reason_of({"site": site, "reason": reason}) == expected
 
 
-def test_figure_of_reasons_prints_shares_with_counts(table):
-    figure = compose.compose_figure("outcome_reasons", Source(Campaign(table[1])))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == (
-        "4 of 5 sites (80.0 %) were degraded, incomplete or failed; most frequent reason: no NIC (2 sites)"
-    )
-    text = words(svg_of(figure))
-    for printed in (
-        "share of the 4 unsuccessful sites (%)",
-        "no NIC: 50.0 % (2 sites)",
-        "did not end: 25.0 % (1 site)",
-        "2 collections, 5 sites; a site counts once per collection",
-    ):
-        assert printed in text
+def test_figure_of_reasons_prints_shares_with_counts(directory):
+    title, text = drawn(directory, "outcome_reasons")
+    assert title == "4 of 5 sites (80.0 %) were degraded, incomplete or failed; most frequent reason: no NIC (2 sites)"
+    assert "share of the 4 unsuccessful sites (%)" in text
+    assert "no NIC: 50.0 % (2 sites)" in text and "did not end: 25.0 % (1 site)" in text
+    assert "2 collections, 5 sites; a site counts once per collection" in text
 
 
-def test_figure_of_many_reasons_counts_the_rest(tmp_path):
-    lines = [f"one,2026-09-10T12:00:00.000Z,S{n},failed,cause {'x' * (n + 1)},1,0,0,0" for n in range(30)]
-    (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
-    directory = tmp_path / "one"
-    assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
-    text = words(svg_of(compose.compose_figure("outcome_reasons", Source(Campaign(directory)))))
+HEADER, SUCCESS, *_ = LINES.splitlines(keepends=True)
+
+
+def test_figure_of_many_reasons_counts_the_rest(summed):
+    lines = [f"one,2026-09-10T12:00:00.000Z,S{n},failed,cause {'x' * (n + 1)},1,0,0,0\n" for n in range(30)]
+    _, text = drawn(summed(HEADER + "".join(lines)), "outcome_reasons")
     assert "16 other reasons: 53.3 % (16 sites)" in text
 
 
 @pytest.mark.parametrize(
-    ("lines", "title", "printed"),
+    ("lines", "expected", "printed"),
     [
-        (LINES.splitlines()[1:2], "The site succeeded", "No site was degraded, incomplete or failed"),
-        (
-            [line.replace("STAR", name) for name in ("STAR", "UCSD") for line in LINES.splitlines()[1:2]],
-            "All 2 sites succeeded",
-            "No site was degraded, incomplete or failed",
-        ),
-        ([], "Reasons for unsuccessful collections: no data", "nothing was collected"),
+        (SUCCESS, "The site succeeded", "No site was degraded, incomplete or failed"),
+        (SUCCESS + SUCCESS.replace("STAR", "UCSD"), "All 2 sites succeeded", "No site was degraded"),
+        ("", "Reasons for unsuccessful collections: no data", "nothing was collected"),
     ],
 )
-def test_figure_of_reasons_without_any_says_why(lines, title, printed, tmp_path):
-    (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
-    directory = tmp_path / "one"
-    assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
-    assert reasons_of(directory) == []
-    figure = compose.compose_figure("outcome_reasons", Source(Campaign(directory)))
-    text = words(svg_of(figure))
-    assert figure.empty == (not lines) == ("no data" in text.lower())
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == title and printed in text
+def test_figure_of_reasons_without_any_says_why(lines, expected, printed, summed):
+    directory = summed(HEADER + lines)
+    assert rows_of(directory, "outcome_reasons") == []
+    assert compose.compose_figure("outcome_reasons", Source(Campaign(directory))).empty == (not lines)
+    title, text = drawn(directory, "outcome_reasons")
+    assert ("no data" in text.lower()) == (not lines)
+    assert title == expected
+    assert printed in text
 
 
-NO_OUTCOMES = {
-    "other columns": b"a,b\n1,2\n",
-    "no such outcome": LINES.replace("success", "splendid").encode(),
-    "no file": None,
-    "not UTF-8": LINES.encode().replace(b"no NIC", b"no NIC \xff"),
-    "long field": LINES.replace("no NIC", "x" * 131_073).encode(),
-    "superscript two": LINES.replace(",4,0", ",\u00b2,0").encode(),
-    "negative": LINES.replace(",4,0", ",-4,0").encode(),
-    "5,000 digits": LINES.replace(",4,0", f",{'9' * 5000},0").encode(),
-    "more than 64 bits": LINES.replace(",4,0", f",{2**64},0").encode(),
-    "NUL": LINES.replace(",4,0", ",\0,0").encode(),
-}
-
-
-@pytest.mark.parametrize("fault", NO_OUTCOMES)
-def test_invalid_table_of_outcomes_is_reported_in_one_line(tmp_path, capsys, fault):
-    if NO_OUTCOMES[fault] is not None:
-        (tmp_path / "outcomes.csv").write_bytes(NO_OUTCOMES[fault])
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"a,b\n1,2\n", id="other columns"),
+        pytest.param(LINES.replace("success", "splendid").encode(), id="no such outcome"),
+        pytest.param(None, id="no file"),
+        pytest.param(LINES.encode().replace(b"no NIC", b"no NIC \xff"), id="not UTF-8"),
+        pytest.param(LINES.replace("no NIC", "x" * 131_073).encode(), id="long field"),
+        pytest.param(LINES.replace(",4,0", ",\u00b2,0").encode(), id="superscript two"),
+        pytest.param(LINES.replace(",4,0", ",-4,0").encode(), id="negative"),
+        pytest.param(LINES.replace(",4,0", f",{'9' * 5000},0").encode(), id="5,000 digits"),
+        pytest.param(LINES.replace(",4,0", f",{2**64},0").encode(), id="more than 64 bits"),
+        pytest.param(LINES.replace(",4,0", ",\0,0").encode(), id="NUL"),
+    ],
+)
+def test_invalid_table_of_outcomes_is_reported_in_one_line(tmp_path, capsys, content):
+    if content is not None:
+        (tmp_path / "outcomes.csv").write_bytes(content)
     assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"acapella: error: {tmp_path / 'outcomes.csv'}: ") and len(line) < 1000
 
 
-def test_report_has_the_outcomes_and_their_reasons_if_asked(table):
-    directory = write_tables(table[1], sites=1)
+def test_report_has_the_outcomes_and_their_reasons_if_asked(directory):
+    directory = write_tables(directory, sites=1)
     pages = []
     for options in ([], ["--outcomes"]):
         assert cli.main(["campaign", "report", str(directory), *options]) == 0

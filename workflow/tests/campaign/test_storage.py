@@ -1,13 +1,14 @@
 """Tests the tables and the figure of the storage study, on a generated study."""
 
 import copy
-import csv
 import re
 from pathlib import Path
 
 import pytest
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.generated_tables import write_tables
 from acapella_testing.generated.storage_study import RUN, campaign, rate, study
+from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign import storage
 from acapella.campaign.layout import Campaign
@@ -17,15 +18,16 @@ from acapella.figures.compose import compose_figure
 from acapella.figures.source import Source
 from acapella.report import storage as report_storage
 
+DIRECT = RUN | {"writer": "direct", "call": "io_uring"}
+OTHER_DISK = RUN | {"disk_mbps": 40}
+
 
 def rows(directory: Path, table: str) -> list[dict]:
-    with (directory / "tables" / f"{table}.csv").open(newline="") as lines:
-        return list(csv.DictReader(lines))
+    return read_rows(directory / "tables" / f"{table}.csv")
 
 
 def test_sums_of_a_run_are_those_of_its_intervals(tmp_path):
-    direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring", "disk_mbps": None}
-    directory = campaign(tmp_path / "c", study(RUN, direct))
+    directory = campaign(tmp_path / "c", study(RUN, DIRECT | {"disk_mbps": None}))
     first, last = (row for row in rows(directory, "storage_growth") if row["run"] == "1")
     assert (first["t_ns"], first["calls"], first["latency_ns"]) == ("0", "3", "50000")
     assert int(first["latency_upper_ns"]) == 2 * 16384 + 32768
@@ -53,60 +55,57 @@ def words_of(directory: Path) -> str:
     assert cli.main(["campaign", "figures", str(directory), "--only", "storage_latency", "--formats", "svg"]) == 0
     figure = compose_figure("storage_latency", Source(Campaign(directory)))
     svg = (directory / "figures" / "storage_latency.svg").read_text()
-    text = " ".join([figure.description, *re.findall(r">([^<>]+)</text>", svg)])
-    return text.replace("\N{NO-BREAK SPACE}", " ")
+    return with_spaces(" ".join([figure.description, *re.findall(r">([^<>]+)</text>", svg)]))
 
 
 def test_title_names_calls_that_last_longer_than_the_run():
     row = {"writer": "buffered", "calls": 100, "latency_ns": 3 * 10**9, "offered_ns": 2 * 10**9, "long_calls": 1}
     row |= {"latency_upper_ns": 4, "long_upper_ns": 1, "disk_mbps": None, "background_percent": 10, "limit_percent": 20}
-    words = storage_latency.title([row]).replace("\N{NO-BREAK SPACE}", " ")
+    words = with_spaces(storage_latency.title([row]))
     assert words.startswith("writev blocked the capture for 3 s, 150 % of the time in which frames were offered")
 
 
-def test_figure_of_storage_states_latency_and_losses(tmp_path):
-    direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring"}
-    words = words_of(campaign(tmp_path / "c", study(RUN, direct)))
-    for text in (
-        "writev blocked the capture for 900 ms, 45.0 % of the time in which frames were offered",
-        "frames lost: writev 10.0 %, io_uring 10.0 %",
-    ):
-        assert text in words
-    for text in ("written so far (% of 1 MB)", "dirty memory (%)", "Thresholds 10:20, disk slowed to 20 MB/s"):
-        assert text in words
-    for text in (
-        "writev: summed latency (ms)",
-        "io_uring: summed latency (ms)",
-        "writev and io_uring are not comparable",
-        "the time for which writev blocked the capture and the share of calls are exact",
-    ):
-        assert text in words
-
-
-def test_title_states_that_the_run_is_the_longest_of_several(tmp_path):
-    worse = copy.deepcopy(RUN) | {"disk_mbps": 40}
-    assert "the longest of" not in words_of(campaign(tmp_path / "one", study(RUN)))
-    words = words_of(campaign(tmp_path / "two", study(RUN, worse)))
-    assert "(thresholds 10:20, disk slowed to 20 MB/s; the longest of 2 runs)" in words
-
-
-def test_title_states_that_no_call_is_long_instead_of_shares_of_zero(tmp_path):
-    words = words_of(campaign(tmp_path / "c", study(RUN)))
-    assert "none of its calls is long" in words and "0 % of its calls" not in words
-
-
-def test_sums_below_the_axis_are_marked_as_such(tmp_path):
-    """The first interval has a sum of 66 us, and the axis starts at 1 ms."""
-    words = words_of(campaign(tmp_path / "c", study(RUN)))
-    assert "\u22641" in words and "sums below 1 ms are at the lower end" in words
-
-
-def test_rows_have_the_losses_of_their_runs(tmp_path):
-    worse = copy.deepcopy(RUN) | {"disk_mbps": 40}
-    worse["written"], worse["lost"] = worse["offered"] // 2, worse["offered"] - worse["offered"] // 2
-    words = words_of(campaign(tmp_path / "c", study(RUN, worse)))
-    assert "disk slowed to 20 MB/s; frames lost: writev 10.0 %" in words
-    assert "disk slowed to 40 MB/s; frames lost: writev 50.0 %" in words
+@pytest.mark.parametrize(
+    ("runs", "present", "absent"),
+    [
+        pytest.param(
+            [RUN, DIRECT],
+            [
+                "writev blocked the capture for 900 ms, 45.0 % of the time in which frames were offered",
+                "frames lost: writev 10.0 %, io_uring 10.0 %",
+                *("written so far (% of 1 MB)", "dirty memory (%)", "Thresholds 10:20, disk slowed to 20 MB/s"),
+                *("writev: summed latency (ms)", "io_uring: summed latency (ms)"),
+                "writev and io_uring are not comparable",
+                "the time for which writev blocked the capture and the share of calls are exact",
+            ],
+            [],
+            id="latency and losses",
+        ),
+        pytest.param(
+            [RUN, OTHER_DISK],
+            ["(thresholds 10:20, disk slowed to 20 MB/s; the longest of 2 runs)"],
+            [],
+            id="the run is the longest of several",
+        ),
+        # The first interval has a sum of 66 us, and the axis starts at 1 ms.
+        pytest.param(
+            [RUN],
+            ["none of its calls is long", "\u22641", "sums below 1 ms are at the lower end"],
+            ["the longest of", "0 % of its calls"],
+            id="no call is long, and sums below the axis",
+        ),
+        pytest.param(
+            [RUN, OTHER_DISK | {"written": 500, "lost": 500}],
+            [f"disk slowed to {d} MB/s; frames lost: writev {lost}.0 %" for d, lost in ((20, 10), (40, 50))],
+            [],
+            id="losses of each run",
+        ),
+    ],
+)
+def test_figure_of_storage_states(tmp_path, runs, present, absent):
+    words = words_of(campaign(tmp_path / "c", study(*runs)))
+    assert [text for text in present if text not in words] == []
+    assert [text for text in absent if text in words] == []
 
 
 def panels_of(directory: Path) -> list[dict]:
@@ -145,7 +144,7 @@ def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile
     assert (int(last["long_calls"]), int(last["long_upper_ns"])) == (len(long), sum(long))
     ((_, writev),) = panels_of(directory)
     drawn_ms = {value["line"]: value["ms"] for value in values_of(writev) if "line" in value}
-    assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms, below the axis
+    assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms: below the axis
     words = words_of(directory)
     assert "2.00 % of its calls have 99.9 % of the summed latency" in words
     assert "Long calls: 8.19 \u00b5s or more, at most 5.00 % of a run's calls" in words
@@ -173,10 +172,9 @@ def test_thresholds_are_marked_where_dirty_memory_reached_them(tmp_path):
 
 
 def test_panels_of_a_writer_that_did_not_run_are_omitted(tmp_path):
-    direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring"}
-    rows_of_panels = panels_of(campaign(tmp_path / "c", study(RUN, direct, RUN | {"limit_percent": 40})))
+    rows_of_panels = panels_of(campaign(tmp_path / "c", study(RUN, DIRECT, RUN | {"limit_percent": 40})))
     assert [len(row) for row in rows_of_panels] == [3, 2]
-    ((_, uring),) = panels_of(campaign(tmp_path / "d", study(direct)))
+    ((_, uring),) = panels_of(campaign(tmp_path / "d", study(DIRECT)))
     assert {value["line"] for value in values_of(uring)} == {"io_uring, all calls"}
 
 

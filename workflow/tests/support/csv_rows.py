@@ -5,9 +5,9 @@ from pathlib import Path
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a file as dictionaries."""
+    """Return the rows of a .csv or .tsv file as dictionaries."""
     with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+        return list(csv.DictReader(stream, delimiter="\t" if path.suffix == ".tsv" else ","))
 
 
 def write_rows(path: Path, rows: list[dict]) -> None:

@@ -17,14 +17,8 @@ RUN = {
             **{"dirty_bytes": 90_000, "writeback_bytes": 5_000, "background_bytes": 100_000, "limit_bytes": 200_000},
         },
         {
-            **{
-                "at_ns": 6_500_000_000,
-                "calls": 1,
-                "bytes": 150_000,
-                "latency_ns": 900_000_000,
-                "longest_ns": 900_000_000,
-            },
-            "buckets": [[536870912, 1073741823, 1]],
+            **{"at_ns": 6_500_000_000, "calls": 1, "bytes": 150_000},
+            **{"latency_ns": 900_000_000, "longest_ns": 900_000_000, "buckets": [[536870912, 1073741823, 1]]},
             **{"dirty_bytes": 100_000, "writeback_bytes": 50_000, "background_bytes": 100_000, "limit_bytes": 200_000},
         },
     ],
