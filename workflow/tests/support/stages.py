@@ -37,7 +37,7 @@ def add_capture(  # noqa: PLR0913 (tests give the two or three that matter to th
     for part in ("raw", "acap", "flows"):
         (directory / part).mkdir(parents=True, exist_ok=True)
     capture = write_pcap(directory / "raw" / f"{name}.pcap", trace, snaplen)
-    manifest |= {"status": "ok", "sha256": sha256_of(capture), "bytes": capture.stat().st_size}
+    manifest |= {"status": "ok", "snaplen": snaplen, "sha256": sha256_of(capture), "bytes": capture.stat().st_size}
     acap, flows = (str(directory / part / f"{name}.parquet") for part in ("acap", "flows"))
     options = ["--engine", engine, "--site", place[0], "--port", place[1]]
     assert cli.main(["digest", str(capture), "-o", acap, "--flows", flows, *options]) == 0
