@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 from acapella_testing.frames.trial_captures import START_NS, codes, kappa, pair, steady, write
+from acapella_testing.release_records import records
 
 ZERO = {"U": 0, "O": 0, "O_published": 0, "O_kendall": 0, "L": 0, "L_offset_removed": 0, "I": 0}
 
@@ -25,20 +26,16 @@ def test_trial_against_itself_is_consistent(tmp_path, capsys, packets):
     assert found["warnings"] == []
 
 
-def test_one_lost_packet_of_ten_is_the_papers_example(tmp_path, capsys):
-    a = write(tmp_path / "a.pcap", steady(10))
-    b = write(tmp_path / "b.pcap", steady(10)[:4] + steady(10)[5:], [0, 1, 2, 3, 5, 6, 7, 8, 9])
-    found = pair(capsys, a, b)
+def test_one_lost_packet_of_ten_is_the_papers_example(compared):
+    found = compared(steady(10), (steady(10)[:4] + steady(10)[5:], [0, 1, 2, 3, 5, 6, 7, 8, 9]))
     assert found["U"] == float(Fraction(1, 19))
     assert part(found, ("O", "L", "n_a", "n_b", "n_common")) == {"O": 0, "L": 0, "n_a": 10, "n_b": 9, "n_common": 9}
     assert found["I"] == float(Fraction(1_237, 18 * 1_237))  # the packet after the lost one has twice the gap
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 10, 101])
-def test_reversed_trial_has_the_defined_moves(tmp_path, capsys, n):
-    a = write(tmp_path / "a.pcap", steady(n))
-    b = write(tmp_path / "b.pcap", steady(n), range(n - 1, -1, -1))
-    found = pair(capsys, a, b)
+def test_reversed_trial_has_the_defined_moves(compared, n):
+    found = compared(steady(n), (steady(n), range(n - 1, -1, -1)))
     distance = n * n // 2 - (n - 1)
     assert found["integers"]["order"]["distance"] == distance
     assert found["O"] == float(Fraction(2 * distance, n * (n + 1)))
@@ -47,19 +44,15 @@ def test_reversed_trial_has_the_defined_moves(tmp_path, capsys, n):
 
 
 @pytest.mark.parametrize(("times", "by"), [(1, 2), (2, 1), (3, 1), (7, 5)])
-def test_stretched_trial_has_the_i_of_its_factor(tmp_path, capsys, times, by):
+def test_stretched_trial_has_the_i_of_its_factor(compared, times, by):
     offsets = [n * n * 331 * by for n in range(40)]
-    a = write(tmp_path / "a.pcap", offsets)
-    b = write(tmp_path / "b.pcap", [ns * times // by for ns in offsets])
     factor = Fraction(times, by)
-    assert pair(capsys, a, b)["I"] == float(abs(factor - 1) / (factor + 1))
+    assert compared(offsets, [ns * times // by for ns in offsets])["I"] == float(abs(factor - 1) / (factor + 1))
 
 
-def test_all_but_the_first_delayed_is_one_changed_gap(tmp_path, capsys):
+def test_all_but_the_first_delayed_is_one_changed_gap(compared):
     x = 777
-    a = write(tmp_path / "a.pcap", steady(20))
-    b = write(tmp_path / "b.pcap", [0] + [ns + x for ns in steady(20)[1:]])
-    found = pair(capsys, a, b)
+    found = compared(steady(20), [0] + [ns + x for ns in steady(20)[1:]])
     spans = found["duration_a_ns"] + found["duration_b_ns"]
     assert found["I"] == float(Fraction(x, spans))
     assert found["L"] == float(Fraction(19 * x, 20 * found["duration_b_ns"]))
@@ -78,23 +71,16 @@ def test_components_are_symmetric_and_the_move_table_is_not(tmp_path, capsys):
     assert there["moves"]["min"] == -back["moves"]["max"] != back["moves"]["min"]
 
 
-def test_permutations_up_to_7_in_separate_windows(tmp_path, capsys):
+def test_permutations_up_to_7_in_separate_windows(compared):
     """The order in a window depends only on its packets, so one pair of trials contains all 5,913 permutations."""
     from acapella_testing.oracles import naive_kappa  # noqa: PLC0415 - scapy is slow to import
 
     orders = [order for size in range(1, 8) for order in itertools.permutations(range(size))]
-    length, offsets, in_a, in_b = 1_000, [], [], []
+    length, offsets, in_b = 1_000, [], []
     for window, order in enumerate(orders):
+        in_b += [len(offsets) + n for n in order]
         offsets += [window * length + 11 * n for n in range(len(order))]
-        base = len(in_a)
-        in_a += [base + n for n in range(len(order))]
-        in_b += [base + n for n in order]
-    found = pair(
-        capsys,
-        write(tmp_path / "a.pcap", offsets, in_a),
-        write(tmp_path / "b.pcap", offsets, in_b),
-        *("--window", f"{length}ns"),
-    )
+    found = compared(offsets, (offsets, in_b), "--window", f"{length}ns")
     assert len(found["timeline"]) == len(orders)
     distances, moved = 0, 0
     for order, window in zip(orders, found["timeline"], strict=True):
@@ -110,11 +96,9 @@ def test_permutations_up_to_7_in_separate_windows(tmp_path, capsys):
 
 @pytest.mark.parametrize("files", [2, 3])
 @pytest.mark.parametrize("how", ["round robin", "cut"])
-def test_several_files_of_a_trial_are_one_trial_in_any_order(tmp_path, capsys, files, how):
+def test_several_files_of_a_trial_are_one_trial_in_any_order(tmp_path, capsys, compared, files, how):
     offsets, numbers = [ns // 3 for ns in steady(30)], [*range(10), 12, 11, 10, *range(13, 30)]
-    a = write(tmp_path / "a.pcap", steady(30))
-    whole = pair(capsys, a, write(tmp_path / "b.pcap", offsets, numbers))
-    parts = []
+    whole, a, parts = compared(steady(30), (offsets, numbers)), tmp_path / "a.pcap", []
     for k in range(files):
         chosen = range(k, 30, files) if how == "round robin" else range(k * 30 // files, (k + 1) * 30 // files)
         name = tmp_path / f"b{k}.pcap"
@@ -132,9 +116,8 @@ def test_file_listed_twice_in_a_trial_is_an_error(tmp_path, capsys):
     assert "a.pcap" in capsys.readouterr().err
 
 
-def test_two_empty_trials_have_no_kappa(tmp_path, capsys):
-    empty = write(tmp_path / "a.pcap", [])
-    found = pair(capsys, empty, write(tmp_path / "b.pcap", []))
+def test_two_empty_trials_have_no_kappa(compared):
+    found = compared([], [])
     undefined = ("O", "O_published", "O_kendall", "L", "L_offset_removed", "I", "kappa", "kappa_published", "offset_ns")
     assert part(found, undefined) == dict.fromkeys(undefined)
     assert (found["U"], found["within_ns"]) == (0, {"10": None})
@@ -142,51 +125,36 @@ def test_two_empty_trials_have_no_kappa(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("numbers", [[], [7, 8, 9]])
-def test_without_a_common_packet_kappa_is_0(tmp_path, capsys, numbers):
-    a = write(tmp_path / "a.pcap", steady(3))
-    found = pair(capsys, a, write(tmp_path / "b.pcap", steady(len(numbers)), numbers))
+def test_without_a_common_packet_kappa_is_0(compared, numbers):
+    found = compared(steady(3), (steady(len(numbers)), numbers))
     assert (found["U"], found["kappa"], found["kappa_published"]) == (1, 0, 0)
     undefined = ("O", "O_published", "O_kendall", "L", "L_offset_removed", "I", "offset_ns")
     assert part(found, undefined) == dict.fromkeys(undefined)
     assert codes(found) == (["different_content"] if numbers else ["empty_trial"])
 
 
-def test_trials_without_duration_are_equal_in_time(tmp_path, capsys):
-    a = write(tmp_path / "a.pcap", [0, 0, 0])
-    found = pair(capsys, a, write(tmp_path / "b.pcap", [5, 5, 5]))
+def test_trials_without_duration_are_equal_in_time(compared):
+    found = compared([0, 0, 0], [5, 5, 5])
     assert part(found, ZERO) == ZERO
     assert found["kappa"] == 1
     assert codes(found) == ["coarse_clock", "coarse_clock"]
 
 
-def test_one_trial_without_duration(tmp_path, capsys):
-    a = write(tmp_path / "a.pcap", [0, 0, 0])
-    found = pair(capsys, a, write(tmp_path / "b.pcap", [0, 10, 20]))
+def test_one_trial_without_duration(compared):
+    found = compared([0, 0, 0], [0, 10, 20])
     assert (found["I"], found["L"]) == (1, 0.5)
 
 
 def test_compressed_and_pcapng_trials_are_read_alike(tmp_path, capsys):
-    from acapella_testing.frames.traces import pcapng_block  # noqa: PLC0415
+    from acapella_testing.frames.traces import write_stamped  # noqa: PLC0415 - scapy is slow to import
 
     a, b = write(tmp_path / "a.pcap", steady(9)), write(tmp_path / "b.pcap", [ns + ns % 5 for ns in steady(9)])
     plain = pair(capsys, a, b)
     packed = tmp_path / "b.pcap.gz"
     packed.write_bytes(gzip.compress(b.read_bytes()))
     assert pair(capsys, a, packed) == plain
-    data, at = b.read_bytes(), 24
-    import struct  # noqa: PLC0415
-
-    blocks = [pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
-    blocks.append(pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + struct.pack("<HHB3xHH", 9, 1, 9, 0, 0)))
-    while at < len(data):
-        seconds, ns, captured, wire = struct.unpack_from("<IIII", data, at)
-        stamp = seconds * 10**9 + ns
-        head = struct.pack("<IIIII", 0, stamp >> 32, stamp & 0xFFFFFFFF, captured, wire)
-        blocks.append(pcapng_block(6, head + data[at + 16 : at + 16 + captured]))
-        at += 16 + captured
-    other = tmp_path / "b.pcapng"
-    other.write_bytes(b"".join(blocks))
-    assert pair(capsys, a, other) == plain
+    trace = [(seconds * 10**9 + ns, frame) for seconds, ns, _, frame in records(b.read_bytes())]
+    assert pair(capsys, a, write_stamped(tmp_path / "b.pcapng", trace)) == plain
 
 
 def test_first_trial_is_the_baseline_without_all_pairs(tmp_path, capsys):
@@ -206,10 +174,9 @@ def test_two_passes_under_little_memory_give_the_same_bytes(tmp_path, capsys):
     assert kappa(capsys, a, b, "--memory", "4K") == kappa(capsys, a, b)
 
 
-def test_packets_that_moved_together_form_one_burst(tmp_path, capsys):
+def test_packets_that_moved_together_form_one_burst(compared):
     order = [*range(10), *range(15, 20), *range(10, 15), *range(20, 30)]
-    a = write(tmp_path / "a.pcap", steady(30))
-    found = pair(capsys, a, write(tmp_path / "b.pcap", steady(30), order))
+    found = compared(steady(30), (steady(30), order))
     assert (found["moves"]["count"], found["bursts"]["count"], found["bursts"]["longest"]) == (5, 1, 5)
     assert abs(found["bursts"]["mean"]) == 5
 
@@ -227,18 +194,14 @@ def test_windows_show_when_packets_were_affected(tmp_path, capsys):
     assert timeline[0]["from_ns"] == 0 and timeline[-1]["to_ns"] >= offsets[-1]
 
 
-def test_mean_of_window_l_weighted_by_packets_is_l(tmp_path, capsys):
-    a = write(tmp_path / "a.pcap", steady(200))
-    b = write(tmp_path / "b.pcap", [ns + ns * ns % 613 for ns in steady(200)])
-    found = pair(capsys, a, b)
+def test_mean_of_window_l_weighted_by_packets_is_l(compared):
+    found = compared(steady(200), [ns + ns * ns % 613 for ns in steady(200)])
     mean = sum(w["L"] * w["n_common"] for w in found["timeline"] if w["n_common"]) / found["n_common"]
     assert mean == pytest.approx(found["L"], rel=1e-12)
 
 
-def test_distant_timestamps_do_not_overflow(tmp_path, capsys):
-    a = write(tmp_path / "a.pcap", [-START_NS, 0, 2_500_000_000 * 10**9 - START_NS])
-    b = write(tmp_path / "b.pcap", [-START_NS, 1, 2_500_000_000 * 10**9 - START_NS])
-    found = pair(capsys, a, b)
+def test_distant_timestamps_do_not_overflow(compared):
+    found = compared([-START_NS, 0, 2_500_000_000 * 10**9 - START_NS], [-START_NS, 1, 2_500_000_000 * 10**9 - START_NS])
     assert found["duration_a_ns"] == 2_500_000_000 * 10**9
     assert found["I"] == float(Fraction(2, 5_000_000_000 * 10**9))
 

@@ -1,10 +1,12 @@
 """Clock grids that `acapella kappa` detects, with and without an offset; declared resolutions; implausible times."""
 
+import itertools
 import random
 import struct
 from pathlib import Path
 
 import pytest
+from acapella_testing.frames.traces import pcapng_block
 from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, write
 from acapella_testing.oracles.plain_flows import write_pcap
 
@@ -13,21 +15,15 @@ from acapella.cli.main import main
 LAST_NS = 2**32 * 10**9 - 2  # the last plausible time, in the year 2106
 
 
-def block(kind: int, body: bytes) -> bytes:
-    """Return a pcapng block."""
-    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
-
-
 def write_ng(path: Path, stamps: list[tuple[int, int]], resolutions: list[int]) -> Path:
     """Write a pcapng file with an interface for each if_tsresol; ``stamps`` are (interface, units)."""
-    content = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-    for resolution in resolutions:
-        content += block(1, struct.pack("<HHIHHB3xHH", 1, 0, 0, 9, 1, resolution, 0, 0))
+    blocks = [pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
+    blocks += [pcapng_block(1, struct.pack("<HHIHHB3xHH", 1, 0, 0, 9, 1, each, 0, 0)) for each in resolutions]
     for number, (interface, units) in enumerate(stamps):
         frame = packet(number)
         head = struct.pack("<IIIII", interface, units >> 32, units & 0xFFFFFFFF, len(frame), len(frame))
-        content += block(6, head + frame + bytes(-len(frame) % 4))
-    path.write_bytes(content)
+        blocks.append(pcapng_block(6, head + frame))
+    path.write_bytes(b"".join(blocks))
     return path
 
 
@@ -62,25 +58,22 @@ def texts(entry: dict, code: str) -> list[str]:
         ((1, 0), None, None),
     ],
 )
-def test_coarse_grid_is_reported_for_any_offset(tmp_path, capsys, grid, expected, message):
-    a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), *grid)) for k in range(2))
-    found = pair(capsys, a, b)
+def test_coarse_grid_is_reported_for_any_offset(compared, grid, expected, message):
+    found = compared(*(on_grid(jittered(400, k), *grid) for k in range(2)))
     assert codes(found) == [expected] * 2 * bool(expected)
-    if expected:
-        assert [f"in {name}.pcap" in text and message in text for name, text in enumerate(texts(found, expected))] == [
-            True
-        ] * 2
+    for name, text in zip("ab", texts(found, expected), strict=False):
+        assert f"in {name}.pcap" in text
+        assert message in text
 
 
 @pytest.mark.parametrize(("bound", "expected"), [("7", ["coarse_within"] * 2), ("8", []), ("0", ["coarse_within"] * 2)])
-def test_smallest_bound_determines_the_warning(tmp_path, capsys, bound, expected):
-    a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), 8, 3)) for k in range(2))
-    assert codes(pair(capsys, a, b, "--within", bound, "1000")) == expected
+def test_smallest_bound_determines_the_warning(compared, bound, expected):
+    trials = (on_grid(jittered(400, k), 8, 3) for k in range(2))
+    assert codes(compared(*trials, "--within", bound, "1000")) == expected
 
 
-def test_equal_gaps_of_a_fine_clock_are_not_a_grid(tmp_path, capsys):
-    a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), 1, 0)) for k in range(2))
-    assert codes(pair(capsys, a, b, "--within", "0")) == []
+def test_equal_gaps_of_a_fine_clock_are_not_a_grid(compared):
+    assert codes(compared(*(on_grid(jittered(400, k), 1, 0) for k in range(2)), "--within", "0")) == []
 
 
 @pytest.mark.parametrize(
@@ -109,32 +102,24 @@ def test_coarsest_interface_with_packets_is_reported(tmp_path, capsys, interface
     assert ("on a grid of 1 µs" in " ".join(texts(found, "coarse_clock"))) == expected
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 17, 100])
-def test_constant_period_is_not_a_grid(tmp_path, capsys, count):
-    a, b = (write(tmp_path / f"{name}.pcap", steady(count, 10_000)) for name in "ab")
-    assert codes(pair(capsys, a, b)) == []
+def changing(changes: int) -> list[int]:
+    """Return offsets whose gap changes this number of times."""
+    return [0, *itertools.accumulate(20_000 if min(n, changes) % 2 else 21_000 for n in range(40))]
 
 
-def test_constant_period_with_losses_is_not_a_grid(tmp_path, capsys):
-    numbers = [n for n in range(200) if n % 7]
-    a, b = (write(tmp_path / f"{name}.pcap", [n * 1_237 for n in numbers]) for name in "ab")
-    assert codes(pair(capsys, a, b)) == []
-
-
-@pytest.mark.parametrize(("gaps", "expected"), [(15, False), (16, True)])
-def test_minimum_number_of_gaps_shows_a_grid(tmp_path, capsys, gaps, expected):
-    offsets = [n * 20_000 + n % 2 * 1_000 for n in range(gaps + 1)]
-    a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
-    assert codes(pair(capsys, a, b)) == ["coarse_clock"] * 2 * expected
-
-
-@pytest.mark.parametrize(("changes", "expected"), [(3, False), (4, True)])
-def test_minimum_number_of_gap_changes_shows_a_grid(tmp_path, capsys, changes, expected):
-    offsets = [0]
-    for n in range(40):
-        offsets.append(offsets[-1] + (20_000 if min(n, changes) % 2 else 21_000))
-    a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
-    assert codes(pair(capsys, a, b)) == ["coarse_clock"] * 2 * expected
+@pytest.mark.parametrize(
+    ("offsets", "coarse"),
+    [
+        *(pytest.param(steady(count, 10_000), False, id=f"constant period, {count}") for count in (1, 2, 3, 17, 100)),
+        pytest.param([n * 1_237 for n in range(200) if n % 7], False, id="constant period with losses"),
+        pytest.param([n * 20_000 + n % 2 * 1_000 for n in range(16)], False, id="15 gaps"),
+        pytest.param([n * 20_000 + n % 2 * 1_000 for n in range(17)], True, id="16 gaps"),
+        pytest.param(changing(3), False, id="3 changes of the gap"),
+        pytest.param(changing(4), True, id="4 changes of the gap"),
+    ],
+)
+def test_minimum_number_of_gaps_and_changes_shows_a_grid(compared, offsets, coarse):
+    assert codes(compared(offsets, offsets)) == ["coarse_clock"] * 2 * coarse
 
 
 @pytest.mark.parametrize("offset_ns", [0, 123])

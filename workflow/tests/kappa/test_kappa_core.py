@@ -25,6 +25,24 @@ def comparison(tmp_path: Path, a: list, b: list, **options) -> dict:
     return pair_of(write_pcap(tmp_path / "a.pcap", a), write_pcap(tmp_path / "b.pcap", b), **options)
 
 
+def disturbed_pair(tmp_path: Path, seed: int, count: int, kinds: int | None = None, **options) -> tuple[dict, list]:
+    """Return the pair of a trial and the same one after a network, and their files."""
+    rng = random.Random(seed)
+    first = sent(count, rng, kinds=kinds)
+    files = [[write_pcap(tmp_path / "a.pcap", first)], [write_pcap(tmp_path / "b.pcap", disturbed(first, rng))]]
+    return pair_of(*files, **options), files
+
+
+def even(count: int, gap_ns: int = 1000) -> list[tuple[int, bytes]]:
+    """Return packets at equal distances."""
+    return [(BASE_NS + gap_ns * n, plain(n)) for n in range(count)]
+
+
+def opposite(packets: list) -> list:
+    """Return the packets in the opposite order, at the same times."""
+    return [(ts_ns, frame) for (ts_ns, _), (_, frame) in zip(packets, reversed(packets), strict=True)]
+
+
 def exact(pair: dict) -> dict:
     """Return U, O, L, I and the related measures as fractions."""
     return ratios.components(pair)
@@ -37,10 +55,8 @@ def kappa(pair: dict) -> float | None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_core_matches_the_naive_computation(tmp_path, seed):
-    rng = random.Random(seed)
-    first = sent(rng.randrange(1, 120), rng, kinds=None if seed % 2 else 30)
-    files = [[write_pcap(tmp_path / "a.pcap", first)], [write_pcap(tmp_path / "b.pcap", disturbed(first, rng))]]
-    pair = pair_of(*files, within_ns=(10, 1000), windows=7)
+    count = random.Random(seed).randrange(1, 120)
+    pair, files = disturbed_pair(tmp_path, seed, count, None if seed % 2 else 30, within_ns=(10, 1000), windows=7)
     a, b = naive_kappa.read_trials(files)
     slow = naive_kappa.compare(a, b, within_ns=(10, 1000))
     parts = exact(pair)
@@ -62,11 +78,9 @@ def test_core_matches_the_naive_computation(tmp_path, seed):
 
 
 def test_windows_sum_to_the_whole_trial(tmp_path):
-    rng = random.Random(5)
-    first = sent(300, rng)
-    pair = comparison(tmp_path, first, disturbed(first, rng), windows=9)
-    for total, part in (("n_a", "n_a"), ("n_b", "n_b"), ("n_common", "n_common")):
-        assert sum(entry[part] for entry in pair["windows"]) == pair[total]
+    pair, _ = disturbed_pair(tmp_path, 5, 300, windows=9)
+    for name in ("n_a", "n_b", "n_common"):
+        assert sum(entry[name] for entry in pair["windows"]) == pair[name]
     assert sum(entry["latency_sum"] for entry in pair["windows"]) == pair["latency"]["sum"]
     assert sum(entry["gap_sum"] for entry in pair["windows"]) == pair["gap"]["sum"]
     assert sum(entry["gaps_a_sum"] for entry in pair["windows"]) == pair["duration_a_ns"]
@@ -82,19 +96,16 @@ def filled(spacing: dict) -> dict[int, tuple[int, int]]:
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 0])
 @pytest.mark.parametrize("seed", range(6))
 def test_reversed_pairs_by_spacing_match_all_pairs(tmp_path, seed, memory_bytes):
-    rng = random.Random(seed)
-    first = sent(rng.randrange(1, 400), rng, kinds=None if seed % 2 else 30)
-    files = [[write_pcap(tmp_path / "a.pcap", first)], [write_pcap(tmp_path / "b.pcap", disturbed(first, rng))]]
-    pair = pair_of(*files, memory_bytes=memory_bytes)
+    count = random.Random(seed).randrange(1, 400)
+    pair, files = disturbed_pair(tmp_path, seed, count, None if seed % 2 else 30, memory_bytes=memory_bytes)
     a, b = naive_kappa.read_trials(files)
     assert filled(pair["spacing"]) == naive_kappa.spacing_bins(a, b)
     assert tuple(pair["spacing"]["distances"]) == naive_kappa.DISTANCES
 
 
 def test_opposite_order_reverses_every_pair(tmp_path):
-    packets = [(BASE_NS + 300 * n, plain(n)) for n in range(5000)]
-    opposite = [(BASE_NS + 300 * n, plain(4999 - n)) for n in range(5000)]
-    spacing = comparison(tmp_path, packets, opposite)["spacing"]
+    packets = even(5000, 300)
+    spacing = comparison(tmp_path, packets, opposite(packets))["spacing"]
     pairs = [5000 - distance for distance in naive_kappa.DISTANCES]
     assert [count for count in spacing["pairs"] if count] == pairs
     assert spacing["reversed"] == spacing["pairs"]
@@ -102,9 +113,7 @@ def test_opposite_order_reverses_every_pair(tmp_path):
 
 
 def test_histograms_count_every_common_packet(tmp_path):
-    rng = random.Random(6)
-    first = sent(200, rng)
-    pair = comparison(tmp_path, first, disturbed(first, rng))
+    pair, _ = disturbed_pair(tmp_path, 6, 200)
     for kind in ("gap", "latency"):
         histogram = pair["histograms"][kind]
         counted = histogram["zero"] + sum(histogram["negative"]) + sum(histogram["positive"])
@@ -119,16 +128,12 @@ def test_trial_with_itself_is_consistent(tmp_path, count):
 
 
 def test_one_lost_packet_of_ten(tmp_path):
-    packets = [(BASE_NS + 1000 * n, plain(n)) for n in range(10)]
-    assert exact(comparison(tmp_path, packets, packets[:4] + packets[5:]))["U"] == Fraction(1, 19)
+    assert exact(comparison(tmp_path, even(10), even(10)[:4] + even(10)[5:]))["U"] == Fraction(1, 19)
 
 
 @pytest.mark.parametrize("count", [2, 3, 10, 1001])
 def test_reversed_trial_in_the_core(tmp_path, count):
-    stamps = [BASE_NS + 1000 * n for n in range(count)]
-    ahead = [(ts_ns, plain(n)) for n, ts_ns in enumerate(stamps)]
-    back = [(ts_ns, plain(count - 1 - n)) for n, ts_ns in enumerate(stamps)]
-    pair = comparison(tmp_path, ahead, back)
+    pair = comparison(tmp_path, even(count), opposite(even(count)))
     assert pair["order"]["distance"] == count * count // 2 - (count - 1)
     assert exact(pair)["O_kendall"] == 1
 
@@ -142,8 +147,7 @@ def test_stretched_time(tmp_path, factor):
 
 
 def test_all_but_the_first_delayed(tmp_path):
-    delay = 777
-    a = [(BASE_NS + 1000 * n, plain(n)) for n in range(50)]
+    a, delay = even(50), 777
     b = a[:1] + [(ts_ns + delay, frame) for ts_ns, frame in a[1:]]
     pair = comparison(tmp_path, a, b)
     assert exact(pair)["I"] == Fraction(delay, pair["duration_a_ns"] + pair["duration_b_ns"])
@@ -173,9 +177,8 @@ def test_split_points_between_files_do_not_matter(tmp_path):
 
 
 def test_decreasing_timestamps_are_sorted_and_counted(tmp_path):
-    packets = [(BASE_NS + 1000 * n, plain(n)) for n in range(6)]
-    swapped = [packets[n] for n in (0, 2, 1, 3, 5, 4)]
-    files = [[write_pcap(tmp_path / "a.pcap", packets)], [write_pcap(tmp_path / "b.pcap", swapped)]]
+    swapped = [even(6)[n] for n in (0, 2, 1, 3, 5, 4)]
+    files = [[write_pcap(tmp_path / "a.pcap", even(6))], [write_pcap(tmp_path / "b.pcap", swapped)]]
     result = compare(files, pairs=[(0, 1)])
     assert kappa(result["pairs"][0]) == 1
     assert [trial["reversals_in_file"] for trial in result["trials"]] == [0, 2]
@@ -183,8 +186,7 @@ def test_decreasing_timestamps_are_sorted_and_counted(tmp_path):
 
 @pytest.mark.parametrize(("n_a", "n_b"), [(0, 0), (0, 3), (3, 0)])
 def test_empty_trials(tmp_path, n_a, n_b):
-    packets = [(BASE_NS + n, plain(n)) for n in range(3)]
-    pair = comparison(tmp_path, packets[:n_a], packets[:n_b], windows=5)
+    pair = comparison(tmp_path, even(n_a), even(n_b), windows=5)
     assert (pair["n_a"], pair["n_b"], pair["n_common"]) == (n_a, n_b, 0)
     assert pair["latency"]["median"] is None
     assert kappa(pair) == (None if n_a + n_b == 0 else 0)

@@ -10,19 +10,8 @@ from acapella_testing.frames.trial_captures import START_NS, codes, pair
 from acapella_testing.oracles.plain_flows import write_pcap
 
 FRAMES = 300  # of each capture, which include every kind of its traffic
-CAPTURES = (
-    "443-firefox.pcap",
-    "6in4tunnel.pcap",
-    "WebattackRCE.pcap",
-    "amqp.pcap",
-    "avast.pcap",
-    "bitcoin.pcap",
-    "1kxun.pcap",
-    "anyconnect-vpn.pcap",
-    "dns_fragmented.pcap",
-    "capwap.pcap",  # contains CDP, which is 802.3
-    "dos_win98_smb_netbeui.pcap",  # 802.3
-)
+CAPTURES = ["443-firefox", "6in4tunnel", "WebattackRCE", "amqp", "avast", "bitcoin", "1kxun", "anyconnect-vpn"]
+CAPTURES += ["dns_fragmented", "capwap", "dos_win98_smb_netbeui"]  # the last one is 802.3, and capwap contains CDP
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +29,7 @@ def underlay(corpus):
 @pytest.fixture(params=CAPTURES)
 def frames(request, corpus, underlay) -> list[bytes]:
     """Return the first complete frames of a capture."""
-    path = corpus / "ndpi" / request.param
+    path = corpus / "ndpi" / f"{request.param}.pcap"
     if not path.is_file():
         pytest.skip(f"no such capture: {path}")
     found = [frame for wire, frame in itertools.islice(underlay.read_pcap(path), FRAMES) if wire == len(frame)]
@@ -76,25 +65,12 @@ def serious(entry: dict) -> list[str]:
     return [code for code in codes(entry) if code != "ambiguous_occurrences"]
 
 
-def test_router_between_captures_does_not_change_kappa(tmp_path, capsys, frames):
+@pytest.mark.parametrize("kind", ["router", "vlan", "mpls", "pw", "pw2"])
+def test_router_or_underlay_of_one_trial_does_not_change_kappa(tmp_path, capsys, frames, underlay, kind):
     offsets = times(len(frames))
-    found = pair(
-        capsys,
-        trial(tmp_path / "a.pcap", frames, offsets),
-        trial(tmp_path / "b.pcap", [hop(frame) for frame in frames], offsets),
-    )
-    assert (found["kappa"], found["n_common"], serious(found)) == (1, len(frames), [])
-
-
-@pytest.mark.parametrize("kind", ["vlan", "mpls", "pw", "pw2"])
-def test_underlay_of_one_trial_does_not_change_kappa(tmp_path, capsys, frames, underlay, kind):
-    offsets = times(len(frames))
-    wrapped = [underlay.encapsulate(kind, 321, (17, 600_001), frame) for frame in frames]
-    found = pair(
-        capsys,
-        trial(tmp_path / "a.pcap", frames, offsets),
-        trial(tmp_path / "b.pcap", wrapped, offsets),
-    )
+    changed = [hop(f) if kind == "router" else underlay.encapsulate(kind, 321, (17, 600_001), f) for f in frames]
+    a, b = (trial(tmp_path / f"{name}.pcap", part, offsets) for name, part in (("a", frames), ("b", changed)))
+    found = pair(capsys, a, b)
     assert (found["kappa"], found["n_common"], serious(found)) == (1, len(frames), [])
 
 

@@ -21,15 +21,20 @@ def only(entry: dict, code: str) -> dict:
     return entry["warnings"][0]
 
 
+def text_of(entry: dict, code: str) -> str:
+    """Return the text of the first warning with this code."""
+    return next(warning["text"] for warning in entry["warnings"] if warning["code"] == code)
+
+
 @pytest.fixture
 def clean(tmp_path):
     """Write a trial without a defect."""
     return write(tmp_path / "clean.pcap", steady(100))
 
 
-def test_clean_trials_have_no_warning(tmp_path, capsys, clean):
-    other = write(tmp_path / "b.pcap", [ns + ns % 13 for ns in steady(100)], [*range(50), 51, 50, *range(52, 100)])
-    assert pair(capsys, clean, other)["warnings"] == []
+def test_clean_trials_have_no_warning(compared):
+    other = ([ns + ns % 13 for ns in steady(100)], [*range(50), 51, 50, *range(52, 100)])
+    assert compared(steady(100), other)["warnings"] == []
 
 
 def test_microsecond_grid_is_reported(tmp_path, capsys, clean):
@@ -50,25 +55,17 @@ def test_single_coarse_file_of_a_trial_is_reported(tmp_path, capsys, clean):
     assert "coarse.pcap" in warning["text"] and "fine.pcap" not in warning["text"]
 
 
-def test_many_equal_timestamps_are_reported(tmp_path, capsys, clean):
+def test_many_equal_timestamps_are_reported(compared):
     equal = [ns // (4 * 1_237) * 4 * 1_237 for ns in steady(100)]
-    warning = only(pair(capsys, clean, write(tmp_path / "b.pcap", equal)), "coarse_clock")
+    warning = only(compared(steady(100), equal), "coarse_clock")
     assert "75 packets (75.8 %)" in warning["text"]
 
 
-@pytest.mark.parametrize(("packets", "expected"), [(101, ["coarse_clock"]), (102, [])])
-def test_equal_timestamps_are_reported_from_one_percent_of_gaps(tmp_path, capsys, packets, expected):
+@pytest.mark.parametrize(("packets", "expected"), [(101, ["coarse_clock"]), (102, []), (1_000, [])])
+def test_equal_timestamps_are_reported_from_one_percent_of_gaps(compared, packets, expected):
     offsets = steady(packets)
     offsets[50] = offsets[49]
-    a = write(tmp_path / "a.pcap", steady(packets))
-    assert codes(pair(capsys, a, write(tmp_path / "b.pcap", offsets))) == expected
-
-
-def test_few_equal_timestamps_are_not_reported(tmp_path, capsys):
-    offsets = steady(1_000)
-    offsets[500] = offsets[499]
-    a = write(tmp_path / "a.pcap", steady(1_000))
-    assert pair(capsys, a, write(tmp_path / "b.pcap", offsets))["warnings"] == []
+    assert codes(compared(steady(packets), offsets)) == expected
 
 
 def test_truncated_identity_is_reported_with_remaining_bytes(tmp_path, capsys, clean):
@@ -108,20 +105,17 @@ def test_packets_that_differ_after_the_truncation_are_ambiguous(tmp_path, capsys
 
 
 @pytest.mark.parametrize("common", [0, 3])
-def test_trials_with_different_content_are_reported(tmp_path, capsys, clean, common):
-    numbers = [0, *range(1_000, 1_098), 1]
-    numbers[:common] = range(common)
-    if not common:
-        numbers = range(1_000, 1_100)
-    found = pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), numbers))
+def test_trials_with_different_content_are_reported(compared, common):
+    numbers = [0, 1, 2, *range(1_003, 1_099), 1] if common else range(1_000, 1_100)
+    found = compared(steady(100), (steady(100), numbers))
     assert "different_content" in codes(found)
     assert found["warnings"][0]["components"] == ["U", "O", "L", "I"]
 
 
 @pytest.mark.parametrize(("common", "expected"), [(49, ["different_content"]), (50, [])])
-def test_less_than_half_of_packets_in_common_is_reported(tmp_path, capsys, clean, common, expected):
+def test_less_than_half_of_packets_in_common_is_reported(compared, common, expected):
     numbers = [*range(common), *range(1_000, 1_100 - common)]
-    assert codes(pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), numbers))) == expected
+    assert codes(compared(steady(100), (steady(100), numbers))) == expected
 
 
 @pytest.mark.parametrize("swap", [False, True])
@@ -169,32 +163,24 @@ def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, i
         assert (f"of trial {name}" in messages["dominant_gap"]) == late
 
 
-def test_gap_before_a_common_packet_is_reported_for_its_trial(tmp_path, capsys, clean):
+def test_gap_before_a_common_packet_is_reported_for_its_trial(compared):
     offsets = [ns + (300_000 if n >= 50 else 0) for n, ns in LATE]
-    found = pair(capsys, clean, write(tmp_path / "b.pcap", offsets))
-    text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "dominant_gap")
+    text = text_of(compared(steady(100), offsets), "dominant_gap")
     assert "a gap of 300 µs or more is 71.0 % of trial B" in text and "trial A" not in text
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, []), (0.53, ["dominant_gap"])])
-def test_gap_longer_than_half_of_a_trial_is_reported(tmp_path, capsys, share, expected):
+def test_gap_longer_than_half_of_a_trial_is_reported(compared, share, expected):
     head = 1_001_003
-    pause = round(share / (1 - share) * head)
-    offsets = [n * head // 50 for n in range(26)] + [pause + n * head // 50 for n in range(26, 51)]
-    offsets = [ns - (head // 50 if n > 25 else 0) for n, ns in enumerate(offsets)]
-    a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
-    assert codes(pair(capsys, a, b)) == expected
+    pause = round(share / (1 - share) * head) - head // 50
+    offsets = [n * head // 50 + (pause if n > 25 else 0) for n in range(51)]
+    assert codes(compared(offsets, offsets)) == expected
 
 
-def test_gap_in_a_trial_of_three_packets_is_reported(tmp_path, capsys):
-    """A trial of two packets has only one gap, so three are the minimum."""
-    a, b = (write(tmp_path / f"{k}.pcap", [0, 1_237, 1_237 + 1_234_567 + k]) for k in range(2))
-    assert codes(pair(capsys, a, b)) == ["dominant_gap"]
-
-
-def test_gap_of_a_trial_of_two_packets_is_not_reported(tmp_path, capsys):
-    a, b = (write(tmp_path / f"{name}.pcap", [0, 1_234_567 + k]) for k, name in enumerate("ab"))
-    assert pair(capsys, a, b)["warnings"] == []
+@pytest.mark.parametrize(("first", "expected"), [([0, 1_237], ["dominant_gap"]), ([0], [])])
+def test_gap_is_reported_in_a_trial_of_at_least_three_packets(compared, first, expected):
+    """A trial of two packets has only one gap."""
+    assert codes(compared([*first, 1_235_804], [*first, 1_235_805])) == expected
 
 
 @pytest.mark.parametrize("words", [["--flow", "10.9.9.9,10.0.0.2"], ["--from", "5s"]])
@@ -208,14 +194,13 @@ def test_empty_selection_is_reported_on_standard_error_too(tmp_path, capsys, cle
     assert message.err == f"{note}acapella: warning: {warning['text']}\n"
 
 
-def test_empty_trial_is_not_attributed_to_a_selection(tmp_path, capsys, clean):
-    (empty,) = pair(capsys, clean, write(tmp_path / "b.pcap", []), "--to", "1s")["warnings"]
+def test_empty_trial_is_not_attributed_to_a_selection(compared):
+    (empty,) = compared(steady(100), [], "--to", "1s")["warnings"]
     assert "--to" not in empty["text"]
 
 
-def test_missing_first_packet_is_reported(tmp_path, capsys, clean):
-    late = write(tmp_path / "b.pcap", steady(100)[1:], range(1, 100))
-    found = pair(capsys, clean, late)
+def test_missing_first_packet_is_reported(compared):
+    found = compared(steady(100), (steady(100)[1:], range(1, 100)))
     warning = only(found, "first_packet_missing")
     assert warning["components"] == ["L", "I"]
     assert found["offset_ns"] == -1_237 and "-1237 ns" in warning["text"]
@@ -223,9 +208,8 @@ def test_missing_first_packet_is_reported(tmp_path, capsys, clean):
     assert found["I"] == float(Fraction(1, 99 + 98)) and "its whole gap counts as a difference in I" in warning["text"]
 
 
-def test_equal_packets_are_reported_as_ambiguous(tmp_path, capsys, clean):
-    twice = write(tmp_path / "b.pcap", [*steady(100), 100 * 1_237], [*range(100), 42])
-    warning = only(pair(capsys, clean, twice), "ambiguous_occurrences")
+def test_equal_packets_are_reported_as_ambiguous(compared):
+    warning = only(compared(steady(100), ([*steady(100), 100 * 1_237], [*range(100), 42])), "ambiguous_occurrences")
     assert "0 packets of A and 2 of B" in warning["text"]
 
 
@@ -240,11 +224,11 @@ def test_truncated_file_is_reported(tmp_path, capsys, clean):
     assert message.out.splitlines()[1].endswith("b.pcap (cut in the middle of a record)") and message.err == ""
 
 
-def test_decreasing_time_in_a_file_is_reported(tmp_path, capsys, clean):
+def test_decreasing_time_in_a_file_is_reported(compared):
     offsets = steady(100)
     offsets[50], offsets[51] = offsets[51], offsets[50]
     numbers = [*range(50), 51, 50, *range(52, 100)]
-    warning = only(pair(capsys, clean, write(tmp_path / "b.pcap", offsets, numbers)), "time_reversals")
+    warning = only(compared(steady(100), (offsets, numbers)), "time_reversals")
     assert "1 packet of trial B" in warning["text"]
 
 
@@ -255,17 +239,18 @@ def test_frames_without_a_time_are_reported(tmp_path, capsys, clean):
     assert found["I"] > 0.99  # one gap of fifty years dominates
 
 
-def test_packets_without_the_tag_are_reported(tmp_path, capsys, clean):
-    found = pair(capsys, clean, clean, "--identity", "tag")
-    assert "without_identity" in codes(found)
-    text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
-    assert "(no tag was captured)" in text and "cut" not in text  # no frame had a tag
+def test_packets_without_the_tag_are_reported(compared):
+    found = compared(steady(100), steady(100), "--identity", "tag")
+    text = text_of(found, "without_identity")
+    assert "(no tag was captured)" in text
+    assert "cut" not in text  # no frame had a tag
 
 
 def test_packets_truncated_to_a_few_bytes_are_reported(tmp_path, capsys, clean):
     found = pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), snaplen=24))
-    text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
-    assert "100 packets of trial B" in text and "(the capture truncated them to a few bytes)" in text
+    text = text_of(found, "without_identity")
+    assert "100 packets of trial B" in text
+    assert "(the capture truncated them to a few bytes)" in text
 
 
 @pytest.mark.parametrize("snaplen", [20, 60])
@@ -273,7 +258,7 @@ def test_snap_length_that_removed_tags_is_reported(tmp_path, capsys, snaplen):
     whole = write(tmp_path / "a.pcap", steady(9), make=tagged)
     cut = write(tmp_path / "b.pcap", steady(9), make=tagged, snaplen=snaplen)
     found = pair(capsys, whole, cut, "--identity", "tag")
-    text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
+    text = text_of(found, "without_identity")
     assert "9 packets of trial B without the requested identity" in text
     assert "The capture truncated 9 frames of this trial: its snap length" in text
 
@@ -334,11 +319,9 @@ def test_summary_without_all_pairs_cannot_identify_an_outlier(tmp_path, capsys):
     ],
 )
 def test_outlier_is_twice_as_far_from_the_others(kappas, odd):
-    ends = (("A", "B"), ("A", "C"), ("B", "C"))
-    pairs = [
-        {"a": a, "b": b, "kappa": value, "warnings": [], "U": 0.0, "O": 0.0, "L": 0.0, "I": value and 2 - 2 * value}
-        for (a, b), value in zip(ends, kappas, strict=True)
-    ]
+    equal = {"warnings": [], "U": 0.0, "O": 0.0, "L": 0.0}
+    ends = zip("AAB", "BCC", kappas, strict=True)
+    pairs = [{"a": a, "b": b, "kappa": value, "I": value and 2 - 2 * value, **equal} for a, b, value in ends]
     found = [codes(pair) for pair in baseline.with_baseline_warning(pairs, ["A", "B", "C"])]
     assert found == ([["odd_baseline"], ["odd_baseline"], []] if odd else [[], [], []])
     assert baseline.with_baseline_warning(pairs[:1], ["A", "B"]) == pairs[:1]
