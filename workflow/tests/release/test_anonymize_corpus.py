@@ -22,45 +22,16 @@ from acapella_core.anonymize import anonymize
 KEY = random.Random(5).randbytes(32)
 MAX_BYTES = 30_000
 LAST_NS = 2**32 * 10**9 - 1  # latest time that pcap can represent
-IDENTIFIED = [
-    "ndpi/4in4tunnel.pcap",
-    "ndpi/4in6tunnel.pcap",
-    "ndpi/6in4tunnel.pcap",
-    "ndpi/6in6tunnel.pcap",
-    "ndpi/ipv6_in_gtp.pcap",
-    "ndpi/sctp.cap",
-    "tcpdump/IGMP_V1.pcap",
-    "tcpdump/IGMP_V2.pcap",
-    "tcpdump/igmpv3-queries.pcap",
-    "tcpdump/geneve.pcap",
-    "tcpdump/OSPFv3_with_AH.pcap",
-    "tcpdump/gso-ipv4-vxlan-ipv6.pcap",
-    "tcpdump/gso-ipv6-geneve-ipv4.pcap",
-    "tcpdump/ipv6-srh-insert-cksum.pcap",
-    "tcpdump/ipv6-routing-header.pcap",
-    "tcpdump/icmp6-rfc8335.pcap",
-    "tcpdump/erspan-type-ii-1.pcap",
-    "tcpdump/erspan-type-iii-ft-0.pcap",
-    "ndpi/gtp_c.pcap",
-]
+OF_NDPI = ("4in4tunnel.pcap", "4in6tunnel.pcap", "6in4tunnel.pcap", "6in6tunnel.pcap", "ipv6_in_gtp.pcap", "sctp.cap")
+OF_TCPDUMP = ("IGMP_V1", "IGMP_V2", "igmpv3-queries", "geneve", "OSPFv3_with_AH", "gso-ipv4-vxlan-ipv6")
+OF_TCPDUMP += ("gso-ipv6-geneve-ipv4", "ipv6-srh-insert-cksum", "ipv6-routing-header", "icmp6-rfc8335")
+OF_TCPDUMP += ("erspan-type-ii-1", "erspan-type-iii-ft-0")
+IDENTIFIED = [f"ndpi/{name}" for name in (*OF_NDPI, "gtp_c.pcap")] + [f"tcpdump/{name}.pcap" for name in OF_TCPDUMP]
 TUNNELS = {"vxlan.vni": "vxlan_vni", "geneve.vni": "geneve_vni", "gtp.teid": "gtp_teid", "gtpv2.teid": "gtp_teid"}
 TUNNELS |= {"erspan.spanid": "erspan_session"}
-FIELDS = [
-    "eth.src",
-    "eth.dst",
-    "ip.src",
-    "ip.dst",
-    "ipv6.src",
-    "ipv6.dst",
-    "arp.src.proto_ipv4",
-    "arp.dst.proto_ipv4",
-    "arp.src.hw_mac",
-    "arp.dst.hw_mac",
-    "icmpv6.nd.ns.target_address",
-    "icmpv6.nd.na.target_address",
-    "icmpv6.opt.linkaddr",
-    "igmp.maddr",
-]
+FIELDS = ["eth.src", "eth.dst", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "igmp.maddr", "icmpv6.opt.linkaddr"]
+FIELDS += ["arp.src.proto_ipv4", "arp.dst.proto_ipv4", "arp.src.hw_mac", "arp.dst.hw_mac"]
+FIELDS += ["icmpv6.nd.ns.target_address", "icmpv6.nd.na.target_address"]
 
 
 def rows(capture: Path, known) -> list[tuple]:
@@ -68,10 +39,8 @@ def rows(capture: Path, known) -> list[tuple]:
     core = _native.NativeDigest(str(capture), None, None, 1 << 16, known)
     found = []
     for batch in iter(core.next_frames, None):
-        columns = pa.record_batch(batch)
-        found += zip(
-            *(columns.column(name).to_pylist() for name in ("stack", "wire_len", "ts_ns", "issue")), strict=True
-        )
+        columns = pa.record_batch(batch).select(["stack", "wire_len", "ts_ns", "issue"])
+        found += [tuple(row.values()) for row in columns.to_pylist()]
     return found
 
 
@@ -118,9 +87,8 @@ def test_kept_parts_have_the_same_headers(small, tmp_path):
 def told(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list[str]]]:
     """Return for each frame and each of ``fields`` the values that tshark prints, in order."""
     options = ["-n", "-r", str(capture), "-T", "fields", "-E", "occurrence=a", *(w for f in fields for w in ("-e", f))]
-    done = subprocess.run(
-        [program.path, *options], capture_output=True, text=True, check=True, env=tshark.environment()
-    )
+    command = [program.path, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=tshark.environment())
     return [[[v for v in cell.split(",") if v] for cell in line.split("\t")] for line in done.stdout.splitlines()]
 
 
@@ -131,17 +99,23 @@ def address_bytes(address: str) -> bytes:
     return ipaddress.ip_address(address).packed
 
 
-def test_tshark_finds_pseudonyms_in_place_of_addresses(corpus, program, tmp_path):
+@pytest.fixture(scope="module")
+def both(corpus, tmp_path_factory) -> tuple[Path, Path]:
+    """Return these captures as one file, before and after anonymization."""
+    merged, public = (tmp_path_factory.mktemp("merged") / name for name in ("in.pcap", "out.pcap"))
+    files = [corpus / name for name in IDENTIFIED]
+    subprocess.run(["mergecap", "-a", "-F", "nsecpcap", "-w", merged, *files], check=True, capture_output=True)
+    anonymize(str(merged), public, KEY)
+    return merged, public
+
+
+def test_tshark_finds_pseudonyms_in_place_of_addresses(both, program):
     pan, macs = CryptoPan(KEY), MacMap(KEY)
 
     def pseudonym(plain: bytes) -> bytes:
         return macs.address(plain) if len(plain) == 6 else pan.address(plain)
 
-    merged = tmp_path / "in.pcap"
-    files = [corpus / name for name in IDENTIFIED]
-    subprocess.run(["mergecap", "-a", "-F", "nsecpcap", "-w", merged, *files], check=True, capture_output=True)
-    anonymize(str(merged), tmp_path / "out.pcap", KEY)
-    before, after = told(program, merged), told(program, tmp_path / "out.pcap")
+    before, after = (told(program, capture) for capture in both)
     assert len(before) == len(after) > 100
     checked = 0
     for number, (addresses, left) in enumerate(zip(before, after, strict=True), 1):
@@ -150,7 +124,7 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(corpus, program, tmp_path
             assert [address_bytes(address) for address in kept] == expected, f"frame {number} {field}"
             checked += len(kept)
     assert checked > 1000
-    frames = [frame for *_, frame in records((tmp_path / "out.pcap").read_bytes())]
+    frames = [frame for *_, frame in records(both[1].read_bytes())]
     for frame, addresses in zip(frames, before, strict=True):
         for original in {address_bytes(address) for cell in addresses for address in cell}:
             # Addresses with few distinct bytes, such as ::1, can match by chance. A fixed MAC address is its own
@@ -159,14 +133,10 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(corpus, program, tmp_path
                 assert original not in frame
 
 
-def test_tshark_finds_pseudonyms_in_place_of_tunnel_identifiers(corpus, program, tmp_path):
+def test_tshark_finds_pseudonyms_in_place_of_tunnel_identifiers(both, program):
     naive = TunnelMap(KEY, TYPES)
-    merged = tmp_path / "in.pcap"
-    files = [corpus / name for name in IDENTIFIED]
-    subprocess.run(["mergecap", "-a", "-F", "nsecpcap", "-w", merged, *files], check=True, capture_output=True)
-    anonymize(str(merged), tmp_path / "out.pcap", KEY)
     found = dict.fromkeys(TUNNELS.values(), 0)
-    pair = (told(program, capture, TUNNELS) for capture in (merged, tmp_path / "out.pcap"))
+    pair = (told(program, capture, TUNNELS) for capture in both)
     for number, (before, after) in enumerate(zip(*pair, strict=True), 1):
         for kind, originals, kept in zip(TUNNELS.values(), before, after, strict=True):
             expected = [naive.identifier(kind, int(each, 0)) for each in originals[: len(kept)]]

@@ -13,7 +13,7 @@ from acapella_testing.frames.ip_options import ethernet, ipv4, ipv6
 from acapella_testing.generated.files_campaign import indexed, run
 from acapella_testing.leak_search import left_as_it_came, searched
 from acapella_testing.oracles.plain_flows import write_pcap
-from acapella_testing.release_records import KEY, records, released
+from acapella_testing.release_records import records, released, write_key
 
 RUN = 16  # bytes of contiguous text that must not be kept
 SENTENCE = "MYPASSWORD=hunter2; s e c r e t  t e x t; abcdefghijklmnopqrstuvwxyz 0p@P`"
@@ -282,10 +282,7 @@ def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
     frames = [(10**18 + 1000 * n, make(text)) for n, (text, make) in enumerate(each)]
     true = write_pcap(tmp_path / "true.pcap", frames)
     mine, public = indexed(tmp_path, [("one", "s", "p", true)]), tmp_path / "public"
-    key = tmp_path / "key"
-    key.write_bytes(KEY)
-    key.chmod(0o600)
-    run("release", mine, "-o", public, "--key-file", key)
+    run("release", mine, "-o", public, "--key-file", write_key(tmp_path / "key"))
     (capture,) = (public / "captures").iterdir()
     left = [frame for *_, frame in records(capture.read_bytes())]
     assert len(left) == len(frames)
@@ -295,27 +292,29 @@ def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
         assert letters(frame, kept, begin) <= LETTERS
 
 
-KEPT = {  # headers repeated as often as in real traffic, and the range of bytes that must be kept
-    "three tags": (ethernet(0x88A8, b"\0\7\x81\0\0\x08\x81\0\0\x09\x08\0" + PACKET), 12, 26),
-    "three labels": (ethernet(0x8847, b"\0\1\2\x40\0\1\x12\x3f\0\1\x25\x3e" + PACKET), 12, 26),
-    "TCP options": (tcp(b"\2\4\5\xb4\4\2\x08\x0a\0\0\0\1\0\0\0\2\1\3\3\7"), 54, 74),
-    "a TCP SACK block": (tcp(b"\1\1\5\x0a\0\0\0\1\0\0\0\2"), 54, 66),
-    "IPv4 timestamps": (ip_options(b"\x44\x10\x11\0\0\0\0\1\0\0\0\2\0\0\0\3"), 34, 50),
-    "IPv6 options": (hop_by_hop(b"\5\2\0\0\1\0"), 54, 62),
-    "all IPv6 extension headers": (ipv6(0, b"\x3c\0\5\2\0\0\1\0" + b"\x2b\0\4\1\7\1\1\0" + b"\x2c\0\3" + bytes(5)
-                                   + b"\x33\0\0\1\0\0\0\7" + b"\x3c\1\0\0\0\0\0\x08\0\0\0\x09"
-                                   + b"\x11\0\4\1\7\1\1\0" + PACKET[20:]), 54, 106),
-    "SCTP SACK": (sctp(chunk(3, bytes(8) + b"\0\2\0\1" + b"\0\2\0\3\0\5\0\6" + b"\0\0\0\1")), 46, 74),
-    "SCTP INIT": (init(b"\x80\0\0\4\xc0\0\0\4\0\x0c\0\6\0\5"), 46, 82),
-    "neighbor options": (neighbor(b"\5\1\0\0\0\0\5\xdc" + b"\x18\1\0\x08\0\0\7\x08"), 62, 78),
-    "Geneve options": (geneve(b"\1\2\x80\0" + b"\1\x08\1\0"), 50, 58),
-    "GTP extensions": (gtp(b"\1\0\0\xc0" + b"\1\0\0\0"), 50, 62),
-}  # fmt: skip
+ALL_EXTENSIONS = b"\x3c\0\5\2\0\0\1\0\x2b\0\4\1\7\1\1\0\x2c\0\3" + bytes(5) + b"\x33\0\0\1\0\0\0\7"
+ALL_EXTENSIONS += b"\x3c\1\0\0\0\0\0\x08\0\0\0\x09\x11\0\4\1\7\1\1\0"
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_repeats_of_real_traffic_are_kept(name, tmp_path):
-    frame, begin, end = KEPT[name]
+@pytest.mark.parametrize(
+    ("frame", "begin", "end"),  # the bytes of the frame that must be kept
+    [
+        pytest.param(ethernet(0x88A8, b"\0\7\x81\0\0\x08\x81\0\0\x09\x08\0" + PACKET), 12, 26, id="three tags"),
+        pytest.param(ethernet(0x8847, b"\0\1\2\x40\0\1\x12\x3f\0\1\x25\x3e" + PACKET), 12, 26, id="three labels"),
+        pytest.param(tcp(b"\2\4\5\xb4\4\2\x08\x0a\0\0\0\1\0\0\0\2\1\3\3\7"), 54, 74, id="TCP options"),
+        pytest.param(tcp(b"\1\1\5\x0a\0\0\0\1\0\0\0\2"), 54, 66, id="a TCP SACK block"),
+        pytest.param(ip_options(b"\x44\x10\x11\0\0\0\0\1\0\0\0\2\0\0\0\3"), 34, 50, id="IPv4 timestamps"),
+        pytest.param(hop_by_hop(b"\5\2\0\0\1\0"), 54, 62, id="IPv6 options"),
+        pytest.param(ipv6(0, ALL_EXTENSIONS + PACKET[20:]), 54, 106, id="all IPv6 extension headers"),
+        pytest.param(sctp(chunk(3, bytes(8) + b"\0\2\0\1\0\2\0\3\0\5\0\6\0\0\0\1")), 46, 74, id="SCTP SACK"),
+        pytest.param(init(b"\x80\0\0\4\xc0\0\0\4\0\x0c\0\6\0\5"), 46, 82, id="SCTP INIT"),
+        pytest.param(neighbor(b"\5\1\0\0\0\0\5\xdc\x18\1\0\x08\0\0\7\x08"), 62, 78, id="neighbor options"),
+        pytest.param(geneve(b"\1\2\x80\0\1\x08\1\0"), 50, 58, id="Geneve options"),
+        pytest.param(gtp(b"\1\0\0\xc0\1\0\0\0"), 50, 62, id="GTP extensions"),
+    ],
+)
+def test_repeats_of_real_traffic_are_kept(frame, begin, end, tmp_path):
+    """The headers are repeated as often as in real traffic."""
     (left,) = released(tmp_path, [frame])
     assert (len(left), left[begin:end]) == (len(frame), frame[begin:end])
 

@@ -32,29 +32,32 @@ OTHER_ENDS = bytes((192, 0, 2, 9)), bytes.fromhex("20010db8000000000000000000000
 NEIGHBOR = (
     b"\x87" + bytes(7) + OTHER_ENDS[1] + b"\1\1\2\0\0\0\0\7" + b"\3\4\x40" + bytes(13) + OTHER_ENDS[1][:8] + bytes(8)
 )
-ADDRESSES = {  # a frame, and offset and length of an address in it
-    "record route": (ipv4(17, bytes(8), b"\x07\x27\x28" + OTHER_ENDS[0] * 9 + b"\0"), 41, 4),
-    "timestamps": (ipv4(17, bytes(8), b"\x44\x0c\x0d\1" + OTHER_ENDS[0] + b"\1\2\3\4"), 38, 4),
-    "IGMP group": (ipv4(2, b"\x16\0\0\0" + bytes((239, 1, 2, 3))), 38, 4),
-    "IGMPv3 source": (ipv4(2, b"\x22\0\0\0\0\0\0\1\1\0\0\1\xef\1\2\3" + OTHER_ENDS[0]), 50, 4),
-    "ICMP redirect": (ipv4(1, b"\x05\1\0\0" + OTHER_ENDS[0] + ipv4(17, bytes(8))[14:]), 38, 4),
-    "source that ICMP quotes": (ipv4(1, b"\x05\1\0\0" + OTHER_ENDS[0] + ipv4(17, bytes(8))[14:]), 54, 4),
-    "SCTP address": (ipv4(132, bytes(12) + b"\1\0\0\x1c" + bytes(16) + b"\0\5\0\x08" + OTHER_ENDS[0]), 70, 4),
-    "SCTP added address": (ipv4(132, bytes(12) + b"\xc1\0\0\x18" + bytes(4) + b"\xc0\1\0\x10" + bytes(4)
-                                + b"\0\5\0\x08" + OTHER_ENDS[0]), 66, 4),
-    "MPTCP address": (with_options("tcp", b"\x1e\x08\x30\1" + OTHER_ENDS[0]), 58, 4),
-    "neighbor": (ipv6(58, NEIGHBOR), 62, 16),
-    "link-layer address": (ipv6(58, NEIGHBOR), 80, 6),
-    "prefix": (ipv6(58, NEIGHBOR), 102, 16),
-    "listener": (ipv6(58, b"\x83" + bytes(7) + b"\xff\2" + bytes(13) + b"\x77"), 62, 16),
-    "route": (ipv6(43, b"\x3b\2\0\1" + bytes(4) + OTHER_ENDS[1]), 62, 16),
-    "home address": (ipv6(60, b"\x3b\2\1\2\0\0\xc9\x10" + OTHER_ENDS[1]), 62, 16),
-}  # fmt: skip
+REDIRECT = ipv4(1, b"\x05\1\0\0" + OTHER_ENDS[0] + ipv4(17, bytes(8))[14:])
+SCTP_ADDRESS = b"\0\5\0\x08" + OTHER_ENDS[0]
+ADDED = b"\xc1\0\0\x18" + bytes(4) + b"\xc0\1\0\x10" + bytes(4) + SCTP_ADDRESS
 
 
-@pytest.mark.parametrize("name", ADDRESSES)
-def test_remaining_address_in_an_option_or_message_is_found(name, tmp_path):
-    frame, begin, length = ADDRESSES[name]
+@pytest.mark.parametrize(
+    ("frame", "begin", "length"),  # the place of an address in a frame
+    [
+        pytest.param(ipv4(17, bytes(8), b"\x07\x27\x28" + OTHER_ENDS[0] * 9 + b"\0"), 41, 4, id="record route"),
+        pytest.param(ipv4(17, bytes(8), b"\x44\x0c\x0d\1" + OTHER_ENDS[0] + b"\1\2\3\4"), 38, 4, id="timestamps"),
+        pytest.param(ipv4(2, b"\x16\0\0\0" + bytes((239, 1, 2, 3))), 38, 4, id="IGMP group"),
+        pytest.param(ipv4(2, b"\x22\0\0\0\0\0\0\1\1\0\0\1\xef\1\2\3" + OTHER_ENDS[0]), 50, 4, id="IGMPv3 source"),
+        pytest.param(REDIRECT, 38, 4, id="ICMP redirect"),
+        pytest.param(REDIRECT, 54, 4, id="source that ICMP quotes"),
+        pytest.param(ipv4(132, bytes(12) + b"\1\0\0\x1c" + bytes(16) + SCTP_ADDRESS), 70, 4, id="SCTP address"),
+        pytest.param(ipv4(132, bytes(12) + ADDED), 66, 4, id="SCTP added address"),
+        pytest.param(with_options("tcp", b"\x1e\x08\x30\1" + OTHER_ENDS[0]), 58, 4, id="MPTCP address"),
+        pytest.param(ipv6(58, NEIGHBOR), 62, 16, id="neighbor"),
+        pytest.param(ipv6(58, NEIGHBOR), 80, 6, id="link-layer address"),
+        pytest.param(ipv6(58, NEIGHBOR), 102, 16, id="prefix"),
+        pytest.param(ipv6(58, b"\x83" + bytes(7) + b"\xff\2" + bytes(13) + b"\x77"), 62, 16, id="listener"),
+        pytest.param(ipv6(43, b"\x3b\2\0\1" + bytes(4) + OTHER_ENDS[1]), 62, 16, id="route"),
+        pytest.param(ipv6(60, b"\x3b\2\1\2\0\0\xc9\x10" + OTHER_ENDS[1]), 62, 16, id="home address"),
+    ],
+)
+def test_remaining_address_in_an_option_or_message_is_found(frame, begin, length, tmp_path):
     assert searched(tmp_path, [frame]) is None
     assert searched(tmp_path, [frame], left_as_it_came(begin, begin + length)) == (1, begin, "an original address")
 

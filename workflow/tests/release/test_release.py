@@ -1,6 +1,6 @@
 """Tests a campaign's release: its content, what it excludes, and the consistency of its files."""
 
-import csv
+import functools
 import gzip
 import hashlib
 import io
@@ -16,9 +16,11 @@ from pathlib import Path
 import dpkt
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.generated.generated_flowreports import write_tables
 from acapella_testing.oracles.naive_anonymize import CryptoPan
+from acapella_testing.release_records import write_key
 from acapella_testing.workflow_run import CAPTURES
 
 from acapella.campaign.layout import Campaign
@@ -58,6 +60,32 @@ def key_of_flow(row: dict) -> list:
     return [row[name] for name in FLOW_KEY]
 
 
+def rows_of(path: Path) -> list[dict]:
+    """Return the rows of a Parquet file."""
+    return pq.read_table(path).to_pylist()
+
+
+def flow_tables(directory: Path) -> dict[str, list[dict]]:
+    """Return the rows of the tables of flow reports in a directory."""
+    return {name: rows_of(directory / f"{name}.parquet") for name in release_flows.TABLES}
+
+
+def names_in(directory: Path) -> set[str]:
+    """Return the names of a directory's files without suffixes."""
+    return {path.stem for path in directory.iterdir()}
+
+
+def pseudonym_of(pan: CryptoPan, text: str) -> str:
+    """Return the pseudonym of an address as text."""
+    return str(ipaddress.ip_address(pan.address(ipaddress.ip_address(text).packed)))
+
+
+@pytest.fixture
+def copied(finished, tmp_path) -> Path:
+    """Return a copy of the campaign."""
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
 @pytest.fixture(scope="module")
 def public(finished) -> Path:
     """Return the release of the campaign."""
@@ -72,23 +100,10 @@ def files(directory: Path) -> list[Path]:
 
 
 def test_release_has_captures_acaps_flows_tables_and_a_description(public):
-    assert sorted(path.name for path in public.iterdir()) == [
-        "README.md",
-        "SHA256SUMS",
-        "acap",
-        "captures",
-        "catalog.duckdb",
-        "flows",
-        "samples.tsv",
-        "tables",
-    ]
-    names = {path.stem for path in (public / "captures").iterdir()}
-    assert len(names) == 3
-    assert (
-        names
-        == {path.stem for path in (public / "acap").iterdir()}
-        == {path.stem for path in (public / "flows").iterdir()}
-    )
+    files_only = ["README.md", "SHA256SUMS", "catalog.duckdb", "samples.tsv"]
+    assert {path.name for path in public.iterdir()} == {*files_only, "acap", "captures", "flows", "tables"}
+    assert len(names_in(public / "captures")) == 3
+    assert names_in(public / "captures") == names_in(public / "acap") == names_in(public / "flows")
     frames = sum(pq.read_metadata(path).num_rows for path in (public / "acap").iterdir())
     assert f"3 samples, {frames} frames" in (public / "README.md").read_text()
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in files(public))
@@ -107,13 +122,10 @@ def test_sheet_states_filter_and_sampling_of_a_capture(finished, tmp_path):
     run("campaign", "index", campaign)
     run("campaign", "process", campaign)
     run("release", campaign, "-o", tmp_path / "public")
-    with (tmp_path / "public" / "samples.tsv").open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines, delimiter="\t"))
-    stated = {(row["filtered"], row["one_in"], row["sampled_out"]) for row in rows}
+    sheet, quality = (read_rows(tmp_path / "public" / n) for n in ("samples.tsv", "tables/capture_quality.csv"))
+    stated = {(row["filtered"], row["one_in"], row["sampled_out"]) for row in sheet}
     assert stated == {("true", "4", "9"), ("", "", "")}
-    assert {row["excluded"] for row in rows} == {"filter, sampling", ""}
-    quality = csv.DictReader((tmp_path / "public" / "tables" / "capture_quality.csv").read_text().splitlines())
-    assert {row["excluded"] for row in quality} == {"filter, sampling", ""}
+    assert {row["excluded"] for row in sheet} == {row["excluded"] for row in quality} == {"filter, sampling", ""}
     assert b"10.0.0.1" in (campaign / "tables" / "restrictions.csv").read_bytes()
     assert not any(b"10.0.0.1" in path.read_bytes() for path in files(tmp_path / "public"))
 
@@ -180,13 +192,12 @@ def test_flows_are_those_of_the_anonymized_captures(finished, public, tmp_path):
 
 def ends_of(flows: Path) -> set[str]:
     """Return the addresses in all flow tables of a directory."""
-    rows = [row for path in flows.iterdir() for row in pq.read_table(path).to_pylist()]
-    return {end for row in rows for end in (row["src"], row["dst"])}
+    return {row[end] for path in flows.iterdir() for row in rows_of(path) for end in ENDS}
 
 
 def test_kept_parts_of_frames_have_the_same_times_lengths_and_stacks(finished, public):
     def frames(directory: Path) -> list:
-        rows = [row for path in directory.iterdir() for row in pq.read_table(path).to_pylist()]
+        rows = (row for path in directory.iterdir() for row in rows_of(path))
         return sorted((row["ts_ns"], row["wire_len"], row["stack"]) for row in rows)
 
     before, after = frames(finished / "acap"), frames(public / "acap")
@@ -196,52 +207,41 @@ def test_kept_parts_of_frames_have_the_same_times_lengths_and_stacks(finished, p
 
 
 def test_tables_without_addresses_are_released(finished, public):
-    names = {path.stem for path in (public / "tables").iterdir()}
+    names = names_in(public / "tables")
     assert {"frame_sizes", "header_occurrence", "header_stack_sizes", "capture_quality"} <= names
     assert not names & {"top_flows", "stitched_flows"}
     for path in (public / "tables").iterdir():
         if path.stem in release_flows.TABLES or path.stem == "capture_quality":
             continue
         assert path.read_bytes() == (finished / "tables" / path.name).read_bytes()
-    rows = [
-        pq.read_table(directory / "tables" / "capture_quality.parquet").to_pylist() for directory in (finished, public)
-    ]
-    assert all(row.pop("sha256") for row in rows[0])
-    assert rows[0] == rows[1]
+    true, shown = (rows_of(each / "tables" / "capture_quality.parquet") for each in (finished, public))
+    assert all(row.pop("sha256") for row in true)
+    assert true == shown
 
 
 def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_true_addresses(finished, tmp_path):
     if (why := program.why_unavailable()) is not None:
         pytest.skip(why)
-    key, public = tmp_path / "key", tmp_path / "public"
-    key.touch(mode=0o600)
-    key.write_bytes(bytes(range(KEY_BEGIN, KEY_BEGIN + 32)))
+    key, public = write_key(tmp_path / "key", bytes(range(KEY_BEGIN, KEY_BEGIN + 32))), tmp_path / "public"
     run("release", finished, "-o", public, "--key-file", key)
-    true, shown = (
-        {name: pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
-        for directory in (finished, public)
-    )
+    true, shown = (flow_tables(directory / "tables") for directory in (finished, public))
     flows = shown["flowreport_flows"]
     ends, plain = ends_of(public / "flows"), ends_of(finished / "flows")
     assert len({row["src"] for row in flows}) > 1
-    assert {end for row in flows for end in (row["src"], row["dst"])} <= ends
+    assert {row[end] for row in flows for end in ENDS} <= ends
     texts = [path.read_text() for path in (public / "tables").glob("*.csv")]
     assert not [end for end in plain for text in texts if re.search(rf"(?<![\w.:]){re.escape(end)}(?![\w.:])", text)]
-    assert flows == sorted(flows, key=lambda row: [row[name] for name in FLOW_KEY])
+    assert flows == sorted(flows, key=key_of_flow)
     assert [row["flow"] for row in flows] == list(range(len(flows)))
-
-    pan = CryptoPan(key.read_bytes())
+    named = functools.partial(pseudonym_of, CryptoPan(key.read_bytes()))
 
     def windows(tables: dict, pseudonym) -> list:
-        keys = {row["flow"]: [row[name] for name in FLOW_KEY] for row in tables["flowreport_flows"]}
+        keys = {row["flow"]: key_of_flow(row) for row in tables["flowreport_flows"]}
         keys = {flow: [*key[:3], pseudonym(key[3]), pseudonym(key[4]), *key[5:]] for flow, key in keys.items()}
         return sorted(
             [*keys[row["flow"]], row["window_ns"], row["bytes"], row["bytes_measured"]]
             for row in tables["flowreport_windows"]
         )
-
-    def named(text: str) -> str:
-        return str(ipaddress.ip_address(pan.address(ipaddress.ip_address(text).packed)))
 
     assert windows(true, named) == windows(shown, str)
     order = [[*(row[name] for name in FLOW_KEY[:3]), named(row["src"])] for row in true["flowreport_flows"]]
@@ -250,45 +250,34 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
 
 def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
     """Uses generated tables with many flows and two samples, so that no P4 program is needed."""
-    (tmp_path / "tables").mkdir()
     (tmp_path / "out").mkdir()
     campaign, key = Campaign(write_tables(tmp_path, samples=2, flows=60)), bytes(range(32))
     release_flows.write(campaign, tmp_path / "out", key)
     pan = CryptoPan(key)
-    true, shown = (
-        {name: pq.read_table(directory / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
-        for directory in (tmp_path / "tables", tmp_path / "out")
-    )
+    true, shown = (flow_tables(tmp_path / name) for name in ("tables", "out"))
     true_order, number = {}, {}
     for sample in sorted({row["sample"] for row in true["flowreport_flows"]}):
         flows = [row for row in true["flowreport_flows"] if row["sample"] == sample]
         for row in flows:
-            named = {end: str(ipaddress.ip_address(pan.address(ipaddress.ip_address(row[end]).packed))) for end in ENDS}
-            true_order[sample, row["flow"]] = row | named
+            true_order[sample, row["flow"]] = row | {end: pseudonym_of(pan, row[end]) for end in ENDS}
         ordered = sorted((row for row in true_order.values() if row["sample"] == sample), key=key_of_flow)
         number |= {(sample, row["flow"]): place for place, row in enumerate(ordered)}
     assert [number[place] for place in sorted(number)] != [place[1] for place in sorted(number)]
     for name in release_flows.TABLES:
-        expected = [
-            {**(true_order[row["sample"], row["flow"]] if name == release_flows.FLOWS else row)}
-            | {"flow": number[row["sample"], row["flow"]]}
-            for row in true[name]
-        ]
-        assert shown[name] == sorted(
-            expected, key=lambda row: [row.get(each) for each in ("sample", "flow", "window_ns")]
-        )
+        rows = [(row["sample"], row["flow"]) for row in true[name]]
+        named = [true_order[row] for row in rows] if name == release_flows.FLOWS else true[name]
+        expected = [row | {"flow": number[place]} for row, place in zip(named, rows, strict=True)]
+        assert shown[name] == sorted(expected, key=lambda row: [row.get(k) for k in ("sample", "flow", "window_ns")])
 
 
-def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(finished, tmp_path):
+def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(copied, tmp_path):
     assert all(release_columns.why_private(name) for name in release_flows.TABLES)
     if (why := program.why_unavailable()) is not None:
         pytest.skip(why)
-    campaign = tmp_path / "changed"
-    shutil.copytree(finished, campaign)
-    with (campaign / "tables" / "flowreport_windows.csv").open("a") as table:
+    with (copied / "tables" / "flowreport_windows.csv").open("a") as table:
         table.write("another row\n")
     with pytest.raises(UserError, match="does not have the checksum in its provenance"):
-        release.release_tables(Campaign(campaign), tmp_path / "tables", bytes(32), hidden=True)
+        release.release_tables(Campaign(copied), tmp_path / "tables", bytes(32), hidden=True)
 
 
 def test_release_depends_on_the_key_alone(finished, public, tmp_path):
@@ -348,22 +337,19 @@ def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finishe
 
 
 @pytest.mark.usefixtures("public")  # the release creates the key
-def test_release_reads_the_provenance_of_an_earlier_version(finished, public, tmp_path):
-    campaign = shutil.copytree(finished, tmp_path / "earlier")
-    (campaign / "provenance" / "process.json").rename(campaign / "provenance.json")
-    run("release", campaign, "-o", tmp_path / "released")
-    names = [{path.name for path in (directory / "tables").iterdir()} for directory in (tmp_path / "released", public)]
-    assert names[0] == names[1]
+def test_release_reads_the_provenance_of_an_earlier_version(copied, public, tmp_path):
+    (copied / "provenance" / "process.json").rename(copied / "provenance.json")
+    run("release", copied, "-o", tmp_path / "released")
+    assert names_in(tmp_path / "released" / "tables") == names_in(public / "tables")
 
 
 @pytest.mark.usefixtures("public")  # the release creates the key
-def test_tables_with_true_names_are_omitted_with_the_reason(finished, tmp_path, capsys):
-    campaign = shutil.copytree(finished, tmp_path / "mixed")
-    (campaign / "tables" / "consistency.parquet").write_bytes(SITES[0].encode())
+def test_tables_with_true_names_are_omitted_with_the_reason(copied, tmp_path, capsys):
+    (copied / "tables" / "consistency.parquet").write_bytes(SITES[0].encode())
     outputs = {"tables/consistency.parquet": "0" * 64}
-    (campaign / "provenance" / "consistency.json").write_text(json.dumps({"outputs": outputs, "parameters": {}}))
+    (copied / "provenance" / "consistency.json").write_text(json.dumps({"outputs": outputs, "parameters": {}}))
     capsys.readouterr()
-    run("release", campaign, "--pseudonyms", "-o", tmp_path / "hidden")
+    run("release", copied, "--pseudonyms", "-o", tmp_path / "hidden")
     assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
     lines = [line for line in capsys.readouterr().out.splitlines() if "consistency" in line]
     assert lines == [
@@ -371,7 +357,7 @@ def test_tables_with_true_names_are_omitted_with_the_reason(finished, tmp_path, 
         "snakemake --config pseudonyms=True; then release again"
     ]
     assert "- consistency: true names of sites, ports or samples\n" in (tmp_path / "hidden/README.md").read_text()
-    assert (campaign / "release-pseudonyms.tsv").is_file()
+    assert (copied / "release-pseudonyms.tsv").is_file()
 
 
 def test_map_of_names_is_private_and_contains_the_true_names(finished, tmp_path):
@@ -380,11 +366,10 @@ def test_map_of_names_is_private_and_contains_the_true_names(finished, tmp_path)
         shutil.rmtree(public, ignore_errors=True)
         run("release", finished, "-o", public, "--pseudonyms", names)
     assert stat.S_IMODE(names.stat().st_mode) == 0o600
-    with names.open(encoding="utf-8", newline="") as lines:
-        rows = {row["sample"]: row for row in csv.DictReader(lines, delimiter="\t")}
-    with (public / "samples.tsv").open(encoding="utf-8", newline="") as lines:
-        released = list(csv.DictReader(lines, delimiter="\t"))
-    assert {row["sample"] for row in released} == set(rows) and len(rows) == 3
+    rows = {row["sample"]: row for row in read_rows(names)}
+    released = read_rows(public / "samples.tsv")
+    assert {row["sample"] for row in released} == set(rows)
+    assert len(rows) == 3
     for row in released:
         known = rows[row["sample"]]
         assert (row["site"], row["port"]) == (known["site"], known["port"])
@@ -398,8 +383,7 @@ def test_omitted_tables_are_listed_with_the_reason(finished, public, tmp_path, c
     run("release", finished, "-o", tmp_path / "public")
     lines = re.findall(r"^tables? ([\w, ]+) omitted: (.*)$", capsys.readouterr().out, re.M)
     reasons = {name: reason for names, reason in lines for name in names.split(", ")}
-    there = {path.stem for path in (public / "tables").iterdir()}
-    assert set(reasons) == {path.stem for path in (finished / "tables").iterdir()} - there
+    assert set(reasons) == names_in(finished / "tables") - names_in(public / "tables")
     assert re.fullmatch(r".*addresses.*: columns? .*\bsrc\b.*", reasons["top_flows"])
     readme = (public / "README.md").read_text()
     assert all(f"- {names}: {reason}\n" in readme for names, reason in lines)
@@ -433,7 +417,7 @@ def test_catalog_of_a_release_works_in_old_clients_and_after_a_move(public, clie
     catalog = moved / "catalog.duckdb"
     expected = []
     for path in sorted((moved / "acap").iterdir()):
-        rows = pq.read_table(path).to_pylist()
+        rows = rows_of(path)
         with_flow = sum(row["flow"] is not None for row in rows)
         expected.append([path.stem, len(rows), with_flow, str(sum(row["wire_len"] for row in rows))])
     for where in ({"cwd": moved}, {"cwd": tmp_path, "search": moved}):
@@ -443,8 +427,7 @@ def test_catalog_of_a_release_works_in_old_clients_and_after_a_move(public, clie
     query = "select sample, count(*) from flows group by sample order by sample"
     assert queried(catalog, query, cwd=tmp_path, environment=client) == flows
     query = "select sample, site, frames from samples order by sample"
-    with (moved / "samples.tsv").open(encoding="utf-8", newline="") as lines:
-        sheet = [[row["sample"], row["site"], int(row["frames"])] for row in csv.DictReader(lines, delimiter="\t")]
+    sheet = [[row["sample"], row["site"], int(row["frames"])] for row in read_rows(moved / "samples.tsv")]
     assert queried(catalog, query, cwd=tmp_path, environment=client) == sorted(sheet)
     for path in sorted((moved / "tables").glob("*.parquet")):
         found = queried(catalog, f"select count(*) from {path.stem}", cwd=tmp_path, environment=client)

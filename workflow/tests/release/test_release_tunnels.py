@@ -1,7 +1,6 @@
 """Tests tunnel identifiers in releases: a permutation of each field replaces them everywhere and consistently."""
 
 import itertools
-import json
 import random
 import re
 import shutil
@@ -9,7 +8,6 @@ import struct
 import subprocess
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +17,7 @@ from acapella_testing.frames.tunnel_frames import TYPES
 from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.oracles import plain_flows
 from acapella_testing.oracles.naive_anonymize import RANGES, MacMap, TunnelMap
-from acapella_testing.release_records import records, released
+from acapella_testing.release_records import records, released, text_of, write_key
 
 from acapella.common import tshark
 from acapella.release import columns as release_columns
@@ -84,12 +82,16 @@ def sets(tmp_path_factory) -> tuple[Path, Path]:
     capture = plain_flows.write_pcap(
         directory / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)]
     )
-    public, key = directory / "public", directory / "key"
-    campaign = processed(directory, [("x", "S", "p", capture)])
-    key.touch(mode=0o600)
-    key.write_bytes(KEY)
-    run("release", campaign, "-o", public, "--key-file", key)
+    campaign, public = processed(directory, [("x", "S", "p", capture)]), directory / "public"
+    run("release", campaign, "-o", public, "--key-file", write_key(directory / "key", KEY))
     return campaign, public
+
+
+@pytest.fixture(scope="module")
+def released_frames(sets) -> list[tuple[tf.Packet, bytes]]:
+    """Return each of these packets with its released frame."""
+    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
+    return list(zip(packets(), frames, strict=True))
 
 
 def flows(directory: Path) -> list[dict]:
@@ -99,17 +101,8 @@ def flows(directory: Path) -> list[dict]:
 
 def decoded(path: Path) -> str:
     """Return the content of a file as text; empty for a capture."""
-    if path.suffix == ".pcap":
-        return ""
-    if path.suffix == ".parquet":
-        table = pq.read_table(path)
-        return json.dumps([table.to_pylist(), {str(k): str(v) for k, v in (table.schema.metadata or {}).items()}],
-                          default=str)  # fmt: skip
-    if path.suffix == ".duckdb":
-        with duckdb.connect(str(path), read_only=True) as con:
-            views = con.sql("select sql from duckdb_views() where not internal").fetchall()
-            names = [name for (name,) in con.sql("select table_name from duckdb_tables()").fetchall()]
-            return json.dumps([views, {name: con.table(name).fetchall() for name in names}], default=str)
+    if path.suffix in (".pcap", ".parquet", ".duckdb"):
+        return text_of(path)
     return path.read_text(encoding="utf-8")
 
 
@@ -149,11 +142,10 @@ def test_campaign_has_every_tunnel_type(sets):
     assert {place.kind for packet in packets() for place in packet.places} == set(TYPES)
 
 
-def test_captures_have_a_pseudonym_in_place_of_every_identifier(sets):
+def test_captures_have_a_pseudonym_in_place_of_every_identifier(released_frames):
     naive = TunnelMap(KEY, TYPES)
-    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
     checked = 0
-    for packet, frame in zip(packets(), frames, strict=True):
+    for packet, frame in released_frames:
         for place in packet.places:
             assert place.read(packet.raw) == place.id
             assert len(frame) >= place.offset + place.size, place
@@ -163,10 +155,9 @@ def test_captures_have_a_pseudonym_in_place_of_every_identifier(sets):
     assert checked > 100
 
 
-def test_bits_around_identifiers_are_kept_and_checksums_are_correct(sets):
-    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
+def test_bits_around_identifiers_are_kept_and_checksums_are_correct(released_frames):
     sums = 0
-    for packet, frame in zip(packets(), frames, strict=True):
+    for packet, frame in released_frames:
         for place in packet.places:
             mask = (1 << 8 * place.size) - (1 << place.bits)
             around = [int.from_bytes(each[place.offset : place.offset + place.size]) & mask
@@ -177,9 +168,8 @@ def test_bits_around_identifiers_are_kept_and_checksums_are_correct(sets):
     assert sums == 6
 
 
-def test_source_routes_of_gre_are_zeroed(sets):
-    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
-    found = [(packet.raw.find(tf.ROUTE), frame) for packet, frame in zip(packets(), frames, strict=True)]
+def test_source_routes_of_gre_are_zeroed(released_frames):
+    found = [(packet.raw.find(tf.ROUTE), frame) for packet, frame in released_frames]
     routed = [(at, frame) for at, frame in found if at >= 0]
     assert len(routed) == 6
     for at, frame in routed:

@@ -1,12 +1,23 @@
 """Captures of frames, and their records after a release."""
 
+import json
 import random
 import struct
 from pathlib import Path
 
+import duckdb
+import pyarrow.parquet as pq
+
 from acapella_core.anonymize import anonymize
 
 KEY = random.Random(4).randbytes(32)
+
+
+def write_key(path: Path, key: bytes = KEY) -> Path:
+    """Write a private file with a key; return its path."""
+    path.touch(mode=0o600)
+    path.write_bytes(key)
+    return path
 
 
 def pcap(frames: list[tuple[int, bytes]], link_type: int = 1) -> bytes:
@@ -14,6 +25,20 @@ def pcap(frames: list[tuple[int, bytes]], link_type: int = 1) -> bytes:
     head = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link_type)
     records = [struct.pack("<IIII", n + 1, n + 1, len(f), wire) + f for n, (wire, f) in enumerate(frames)]
     return head + b"".join(records)
+
+
+def text_of(path: Path) -> str:
+    """Return all values of a Parquet file or a DuckDB catalog as text; empty for other files."""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        metadata = {str(key): str(value) for key, value in (table.schema.metadata or {}).items()}
+        return json.dumps([table.to_pylist(), metadata], default=str)
+    if path.suffix == ".duckdb":
+        with duckdb.connect(str(path), read_only=True) as con:
+            views = con.sql("select sql from duckdb_views() where not internal").fetchall()
+            names = [name for (name,) in con.sql("select table_name from duckdb_tables()").fetchall()]
+            return json.dumps([views, {name: con.table(name).fetchall() for name in names}], default=str)
+    return ""
 
 
 def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
