@@ -1,8 +1,10 @@
 """Synthetic tables of flow reports, as input of figures and report."""
 
+import functools
 import itertools
 import math
 import random
+from collections import defaultdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,21 +13,26 @@ from acapella.campaign.layout import Campaign
 from acapella.common import queries, tables
 
 SECOND = 10**9
+COMPARED = {  # columns of the compared tables by measure
+    "iats": {"iat_reports": ("iat_ns", "iat_measured_ns")},
+    "rates": {"throughput_reports": ("bps", "bps_measured"), "packet_size": ("packet_size", "packet_size_measured")},
+    "acknowledgments": {
+        "bytes_in_flight": ("flight_bytes", "flight_measured_bytes"),
+        "acknowledged_bytes": ("acknowledged_bytes", "acknowledged_measured_bytes"),
+    },
+}
+INTERVALS = {
+    "iat_ns": (0.7, 1.3),
+    "iat_measured_ns": (0.01, 50),
+    "gap_measured_ns": (0.8, 1.2),
+}  # of the mean
 
 
 def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to it)
     directory: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True, missing: float = 0
 ) -> Path:
     """Write the tables of `acapella p4 tables`, with shares of flows that are ``wrong`` and without a reported RTT."""
-    campaign = Campaign(directory)
-    draw = random.Random(samples * 1000 + flows)
-    made = {
-        name: []
-        for name in (
-            *("flows", "windows", "seconds", "counts", "memory", "tools", "by_report"),
-            *("window_reasons", "flow_reasons"),
-        )
-    }
+    draw, made = random.Random(samples * 1000 + flows), defaultdict(list)
     for number in range(samples):
         sample = f"site1-port{number + 1}-rx-0001"
         made["flows"] += [flow(draw, sample, n, wrong) for n in range(flows)]
@@ -36,33 +43,25 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
         made["counts"] += counts(sample, made["flows"])
         made["memory"] += sketches(sample, flows) if memory else []
         made["tools"] += tools(sample, flows)
-        made["window_reasons"] += [
-            {
-                "sample": sample,
-                "reason": reason,
-                "windows": n,
-                "share": n / 100,
-                "within": within,
-                "within_share": within / n,
-                "bounded": n,
-                "held": n,
-            }
-            for reason, n, within in (("none", 90, 90), ("straddle", 10, 7))
-        ]
-        made["flow_reasons"] += [
-            {"sample": sample, "subject": subject, "reason": reason, "flows": n, "share": n / flows}
-            for subject, reason, n in (("report", "none", flows), ("report", "earlier_report", 3))
-        ]
+        for reason, n, within in (("none", 90, 90), ("straddle", 10, 7)):
+            row = {"sample": sample, "reason": reason, "windows": n, "share": n / 100, "bounded": n, "held": n}
+            made["window_reasons"].append(row | {"within": within, "within_share": within / n})
+        for reason, n in (("none", flows), ("earlier_report", 3)):
+            row = {"sample": sample, "subject": "report", "reason": reason, "flows": n, "share": n / flows}
+            made["flow_reasons"].append(row)
         made["by_report"] += [row for n in range(0, flows, 3) for row in by_report(random.Random(n), sample, n)]
     for place, row in enumerate(made["flows"]):
         if place % 100 < 100 * missing:
             row["rtt_syn_measured_ns"] = None
+    return publish(directory, {**made, "accuracy": accuracy(made)})
+
+
+def publish(directory: Path, made: dict[str, list[dict]]) -> Path:
+    """Write tables/flowreport_NAME.parquet and .csv; return the campaign's directory."""
+    (directory / "tables").mkdir(parents=True, exist_ok=True)
     for name, rows in made.items():
         table = f"flowreport_{name}"
-        tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
-    tables.write_rows(
-        accuracy(made), "flowreport_accuracy", lambda suffix: campaign.table("flowreport_accuracy", suffix)
-    )
+        tables.write_rows(rows, table, functools.partial(Campaign(directory).table, table))
     return directory
 
 
@@ -73,12 +72,8 @@ def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
     more = round(size * draw.choice([0.001, 0.1, 3])) if draw.random() < wrong else 0
     rtt = round(10 ** draw.uniform(4, 8)) if number % 2 else None
     iat = round(10 ** draw.uniform(3, 9)) if packets > 1 else None
-    ends = {
-        "src": f"10.0.{number // 250}.{number % 250}",
-        "dst": "192.0.2.1",
-        "src_port": 1024 + number,
-        "dst_port": 443,
-    }
+    ends = {"src": f"10.0.{number // 250}.{number % 250}", "dst": "192.0.2.1"}
+    ends |= {"src_port": 1024 + number, "dst_port": 443}
     return {
         **{"sample": sample, "flow": number, "vlan": "100", "mpls": "17/18", "ip_version": 4, "ip_proto": 6, **ends},
         **{"found": "both", "outside": False, "reports": packets // 2 + 1},
@@ -89,12 +84,9 @@ def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
         **{"start_ns": number * SECOND // 9, "start_measured_ns": number * SECOND // 9},
         **{"end_ns": number * SECOND, "end_measured_ns": number * SECOND},
         **{"payload_bytes": size, "payload_measured_bytes": size, "retransmitted_bytes": size // 99},
-        **{
-            "retransmitted_measured_bytes": size // 99,
-            "missing_bytes": size // 50,
-            "missing_measured_bytes": size // 60,  # a lower bound: the exact number is at most uncertain_bytes larger
-            "uncertain_bytes": -(-size // 200),
-        },
+        **{"retransmitted_measured_bytes": size // 99, "missing_bytes": size // 50},
+        # a lower bound: the exact number is at most uncertain_bytes larger
+        **{"missing_measured_bytes": size // 60, "uncertain_bytes": -(-size // 200)},
         **{"acknowledged_bytes": size, "acknowledged_measured_bytes": size},
     }
 
@@ -178,28 +170,14 @@ def accuracy(made: dict) -> list[dict]:
     con.execute("create table compared_flows as select *, 0 as key from given_flows")
     con.execute("create table judged_windows as select * from given_windows")
     con.register("by_report", tables_of(made["by_report"], "flowreport_by_report"))
-    columns = {
-        "iats": {"iat_reports": ("iat_ns", "iat_measured_ns")},
-        "rates": {
-            "throughput_reports": ("bps", "bps_measured"),
-            "packet_size": ("packet_size", "packet_size_measured"),
-        },
-        "acknowledgments": {
-            "bytes_in_flight": ("flight_bytes", "flight_measured_bytes"),
-            "acknowledged_bytes": ("acknowledged_bytes", "acknowledged_measured_bytes"),
-        },
-    }
-    for name, measures in columns.items():
+    for name, measures in COMPARED.items():
         every = ", ".join(f"{column} double" for pair in measures.values() for column in pair)
         con.execute(f"create table compared_{name} ({every})")
         for measure, pair in measures.items():
-            con.execute(
-                f"insert into compared_{name} ({', '.join(pair)}) select 10 ** (place / 20), "
-                f"10 ** (place_measured / 20) from by_report, range(pairs::bigint) where measure = '{measure}'"
-            )
-    con.execute(
-        f"create table pairs as {queries.text('flowreports', 'pairs')}", {"length_ns": SECOND, "of_triggers": "all"}
-    )
+            values = "select 10 ** (place / 20), 10 ** (place_measured / 20) from by_report, range(pairs::bigint)"
+            con.execute(f"insert into compared_{name} ({', '.join(pair)}) {values} where measure = '{measure}'")
+    given = {"length_ns": SECOND, "of_triggers": "all"}
+    con.execute(f"create table pairs as {queries.text('flowreports', 'pairs')}", given)
     rows = con.sql(queries.text("flowreports", "accuracy")).to_arrow_table().to_pylist()
     return [{"sample": "all", **row} for row in rows]
 
@@ -212,62 +190,39 @@ def tables_of(rows: list[dict], name: str):
 
 def write_study(directory: Path, *, windows: int = 120) -> Path:
     """Write the tables of `acapella p4 study`."""
-    campaign = Campaign(directory)
-    draw = random.Random(windows)
-    response = []
+    draw, response = random.Random(windows), []
     for n in range(windows):
+        at = {"t_ns": n * SECOND // 10}
         for flow_, rates in (("flow 1", (50e6, 10e6, 80e6)), ("flow 2", (20e6, 60e6, 5e6))):
             rate = rates[n * 3 // windows]
-            response.append(
-                {
-                    **{"flow": flow_, "t_ns": n * SECOND // 10, "set_bps": rate, "bps": rate * draw.uniform(0.9, 1.05)},
-                    "bps_measured": rate * draw.uniform(0.9, 1.05),
-                    "iat_ns": round(12000e9 / rate * draw.uniform(0.7, 1.3)),
-                    "iat_measured_ns": round(12000e9 / rate * draw.uniform(0.01, 50)),
-                    "gap_measured_ns": round(12000e9 / rate * draw.uniform(0.8, 1.2)),
-                }
-            )
-        response.append(
-            {"flow": "background", "t_ns": n * SECOND // 10, "bps": 30e6, "bps_measured": 30e6 * draw.uniform(0.9, 1)}
-        )
-    offered = [
-        {
-            **{"place": n, "offered_rps": rate, "offered": 10**7},
-            **{
-                "accepted": 10**7 - lost,
-                "discarded": 0,
-                "lost": lost,
-                "success_share": 1 - lost / 10**7,
-                "seconds": 1.0,
-            },
-            **{"threads": 2, "flows": 100_000, "report_bytes": 64},
-        }
-        for n, (rate, lost) in enumerate(
-            [(1e6, 0), (5e6, 0), (10e6, 0), (20e6, 10**5), (30e6, 4 * 10**6), (31e6, 5 * 10**6)], 1
-        )
-    ]
+            row = {"flow": flow_, "set_bps": rate, **at}
+            row |= {name: rate * draw.uniform(0.9, 1.05) for name in ("bps", "bps_measured")}
+            for name, spread in INTERVALS.items():
+                row[name] = round(12000e9 / rate * draw.uniform(*spread))
+            response.append(row)
+        response.append({"flow": "background", "bps": 30e6, "bps_measured": 30e6 * draw.uniform(0.9, 1), **at})
+    in_memory = {1e6: 0, 5e6: 0, 10e6: 0, 20e6: 10**5, 30e6: 4 * 10**6, 31e6: 5 * 10**6}  # lost reports by rate
+    offered = [offered_row(rate, 10**7, lost, 64) for rate, lost in in_memory.items()]
     for trace, rate in (("166 Mbit/s", 166e6), ("2,989 Mbit/s", 2989e6)):
         for speed, slower in itertools.product((1, 10, 100, 1000), (1, 1.2, 2)):
             lost = round(10**5 * max(0, 1 - 3e10 / (rate * speed * slower)))
-            offered.append(
-                {
-                    **offered[0],
-                    **{"place": len(offered) + 1, "trace": trace, "trace_bps": rate, "speed": speed},
-                    **{"offered_rps": rate * speed / 6000, "offered": 10**5},
-                    **{"accepted": 10**5 - lost, "lost": lost, "success_share": 1 - lost / 10**5, "report_bytes": 192},
-                }
-            )
-    listed = [
-        ("balance", "frames_in", 90_000),
-        ("balance", "reports_sent", 40_000),
-        ("balance", "reports_accepted", 40_000),
-        ("settings", "background_tcp_streams", 4),
-        ("settings", "background_udp_streams", 1),
-        ("settings", "background_stream_bps", 4_000_000),
-        ("settings", "background_limit_bps", 40_000_000),
-    ]
-    counted = [{"place": n, "stage": a, "counter": b, "value": c} for n, (a, b, c) in enumerate(listed, 1)]
-    for name, rows in (("offered", offered), ("response", response), ("response_counts", counted)):
-        table = f"flowreport_{name}"
-        tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
-    return directory
+            row = offered_row(rate * speed / 6000, 10**5, lost, 192)
+            offered.append(row | {"trace": trace, "trace_bps": rate, "speed": speed})
+    counters = {("balance", name): 40_000 for name in ("reports_sent", "reports_accepted")}
+    counters[("balance", "frames_in")] = 90_000
+    background = {"tcp_streams": 4, "udp_streams": 1, "stream_bps": 4_000_000, "limit_bps": 40_000_000}
+    counters |= {("settings", f"background_{name}"): value for name, value in background.items()}
+    counted = [{"stage": stage, "counter": name, "value": value} for (stage, name), value in counters.items()]
+    study = {"offered": offered, "response": response, "response_counts": counted}
+    for table in ("offered", "response_counts"):
+        study[table] = [{"place": place, **row} for place, row in enumerate(study[table], 1)]
+    return publish(directory, study)
+
+
+def offered_row(rate: float, offered: int, lost: int, report_bytes: int) -> dict:
+    """Return a run of the collector."""
+    return {
+        **{"offered_rps": rate, "offered": offered, "accepted": offered - lost, "discarded": 0, "lost": lost},
+        **{"success_share": 1 - lost / offered, "seconds": 1.0, "threads": 2, "flows": 100_000},
+        "report_bytes": report_bytes,
+    }

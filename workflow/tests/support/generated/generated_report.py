@@ -11,14 +11,8 @@ from acapella.figures.source import Source
 def quality_with(tmp_path, **changes) -> Source:
     """Return a campaign of 4 samples without faults, with changes to the first one."""
     directory = write_tables(tmp_path / "made", sites=1, ports=1)
-    flawless = {
-        "lost_frames": 0,
-        "dropped_kernel": 0,
-        "loss_share": 0,
-        "loss_stages_known": 4,
-        "clock_resolution_ns": 1,
-        **dict.fromkeys(("issue_frames", "time_reversals", "untimed_frames"), 0),
-    }
+    zero = ("lost_frames", "dropped_kernel", "loss_share", "issue_frames", "time_reversals", "untimed_frames")
+    flawless = {"loss_stages_known": 4, "clock_resolution_ns": 1, **dict.fromkeys(zero, 0)}
     change_table(directory, "capture_quality", lambda number, row: row.update(flawless, **({} if number else changes)))
     return Source(Campaign(directory))
 

@@ -40,14 +40,9 @@ LOSSES = (0, 0, 0, 0.0004, 0.02)
 REPEATED = (0, 0.001, 0.02)
 VERSIONS = {"IPv4": "4", "IPv6": "6"}
 TRANSPORT = ("TCP", "UDP", "SCTP", "ICMP", "ICMPv6")
-THRESHOLDS = sorted(
-    {
-        mantissa * 10**power // 1000
-        for mantissa in (1000, 1250, 1600, 2000, 2500, 3150, 4000, 5000, 6300, 8000)
-        for power in range(16)
-        if mantissa * 10**power % 1000 == 0
-    }
-)
+MANTISSAS = (1000, 1250, 1600, 2000, 2500, 3150, 4000, 5000, 6300, 8000)
+SCALED = sorted(mantissa * 10**power for mantissa in MANTISSAS for power in range(16))
+THRESHOLDS = [value // 1000 for value in SCALED if value % 1000 == 0]
 
 
 def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913

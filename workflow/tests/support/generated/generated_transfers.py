@@ -4,6 +4,7 @@ The layout of 3.12 is that of real files (workflow/tests/transfer/iperf3-3.12-*.
 constructed from iperf3's release notes: 3.5 has no key ``sender``, and no snd_wnd (added in 3.10) and pmtu.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,45 +39,27 @@ def document(  # noqa: PLR0913
     """Return a complete document. Bytes are divided equally among ``intervals``, of which the first are ``omitted``."""
     streams = streams or (Sent(),)
     numbers = [5 + 2 * place for place in range(len(streams))]
-    connected = [
-        {
-            "socket": n,
-            "local_host": "10.0.0.1",
-            "local_port": 40_000 + n,
-            "remote_host": "10.0.0.2",
-            "remote_port": 5201,
-        }
-        for n in numbers
-    ]
+    ends = {"local_host": "10.0.0.1", "remote_host": "10.0.0.2", "remote_port": 5201}
     test = {"protocol": "TCP", "num_streams": len(streams), "blksize": 131072, "omit": omitted, "duration": 0}
     test |= {"bytes": size, "blocks": 0, "reverse": int(reverse)}
     mark = {} if version < "3.7" and version != "3.12" else {"sender": not reverse}
-    found = {
+    numbered, counts = [*zip(numbers, streams, strict=True)], (intervals, omitted)
+    return {
         "start": {
-            "connected": connected,
-            "version": f"iperf {version}",
-            "system_info": "Linux h1",
+            "connected": [{"socket": n, "local_port": 40_000 + n, **ends} for n in numbers],
+            **{"version": f"iperf {version}", "system_info": "Linux h1", "tcp_mss_default": MSS, "test_start": test},
             "timestamp": {"time": "Thu, 01 Jan 2026 00:00:00 GMT", "timesecs": 1767225600},
-            "tcp_mss_default": MSS,
-            "test_start": test,
         },
         "intervals": [
-            {
-                "streams": [
-                    interval(n, s, place, (intervals, omitted), mark) for n, s in zip(numbers, streams, strict=True)
-                ]
-            }
-            for place in range(intervals)
+            {"streams": [interval(n, s, place, counts, mark) for n, s in numbered]} for place in range(intervals)
         ],
         "end": {
-            "streams": [result(n, s, mark) for n, s in zip(numbers, streams, strict=True)],
+            "streams": [result(n, s, mark) for n, s in numbered],
             "cpu_utilization_percent": {"host_total": 1.0},
-            "sender_tcp_congestion": algorithm,
-            "receiver_tcp_congestion": algorithm,
+            **dict.fromkeys(("sender_tcp_congestion", "receiver_tcp_congestion"), algorithm),
+            **sums(streams, mark),
         },
     }
-    found["end"] |= sums(streams, mark)
-    return found
 
 
 def interval(number: int, sent: Sent, place: int, counts: tuple[int, int], mark: dict) -> dict:
@@ -148,7 +131,7 @@ def grid(directory: Path, delays=(0, 60, 240), buffers=(102_400, 1_048_576, 10_4
 
     BBR is faster with small buffers, Cubic with large buffers and delays; one cell has flags.
     """
-    for place, (delay, buffer) in enumerate((delay, buffer) for delay in delays for buffer in buffers):
+    for place, (delay, buffer) in enumerate(itertools.product(delays, buffers)):
         for algorithm in ("bbr", "cubic"):
             for run in range(repeated if place == 0 else 1):
                 base = 38.0 - delay / 20 + run
@@ -157,20 +140,11 @@ def grid(directory: Path, delays=(0, 60, 240), buffers=(102_400, 1_048_576, 10_4
                 seconds = 80.0 / (base * factor)
                 resent = (9000 if small else 40) * (2 if algorithm == "bbr" else 1)
                 sent = Sent(10_000_000, 10_000_000, seconds, seconds, resent, 1000 * (delay + 1))
-                measured = {"rtt_ns": 1_000_000 * (delay + 1), "rate_bps": 40_000_000, "buffer_bytes": buffer}
-                flags = ["rate_off"] if place == 4 and algorithm == "cubic" else []
-                settings = {"algorithm": algorithm, "delay_ms": delay, "buffer_bytes": buffer}
-                name = f"{algorithm}-{delay}-{buffer}-{run}"
-                cell(
-                    directory,
-                    name,
-                    [document(sent, algorithm=algorithm)],
-                    cell_id=f"{algorithm}-{delay}-{buffer}",
-                    run=run,
-                    settings=settings,
-                    measured=measured,
-                    flags=flags,
-                )
+                more = {"measured": {"rtt_ns": 10**6 * (delay + 1), "rate_bps": 40_000_000, "buffer_bytes": buffer}}
+                more |= {"flags": ["rate_off"] if place == 4 and algorithm == "cubic" else []}
+                more |= {"settings": {"algorithm": algorithm, "delay_ms": delay, "buffer_bytes": buffer}}
+                name, documents = f"{algorithm}-{delay}-{buffer}", [document(sent, algorithm=algorithm)]
+                cell(directory, f"{name}-{run}", documents, cell_id=name, run=run, **more)
 
 
 def captured(directory: Path, delays=(20, 60), buffers=(102_400, 1_048_576, 2_097_152)) -> None:
@@ -179,69 +153,43 @@ def captured(directory: Path, delays=(20, 60), buffers=(102_400, 1_048_576, 2_09
     iperf3 agrees with the wire for BBR. For Cubic it counts headers with the small buffer; with the large one and the
     largest delay it differs without a cause.
     """
-    for delay in delays:
-        for buffer in buffers:
-            for algorithm in ("bbr", "cubic"):
-                sent = 100_000
-                if algorithm == "cubic":
-                    sent = 105_200 if buffer == buffers[0] else 200_000 if delay == delays[-1] else sent
-                step = buffer / 10**7 * (1 if algorithm == "cubic" else 0.5)  # ms
-                report = document(Sent(sent, sent, 1.0, 1.01 + 99 * step / 1000, 0), algorithm=algorithm)
-                report["start"]["connected"][0] |= {"local_port": CLIENT, "remote_port": SERVER}
-                settings = {"algorithm": algorithm, "delay_ms": delay, "buffer_bytes": buffer}
-                path = cell(
-                    directory, f"{algorithm}-{delay}-{buffer}", [report], settings=settings, wire="wire.parquet"
-                )
-                capture = Capture()
-                capture.open()
-                for place in range(100):
-                    capture.send(100 + 10 * place, place)
-                    capture.acknowledge(120 + 10 * place + place * step, place + 1)
-                capture.rows.sort(key=lambda row: row["ts_ns"])
-                for number, row in enumerate(capture.rows, 1):
-                    row["frame"] = number
-                capture.write(path)
+    for delay, buffer, algorithm in itertools.product(delays, buffers, ("bbr", "cubic")):
+        sent = 100_000
+        if algorithm == "cubic":
+            sent = 105_200 if buffer == buffers[0] else 200_000 if delay == delays[-1] else sent
+        step = buffer / 10**7 * (1 if algorithm == "cubic" else 0.5)  # ms
+        report = document(Sent(sent, sent, 1.0, 1.01 + 99 * step / 1000, 0), algorithm=algorithm)
+        report["start"]["connected"][0] |= {"local_port": CLIENT, "remote_port": SERVER}
+        settings, name = {"algorithm": algorithm, "delay_ms": delay, "buffer_bytes": buffer}, "wire.parquet"
+        path = cell(directory, f"{algorithm}-{delay}-{buffer}", [report], settings=settings, wire=name)
+        capture = Capture()
+        capture.open()
+        for place in range(100):
+            capture.send(100 + 10 * place, place)
+            capture.acknowledge(120 + 10 * place + place * step, place + 1)
+        capture.rows.sort(key=lambda row: row["ts_ns"])
+        for number, row in enumerate(capture.rows, 1):
+            row["frame"] = number
+        capture.write(path)
 
 
 def stream_grid(directory: Path, counts=(1, 2, 5, 10, 20, 40), sizes=(2**30, 5 * 2**30), repeated: int = 2) -> None:
     """Write cells with several parallel streams: throughput grows up to 20 streams, more slowly with Cubic."""
-    for count in counts:
-        for size in sizes:
-            for algorithm, single in (("bbr", 12.0), ("cubic", 8.0)):
-                for run in range(repeated):
-                    total = min(200.0, single * count) * (1 + 0.04 * run)
-                    seconds = 8 * size / 1e6 / total
-                    each = size // count
-                    streams = [Sent(each, each, seconds, seconds, 10, 60_000) for _ in range(count)]
-                    cell(
-                        directory,
-                        f"{algorithm}-{count}-{size}-{run}",
-                        [document(*streams, algorithm=algorithm, size=size)],
-                        cell_id=f"{algorithm}-{count}-{size}",
-                        run=run,
-                        settings={
-                            "algorithm": algorithm,
-                            "streams": count,
-                            "size_bytes": size,
-                            "rate_bps": 200_000_000,
-                        },
-                    )
+    for count, size, (algorithm, single) in itertools.product(counts, sizes, (("bbr", 12.0), ("cubic", 8.0))):
+        name = f"{algorithm}-{count}-{size}"
+        settings = {"algorithm": algorithm, "streams": count, "size_bytes": size, "rate_bps": 200_000_000}
+        for run in range(repeated):
+            seconds = 8 * size / 1e6 / (min(200.0, single * count) * (1 + 0.04 * run))
+            streams = [Sent(size // count, size // count, seconds, seconds, 10, 60_000)] * count
+            documents = [document(*streams, algorithm=algorithm, size=size)]
+            cell(directory, f"{name}-{run}", documents, cell_id=name, run=run, settings=settings)
 
 
+REAL = {"access1": "h1-r1", "up1": "r1-r2", "up2": "r2-r3", "up3": "r1-r3", "down1": "r4-r5", "access2": "r5-h2"}
 LINKS = {  # of the paper's figure 8: R3-R4 is l1, R1-R5 is l2
     "l1": {"between": ["r3", "r4"], "emulated": True},
     "l2": {"between": ["r1", "r5"], "emulated": True},
-    **{
-        name: {"between": pair.split("-"), "emulated": False, "rate_bps": None}
-        for name, pair in (
-            ("access1", "h1-r1"),
-            ("up1", "r1-r2"),
-            ("up2", "r2-r3"),
-            ("up3", "r1-r3"),
-            ("down1", "r4-r5"),
-            ("access2", "r5-h2"),
-        )
-    },
+    **{n: {"between": e.split("-"), "emulated": False, "rate_bps": None} for n, e in REAL.items()},
 }
 PATHS = {
     "red": ["h1", "r1", "r2", "r3", "r4", "r5", "h2"],
@@ -255,9 +203,7 @@ def multipath(directory: Path, ratios=(0.5, 1.0, 2.0), total_mbps: int = 30) -> 
     size = 5_000_000
     for ratio in ratios:
         rates = {"l1": total_mbps * ratio / (1 + ratio), "l2": total_mbps / (1 + ratio)}
-        links = {name: dict(link) for name, link in LINKS.items()}
-        for name, rate in rates.items():
-            links[name]["rate_bps"] = round(rate * 10**6)
+        links = LINKS | {name: LINKS[name] | {"rate_bps": round(rate * 10**6)} for name, rate in rates.items()}
         flows, documents = [], []
         for number in range(6):
             path = list(PATHS)[number % 3]
@@ -266,13 +212,6 @@ def multipath(directory: Path, ratios=(0.5, 1.0, 2.0), total_mbps: int = 30) -> 
             sent = Sent(size, size, seconds, seconds, 20 + number)
             documents.append(document(sent, intervals=max(2, round(seconds)), size=size))
             flows.append({"path": path, "size_bytes": size, "started_ns": 10**18 + number * 1000})
-        cell(
-            directory,
-            f"ratio-{ratio}",
-            documents,
-            topology="multipath",
-            settings={"ratio": ratio, "streams": 6, "size_bytes": size, "rate_bps": None, "buffer_bytes": None},
-            links=links,
-            paths=PATHS,
-            flows=flows,
-        )
+        settings = {"ratio": ratio, "streams": 6, "size_bytes": size, "rate_bps": None, "buffer_bytes": None}
+        more = {"topology": "multipath", "settings": settings, "links": links, "paths": PATHS, "flows": flows}
+        cell(directory, f"ratio-{ratio}", documents, **more)

@@ -25,10 +25,10 @@ DURATION_NS = 300_000_000
 
 def write_results(directory, environments: dict[str, list[dict]], **options) -> Path:
     """Write CAMPAIGN/kappa/*.json. An environment is a list of the arguments of `pair` for its runs B, C, ..."""
+    (Path(directory) / "kappa").mkdir(parents=True, exist_ok=True)
     for name, runs in environments.items():
-        target = Path(directory) / "kappa" / f"{name}.json"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(result(name, runs, **options)), encoding="utf-8")
+        text = json.dumps(result(name, runs, **options))
+        (Path(directory) / "kappa" / f"{name}.json").write_text(text, encoding="utf-8")
     return Path(directory)
 
 
@@ -69,14 +69,9 @@ def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10
     chosen = [(0, n, shape) for n, shape in enumerate(runs, 1)]
     if all_pairs:
         chosen += [(a, b, runs[b - 1]) for a in range(1, len(names)) for b in range(a + 1, len(names))]
-    return {
-        "version": "0.1.0",
-        "parameters": {"identity": {"kind": "invariant"}, "within_ns": list(within_ns), "all_pairs": all_pairs},
-        "trials": [trial(name) for name in names],
-        "pairs": [
-            pair(names[a], names[b], within_ns=within_ns, seed=f"{environment}{a}{b}", **s) for a, b, s in chosen
-        ],
-    }
+    parameters = {"identity": {"kind": "invariant"}, "within_ns": list(within_ns), "all_pairs": all_pairs}
+    pairs = [pair(names[a], names[b], within_ns=within_ns, seed=f"{environment}{a}{b}", **s) for a, b, s in chosen]
+    return {"version": "0.1.0", "parameters": parameters, "trials": [trial(name) for name in names], "pairs": pairs}
 
 
 def odd_baseline(name: str) -> dict:
@@ -92,33 +87,23 @@ def trial(name: str) -> dict:
 
 
 def pair(  # noqa: PLR0913
-    a,
-    b,
-    *,
-    within_ns,
-    seed,
-    U=0.0,
-    O=0.0,  # noqa: E741
-    L=None,
-    I=0.03,  # noqa: E741
-    common=None,
-    moved=0,
-    warnings=(),
-    replayer=None,
-    path=None,
+    a, b, *, within_ns, seed, common=None, moved=0, warnings=(), replayer=None, path=None, **components
 ):
-    """Return a pair with these components.
+    """Return a pair with these components, given as U, O, L and I.
 
     With ``common`` 0, O, L and I are undefined. If L is not given, its value is one that is possible with this I.
     ``replayer``: kappa of the replayer; ``path``: limits of the corrected kappa.
     """
     draw = random.Random(seed)
-    n_common = round(PACKETS * (1 - U)) if common is None else common
-    if L is None:  # gaps of n packets differ by at most twice their latencies, so L is at least I / n
-        L = 2 * I / max(1, n_common)
-    parts = {"U": U, "O": O, "L": L, "I": I} if n_common else {"U": 1.0, "O": None, "L": None, "I": None}
+    parts = {"U": 0.0, "O": 0.0, "L": None, "I": 0.03} | components
+    n_common = round(PACKETS * (1 - parts["U"])) if common is None else common
+    if parts["L"] is None:  # gaps of n packets differ by at most twice their latencies, so L is at least I / n
+        parts["L"] = 2 * parts["I"] / max(1, n_common)
+    # from the definitions of I and L
+    sums = {"gap": parts["I"] * 2 * DURATION_NS, "latency": parts["L"] * n_common * DURATION_NS}
+    if not n_common:
+        parts = {"U": 1.0, "O": None, "L": None, "I": None}
     kappa = kappa_of(parts)
-    sums = {"gap": I * 2 * DURATION_NS, "latency": L * n_common * DURATION_NS}  # from the definitions of I and L
     sizes = {name: differences(n_common, total, draw) for name, total in sums.items()}
     lost = lost_by_window(PACKETS - n_common, draw)
     factors = [factor(place, draw) for place in range(WINDOWS)]
@@ -137,12 +122,8 @@ def pair(  # noqa: PLR0913
         **{"offset_ns": 40 if n_common else None, "duration_a_ns": DURATION_NS, "duration_b_ns": DURATION_NS},
         **{"moves": moves(moved), "bursts": {**moves(moved // 50), "longest": 60 if moved else 0}},
         "timeline": [window(n, parts, lost[n], factors[n] * WINDOWS / sum(factors)) for n in range(WINDOWS)],
-        **{
-            "histograms": histograms,
-            "spacing": spacing(n_common, moved, draw),
-            "integers": {},
-            "warnings": [dict(one) for one in warnings],
-        },
+        **{"histograms": histograms, "spacing": spacing(n_common, moved, draw), "integers": {}},
+        "warnings": [dict(one) for one in warnings],
     }
 
 
@@ -217,14 +198,8 @@ def moves(count: int) -> dict:
     """Return the paper's Table 1 for ``count`` moves."""
     if not count:
         return {"count": 0, "share": 0.0, **dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))}
-    statistics = {
-        "mean": 1790.54,
-        "sigma": 8111.16,
-        "abs_mean": 7240.23,
-        "abs_sigma": 4071.35,
-        "min": -5632,
-        "max": 16573,
-    }
+    statistics = {"mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35}
+    statistics |= {"min": -5632, "max": 16573}
     return {"count": count, "share": count / PACKETS, **statistics}
 
 

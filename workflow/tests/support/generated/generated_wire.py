@@ -4,24 +4,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from acapella.transfer.wire import COOKIE_BYTES
+from acapella_core.arrow_tables import arrow_schema
 
 SYN, ACK, PSH_ACK, FIN_ACK = 2, 16, 24, 17
 CLIENT, SERVER = 40_000, 5201
 MS = 10**6
 HEADERS = 52  # IP and TCP with timestamps
-FRAMES = pa.schema(
-    [
-        ("frame", pa.uint64()),
-        ("ts_ns", pa.int64()),
-        ("wire_len", pa.uint32()),
-        ("ip_len", pa.uint32()),
-        ("flow", pa.uint32()),
-        ("tcp_flags", pa.uint16()),
-        ("tcp_seq", pa.uint32()),
-        ("tcp_ack", pa.uint32()),
-        ("payload_len", pa.uint32()),
-    ]
-)
+COLUMNS = ("frame", "ts_ns", "wire_len", "ip_len", "flow", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len")
+FRAMES = pa.schema([arrow_schema("frames").field(name) for name in COLUMNS])
 
 
 class Capture:
@@ -35,16 +25,11 @@ class Capture:
     ) -> None:
         """Add a frame. Positions are relative to the first payload byte."""
         start = self.first + 1
-        self.rows.append(
-            {
-                "frame": len(self.rows) + 1,
-                "ts_ns": round(ms * MS),
-                **{"ip_len": HEADERS + payload, "wire_len": HEADERS + payload + 14, "flow": flow, "tcp_flags": flags},
-                "tcp_seq": (start + seq) % 2**32 if flow == 0 else 77,
-                "tcp_ack": None if ack is None else (start + ack) % 2**32,
-                "payload_len": payload,
-            }
-        )
+        row = {"frame": len(self.rows) + 1, "ts_ns": round(ms * MS), "payload_len": payload}
+        row |= {"ip_len": HEADERS + payload, "wire_len": HEADERS + payload + 14, "flow": flow, "tcp_flags": flags}
+        row["tcp_seq"] = (start + seq) % 2**32 if flow == 0 else 77
+        row["tcp_ack"] = None if ack is None else (start + ack) % 2**32
+        self.rows.append(row)
 
     def open(self) -> None:
         """Add the handshake at 0 to 20 ms, and iperf3's cookie with its acknowledgment."""

@@ -125,17 +125,11 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
         manifest["direction"] = stack.choice(("tx", "both"))
     manifest["direction"] = "rx" if given.receive_only or given.steady else manifest["direction"]
     manifest["port_rate_bps"] = line if given.exact_lines else 15 * CAPACITY_BPS
-    return Simulated(
-        frames=[row(number, frame, given) for number, frame in enumerate(captured, 1)],
-        flows=flows_of(captured),
-        manifest=manifest,
-        loss=1 - arrived / sent if sent else 0.0,
-        missing=1 - arrived / counted if counted else 0.0,
-        load=sent * 8 / SAMPLE_S / CAPACITY_BPS,
-        shape=shape,
-        identifiers=identifiers,
-        lost_before=lost_share if shape != "tcp" else 0.0,
-    )
+    frames = [row(number, frame, given) for number, frame in enumerate(captured, 1)]
+    loss, missing = (1 - arrived / whole if whole else 0.0 for whole in (sent, counted))
+    more = {"load": sent * 8 / SAMPLE_S / CAPACITY_BPS, "lost_before": lost_share if shape != "tcp" else 0.0}
+    more |= {"shape": shape, "identifiers": identifiers}
+    return Simulated(frames, flows_of(captured), manifest, loss, missing, **more)
 
 
 def traffic(
@@ -248,17 +242,12 @@ def with_overload(offered: list[dict], given: Conditions) -> list[dict]:
 def row(number: int, frame: dict, given: Conditions = CLASSES["plain"]) -> dict:
     """Return a row of the frame table with the columns that verdicts use."""
     tcp = "len" in frame
-    return {
-        "frame": number,
-        "ts_ns": None if given.untimed and number % 10 == 0 else START_NS + frame["at"],
-        "wire_len": frame["wire_len"],
-        "flow": frame["flow"],
-        "ip_id": frame["id"],
-        "tcp_seq": frame.get("seq", 1) if tcp else None,
-        "tcp_ack": frame.get("ack", 1) if tcp else None,
-        "tcp_flags": 16 if tcp else None,
-        "payload_len": frame["len"] if tcp else frame["wire_len"] - 42,
-    }
+    ts_ns = None if given.untimed and number % 10 == 0 else START_NS + frame["at"]
+    found = {"frame": number, "ts_ns": ts_ns, "ip_id": frame["id"], **{k: frame[k] for k in ("wire_len", "flow")}}
+    if tcp:
+        numbers = {"tcp_seq": frame.get("seq", 1), "tcp_ack": frame.get("ack", 1), "tcp_flags": 16}
+        return found | numbers | {"payload_len": frame["len"]}
+    return found | dict.fromkeys(("tcp_seq", "tcp_ack", "tcp_flags")) | {"payload_len": frame["wire_len"] - 42}
 
 
 def flows_of(delivered: list[dict]) -> list[dict]:
@@ -292,21 +281,14 @@ def manifest_of(
             total += offered[position]["wire_len"] + 4 * given.overhead
             position += 1
         totals.append(total)
+    overheads = dict.fromkeys(("capacity_overhead_bytes", "counter_overhead_bytes"), None if given.overhead else 0)
+    readings = [[START_NS + at, count - totals[0]] for at, count in zip(times, totals, strict=True)]
+    buffer_bytes = given.queue_bytes if given.queue_known else None
     return {
-        "direction": "both",
-        "filter": None,
+        **{"direction": "both", "filter": None, "port_rate_bps": 15 * CAPACITY_BPS},
+        **{"frames_captured": captured, "dropped_kernel": 0, "dropped_interface": 0},
         "actual": {"start_ns": START_NS, "end_ns": START_NS + SAMPLE_S * NS},
-        "frames_captured": captured,
-        "dropped_kernel": 0,
-        "dropped_interface": 0,
-        "port_rate_bps": 15 * CAPACITY_BPS,
-        "congestion": {
-            "capacity_bps": CAPACITY_BPS,
-            "capacity_overhead_bytes": None if given.overhead else 0,
-            "counter_overhead_bytes": None if given.overhead else 0,
-            "buffer_bytes": given.queue_bytes if given.queue_known else None,
-            "readings": [[START_NS + at, count - totals[0]] for at, count in zip(times, totals, strict=True)],
-        },
+        "congestion": {"capacity_bps": CAPACITY_BPS, "buffer_bytes": buffer_bytes, "readings": readings, **overheads},
     }
 
 
@@ -341,19 +323,10 @@ def coinciding(
     times_s = [counters_s * (n - 0.5) for n in range(SAMPLE_S // counters_s + 3)]
     counts = [sum(f["wire_len"] for f in counted or offered if f["at"] < at * NS) for at in times_s]
     before = sample(0)
-    congestion = {
-        "capacity_bps": FAN_IN_CAPACITY_BPS,
-        "buffer_bytes": FAN_IN_BUFFER_BYTES,
-        "capacity_overhead_bytes": 0,
-        "counter_overhead_bytes": 0,
-        "readings": [[START_NS + round(at * NS), count] for at, count in zip(times_s, counts, strict=True)],
-    }
-    changed = {"port_rate_bps": round(line_bps), "direction": direction, "congestion": congestion}
-    return replace(
-        before,
-        frames=[row(number, frame) for number, frame in enumerate(delivered, 1)],
-        flows=flows_of(delivered),
-        manifest={**before.manifest, "frames_captured": len(delivered), "dropped_kernel": 0, **changed},
-        loss=loss,
-        missing=loss,
-    )
+    congestion = {"capacity_bps": FAN_IN_CAPACITY_BPS, "buffer_bytes": FAN_IN_BUFFER_BYTES}
+    congestion |= {"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0}
+    congestion["readings"] = [[START_NS + round(at * NS), n] for at, n in zip(times_s, counts, strict=True)]
+    manifest = before.manifest | {"frames_captured": len(delivered), "dropped_kernel": 0, "congestion": congestion}
+    manifest |= {"port_rate_bps": round(line_bps), "direction": direction}
+    frames = [row(number, frame) for number, frame in enumerate(delivered, 1)]
+    return replace(before, frames=frames, flows=flows_of(delivered), manifest=manifest, loss=loss, missing=loss)
