@@ -1,6 +1,5 @@
 """Tests the figures of differences and order between runs: iat_delta, latency_delta and reordering_spacing."""
 
-import functools
 import re
 from collections import defaultdict
 from itertools import combinations
@@ -32,22 +31,10 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
     return {name: source_of(tmp_path_factory.mktemp(name), shape) for name, shape in CAMPAIGNS.items()}
 
 
-@pytest.fixture(scope="module")
-def figures(campaigns):
-    """Return a function that draws a figure of a campaign once and returns it with its SVG."""
-
-    def of(name: str, campaign: str):
-        figure = compose.compose_figure(name, campaigns[campaign])
-        return figure, svg_of(figure)
-
-    return functools.cache(of)
-
-
 @pytest.mark.parametrize(("name", "measure"), [("iat_delta", "iat"), ("latency_delta", "latency")])
-def test_share_within_10_ns_equals_the_bins_of_the_shaded_part(name, measure, campaigns, figures):
+def test_share_within_10_ns_equals_the_bins_of_the_shaded_part(name, measure, campaigns, drawn, svg):
     source = campaigns["three_environments"]
-    figure, drawn = figures(name, "three_environments")
-    for panel in figure.spec["concat"][0]["vconcat"]:
+    for panel in drawn(name, "three_environments").spec["concat"][0]["vconcat"]:
         head, _, statement = panel["title"]["text"].partition(": ")
         environment, _, runs = head.partition(" (")
         assert runs == "4\N{NO-BREAK SPACE}runs)"
@@ -57,13 +44,11 @@ def test_share_within_10_ns_equals_the_bins_of_the_shaded_part(name, measure, ca
             if row["measure"] == measure and abs(row["bin"]) <= 5:  # below 10 ns
                 inside[row["b"]] += row["packets"]
         shares = [inside[b] / next(r["packets_common"] for r in rows if r["b"] == b) for b in sorted(inside)]
-        assert (
-            statement
-            == f"{span(percent(min(shares)), percent(max(shares)))} of packets within \u00b110\N{NO-BREAK SPACE}ns"
-        )
+        within = f"{span(percent(min(shares)), percent(max(shares)))} of packets within \u00b110\N{NO-BREAK SPACE}ns"
+        assert statement == within
         shaded = panel["layer"][0]["data"]["values"][0]
         assert (shaded["low"], shaded["high"]) == (-5.5, 5.5)
-    assert "% of packets within \u00b110 ns" in words(drawn)
+    assert "% of packets within \u00b110 ns" in words(svg(name, "three_environments"))
 
 
 def test_smallest_bound_is_marked_if_the_config_does_not_have_10_ns(tmp_path):
@@ -97,21 +82,21 @@ def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(tmp_path):
         assert re.findall(r"\(run (\S+)\)", title) == [row["trial_b"] for row in ends]
 
 
-def test_axis_of_differences_has_a_tick_at_each_decade_and_labels_that_fit(figures):
-    for name, campaign in (("latency_delta", "three_environments"), ("iat_delta", "many"), ("iat_delta", "one_pair")):
-        figure, drawn = figures(name, campaign)
-        panel = figure.spec["concat"][0]["vconcat"][-1]
-        x = panel["layer"][-1]["encoding"]["x"]
-        places = x["axis"]["values"]
-        last = int((x["scale"]["domain"][1] - 0.5) // 5)
-        assert places == [*(-5 * n - 0.5 for n in range(last, 0, -1)), 0, *(5 * n + 0.5 for n in range(1, last + 1))]
-        assert x["axis"]["tickCount"] >= len(places), "Vega leaves out values beyond tickCount"
-        labels = set(re.findall(r">(\u2212?(?:0|10+ (?:ns|\u00b5s|ms)|1 (?:\u00b5s|ms|s)))<", drawn))
-        assert "0" in labels and len(labels) >= 5, labels
+@pytest.mark.parametrize(
+    ("name", "campaign"), [("latency_delta", "three_environments"), ("iat_delta", "many"), ("iat_delta", "one_pair")]
+)
+def test_axis_of_differences_has_a_tick_at_each_decade_and_labels_that_fit(name, campaign, drawn, svg):
+    panel = drawn(name, campaign).spec["concat"][0]["vconcat"][-1]
+    x = panel["layer"][-1]["encoding"]["x"]
+    decades = range(1, int((x["scale"]["domain"][1] - 0.5) // 5) + 1)
+    assert x["axis"]["values"] == [*(-5 * n - 0.5 for n in decades[::-1]), 0, *(5 * n + 0.5 for n in decades)]
+    assert x["axis"]["tickCount"] >= len(x["axis"]["values"]), "Vega leaves out values beyond tickCount"
+    labels = set(re.findall(r">(\u2212?(?:0|10+ (?:ns|\u00b5s|ms)|1 (?:\u00b5s|ms|s)))<", svg(name, campaign)))
+    assert "0" in labels and len(labels) >= 5, labels
 
 
-def test_reordering_names_the_environments_without_and_the_largest_spacing(campaigns, figures):
-    text = words(figures("reordering_spacing", "three_environments")[1])
+def test_reordering_names_the_environments_without_and_the_largest_spacing(campaigns, svg):
+    text = words(svg("reordering_spacing", "three_environments"))
     assert "no sampled pair is reversed in quiet and shared" in text and "spacing in the first trial" in text
     rows = [row for row in campaigns["three_environments"].rows("consistency_spacing") if row["a"] == 1]
     farthest = max(row["hi_ns"] for row in rows if row["reversed_pairs"])
@@ -124,8 +109,8 @@ def test_reordering_names_the_environments_without_and_the_largest_spacing(campa
     assert f" apart, run noisy-{top['b']})" in text
 
 
-def test_reordering_title_is_the_highest_solid_point_of_the_drawing(figures):
-    figure, _ = figures("reordering_spacing", "three_environments")
+def test_reordering_title_is_the_highest_solid_point_of_the_drawing(drawn):
+    figure = drawn("reordering_spacing", "three_environments")
     points = figure.spec["data"]["values"]  # only one environment has reversed pairs
     top = max((point for point in points if not point["few"]), key=lambda point: point["share"])
     assert f" with at least 100 pairs: {percent(top['share'] / 100)} (" in figure.title
@@ -137,20 +122,21 @@ def test_reordering_title_ignores_spacings_with_few_pairs():
     row = {"environment": "e", "b": 2, "lo_ns": 100, "hi_ns": 157, "bin": 11}
     few = row | {"pairs": 71, "reversed_pairs": 14, "reversed_share": 14 / 71}
     many = row | {"pairs": 1000, "reversed_pairs": 150, "reversed_share": 0.15}
-    trials = {("e", 2): "e-2"}
-    heading = "Largest share of reversed pairs at one spacing"
-    assert reordering_spacing.title([few, many], trials).startswith(
-        f"{heading} with at least 100 pairs: 15.0\xa0% (150 of "
-    )
     none = many | {"reversed_pairs": 0, "reversed_share": 0.0}
-    assert reordering_spacing.title([few, none], trials).startswith(f"{heading}: 19.7\xa0% (14 of 71\xa0")
-    assert reordering_spacing.title([many], trials).startswith(f"{heading}: 15.0\xa0% (150 of ")
+    for rows, expected in (
+        ([few, many], " with at least 100 pairs: 15.0\xa0% (150 of "),
+        ([few, none], ": 19.7\xa0% (14 of 71\xa0"),
+        ([many], ": 15.0\xa0% (150 of "),
+    ):
+        title = reordering_spacing.title(rows, {("e", 2): "e-2"})
+        assert title.startswith(f"Largest share of reversed pairs at one spacing{expected}")
 
 
-def test_zero_reversed_pairs_are_a_result(figures):
-    figure, drawn = figures("reordering_spacing", "nothing_differs")
+def test_zero_reversed_pairs_are_a_result(drawn, svg):
+    figure = drawn("reordering_spacing", "nothing_differs")
     assert figure.title == "No sampled pair of packets arrived in the opposite order"
-    assert not figure.empty and "no data" not in words(drawn).lower()
+    assert not figure.empty
+    assert "no data" not in words(svg("reordering_spacing", "nothing_differs")).lower()
 
 
 def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):

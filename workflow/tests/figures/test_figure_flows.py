@@ -35,6 +35,13 @@ def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
     return [{**row, "value": value, "flows_ge": n, "ccdf": n / flows} for value, n in counts.items()]
 
 
+def flow_times(directory, *rows: dict) -> compose.ComposedFigure:
+    """Return the figure of these rows of flow_times."""
+    write_table(directory, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
+    write_table(directory, "flow_times", list(rows))
+    return compose.compose_figure("flow_times", Source(Campaign(directory)))
+
+
 @pytest.mark.parametrize(
     ("rows", "panels", "expected"),
     [
@@ -49,21 +56,16 @@ def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
     ],
 )
 def test_title_states_the_medians_that_exist(rows, panels, expected, tmp_path):
-    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
-    write_table(tmp_path, "flow_times", rows)
-    figure = compose.compose_figure("flow_times", Source(Campaign(tmp_path)))
+    figure = flow_times(tmp_path, *rows)
     assert with_spaces(figure.title) == expected
     assert len(figure.spec["concat"][0]["vconcat"]) == panels
 
 
 @pytest.mark.parametrize("top", range(4, 12))
 def test_labels_of_neighboring_ticks_do_not_overlap(top, tmp_path):
-    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
     spread = {10**power: top + 1 - power for power in range(3, top + 1)}
     rows = [*times("duration_ns", {10**6: 8, 10**9: 4}, 8), *times("rate_bps", spread, top)]
-    write_table(tmp_path, "flow_times", rows)
-    figure = compose.compose_figure("flow_times", Source(Campaign(tmp_path)))
-    rates = figure.spec["concat"][0]["vconcat"][1]
+    rates = flow_times(tmp_path, *rows).spec["concat"][0]["vconcat"][1]
     x = rates["encoding"]["x"]
     low, high = (math.log10(end) for end in x["scale"]["domain"])
     every = 3 if " % 3 == 0 ? " in x["axis"]["labelExpr"] else 1  # ticks with a label
@@ -77,10 +79,9 @@ def test_labels_of_neighboring_ticks_do_not_overlap(top, tmp_path):
 
 
 def test_flows_of_duration_zero_have_no_duration_panel(tmp_path):
-    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
-    write_table(tmp_path, "flow_times", times("duration_ns", {1: 0}, 5))
-    figure = compose.compose_figure("flow_times", Source(Campaign(tmp_path)))
-    assert figure.empty and "no flow has more than one frame" in figure.description + str(figure.spec)
+    figure = flow_times(tmp_path, *times("duration_ns", {1: 0}, 5))
+    assert figure.empty
+    assert "no flow has more than one frame" in figure.description + str(figure.spec)
 
 
 @pytest.mark.parametrize(("name", "column"), [("flow_sizes", "bytes"), ("flow_times", "value")])
@@ -90,11 +91,8 @@ def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column
     chart = figure.spec["concat"][0]
     for panel in chart.get("vconcat", [chart]):
         assert panel["mark"]["interpolate"] == "linear", "a step has the value of one threshold up to the next one"
-        line = [
-            row
-            for row in panel.get("data", figure.spec.get("data"))["values"]
-            if row["line"] == "all sites, stitched across samples"
-        ]
+        values = panel.get("data", figure.spec.get("data"))["values"]
+        line = [row for row in values if row["line"] == "all sites, stitched across samples"]
         above = max(row[column] for row in line if row["ccdf"] > 0.5)
         below = min(row[column] for row in line if row["ccdf"] <= 0.5)
         text_of = {"wire": "B", "rate_bps": "bit/s"}.get(line[0]["measure"])
@@ -118,9 +116,8 @@ def test_shares_have_a_tick_with_a_label_at_50_percent(name, sites, tmp_path):
 
 
 def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
-    text = words(
-        svg_of(compose.compose_figure("flow_times", Source(Campaign(write_tables(tmp_path / "made", sites=2)))))
-    )
+    source = Source(Campaign(write_tables(tmp_path / "made", sites=2)))
+    text = words(svg_of(compose.compose_figure("flow_times", source)))
     for label in ("1 µs", "10 µs", "100 µs", "1 ms", "10 s", "100 s", "1 k", "10 k", "100 k", "1 M", "1 G"):
         assert f" {label} " in f" {text} ", label
 
@@ -130,7 +127,5 @@ def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
     [({1: 3, 10**6: 1}, 8, "5 of 8 directed flows (62.5 %)"), ({1: 8, 10**6: 8}, 8, "0 of 8 directed flows (0 %)")],
 )
 def test_subtitle_counts_flows_of_duration_zero(counts, flows, expected, tmp_path):
-    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
-    write_table(tmp_path, "flow_times", times("duration_ns", counts, flows))
-    notes = with_spaces(" ".join(compose.compose_figure("flow_times", Source(Campaign(tmp_path))).notes))
+    notes = with_spaces(" ".join(flow_times(tmp_path, *times("duration_ns", counts, flows)).notes))
     assert f"Duration 0 and no rate (one frame, or all frames with the same timestamp): {expected}." in notes

@@ -14,12 +14,8 @@ from acapella.figures.source import Source
 
 COUNTED = {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4}
 
-FROM_FILE = {
-    "lost_frames": None,
-    "loss_share": None,
-    "loss_stages_known": 1,
-}  # the file was read to its end; no other losses are known
-
+# the file was read to its end; no other losses are known
+FROM_FILE = {"lost_frames": None, "loss_share": None, "loss_stages_known": 1}
 CAMPAIGNS = {
     "one_site": {"sites": 1},
     "thirty_sites": {"sites": 30, "ports": 1, "frames": 1000},
@@ -37,8 +33,8 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
 def quality_marks(figure: compose.ComposedFigure, place: int) -> list[dict]:
     """Return the marks of a panel of capture_quality."""
     panels = [panel for panel in figure.spec["concat"][0]["hconcat"] if "layer" in panel]
-    layer = panels[place] if "data" in panels[place] else panels[place]["layer"][0]
-    return layer["data"]["values"] if "values" in layer["data"] else figure.spec["datasets"][layer["data"]["name"]]
+    data = (panels[place] if "data" in panels[place] else panels[place]["layer"][0])["data"]
+    return data["values"] if "values" in data else figure.spec["datasets"][data["name"]]
 
 
 @pytest.mark.parametrize("campaign", ["one_site", "three_ports", "thirty_sites"])

@@ -1,7 +1,5 @@
 """Tests figures from tables: required text, few and many sites, missing data, and malicious names."""
 
-import csv
-import functools
 import hashlib
 import os
 import re
@@ -13,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.generated_tables import change_table, write_table, write_tables
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
@@ -29,20 +28,19 @@ from acapella.figures.theme import DECADES, JUMBO, LEVELS, STANDARD
 
 HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
 LONG_FILTER = "(vlan and mpls and ip and tcp port 443) or (host 192.0.2.17 and not udp port 4789) or ip6 proto 58"
+LONG_NAMES = [f"University-of-Somew-{n:02d}" for n in range(30)]
 CAMPAIGNS = {
     "one_sample": {"sites": 1, "ports": 1, "samples": 1},
     "one_site": {"sites": 1},
     "thirty_sites": {"sites": 30, "ports": 1, "frames": 1000},
-    "long_names": {
-        "names": [f"University-of-Somew-{n:02d}" for n in range(30)],
-        "ports": 3,
-        "samples": 2,
-        "frames": 1000,
-    },
+    "long_names": {"names": LONG_NAMES, "ports": 3, "samples": 2, "frames": 1000},
     "hostile": {"names": HOSTILE},
     "filtered": {"restriction": ("filter, sampling", f"filter {LONG_FILTER}; one frame in 1000")},
 }
-EMPTY = {"no_frames": {"frames": 0}, "no_samples": {"names": [], "sites": 0}}
+EMPTY = {  # and the reason that figures print
+    "no_frames": ({"frames": 0}, "none of the 24 samples contains a frame"),
+    "no_samples": ({"names": [], "sites": 0}, "the campaign has no samples"),
+}
 UNITS = {  # text of axes and legends, with units
     "header_depth": ("distinct headers (labels)", "deepest stack (headers)"),
     "header_occurrence": ("share of frames (%)",),
@@ -64,20 +62,8 @@ UNITS = {  # text of axes and legends, with units
 def campaigns(tmp_path_factory) -> dict[str, Source]:
     """Return the tables of each kind of campaign."""
     directory = tmp_path_factory.mktemp("campaigns")
-    created = {**CAMPAIGNS, **EMPTY}
+    created = CAMPAIGNS | {name: shape for name, (shape, _) in EMPTY.items()}
     return {name: Source(Campaign(write_tables(directory / name, **shape))) for name, shape in created.items()}
-
-
-@pytest.fixture(scope="module")
-def drawn(campaigns):
-    """Return a function that composes a figure of a campaign once."""
-    return functools.cache(lambda name, campaign: compose.compose_figure(name, campaigns[campaign]))
-
-
-@pytest.fixture(scope="module")
-def svg(drawn):
-    """Return a function that draws the SVG of a figure of a campaign once."""
-    return functools.cache(lambda name, campaign: svg_of(drawn(name, campaign)))
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
@@ -99,12 +85,9 @@ def test_figure_without_data_states_the_reason(name, campaign, drawn, svg):
     if (name, campaign) == ("capture_quality", "no_frames"):
         assert not drawn(name, campaign).empty  # samples without frames still have a quality
         return
-    why = {"no_frames": "none of the 24 samples contains a frame", "no_samples": "the campaign has no samples"}[
-        campaign
-    ]
     text = words(svg(name, campaign))
     assert f"{figure_module(name).SUBJECT}: no data" in text
-    assert f"No data: {why}." in text
+    assert f"No data: {EMPTY[campaign][1]}." in text
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
@@ -134,20 +117,24 @@ def with_restrictions(tmp_path, **columns):
     return Source(Campaign(directory))
 
 
+def notes_of(name, source) -> str:
+    """Return the notes of a figure."""
+    return with_spaces(" ".join(compose.compose_figure(name, source).notes))
+
+
 def test_figures_of_traffic_state_how_much_is_excluded_and_why(tmp_path):
     source = with_restrictions(tmp_path, restriction="trial, filter", excluded="trial, filter")
     frames = [row["frames"] for row in source.quality]
-    notes = with_spaces(" ".join(compose.compose_figure("header_depth", source).notes))
+    notes, quality = (notes_of(name, source) for name in ("header_depth", "capture_quality"))
     assert f"excluded: 2 samples, {sum(frames[:2]):,} frames (replayed trial, filter)" in notes
     assert f"2 samples (20 s each) of 1 site, {sum(frames[2:]):,} frames" in notes
-    quality = with_spaces(" ".join(compose.compose_figure("capture_quality", source).notes))
     assert "excluded" not in quality
     assert f"4 samples (20 s each) of 1 site, {sum(frames):,} frames" in quality
 
 
 def test_restricted_samples_that_count_beside_others_are_stated(tmp_path):
     source = with_restrictions(tmp_path, restriction="sampling")
-    notes = with_spaces(" ".join(compose.compose_figure("header_depth", source).notes))
+    notes = notes_of("header_depth", source)
     assert f"included: 2 samples, {sum(row['frames'] for row in source.quality[:2]):,} frames (sampling)" in notes
 
 
@@ -155,10 +142,8 @@ def site_marks(figure: compose.ComposedFigure) -> tuple[int, list[dict]]:
     """Return the index of the layer of interval lines, and (index, layer) of each layer with marks of sites."""
     layers = figure.spec["concat"][0]["layer"]
     kinds = [layer["mark"]["type"] for layer in layers]
-    marks = [
-        (n, layer) for n, layer in enumerate(layers) if kinds[n] in ("circle", "point") and "yOffset" in layer["mark"]
-    ]
-    return kinds.index("rule"), marks
+    moved = [(n, layer) for n, layer in enumerate(layers) if "yOffset" in layer["mark"]]
+    return kinds.index("rule"), [(n, layer) for n, layer in moved if kinds[n] in ("circle", "point")]
 
 
 @pytest.mark.parametrize("name", ["encapsulations", "header_occurrence"])
@@ -201,10 +186,7 @@ def test_same_tables_give_the_same_bytes_in_any_directory_order_and_process(tmp_
     first, second = (write_tables(tmp_path / name / "made", sites=2, ports=1, samples=2) for name in "ab")
     assert cli.main(["campaign", "figures", str(first)]) == 0
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
-    for names in (
-        TRAFFIC_FIGURES[-1:],
-        TRAFFIC_FIGURES[:-1],
-    ):  # the last one in a separate process, as in the workflow
+    for names in (TRAFFIC_FIGURES[-1:], TRAFFIC_FIGURES[:-1]):  # in two processes, as in the workflow
         command = [sys.executable, "-m", "acapella.cli.main", "campaign", "figures", str(second), "--only", *names]
         subprocess.run(command, check=True, env=environment, capture_output=True)
     assert len(hashes(first)) == len(TRAFFIC_FIGURES) * len(FORMATS)
@@ -231,60 +213,58 @@ def test_only_and_formats_choose_what_is_written(tmp_path):
     ],
 )
 def test_unknown_figure_or_format_is_reported_in_one_line(arguments, expected, tmp_path, capsys):
-    assert cli.main(["campaign", "figures", str(tmp_path), *arguments]) == 2
-    error = capsys.readouterr().err
-    assert expected in error
-    assert error.count("\n") == 1
+    assert expected in error_of(capsys, tmp_path, *arguments)
+
+
+def error_of(capsys, directory, *options) -> str:
+    """Draw figures, which must fail; return the error message, which is one line."""
+    assert cli.main(["campaign", "figures", str(directory), *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
 
 
 def test_missing_table_error_names_the_command_to_run(tmp_path, capsys):
-    assert cli.main(["campaign", "figures", str(tmp_path), "--only", "throughput"]) == 2
-    error = capsys.readouterr().err
-    assert error == (
+    assert error_of(capsys, tmp_path, "--only", "throughput") == (
         f"acapella: error: {tmp_path}/tables/capture_quality.parquet: no such file; "
-        f"run: acapella campaign process {tmp_path}\n"
+        f"run: acapella campaign process {tmp_path}"
     )
 
 
-DAMAGED = {
-    "empty file": lambda path: path.write_bytes(b""),
-    "not Parquet": lambda path: path.write_bytes(b"\0\0\0"),
-    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-9]),
-    "missing column": lambda path: pq.write_table(pq.read_table(path).drop_columns("distinct_headers"), path),
-    "text for a number": lambda path: pq.write_table(
-        with_column(path, "distinct_headers", lambda rows: pa.array(["many"] * len(rows))), path
-    ),
-    "null in the key": lambda path: pq.write_table(
-        with_column(path, "site", lambda rows: pa.array([None] * len(rows), pa.string())), path
-    ),
-}
-
-
-def with_column(path, name, values):
-    """Return the table of a file with different values in one column."""
+def replace_column(path, name, value):
+    """Set all values of a column of a file."""
     table = pq.read_table(path)
-    return table.set_column(table.schema.get_field_index(name), name, values(table))
+    values = pa.array([value] * len(table), pa.string())
+    pq.write_table(table.set_column(table.schema.get_field_index(name), name, values), path)
 
 
-@pytest.mark.parametrize("damage", DAMAGED)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda path: path.write_bytes(b""), id="empty file"),
+        pytest.param(lambda path: path.write_bytes(b"\0\0\0"), id="not Parquet"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-9]), id="truncated"),
+        pytest.param(
+            lambda path: pq.write_table(pq.read_table(path).drop_columns("distinct_headers"), path), id="missing column"
+        ),
+        pytest.param(lambda path: replace_column(path, "distinct_headers", "many"), id="text for a number"),
+        pytest.param(lambda path: replace_column(path, "site", None), id="null in the key"),
+    ],
+)
 def test_damaged_table_is_reported_in_one_line(damage, tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
-    DAMAGED[damage](directory / "tables" / "header_depth.parquet")
-    assert cli.main(["campaign", "figures", str(directory), "--only", "header_depth"]) == 2
-    error = capsys.readouterr().err
+    damage(directory / "tables" / "header_depth.parquet")
+    error = error_of(capsys, directory, "--only", "header_depth")
     assert "header_depth.parquet: does not match this version's schema: " in error
-    assert error.count("\n") == 1
     assert not (directory / "figures").exists()
 
 
 def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
     directory = write_tables(tmp_path / "made", sites=2)
-    tables = directory / "tables"
-    with (tables / "frame_sizes.csv").open(encoding="utf-8", newline="") as stream:
-        published = [float(row["share"]) for row in csv.DictReader(stream) if row["share"]]
+    published = [float(row["share"]) for row in read_rows(directory / "tables" / "frame_sizes.csv") if row["share"]]
     rows = Source(Campaign(directory)).rows("frame_sizes")
     assert [row["share"] for row in rows if row["share"] is not None] == published
-    assert [row["share"] for row in pq.read_table(tables / "frame_sizes.parquet").to_pylist()] != published
+    stored = pq.read_table(directory / "tables" / "frame_sizes.parquet")
+    assert stored["share"].to_pylist() != published
 
 
 @pytest.mark.parametrize(
@@ -312,11 +292,9 @@ def test_shades_differ_in_gray_print():
 
 
 def test_intervals_are_drawn_only_if_the_table_has_them(svg):
-    def intervals(campaign):
-        return len(re.findall(r'stroke="#000000" stroke-width="1.6"', svg("header_occurrence", campaign)))
-
-    assert intervals("one_site") > 5
-    assert intervals("one_sample") == 0
+    line = 'stroke="#000000" stroke-width="1.6"'
+    assert svg("header_occurrence", "one_site").count(line) > 5
+    assert svg("header_occurrence", "one_sample").count(line) == 0
 
 
 def test_pdf_cross_reference_table_is_correct(svg):
@@ -331,10 +309,8 @@ def test_pdf_cross_reference_table_is_correct(svg):
 
 
 def test_untrusted_names_are_escaped(campaigns, tmp_path):
-    paths = save(
-        compose.compose_figure("header_depth", campaigns["hostile"]), tmp_path, "header_depth", ["svg", "html"]
-    )
-    for path in paths:
+    figure = compose.compose_figure("header_depth", campaigns["hostile"])
+    for path in save(figure, tmp_path, "header_depth", ["svg", "html"]):
         content = path.read_text(encoding="utf-8")
         assert "alert(" in content  # the name is present,
         assert "<script>alert" not in content  # but never as markup

@@ -1,12 +1,12 @@
 """Tests figures and tables of flow reports: required text, page size, and the comparison with the paper's numbers."""
 
-import csv
 import itertools
 import json
 import math
 
 import pytest
 import vl_convert
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated import generated_tables
 from acapella_testing.generated.generated_flowreports import write_study, write_tables
 from acapella_testing.svg_text import check_page, with_spaces, words
@@ -38,48 +38,7 @@ def test_titles_of_flow_reports_name_the_filter_if_all_samples_are_filtered(tmp_
         assert compose.compose_figure(name, source).title.endswith(" (samples: filter tcp port 443)"), name
 
 
-REQUIRED = {
-    "flowreport_accuracy": (
-        "Flow size",
-        "exact (B of IP)",
-        "measured (ms)",
-        "Throughput in windows",
-        "2,353,758 reports (not accepted by the collector: none)",
-        "differs; not met: R², equal",
-        "error: p99 10.0 %, largest 300 %",
-        "Throughput between reports",
-        "Inter-arrival time at reports",
-    ),
-    "flowreport_memory": (
-        "memory of the sketch (B)",
-        "flows missing or not exact (%)",
-        "99th percentile of errors (%)",
-        "rows",
-    ),
-    "flowreport_rate": (
-        "x: reports in one second",
-        "seconds with at most x reports (%)",
-        "39,000 to 104,000",
-        "2,353,758 reports (not accepted by the collector: none)",
-    ),
-    "flowreport_success": (
-        "offered (million reports/s)",
-        "accepted (% of offered)",
-        "100,000 flows",
-        "trace of 166 Mbit/s",
-        "trace of 2,989 Mbit/s",
-        "lost (% of offered)",
-        "Reports generated in memory: 6 runs, 60,000,000 reports of 64 B of 100,000 flows, 2 threads; "
-        "of these lost: 15.2 %",
-        "Reports of replayed traces: 24 replays, 2,400,000 reports of 192 B",
-        "cannot be reproduced here",
-    ),
-    "flowreport_response": (
-        *("throughput (Mbit/s)", "inter-arrival time (µs)", "background", "120 windows of 100 ms"),
-        "4 TCP streams and 1 UDP stream of iperf3, 4 Mbit/s of payload each, in one queue of 40 Mbit/s",
-        "mean 30 Mbit/s, 30 Mbit/s in single windows (exact)",
-    ),
-}
+REPORTS = "2,353,758 reports (not accepted by the collector: none)"
 
 
 def test_rejected_reports_are_stated_with_their_share():
@@ -90,39 +49,84 @@ def test_rejected_reports_are_stated_with_their_share():
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
     """Return a campaign with only the tables of flow reports."""
-    directory = tmp_path_factory.mktemp("flowreports")
-    (directory / "tables").mkdir()
-    return write_study(write_tables(directory))
+    return write_study(write_tables(tmp_path_factory.mktemp("flowreports")))
 
 
-@pytest.mark.parametrize("name", [*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES])
-def test_flowreport_figure_states_its_subject_and_fits_a_page(name, campaign):
-    figure = compose.compose_figure(name, Source(Campaign(campaign)))
+@pytest.fixture
+def source(campaign):
+    """Return the tables of this campaign."""
+    return Source(Campaign(campaign))
+
+
+@pytest.mark.parametrize(
+    ("name", "phrases"),
+    [
+        (
+            "flowreport_accuracy",
+            [
+                *("Flow size", "exact (B of IP)", "measured (ms)", "Throughput in windows", REPORTS),
+                *("differs; not met: R², equal", "error: p99 10.0 %, largest 300 %"),
+                *("Throughput between reports", "Inter-arrival time at reports"),
+            ],
+        ),
+        (
+            "flowreport_memory",
+            ["memory of the sketch (B)", "flows missing or not exact (%)", "99th percentile of errors (%)", "rows"],
+        ),
+        (
+            "flowreport_rate",
+            ["x: reports in one second", "seconds with at most x reports (%)", "39,000 to 104,000", REPORTS],
+        ),
+        (
+            "flowreport_success",
+            [
+                *("offered (million reports/s)", "accepted (% of offered)", "100,000 flows", "lost (% of offered)"),
+                *("trace of 166 Mbit/s", "trace of 2,989 Mbit/s", "cannot be reproduced here"),
+                "Reports generated in memory: 6 runs, 60,000,000 reports of 64 B of 100,000 flows, 2 threads; "
+                "of these lost: 15.2 %",
+                "Reports of replayed traces: 24 replays, 2,400,000 reports of 192 B",
+            ],
+        ),
+        (
+            "flowreport_response",
+            [
+                *("throughput (Mbit/s)", "inter-arrival time (µs)", "background", "120 windows of 100 ms"),
+                "4 TCP streams and 1 UDP stream of iperf3, 4 Mbit/s of payload each, in one queue of 40 Mbit/s",
+                "mean 30 Mbit/s, 30 Mbit/s in single windows (exact)",
+            ],
+        ),
+    ],
+)
+def test_flowreport_figure_states_its_subject_and_fits_a_page(name, phrases, source):
+    figure = compose.compose_figure(name, source)
     svg = svg_of(figure)
     text = words(svg)
     assert not figure.empty
-    for phrase in (*REQUIRED[name], f"Data: tables/{figure_module(name).TABLE}.csv"):
+    for phrase in (*phrases, f"Data: tables/{figure_module(name).TABLE}.csv"):
         assert phrase in text
     assert "NaN" not in text
     check_page(svg)
 
 
+def test_each_figure_of_flow_reports_is_tested():
+    (marks,) = (mark for mark in test_flowreport_figure_states_its_subject_and_fits_a_page.pytestmark)
+    assert [name for name, _ in marks.args[1]] == [*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES]
+
+
 def test_single_value_has_an_axis_with_labels(tmp_path):
-    (tmp_path / "tables").mkdir()
     figure = compose.compose_figure("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
     assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
 
 
-def test_title_has_the_rate_of_first_loss_in_memory_and_of_each_trace(campaign):
+def test_title_has_the_rate_of_first_loss_in_memory_and_of_each_trace(source):
     """The title has the lowest rate with a lost report, the highest rate below it, and the loss-free runs above it."""
-    source = Source(Campaign(campaign))
     begin = []
     for trace in (None, "166 Mbit/s", "2,989 Mbit/s"):
         rows = [row for row in source.rows("flowreport_offered") if row["trace"] == trace]
-        whole = [row["accepted"] + row["discarded"] == row["offered"] for row in rows]
-        first = min(row["offered_rps"] for row, all_ in zip(rows, whole, strict=True) if not all_)
-        above = [all_ for row, all_ in zip(rows, whole, strict=True) if row["offered_rps"] >= first]
-        last = max(row["offered_rps"] for row in rows if row["offered_rps"] < first)
+        whole = [(row["offered_rps"], row["accepted"] + row["discarded"] == row["offered"]) for row in rows]
+        first = min(rate for rate, all_ in whole if not all_)
+        above = [all_ for rate, all_ in whole if rate >= first]
+        last = max(rate for rate, _ in whole if rate < first)
         begin.append((last / 1e6, first / 1e6, sum(above), len(above)))
     assert begin == [
         (10, 20, 0, 3),
@@ -182,32 +186,25 @@ def test_partial_second_counts_for_the_maximum_and_not_for_the_mean():
 
 def test_labels_of_wide_axes_are_short():
     values = [{"x": at, "y": at, "top": at, "pairs": 1, "low": 1e-4, "high": 3e6} for at in (1e-4, 3e6)]
-    row = {
-        "measure": "throughput_reports",
-        "n_log": 2,
-        "n": 2,
-        "missing": 0,
-        "outside": 0,
-        "extra": 0,
-        "r2": 1,
-        "r2_log": 1,
-        "error_median": 0,
-        "error_p99": 0.0844,
-    }
-    row |= {"missing_share": 0.0, "near_share": 0.5, "error_largest": 12.5}
+    row = panel_row("throughput_reports", near_share=0.5, error_p99=0.0844, error_largest=12.5)
     figure = flowreport_accuracy.panel(values, "throughput_reports", row)
-    text = words(vl_convert.vegalite_to_svg(figure.to_dict(), vl_version=VEGA_LITE))
-    assert "100k" in text and "0.1" in text and "100000" not in text
-    assert "error: p99 8.44 %, largest 1250 %" in with_spaces(text).replace("\u202f", " ")
-    assert "50.0 % within 1 %" in with_spaces(text).replace("\u202f", " ")
+    text = words(vl_convert.vegalite_to_svg(figure.to_dict(), vl_version=VEGA_LITE)).replace("\u202f", " ")
+    assert "100k" in text and "0.1" in text
+    assert "100000" not in text
+    assert "error: p99 8.44 %, largest 1250 %" in text
+    assert "50.0 % within 1 %" in text
+
+
+def panel_row(measure: str, **values) -> dict:
+    """Return the values of flowreport_accuracy that a panel prints, for two flows without an error."""
+    row = {"measure": measure, "n": 2, "n_log": 2, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0}
+    row |= {"r2": 1, "r2_log": 1, "near_share": 1, "error_median": 0, "error_p99": 0, "error_largest": 0}
+    return row | values
 
 
 def test_flows_invisible_to_the_program_are_counted_next_to_n():
-    row = {"n": 2, "missing": 2, "missing_share": 0.5, "outside": 1234, "extra": 0, "r2": 1, "r2_log": 1}
-    row |= {"measure": "start", "n_log": 2}
-    lines = flowreport_accuracy.panel_subtitle(
-        row | {"error_median": 0, "error_p99": 0, "error_largest": 0, "near_share": 1}
-    )
+    row = panel_row("start", missing=2, missing_share=0.5, outside=1234)
+    lines = flowreport_accuracy.panel_subtitle(row)
     assert with_spaces(lines[2].split(", ", 1)[1]) == "50.0 % missing, 1,234 outside"
 
 
@@ -221,16 +218,8 @@ def test_flows_invisible_to_the_program_are_counted_next_to_n():
     ],
 )
 def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n, verdict, criterion):
-    row = {"measure": measure, "n": n, "n_log": n, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0}
-    row |= {
-        "r2": 1,
-        "r2_log": 1,
-        "equal_share": shares[0],
-        "near_share": shares[1],
-        "error_median": 0,
-        "error_p99": 0.005,
-        "error_largest": 7.5,
-    }
+    row = panel_row(measure, n=n, n_log=n, equal_share=shares[0], near_share=shares[1])
+    row |= {"error_p99": 0.005, "error_largest": 7.5}
     lines = [with_spaces(line) for line in flowreport_accuracy.panel_subtitle(row)]
     assert (lines[0], *lines[-2:]) == (verdict, criterion, "error: p99 0.5 %, largest 750 %")
 
@@ -268,7 +257,6 @@ def test_measure_with_too_few_values_is_not_the_worst_in_the_title(shares, phras
 
 def test_intervals_of_loss_are_drawn_from_the_lower_to_the_upper_bound(tmp_path):
     """Three flows: exact value inside the interval, exact value at the upper bound, and an exact count."""
-    (tmp_path / "tables").mkdir()
     source = Source(Campaign(write_tables(tmp_path, samples=1, flows=3)))
     rows = source.rows("flowreport_flows")
     numbers = ((1000, 900, 200), (1000, 500, 500), (1000, 1000, 0))
@@ -296,15 +284,12 @@ def accuracy_row(measure: str) -> dict:
 
 
 def test_generated_losses_are_within_their_intervals(tmp_path):
-    (tmp_path / "tables").mkdir()
-    rows = Source(Campaign(write_tables(tmp_path, samples=2))).rows("flowreport_flows")
-    for row in rows:
+    for row in Source(Campaign(write_tables(tmp_path, samples=2))).rows("flowreport_flows"):
         low = row["missing_measured_bytes"]
         assert low <= row["missing_bytes"] <= low + row["uncertain_bytes"]
 
 
 def test_values_compared_at_reports_are_weighted_by_their_number(tmp_path):
-    (tmp_path / "tables").mkdir()
     source = Source(Campaign(write_tables(tmp_path, samples=1, flows=30)))
     rows = [row for row in source.rows("flowreport_by_report") if row["measure"] == "throughput_reports"]
     drawn = flowreport_accuracy.points(source, "throughput_reports")
@@ -315,8 +300,7 @@ def test_values_compared_at_reports_are_weighted_by_their_number(tmp_path):
 
 def test_numbers_of_the_paper_are_shown_next_to_measured_ones(campaign, capsys):
     assert cli.main(["p4", "published", str(campaign), "--flowreports", "--flowstudy"]) == 0
-    with (campaign / "tables" / "flowreport_published.csv").open(encoding="utf-8", newline="") as stream:
-        rows = {(row["where"], row["what"]): row for row in csv.DictReader(stream)}
+    rows = {(row["where"], row["what"]): row for row in read_rows(campaign / "tables" / "flowreport_published.csv")}
     assert rows["figure 5", "R2 of packet counts"]["verdict"] == "agrees"
     assert rows["figure 5", "R2 of flow size"]["verdict"] == "differs", "the sizes that were made are wrong"
     assert rows["figure 7b", "reports a second with negligible losses"]["ours"].startswith("10 million, 2 threads")
@@ -329,12 +313,11 @@ def test_numbers_of_the_paper_are_shown_next_to_measured_ones(campaign, capsys):
 
 def test_result_with_most_round_trip_times_missing_does_not_agree_with_the_paper(tmp_path):
     """78 % of the handshakes have no report, and the others are exact, so R2 of the available ones is 1."""
-    (tmp_path / "tables").mkdir()
     campaign = write_tables(tmp_path, samples=1, missing=0.78)
     assert cli.main(["p4", "published", str(campaign), "--flowreports"]) == 0
-    with (campaign / "tables" / "flowreport_published.csv").open(encoding="utf-8", newline="") as stream:
-        rows = {row["what"]: row for row in csv.DictReader(stream)}
-    assert rows["R2 of handshake RTT"]["verdict"] == "differs" and "78 % missing" in rows["R2 of handshake RTT"]["ours"]
+    rows = {row["what"]: row for row in read_rows(campaign / "tables" / "flowreport_published.csv")}
+    assert rows["R2 of handshake RTT"]["verdict"] == "differs"
+    assert "78 % missing" in rows["R2 of handshake RTT"]["ours"]
     assert rows["R2 of the other derived metrics"]["verdict"] == "differs", "the loss that was made is wrong"
 
 
@@ -350,9 +333,8 @@ def test_overwritten_reports_are_counted_as_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(offered, "RING", offered.FLOWS)
     monkeypatch.setattr(replay, "rows", list)
     *_, fastest = offered_runs(tmp_path, [0.01], 0.02)
-    slow = offered.measured(
-        offered.ring(), 1e4, 1, 3.0
-    )  # longer, because a worker that is late by 1 % of the time loses reports
+    # longer, because a worker that is late by 1 % of the time loses reports
+    slow = offered.measured(offered.ring(), 1e4, 1, 3.0)
     assert (slow["lost"], slow["discarded"], slow["success_share"], slow["offered"]) == (0, 0, 1, 30_000)
     rows = offered_runs(tmp_path, [0.01], 0.5)
     assert rows[-1]["lost"] > 0, "no collector reads as fast as memory is copied"
@@ -418,8 +400,7 @@ def test_search_narrows_the_rate_of_first_loss():
     """The collector accepts 13 million reports per second and is offered up to 100 million."""
     rows = []
     for rate in offered.rates([1, 10, 20, 400], 100e6, rows):
-        taken = min(rate, 13e6)
-        rows.append({"offered_rps": rate, "offered": rate, "accepted": taken})
+        rows.append({"offered_rps": rate, "offered": rate, "accepted": min(rate, 13e6)})
     assert [row["offered_rps"] / 1e6 for row in rows] == [1, 10, 20, 15, 12.5, 13.75, 13.125, 100]
 
 
@@ -432,39 +413,33 @@ def test_title_of_accuracy_has_the_largest_error_although_all_agree():
     assert title == "2 of 2 measures agree with the digest; largest relative error: 100000 % (last inter-arrival time)"
 
 
-def test_largest_error_of_a_window_is_in_the_title_of_the_response(campaign):
-    source = Source(Campaign(campaign))
-    rows = [row for row in source.rows("flowreport_response") if row["flow"] != "background"]
-    worst = max(abs(row["bps_measured"] - row["bps"]) / row["bps"] for row in rows)
-    assert compose.compose_figure("flowreport_response", source).title.endswith(
-        f"largest {100 * worst:.3g}\N{NO-BREAK SPACE}%"
-    )
-    behind = [row["bps"] / 1e6 for row in source.rows("flowreport_response") if row["flow"] == "background"]
+def test_largest_error_of_a_window_is_in_the_title_of_the_response(source):
+    rows = source.rows("flowreport_response")
+    behind = [row["bps"] / 1e6 for row in rows if row["flow"] == "background"]
+    worst = max(abs(row["bps_measured"] - row["bps"]) / row["bps"] for row in rows if row["flow"] != "background")
+    title = compose.compose_figure("flowreport_response", source).title
+    assert title.endswith(f"largest {100 * worst:.3g}\N{NO-BREAK SPACE}%")
     layers = flowreport_response.draw(source).chart.to_dict()["hconcat"][0]["vconcat"][0]["layer"]
     dots = [layer for layer in layers if layer["mark"]["type"] == "circle"]
     assert behind in [[value["exact"] for value in layer["data"]["values"]] for layer in dots if "data" in layer]
 
 
-def test_interval_widths_of_several_samples_are_not_summed_in_the_report(campaign):
+def test_interval_widths_of_several_samples_are_not_summed_in_the_report(source):
     """The number of flows of two samples is summed; of the widths of their intervals, the largest is shown."""
     counts = [
         {"sample": sample, "place": place, "stage": "loss", "counter": counter, "value": value}
         for sample, values in (("a", (10, 600_000)), ("b", (5, 500_000)))
         for place, (counter, value) in enumerate(zip(("flows", "width_p99_ppm"), values, strict=True), 1)
     ]
-    source = Source(Campaign(campaign))
     source.rows = lambda _: counts
     table = flows.counts(source)
     assert table["rows"] == [["loss", "flows", "15"], ["loss", "width_p99_ppm", "600,000"]]
     assert "those of the sample with the largest" in table["note"]
 
 
-def test_headings_of_flowreport_tables_name_the_denominator_of_shares(campaign):
-    source = Source(Campaign(campaign))
-    headings = {
-        table["name"]: [heading for heading, _ in table["columns"]]
-        for table in flows.tables(source, flows.FlowSections(samples=True, study=True), papers=False)
-    }
+def test_headings_of_flowreport_tables_name_the_denominator_of_shares(source):
+    tables = flows.tables(source, flows.FlowSections(samples=True, study=True), papers=False)
+    headings = {table["name"]: [heading for heading, _ in table["columns"]] for table in tables}
     assert {"Error, p99", "Error, largest", "Width, p99", "log R²"} <= {*headings["flowreport_accuracy"]}
     assert "Share of all windows" in headings["flowreport_window_reasons"]
     assert "Share of these flows" in headings["flowreport_flow_reasons"]

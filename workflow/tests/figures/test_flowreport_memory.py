@@ -75,7 +75,6 @@ def test_runs_of_a_sketch_are_the_samples_and_missing_flows_are_in_the_share():
 
 
 def test_generated_sketches_have_no_error_if_all_flows_are_equal(tmp_path):
-    (tmp_path / "tables").mkdir()
     for row in Source(Campaign(write_tables(tmp_path))).rows("flowreport_memory"):
         assert (row["equal"] == row["n"]) == (row["error_largest"] == 0)
 
@@ -88,5 +87,4 @@ def memory_row(power: int, *, equal: int, missing: int, error: float) -> dict:
 
 def memory_title(rows: list[dict]) -> str:
     """Return the title of a figure of these sketches."""
-    title = flowreport_memory.title([flowreport_memory.point(row) for row in rows])
-    return with_spaces(title)
+    return with_spaces(flowreport_memory.title([flowreport_memory.point(row) for row in rows]))

@@ -1,16 +1,13 @@
 """Tests figures and report tables of transfers: required text, page size, overlaps, flags, and missing data."""
 
-import functools
-
 import pytest
 from acapella_testing.generated import generated_transfers as made
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
-from acapella.figures import compose, transfer_gain, transfer_heatmap, transfer_retransmits, transfer_scope
+from acapella.figures import transfer_gain, transfer_heatmap, transfer_retransmits, transfer_scope
 from acapella.figures.registry import TRANSFER_FIGURES, figure_module
-from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.report import transfers
 from acapella.snakefile.transfer import empty_figures
@@ -55,7 +52,7 @@ def empty(directory) -> None:
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory) -> dict[str, Source]:
+def campaigns(tmp_path_factory) -> dict[str, Source]:
     """Return the tables of each kind of campaign."""
     found = {}
     for write in (small, large, empty, made.captured):
@@ -64,18 +61,6 @@ def sources(tmp_path_factory) -> dict[str, Source]:
         assert cli.main(["campaign", "transfers", str(directory)]) == 0
         found[write.__name__] = Source(Campaign(directory))
     return found
-
-
-@pytest.fixture(scope="module")
-def drawn(sources):
-    """Return a function that composes a figure of a campaign once."""
-    return functools.cache(lambda name, campaign: compose.compose_figure(name, sources[campaign]))
-
-
-@pytest.fixture(scope="module")
-def svg(drawn):
-    """Return a function that draws the SVG of a figure of a campaign once."""
-    return functools.cache(lambda name, campaign: svg_of(drawn(name, campaign)))
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -92,11 +77,8 @@ def test_figure_states_runs_mode_repetitions_units_and_data(name, svg):
 @pytest.mark.parametrize("name", OF_WIRE)
 def test_figure_of_captures_states_units_disagreements_and_data(name, svg):
     text = words(svg(name, "captured"))
-    for part in (
-        *OF_WIRE[name],
-        "12 runs of 6 settings",
-        "captured: 12 runs; iperf3 and wire differ by more than 1 % in",
-    ):
+    compared = ("12 runs of 6 settings", "captured: 12 runs; iperf3 and wire differ by more than 1 % in")
+    for part in (*OF_WIRE[name], *compared):
         assert part in text
     assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
     check_page(svg(name, "captured"))
@@ -142,40 +124,47 @@ def test_figures_that_the_workflow_omits_are_those_without_data(drawn):
     assert not any(drawn(name, "small").empty for name in UNITS)
 
 
-def test_flagged_cells_have_a_frame(sources, drawn):
-    rows = sources["small"].rows("transfer_settings")
+def test_flagged_cells_have_a_frame(campaigns, drawn):
+    rows = campaigns["small"].rows("transfer_settings")
     measure = transfer_heatmap.Measure(lambda row: row["throughput_bps_mean"], lambda row: "", "bit/s")
-    flagged = [row for row in rows if transfer_heatmap.cell_values(row, measure, [0, 1])["flagged"]]
-    assert [(row["algorithm"], row["delay_ns"], row["buffer_bytes"], row["flags"]) for row in flagged] == [
-        ("cubic", 60_000_000, 2**20, "rate_off")
-    ]
-    spec = str(drawn("transfer_throughput", "small").spec)
-    assert "datum.flagged" in spec
+    (row,) = [row for row in rows if transfer_heatmap.cell_values(row, measure, [0, 1])["flagged"]]
+    flagged = [row[name] for name in ("algorithm", "delay_ns", "buffer_bytes", "flags")]
+    assert flagged == ["cubic", 60_000_000, 2**20, "rate_off"]
+    assert "datum.flagged" in str(drawn("transfer_throughput", "small").spec)
 
 
-def test_titles_state_the_results(drawn):
-    titles = {name: with_spaces(drawn(name, "small").title) for name in TRANSFER_FIGURES}
-    assert titles["transfer_throughput"] == "Throughput: BBR 26 to 39 Mbit/s, Cubic 11.7 to 38 Mbit/s"
-    assert titles["transfer_completion"] == "BBR completes first in 3, Cubic in 4 of 9 settings"
-    assert titles["transfer_gain"] == (
-        "BBR is faster in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings; median gain 0 %"
-    )
-    assert titles["transfer_retransmits"] == (
-        "BBR retransmits more than Cubic in 9 of 9 settings, 2 to 6 times as much in 9"
-    )
-    assert titles["transfer_ratios"] == (
-        "r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; predicted best: r = 2"
-    )
-
-
-def test_titles_of_figures_of_captures_state_the_results(drawn):
-    titles = {name: with_spaces(drawn(name, "captured").title) for name in OF_WIRE}
-    # 100 segments, queued 0 to 99 times buffer / 10 MB ms, with BBR half of it, and the cookie: 49.5 x 100/101 steps
-    assert titles["transfer_queueing"] == "Queueing delay: BBR 0.251 to 5.14 ms, Cubic 0.502 to 10.3 ms"
-    # Cubic: headers in 2 cells, no cause in 2 cells, each in bytes and throughput
-    assert titles["transfer_agreement"] == (
-        "iperf3 and the wire differ by more than 1 % in 8 of 48 values, 4 unexplained"
-    )
+@pytest.mark.parametrize(
+    ("name", "campaign", "title"),
+    [
+        ("transfer_throughput", "small", "Throughput: BBR 26 to 39 Mbit/s, Cubic 11.7 to 38 Mbit/s"),
+        ("transfer_completion", "small", "BBR completes first in 3, Cubic in 4 of 9 settings"),
+        (
+            "transfer_gain",
+            "small",
+            "BBR is faster in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings; median gain 0 %",
+        ),
+        (
+            "transfer_retransmits",
+            "small",
+            "BBR retransmits more than Cubic in 9 of 9 settings, 2 to 6 times as much in 9",
+        ),
+        (
+            "transfer_ratios",
+            "small",
+            "r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; predicted best: r = 2",
+        ),
+        # 100 segments, queued 0 to 99 times buffer / 10 MB ms, BBR half of it, and the cookie: 49.5 x 100/101 steps
+        ("transfer_queueing", "captured", "Queueing delay: BBR 0.251 to 5.14 ms, Cubic 0.502 to 10.3 ms"),
+        # Cubic: headers in 2 cells, no cause in 2 cells, each in bytes and throughput
+        (
+            "transfer_agreement",
+            "captured",
+            "iperf3 and the wire differ by more than 1 % in 8 of 48 values, 4 unexplained",
+        ),
+    ],
+)
+def test_title_states_the_results(name, campaign, title, drawn):
+    assert with_spaces(drawn(name, campaign).title) == title
 
 
 def test_shallow_buffers_have_their_own_median(drawn):
@@ -237,12 +226,12 @@ def test_sizes_have_the_unit_of_the_config(size, text):
     assert with_spaces(transfer_scope.byte_text(size)) == text
 
 
-def test_report_tables_contain_gain_agreement_and_prediction(sources):
-    found = {table["name"]: table for table in transfers.tables(sources["small"])}
+def test_report_tables_contain_gain_agreement_and_prediction(campaigns):
+    found = {table["name"]: table for table in transfers.tables(campaigns["small"])}
     assert [*found] == ["transfer_settings", "transfer_gain", "transfer_disagreements", "transfer_prediction"]
     assert all(len(row) == len(table["columns"]) for table in found.values() for row in table["rows"])
     faster = [row[5] for row in found["transfer_gain"]["rows"]]
     assert {"BBR", "Cubic", "equal"} == set(faster) - {"no run of BBR"}
     assert {row[-1] for row in found["transfer_prediction"]["rows"]} == {"2"}
-    failed = {table["name"]: table for table in transfers.tables(sources["large"])}["transfer_files"]
+    (failed,) = [table for table in transfers.tables(campaigns["large"]) if table["name"] == "transfer_files"]
     assert failed["rows"] == [["transfers/failed/cell.json", "1", "run failed: no route"]]

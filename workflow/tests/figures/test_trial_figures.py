@@ -30,29 +30,22 @@ CAMPAIGNS = {
     "replayed": ({"quiet": REPLAYED, "loaded": [{"I": 0.2}] * 3}, {"all_pairs": True}),
     "many": ({f"{LONG}-{n}": [{"I": 0.02 * n + 0.001 * run} for run in range(8)] for n in range(4)}, {}),
 }
-ALONE = "a single environment cannot be compared"
-EMPTY = {  # figures without data, and the reason that they print
-    ("kappa_environments", "one_pair"): ALONE,
+UNMEASURED = "the departures of the replays were not measured"
+EMPTY = {("kappa_replayer", name): UNMEASURED for name in CAMPAIGNS if name != "replayed"}  # figures without data
+EMPTY |= {  # and the reason that they print
+    ("kappa_environments", "one_pair"): "a single environment cannot be compared",
     ("kappa_environments", "nothing_in_common"): "no environment has a kappa above 0 to compare with",
-    **{
-        ("kappa_replayer", name): "the departures of the replays were not measured"
-        for name in ("one_pair", "three_environments", "nothing_differs", "nothing_in_common", "many")
-    },
 }
+DIFFERENCE = "Mean absolute difference of"
 UNITS = {
     "kappa_environments": ("kappa", "difference of mean kappa (%)", "95 % bootstrap intervals over runs"),
     "kappa_components": ("1 - kappa", "I: inter-arrival time"),
     "kappa_timeline": ("time since the first packet (ms)", "kappa"),
     "kappa_matrix": ("kappa", "Trials in the order of the config"),
-    "iat_delta": (
-        "Mean absolute difference of inter-arrival time",
-        "difference of inter-arrival time",
-        "packets (%)",
-        "0 ns",
-    ),
+    "iat_delta": (f"{DIFFERENCE} inter-arrival time", "difference of inter-arrival time", "packets (%)", "0 ns"),
     "reordering_spacing": ("pair", "1, 4, 16, ... or 4096 packets apart"),
     "kappa_replayer": ("1 - kappa", "measured", "replayer alone", "path, 95 % interval"),
-    "latency_delta": ("Mean absolute difference of latency", "difference of latency", "packets (%)"),
+    "latency_delta": (f"{DIFFERENCE} latency", "difference of latency", "packets (%)"),
 }
 
 
@@ -68,31 +61,10 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
     return created
 
 
-@pytest.fixture(scope="module")
-def figures(campaigns):
-    """Return a function that draws a figure of a campaign once and returns it with its SVG."""
-    cache = {}
-
-    def of(name: str, campaign: str):
-        if (name, campaign) not in cache:
-            figure = compose.compose_figure(name, campaigns[campaign])
-            cache[name, campaign] = figure, svg_of(figure)
-        return cache[name, campaign]
-
-    return of
-
-
-@pytest.fixture(scope="module")
-def svg(figures):
-    """Return a function that returns the SVG of a figure of a campaign."""
-    return lambda name, campaign: figures(name, campaign)[1]
-
-
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", FIGURES)
-def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns, figures):
-    figure, drawn = figures(name, campaign)
-    text = words(drawn)
+def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns, drawn, svg):
+    figure, text = drawn(name, campaign), words(svg(name, campaign))
     assert figure.empty == ((name, campaign) in EMPTY)
     if figure.empty:
         assert f"{EMPTY[name, campaign]}." in text
@@ -100,7 +72,8 @@ def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns,
     assert with_spaces(figure.title)[:40] in text
     runs = sum(len(runs) for runs in CAMPAIGNS[campaign][0].values())
     if name == "kappa_matrix":
-        assert f"{len(campaigns[campaign].rows('consistency'))} pair" in text and "against the first trial" not in text
+        assert f"{len(campaigns[campaign].rows('consistency'))} pair" in text
+        assert "against the first trial" not in text
     else:
         assert f"{runs} run{'s' * (runs > 1)} against the first trial" in text
     assert "losses: none seen" in text
@@ -129,9 +102,7 @@ def test_figure_states_that_no_packet_is_in_common(campaigns, svg):
 
 
 def test_histograms_without_common_packets_state_the_reason(tmp_path):
-    directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
-    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
-    figure = compose.compose_figure("iat_delta", Source(Campaign(directory)))
+    figure = compose.compose_figure("iat_delta", source_of(tmp_path, {"quiet": [{"common": 0}]}))
     assert figure.empty
     assert "no run has a packet in common with its first trial" in words(svg_of(figure))
 
@@ -140,25 +111,22 @@ def test_matrix_names_an_outlier_baseline_or_that_it_is_undecidable(tmp_path, sv
     assert "it is not known whether the first trial is the odd one" in words(svg("kappa_matrix", "nothing_differs"))
     assert "odd one" not in words(svg("kappa_matrix", "one_pair"))
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
-    directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
-    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
-    text = words(svg_of(compose.compose_figure("kappa_matrix", Source(Campaign(directory)))))
+    source = source_of(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
+    text = words(svg_of(compose.compose_figure("kappa_matrix", source)))
     assert "in quiet the first trial is the odd one" in text
-    assert "quiet: quiet-1 is odd" in text and "loaded: loaded-1 is odd" not in text
+    assert "quiet: quiet-1 is odd" in text
+    assert "loaded: loaded-1 is odd" not in text
     assert "it is not known" not in text
 
 
 def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path):
     """Colors are taken from the rendered figure, from the cell around each text."""
-    runs = [{"I": 0.02 + 0.11 * n, "L": 0.0} for n in range(9)]
-    directory = write_campaign(tmp_path, {"quiet": runs}, all_pairs=True)
-    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
-    root = ET.fromstring(svg_of(compose.compose_figure("kappa_matrix", Source(Campaign(directory)))))
-    fills = {}
-    for mark in root.iter():
+    source = source_of(tmp_path, {"quiet": [{"I": 0.02 + 0.11 * n, "L": 0.0} for n in range(9)]}, all_pairs=True)
+    fills = defaultdict(list)
+    for mark in ET.fromstring(svg_of(compose.compose_figure("kappa_matrix", source))).iter():
         if "kappa: " in mark.get("aria-label", ""):
             column, row, *_ = mark.get("aria-label").split("; ")
-            fills.setdefault((column, row), []).append(mark.get("fill"))
+            fills[column, row].append(mark.get("fill"))
     pairs = [colors for colors in fills.values() if len(colors) == 2]
     assert len(pairs) == 90
     assert min(theme.contrast(hexadecimal(one), hexadecimal(other)) for one, other in pairs) >= 4.5
@@ -171,7 +139,7 @@ def hexadecimal(color: str) -> str:
     return "#" + "".join(f"{int(n):02X}" for n in color.removeprefix("rgb(").rstrip(")").split(","))
 
 
-def test_trials_whose_sender_lost_the_cpu_are_marked_in_every_figure(campaigns, figures, svg):
+def test_trials_whose_sender_lost_the_cpu_are_marked_in_every_figure(drawn, svg):
     """The largest gaps are 500 to 800 ns, the median gap is 500 ns: all but the first trial lost the CPU."""
     for name in FIGURES:
         text = words(svg(name, "replayed"))
@@ -180,19 +148,20 @@ def test_trials_whose_sender_lost_the_cpu_are_marked_in_every_figure(campaigns, 
         assert "\u2020" not in words(svg(name, "three_environments")), name
     for name in ("kappa_components", "kappa_timeline", "kappa_matrix"):
         text = words(svg(name, "replayed"))
-        assert "quiet-2 \u2020" in text and "quiet-1 \u2020" not in text and "loaded-2 \u2020" not in text
+        assert "quiet-2 \u2020" in text
+        assert "quiet-1 \u2020" not in text and "loaded-2 \u2020" not in text
     assert "quiet (3 runs, 3 \u2020)" in words(svg("iat_delta", "replayed"))
-    left = figures("kappa_environments", "replayed")[0].spec["concat"][0]["hconcat"][0]
+    left = drawn("kappa_environments", "replayed").spec["concat"][0]["hconcat"][0]
     runs = left["data"]["values"]  # both layers have the same ones
     assert {(run["label"], run["sender"][0]) for run in runs} == {("quiet", "\u2020"), ("loaded", "h")}
     assert "Hollow: the sender of either trial lost the CPU." in words(svg("kappa_replayer", "replayed"))
 
 
-def test_replayer_and_path_are_drawn_where_departures_are_known(figures, svg):
+def test_replayer_and_path_are_drawn_where_departures_are_known(drawn, svg):
     text = words(svg("kappa_replayer", "replayed"))
     assert "measured, 0.9890 replayer, 0.9990 to 0.9995 path (quiet)" in text
     assert text.count("departures not measured") == 1, "of loaded"
-    spec = figures("kappa_replayer", "replayed")[0].spec["concat"][0]
+    spec = drawn("kappa_replayer", "replayed").spec["concat"][0]
     values = [value for layer in spec["layer"] for value in layer.get("data", {}).get("values", ()) if "kind" in value]
     own = {(value["kind"], value["label"]) for value in values}
     kinds = ("measured", "replayer alone", "path, 95 % interval")
@@ -222,23 +191,19 @@ def test_nearly_consistent_run_is_not_called_consistent():
     assert [format_kappa(kappa) for kappa in (1, 1 - 1.5e-6, 0.9853, 0)] == ["1", "1 - 1.5e-06", "0.9853", "0"]
 
 
-def test_segments_of_a_bar_add_up_to_1_minus_kappa(campaigns, figures):
-    spec = figures("kappa_components", "three_environments")[0].spec
-    bars = spec["concat"][0]["hconcat"][0]["layer"][0]["data"]["values"]
+def test_components_are_drawn_as_segments_of_1_minus_kappa_and_separately_with_their_values(campaigns, drawn, svg):
+    segments, *panels = drawn("kappa_components", "three_environments").spec["concat"][0]["hconcat"]
     rows = [row for row in campaigns["three_environments"].rows("consistency") if row["a"] == 1]
+    bars = segments["layer"][0]["data"]["values"]
     ends = sorted(max(bar["to"] for bar in bars if bar["run"] == row["trial_b"]) for row in rows)
     assert ends == pytest.approx(sorted(1 - row["kappa"] for row in rows))
-
-
-def test_components_too_small_for_a_segment_have_separate_bars_with_their_value(campaigns, figures, svg):
     text = words(svg("kappa_components", "three_environments"))
-    for value in ("3.00e-06", "0.0140", "0.00500", "0.120"):  # L of quiet, O, L and I of noisy
+    for value in ("3.00e-06", "0.0140", "0.00500", "0.120"):  # L of quiet, O, L and I of noisy: too small for a segment
         assert value in text
-    panels = figures("kappa_components", "three_environments")[0].spec["concat"][0]["hconcat"]
-    rows = [row for row in campaigns["three_environments"].rows("consistency") if row["a"] == 1]
-    for panel, name in zip(panels[1:], "UOLI", strict=True):
+    for panel, name in zip(panels, "UOLI", strict=True):
         bars = panel["layer"][0]["encoding"]["x"]
-        assert bars["field"] == name and bars["scale"]["domain"] == [0, max(row[name] for row in rows)]
+        assert bars["field"] == name
+        assert bars["scale"]["domain"] == [0, max(row[name] for row in rows)]
 
 
 def test_trial_figures_are_drawn_on_request(campaigns):
@@ -250,28 +215,23 @@ def test_trial_figures_are_drawn_on_request(campaigns):
 def test_missing_trial_tables_error_names_the_stage(tmp_path, capsys):
     directory = write_campaign(tmp_path, {"quiet": [{}]})
     assert cli.main(["campaign", "figures", str(directory), "--only", "kappa_matrix"]) == 2
-    error = capsys.readouterr().err
-    assert (
-        f"consistency_environments.parquet: no such file; run: acapella campaign trials {tmp_path} --environments ..."
-        in error
-    )
-    assert error.count("\n") == 1
+    (error,) = capsys.readouterr().err.splitlines()
+    command = f"acapella campaign trials {tmp_path} --environments ..."
+    assert f"consistency_environments.parquet: no such file; run: {command}" in error
 
 
 def test_components_are_printed_with_three_digits(svg):
-    assert [kappa_components.format_component(value) for value in (0, 1, 0.103, 0.1, 3.3333e-6, None)] == [
-        *("0", "1", "0.103", "0.100", "3.33e-06", "undefined"),
-    ]
+    printed = [kappa_components.format_component(value) for value in (0, 1, 0.103, 0.1, 3.3333e-6, None)]
+    assert printed == ["0", "1", "0.103", "0.100", "3.33e-06", "undefined"]
     text = words(svg("kappa_components", "three_environments"))
     assert all(f" {value} " in text for value in ("0.0200", "0.0140", "0.000200", "0.0310"))
 
 
 @pytest.mark.parametrize(("campaign", "panels"), [("one_pair", 1), ("three_environments", 12), ("many", 32)])
-def test_timeline_has_a_panel_for_each_run(campaign, panels, figures):
-    figure, _ = figures("kappa_timeline", campaign)
-    drawn = figure.spec["concat"][0]["concat"]
-    assert len(drawn) == len({panel["title"]["text"] for panel in drawn}) == panels
-    domains = {json.dumps(panel["layer"][0]["encoding"][axis]["scale"]) for panel in drawn for axis in "xy"}
+def test_timeline_has_a_panel_for_each_run(campaign, panels, drawn):
+    found = drawn("kappa_timeline", campaign).spec["concat"][0]["concat"]
+    assert len(found) == len({panel["title"]["text"] for panel in found}) == panels
+    domains = {json.dumps(panel["layer"][0]["encoding"][axis]["scale"]) for panel in found for axis in "xy"}
     assert len(domains) == 2  # all panels have the same axes
 
 
@@ -286,12 +246,29 @@ def test_components_of_many_runs_show_the_lowest_kappa_in_order(tmp_path):
     assert f"{expected} with kappa {every[40]:.4f} to {every[-1]:.4f}" in with_spaces(figure.description)
 
 
-def test_timeline_title_counts_windows_whose_printed_kappa_is_the_lowest():
-    kappas = enumerate((0.9, 0.50001, 0.50004, 0.5002))
-    window = {"environment": "e", "b": 2}
-    rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
-    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}, 10**6, "ms"))
-    assert title == "Lowest window kappa: 0.5000 at 1 ms (tuesday) and in 1 other window"
+@pytest.mark.parametrize(
+    ("kappas", "expected"),
+    [
+        # windows whose printed kappa is the lowest
+        ((0.9, 0.50001, 0.50004, 0.5002), "0.5000 at 1 ms (tuesday) and in 1 other window"),
+        ((0.5, 0, 0, 0), "0 at 1 ms (tuesday) and in 2 other windows"),
+        # a kappa below 1 differs from 1
+        ((1.0, 1.0, 1.0, 0.9999996), "1 - 4.0e-07 at 3 ms (tuesday)"),
+    ],
+)
+def test_timeline_title_counts_the_windows_that_are_as_low(kappas, expected):
+    assert timeline_title({"tuesday": kappas}) == f"Lowest window kappa: {expected}"
+
+
+def timeline_title(runs: dict[str, list[float]]) -> str:
+    """Return the title for the kappa of each window of runs, which are named."""
+    rows = [
+        {"environment": "e", "b": place, "kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6}
+        for place, kappas in enumerate(runs.values())
+        for n, kappa in enumerate(kappas)
+    ]
+    names = {("e", place): name for place, name in enumerate(runs)}
+    return with_spaces(kappa_timeline.title(rows, names, 10**6, "ms"))
 
 
 def test_timeline_of_many_runs_shows_the_lowest_kappa(tmp_path):
@@ -302,34 +279,17 @@ def test_timeline_of_many_runs_shows_the_lowest_kappa(tmp_path):
     for row in source.rows("consistency_timeline"):
         name = f"{row['environment']}-{row['b']}"  # the name that write_campaign gives to the trial
         least[name] = min(least[name], row["kappa"])
-    drawn = {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]}
-    assert drawn == set(sorted(least, key=least.get)[:40])
+    shown = {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]}
+    assert shown == set(sorted(least, key=least.get)[:40])
 
 
-def test_timeline_title_has_the_lowest_window_and_the_key_its_length(campaigns, figures):
+def test_timeline_title_has_the_lowest_window_and_the_key_its_length(campaigns, drawn):
     rows = [row for row in campaigns["three_environments"].rows("consistency_timeline") if row["a"] == 1]
     worst = min((row for row in rows if row["kappa"] is not None), key=lambda row: row["kappa"])
-    figure, _ = figures("kappa_timeline", "three_environments")
+    figure = drawn("kappa_timeline", "three_environments")
     assert figure.title.startswith(f"Lowest window kappa: {worst['kappa']:.4f} at ")
     (length,) = {row["to_ns"] - row["from_ns"] for row in rows}
     assert f"Windows of {nanoseconds(length)};" in figure.description
-
-
-def test_timeline_title_distinguishes_a_kappa_below_1_from_1():
-    rows = [
-        {"kappa": kappa, "from_ns": ns, "to_ns": ns + 10**6, "environment": "e", "b": 2}
-        for kappa, ns in ((0.9999996, 3 * 10**6), (1.0, 0))
-    ]
-    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}, 10**6, "ms"))
-    assert title == "Lowest window kappa: 1 - 4.0e-07 at 3 ms (tuesday)"
-
-
-def test_timeline_title_counts_the_other_windows_that_are_as_low():
-    kappas = enumerate((0.5, 0, 0, 0))
-    window = {"environment": "e", "b": 2}
-    rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
-    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}, 10**6, "ms"))
-    assert title == "Lowest window kappa: 0 at 1 ms (tuesday) and in 2 other windows"
 
 
 @pytest.mark.parametrize(
@@ -341,14 +301,7 @@ def test_timeline_title_counts_the_other_windows_that_are_as_low():
     ],
 )
 def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows, expected):
-    names = {("e", place): name for place, (name, *_) in enumerate(windows)}
-    rows = [
-        {"environment": "e", "b": place, "kappa": kappa if n == at else 0.9, "from_ns": n * 10**6}
-        for place, (_, at, kappa) in enumerate(windows)
-        for n in range(4)
-    ]
-    rows = [{**row, "to_ns": row["from_ns"] + 10**6} for row in rows]
-    title = with_spaces(kappa_timeline.title(rows, names, 10**6, "ms"))
+    title = timeline_title({name: [kappa if n == at else 0.9 for n in range(4)] for name, at, kappa in windows})
     assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){expected}{' at that time' * bool(expected)}"
 
 
@@ -396,24 +349,22 @@ def test_difference_of_environments_is_stated_only_if_its_interval_excludes_zero
 
 def test_many_environments_have_small_panels_of_differences_and_small_matrices(tmp_path):
     environments = {f"e{n}": [{**SAME, "U": 0.01 * n}] * 2 for n in range(9 + 1)}
-    write_campaign(tmp_path, environments)
-    assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0
-    source = Source(Campaign(tmp_path))
+    source = source_of(tmp_path, environments)
     differences, matrix = (compose.compose_figure(name, source) for name in ("latency_delta", "kappa_matrix"))
     assert with_spaces(differences.title).endswith(": 0 ns in each run of 10 environments")
-    drawn = differences.spec["concat"][0]
-    assert (drawn["columns"], len(drawn["concat"])) == (3, 10)
+    panels = differences.spec["concat"][0]
+    assert (panels["columns"], len(panels["concat"])) == (3, 10)
     heads = {f"{name} (2\N{NO-BREAK SPACE}runs)" for name in environments}
-    assert {panel["title"]["text"] for panel in drawn["concat"]} == heads
+    assert {panel["title"]["text"] for panel in panels["concat"]} == heads
     assert "100 % of packets within \u00b110 ns" in words(svg_of(differences))
     text = words(svg_of(matrix))
     assert all(name in text for name in environments) and "0.985" not in text
     assert float(ET.fromstring(svg_of(matrix)).get("height")) < 1.5 * WIDTH
 
 
-def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campaigns, figures):
+def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campaigns, drawn):
     rows = [row for row in campaigns["three_environments"].rows("consistency") if row["kappa"] is not None]
-    title = with_spaces(figures("kappa_matrix", "three_environments")[0].title)
+    title = with_spaces(drawn("kappa_matrix", "three_environments").title)
     for end in (min, max):
         kappa = end(row["kappa"] for row in rows)
         first, *others = [row for row in rows if row["kappa"] == kappa]
