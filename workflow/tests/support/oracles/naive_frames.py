@@ -1,4 +1,4 @@
-"""Naive reference of the frames and flows of a capture: scapy reads the records, plain Python parses the headers.
+"""Naive reference of the frames of a capture: scapy reads the records, plain Python parses the headers.
 
 Independent of the native core: it follows the definitions of schemas/tables/{frames,flows}.yaml for the headers that
 traces.py generates, with dictionaries and sets, without layouts, hashes or Arrow. Layers above 4 have no name, as with
@@ -6,14 +6,12 @@ traces.py generates, with dictionaries and sets, without layouts, hashes or Arro
 """
 
 import ipaddress
-import itertools
-from collections import defaultdict
 from pathlib import Path
 
+from acapella_testing.oracles import plain_flows
 from scapy.utils import RawPcapReader
 
 VLANS = (0x8100, 0x88A8, 0x9100)
-TCP_FLAGS = {"fin": 1, "syn": 2, "rst": 4, "psh": 8, "ack": 16, "urg": 32, "ece": 64, "cwr": 128}
 
 
 def read_frames(path: Path) -> list[dict]:
@@ -94,14 +92,8 @@ def ipv6(data: bytes, at: int, found: dict) -> None:
 
 def network(version: int, ends: list[str], proto: int, length: int, found: dict) -> None:
     """Store the values of a network header; they replace those of an outer one."""
-    found["key"] = {
-        "ip_version": version,
-        "src": ends[0],
-        "dst": ends[1],
-        "ip_proto": proto,
-        "src_port": None,
-        "dst_port": None,
-    }
+    found["key"] = {"ip_version": version, "src": ends[0], "dst": ends[1], "ip_proto": proto}
+    found["key"] |= {"src_port": None, "dst_port": None}
     found.update(ip_len=length, ip_id=None, tcp=None, payload_len=None)
 
 
@@ -117,143 +109,24 @@ def transport(data: bytes, at: int, proto: int, length: int, found: dict) -> Non
     found["labels"].append({6: "TCP", 17: "UDP", 1: "ICMP"}[proto])
     found["payload_len"] = length - header
     if proto == 6:
-        found["tcp"] = {
-            "flags": number(data, at + 12, 2) & 0xFFF,
-            "seq": number(data, at + 4, 4),
-            "ack": number(data, at + 8, 4),
-            "window": number(data, at + 14, 2),
-        }
-
-
-def key_of(frame: dict, site: str | None) -> tuple:
-    """Return the key of a directed flow."""
-    return (site, tuple(frame["vlan"]), tuple(frame["mpls"]), *frame["key"].values())
+        found["tcp"] = {"flags": number(data, at + 12, 2) & 0xFFF, "seq": number(data, at + 4, 4)}
+        found["tcp"] |= {"ack": number(data, at + 8, 4), "window": number(data, at + 14, 2)}
 
 
 def make_flows(frames: list[dict], site: str | None) -> list[dict]:
-    """Return the directed flows in order of their first frames; set the row of every frame (None without IP)."""
-    groups = defaultdict(list)
+    """Return the flows as computed by plain_flows; set the row of every frame (None without IP)."""
+    plain = [plain_frame(frame) for frame in frames]
     for frame in frames:
         frame["flow"] = None
-        if frame["key"] is not None:
-            groups[key_of(frame, site)].append(frame)
-    flows = []
-    for row, (key, members) in enumerate(groups.items()):
-        for frame in members:
-            frame["flow"] = row
-        flows.append({"flow": row, "key": key, **sums(members)})
-    for flow in flows:
-        flow["peer_flow"] = peer(flow, flows)
-    for flow in flows:
-        two_way(flow, flows, frames)
-    return flows
+    for row, positions in enumerate(plain_flows.grouped(plain).values()):
+        for position in positions:
+            frames[position]["flow"] = row
+    return [{**flow, "app": None, "app_by": None} for flow in plain_flows.flow_table(plain, site)]
 
 
-def sums(members: list[dict]) -> dict:
-    """Return the sums over a flow's frames."""
-    first = members[0]
-    flow = {
-        "vlan": first["vlan"],
-        "mpls": first["mpls"],
-        **first["key"],
-        "first_ns": min(f["ts_ns"] for f in members),
-        "last_ns": max(f["ts_ns"] for f in members),
-        "frames": len(members),
-        "wire_bytes": sum(f["wire_len"] for f in members),
-        "ip_bytes": sum(f["ip_len"] for f in members),
-        "payload_bytes": sum(f["payload_len"] or 0 for f in members),
-        "app": None,
-        "app_by": None,
-    }
-    tcp = flow["ip_proto"] == 6 and flow["src_port"] is not None
-    flags = [f["tcp"]["flags"] for f in members if f["tcp"]]
-    for name, bit in TCP_FLAGS.items():
-        flow[name] = sum(bool(value & bit) for value in flags) if tcp else None
-    flow["syn_ack"] = sum(value & 18 == 18 for value in flags) if tcp else None
-    flow["retransmitted_bytes"] = retransmitted(members) if tcp else None
-    flow["cut_start"] = not flags[0] & 2 if tcp else None
-    return flow
-
-
-def retransmitted(members: list[dict]) -> int:
-    """Return the payload bytes whose sequence numbers were seen before, counted one by one."""
-    seen, again = set(), 0
-    for frame in members:
-        numbers = {
-            (frame["tcp"]["seq"] + n + bool(frame["tcp"]["flags"] & 2)) % 2**32 for n in range(frame["payload_len"])
-        }
-        again += len(numbers & seen)
-        seen |= numbers
-    return again
-
-
-def peer(flow: dict, flows: list[dict]) -> int | None:
-    """Return the only flow with reversed ends and protocol; of several, the only one with the same VLAN stack."""
-    ends = (flow["ip_version"], flow["dst"], flow["src"], flow["ip_proto"], flow["dst_port"], flow["src_port"])
-    names = ("ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
-    found = [other for other in flows if tuple(other[name] for name in names) == ends and other is not flow]
-    if flow["src_port"] is None and flow["ip_proto"] in (6, 17):
-        found = []
-    if len(found) > 1:
-        found = [other for other in found if other["vlan"] == flow["vlan"]]
-    return found[0]["flow"] if len(found) == 1 else None
-
-
-def two_way(flow: dict, flows: list[dict], frames: list[dict]) -> None:
-    """Set the columns that need the peer: handshake RTT, duplicate ACKs, cut end."""
-    flow["handshake_rtt_ns"] = flow["duplicate_acks"] = flow["cut_end"] = None
-    if flow["syn"] is None:
-        return
-    pair = [flow] + ([flows[flow["peer_flow"]]] if flow["peer_flow"] is not None else [])
-    flow["cut_end"] = not any(f["fin"] or f["rst"] for f in pair)
-    if len(pair) == 2:
-        rows = [f["flow"] for f in pair]
-        both = [f for f in frames if f["flow"] in rows]
-        flow["handshake_rtt_ns"] = handshake(both, *rows)
-        flow["duplicate_acks"] = duplicate_acks(both, *rows)
-
-
-def handshake(both: list[dict], own: int, other: int) -> int | None:
-    """Return the time from the own SYN to the own ACK of the peer's SYN/ACK; None if a part is missing or repeated."""
-    syn = [f for f in both if f["flow"] == own and f["tcp"]["flags"] & 18 == 2]
-    syn_ack = [f for f in both if f["flow"] == other and f["tcp"]["flags"] & 18 == 18]
-    if len(syn) != 1 or len(syn_ack) != 1:
-        return None
-    required = (syn_ack[0]["tcp"]["seq"] + 1) % 2**32
-    acks = [f for f in both if f["flow"] == own and f["tcp"]["flags"] & 18 == 16 and f["tcp"]["ack"] == required]
-    acks = [f for f in acks if f["frame"] > syn_ack[0]["frame"]]
-    return acks[0]["ts_ns"] - syn[0]["ts_ns"] if acks else None
-
-
-def duplicate_acks(both: list[dict], own: int, other: int) -> int:
-    """Count duplicate ACKs (RFC 5681, section 2).
-
-    (a) data outstanding, (b) no data, (c) no SYN or FIN, (d) the greatest ACK, (e) same window.
-    """
-    sent = greatest = window = None
-    count = 0
-    for frame in both:
-        tcp = frame["tcp"]
-        if frame["flow"] == other:
-            end = tcp["seq"] + frame["payload_len"] + bool(tcp["flags"] & 2) + bool(tcp["flags"] & 1)
-            sent = end if sent is None or after(end, sent) else sent
-            continue
-        if not tcp["flags"] & 16:
-            continue
-        outstanding = sent is not None and greatest is not None and after(sent, greatest)
-        plain = frame["payload_len"] == 0 and not tcp["flags"] & 3
-        if outstanding and plain and tcp["ack"] == greatest and tcp["window"] == window:
-            count += 1
-        window = tcp["window"]
-        greatest = tcp["ack"] if greatest is None or after(tcp["ack"], greatest) else greatest
-    return count
-
-
-def after(a: int, b: int) -> bool:
-    """Return whether sequence number ``a`` is later than ``b``, modulo 2^32."""
-    return 0 < (a - b) % 2**32 < 2**31
-
-
-def equal_neighbors(values: list[int]) -> int:
-    """Return how many values equal the previous one."""
-    return sum(a == b for a, b in itertools.pairwise(values))
+def plain_frame(frame: dict) -> plain_flows.Frame:
+    """Return the values of a frame that plain_flows uses. There are no tunnels with identifiers."""
+    key, tcp = frame["key"], frame["tcp"]
+    flow = key and (tuple(frame["vlan"]), tuple(frame["mpls"]), (), *key.values())
+    values = (frame["ip_len"] or 0, frame["payload_len"], tcp and tuple(tcp.values()), frame["ip_id"])
+    return plain_flows.Frame(frame["ts_ns"], frame["wire_len"], flow, *values)
