@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.processes import ATTEMPT, PYTHON, confined_python, executable, running, until_confined
 
 from acapella.cli.commands import CAMPAIGN
 from acapella.cli.doctor import confinement
@@ -23,7 +24,7 @@ from acapella_core import _native
 from acapella_core.errors import MISTAKE, UserError
 
 FIELDS = ("frame.number", "frame.protocols")
-PYTHON = "/usr/bin/python3"  # the system's Python, which a confined program may execute
+ACAPELLA = str(Path(sys.executable).with_name("acapella"))
 OFFERED = _native.confinement_support()
 CAPTURES = sorted((Path(__file__).parents[3] / ".test/captures").glob("*.pcap.gz"))[:2]
 
@@ -62,13 +63,8 @@ sys.exit(3)
 
 def fake(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh") -> tshark.Tshark:
     """Put a tshark on the PATH that runs the script; return it. dumpcap in the same directory prints the version."""
-    directory.mkdir()
-    for name, text in {
-        "tshark": f"#!{interpreter}\n{ASKED if interpreter == '/bin/sh' else ''}{script}\n",
-        "dumpcap": "#!/bin/sh\necho 'Dumpcap (Wireshark) 4.0.17'\n",
-    }.items():
-        (directory / name).write_text(text)
-        (directory / name).chmod(0o755)
+    executable(directory / "tshark", f"#!{interpreter}\n{ASKED if interpreter == '/bin/sh' else ''}{script}\n")
+    executable(directory / "dumpcap", "#!/bin/sh\necho 'Dumpcap (Wireshark) 4.0.17'\n")
     monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
     return tshark.find()
 
@@ -205,13 +201,8 @@ def test_program_that_fills_the_disk_with_errors_is_terminated(monkeypatch, tmp_
 
 
 def test_program_that_cannot_run_is_reported_in_one_line(tmp_path):
-    text = tmp_path / "tshark"
-    text.write_text("no program")
-    text.chmod(0o755)
-    with (
-        pytest.raises(UserError, match="tshark does not start: Exec format error"),
-        tshark.Tshark(str(text), "4.0.17").start("-", FIELDS),
-    ):
+    program = tshark.Tshark(str(executable(tmp_path / "tshark", "no program")), "4.0.17")
+    with pytest.raises(UserError, match="tshark does not start: Exec format error"), program.start("-", FIELDS):
         pass
 
 
@@ -222,7 +213,7 @@ def test_process_that_confines_itself_writes_only_below_its_outputs(tmp_path):
     inside.mkdir()
     outside.mkdir()
     (outside / "there").write_text("kept")
-    code = f"""
+    code = f"""{ATTEMPT}
 import ctypes, os, platform, signal, socket, subprocess
 from acapella_core import _native
 libc = ctypes.CDLL(None, use_errno=True)
@@ -233,12 +224,6 @@ def called(result):
     if result < 0:
         raise OSError(ctypes.get_errno(), "")
 _native.confine_self([{str(inside)!r}, "/nonexistent"])
-def refused(attempt):
-    try:
-        attempt()
-    except OSError as error:
-        return error.errno
-    return 0
 there = {str(outside / "there")!r}
 print([refused(attempt) for attempt in (
     lambda: open({str(inside / "a")!r}, "w").write("x"),
@@ -254,20 +239,16 @@ print([refused(attempt) for attempt in (
 )])
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    denied, refused = errno.EACCES, errno.EPERM
-    found = json.loads(shown)
-    assert found[5] in (denied, errno.EXDEV)  # EXDEV: without the right to move files between directories
-    del found[5]
+    denied, refused, found = errno.EACCES, errno.EPERM, json.loads(shown)
+    assert found.pop(5) in (denied, errno.EXDEV)  # EXDEV: without the right to move files between directories
     assert found == [0, 0, 0, denied, denied, refused, 0, refused, errno.ENOSYS]
     assert (outside / "there").read_text() == "kept"
 
 
 def test_digest_confines_itself_and_writes_both_tables(capture, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    program = [str(Path(sys.executable).with_name("acapella")), "digest", str(capture), "-o", "out/a.parquet"]
-    subprocess.run(program, check=True, cwd=tmp_path)
-    assert sorted(path.name for path in out.iterdir()) == ["a.flows.parquet", "a.parquet"]
+    (tmp_path / "out").mkdir()
+    subprocess.run([ACAPELLA, "digest", str(capture), "-o", "out/a.parquet"], check=True, cwd=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.flows.parquet", "a.parquet"]
 
 
 @needs_seccomp
@@ -287,16 +268,8 @@ def test_commands_that_read_files_of_others_are_confined(tmp_path, command):
     os.mkfifo(tmp_path / "read")
     (tmp_path / "key").write_bytes(bytes(32))
     (tmp_path / "key").chmod(0o600)
-    program = str(Path(sys.executable).with_name("acapella"))
-    process = subprocess.Popen([program, *command], cwd=tmp_path, stderr=subprocess.PIPE)
-    try:
-        while process.poll() is None and status_of(process.pid).get("Seccomp") != "2":
-            time.sleep(0.02)
-        assert process.poll() is None, process.stderr.read()
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+    with running([ACAPELLA, *command], cwd=tmp_path) as process:
+        assert until_confined(process)["NoNewPrivs"] == "1"
 
 
 @needs_landlock
@@ -317,42 +290,20 @@ def test_commands_that_read_files_of_others_are_confined(tmp_path, command):
 def test_readers_of_a_campaign_write_only_inside_it(tmp_path, command, writes):
     for name in ("campaign", "other", "tmp"):
         (tmp_path / name).mkdir()
-    code = f"""
+    code = f"""{ATTEMPT}
 import os, signal
 import acapella.{CAMPAIGN.modules[command[1]]} as module
 from acapella.cli import main as cli
-def refused(attempt):
-    try:
-        attempt()
-    except OSError as error:
-        return type(error).__name__
-    return "done"
 def run(args):
-    for attempt in (
-        lambda: open("campaign/a", "w"),
-        lambda: open("a", "w"),
-        lambda: os.kill(os.getppid(), 0),
-    ):
+    for attempt in (lambda: open("campaign/a", "w"), lambda: open("a", "w"), lambda: os.kill(os.getppid(), 0)):
         print(refused(attempt))
 module.run = run
 cli.main()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command],
-        cwd=tmp_path,
-        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    denied = "PermissionError"
-    assert done.stdout.split() == ["done" if writes else denied, denied, denied], done.stderr
-
-
-def status_of(pid: int) -> dict[str, str]:
-    """Return the lines of /proc/PID/status as a dictionary."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    environment, script = os.environ | {"TMPDIR": str(tmp_path / "tmp")}, [sys.executable, "-c", code, *command]
+    done = subprocess.run(script, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    expected = [0 if writes else errno.EACCES, errno.EACCES, errno.EPERM]
+    assert [int(number) for number in done.stdout.split()] == expected, done.stderr
 
 
 # System calls on another process, on itself and on the kernel, without Landlock. Prints their errors; 0 if allowed.
@@ -397,17 +348,12 @@ def test_confined_process_can_only_signal_itself(how):
     """The processes have the same user, so the seccomp filter must refuse the calls. Landlock ABI 6 also refuses
     signals to unconfined processes, but not the other calls.
     """
-    script = SIGNALS
     if how == "spawned":
-        reading, writing = os.pipe()
-        with Path(os.devnull).open("rb") as nothing, os.fdopen(reading) as printed:
-            command = [PYTHON, "-I", "-c", script, str(os.getpid())]
-            process = confined.Process(command, {}, (nothing.fileno(), writing, writing))
-            os.close(writing)
+        with confined_python(SIGNALS, str(os.getpid())) as (process, printed):
             text = printed.read()
             process.wait(60)
     else:
-        script = "from acapella_core.confinement import confine_self; confine_self()\n" + script
+        script = "from acapella_core.confinement import confine_self; confine_self()\n" + SIGNALS
         command = [sys.executable, "-c", script, str(os.getpid())]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = json.loads(text)
@@ -426,9 +372,8 @@ def test_doctor_reports_active_confinement():
 
 def test_doctor_reports_the_user_of_tshark():
     """Root in a user namespace has no other user to switch to."""
-    command = (
-        "from acapella.cli.doctor import confinement; print([f.state for f in confinement() if 'user' in f.piece])"
-    )
+    states = "[f.state for f in confinement() if 'user' in f.piece]"
+    command = f"from acapella.cli.doctor import confinement; print({states})"
     for prefix, expected in (((), "a separate user" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
         if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
             pytest.skip("user namespaces are not available")
@@ -447,19 +392,15 @@ def test_home_directory_next_to_a_program_is_not_readable(monkeypatch, tmp_path)
 @needs_seccomp
 def test_children_end_with_the_confined_program():
     """The child cannot leave the process group, which is killed when the program exits."""
-    script = (
-        "import os, sys\nif os.fork() == 0:\n"
-        " for leave in (os.setsid, lambda: os.setpgid(0, 0)):\n"
-        "  try: leave()\n"
-        "  except PermissionError: sys.stdout.write('refused ')\n"
-        " print(os.getpid(), flush=True)\n import time; time.sleep(600)\nelse: os._exit(0)"
-    )
-    reading, writing = os.pipe()
-    with Path(os.devnull).open("rb") as nothing, os.fdopen(reading) as printed:
-        process = confined.Process([PYTHON, "-I", "-c", script], {}, (nothing.fileno(), writing, writing))
-        os.close(writing)
-        words = printed.readline().split()
-        assert words[:2] == ["refused", "refused"]
+    script = f"""{ATTEMPT}
+import os, time
+if os.fork() == 0:
+    print(refused(os.setsid), refused(lambda: os.setpgid(0, 0)), os.getpid(), flush=True)
+    time.sleep(600)
+os._exit(0)
+"""
+    with confined_python(script) as (process, printed):
+        assert printed.readline().split()[:2] == [str(errno.EPERM)] * 2
         assert process.wait(60) == 0
         assert printed.read() == ""  # its end of the pipe is closed, so the child has exited
 
@@ -469,8 +410,8 @@ def test_digest_and_runner_have_the_same_time_limit():
 
 
 def test_limits_do_not_change_those_of_this_process(capture):
-    before = [resource.getrlimit(what) for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)]
+    limits = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)
+    before = [resource.getrlimit(what) for what in limits]
     with tshark.find().start(capture, FIELDS) as run:
         list(run.lines())
-    after = [resource.getrlimit(what) for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)]
-    assert after == before
+    assert [resource.getrlimit(what) for what in limits] == before

@@ -1,6 +1,5 @@
 """Programs that process captures, and the commands that run them, have no network access and can write few files."""
 
-import contextlib
 import json
 import os
 import resource
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.processes import ATTEMPT, confined_python, executable, running, status_of, until_confined
 
 from acapella.common import confined
 from acapella.flowreports.comparators import meters
@@ -35,34 +35,13 @@ exit 0
 """
 
 
-def status_of(pid: int) -> dict[str, str]:
-    """Return the lines of /proc/PID/status as a dictionary."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-
-
-def until_confined(process: subprocess.Popen) -> dict[str, str]:
-    """Return the status of a process once it has a seccomp filter. Fails if the process ends before."""
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(FileNotFoundError):
-            status = status_of(process.pid)
-            if status["Seccomp"] == "2":
-                return status
-        time.sleep(0.02)
-    raise AssertionError(f"not confined; exit code {process.poll()}")
-
-
 @pytest.fixture
 def program(tmp_path):
     """Return a program that attempts forbidden actions, a directory that it may write to, and one that it may not."""
     own, other = tmp_path / "own", tmp_path / "other"
     own.mkdir()
     other.mkdir()
-    path = tmp_path / "program"
-    path.write_text(ATTEMPTS)
-    path.chmod(0o755)
-    return path, own, other
+    return executable(tmp_path / "program", ATTEMPTS), own, other
 
 
 def found(own: Path) -> list[str]:
@@ -115,9 +94,7 @@ def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     printed, _ = meters.run_tool(["/bin/sh", "-c", script], directory, "tried", tmp_path)
     assert printed.read_text().split() == ["Seccomp:", "2", "done"]
     assert not other.exists()
-    editcap = tmp_path / "editcap"
-    editcap.write_text("#!/bin/sh\nexec grep Seccomp: /proc/self/status\n")
-    editcap.chmod(0o755)
+    editcap = executable(tmp_path / "editcap", "#!/bin/sh\nexec grep Seccomp: /proc/self/status\n")
     monkeypatch.setattr(meters, "which", lambda _: str(editcap))
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
     with meters.complete_frames(capture, directory) as frames:
@@ -136,7 +113,7 @@ def test_confinement_does_not_change_the_output_of_flow_meters(name, tmp_path, m
         directory.mkdir()
         if place == "plain":
             monkeypatch.setattr(
-                meters.confinement, "start", lambda command, _=(), **options: subprocess.Popen(command, **options)
+                meters.confinement, "start", lambda words, _=(), **more: subprocess.Popen(words, **more)
             )
         file, own = meter.read(capture, directory)
         flows = sorted(line for line in file.read_text().splitlines() if "FLOW" in line or "|" in line)
@@ -172,9 +149,7 @@ def test_p4_loader_is_confined_unless_it_sends_to_an_interface(program):
 
 @needs_seccomp
 def test_p4_run_confines_its_loader(tmp_path):
-    fake = tmp_path / "acapella-p4-run"
-    fake.write_text("#!/bin/sh\nexec sleep 600\n")
-    fake.chmod(0o755)
+    executable(tmp_path / "acapella-p4-run", "#!/bin/sh\nexec sleep 600\n")
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = [ACAPELLA, "p4", "run", "preprocess", "--in", capture, "--out", "kept.pcap", "--pipeline", "interpreted"]
@@ -207,15 +182,8 @@ def test_commands_that_run_programs_on_captures_are_confined(tmp_path, command):
     os.mkfifo(tmp_path / "read")
     write_pcap(tmp_path / "port.pcap", busy_port())
     prepare(tmp_path)
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen([ACAPELLA, *command], cwd=tmp_path, stderr=output)
-    try:
-        status = until_confined(process)
-        assert status["NoNewPrivs"] == "1", log.read_text()
-    finally:
-        process.kill()
-        process.wait()
+    with running([ACAPELLA, *command], cwd=tmp_path) as process:
+        assert until_confined(process)["NoNewPrivs"] == "1"
 
 
 def prepare(directory: Path) -> None:
@@ -230,16 +198,10 @@ def prepare(directory: Path) -> None:
 @needs_landlock
 @needs_seccomp
 def test_serving_process_listens_on_unix_sockets_and_cannot_connect(tmp_path):
-    code = f"""
+    code = f"""{ATTEMPT}
 import json, socket
 from acapella_core.confinement import confine_self
 confine_self({str(tmp_path / "a")!r}, serves=True)
-def refused(attempt):
-    try:
-        attempt()
-    except OSError as error:
-        return error.errno
-    return 0
 unix = socket.socket(socket.AF_UNIX)
 def listen():
     unix.bind({str(tmp_path / "socket")!r})
@@ -258,25 +220,20 @@ print(json.dumps([refused(attempt) for attempt in (
 
 
 def test_scan_in_a_separate_process_gives_the_same_result(tmp_path):
-    capture = write_pcap(tmp_path / "port.pcap", busy_port())
-    assert scan.scan_apart(capture) == scan.scan(capture)
-    assert scan.scan_apart(capture).frames == len(busy_port())
-    cut = tmp_path / "cut.pcap"
+    capture, cut = write_pcap(tmp_path / "port.pcap", busy_port()), tmp_path / "cut.pcap"
     cut.write_bytes(capture.read_bytes()[:-3])
-    assert scan.scan_apart(cut) == scan.scan(cut)
-    assert scan.scan_apart(cut).fault
-    assert scan.scan_apart(tmp_path / "none.pcap") == scan.scan(tmp_path / "none.pcap")
+    whole, truncated, _ = (scan.scan_apart(path) for path in (capture, cut, tmp_path / "none.pcap"))
+    assert whole.frames == len(busy_port())
+    assert truncated.fault
+    for path, found in ((capture, whole), (cut, truncated), (tmp_path / "none.pcap", _)):
+        assert found == scan.scan(path)
 
 
 @needs_seccomp
 def test_scan_in_a_separate_process_is_confined(tmp_path):
     os.mkfifo(tmp_path / "read")
-    process = subprocess.Popen([sys.executable, "-m", "acapella_capture.scan", tmp_path / "read"])
-    try:
+    with running([sys.executable, "-m", "acapella_capture.scan", tmp_path / "read"]) as process:
         assert until_confined(process)["NoNewPrivs"] == "1"
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_collect_started_directly_creates_private_files(tmp_path):
@@ -307,10 +264,7 @@ def test_confined_program_has_a_limit_of_processes(tmp_path):
         "import os, sys, time\nmade = 0\ntry:\n while made < 1000:\n  if os.fork() == 0: time.sleep(600)\n  made += 1\n"
         "except OSError as error: pass\nprint(made, flush=True)"
     )
-    reading, writing = os.pipe()
-    with Path(os.devnull).open("rb") as nothing, os.fdopen(reading) as printed:
-        process = confined.Process(["/usr/bin/python3", "-I", "-c", script], {}, (nothing.fileno(), writing, writing))
-        os.close(writing)
+    with confined_python(script) as (process, printed):
         assert int(printed.readline()) == confined.TASKS - 1
         assert process.wait(60) == 0
         assert printed.read() == ""

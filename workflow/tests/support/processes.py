@@ -1,8 +1,71 @@
-"""Run commands, and search for running processes as /proc lists them."""
+"""Write and run programs, and search for running processes as /proc lists them."""
 
 import contextlib
+import os
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from acapella.common import confined
+
+PYTHON = "/usr/bin/python3"  # the system's Python, which a confined program may execute
+# For scripts of confined processes: the error number of a call that fails, or 0.
+ATTEMPT = """
+def refused(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno
+    return 0
+"""
+
+
+def executable(path: Path, text: str) -> Path:
+    """Write a script that can be executed; return its path."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@contextlib.contextmanager
+def running(command: list, **options) -> Iterator[subprocess.Popen]:
+    """Start a program and kill it at the end."""
+    process = subprocess.Popen(command, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def confined_python(script: str, *words: str):
+    """Start a script in a confined process; yield the process, and the stream of what it prints."""
+    reading, writing = os.pipe()
+    with Path(os.devnull).open("rb") as nothing, os.fdopen(reading) as printed:
+        process = confined.Process([PYTHON, "-I", "-c", script, *words], {}, (nothing.fileno(), writing, writing))
+        os.close(writing)
+        yield process, printed
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """Return the lines of /proc/PID/status as a dictionary."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def until_confined(process: subprocess.Popen) -> dict[str, str]:
+    """Return the status of a process once it has a seccomp filter. Fails if the process ends before."""
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(FileNotFoundError):
+            status = status_of(process.pid)
+            if status["Seccomp"] == "2":
+                return status
+        time.sleep(0.02)
+    raise AssertionError(f"not confined; exit code {process.poll()}")
 
 
 def run(*words: object, check: bool = False, **options: object) -> subprocess.CompletedProcess:
