@@ -46,15 +46,33 @@ def capture(tmp_path) -> Path:
     return path
 
 
-def test_capture_of_reports_becomes_flows_series_and_counters(capture, control, tmp_path, capsys):
+@pytest.fixture
+def collect(control, tmp_path, capsys):
+    """Return a function that collects a capture in `out`; it returns the exit code and the lines of standard error."""
+
+    def run(capture, *options, out=tmp_path / "out") -> tuple[int, list[str]]:
+        capsys.readouterr()
+        words = ["p4", "collect", capture, "--control", control, "-o", out, *options]
+        return main([str(word) for word in words]), capsys.readouterr().err.splitlines()
+
+    return run
+
+
+def counters_of(out: Path) -> dict:
+    """Return the counters that a collector wrote."""
+    return json.loads((out / "counters.json").read_text())
+
+
+def test_capture_of_reports_becomes_flows_series_and_counters(capture, collect, tmp_path):
     out = tmp_path / "out"
-    assert main(["p4", "collect", str(capture), "--control", str(control), "-o", str(out)]) == 0
-    messages = capsys.readouterr().err
+    code, lines = collect(capture)
+    messages = "\n".join(lines)
+    assert code == 0
     assert "30 reports, 3 flows; 1 frames rejected (1 bad_qp), 0 lost (gaps" in messages
     rows = duckdb.sql(f"select src_port, bytes, handshake_rtt_ns, reports from '{out}/flows.parquet' order by all")
     assert rows.fetchall() == [(1000 + n, 10_000 * (1 + n), 1_500_000 + 1_000_000 * n, 10) for n in range(3)]
     assert duckdb.sql(f"select sum(bytes) from '{out}/series.parquet'").fetchall() == [(60_000,)]
-    counters = json.loads((out / "counters.json").read_text())
+    counters = counters_of(out)
     assert (counters["reports"]["accepted"], counters["reports"]["bad_qp"]) == (30, 1)
     assert counters["captures"] == [{"file": "reports.pcap", "records": 31, "end": "clean", "detail": ""}]
     assert "4660" not in json.dumps(counters) + messages  # the key
@@ -63,58 +81,66 @@ def test_capture_of_reports_becomes_flows_series_and_counters(capture, control, 
     assert out.stat().st_mode & 0o777 == 0o700
 
 
-NO_REPORT = {  # wrong line of a control file: main reason
-    "register qp_key 0 7": "30 are with a wrong key (bad_key); qp_key must be the program's: see ",
-    "register qp_number 0 7": "all are to an unknown queue pair (bad_qp); ",
-    f"register qp_base 0 {BASE + BYTES[2] * SLOTS - BYTES[2] + 1}\nregister qp_end 0 {BASE + BYTES[2] * SLOTS + 1}": (
-        "30 are to an address outside the ring (out_of_bounds); "
-    ),
-    "register qp_psn 0 100": "30 are with old sequence numbers (psn_duplicate); ",
-}
+OUTSIDE = BASE + BYTES[2] * SLOTS + 1
 
 
-def test_capture_without_accepted_report_is_an_error(capture, control, tmp_path, capsys):
-    for number, (wrong, what) in enumerate(NO_REPORT.items()):
-        out = tmp_path / str(number)
-        control.write_text(f"{CONTROL}{wrong}\n")
-        assert main(["p4", "collect", str(capture), "--control", str(control), "-o", str(out)]) == 1
-        last = capsys.readouterr().err.splitlines()[-1]
-        assert last.startswith(f"collector: error: {capture}: none of 31 frames accepted, {what}")
-        assert last.endswith("; the tables are empty; exit code 1")
-        assert json.loads((out / "counters.json").read_text())["reports"]["accepted"] == 0
+@pytest.mark.parametrize(
+    ("wrong", "what"),  # wrong lines of a control file, and the main reason
+    [
+        ("register qp_key 0 7", "30 are with a wrong key (bad_key); qp_key must be the program's: see "),
+        ("register qp_number 0 7", "all are to an unknown queue pair (bad_qp); "),
+        (
+            f"register qp_base 0 {OUTSIDE - BYTES[2]}\nregister qp_end 0 {OUTSIDE}",
+            "30 are to an address outside the ring (out_of_bounds); ",
+        ),
+        ("register qp_psn 0 100", "30 are with old sequence numbers (psn_duplicate); "),
+    ],
+)
+def test_capture_without_accepted_report_is_an_error(wrong, what, capture, control, collect):
+    control.write_text(f"{CONTROL}{wrong}\n")
+    code, (*_, last) = collect(capture)
+    assert code == 1
+    assert last.startswith(f"collector: error: {capture}: none of 31 frames accepted, {what}")
+    assert last.endswith("; the tables are empty; exit code 1")
+    assert counters_of(capture.parent / "out")["reports"]["accepted"] == 0
 
 
-def test_capture_of_other_frames_is_an_error_but_empty_capture_is_not(control, tmp_path, capsys):
-    for name, frames, code in (("other", [b"\0" * 60], 1), ("empty", [], 0)):
-        (tmp_path / name).write_bytes(pcap(frames))
-        arguments = ["--control", str(control), "-o", str(tmp_path / f"{name}.out")]
-        assert main(["p4", "collect", str(tmp_path / name), *arguments]) == code
-    messages = capsys.readouterr().err.splitlines()
-    assert "all are not RoCEv2 (not_roce); use a file written by acapella p4 run --out" in messages[-3]
+GOOD = pcap(reports(6))
+UNREAD = ["; only the part before this was read", "6 reports, 3 flows"]
 
 
-def test_damaged_capture_exits_with_1_and_truncated_capture_with_0(control, tmp_path, capsys):
-    good = pcap(reports(6))
-    record = good[24:]
-    for name, rest, code in (("cut", record[:100], 0), ("damaged", b"\xff" * 100, 1)):
-        (tmp_path / name).write_bytes(good + rest)
-        out = tmp_path / f"{name}.out"
-        assert main(["p4", "collect", str(tmp_path / name), "--control", str(control), "-o", str(out)]) == code
-        messages = capsys.readouterr().err
-        assert f"collector: {name}: " in messages and "; only the part before this was read" in messages
-        assert ("exit code 1" in messages) == bool(code)
-        assert "6 reports, 3 flows" in messages
+@pytest.mark.parametrize(
+    ("file", "expected", "phrases"),
+    [
+        (
+            ("other", pcap([bytes(60)])),
+            1,
+            ["all are not RoCEv2 (not_roce); use a file written by acapella p4 run --out"],
+        ),
+        (("empty", pcap([])), 0, []),
+        (("cut", GOOD + GOOD[24:124]), 0, ["collector: cut: ", *UNREAD]),
+        (("damaged", GOOD + b"\xff" * 100), 1, ["collector: damaged: ", *UNREAD]),
+    ],
+    ids=["other frames", "empty", "cut", "damaged"],
+)
+def test_damaged_capture_or_one_of_other_frames_exits_with_1(file, expected, phrases, collect, tmp_path):
+    name, content = file
+    (tmp_path / name).write_bytes(content)
+    code, lines = collect(tmp_path / name)
+    messages = "\n".join(lines)
+    assert code == expected
+    assert [phrase for phrase in phrases if phrase not in messages] == []
+    assert ("exit code 1" in messages) == bool(code)
 
 
-def test_full_flow_table_is_an_error(capture, control, tmp_path, capsys):
-    arguments = ["--control", str(control), "-o", str(tmp_path / "out"), "--memory", "1"]
-    assert main(["p4", "collect", str(capture), *arguments]) == 1
-    last = capsys.readouterr().err.splitlines()[-1]
+def test_full_flow_table_is_an_error(capture, collect, tmp_path):
+    code, (*_, last) = collect(capture, "--memory", "1")
+    assert code == 1
     assert last.startswith(
         "collector: error: 30 of 30 reports are missing from the results: the flow table was full (table_full)"
     )
     assert last.endswith("increase --memory; exit code 1")
-    assert json.loads((tmp_path / "out" / "counters.json").read_text())["reports"]["table_full"] == 30
+    assert counters_of(tmp_path / "out")["reports"]["table_full"] == 30
 
 
 def test_other_traffic_on_an_interface_is_not_a_rejected_report():
@@ -128,21 +154,18 @@ def test_other_traffic_on_an_interface_is_not_a_rejected_report():
     assert rejections.explain_no_report(counters | {"bad_key": 2, "from_memory": 1}, live) is None
 
 
-def test_results_are_replaced_only_with_replace(capture, control, tmp_path, capsys):
-    arguments = ["p4", "collect", str(capture), "--control", str(control), "-o", str(tmp_path / "out"), "--no-series"]
-    assert main(arguments) == 0
+def test_results_are_replaced_only_with_replace(capture, collect, tmp_path):
+    assert collect(capture, "--no-series")[0] == 0
     assert not (tmp_path / "out" / "series.parquet").exists()
-    capsys.readouterr()
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    code, (line,) = collect(capture, "--no-series")
+    assert code == 2
     assert "already contains results: flows.parquet, counters.json; specify another directory, or use --replace" in line
-    assert main([*arguments, "--replace"]) == 0
+    assert collect(capture, "--no-series", "--replace")[0] == 0
 
 
-def test_sql_queries_results_of_a_finished_collector(capture, control, tmp_path, capsys):
+def test_sql_queries_results_of_a_finished_collector(capture, collect, tmp_path, capsys):
+    collect(capture)
     out = str(tmp_path / "out")
-    main(["p4", "collect", str(capture), "--control", str(control), "-o", out])
-    capsys.readouterr()
     query = "select max(bytes) as most, (select value from counters where name = 'bad_qp') as bad from flows"
     assert main(["p4", "sql", out, query, "--format", "csv"]) == 0
     assert capsys.readouterr().out == "most,bad\n30000,1\n"
@@ -290,20 +313,13 @@ def test_inconsistent_control_file_is_an_error(line, what, control):
 
 
 def test_top_abbreviates_numbers():
-    assert [top.short(value) for value in (0, 999, 1000, 12_345, 999_999, 10**9)] == [
-        "0",
-        "999",
-        "1k",
-        "12.3k",
-        "1M",
-        "1G",
-    ]
+    short = [top.short(value) for value in (0, 999, 1000, 12_345, 999_999, 10**9)]
+    assert short == ["0", "999", "1k", "12.3k", "1M", "1G"]
 
 
 def test_rates_are_relative_to_the_previous_request():
-    schema = pa.schema(
-        [("flow", pa.uint32()), ("bytes", pa.uint64()), ("last_ns", pa.int64()), ("throughput_bps", pa.uint64())]
-    )
+    unsigned = [("flow", pa.uint32()), ("bytes", pa.uint64()), ("last_ns", pa.int64()), ("throughput_bps", pa.uint64())]
+    schema = pa.schema(unsigned)
 
     def update(*rows):
         return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
@@ -314,20 +330,22 @@ def test_rates_are_relative_to_the_previous_request():
     assert [row["rate_bps"] for row in rates.add_rates(later)] == [0, 9, 8000]
 
 
-def test_file_that_is_not_a_capture_is_an_error(control, tmp_path, capsys):
+def test_file_that_is_not_a_capture_is_an_error(collect, tmp_path):
     bad = tmp_path / "bad.pcap"
     bad.write_bytes(b"no capture at all, but long enough to be looked at")
-    assert main(["p4", "collect", str(bad), "--control", str(control), "-o", str(tmp_path / "out")]) == 2
-    assert f"acapella: error: {bad}: " in capsys.readouterr().err.splitlines()[-1]
+    code, (*_, last) = collect(bad)
+    assert code == 2
+    assert f"acapella: error: {bad}: " in last
     assert not (tmp_path / "out").exists()
 
 
-def test_used_port_is_an_error(capture, control, tmp_path, capsys, lingering):
+@pytest.mark.usefixtures("lingering")
+def test_used_port_is_an_error(capture, collect, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        arguments = ["--control", str(control), "--listen", address, "-o", str(tmp_path / "out")]
-        assert main(["p4", "collect", str(capture), *arguments]) == 2
-    assert f"acapella: error: --listen {address}: cannot listen: " in capsys.readouterr().err.splitlines()[-1]
+        code, (*_, last) = collect(capture, "--listen", address)
+    assert code == 2
+    assert f"acapella: error: --listen {address}: cannot listen: " in last
     assert not (tmp_path / "out").exists()
 
 
@@ -383,9 +401,7 @@ def test_full_disk_keeps_rows_that_fit_and_reports_the_others(full_disk):
             line = f"collector: error: {name}.parquet: {found[name]:,} of {found[name] + count:,} rows written: "
             assert any(each.startswith(line) and "No space left on device" in each for each in lines) == bool(count)
         if (kept / "counters.json").exists():
-            assert json.loads((kept / "counters.json").read_text())["not_written"] == {
-                k: v for k, v in lost.items() if v
-            }
+            assert counters_of(kept)["not_written"] == {name: count for name, count in lost.items() if count}
         else:
             assert any("counters.json: cannot write: No space left on device" in line for line in lines)
         assert not [line for line in messages if "Traceback" in line]
@@ -394,17 +410,7 @@ def test_full_disk_keeps_rows_that_fit_and_reports_the_others(full_disk):
     assert 40_000 > fitted[0][1] > fitted[1][1] == 0
 
 
-def collect_with(monkeypatch, tmp_path, name, call):
-    """Collect reports of a capture, with ``os.NAME`` replaced; return the exit code and the output directory."""
-    (tmp_path / "control").write_text(CONTROL)
-    (tmp_path / "reports.pcap").write_bytes(pcap(reports(30)))
-    output = tmp_path / "collected"
-    arguments = [str(tmp_path / "reports.pcap"), "--control", str(tmp_path / "control"), "-o", str(output)]
-    monkeypatch.setattr(os, name, call)
-    return main(["p4", "collect", *arguments]), output
-
-
-def test_failed_first_allocation_keeps_the_magic_number(monkeypatch, tmp_path):
+def test_failed_first_allocation_keeps_the_magic_number(monkeypatch, capture, collect, tmp_path):
     """The allocation for the first row group is undone and repeated with less; the magic number precedes it."""
     allocate, failed = os.posix_fallocate, []
 
@@ -414,14 +420,15 @@ def test_failed_first_allocation_keeps_the_magic_number(monkeypatch, tmp_path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         allocate(descriptor, offset, size)
 
-    code, output = collect_with(monkeypatch, tmp_path, "posix_fallocate", fail_once)
-    assert code == 0 and failed
+    monkeypatch.setattr(os, "posix_fallocate", fail_once)
+    assert collect(capture)[0] == 0
+    assert failed
     for name in ("flows", "series"):
-        content = (output / f"{name}.parquet").read_bytes()
+        content = (tmp_path / "out" / f"{name}.parquet").read_bytes()
         assert content[:4] == content[-4:] == b"PAR1", name
 
 
-def test_failed_sync_of_a_directory_is_an_error_but_loses_no_row(monkeypatch, tmp_path, capfd):
+def test_failed_sync_of_a_directory_is_an_error_but_loses_no_row(monkeypatch, capture, collect, tmp_path):
     sync = os.fsync
 
     def fail_for_directories(descriptor):
@@ -429,10 +436,11 @@ def test_failed_sync_of_a_directory_is_an_error_but_loses_no_row(monkeypatch, tm
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         sync(descriptor)
 
-    code, output = collect_with(monkeypatch, tmp_path, "fsync", fail_for_directories)
-    errors = [line for line in capfd.readouterr().err.splitlines() if "error: " in line]
+    monkeypatch.setattr(os, "fsync", fail_for_directories)
+    code, lines = collect(capture)
+    errors = [line for line in lines if "error: " in line]
     assert code == 75
-    assert len(errors) == 3 and all("cannot sync its directory: Input/output error; the file is complete" in line
-                                    for line in errors)  # fmt: skip
-    assert json.loads((output / "counters.json").read_text())["not_written"] == {}
-    assert (rows(output / "flows.parquet"), rows(output / "series.parquet")) == (3, 35)
+    assert len(errors) == 3
+    assert all("cannot sync its directory: Input/output error; the file is complete" in line for line in errors)
+    assert counters_of(tmp_path / "out")["not_written"] == {}
+    assert (rows(tmp_path / "out" / "flows.parquet"), rows(tmp_path / "out" / "series.parquet")) == (3, 35)

@@ -13,6 +13,7 @@ from acapella_core.collector import Collector, Options, QueuePair
 BASE = 0x7F00_0000_0000
 SLOTS = 64
 SECOND = 10**9
+ALL_TIMES = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
 
 
 def number_1(random_: random.Random, n: int) -> dict:
@@ -20,15 +21,11 @@ def number_1(random_: random.Random, n: int) -> dict:
     counts = {f"bytes_{i}": random_.choice((n * 900, n * 900 + i, random_.randrange(2**32))) for i in range(4)}
     cells = {f"packets_{i}": random_.choice((n, random_.randrange(2**16))) for i in range(4)}
     return {
-        "src": bytes((10, 0, 0, random_.randrange(4))),
-        "dst": bytes((10, 0, 1, random_.randrange(3))),
-        "src_port": random_.choice((80, 443)),
-        "dst_port": 50_000,
-        "rtt": random_.choice((0, 7, 90_000)),
-        "iat": random_.choice((0, 1_000)),
+        **{"src": bytes((10, 0, 0, random_.randrange(4))), "dst": bytes((10, 0, 1, random_.randrange(3)))},
+        **{"src_port": random_.choice((80, 443)), "dst_port": 50_000},
+        **{"rtt": random_.choice((0, 7, 90_000)), "iat": random_.choice((0, 1_000))},
         "packet_type": random_.randrange(5),
-        "ack": random_.choice((n * 700, 2**32 - 1 - n)),
-        "seq": random_.choice((n * 700 + 1400, n)),
+        **{"ack": random_.choice((n * 700, 2**32 - 1 - n)), "seq": random_.choice((n * 700 + 1400, n))},
         "timestamp": max(0, (n + random_.choice((0, 0, 0, -3))) * SECOND // 7),
         **counts,
         **cells,
@@ -41,39 +38,27 @@ def number_2(random_: random.Random, n: int) -> dict:
     width = 16 if six else 4
     tags = random_.randrange(6)
     return {
-        "ip_version": 6 if six else 4,
-        "ip_proto": random_.choice((6, 6, 6, 17, 1, 58)),
-        "tcp_flags": 16,
+        **{"ip_version": 6 if six else 4, "ip_proto": random_.choice((6, 6, 6, 17, 1, 58)), "tcp_flags": 16},
         "trigger": random_.choice((1, 2, 4, 8, 16, 64, 128, 256)),
         "valid": random_.randrange(1024) | random_.choice((0, VALID["slot"], VALID["slot"])),
-        "vlan_count": tags % 3,
-        "mpls_count": random_.choice((0, 2, 6)),
-        "src_port": random_.choice((0, 443)),
-        "dst_port": random_.choice((0, 50_000)),
+        **{"vlan_count": tags % 3, "mpls_count": random_.choice((0, 2, 6))},
+        **{"src_port": random_.choice((0, 443)), "dst_port": random_.choice((0, 50_000))},
         "src": bytes(width - 1) + bytes((random_.randrange(1, 3),)),
         "dst": bytes(width - 2) + bytes((9, random_.randrange(2))),
-        "vlan_0": 100,
-        "vlan_1": 7,
-        "mpls_0": 16,
-        "mpls_1": 17,
+        **{"vlan_0": 100, "vlan_1": 7, "mpls_0": 16, "mpls_1": 17},
         "epoch": max(0, n // 40 + random_.choice((0, 0, 0, -1, -2, -5))),
         "report_sequence": random_.choice((n, n, n, 2**32 - 2)),
         "timestamp": (n + random_.choice((0, 0, -2))) * SECOND // 5 + SECOND,
-        "start": random_.choice((SECOND, 2 * SECOND)),
-        "bytes": random_.randrange(2**40),
+        **{"start": random_.choice((SECOND, 2 * SECOND)), "bytes": random_.randrange(2**40)},
         "packets": random_.choice((n, n // 9 + 1, random_.randrange(2**20))),
         "last": random_.choice((n * SECOND // 5 + SECOND - random_.randrange(3 * SECOND), 0, 2**64 - 1)) % 2**64,
-        "rtt_syn": 5_000_000,
-        "rtt_ack": 300,
-        "iat": random_.choice((random_.randrange(1000), random_.randrange(4 * SECOND), random_.randrange(60 * SECOND))),
+        **{"rtt_syn": 5_000_000, "rtt_ack": 300},
+        "iat": random_.choice([random_.randrange(most) for most in (1000, 4 * SECOND, 60 * SECOND)]),
         "seq_end": random_.randrange(2**32),
         "first_ack": random_.choice((n * 100 - 50 & 2**32 - 1, random_.randrange(2**32))),
         "ack": random_.choice((n * 100, random_.randrange(2**32))),
-        "duplicate_acks": random_.choice((n, 2**32 - 1)),
-        "retransmitted_bytes": n // 3,
-        "gap_bytes": random_.choice((n, n, n, 0)),
-        "uncertain_bytes": n // 5,
-        "payload_bytes": n * 900,
+        **{"duplicate_acks": random_.choice((n, 2**32 - 1)), "retransmitted_bytes": n // 3},
+        **{"gap_bytes": random_.choice((n, n, n, 0)), "uncertain_bytes": n // 5, "payload_bytes": n * 900},
     }
 
 
@@ -96,21 +81,12 @@ def traffic(number: int, seed: int, count: int = 400) -> list[bytes]:
 def damaged(random_: random.Random, payload: bytes, given: dict) -> bytes:
     """Return a frame; one in four is damaged."""
     fault = random_.randrange(44)
-    faults = {
-        0: {"key": 1},
-        1: {"queue_pair": 0x13},
-        2: {"address": given["address"] + 1},
-        3: {"address": BASE + len(payload) * SLOTS},
-        4: {"opcode": 0x0A},
-        5: {"length": 0},
-        6: {"port": 4790},
-        7: {"damage_icrc": True},
-        8: {"psn": (given["psn"] - 2) % 2**24},
-        9: {"psn": (given["psn"] - 1) % 2**24},
-    }
-    if fault == 10:
+    faults = [{"key": 1}, {"queue_pair": 0x13}, {"opcode": 0x0A}, {"length": 0}, {"port": 4790}, {"damage_icrc": True}]
+    faults += [{"address": given["address"] + 1}, {"address": BASE + len(payload) * SLOTS}]
+    faults += [{"psn": (given["psn"] - back) % 2**24} for back in (1, 2)]
+    if fault == len(faults):
         payload = b"" if random_.random() < 0.5 else b"\7" * len(payload)
-    return frame(payload, **given | faults.get(fault, {}))
+    return frame(payload, **given | (faults[fault] if fault < len(faults) else {}))
 
 
 def plain(number: int, frames: list[bytes], series_ns: int | None, wires: dict | None = None) -> Plain:
@@ -129,9 +105,8 @@ def pairs(**given) -> list[QueuePair]:
 
 def counted(counters: dict) -> dict:
     """Return the counters that the plain collector has as well."""
-    return {
-        name: value for name, value in counters.items() if value and name not in ("frames", "flows", "psn_gap_lost")
-    }
+    others = ("frames", "flows", "psn_gap_lost")
+    return {name: value for name, value in counters.items() if value and name not in others}
 
 
 def collected(tmp_path, frames, options) -> tuple[dict, list[dict], list[dict]]:
@@ -195,18 +170,14 @@ YEAR = 365 * 86_400 * SECOND
 @pytest.mark.parametrize("threads", [1, 3])
 def test_report_adds_at_most_four_rows_after_any_idle_time(tmp_path, threads):
     """With windows of a nanosecond and years between reports, the equal shares are one row, and no byte is lost."""
-    valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
     reported = [
         {"timestamp": YEAR, "start": 7, "last": YEAR - 9, "iat": 1000, "bytes": 1003, "packets": 10},
         {"timestamp": 3 * YEAR, "start": 7, "last": 3 * YEAR - 5, "iat": YEAR, "bytes": 2009, "packets": 20},
         {"timestamp": 2**64 - 1, "start": 7, "last": 2**64 - 5, "iat": 6, "bytes": 2**63, "packets": 2**40},
     ]
+    same = {"dst": b"\x0a\0\0\2", "valid": ALL_TIMES, "trigger": 128}
     frames = [
-        frame(
-            report(2, src=bytes((10, 0, 0, n)), dst=b"\x0a\0\0\2", valid=valid, trigger=128, report_sequence=at, **one),
-            psn=3 * n + at,
-            address=BASE,
-        )
+        frame(report(2, src=bytes((10, 0, 0, n)), report_sequence=at, **same, **one), psn=3 * n + at, address=BASE)
         for n in range(3)
         for at, one in enumerate(reported)
     ]
@@ -228,27 +199,19 @@ def test_report_adds_at_most_four_rows_after_any_idle_time(tmp_path, threads):
 
 def hostile(random_: random.Random, n: int, most: int) -> dict:
     """Return fields with times a few ns apart or impossible, in any order, and with impossible sizes."""
-    last = random_.choice((random_.randrange(most), random_.randrange(most), 0, 2**64 - 1))
     return {
-        "src": bytes((10, 0, 0, random_.randrange(2))),
-        "dst": b"\x0a\0\0\2",
-        "ip_proto": random_.choice((6, 6, 17)),
-        "valid": random_.choice(
-            (VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"], random_.randrange(1024))
-        ),
+        **{"src": bytes((10, 0, 0, random_.randrange(2))), "dst": b"\x0a\0\0\2"},
+        **{"ip_proto": random_.choice((6, 6, 17)), "valid": random_.choice((ALL_TIMES, random_.randrange(1024)))},
         "trigger": random_.choice((0, 1, 4, 16, 32, 64, 128, 256)),
         "epoch": random_.choice((0, 0, 1, n, 2**32 - 1)),
         "report_sequence": random_.choice((n, n, 0, 2**32 - 1)),
-        "timestamp": random_.randrange(most),
-        "start": random_.randrange(most),
-        "last": last,
+        **{"timestamp": random_.randrange(most), "start": random_.randrange(most)},
+        "last": random_.choice((random_.randrange(most), random_.randrange(most), 0, 2**64 - 1)),
         "iat": random_.choice((random_.randrange(most), 0, 2**63 - 1)),
         "bytes": random_.choice((n * 100, n, 0, random_.randrange(1000), 2**40 + n)),
         "packets": random_.choice((n, n * 2, 0, 1, random_.randrange(100), 2**40)),
-        "payload_bytes": n * 50 + random_.randrange(50),
-        "gap_bytes": random_.choice((n, 0, 9)),
-        "uncertain_bytes": random_.choice((n, 0)),
-        "duplicate_acks": n,
+        **{"payload_bytes": n * 50 + random_.randrange(50), "duplicate_acks": n},
+        **{"gap_bytes": random_.choice((n, 0, 9)), "uncertain_bytes": random_.choice((n, 0))},
     }
 
 
@@ -268,19 +231,17 @@ def test_impossible_times_and_sizes_match_the_plain_collector(tmp_path):
 
 def test_bytes_of_a_report_are_assigned_to_windows(tmp_path):
     """The last of ten packets is at the report's time, the one before at the inter-arrival time, others are spread."""
-    valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
     reported = [
         {"timestamp": 2 * SECOND, "last": 2 * SECOND, "bytes": 40, "packets": 1, "trigger": 64},
         {"timestamp": 9 * SECOND, "last": 15 * SECOND // 2, "iat": 2 * SECOND, "bytes": 1041, "packets": 11},
     ]
     frames = [
-        frame(report(2, dst=b"\x0a\0\0\2", valid=valid, report_sequence=at, **one), psn=at, address=BASE)
+        frame(report(2, dst=b"\x0a\0\0\2", valid=ALL_TIMES, report_sequence=at, **one), psn=at, address=BASE)
         for at, one in enumerate(reported)
     ]
     _, _, series = collected(tmp_path, frames, Options(series_ns=SECOND))
-    found = [
-        (row["window_ns"] // SECOND, row["windows"], row["bytes"], row["packets"], row["reports"]) for row in series
-    ]
+    columns = ("windows", "bytes", "packets", "reports")
+    found = [(row["window_ns"] // SECOND, *(row[name] for name in columns)) for row in series]
     # 801 bytes from 2.0 s to 5.5 s, 100 each at 5.5 s and at 7.5 s
     assert found == [
         (2, 1, 40 + 228, 1 + 2, 1),
@@ -291,18 +252,20 @@ def test_bytes_of_a_report_are_assigned_to_windows(tmp_path):
     ]
 
 
-def test_inter_arrival_time_is_limited_to_the_previous_report(tmp_path):
-    """One of three packets was at the end, one at the start of counting, and the third one between them."""
-    valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
-    for iat, found in (
+@pytest.mark.parametrize(
+    ("iat", "found"),
+    [
         (10, [(10, 20, 2), (20, 10, 1)]),
         (11, [(20, 30, 3)]),
         (9, [(10, 10, 1), (11, 10, 1), (20, 10, 1)]),
-    ):
-        reported = {"timestamp": 20, "last": 20, "start": 10, "iat": iat, "bytes": 30, "packets": 3}
-        data = report(2, dst=b"\x0a\0\0\2", valid=valid, **reported)
-        _, _, series = collected(tmp_path, [frame(data, psn=0, address=BASE)], Options(series_ns=1))
-        assert [(row["window_ns"], row["bytes"], row["packets"]) for row in series] == found, iat
+    ],
+)
+def test_inter_arrival_time_is_limited_to_the_previous_report(tmp_path, iat, found):
+    """One of three packets was at the end, one at the start of counting, and the third one between them."""
+    reported = {"timestamp": 20, "last": 20, "start": 10, "iat": iat, "bytes": 30, "packets": 3}
+    data = report(2, dst=b"\x0a\0\0\2", valid=ALL_TIMES, **reported)
+    _, _, series = collected(tmp_path, [frame(data, psn=0, address=BASE)], Options(series_ns=1))
+    assert [(row["window_ns"], row["bytes"], row["packets"]) for row in series] == found
 
 
 def key_of(flow: dict) -> tuple:
