@@ -186,7 +186,8 @@ def counted(request, before, run, tmp_path_factory) -> tuple[str, dict[str, int]
 def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, tmp_path):
     name, calls, start, new = counted
     stage, total = STAGES[name], calls[kind]
-    assert total > 0 and new != start
+    assert total > 0
+    assert new != start
     for number in chosen(kind, total, f"{name} {kind}"):
         directory = shutil.copytree(before[name], tmp_path / "failing")
         ended = run(directory, *stage, f"{kind}:{number}")

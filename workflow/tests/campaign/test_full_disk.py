@@ -117,7 +117,8 @@ def test_digest_on_a_full_disk_leaves_no_file_and_the_next_one_is_complete(tmp_p
     write_pcap(tmp_path / "made" / "s.pcap", frames * 20)
     printed, files = limited("digest", "disk/made/s.pcap", "-o", "disk/s.parquet", "--engine", engine)
     (line,) = printed.splitlines()
-    assert line.startswith("acapella: error: disk/s.") and "No space left on device" in line
+    assert line.startswith("acapella: error: disk/s.")
+    assert "No space left on device" in line
     assert sorted(files) == ["disk/filler", "disk/made/s.pcap"]
     assert pq.read_metadata(tmp_path / "kept" / "s.flows.parquet").num_rows > 0
     assert pq.read_metadata(tmp_path / "kept" / "s.parquet").num_rows == 20 * len(frames)
@@ -132,7 +133,9 @@ def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all
     (directory / "tables" / "frame_sizes.csv").write_bytes(b"earlier")
     printed, files = limited("campaign", "process", "disk/made")
     (line,) = printed.splitlines()
-    assert line.startswith("acapella: error: ") and "/disk/made/tables/" in line and "No space left on device" in line
+    assert line.startswith("acapella: error: ")
+    assert "/disk/made/tables/" in line
+    assert "No space left on device" in line
     before = [f"disk/{path.relative_to(tmp_path)}" for path in directory.rglob("*") if path.is_file()]
     assert sorted(files) == sorted([*before, "disk/filler"])
     kept = tmp_path / "kept" / "made" / "tables"
@@ -158,5 +161,6 @@ def test_commands_report_a_full_disk_as_a_fault_of_the_machine(tmp_path, limited
     assert main(["anonymize", "--new-key", str(tmp_path / "key")]) == 0
     printed, files = limited(*words)
     (line,) = printed.splitlines()
-    assert line.startswith(("acapella: error: ", "acapella-p4-run: ")) and "No space left on device" in line
+    assert line.startswith(("acapella: error: ", "acapella-p4-run: "))
+    assert "No space left on device" in line
     assert not {*files} - {"disk/filler", "disk/made/s.pcap", "disk/reports/control.txt"}

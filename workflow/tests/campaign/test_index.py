@@ -258,7 +258,8 @@ def test_names_in_the_collected_sheet_are_validated(directory, row, capsys):
     files = sorted(directory.rglob("*"))
     assert cli.main(["campaign", "index", str(directory)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{sheet} line " in line and line.isprintable()
+    assert f"{sheet} line " in line
+    assert line.isprintable()
     assert sorted(directory.rglob("*")) == files
 
 
@@ -410,7 +411,8 @@ def test_each_error_names_the_sample_and_keeps_the_earlier_catalog(directory, na
     change(directory / name)
     with pytest.raises(UserError, match=r"sample b\b") as error:
         index.build(Campaign(directory))
-    assert "\n" not in str(error.value) and "sample a" not in str(error.value)
+    assert "\n" not in str(error.value)
+    assert "sample a" not in str(error.value)
     assert (directory / "catalog.duckdb").read_bytes() == before
     assert sorted(path.name for path in directory.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
 

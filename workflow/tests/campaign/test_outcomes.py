@@ -73,7 +73,8 @@ def test_with_pseudonyms_no_reason_gives_a_site_away(summed):
     for name in ("outcomes", "outcome_reasons"):
         published = (tables / f"{name}.csv").read_text()
         assert "failed" in published
-        assert "UTAH" not in published and "SITE" not in published
+        assert "UTAH" not in published
+        assert "SITE" not in published
         assert "room for" not in published
 
 
@@ -83,7 +84,8 @@ def test_figure_of_outcomes_states_the_shares(directory):
     assert "2 collections, 5 sites; a site counts once per collection" in printed
     assert "2026-09-10 12:00 one" in printed
     assert "share of sites (%)" in printed
-    assert "degraded" in printed and "failed" in printed
+    assert "degraded" in printed
+    assert "failed" in printed
 
 
 def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(directory):
@@ -131,7 +133,8 @@ def test_figure_of_reasons_prints_shares_with_counts(directory):
     title, text = drawn(directory, "outcome_reasons")
     assert title == "4 of 5 sites (80.0 %) were degraded, incomplete or failed; most frequent reason: no NIC (2 sites)"
     assert "share of the 4 unsuccessful sites (%)" in text
-    assert "no NIC: 50.0 % (2 sites)" in text and "did not end: 25.0 % (1 site)" in text
+    assert "no NIC: 50.0 % (2 sites)" in text
+    assert "did not end: 25.0 % (1 site)" in text
     assert "2 collections, 5 sites; a site counts once per collection" in text
 
 
@@ -182,7 +185,8 @@ def test_invalid_table_of_outcomes_is_reported_in_one_line(tmp_path, capsys, con
         (tmp_path / "outcomes.csv").write_bytes(content)
     assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"acapella: error: {tmp_path / 'outcomes.csv'}: ") and len(line) < 1000
+    assert line.startswith(f"acapella: error: {tmp_path / 'outcomes.csv'}: ")
+    assert len(line) < 1000
 
 
 def test_report_has_the_outcomes_and_their_reasons_if_asked(directory):

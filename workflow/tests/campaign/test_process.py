@@ -206,7 +206,8 @@ def test_provenance_names_inputs_outputs_versions_and_no_place(small):
     text = (small / "provenance" / "process.json").read_text(encoding="utf-8")
     recorded = json.loads(text)
     assert recorded["versions"]["tshark"] == ["4.0.17"]
-    assert recorded["versions"]["duckdb"] and recorded["versions"]["pyarrow"]
+    assert recorded["versions"]["duckdb"]
+    assert recorded["versions"]["pyarrow"]
     assert len(recorded["inputs"]) == 12
     assert recorded["inputs"]["site00-p0-0000"]["acap"] == sha256_of(small / "acap" / "site00-p0-0000.parquet")
     assert recorded["outputs"] == {f"tables/{path.name}": sha256_of(path) for path in (small / "tables").iterdir()}
@@ -301,7 +302,8 @@ def test_error_of_the_machine_names_no_sample(copied, capsys, monkeypatch, stage
     monkeypatch.setattr(module, name, failing)
     error = error_of(capsys, OUTSIDE, "campaign", stage, copied)
     assert str(fault) in error
-    assert "exclude" not in error and "sample" not in error
+    assert "exclude" not in error
+    assert "sample" not in error
     assert checksums(copied) == before
 
 

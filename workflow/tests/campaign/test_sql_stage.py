@@ -67,7 +67,9 @@ def test_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
 def test_unknown_column_error_suggests_similar_columns_in_one_line(campaign, run_sql):
     code, out, err = run_sql(campaign, "select wire_length from frames")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert '"wire_length" not found' in err and '; perhaps "' in err and '"wire_len"' in err
+    assert '"wire_length" not found' in err
+    assert '; perhaps "' in err
+    assert '"wire_len"' in err
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -166,7 +168,8 @@ def test_json_has_neither_nan_nor_python_text(answer):
         "struct": {"b": "ff"},
     }
     cells = answer(query, "csv").splitlines()[1]
-    assert "ab0062" in cells and "b'" not in cells
+    assert "ab0062" in cells
+    assert "b'" not in cells
 
 
 def test_json_has_decimals_as_exact_numbers(answer):
@@ -174,8 +177,11 @@ def test_json_has_decimals_as_exact_numbers(answer):
     query = f"select {number}::decimal(38, 12) as whole, -0.50::decimal(3, 2) as half, [1.5::decimal(3, 1)] as list"
     query += ", 0.0000000001::decimal(20, 10) as little, {'a': 2.50::decimal(3, 2)} as struct, 1e300 as double"
     (row,) = json.loads(answer(query, "json"), parse_float=Decimal)
-    assert row["whole"] == Decimal(number) and row["half"] == Decimal("-0.50") and row["list"] == [Decimal("1.5")]
-    assert row["little"] == Decimal("1e-10") and row["struct"] == {"a": Decimal("2.50")}
+    assert row["whole"] == Decimal(number)
+    assert row["half"] == Decimal("-0.50")
+    assert row["list"] == [Decimal("1.5")]
+    assert row["little"] == Decimal("1e-10")
+    assert row["struct"] == {"a": Decimal("2.50")}
     assert row["double"] == Decimal("1e300")
 
 
@@ -212,7 +218,8 @@ def test_control_characters_are_escaped_on_a_terminal(campaign, form):
 
 def test_output_to_a_terminal_is_a_table(campaign):
     sql.query_catalog(Campaign(campaign), "select 7 as seven", out := Terminal())
-    assert "seven" in out.getvalue() and "\N{BOX DRAWINGS LIGHT VERTICAL}" in out.getvalue()
+    assert "seven" in out.getvalue()
+    assert "\N{BOX DRAWINGS LIGHT VERTICAL}" in out.getvalue()
     with pytest.raises(UserError, match="Parquet is not written to a terminal"):
         sql.query_catalog(Campaign(campaign), "select 7 as seven", Terminal(), form="parquet")
 
@@ -323,7 +330,8 @@ def test_catalog_of_a_third_party_cannot_read_files_outside_the_campaign(tmp_pat
     monkeypatch.chdir(tmp_path)
     assert cli.main(words) == 2
     printed = "".join(capsys.readouterr())
-    assert "secret" not in printed and printed.count("\n") == 1
+    assert "secret" not in printed
+    assert printed.count("\n") == 1
     assert not (tmp_path / "public").exists()
 
 

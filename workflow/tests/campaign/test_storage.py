@@ -187,7 +187,8 @@ def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):
     campaign(directory, {**study(RUN), "rates": rates})
     assert cli.main(["campaign", "report", str(directory), "--storage"]) == 0
     page = (directory / "report.html").read_text(encoding="utf-8")
-    assert 'data-name="storage_latency"' in page and '<section id="storage">' in page
+    assert 'data-name="storage_latency"' in page
+    assert '<section id="storage">' in page
     shown = {table["name"]: table for table in report_storage.tables(Source(Campaign(directory)))}
     # A rate counts as sustained with at most 1 % loss. 2,000,000 frames were written in 2 s without a rate limit.
     first, second = shown["storage_rates"]["rows"]

@@ -40,7 +40,8 @@ def test_environments_are_means_over_the_runs_against_the_first_trial(results):
         assert noisy[name] == pytest.approx(statistics.fmean(row[name] for row in runs)), name
     assert (noisy["kappa_min"], noisy["kappa_max"]) == (runs[3]["kappa"], runs[0]["kappa"])
     others = [row["kappa"] for row in rows["consistency"] if (row["environment"], row["a"] > 1) == ("noisy", True)]
-    assert len(others) == 6 and noisy["kappa_others"] == pytest.approx(statistics.fmean(others))
+    assert len(others) == 6
+    assert noisy["kappa_others"] == pytest.approx(statistics.fmean(others))
     assert noisy["packets_common"] == sum(row["packets_common"] for row in runs)
     assert noisy["within_ns"] == 10
 
@@ -113,7 +114,8 @@ def test_trials_whose_sender_lost_the_cpu_are_marked(results):
     replays = rows["consistency_replays"]
     assert [(row["trial"], row["cpu_lost"]) for row in replays] == [(1, False), (2, True), (3, None), (4, True)]
     assert {row["environment"] for row in replays} == {"quiet"}
-    assert replays[1]["path"] == "shared" and replays[1]["rate_bps"] == 50_000_000
+    assert replays[1]["path"] == "shared"
+    assert replays[1]["rate_bps"] == 50_000_000
     pairs = {(row["a"], row["b"]): row for row in rows["consistency"] if row["environment"] == "quiet"}
     known = {1: False, 2: True, 3: None, 4: True, 5: None}
     for (a, b), row in pairs.items():
@@ -247,7 +249,8 @@ def test_same_results_give_the_same_bytes(tmp_path):
         files = [path for part in ("tables", "provenance") for path in (tmp_path / name / "made" / part).iterdir()]
         written.append({path.name: path.read_bytes() for path in files})
     assert written[0] == written[1]
-    assert "consistency.json" in written[0] and len(written[0]) > len(TABLES)
+    assert "consistency.json" in written[0]
+    assert len(written[0]) > len(TABLES)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,9 @@ def test_icrc_matches_scapy(vlans):
     data = frame(GOOD, psn=77, address=BASE, vlans=vlans)
     dissected = packets.Ether(data)
     transport = dissected["BTH"]
-    assert transport.opcode == 0x2A and transport.psn == 77 and transport.dqpn == 0x11
+    assert transport.opcode == 0x2A
+    assert transport.psn == 77
+    assert transport.dqpn == 0x11
     assert transport.compute_icrc(bytes(transport.payload)[:-4]) == data[-4:] == icrc(data[14 + 4 * len(vlans) : -4])
 
 
@@ -140,7 +142,8 @@ def test_snapshots_are_consistent_while_reports_are_fed():
             stop.set()
             looker.join()
         last = collector.snapshot(limit=3).to_pydict()
-    assert seen and all(len(batch) <= 3 for batch in seen)
+    assert seen
+    assert all(len(batch) <= 3 for batch in seen)
     assert last["bytes"] == sorted(last["bytes"], reverse=True) == [1999, 1998, 1997]
 
 

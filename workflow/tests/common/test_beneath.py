@@ -87,7 +87,8 @@ def test_directory_link_is_not_followed(writer, place, results, outside):
     (results / place).symlink_to(outside)
     with pytest.raises(UserError, match="is a symbolic link") as error:
         WRITERS[writer](results / place / "deep" / "profile")
-    assert str(error.value).startswith(f"{results / place}: ") and "\n" not in str(error.value)
+    assert str(error.value).startswith(f"{results / place}: ")
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("writer", WRITERS)

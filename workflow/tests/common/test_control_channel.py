@@ -62,9 +62,16 @@ class Client:
                 return message
         return {}
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self._lines.close()
         self._socket.close()
+
+
+def sessions_of(rings: Rings, queue_pairs: int = 1, **options) -> Sessions:
+    return Sessions(rings, queue_pairs=queue_pairs, ring_bytes=500, **options)
 
 
 def test_messages_round_trip():
@@ -141,8 +148,7 @@ def test_keys_are_not_in_messages():
 
 
 def test_written_session_retires_the_previous_one():
-    rings = Rings()
-    sessions = Sessions(rings, queue_pairs=1, ring_bytes=500)
+    sessions = sessions_of(rings := Rings())
     first = sessions.begin(HELLO)
     sessions.written(1)
     sessions.disconnected(1)
@@ -156,16 +162,14 @@ def test_written_session_retires_the_previous_one():
 
 
 def test_unwritten_queue_pairs_are_retired_with_the_connection():
-    rings = Rings()
-    sessions = Sessions(rings, queue_pairs=2, ring_bytes=500)
+    sessions = sessions_of(rings := Rings(), queue_pairs=2)
     sessions.begin(HELLO)
     sessions.disconnected(1)
     assert rings.retired == [100, 101]
 
 
 def test_epochs_of_a_new_data_plane_follow_all_reported_ones():
-    rings = Rings()
-    sessions = Sessions(rings, queue_pairs=1, ring_bytes=500, max_sessions=2)
+    sessions = sessions_of(rings := Rings(), max_sessions=2)
     rings.epoch = 7
     assert sessions.begin(HELLO).epoch == 7
     assert sessions.begin(Hello("flowstats", 2, "b1")).epoch == 0, "two that report at once count seconds"
@@ -176,7 +180,7 @@ def test_epochs_of_a_new_data_plane_follow_all_reported_ones():
 
 
 def test_data_plane_beyond_the_maximum_is_rejected():
-    sessions = Sessions(Rings(), queue_pairs=1, ring_bytes=500)
+    sessions = sessions_of(Rings())
     sessions.begin(HELLO)
     with pytest.raises(Refused, match="busy: 1 other data plane connected"):
         sessions.begin(Hello("flowstats", 2, "b1"))
@@ -199,12 +203,10 @@ def test_register_commands_clear_numbers_first_and_set_them_last():
 
 
 def test_hostile_lines_are_answered_and_do_not_stop_the_server(capsys):
-    with listening(Rings()) as (server, port):
-        bad = Client(port)
+    with listening(Rings()) as (server, port), Client(port) as bad, Client(port) as good:
         for line in (b"{}\n", b"x" * 50_000 + b"\n", b"[" * 9000 + b"\n", encode(channel.Alive(1))):
             bad.send(line)
             assert set(bad.hear()) == {"error"}
-        good = Client(port)
         good.send(encode(HELLO))
         assert good.hear()["session"] == 1
         for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, 5, (QueuePair(**PAIR),)))):
@@ -215,21 +217,18 @@ def test_hostile_lines_are_answered_and_do_not_stop_the_server(capsys):
         answers = list(iter(bad.hear, {}))
         assert len(answers) == MAX_REJECTED_LINES - 4
         assert server.counts["refused_lines"] == MAX_REJECTED_LINES + 3
-        bad.close()
-        good.close()
     assert "2147483648" not in capsys.readouterr().err  # the key
 
 
 def test_silent_connection_is_closed():
     with listening(Rings(), SOON_SILENT) as (server, port):
-        silent = Client(port)
-        assert silent.hear() == {}
-        silent.close()
+        with Client(port) as silent:
+            assert silent.hear() == {}
         assert server.counts["silent"] == 1
 
 
 def test_other_addresses_than_loopback_require_listen_anywhere():
-    server = ControlServer(Sessions(Rings(), queue_pairs=1, ring_bytes=500), SECRET)
+    server = ControlServer(sessions_of(Rings()), SECRET)
     with pytest.raises(UserError, match="sends keys unencrypted"):
         asyncio.run(server.start("0.0.0.0", 0))
 
@@ -279,10 +278,8 @@ def test_restarted_data_plane_gets_new_queue_pairs():
         assert [pair.number for pair in written[0].queue_pairs] == [102, 103]
     rows = server.sessions.summary()
     assert rings.retired == [100, 101]
-    assert [(row["ended"], row["reports_sent"], row["connected"]) for row in rows] == [
-        (False, None, False),
-        (True, 77, False),
-    ]
+    assert [(row["ended"], row["reports_sent"]) for row in rows] == [(False, None), (True, 77)]
+    assert [row["connected"] for row in rows] == [False, False]
 
 
 def test_invalid_collector_message_closes_the_connection():
@@ -326,17 +323,15 @@ def test_registers_that_cannot_be_written_end_the_control_plane():
 )
 def test_connection_without_the_secret_gets_an_error_and_no_session(first):
     with listening(Rings()) as (server, port):
-        stranger = Client(port, secret=None)
-        stranger.send(first + encode(HELLO))
-        assert set(stranger.hear()) == {"error"}
-        assert stranger.hear() == {}
-        stranger.close()
+        with Client(port, secret=None) as stranger:
+            stranger.send(first + encode(HELLO))
+            assert set(stranger.hear()) == {"error"}
+            assert stranger.hear() == {}
         assert server.counts["without_secret"] == 1
         assert server.sessions.summary() == []
-        owner = Client(port)
-        owner.send(encode(HELLO))
-        assert owner.hear()["session"] == 1
-        owner.close()
+        with Client(port) as owner:
+            owner.send(encode(HELLO))
+            assert owner.hear()["session"] == 1
 
 
 def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
@@ -366,11 +361,10 @@ def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
         lines = {name: json.loads(text.split(b"\n")[0])[name] for name, text in sent.items()}
         assert sent["proof"].split(b"\n")[0] + b"\n" == encode(channel.Proof(lines["proof"]))
         assert json.loads(proof_line(SECRET.value, lines["challenge"])) == {"proof": lines["proof"]}
-        again = Client(port, secret=None)
-        assert again.challenge != lines["challenge"]
-        again.send(encode(channel.Proof(lines["proof"])))
-        assert set(again.hear()) == {"error"}
-        again.close()
+        with Client(port, secret=None) as again:
+            assert again.challenge != lines["challenge"]
+            again.send(encode(channel.Proof(lines["proof"])))
+            assert set(again.hear()) == {"error"}
     assert SECRET.value.encode() not in sent["challenge"] + sent["proof"]
 
 
@@ -399,7 +393,8 @@ def test_other_users_can_neither_read_the_secret_nor_take_a_session():
         assert server.sessions.summary() == []
     number, answer = done.stdout.split("\n", 1)
     reported = [set(json.loads(line)) for line in answer.split("\n") if line]
-    assert number == str(errno.EACCES) and reported == [{"challenge"}, {"error"}]
+    assert number == str(errno.EACCES)
+    assert reported == [{"challenge"}, {"error"}]
 
 
 def test_silent_connections_do_not_block_a_data_plane():
@@ -407,11 +402,12 @@ def test_silent_connections_do_not_block_a_data_plane():
     logged = []
     with contextlib.ExitStack() as stack:
         server, port = stack.enter_context(listening(Rings()))
-        silent = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(MAX_UNAUTHENTICATED + 20)
-        ]
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_UNAUTHENTICATED + 20)]
+        for connection in silent:
+            stack.enter_context(connection)
         plane, written = stack.enter_context(data_plane(port, logged))
-        assert plane.wait(5) and len(written) == 1
+        assert plane.wait(5)
+        assert len(written) == 1
         with contextlib.suppress(ConnectionResetError):  # the oldest one was closed after its challenge
             while silent[0].recv(4096):
                 pass
@@ -421,10 +417,9 @@ def test_silent_connections_do_not_block_a_data_plane():
 def test_proof_of_the_secret_has_a_timeout():
     soon = channel.Pace(alive_s=0.02, dead_s=TIMEOUT_S, secret_s=0.2)
     with listening(Rings(), soon) as (server, port):
-        slow = Client(port, secret=None)
-        slow.send(b'{"proof": ')
-        assert slow.hear() == {}
-        slow.close()
+        with Client(port, secret=None) as slow:
+            slow.send(b'{"proof": ')
+            assert slow.hear() == {}
         assert server.counts["silent"] == 1
 
 

@@ -116,7 +116,8 @@ def test_data_plane_stops_at_a_decompression_bomb(bomb, tmp_path, capfd):
     assert main([*words, "--max-decompressed", "1M"]) == DAMAGED
     assert json.loads(stats.read_text())["in"] == SMALL_FRAMES
     error = capfd.readouterr().err
-    assert "more than 1048576 decompressed bytes (--max-decompressed)" in error and decompression_of_p4.RAISE in error
+    assert "more than 1048576 decompressed bytes (--max-decompressed)" in error
+    assert decompression_of_p4.RAISE in error
     assert main([*words, "--max-ratio", "0"]) == MISTAKE
     words = ["p4", "reports", str(bomb), "-o", str(tmp_path / "reports"), "--max-decompressed", "1M"]
     assert main(words) == DAMAGED

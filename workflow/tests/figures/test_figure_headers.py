@@ -27,7 +27,8 @@ def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, t
     assert counts == sorted(counts, reverse=True)
     axes = [panel["layer"][0]["encoding"]["y"] for panel in panels]
     assert [axis["title"] for axis in axes] == ["distinct headers (labels)", "deepest stack (headers)"]
-    assert axes[0]["scale"] == axes[1]["scale"] and panels[0]["height"] == panels[1]["height"]
+    assert axes[0]["scale"] == axes[1]["scale"]
+    assert panels[0]["height"] == panels[1]["height"]
     whole = rows["all"]
     sentence = f"All sites: {whole['distinct_headers']} distinct headers, deepest stack {whole['deepest_stack']}."
     assert sentence in compose.compose_figure("header_depth", source).description
@@ -38,14 +39,16 @@ def test_few_sites_have_bars(tmp_path):
     assert "hconcat" in compose.compose_figure("header_depth", source).spec["concat"][0]
     panels = drawn_panels(source)
     scales = [panel["layer"][0]["encoding"]["x"]["scale"] for panel in panels]
-    assert scales[0] == scales[1] and panels[0]["width"] == panels[1]["width"]
+    assert scales[0] == scales[1]
+    assert panels[0]["width"] == panels[1]["width"]
 
 
 def test_payload_is_not_a_header_of_a_stack(tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
     rows = {row["site"]: row for row in source.rows("header_depth")}
     headers = {row["header"] for row in source.rows("header_occurrence") if row["site"] == "all"}
-    assert "Data" in headers and rows["all"]["distinct_headers"] == len(headers) - 1
+    assert "Data" in headers
+    assert rows["all"]["distinct_headers"] == len(headers) - 1
     assert header_depth.PAYLOAD in compose.compose_figure("header_depth", source).description
 
 
@@ -60,7 +63,8 @@ def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
         {**row, "header": name, "frame_share": one} for name, one in zip(names, shares, strict=True)
     ]
     figure = compose.compose_figure("header_occurrence", source)
-    assert figure.title.startswith("Of all frames: TCP in 90.0") and "IPv6" not in figure.title
+    assert figure.title.startswith("Of all frames: TCP in 90.0")
+    assert "IPv6" not in figure.title
 
 
 @pytest.mark.parametrize(
@@ -91,5 +95,6 @@ def test_labels_of_encapsulations_end_at_100_percent():
     name = "/".join(["Ethernet", "VLAN", "MPLS", "GTP-U", "IPv4", "UDP"] * 6)
     label = encapsulations.shorten_to_bars(name)
     assert text_width([label], theme.SMALL) <= encapsulations.BARS < text_width([name], theme.SMALL)
-    assert label.startswith("Ethernet/VLAN") and label.endswith("IPv4/UDP")
+    assert label.startswith("Ethernet/VLAN")
+    assert label.endswith("IPv4/UDP")
     assert encapsulations.shorten_to_bars("Ethernet/VLAN") == "Ethernet/VLAN"

@@ -166,7 +166,8 @@ def test_counts_of_reports_fill_their_axis(counts, band):
     figure = flowreport_rate.chart(values, ["a"]).to_dict()
     scale = figure["layer"][-1]["encoding"]["x"]["scale"]
     low, high = scale["domain"]
-    assert low <= min(counts) <= max(counts) <= high and low < high
+    assert low <= min(counts) <= max(counts) <= high
+    assert low < high
     if scale["type"] == "log":
         assert math.log(max(counts) / min(counts)) >= 0.9 * math.log(high / low)
     elif min(counts) != max(counts):
@@ -189,7 +190,8 @@ def test_labels_of_wide_axes_are_short():
     row = panel_row("throughput_reports", near_share=0.5, error_p99=0.0844, error_largest=12.5)
     figure = flowreport_accuracy.panel(values, "throughput_reports", row)
     text = words(vl_convert.vegalite_to_svg(figure.to_dict(), vl_version=VEGA_LITE)).replace("\u202f", " ")
-    assert "100k" in text and "0.1" in text
+    assert "100k" in text
+    assert "0.1" in text
     assert "100000" not in text
     assert "error: p99 8.44 %, largest 1250 %" in text
     assert "50.0 % within 1 %" in text
@@ -365,7 +367,8 @@ def test_replayed_traces_lose_what_is_overwritten_before_it_is_read(tmp_path, mo
     monkeypatch.setattr(replay, "MAX_BATCH", 10**6)
     trace = replay.reports_of_trace(tmp_path, 60e6, 1800, 0.2)
     times = trace.times_ns.tolist()
-    assert trace.bps == pytest.approx(60e6, rel=0.2) and len(times) > 2000
+    assert trace.bps == pytest.approx(60e6, rel=0.2)
+    assert len(times) > 2000
     for reports, loses in ((128, False), (512, True)):
         looks = [times[min(at, len(times) - 1)] for at in range(reports, len(times) + reports, reports)]
         steps = itertools.chain([0.0], ((look + 0.5) / 1e9 for look in looks), itertools.repeat(1.0))
@@ -374,7 +377,8 @@ def test_replayed_traces_lose_what_is_overwritten_before_it_is_read(tmp_path, mo
         for look in looks:
             written = sum(at <= look for at in times)
             expected, seen = expected + max(0, written - seen - 256), written
-        assert row["lost"] == expected and (expected > 0) == loses
+        assert row["lost"] == expected
+        assert (expected > 0) == loses
         assert row["accepted"] + row["discarded"] + row["lost"] == row["offered"] == len(times)
 
 

@@ -80,7 +80,8 @@ def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns,
     for unit in UNITS[name]:
         assert unit in text
     assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
-    assert "NaN" not in text and "undefined (" not in text
+    assert "NaN" not in text
+    assert "undefined (" not in text
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
@@ -149,7 +150,8 @@ def test_trials_whose_sender_lost_the_cpu_are_marked_in_every_figure(drawn, svg)
     for name in ("kappa_components", "kappa_timeline", "kappa_matrix"):
         text = words(svg(name, "replayed"))
         assert "quiet-2 \u2020" in text
-        assert "quiet-1 \u2020" not in text and "loaded-2 \u2020" not in text
+        assert "quiet-1 \u2020" not in text
+        assert "loaded-2 \u2020" not in text
     assert "quiet (3 runs, 3 \u2020)" in words(svg("iat_delta", "replayed"))
     left = drawn("kappa_environments", "replayed").spec["concat"][0]["hconcat"][0]
     runs = left["data"]["values"]  # both layers have the same ones
@@ -358,7 +360,8 @@ def test_many_environments_have_small_panels_of_differences_and_small_matrices(t
     assert {panel["title"]["text"] for panel in panels["concat"]} == heads
     assert "100 % of packets within \u00b110 ns" in words(svg_of(differences))
     text = words(svg_of(matrix))
-    assert all(name in text for name in environments) and "0.985" not in text
+    assert all(name in text for name in environments)
+    assert "0.985" not in text
     assert float(ET.fromstring(svg_of(matrix)).get("height")) < 1.5 * WIDTH
 
 

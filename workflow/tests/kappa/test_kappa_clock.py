@@ -141,7 +141,8 @@ def test_file_with_only_implausible_times_is_an_error(tmp_path, capsys, far_ns):
     far = write_ng(tmp_path / "far.pcapng", [(0, far_ns), (0, far_ns)], [9])
     assert main(["kappa", str(far), str(far)]) == 2
     message = capsys.readouterr()
-    assert message.out == "" and message.err.count("\n") == 1
+    assert message.out == ""
+    assert message.err.count("\n") == 1
     assert "far.pcapng: its 2 frames are dated outside the years 1970 to 2106" in message.err
 
 

@@ -40,7 +40,8 @@ def test_display_filter_selects_the_frames_of_tshark(trials, capsys, program):
 def test_invalid_display_filter_is_an_error(trials, capsys, program):
     assert main(["kappa", *map(str, trials), "--filter", "no such field =="]) == 2
     message = capsys.readouterr().err
-    assert message.startswith("acapella: error: --filter 'no such field ==': ") and message.count("\n") == 1
+    assert message.startswith("acapella: error: --filter 'no such field ==': ")
+    assert message.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,8 @@ def test_output_file_is_private_and_equals_printed_json(trials, tmp_path, capsys
     assert (capsys.readouterr().out, target.read_text()) == ("", printed)
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert main(["kappa", *map(str, trials), "-o", str(target)]) == 0
-    assert "kappa 0." in capsys.readouterr().out and target.read_text() == printed
+    assert "kappa 0." in capsys.readouterr().out
+    assert target.read_text() == printed
 
 
 def test_result_contains_no_path(trials, tmp_path, capsys):
@@ -104,7 +106,8 @@ def test_summary_shows_the_contribution_of_each_component(trials, capsys):
     assert main(["kappa", *map(str, trials)]) == 0
     text = capsys.readouterr().out
     assert f"B against A: kappa {found['kappa']:.4f}"[:-1] in text
-    assert f"{found['I']:.4g}" in text and "of loss" in text
+    assert f"{found['I']:.4g}" in text
+    assert "of loss" in text
     assert "100 common of 100 in A and 100 in B" in text
     assert "moved       none" in text
 
@@ -146,7 +149,8 @@ def test_damaged_bytes_are_reported_with_exit_code_1(trials, tmp_path, capsys):
     message = capsys.readouterr()
     found = json.loads(message.out)["pairs"][0]
     assert [warning["code"] for warning in found["warnings"]] == ["cut_file"]
-    assert message.err.startswith("acapella: error: ") and "c.pcap.gz: damaged" in message.err
+    assert message.err.startswith("acapella: error: ")
+    assert "c.pcap.gz: damaged" in message.err
 
 
 def test_impossible_record_is_damage_unless_damaged_keep(trials, tmp_path, capsys):
@@ -155,11 +159,14 @@ def test_impossible_record_is_damage_unless_damaged_keep(trials, tmp_path, capsy
     command = ["kappa", str(trials[0]), str(wild), "--json"]
     assert main(command) == 1
     failed = capsys.readouterr()
-    assert failed.err.startswith("acapella: error: ") and "c.pcap: damaged" in failed.err
+    assert failed.err.startswith("acapella: error: ")
+    assert "c.pcap: damaged" in failed.err
     assert main([*command, "--damaged", "keep"]) == 0
     kept = capsys.readouterr()
-    assert kept.err.startswith("acapella: warning: ") and "exit code" not in kept.err
-    assert kept.out == failed.out and json.loads(kept.out)["pairs"][0]["n_common"] == 100
+    assert kept.err.startswith("acapella: warning: ")
+    assert "exit code" not in kept.err
+    assert kept.out == failed.out
+    assert json.loads(kept.out)["pairs"][0]["n_common"] == 100
 
 
 def test_progress_goes_to_standard_error(trials, capsys, monkeypatch):

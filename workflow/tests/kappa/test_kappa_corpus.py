@@ -86,4 +86,5 @@ def test_known_loss_and_delay_give_the_expected_kappa(tmp_path, capsys, frames, 
     lost = len(frames) - len(left)
     assert found["U"] == lost / (len(frames) + len(left))
     assert found["O"] == 0
-    assert found["offset_ns"] == 1_000 and found["latency_delta_ns"]["largest"] == 1_000
+    assert found["offset_ns"] == 1_000
+    assert found["latency_delta_ns"]["largest"] == 1_000

@@ -22,7 +22,8 @@ def test_document_has_the_results_of_the_search(capsys):
 
 def test_smaller_trials_are_not_ambiguous():
     ranks = naive_kappa.smallest_ambiguous()
-    assert len(ranks) == 3 and len(set(naive_kappa.readings_of_equation_2(ranks).values())) == 2
+    assert len(ranks) == 3
+    assert len(set(naive_kappa.readings_of_equation_2(ranks).values())) == 2
     assert all(len(set(naive_kappa.readings_of_equation_2(r).values())) == 1 for r in [(0,), (0, 1), (1, 0)])
 
 

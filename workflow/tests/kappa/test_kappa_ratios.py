@@ -70,7 +70,8 @@ def test_table_1_of_moves():
     sums = {"count": 4, "sum": 0, "abs_sum": 12, "sum_of_squares": 44, "smallest": -3, "largest": 5}
     table = ratios.moments(sums)
     assert (table["mean"], table["abs_mean"], table["min"], table["max"]) == (0, 3, min(moves), max(moves))
-    assert math.isclose(table["sigma"], math.sqrt(11)) and math.isclose(table["abs_sigma"], math.sqrt(2))
+    assert math.isclose(table["sigma"], math.sqrt(11))
+    assert math.isclose(table["abs_sigma"], math.sqrt(2))
 
 
 def test_sums_beyond_double_precision_stay_exact():

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,17 +34,18 @@ def columns(count: int = COUNT, **changed) -> dict:
     }
 
 
+TIMES = [START_NS + GAP_NS * n for n in range(COUNT)]
+
+
 @pytest.fixture
 def replay(tmp_path):
     """Write a recording of 200 packets, and two trials with jitter, loss and reordering."""
     rng = random.Random(1)
-    recording = write_pcap(tmp_path / "r.pcap", [(START_NS + GAP_NS * n, packet(n)) for n in range(COUNT)])
+    recording = write_pcap(tmp_path / "r.pcap", [(ns, packet(n)) for n, ns in enumerate(TIMES)])
     trials = []
     for name in "ab":
-        times = sorted(
-            (START_NS + GAP_NS * n + rng.randrange(3 * GAP_NS), n) for n in range(COUNT) if rng.random() < 0.95
-        )
-        trials.append(write_pcap(tmp_path / f"{name}.pcap", [(ns, packet(n)) for ns, n in times]))
+        kept = [(ns + rng.randrange(3 * GAP_NS), n) for n, ns in enumerate(TIMES) if rng.random() < 0.95]
+        trials.append(write_pcap(tmp_path / f"{name}.pcap", [(ns, packet(n)) for ns, n in sorted(kept)]))
     return Files(tmp_path, recording, trials)
 
 
@@ -64,6 +66,11 @@ class Files:
         named = ["--recording", recording or self.recording]
         return [str(word) for word in (*self.trials, *named, "--departures", *paths)]
 
+    def arrive(self, *trials) -> None:
+        """Replace the frames of the trials by these rows of (time in ns, content)."""
+        for path, rows in zip(self.trials, trials, strict=True):
+            write_pcap(path, rows)
+
 
 def error(capsys, words) -> str:
     """Return the message of a command that fails."""
@@ -75,7 +82,8 @@ def error(capsys, words) -> str:
 
 def test_perfect_departures_leave_the_measured_kappa(replay, capsys):
     found = pair(capsys, *replay.words(columns(), columns()))
-    assert 0 < found["kappa"] < 1 and 0 not in [found[name] for name in COMPONENTS]
+    assert 0 < found["kappa"] < 1
+    assert 0 not in [found[name] for name in COMPONENTS]
     for name in COMPONENTS:
         assert found["corrected"][name] == found["corrected"][f"{name}_lo"] == found["corrected"][f"{name}_hi"]
         assert found["corrected"][name] == found[name]
@@ -105,15 +113,8 @@ def test_deviation_of_a_departure_cancels_that_of_the_arrival(tmp_path, capsys, 
         deviation = rng.integers(0, 50_000, size=300)
         arrived = replay.arrived_ns + deviation[replay.number]
         order = np.argsort(arrived, kind="stable")
-        moved.append(
-            replay_simulation.Replay(
-                **{
-                    **vars(replay),
-                    "departed_ns": replay.requested_ns + deviation,
-                    **{"arrived_ns": arrived[order], "number": replay.number[order]},
-                }
-            )
-        )
+        changed = {"arrived_ns": arrived[order], "number": replay.number[order]}
+        moved.append(replace(replay, departed_ns=replay.requested_ns + deviation, **changed))
     found = pair(capsys, *write_replays(tmp_path, *moved))
     assert {name: found["corrected"][name] for name in COMPONENTS} == pytest.approx(truth, rel=1e-12)
     assert found["kappa"] < found["corrected"]["kappa"]
@@ -133,12 +134,14 @@ def test_command_covers_the_true_kappa(tmp_path, capsys):
         assert corrected[f"{name}_lo"] <= corrected[name] <= corrected[f"{name}_hi"]
     assert found["kappa"] < corrected["kappa_lo"]
     missing = ~(a.sent & b.sent)
-    assert corrected["excluded_a"] == missing[a.number].sum() and corrected["arrived_unsent_a"] == 0
+    assert corrected["excluded_a"] == missing[a.number].sum()
+    assert corrected["arrived_unsent_a"] == 0
     assert corrected["unresolved_a"] == (a.sent & ~a.burst_first).sum()
     assert found["replayer"]["not_sent_a"] == {"ring_full": (~a.sent).sum()}
     # Without --burst-error a packet may depart until the next burst does: the interval is wider, not narrower.
     wide = pair(capsys, *words, "--arrival-error", "20ns")["corrected"]
-    assert wide["kappa_lo"] < corrected["kappa_lo"] and wide["kappa_hi"] > corrected["kappa_hi"]
+    assert wide["kappa_lo"] < corrected["kappa_lo"]
+    assert wide["kappa_hi"] > corrected["kappa_hi"]
 
 
 def test_replayer_is_compared_like_captures_of_its_departures(tmp_path, capsys):
@@ -150,24 +153,22 @@ def test_replayer_is_compared_like_captures_of_its_departures(tmp_path, capsys):
         rows = sorted((int(ns), n) for n, ns in enumerate(replay.departed_ns) if replay.sent[n])
         captures.append(write_pcap(tmp_path / f"{name}.pcap", [(ns, packet(n)) for ns, n in rows]))
     captured = pair(capsys, *captures)
-    assert captured["U"] > 0 and captured["I"] > 0
+    assert captured["U"] > 0
+    assert captured["I"] > 0
     for name in found.keys() - {"not_sent_a", "not_sent_b"}:
         assert found[name] == captured[name], name
 
 
 def test_packets_that_were_not_sent_are_loss_of_the_replayer_only(replay, capsys):
     outcome = np.where(np.arange(COUNT) % 10 == 3, "ring_full", "sent")
-    times = columns()["requested_ns"]
-    unsent = pa.array(times, mask=outcome != "sent")
-    arrivals = [(int(times[n]), packet(n)) for n in range(COUNT)]
-    replay.trials = [
-        write_pcap(replay.directory / "c.pcap", arrivals),
-        write_pcap(replay.directory / "d.pcap", [row for n, row in enumerate(arrivals) if outcome[n] == "sent"]),
-    ]
+    unsent = pa.array(TIMES, mask=outcome != "sent")
+    arrivals = [(ns, packet(n)) for n, ns in enumerate(TIMES)]
+    replay.arrive(arrivals, [row for n, row in enumerate(arrivals) if outcome[n] == "sent"])
     found = pair(capsys, *replay.words(columns(), columns(outcome=outcome, departed_ns=unsent)))
     assert found["U"] == found["replayer"]["U"] == pytest.approx(20 / 380)
     assert (found["corrected"]["U"], found["corrected"]["kappa"]) == (0, 1)
-    assert found["replayer"]["not_sent_b"] == {"ring_full": 20} and found["replayer"]["not_sent_a"] == {}
+    assert found["replayer"]["not_sent_b"] == {"ring_full": 20}
+    assert found["replayer"]["not_sent_a"] == {}
     assert (found["corrected"]["excluded_a"], found["corrected"]["excluded_b"]) == (20, 0)
 
 
@@ -190,7 +191,7 @@ def test_corrected_kappa_is_unknown_without_departure_times(replay, capsys):
 
 
 def test_packets_sent_at_an_unknown_time_are_excluded(replay, capsys):
-    some = pa.array(columns()["requested_ns"], mask=np.arange(COUNT) % 4 == 1)
+    some = pa.array(TIMES, mask=np.arange(COUNT) % 4 == 1)
     found = pair(capsys, *replay.words(columns(), columns(departed_ns=some)))
     assert (found["replayer"]["n_common"], found["replayer"]["kappa"]) == (COUNT * 3 // 4, 1)
     assert found["corrected"]["arrived_unsent_b"] == 0 < found["corrected"]["excluded_b"]
@@ -200,7 +201,8 @@ def test_only_burst_has_no_bound_without_burst_error(replay, capsys):
     first = np.arange(COUNT) == 0
     rows = columns(departed_ns=np.full(COUNT, START_NS), resolved=first, burst_first=first)
     found = pair(capsys, *replay.words(rows, rows))
-    assert found["corrected"] is None and found["replayer"]["kappa"] == 1
+    assert found["corrected"] is None
+    assert found["replayer"]["kappa"] == 1
     assert found["corrected_unknown"] == "trial A: departures inside its only burst are unknown; give --burst-error"
     assert pair(capsys, *replay.words(rows, rows), "--burst-error", "1us")["corrected"]["kappa_hi"] > 0
 
@@ -209,20 +211,17 @@ def test_nothing_sent_has_no_corrected_kappa(replay, capsys):
     nothing = columns(outcome=["late"] * COUNT, departed_ns=pa.nulls(COUNT, pa.int64()))
     found = pair(capsys, *replay.words(nothing, columns()))
     assert found["corrected"]["kappa"] is found["corrected"]["kappa_lo"] is None
-    assert found["replayer"]["U"] == 1 and found["replayer"]["kappa"] == 0
+    assert found["replayer"]["U"] == 1
+    assert found["replayer"]["kappa"] == 0
     assert main(["kappa", *replay.words({name: rows[:0] for name, rows in columns().items()}, columns())]) == 0
     assert "corrected kappa undefined" in capsys.readouterr().out
 
 
 def test_packets_of_no_recording_stay_in_the_trial(replay, capsys):
     """A duplicate made by the path, and frames of other hosts, count as in the measured kappa."""
-    times = columns()["requested_ns"].tolist()
-    rows = [(ns, packet(n)) for n, ns in enumerate(times)]
-    extra = [(times[50] + 100, packet(50)), (times[90] + 7, arp(1)), (times[20] - 3, arp(2))]
-    replay.trials = [
-        write_pcap(replay.directory / "c.pcap", sorted([*rows, extra[1]])),
-        write_pcap(replay.directory / "d.pcap", sorted([*rows, *extra])),
-    ]
+    rows = [(ns, packet(n)) for n, ns in enumerate(TIMES)]
+    extra = [(TIMES[50] + 100, packet(50)), (TIMES[90] + 7, arp(1)), (TIMES[20] - 3, arp(2))]
+    replay.arrive(sorted([*rows, extra[1]]), sorted([*rows, *extra]))
     found = pair(capsys, *replay.words(columns(), columns()))
     assert (found["corrected"]["other_a"], found["corrected"]["other_b"]) == (1, 3)
     assert found["n_common"] == found["corrected"]["n_common"] == 201
@@ -230,37 +229,31 @@ def test_packets_of_no_recording_stay_in_the_trial(replay, capsys):
 
 
 def test_trailers_after_the_packet_do_not_change_the_matching(replay, capsys):
-    times = columns()["requested_ns"].tolist()
-    for path in replay.trials:
-        write_pcap(path, [(ns, packet(n) + bytes(14) + b"\x65\x87") for n, ns in enumerate(times)])
+    rows = [(ns, packet(n) + bytes(14) + b"\x65\x87") for n, ns in enumerate(TIMES)]
+    replay.arrive(rows, rows)
     found = pair(capsys, *replay.words(columns(), columns()))["corrected"]
     assert (found["other_a"], found["n_common"], found["kappa"]) == (0, COUNT, 1)
 
 
 def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
-    times = columns()["requested_ns"].tolist()
-    for path in (replay.recording, *replay.trials):
-        write_pcap(
-            path, [(ns + (n * n % 500 if path != replay.recording else 0), packet(n % 7)) for n, ns in enumerate(times)]
-        )
+    write_pcap(replay.recording, [(ns, packet(n % 7)) for n, ns in enumerate(TIMES)])
+    rows = [(ns + n * n % 500, packet(n % 7)) for n, ns in enumerate(TIMES)]
+    replay.arrive(rows, rows)
     found = pair(capsys, *replay.words(columns(), columns()))
     assert {name: found["corrected"][name] for name in COMPONENTS} == {name: found[name] for name in COMPONENTS}
 
 
 def test_recording_in_another_order_than_its_timestamps(replay, capsys):
     """Packets are numbered by their place in the file."""
-    times = columns()["requested_ns"].tolist()
-    back = list(range(COUNT))[::-1]
-    write_pcap(replay.recording, [(times[n], packet(n)) for n in back])
+    frames = [(ns, packet(n)) for n, ns in enumerate(TIMES)]
+    write_pcap(replay.recording, frames[::-1])
     late = 1_000_000 * (np.arange(COUNT) % 2)  # of frame n of the file
-    requested = np.array([times[n] for n in back])
+    requested = np.array(TIMES[::-1])
     rows = columns(requested_ns=requested, departed_ns=requested + late)
-    for path in replay.trials:
-        arrivals = sorted((times[n] + int(late[place]), packet(n)) for place, n in enumerate(back))
-        write_pcap(path, arrivals)
-    write_pcap(replay.trials[0], [(times[n], packet(n)) for n in range(COUNT)])
+    replay.arrive(frames, sorted((ns + int(late[n]), content) for n, (ns, content) in enumerate(frames[::-1])))
     found = pair(capsys, *replay.words(columns(requested_ns=requested, departed_ns=requested), rows))
-    assert found["kappa"] < 1 and found["corrected"]["kappa"] == found["corrected"]["kappa_lo"] == 1
+    assert found["kappa"] < 1
+    assert found["corrected"]["kappa"] == found["corrected"]["kappa_lo"] == 1
 
 
 def test_loops_are_numbered_after_each_other(replay, capsys):
@@ -268,48 +261,38 @@ def test_loops_are_numbered_after_each_other(replay, capsys):
     second = np.arange(2 * COUNT) >= COUNT
     twice["loop"] = second.astype(np.int32)
     twice["requested_ns"] = twice["requested_ns"] + second * 10**9
-    late = 300 * (np.arange(2 * COUNT) % 3)
-    twice["departed_ns"] = twice["requested_ns"] + late
-    for path in replay.trials:
-        write_pcap(path, [(int(ns), packet(n % COUNT)) for n, ns in enumerate(twice["departed_ns"])])
+    twice["departed_ns"] = twice["requested_ns"] + 300 * (np.arange(2 * COUNT) % 3)
+    rows = [(int(ns), packet(n % COUNT)) for n, ns in enumerate(twice["departed_ns"])]
+    replay.arrive(rows, rows)
     found = pair(capsys, *replay.words(twice, twice))
     assert found["corrected"]["n_common"] == found["replayer"]["n_common"] == 2 * COUNT
     assert found["corrected"]["kappa"] == 1
-    one = columns()
-    found = pair(capsys, *replay.words(twice, one))
+    found = pair(capsys, *replay.words(twice, columns()))
     assert found["corrected"]["excluded_a"] == COUNT
 
 
 def test_trials_of_two_replayers(tmp_path, capsys):
     """Each replayer has its own recording and departures. The difference of their clocks widens the interval."""
-    recordings, sides = [], {"a": [], "b": []}
-    for number in range(2):
-        numbers = range(1_000 * number, 1_000 * number + COUNT)
-        start = START_NS + 600 * number
-        rows = [(start + GAP_NS * n, packet(m)) for n, m in enumerate(numbers)]
-        recordings.append(write_pcap(tmp_path / f"r{number}.pcap", rows))
-        for side, late in (("a", 0), ("b", 40 * number)):
-            requested = np.array([ns for ns, _ in rows])
-            sides[side].append((requested, requested + late, [content for _, content in rows]))
+    sent = [[(ns + 600 * source, packet(1_000 * source + n)) for n, ns in enumerate(TIMES)] for source in range(2)]
+    recordings = [write_pcap(tmp_path / f"r{source}.pcap", rows) for source, rows in enumerate(sent)]
     words, departures = [], []
-    for side, sources in sides.items():
-        rows = sorted(
-            (int(ns), content)
-            for _, departed, contents in sources
-            for ns, content in zip(departed, contents, strict=True)
-        )
-        words.append(str(write_pcap(tmp_path / f"{side}.pcap", rows)))
-        paths = []
-        for number, (requested, departed, _) in enumerate(sources):
-            path = tmp_path / f"{side}{number}.parquet"
-            of_source = columns(requested_ns=requested, departed_ns=departed)
-            paths.append(str(write_departures(path, recordings[number], of_source, clock_error_ns="25")))
+    for side, late_ns in (("a", [0, 0]), ("b", [0, 40])):
+        arrivals, paths = [], []
+        for source, rows in enumerate(sent):
+            requested = np.array([ns for ns, _ in rows])
+            arrivals += [(ns + late_ns[source], content) for ns, content in rows]
+            of_source = columns(requested_ns=requested, departed_ns=requested + late_ns[source])
+            path = tmp_path / f"{side}{source}.parquet"
+            paths.append(str(write_departures(path, recordings[source], of_source, clock_error_ns="25")))
+        words.append(str(write_pcap(tmp_path / f"{side}.pcap", sorted(arrivals))))
         departures.append(",".join(paths))
     words += ["--recording", *map(str, recordings), "--departures", *departures]
     found = pair(capsys, *words)
-    assert found["kappa"] < 1 and found["replayer"]["kappa"] == found["kappa"]
+    assert found["kappa"] < 1
+    assert found["replayer"]["kappa"] == found["kappa"]
     corrected = found["corrected"]
-    assert corrected["kappa_lo"] < 1 == corrected["kappa_hi"] and corrected["U"] == corrected["O"] == 0
+    assert corrected["kappa_lo"] < 1 == corrected["kappa_hi"]
+    assert corrected["U"] == corrected["O"] == 0
     assert corrected["L_hi"] > 50 / (GAP_NS * COUNT)
 
 
@@ -320,7 +303,8 @@ def test_unknown_clock_error_is_bounded_by_the_largest_adjustment(replay, capsys
         write_departures(path, replay.recording, columns(), clock_error_ns="unknown", clock_offset_ns="unknown")
     found = pair(capsys, *words)["corrected"]
     assert found["drift_a_ns"] == pytest.approx(500e-6 * GAP_NS * COUNT, rel=0.05)
-    assert 0 < exact["I"] - found["I_lo"] < 0.001 and 0 < found["L_hi"] - exact["L"] < 0.005
+    assert 0 < exact["I"] - found["I_lo"] < 0.001
+    assert 0 < found["L_hi"] - exact["L"] < 0.005
 
 
 def test_trials_are_compared_with_the_first(replay, capsys):
@@ -330,8 +314,8 @@ def test_trials_are_compared_with_the_first(replay, capsys):
 
 
 def test_rounding_of_a_coarse_clock_is_the_default_error(replay, capsys):
-    for path in replay.trials:
-        write_pcap(path, [((START_NS + GAP_NS * n) // 1000 * 1000, packet(n)) for n in range(COUNT)])
+    rows = [(ns // 1000 * 1000, packet(n)) for n, ns in enumerate(TIMES)]
+    replay.arrive(rows, rows)
     found = pair(capsys, *replay.words(columns(), columns()))["corrected"]
     assert found["sigma_a_ns"] == pytest.approx(1000 / 12**0.5)
     stated = pair(capsys, *replay.words(columns(), columns()), "--arrival-error", "30ns", "--departure-error", "40ns")
@@ -344,8 +328,10 @@ def test_text_has_a_line_for_replayer_and_path(replay, capsys):
     lines = capsys.readouterr().out.splitlines()
     (replayer,) = [line for line in lines if line.startswith("  replayer ")]
     (path,) = [line for line in lines if line.startswith("  path ")]
-    assert replayer.startswith("  replayer    kappa 0.9") and "I 0.0" in replayer
-    assert " to " in path and path.endswith("(95 %)")
+    assert replayer.startswith("  replayer    kappa 0.9")
+    assert "I 0.0" in replayer
+    assert " to " in path
+    assert path.endswith("(95 %)")
 
 
 @pytest.mark.parametrize(
@@ -448,7 +434,8 @@ def test_recording_without_the_identity_is_an_error(replay, capsys):
 def test_memory_limit_names_what_the_correction_needs(replay, capsys):
     assert main(["kappa", *replay.words(columns(), columns()), "--memory", "50k"]) == 75
     message = capsys.readouterr().err
-    assert "raise --memory" in message and message.count("\n") == 1
+    assert "raise --memory" in message
+    assert message.count("\n") == 1
 
 
 def test_several_ports_are_bounded_separately(replay, capsys):

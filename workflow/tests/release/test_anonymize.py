@@ -403,7 +403,8 @@ def test_error_of_an_unreadable_capture_names_the_input(name, content, why, tmp_
         source.write_bytes(content)
     with pytest.raises(UserError) as raised:
         anonymize(str(source), tmp_path / "out.pcap", KEY)
-    assert str(raised.value).startswith(f"{source}: ") and why in str(raised.value)
+    assert str(raised.value).startswith(f"{source}: ")
+    assert why in str(raised.value)
     assert not (tmp_path / "out.pcap").exists()
 
 

@@ -375,7 +375,8 @@ def test_map_of_names_is_private_and_contains_the_true_names(finished, tmp_path)
         assert (row["site"], row["port"]) == (known["site"], known["port"])
         true = finished / "acap" / f"{known['true_sample']}.parquet"
         assert pq.read_metadata(true).num_rows == int(row["frames"])
-        assert known["true_sample"].startswith(known["true_site"]) and known["true_site"] in SITES
+        assert known["true_sample"].startswith(known["true_site"])
+        assert known["true_site"] in SITES
         assert known["true_sample"].endswith(known["true_port"])
 
 

@@ -341,7 +341,8 @@ def test_ethernet_frame_after_gtp_does_not_become_an_ipv4_packet(tmp_path):
     for packet, address, frame in zip(packets, addresses, kept, strict=True):
         at = packet.raw.index(address)
         assert frame[at : at + 6] == naive.address(address) != address
-        assert frame[at] not in range(0x45, 0x4F) and len(frame) == len(packet.raw)
+        assert frame[at] not in range(0x45, 0x4F)
+        assert len(frame) == len(packet.raw)
 
 
 @pytest.mark.parametrize("build", list(identifiers()), ids=lambda build: build.__name__)

@@ -31,7 +31,9 @@ def test_number_of_duplicate_acks_is_shown_with_its_definition(tmp_path):
         texts += [line for line in lines if "{name: duplicate_acks," in line]
     assert len(texts) == 3
     for text in texts:
-        assert "RFC 5681" in text and "unchanged window" in text and "tcp.analysis.duplicate_ack" in text
+        assert "RFC 5681" in text
+        assert "unchanged window" in text
+        assert "tcp.analysis.duplicate_ack" in text
 
 
 def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):

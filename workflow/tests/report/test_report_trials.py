@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from acapella_testing.generated.generated_trials import odd_baseline, shapes, write_campaign
+from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
@@ -16,8 +16,7 @@ from acapella.report import trials
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     """A report on trials in three environments."""
-    directory = write_campaign(tmp_path_factory.mktemp("report") / "compared", shapes(2))
-    assert cli.main(["campaign", "trials", str(directory), "--environments", *shapes(2)]) == 0
+    directory = source_of(tmp_path_factory.mktemp("report") / "compared", shapes(2)).campaign.directory
     assert cli.main(["campaign", "conformance", "-o", str(directory / "tables")]) == 0
     assert cli.main(["campaign", "report", str(directory), "--trials", "--papers"]) == 0
     return directory
@@ -25,15 +24,12 @@ def compared(tmp_path_factory):
 
 def test_comparison_names_an_outlier_baseline_or_that_it_is_undecidable(tmp_path, compared):
     note = trials.environments_table(Source(Campaign(compared)))["note"]
-    assert (
-        "Of quiet, noisy and shared every kappa is against the first trial, so it is not known" in note
-        and "The first trial of" not in note
-    )
+    assert "Of quiet, noisy and shared every kappa is against the first trial, so it is not known" in note
+    assert "The first trial of" not in note
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 2
-    directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 2}, all_pairs=True)
-    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
-    table = trials.environments_table(Source(Campaign(directory)))
-    assert "The first trial of quiet is the odd one" in table["note"] and "it is not known" not in table["note"]
+    table = trials.environments_table(source_of(tmp_path, {"quiet": runs, "loaded": [{}] * 2}, all_pairs=True))
+    assert "The first trial of quiet is the odd one" in table["note"]
+    assert "it is not known" not in table["note"]
     column = [heading for heading, _ in table["columns"]].index("Others")
     assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
 
@@ -44,9 +40,8 @@ def test_warning_of_several_trials_is_shown_once_with_their_number(tmp_path):
         return {"code": "coarse_clock", "components": ["O", "L", "I"], "text": text}
 
     runs = [{"warnings": [coarse(n)]} for n in (2, 3, 10)] + [{}]
-    directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})
-    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
-    assert trials.warnings(Source(Campaign(directory))) == [
+    source = source_of(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})
+    assert trials.warnings(source) == [
         "quiet, 3 of 5 trials (O, L and I): the clock of trial quiet-2 is coarse: 20 packets. Similarly for the "
         "others; consistency_warnings.csv contains the numbers of each.",
         "loaded, runs B and C (O, L and I): the clock of trial quiet-2 is coarse: 20 packets.",
@@ -87,9 +82,7 @@ def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
 
 
 def test_undefined_components_are_not_shown_as_zero(tmp_path):
-    directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
-    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
-    table = trials.environments_table(Source(Campaign(directory)))
+    table = trials.environments_table(source_of(tmp_path, {"quiet": [{"common": 0}]}))
     row = dict(zip((heading for heading, _ in table["columns"]), table["rows"][0], strict=True))
     assert (row["U"], row["O"], row["I"], row["L"], row["Kappa"]) == ("1", *["undefined"] * 3, "0")
     assert "1\N{NO-BREAK SPACE}run with undefined components" in table["note"]

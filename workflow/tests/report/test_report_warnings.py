@@ -1,6 +1,7 @@
 """Tests the warnings of the report: flaws of captures, samples that are missing or excluded, notes of manifests."""
 
 import json
+from pathlib import Path
 
 import pytest
 from acapella_testing.generated.generated_report import note, plain, quality_with
@@ -105,7 +106,8 @@ def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
     rows[1] |= {"mirror_loss_low": 0.05, "mirror_loss_high": 0.90}
     bounds = "at least 5.00 % to 30.0 % of bytes missing, at most 42.0 % to 90.0 % lost by the mirror"
     assert plain(quality.mirror_loss_bounds(rows)) == bounds
-    assert bounds in plain(warnings.congested(rows)) and bounds in plain(quality.mirror_loss(rows)[0])
+    assert bounds in plain(warnings.congested(rows))
+    assert bounds in plain(quality.mirror_loss(rows)[0])
 
 
 @pytest.mark.parametrize(
@@ -183,27 +185,32 @@ def test_coarse_timestamps_are_reported_for_each_resolution(tmp_path):
     ]
 
 
-def test_samples_that_failed_are_counted(tmp_path):
+def collected(tmp_path, samples: int, **parameters) -> Source:
+    """Return a campaign of 4 samples in the tables, of which more were collected, processed with parameters."""
     source = quality_with(tmp_path)
-    raw = source.campaign.directory / "raw"
-    raw.mkdir()
-    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
-    (raw / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
-    assert [with_spaces(text) for text in warnings.collect(source)] == [
+    directory = source.campaign.directory
+    (directory / "raw").mkdir()
+    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(samples))
+    (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    if parameters:
+        set_parameters(directory, **parameters)
+    return source
+
+
+def set_parameters(directory: Path, **parameters) -> None:
+    text = json.dumps({"parameters": parameters})
+    (directory / "provenance" / "process.json").write_text(text, encoding="utf-8")
+
+
+def test_samples_that_failed_are_counted(tmp_path):
+    assert [with_spaces(text) for text in warnings.collect(collected(tmp_path, 6))] == [
         "2 collected samples of 6 not in this report; see logs/ for the reasons."
     ]
 
 
 @pytest.mark.parametrize("pseudonyms", [False, True])
 def test_excluded_samples_are_not_failures(pseudonyms, tmp_path):
-    source = quality_with(tmp_path)
-    directory = source.campaign.directory
-    (directory / "raw").mkdir()
-    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
-    (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
-    (directory / "provenance" / "process.json").write_text(
-        json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8"
-    )
+    source = collected(tmp_path, 6, pseudonyms=pseudonyms)
     warning = "2 collected samples of 6 excluded by the config"
     expected = f"{warning}." if pseudonyms else f"{warning}: s1, s5."
     assert [with_spaces(text) for text in warnings.collect(source, ["s5", "s1", "other"])] == [expected]
@@ -219,34 +226,24 @@ utah-p9-0001\tUTAH\tp9\tno port p9
 MAPPING = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\nS0-P0-0000\tS0\tP0\tstar-p1-0000\tSTAR\tp1\n"
 
 
-def warned_of_what_was_not_taken(source, *, pseudonyms: bool) -> list[str]:
+@pytest.mark.parametrize(
+    ("pseudonyms", "named"),
+    [
+        (
+            False,
+            'star-p1-0001 (tcpdump on STAR-1: failed: "no" space); star-p1-0002 (tcpdump on STAR-1: failed); '
+            "utah-p9-0001 (no port p9).",
+        ),
+        (True, "S0 P0 (2 samples), another site another port. raw/failed.tsv lists the reasons."),
+    ],
+)
+def test_failed_samples_are_listed_with_their_reasons_and_do_not_reveal_pseudonyms(pseudonyms, named, tmp_path):
+    source = collected(tmp_path, 4, pseudonyms=pseudonyms)
     directory = source.campaign.directory
-    (directory / "raw").mkdir()
     (directory / "raw" / "failed.tsv").write_text(FAILED, encoding="utf-8")
-    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(4))
-    (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
-    (directory / "pseudonyms.tsv").write_text(
-        MAPPING, encoding="utf-8"
-    )  # also of an earlier run, without a meaning now
-    (directory / "provenance" / "process.json").write_text(
-        json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8"
-    )
-    return [with_spaces(text) for text in warnings.collect(source)]
-
-
-def test_failed_samples_are_listed_with_their_reasons(tmp_path):
-    assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=False) == [
-        "3 samples of 7 were not collected and are not included in any number: "
-        'star-p1-0001 (tcpdump on STAR-1: failed: "no" space); star-p1-0002 (tcpdump on STAR-1: failed); '
-        "utah-p9-0001 (no port p9)."
-    ]
-
-
-def test_failed_samples_do_not_reveal_pseudonyms(tmp_path):
-    assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=True) == [
-        "3 samples of 7 were not collected and are not included in any number: "
-        "S0 P0 (2 samples), another site another port. raw/failed.tsv lists the reasons."
-    ]
+    (directory / "pseudonyms.tsv").write_text(MAPPING, encoding="utf-8")  # of an earlier run, if there are none now
+    text = f"3 samples of 7 were not collected and are not included in any number: {named}"
+    assert [with_spaces(warning) for warning in warnings.collect(source)] == [text]
 
 
 def test_note_lists_its_samples_and_their_loss(tmp_path):
@@ -264,8 +261,8 @@ def test_note_lists_its_samples_and_their_loss(tmp_path):
         "all have it": [str(len(source.quality)), f"{sum(row['lost_frames'] for row in known)}, 1 unknown"],
         "7 of 9 replayed frames are not in the capture": ["1", str(known[0]["lost_frames"])],
     }
-    provenance = source.campaign.directory / "provenance" / "process.json"
-    provenance.write_text(json.dumps({"parameters": {"pseudonyms": True}}), encoding="utf-8")
+    set_parameters(source.campaign.directory, pseudonyms=True)
     (shown,) = notes.tables(source)
     assert (shown["rows"], shown["columns"]) == ([], [])
-    assert "all have it" not in shown["note"] and "with notes in raw/" in shown["note"]
+    assert "all have it" not in shown["note"]
+    assert "with notes in raw/" in shown["note"]

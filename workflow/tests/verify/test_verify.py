@@ -24,6 +24,8 @@ from acapella_core import schemas
 
 pytestmark = pytest.mark.usefixtures("program")
 SOAK = "ACAPELLA_SOAK" in os.environ
+ETHERNET = "00562b000001" * 2
+ERRATA = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,31 +61,31 @@ def test_capture_without_frames_has_no_share_of_agreement(engine, tmp_path, caps
     assert main(["verify", str(write_pcap(tmp_path / "none.pcap", [])), "--engine", engine]) == 0
     out = capsys.readouterr().out
     assert "1 files, 0 frames" in out
-    assert "100.000 %" not in out and "%" not in out
+    assert "100.000 %" not in out
+    assert "%" not in out
     assert "unexplained on what the core decided: 0 frames" in out
 
 
 TAGGED = {  # ids from 100 on, outermost first; tshark counts consecutive tags of type 0x88a8 as one header
-    "88a8 88a8": ("eth:ethertype:ieee8021ad:ethertype:ip:tcp", "Ethernet/VLAN/IPv4/TCP"),
-    "88a8 88a8 88a8": (
-        "eth:ethertype:ieee8021ad:ethertype:ieee8021ad:ethertype:ip:tcp",
-        "Ethernet/VLAN/VLAN/IPv4/TCP",
-    ),
-    "88a8 88a8 8100 88a8": (
-        "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip:tcp",
-        "Ethernet/VLAN/VLAN/VLAN/IPv4/TCP",
-    ),
-    "88a8 8100 88a8 88a8": (
-        "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip:tcp",
-        "Ethernet/VLAN/VLAN/VLAN/IPv4/TCP",
-    ),
-    "9100 88a8": ("eth:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip:tcp", "Ethernet/VLAN/VLAN/IPv4/TCP"),
+    "88a8 88a8": ["ieee8021ad"],
+    "88a8 88a8 88a8": ["ieee8021ad", "ieee8021ad"],
+    "88a8 88a8 8100 88a8": ["ieee8021ad", "vlan", "ieee8021ad"],
+    "88a8 8100 88a8 88a8": ["ieee8021ad", "vlan", "ieee8021ad"],
+    "9100 88a8": ["vlan", "ieee8021ad"],
 }
 
 
 def tagged(types: str, behind: bytes) -> bytes:
     tags = b"".join(bytes.fromhex(kind) + struct.pack("!H", 100 + at) for at, kind in enumerate(types.split()))
-    return bytes.fromhex("00562b000001" * 2) + tags + behind
+    return bytes.fromhex(ETHERNET) + tags + behind
+
+
+def digest_of(capture: Path, engine: str, directory: Path, column: str) -> tuple[pa.Table, list]:
+    """Return the frames of our digest, and the value that a column of the flows has for each frame."""
+    created = tables.write_our_digest(capture, engine, directory)
+    frames, flows = pq.read_table(created.frames), pq.read_table(created.flows)
+    values = dict(zip(flows["flow"].to_pylist(), flows[column].to_pylist(), strict=True))
+    return frames, [values[flow] for flow in frames["flow"].to_pylist()]
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
@@ -94,13 +96,11 @@ def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, 
     capture = write_pcap(tmp_path / "tags.pcap", [(START_NS, tagged(types, packet)) for types in TAGGED])
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out
-    created = tables.write_our_digest(capture, engine, tmp_path)
-    frames, flows = pq.read_table(created.frames), pq.read_table(created.flows)
-    dissected = list(zip(frames["protocols"].to_pylist(), frames["stack"].to_pylist(), strict=True))
-    assert dissected == list(TAGGED.values())
-    ids = dict(zip(flows["flow"].to_pylist(), flows["vlan"].to_pylist(), strict=True))
-    of_frame = [ids[flow] for flow in frames["flow"].to_pylist()]
-    assert of_frame == [list(range(100, 100 + len(types.split()))) for types in TAGGED]
+    frames, ids = digest_of(capture, engine, tmp_path, "vlan")
+    between = [":".join(f"{tag}:ethertype" for tag in tags) for tags in TAGGED.values()]
+    assert frames["protocols"].to_pylist() == [f"eth:ethertype:{tags}:ip:tcp" for tags in between]
+    assert frames["stack"].to_pylist() == [f"Ethernet/{'VLAN/' * len(tags)}IPv4/TCP" for tags in TAGGED.values()]
+    assert ids == [list(range(100, 100 + len(types.split()))) for types in TAGGED]
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
@@ -109,23 +109,18 @@ def test_labels_dissected_by_tshark_keep_their_order(engine, tmp_path, capsys):
     packet = (
         bytes.fromhex("60000000 0000 1140") + bytes(15) + b"\1" + bytes(15) + b"\2" + bytes.fromhex("9c409c4100080000")
     )
-    stacks = ([17, 0, 16], [0, 17, 16], [7, 99, 15, 16])
-    frames = [
-        bytes.fromhex("00562b000001" * 2 + "8847")
-        + b"".join(
-            struct.pack("!I", label << 12 | (at == len(labels) - 1) << 8 | 64) for at, label in enumerate(labels)
-        )
-        + packet
-        for labels in stacks
-    ]
-    capture = write_pcap(tmp_path / "labels.pcap", [(START_NS, frame) for frame in frames])
+    stacks = [[17, 0, 16], [0, 17, 16], [7, 99, 15, 16]]
+    trace = []
+    for labels in stacks:
+        entries = [label << 12 | (at == len(labels)) << 8 | 64 for at, label in enumerate(labels, 1)]
+        frame = bytes.fromhex(f"{ETHERNET} 8847") + struct.pack(f"!{len(entries)}I", *entries) + packet
+        trace.append((START_NS, frame))
+    capture = write_pcap(tmp_path / "labels.pcap", trace)
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert re.search(r"^mpls +3 +0 +0 ", capsys.readouterr().out, re.M)
-    created = tables.write_our_digest(capture, engine, tmp_path)
-    frames, flows = pq.read_table(created.frames), pq.read_table(created.flows)
+    frames, labels = digest_of(capture, engine, tmp_path, "mpls")
     assert set(frames["l4_by"].to_pylist()) == {"tshark"}
-    labels = dict(zip(flows["flow"].to_pylist(), flows["mpls"].to_pylist(), strict=True))
-    assert [labels[flow] for flow in frames["flow"].to_pylist()] == list(stacks)
+    assert labels == stacks
 
 
 @pytest.mark.parametrize(
@@ -199,7 +194,7 @@ def test_first_limits_the_number_of_printed_frames(first, capture, monkeypatch, 
     assert capsys.readouterr().out.count(", time: ours") == first
 
 
-@pytest.mark.parametrize("erratum", yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text()))
+@pytest.mark.parametrize("erratum", ERRATA)
 def test_erratum_is_counted_separately(erratum, tmp_path, capsys):
     assert erratum["clause"].startswith("draft-ietf-opsawg-pcap " if erratum["excuses"] == "time" else "RFC ")
     capture = tmp_path / "erratum.pcap"
@@ -225,9 +220,8 @@ def test_erratum_is_counted_separately(erratum, tmp_path, capsys):
 )
 @pytest.mark.parametrize("row", [0, 1], ids=["negative in tshark", "positive in tshark"])
 def test_erratum_of_time_excuses_nothing_else(row, layer, change, tmp_path, monkeypatch):
-    listed = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())
     capture = tmp_path / "erratum.pcap"
-    capture.write_bytes(bytes.fromhex(next(entry["capture"] for entry in listed if entry["excuses"] == "time")))
+    capture.write_bytes(bytes.fromhex(next(entry["capture"] for entry in ERRATA if entry["excuses"] == "time")))
     tamper(monkeypatch, replaced(*change, row))
     result = compare(capture, "hybrid")
     assert (row + 1, layer) in places_of(result)
@@ -243,20 +237,18 @@ def test_erratum_of_time_excuses_nothing_else(row, layer, change, tmp_path, monk
     ],
 )
 def test_erratum_excuses_only_headers_after_the_mpls_stack(layer, change, tmp_path, monkeypatch, capsys):
-    erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
-    capture = write_pcap(tmp_path / "erratum.pcap", [(START_NS, bytes.fromhex(erratum["frame"]))])
+    capture = write_pcap(tmp_path / "erratum.pcap", [(START_NS, bytes.fromhex(ERRATA[0]["frame"]))])
     tamper(monkeypatch, replaced(*change))
     assert main(["verify", str(capture)]) == 1
     assert f"frame 1, {layer}: ours" in capsys.readouterr().out
 
 
 def test_erratum_excuses_a_tag_after_the_pseudowire(tmp_path, capsys):
-    erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
-    frame = bytes.fromhex(erratum["frame"])
+    frame = bytes.fromhex(ERRATA[0]["frame"])
     at = frame.index(bytes.fromhex("02000000000208004500")) + 6
     capture = write_pcap(tmp_path / "t.pcap", [(START_NS, frame[:at] + bytes.fromhex("81000017") + frame[at:])])
     assert main(["verify", str(capture)]) == 0
-    assert f"erratum {erratum['name']}: 1 frames" in capsys.readouterr().out
+    assert f"erratum {ERRATA[0]['name']}: 1 frames" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("tag", [("vlan", 14, "0070"), ("mpls", 18, "00015140")], ids=["VLAN id", "MPLS label"])
@@ -264,8 +256,7 @@ def test_erratum_excuses_a_tag_after_the_pseudowire(tmp_path, capsys):
 def test_outer_tags_are_compared_with_any_header_after_the_stack(tag, ethertype, tmp_path, monkeypatch):
     """The core is shown another VLAN id or label than tshark."""
     layer, at, changed = tag
-    erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
-    frame = bytes.fromhex(erratum["frame"].replace("0208004500", f"02{ethertype}4500"))
+    frame = bytes.fromhex(ERRATA[0]["frame"].replace("0208004500", f"02{ethertype}4500"))
     capture = write_pcap(tmp_path / "shown.pcap", [(START_NS, frame)])
     other = frame[:at] + bytes.fromhex(changed) + frame[at + len(changed) // 2 :]
     altered = write_pcap(tmp_path / "other.pcap", [(START_NS, other)])
@@ -279,7 +270,6 @@ def test_outer_tags_are_compared_with_any_header_after_the_stack(tag, ethertype,
     assert result.faults == 1
 
 
-ETHERNET = "00562b000001" * 2
 IPV6 = "60000000 0008 {} 40" + "20010db8000000000000000000000001" + "20010db8000000000000000000000002"
 IPV4 = "0800 {} 0001 0000 40 {} 0000 0a000001 0a000002"
 ODD = {
@@ -312,7 +302,8 @@ def test_frames_undecided_by_native_are_reported(capture, capsys):
     assert count > 0
     assert sum(map(int, compared[3:6])) + count == len(busy_port())
     named = [int(place.removeprefix(f"{capture}:")) for place in places[:10]]
-    assert named == sorted(named) and len(named) == min(count, 10)
+    assert named == sorted(named)
+    assert len(named) == min(count, 10)
     assert (places[10:] == ["..."]) == (count > 10)
 
 
@@ -325,7 +316,7 @@ def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize("first", [0, 1, 10])
 def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, capsys):
-    cut = bytes.fromhex("00562b000001" * 2 + "8100") + b"\x00"  # inside the VLAN tag
+    cut = bytes.fromhex(f"{ETHERNET} 8100 00")  # inside the VLAN tag
     frames = [cut, *(frame for _, frame in busy_port()), cut]
     one = write_pcap(tmp_path / "one.pcap", [(START_NS, frame) for frame in frames])
     other = write_pcap(tmp_path / "other.pcap", [(START_NS, cut)])
@@ -370,7 +361,7 @@ def test_protocol_after_an_authentication_header_agrees(tmp_path):
     """IPv6, AH, OSPF: RFC 4302 2.1."""
     packet = bytes.fromhex("6000000000280001") + bytes(32)
     packet = packet[:6] + b"\x33\x01" + packet[8:] + bytes.fromhex("5904000000000100000001") + bytes(13) + bytes(16)
-    capture = write_pcap(tmp_path / "ah.pcap", [(START_NS, bytes.fromhex("00562b000001" * 2 + "86dd") + packet)])
+    capture = write_pcap(tmp_path / "ah.pcap", [(START_NS, bytes.fromhex(f"{ETHERNET} 86dd") + packet)])
     result = compare(capture, "native")
     assert not result.disagreements
     assert result.native == 1
@@ -396,7 +387,8 @@ def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "unexplained on what the core decided: 0 frames" in out
     kinds = set(re.findall(r"^disagreement, ([^,:]+)", out, re.M))
-    assert kinds <= {"protocols", "above layer 4"} and code == (1 if kinds else 0)
+    assert kinds <= {"protocols", "above layer 4"}
+    assert code == (1 if kinds else 0)
 
 
 def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:

@@ -18,7 +18,8 @@ def read_frames(path: Path) -> list[dict]:
     """Return all frames of a nanosecond pcap with link type Ethernet."""
     frames = []
     with RawPcapReader(str(path)) as reader:
-        assert reader.nano and reader.linktype == 1
+        assert reader.nano
+        assert reader.linktype == 1
         for number, (data, record) in enumerate(reader, 1):
             frame = {"frame": number, "ts_ns": record.sec * 10**9 + record.usec, "wire_len": record.wirelen}
             frames.append({**frame, "cap_len": record.caplen, **dissect(data, record.wirelen)})
