@@ -14,8 +14,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import arp
-from acapella_testing.frames.trial_frames import ethernet, ipv4, ipv6, udp, write_pcap
+from acapella_testing.frames.trial_frames import ethernet, ipv4, ipv6, udp
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.stages import analyze_campaign
 

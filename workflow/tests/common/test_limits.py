@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.frames.traces import pcapng_block
+from acapella_testing.frames.pcap_files import header
+from acapella_testing.frames.traces import SECTION, interface
 from acapella_testing.native_programs import ROOT
 
 from acapella.cli.main import main
@@ -24,7 +25,7 @@ from acapella_core import _native, decompression
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
 
-PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)
+PCAP = header()
 HEADER = [("s", "<u4"), ("ns", "<u4"), ("cap", "<u4"), ("wire", "<u4")]  # header of a record
 MIB = 1 << 20
 FREE_OF_RATIO = 16 * MIB
@@ -153,37 +154,32 @@ def test_invalid_limits_are_rejected(words, tmp_path, capsys):
 
 
 def test_interface_blocks_are_limited(tmp_path):
-    section = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-    interfaces = pcapng_block(1, struct.pack("<HHI", 1, 0, 0)) * (1 << 18)
     path = tmp_path / "interfaces.pcapng.zst"
-    path.write_bytes(zstd(section) + zstd(interfaces) * 100)
+    path.write_bytes(zstd(SECTION) + zstd(interface() * (1 << 18)) * 100)
     assert path.stat().st_size < 200_000
-    words = [
-        "digest",
-        path,
-        "-o",
-        tmp_path / "i.parquet",
-        "--engine",
-        "native",
-        "--damaged",
-        "keep",
-        "--max-ratio",
-        "100000",
-    ]
-    mib, error = own_mib(*words)
+    options = ["--engine", "native", "--damaged", "keep", "--max-ratio", "100000"]
+    mib, error = own_mib("digest", path, "-o", tmp_path / "i.parquet", *options)
     assert "more than 1048576 interfaces" in error
     assert mib < 300
 
 
+SYN = bytes.fromhex(
+    "000000000001000000000002080045000028000100004006000001020304050607080000005000000000000000005002000000000000"
+)
+
+
+def copies(count: int, step_ns: int = 1) -> np.ndarray:
+    """Return records of the same TCP segment, sent every `step_ns`."""
+    records = np.zeros(count, dtype=[*HEADER, ("f", "u1", len(SYN))])
+    records["ns"] = np.arange(count) * step_ns
+    records["cap"] = records["wire"] = len(SYN)
+    records["f"] = np.frombuffer(SYN, dtype="u1")
+    return records
+
+
 def syns(flows: int) -> bytes:
     """Return a capture of spoofed SYNs, each from a different address."""
-    frame = bytes.fromhex(
-        "000000000001000000000002080045000028000100004006000001020304050607080000005000000000000000005002000000000000"
-    )
-    records = np.zeros(flows, dtype=[*HEADER, ("f", "u1", len(frame))])
-    records["ns"] = np.arange(flows)
-    records["cap"] = records["wire"] = len(frame)
-    records["f"] = np.frombuffer(frame, dtype="u1")
+    records = copies(flows)
     records["f"][:, 26:30] = np.arange(flows, dtype=">u4").view("u1").reshape(-1, 4)
     return PCAP + records.tobytes()
 
@@ -206,21 +202,11 @@ def test_too_many_flows_end_at_the_memory_limit(tmp_path):
     assert out.read_bytes() == limited
 
 
-def equal_packets(count: int, step_ns: int) -> bytes:
-    """Return a capture with copies of the same TCP segment, sent every `step_ns`."""
-    frame = syns(1)[len(PCAP) + 16 :]
-    records = np.zeros(count, dtype=[*HEADER, ("f", "u1", len(frame))])
-    records["ns"] = np.arange(count) * step_ns
-    records["cap"] = records["wire"] = len(frame)
-    records["f"] = np.frombuffer(frame, dtype="u1")
-    return PCAP + records.tobytes()
-
-
 def test_equal_packets_are_compared_within_the_memory_limit(tmp_path):
     count = 400_000
     trials = [tmp_path / "a.pcap.zst", tmp_path / "b.pcap.zst"]
     for step_ns, path in enumerate(trials, 1):
-        path.write_bytes(zstd(equal_packets(count, step_ns)))
+        path.write_bytes(zstd(PCAP + copies(count, step_ns).tobytes()))
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(PCAP)
     base, _ = own_mib("kappa", empty, empty, "--json", "-o", tmp_path / "e.json")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.community_ids import reference
-from acapella_testing.oracles import plain_flows
+from acapella_testing.frames.pcap_files import write_pcap
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP, fragment
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment
@@ -38,9 +38,7 @@ def flows_of(capture: Path) -> list[dict]:
 
 def digested(directory: Path, packets: list) -> list[dict]:
     """Return the flows of Ethernet packets."""
-    return flows_of(
-        plain_flows.write_pcap(directory / "t.pcap", [(i, bytes(packet)) for i, packet in enumerate(packets)])
-    )
+    return flows_of(write_pcap(directory / "t.pcap", [(i, bytes(packet)) for i, packet in enumerate(packets)]))
 
 
 def random_packets(draw: random.Random, count: int) -> list:

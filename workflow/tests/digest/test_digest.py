@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.digest_run import START, frames
+from acapella_testing.frames.pcap_files import header, write_pcap
 from acapella_testing.frames.traces import YEAR_586524_US, dated, pcapng_block, write_pcapng
 from acapella_testing.native_programs import native_program
-from acapella_testing.oracles.plain_flows import PCAP_HEADER, write_pcap
 from acapella_testing.processes import run
 
 from acapella.cli.main import main
@@ -102,7 +102,7 @@ def test_killed_digest_leaves_no_output_and_a_restart_gives_the_same_bytes(diges
 
 
 def test_file_header_without_records_gives_empty_tables(digest, tmp_path):
-    (tmp_path / "h.pcap").write_bytes(PCAP_HEADER)
+    (tmp_path / "h.pcap").write_bytes(header())
     assert digest(tmp_path / "h.pcap") == 0
     assert pq.read_table(digest.acap).num_rows == pq.read_table(digest.flows).num_rows == 0
     metadata = digest.metadata()
@@ -202,7 +202,7 @@ def test_malformed_frames_are_kept_with_their_issue(digest, tmp_path):
 @pytest.mark.parametrize("link_type", [147, 9999])  # LINKTYPE_USER0, and an unassigned value
 def test_capture_of_an_unsupported_link_type_is_rejected(digest, tmp_path, capsys, link_type):
     source = tmp_path / "u.pcap"
-    source.write_bytes(PCAP_HEADER[:20] + struct.pack("<IIIII", link_type, 1, 1, 4, 4) + b"abcd")
+    source.write_bytes(header()[:20] + struct.pack("<IIIII", link_type, 1, 1, 4, 4) + b"abcd")
     assert digest(source) == 2
     message = one_line(capsys)
     assert str(source) in message and f"link type {link_type}" in message and "--engine hybrid" in message
@@ -301,14 +301,14 @@ def test_zeros_in_the_middle_of_gzip_data_are_damage(digest, tmp_path, capsys):
 
 
 def test_capture_without_frames_is_noted(digest, tmp_path, capsys):
-    (tmp_path / "h.pcap").write_bytes(PCAP_HEADER)
+    (tmp_path / "h.pcap").write_bytes(header())
     assert digest(tmp_path / "h.pcap") == 0
     assert one_line(capsys) == f"acapella: note: {tmp_path / 'h.pcap'}: no frames\n"
 
 
 def test_malformed_frames_are_counted_in_one_note(digest, tmp_path, capsys):
     (_, frame), *_ = frames(1)
-    odd = bytearray(PCAP_HEADER)
+    odd = bytearray(header())
     odd[16:20] = struct.pack("<I", len(frame))
     for second, captured, wire in ((9, frame, 99), (8, b"", 60), (7, frame + b"x", 99), (9, b"", 0), (9, frame, 20)):
         odd += struct.pack("<IIII", second, 0, len(captured), wire) + captured

@@ -4,6 +4,7 @@ import random
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.oracles import plain_flows
 from acapella_testing.oracles.plain_flows import ACK, FIN, PSH, RST, SYN
 from scapy.contrib.mpls import MPLS, EoMCW
@@ -46,7 +47,7 @@ def spaced(frames, gap_ns=1_000):
 
 def check(tmp_path, frames, site="S", port="p1", snaplen=262144):
     """Digest ``frames`` and compare every column; return the rows of the flow table."""
-    capture = plain_flows.write_pcap(tmp_path / "t.pcap", frames, snaplen)
+    capture = write_pcap(tmp_path / "t.pcap", frames, snaplen)
     acap, flows = tmp_path / "t.parquet", tmp_path / "t.flows.parquet"
     digest([str(capture)], str(acap), str(flows), Options("native", site=site, port=port))
     seen = [plain_flows.read_frame(ts_ns, data[:snaplen], len(data)) for ts_ns, data in frames]

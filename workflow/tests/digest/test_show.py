@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from acapella_testing.oracles.plain_flows import write_pcap
+from acapella_testing.frames.pcap_files import write_pcap
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6DestUnreach, ICMPv6EchoRequest, IPv6

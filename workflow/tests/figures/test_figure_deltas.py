@@ -5,7 +5,8 @@ from collections import defaultdict
 from itertools import combinations
 
 import pytest
-from acapella_testing.frames.trial_frames import BASE_NS, plain, write_pcap
+from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.trial_frames import BASE_NS, plain
 from acapella_testing.generated.generated_trials import shapes, source_of
 from acapella_testing.svg_text import with_spaces, words
 

@@ -6,9 +6,9 @@ import struct
 from pathlib import Path
 
 import pytest
-from acapella_testing.frames.traces import pcapng_block
+from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.traces import SECTION, interface, packet_block
 from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, write
-from acapella_testing.oracles.plain_flows import write_pcap
 
 from acapella.cli.main import main
 
@@ -17,12 +17,8 @@ LAST_NS = 2**32 * 10**9 - 2  # the last plausible time, in the year 2106
 
 def write_ng(path: Path, stamps: list[tuple[int, int]], resolutions: list[int]) -> Path:
     """Write a pcapng file with an interface for each if_tsresol; ``stamps`` are (interface, units)."""
-    blocks = [pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
-    blocks += [pcapng_block(1, struct.pack("<HHIHHB3xHH", 1, 0, 0, 9, 1, each, 0, 0)) for each in resolutions]
-    for number, (interface, units) in enumerate(stamps):
-        frame = packet(number)
-        head = struct.pack("<IIIII", interface, units >> 32, units & 0xFFFFFFFF, len(frame), len(frame))
-        blocks.append(pcapng_block(6, head + frame))
+    blocks = [SECTION, *(interface(options=struct.pack("<HHB3xHH", 9, 1, each, 0, 0)) for each in resolutions)]
+    blocks += [packet_block(at, units, packet(number)) for number, (at, units) in enumerate(stamps)]
     path.write_bytes(b"".join(blocks))
     return path
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.traces import write_untimed
 from acapella_testing.frames.trial_captures import START_NS, kappa, packet, packet_6, pair, steady, tagged, write
-from acapella_testing.oracles.plain_flows import write_pcap
 
 from acapella.cli.main import main
 from acapella.kappa import selection

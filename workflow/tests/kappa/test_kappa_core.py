@@ -6,7 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from acapella_testing.frames.trial_frames import BASE_NS, disturbed, plain, sent, write_pcap
+from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.trial_frames import BASE_NS, disturbed, plain, sent
 from acapella_testing.oracles import naive_kappa
 
 from acapella.kappa import ratios

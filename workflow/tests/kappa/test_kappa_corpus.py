@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import START_NS, codes, pair
-from acapella_testing.oracles.plain_flows import write_pcap
 
 FRAMES = 300  # of each capture, which include every kind of its traffic
 CAPTURES = ["443-firefox", "6in4tunnel", "WebattackRCE", "amqp", "avast", "bitcoin", "1kxun", "anyconnect-vpn"]

@@ -5,7 +5,8 @@ import struct
 
 import numpy as np
 import pytest
-from acapella_testing.frames.trial_frames import BASE_NS, ethernet, ipv4, ipv6, plain, sent, udp, write_pcap
+from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.trial_frames import BASE_NS, ethernet, ipv4, ipv6, plain, sent, udp
 
 from acapella_core.errors import UserError
 from acapella_core.kappa import IdentityRule, Selection, compare

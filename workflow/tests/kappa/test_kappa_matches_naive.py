@@ -2,9 +2,11 @@
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
-from acapella_testing.frames.traces import underlay, write_pcap, write_stamped
+from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.traces import underlay, write_stamped
 from acapella_testing.frames.trial_captures import (
     START_NS,
     arp,
@@ -98,22 +100,28 @@ def check_windows(found: dict, a: list, b: list) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trials(), trials(), st.sampled_from([1, 2, 7, 50]))
 def test_random_trials(tmp_path, capsys, a, b, windows):
-    paths = [write_pcap(tmp_path / f"{name}.pcap", stamped(trial), 262144) for name, trial in (("a", a), ("b", b))]
-    found = pair(capsys, *paths, "--within", "0", "10", "35", "--windows", windows)
-    naive = naive_kappa.read_trials([[path] for path in paths])
-    check(found, naive_kappa.compare(*naive, within_ns=(0, 10, 35)))
-    check_windows(found, *naive)
+    check_trials(tmp_path, capsys, (a, b), (0, 10, 35), windows)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trials(LONG), trials(LONG), st.sampled_from([1, 7]))
 def test_random_trials_that_differ_by_seconds(tmp_path, capsys, a, b, windows):
     """Differences slightly below and above 32 bits."""
-    paths = [write_pcap(tmp_path / f"{name}.pcap", stamped(trial), 262144) for name, trial in (("a", a), ("b", b))]
-    found = pair(capsys, *paths, "--within", "10", str(EDGE_NS), "--windows", windows)
+    check_trials(tmp_path, capsys, (a, b), (10, EDGE_NS), windows)
+
+
+def check_trials(tmp_path, capsys, trials: tuple, within_ns: tuple[int, ...], windows: int) -> None:
+    """Check the components and windows of two trials."""
+    paths = [write_pcap(tmp_path / f"{name}.pcap", stamped(trial)) for name, trial in zip("ab", trials, strict=True)]
+    found = pair(capsys, *paths, "--within", *map(str, within_ns), "--windows", windows)
     naive = naive_kappa.read_trials([[path] for path in paths])
-    check(found, naive_kappa.compare(*naive, within_ns=(10, EDGE_NS)))
+    check(found, naive_kappa.compare(*naive, within_ns=within_ns))
     check_windows(found, *naive)
+
+
+def reference(*paths: Path) -> dict:
+    """Return the naive result of two trials of one file each."""
+    return naive_kappa.compare(*naive_kappa.read_trials([[path] for path in paths]))
 
 
 @pytest.mark.parametrize("far_ns", [7_258_118_400 * 10**9, -631_152_000 * 10**9], ids=["2200", "1950"])
@@ -124,25 +132,20 @@ def test_frame_with_implausible_time_is_excluded(tmp_path, capsys, far_ns, place
     stamps = [(START_NS + ns, packet(number)) for number, ns in enumerate(offsets)]
     a = write(tmp_path / "a.pcap", steady(100))
     b = write_stamped(tmp_path / "b.pcapng", [*stamps[:place], (far_ns, packet(place)), *stamps[place + 1 :]])
-    without = write_pcap(tmp_path / "c.pcap", [*stamps[:place], *stamps[place + 1 :]], 262144)
+    without = write_pcap(tmp_path / "c.pcap", [*stamps[:place], *stamps[place + 1 :]])
     document = kappa(capsys, a, b)
-    expected = naive_kappa.compare(*naive_kappa.read_trials([[a], [without]]))
-    check(document["pairs"][0], expected)
+    (found,) = document["pairs"]
+    check(found, reference(a, without))
     assert [trial["implausible_times"] for trial in document["trials"]] == [0, 1]
-    (text,) = (
-        warning["text"] for warning in document["pairs"][0]["warnings"] if warning["code"] == "implausible_times"
-    )
+    (text,) = (warning["text"] for warning in found["warnings"] if warning["code"] == "implausible_times")
     assert text.startswith("1 frame of trial B dated outside the years 1970 to 2106: excluded")
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trials(), trials(), st.integers(20, 70))
 def test_random_truncated_trials(tmp_path, capsys, a, b, snaplen):
-    paths = [
-        write_pcap(tmp_path / "a.pcap", stamped(a), snaplen),
-        write_pcap(tmp_path / "b.pcap", stamped(b), 262144),
-    ]
-    check(pair(capsys, *paths), naive_kappa.compare(*naive_kappa.read_trials([[path] for path in paths])))
+    paths = [write_pcap(tmp_path / "a.pcap", stamped(a), snaplen), write_pcap(tmp_path / "b.pcap", stamped(b))]
+    check(pair(capsys, *paths), reference(*paths))
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -152,8 +155,8 @@ def test_random_trials_of_several_files(tmp_path, capsys, a, b, files):
     for k in range(files):
         # A different timestamp in each file, so that no two files are equal.
         own = [(START_NS, packet(1_000 + k))]
-        paths.append(write_pcap(tmp_path / f"b{k}.pcap", own + stamped(b[k::files]), 262144))
-    single = write_pcap(tmp_path / "a.pcap", stamped(a), 262144)
+        paths.append(write_pcap(tmp_path / f"b{k}.pcap", own + stamped(b[k::files])))
+    single = write_pcap(tmp_path / "a.pcap", stamped(a))
     naive = naive_kappa.read_trials([[single], paths])
     check(pair(capsys, single, ",".join(map(str, paths))), naive_kappa.compare(*naive))
 
@@ -170,11 +173,11 @@ def test_trial_in_an_underlay_equals_the_plain_trial(tmp_path, capsys, a, kinds)
 
     inside = [(START_NS + ns, wrapped(n, kinds[n], 30, 4)) for ns, n in a]
     outside = [(START_NS + ns, wrapped(n, "plain", 64, 0)) for ns, n in a]
-    paths = [write_pcap(tmp_path / f"{k}.pcap", trace, 262144) for k, trace in enumerate((inside, outside))]
+    paths = [write_pcap(tmp_path / f"{k}.pcap", trace) for k, trace in enumerate((inside, outside))]
     found = pair(capsys, *paths)
     assert found["n_common"] == len(a)
     assert found["kappa"] == (1 if a else None)
-    check(found, naive_kappa.compare(*naive_kappa.read_trials([[path] for path in paths])))
+    check(found, reference(*paths))
 
 
 def stamped(trial: list[tuple[int, int]]) -> list[tuple[int, bytes]]:

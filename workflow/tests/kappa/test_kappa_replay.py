@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import START_NS, arp, kappa, packet, pair
 from acapella_testing.generated.replay_files import SCHEMA, write_departures, write_replays
 from acapella_testing.oracles import replay_simulation
-from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.oracles.replay_simulation import Path, Replayer, Setup
 
 from acapella.cli.main import main

@@ -4,7 +4,8 @@ import random
 from pathlib import Path
 
 import pytest
-from acapella_testing.frames.trial_frames import disturbed, sent, write_pcap
+from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.trial_frames import disturbed, sent
 
 from acapella_core.errors import UserError
 from acapella_core.kappa import compare

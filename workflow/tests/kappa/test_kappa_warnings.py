@@ -5,8 +5,8 @@ import struct
 from fractions import Fraction
 
 import pytest
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, tagged, write
-from acapella_testing.oracles.plain_flows import write_pcap
 
 from acapella.cli.main import main
 from acapella.kappa import baseline, warnings

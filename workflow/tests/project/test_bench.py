@@ -10,8 +10,9 @@ import sys
 
 import pytest
 from acapella_testing.collector_input import BASE, KEY, NUMBER, SLOTS, reports
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.report_frames import pcap
-from acapella_testing.frames.trial_frames import disturbed, sent, write_pcap
+from acapella_testing.frames.trial_frames import disturbed, sent
 from acapella_testing.native_programs import ROOT
 from acapella_testing.oracles import naive_kappa
 from acapella_testing.oracles.plain_collector import Pair, Plain

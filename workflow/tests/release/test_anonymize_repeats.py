@@ -9,10 +9,10 @@ import itertools
 import struct
 
 import pytest
-from acapella_testing.frames.ip_options import ethernet, ipv4, ipv6
+from acapella_testing.frames.ip_options import ethernet, hop_by_hop, ipv4, ipv6, neighbor, sctp, tcp
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.generated.files_campaign import indexed, run
 from acapella_testing.leak_search import left_as_it_came, searched
-from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.release_records import records, released, write_key
 
 RUN = 16  # bytes of contiguous text that must not be kept
@@ -58,11 +58,6 @@ def chunk(kind: int, value: bytes, flags: int = 0) -> bytes:
     return struct.pack("!BBH", kind, flags, 4 + len(value)) + value + bytes(-len(value) % 4)
 
 
-def sctp(*chunks: bytes) -> bytes:
-    """Return an SCTP frame over IPv4."""
-    return ipv4(132, bytes(12) + b"".join(chunks))
-
-
 def init(parameters: bytes) -> bytes:
     return sctp(chunk(1, bytes(16) + parameters))
 
@@ -71,23 +66,8 @@ def asconf(parameters: bytes) -> bytes:
     return sctp(chunk(0xC1, bytes(4) + b"\0\5\0\x08" + MAPPED + parameters))
 
 
-def tcp(options: bytes) -> bytes:
-    """Return a TCP frame over IPv4."""
-    options += bytes(-len(options) % 4)
-    return ipv4(6, struct.pack("!HHIIBBHHH", 1, 2, 3, 4, (5 + len(options) // 4) << 4, 16, 5, 0, 0) + options)
-
-
 def ip_options(options: bytes) -> bytes:
     return ipv4(17, PACKET[20:], options + bytes(-len(options) % 4))
-
-
-def hop_by_hop(options: bytes) -> bytes:
-    options += bytes(-(len(options) + 2) % 8)
-    return ipv6(0, bytes((59, (len(options) + 2) // 8 - 1)) + options)
-
-
-def neighbor(options: bytes) -> bytes:
-    return ipv6(58, b"\x85" + bytes(7) + options)
 
 
 def geneve(options: bytes) -> bytes:

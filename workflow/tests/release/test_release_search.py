@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.release_frames import SAMPLES, TEXT, frames
 from acapella_testing.generated.files_campaign import indexed, processed
-from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.release_records import pcap, text_of, write_key
 
 from acapella.cli.main import main

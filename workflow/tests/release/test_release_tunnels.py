@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.community_ids import reference as community_id_of
+from acapella_testing.frames import pcap_files
 from acapella_testing.frames import tunnel_frames as tf
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.tunnel_frames import TYPES
 from acapella_testing.generated.files_campaign import processed, run
-from acapella_testing.oracles import plain_flows
 from acapella_testing.oracles.naive_anonymize import RANGES, MacMap, TunnelMap
 from acapella_testing.release_records import records, released, text_of, write_key
 
@@ -79,9 +80,7 @@ def sets(tmp_path_factory) -> tuple[Path, Path]:
     """Return the directories of a campaign with these frames and all tables, and of its release."""
     directory = tmp_path_factory.mktemp("tunnels")
     frames = [packet.raw for packet in packets()]
-    capture = plain_flows.write_pcap(
-        directory / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)]
-    )
+    capture = write_pcap(directory / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)])
     campaign, public = processed(directory, [("x", "S", "p", capture)]), directory / "public"
     run("release", campaign, "-o", public, "--key-file", write_key(directory / "key", KEY))
     return campaign, public
@@ -301,7 +300,7 @@ def test_identifiers_wider_than_their_field_are_rejected():
 
 def test_thousand_tenants_remain_a_thousand_flows(tmp_path):
     frames = [tf.frame(tf.vxlan(vni, tf.syn())).raw for vni in range(1000)]
-    source = plain_flows.write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))
+    source = write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))
     anonymize(str(source), tmp_path / "out.pcap", KEY)
     created = ["-o", tmp_path / "acap.parquet", "--flows", tmp_path / "flows.parquet", "--engine", "native"]
     run("digest", tmp_path / "out.pcap", *created)
@@ -351,9 +350,8 @@ def test_no_truncation_of_a_frame_reveals_an_identifier(build, tmp_path):
     packet = tf.frame(build(identifiers()[build][0], tf.syn()))
     cuts = [packet.raw[:length] for length in range(14, len(packet.raw) + 1)]
     source = tmp_path / "in.pcap"
-    source.write_bytes(plain_flows.PCAP_HEADER + b"".join(
-        len(cut).to_bytes(4, "little").rjust(12, b"\0") + len(packet.raw).to_bytes(4, "little") + cut
-        for cut in cuts))  # fmt: skip
+    cut_frames = [pcap_files.record(0, cut, len(packet.raw)) for cut in cuts]
+    source.write_bytes(pcap_files.header() + b"".join(cut_frames))
     anonymize(str(source), tmp_path / "out.pcap", KEY)
     naive = TunnelMap(KEY, TYPES)
     for *_, frame in records((tmp_path / "out.pcap").read_bytes()):

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.release_frames import KEY
-from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.release_records import pcap, records
 
 from acapella_core import _native

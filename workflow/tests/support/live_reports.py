@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+from acapella_testing.frames.pcap_files import write_pcap
+
 ROOT = Path(__file__).resolve().parents[3]
 START_NS = 1_700_000_000_000_000_000
 GAP_NS = 1_000_000
@@ -34,12 +36,7 @@ def capture(path: Path, packets: int) -> Path:
         tcp = struct.pack("!HHIIBBHHH", *flags, 0x50, 0x10, 8192, 0, 0) + payload
         packet = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), n & 0xFFFF, 0, 64, 6, 0) + bytes(ends) + tcp
         frames.append(bytes(12) + b"\x08\0" + packet)
-    with path.open("wb") as out:
-        out.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
-        for n, frame in enumerate(frames):
-            ts_ns = START_NS + n * GAP_NS
-            out.write(struct.pack("<IIII", ts_ns // 10**9, ts_ns % 10**9, len(frame), len(frame)) + frame)
-    return path
+    return write_pcap(path, ((START_NS + n * GAP_NS, frame) for n, frame in enumerate(frames)))
 
 
 class Place:

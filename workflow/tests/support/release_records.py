@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
+from acapella_testing.frames import pcap_files
 
 from acapella_core.anonymize import anonymize
 
@@ -22,9 +23,8 @@ def write_key(path: Path, key: bytes = KEY) -> Path:
 
 def pcap(frames: list[tuple[int, bytes]], link_type: int = 1) -> bytes:
     """Return a nanosecond pcap of (wire length, captured bytes), with one frame every 1.000000001 s."""
-    head = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link_type)
-    records = [struct.pack("<IIII", n + 1, n + 1, len(f), wire) + f for n, (wire, f) in enumerate(frames)]
-    return head + b"".join(records)
+    made = (pcap_files.record(n * 1_000_000_001, frame, wire) for n, (wire, frame) in enumerate(frames, 1))
+    return pcap_files.header(link_type=link_type) + b"".join(made)
 
 
 def text_of(path: Path) -> str:

@@ -1,7 +1,7 @@
 """Digests of frames in tunnels."""
 
 import pyarrow.parquet as pq
-from acapella_testing.oracles import plain_flows
+from acapella_testing.frames import pcap_files
 
 from acapella.digest.command import Options, digest
 
@@ -9,11 +9,8 @@ from acapella.digest.command import Options, digest
 def digested(tmp_path, frames, engine="native"):
     """Digest frames of (captured bytes, wire length); return the rows of both tables."""
     capture = tmp_path / "t.pcap"
-    with capture.open("wb") as out:
-        out.write(plain_flows.PCAP_HEADER)
-        for captured, wire_len in frames:
-            head = (1, 0, len(captured), wire_len)
-            out.write(b"".join(value.to_bytes(4, "little") for value in head) + captured)
+    records = [pcap_files.record(10**9, captured, wire_len) for captured, wire_len in frames]
+    capture.write_bytes(pcap_files.header() + b"".join(records))
     acap, flows = tmp_path / f"{engine}.parquet", tmp_path / f"{engine}.flows.parquet"
     digest([str(capture)], str(acap), str(flows), Options(engine, site="S"))
     return pq.read_table(acap).to_pylist(), pq.read_table(flows).to_pylist()

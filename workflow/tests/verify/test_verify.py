@@ -14,7 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from acapella_testing.altered_digests import replaced, tamper
-from acapella_testing.frames.traces import START_NS, busy_port, pcapng_block, write_pcap, write_pcapng, write_untimed
+from acapella_testing.frames import pcap_files
+from acapella_testing.frames.traces import (
+    SECTION,
+    START_NS,
+    busy_port,
+    interface,
+    packet_block,
+    pcapng_block,
+    write_pcap,
+    write_pcapng,
+    write_untimed,
+)
 
 from acapella.cli.main import main
 from acapella.common import tshark
@@ -333,7 +344,7 @@ def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, capsys):
     head = write_untimed(tmp_path / "untimed.pcapng", timed[:2])
     one = head.read_bytes()
     mixed = tmp_path / "mixed.pcapng"
-    mixed.write_bytes(one + pcapng_block(6, struct.pack("<IIIII", 0, 0, 1000, len(timed[2]), len(timed[2])) + timed[2]))
+    mixed.write_bytes(one + packet_block(0, 1000, timed[2]))
     assert main(["verify", str(head), str(mixed)]) == 0
     out = capsys.readouterr().out
     assert "2 files, 5 frames" in out
@@ -395,20 +406,12 @@ def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
     """Write a capture whose file header declares an FCS at the end of each frame; ``kept``: bytes captured of each."""
     frames = [frame + fcs for _, frame in busy_port()]
     if path.suffix == ".pcapng":
-        blocks = [pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + struct.pack("<HHB3x", 13, 1, len(fcs)))]
-        for at, frame in enumerate(frames):
-            cut = frame[:kept]
-            head = struct.pack("<IIIII", 0, 0, at, len(cut), len(frame))
-            blocks.append(pcapng_block(6, head + cut + bytes(-len(cut) % 4)))
-        section = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-        path.write_bytes(section + b"".join(blocks))
-        return path
-    network = 1 | 0x04000000 | len(fcs) // 2 << 28
-    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, network)
-    records = [
-        struct.pack("<IIII", 1, at, len(frame[:kept]), len(frame)) + frame[:kept] for at, frame in enumerate(frames)
-    ]
-    path.write_bytes(head + b"".join(records))
+        head = SECTION + interface(options=struct.pack("<HHB3x", 13, 1, len(fcs)))
+        parts = [packet_block(0, at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]
+    else:
+        head = pcap_files.header(link_type=1 | 0x04000000 | len(fcs) // 2 << 28)
+        parts = [pcap_files.record(at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]
+    path.write_bytes(head + b"".join(parts))
     return path
 
 

@@ -26,18 +26,35 @@ def ipv6(following: int, payload: bytes) -> bytes:
     return ethernet(0x86DD, struct.pack("!IHBB", 6 << 28, len(payload), following, 64) + ends + payload)
 
 
+def tcp(options: bytes, payload: bytes = b"") -> bytes:
+    """Return a frame of TCP over IPv4."""
+    options += bytes(-len(options) % 4)
+    words = 5 + len(options) // 4
+    return ipv4(6, struct.pack("!HHIIBBHHH", 1, 2, 3, 4, words << 4, 16, 5, 0, 0) + options + payload)
+
+
+def hop_by_hop(options: bytes) -> bytes:
+    options += bytes(-(len(options) + 2) % 8)
+    return ipv6(0, bytes((59, (len(options) + 2) // 8 - 1)) + options)
+
+
+def sctp(*chunks: bytes) -> bytes:
+    """Return a frame of SCTP over IPv4."""
+    return ipv4(132, bytes(12) + b"".join(chunks))
+
+
+def neighbor(options: bytes) -> bytes:
+    """Return a router solicitation."""
+    return ipv6(58, b"\x85" + bytes(7) + options)
+
+
 def with_options(kind: str, options: bytes) -> bytes:
     """Return a frame with these options in a header of a kind, followed by payload."""
     if kind == "ipv4":
         return ipv4(17, bytes(8) + SECRET, options)
     if kind == "tcp":
-        words = 5 + len(options) // 4
-        return ipv4(6, struct.pack("!HHIIBBHHH", 1, 2, 3, 4, words << 4, 16, 5, 0, 0) + options + SECRET)
-    if kind == "ipv6":
-        return ipv6(0, bytes((59, (len(options) + 2) // 8 - 1)) + options)
-    if kind == "sctp":
-        return ipv4(132, bytes(12) + options)
-    return ipv6(58, b"\x85\0\0\0\0\0\0\0" + options)  # router solicitation
+        return tcp(options, SECRET)
+    return {"ipv6": hop_by_hop, "sctp": sctp, "neighbor": neighbor}[kind](options)
 
 
 MALFORMED = {

@@ -4,6 +4,9 @@ import csv
 import struct
 import zlib
 
+from acapella_testing.frames import pcap_files
+from acapella_testing.frames.tunnel_frames import checksum
+
 from acapella_core import schemas
 
 WIDTHS = {1: ">B", 2: ">H", 4: ">I", 8: ">Q"}
@@ -79,18 +82,6 @@ def frame(  # noqa: PLR0913  (each is a field that a test damages)
     return b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01" + tags + b"\x08\0" + packet + crc
 
 
-def checksum(header: bytes) -> int:
-    """Return the Internet checksum (RFC 1071)."""
-    total = sum(struct.unpack(f"!{len(header) // 2}H", header))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
-
-
 def pcap(frames: list[bytes], cut: int = 65535) -> bytes:
     """Return a nanosecond pcap of Ethernet."""
-    records = [
-        struct.pack("<IIII", 1_700_000_000, n * 1000, min(cut, len(data)), len(data)) + data[:cut]
-        for n, data in enumerate(frames)
-    ]
-    return struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1) + b"".join(records)
+    return pcap_files.pcap(((1_700_000_000 * 10**9 + n * 1000, data) for n, data in enumerate(frames)), cut)

@@ -7,6 +7,7 @@ import functools
 import struct
 from pathlib import Path
 
+from acapella_testing.frames import pcap_files
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import ICMP, IP, TCP, UDP, fragment
 from scapy.layers.inet6 import IPv6
@@ -27,13 +28,10 @@ def write_pcapng(path: Path, frames: list[tuple[int, bytes]], extra: bytes = b""
     """Write a pcapng file of (link type, frame) with an interface per link type. ``extra``: blocks before frames."""
     types = sorted({link_type for link_type, _ in frames})
     with path.open("wb") as out:
-        out.write(pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
-        for link_type in types:
-            out.write(pcapng_block(1, struct.pack("<HHI", link_type, 0, 0)))
+        out.write(SECTION)
+        out.writelines(interface(link_type) for link_type in types)
         out.write(extra)
-        for link_type, frame in frames:
-            head = struct.pack("<IIIII", types.index(link_type), 0, 1000, len(frame), len(frame))
-            out.write(pcapng_block(6, head + frame))
+        out.writelines(packet_block(types.index(link_type), 1000, frame) for link_type, frame in frames)
     return path
 
 
@@ -41,25 +39,20 @@ def write_stamped(path: Path, trace: list[tuple[int, bytes]]) -> Path:
     """Write a pcapng file with nanoseconds. Frames before 1970 have a second interface with a time offset."""
     offset_s = 55 * 365 * 86_400
     resolution = struct.pack("<HHB3x", 9, 1, 9)
-    blocks = [pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
+    blocks = [SECTION]
     for offset in (b"", struct.pack("<HHq", 14, 8, -offset_s)):
-        blocks.append(pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + resolution + offset + bytes(4)))
+        blocks.append(interface(options=resolution + offset + bytes(4)))
     for ts_ns, frame in trace:
         before = ts_ns < 0
-        units = ts_ns + before * offset_s * 10**9
-        head = struct.pack("<IIIII", before, units >> 32, units & 0xFFFFFFFF, len(frame), len(frame))
-        blocks.append(pcapng_block(6, head + frame))
+        blocks.append(packet_block(before, ts_ns + before * offset_s * 10**9, frame))
     path.write_bytes(b"".join(blocks))
     return path
 
 
 def write_untimed(path: Path, frames: list[bytes], snaplen: int = 0) -> Path:
     """Write a pcapng file of Simple Packet Blocks (pcapng, section 4.4), without times. Snap length 0: no limit."""
-    with path.open("wb") as out:
-        out.write(pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
-        out.write(pcapng_block(1, struct.pack("<HHI", 1, 0, snaplen)))
-        for frame in frames:
-            out.write(pcapng_block(3, struct.pack("<I", len(frame)) + frame[: snaplen or None]))
+    blocks = [pcapng_block(3, struct.pack("<I", len(frame)) + frame[: snaplen or None]) for frame in frames]
+    path.write_bytes(SECTION + interface(snaplen=snaplen) + b"".join(blocks))
     return path
 
 
@@ -69,14 +62,23 @@ def pcapng_block(kind: int, body: bytes) -> bytes:
     return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
 
 
+SECTION = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+
+
+def interface(link_type: int = 1, snaplen: int = 0, options: bytes = b"") -> bytes:
+    """Return an Interface Description Block."""
+    return pcapng_block(1, struct.pack("<HHI", link_type, 0, snaplen) + options)
+
+
+def packet_block(number: int, units: int, frame: bytes, wire_len: int | None = None) -> bytes:
+    """Return an Enhanced Packet Block of an interface; ``units``: its time since 1970."""
+    lengths = (len(frame), wire_len or len(frame))
+    return pcapng_block(6, struct.pack("<IIIII", number, units >> 32, units & 0xFFFFFFFF, *lengths) + frame)
+
+
 def write_pcap(path: Path, trace: list[tuple[int, bytes]], snaplen: int = 200) -> Path:
-    """Write a nanosecond pcap: little-endian, link type Ethernet."""
-    parts = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, 1)]
-    for ts_ns, frame in trace:
-        cut = frame[:snaplen]
-        parts += [struct.pack("<IIII", ts_ns // 10**9, ts_ns % 10**9, len(cut), len(frame)), cut]
-    path.write_bytes(b"".join(parts))
-    return path
+    """Write a nanosecond pcap, with the snap length of a testbed."""
+    return pcap_files.write_pcap(path, trace, snaplen)
 
 
 def underlay(kind: str, network, vlan: int = 100, labels: tuple = (17, 18)) -> bytes:
@@ -220,5 +222,4 @@ def _busy_port(start_ns: int, shift: int) -> list[tuple[int, bytes]]:
 
 def dated(frame: bytes, microseconds: int) -> bytes:
     """Return an Enhanced Packet Block of interface 0."""
-    time = (microseconds >> 32, microseconds & 0xFFFFFFFF)
-    return pcapng_block(6, struct.pack("<IIIII", 0, *time, len(frame), len(frame)) + frame)
+    return packet_block(0, microseconds, frame)

@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 
 import jsonschema
-from acapella_testing.oracles.plain_flows import write_pcap
+from acapella_testing.frames.pcap_files import write_pcap
 
 from acapella.cli.main import main
 from acapella_core.schemas import json_schema

@@ -2,7 +2,6 @@
 
 import random
 import struct
-from pathlib import Path
 
 BASE_NS = 1_700_000_000_000_000_000
 
@@ -37,16 +36,6 @@ def ethernet(packet: bytes, ethertype: int | None = None, tags: bytes = b"") -> 
 def plain(number: int) -> bytes:
     """Return a different frame for every number."""
     return ethernet(ipv4(udp(number), ident=number & 0xFFFF))
-
-
-def write_pcap(path: Path, packets: list[tuple[int, bytes]], *, snaplen: int = 65535) -> Path:
-    """Write (ns, frame) as a nanosecond pcap of Ethernet, with frames truncated to `snaplen`."""
-    with path.open("wb") as out:
-        out.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, 1))
-        for ts_ns, frame in packets:
-            kept = frame[:snaplen]
-            out.write(struct.pack("<IIII", *divmod(ts_ns, 10**9), len(kept), len(frame)) + kept)
-    return path
 
 
 def sent(count: int, rng: random.Random, kinds: int | None = None) -> list[tuple[int, bytes]]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import packet
-from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.oracles.replay_simulation import Replay
 
 from acapella.kappa.departures import Departures

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from acapella_testing.frames import pcap_files
 from acapella_testing.native_programs import native_program
 from acapella_testing.oracles.layer_agreement import FIELDS, Agreement
 
@@ -55,8 +56,7 @@ def compare(
 
 def pcap(frames: list[tuple[int, bytes]]) -> bytes:
     """Return a capture of (wire length, captured bytes)."""
-    header = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
-    return header + b"".join(struct.pack("<IIII", 1, 0, len(frame), wire) + frame for wire, frame in frames)
+    return pcap_files.header() + b"".join(pcap_files.record(10**9, frame, wire) for wire, frame in frames)
 
 
 def report(name: str, agreement: Agreement) -> None:

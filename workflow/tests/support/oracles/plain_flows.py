@@ -11,7 +11,6 @@ import struct
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 from communityid import CommunityID, FlowTuple
 from scapy.contrib.mpls import MPLS
@@ -33,7 +32,6 @@ FLAGS |= {"cwr": CWR}
 NUMBERS = {"vxlan_vni": 1, "gre_key": 4, "nvgre_vsid": 5, "nvgre_flow_id": 13}
 SAME = {"vxlan_vni", "nvgre_vsid"}  # same for both directions of a flow
 EXTENSIONS = (IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, IPv6ExtHdrFragment, IPv6ExtHdrDestOpt)
-PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
 
 
 @dataclass(frozen=True)
@@ -49,16 +47,6 @@ class Frame:
     payload_len: int | None = None
     tcp: tuple | None = None  # flags, seq, ack, window
     ip_id: int | None = None
-
-
-def write_pcap(path: Path, frames: list[tuple[int, bytes]], snaplen: int = 262144) -> Path:
-    """Write frames, (ns, bytes), as a nanosecond pcap."""
-    with path.open("wb") as out:
-        out.write(PCAP_HEADER)
-        for ts_ns, frame in frames:
-            cut = frame[:snaplen]
-            out.write(struct.pack("<IIII", ts_ns // 10**9, ts_ns % 10**9, len(cut), len(frame)) + cut)
-    return path
 
 
 def read_frame(ts_ns: int, data: bytes, wire_len: int) -> Frame:
