@@ -1,11 +1,11 @@
 """Runs the workflow, from the sample sheet to the report, on captures with timestamps in the year 586524."""
 
-import struct
+from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
-from acapella_testing.frames.traces import YEAR_586524_US, busy_port, dated, pcapng_block
-from acapella_testing.workflow_run import Workplace, rules_run
+from acapella_testing.frames.traces import SECTION, YEAR_586524_US, busy_port, interface, packet_block
+from acapella_testing.stages import rows
+from acapella_testing.workflow_run import Workplace, processed, rules_run
 
 from acapella.cli import main as cli
 
@@ -26,27 +26,19 @@ def place(tmp_path_factory) -> Workplace:
     """Return a campaign in which every second frame of one sample, and all frames of another, have implausible
     timestamps.
     """
-    place = Workplace(tmp_path_factory.mktemp("implausible"))
-    place.configure()
-    (place.directory / "captures").mkdir()
-    for name in SAMPLES:
-        head = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-        head += pcapng_block(1, struct.pack("<HHI", 1, 0, 0))
-        frames = b"".join(dated(frame, time_of(name, number)) for number, frame in enumerate(FRAMES))
-        (place.directory / "captures" / f"{name}.pcapng").write_bytes(head + frames)
-    place.sheet(*((name, *at, f"../captures/{name}.pcapng") for name, at in SAMPLES.items()))
-    place.succeed("--cores", "2", "process")
+
+    def write(path: Path) -> None:
+        frames = (packet_block(0, time_of(path.stem, number), frame) for number, frame in enumerate(FRAMES))
+        path.write_bytes(SECTION + interface() + b"".join(frames))
+
+    place = processed(tmp_path_factory.mktemp("implausible"), SAMPLES, write)
     assert cli.main(["campaign", "report", str(place.campaign)]) == 0
     return place
 
 
-def table(place: Workplace, name: str) -> list[dict]:
-    return pq.read_table(place.campaign / "tables" / f"{name}.parquet").to_pylist()
-
-
 def test_frames_with_implausible_times_are_counted_in_all_but_time(place):
     count = len(FRAMES)
-    quality = {row["sample"]: row for row in table(place, "capture_quality")}
+    quality = {row["sample"]: row for row in rows(place.campaign, "capture_quality")}
     implausible = {"all": count, "half": count // 2, "none": 0}
     assert {name: row["implausible_frames"] for name, row in quality.items()} == implausible
     assert {name: row["untimed_frames"] for name, row in quality.items()} == implausible
@@ -55,10 +47,9 @@ def test_frames_with_implausible_times_are_counted_in_all_but_time(place):
     last = max(number for number in range(count) if number % 2 == 0)
     assert quality["all"]["duration_ns"] is None
     assert quality["half"]["duration_ns"] == last * STEP_US * 1000
-    rates = table(place, "throughput")
-    assert sum(row["frames"] for row in rates) == 3 * count - sum(implausible.values())
-    sizes = [row for row in table(place, "frame_sizes") if row["site"] == "all" and row["length"] == "outer"]
-    assert sum(row["frames"] for row in sizes) == 3 * count
+    assert sum(row["frames"] for row in rows(place.campaign, "throughput")) == 3 * count - sum(implausible.values())
+    sizes = rows(place.campaign, "frame_sizes")
+    assert sum(row["frames"] for row in sizes if (row["site"], row["length"]) == ("all", "outer")) == 3 * count
 
 
 def test_report_names_the_samples_with_implausible_times(place):

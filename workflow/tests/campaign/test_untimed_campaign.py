@@ -5,65 +5,52 @@ import re
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import busy_port, write_untimed
+from acapella_testing.stages import rows
 from acapella_testing.svg_text import words
-from acapella_testing.workflow_run import Workplace
+from acapella_testing.workflow_run import Workplace, processed
 
 from acapella.cli import main as cli
 
 FRAMES = [frame for _, frame in busy_port()]
-SAMPLES = {"first": ("alpha", "p1", 0), "second": ("alpha", "p1", 200), "third": ("beta", "p1", 96)}
+SAMPLES = {"first": ("alpha", "p1"), "second": ("alpha", "p1"), "third": ("beta", "p1")}
+SNAPLENS = {"first": 0, "second": 200, "third": 96}
 OVER_TIME = ("throughput", "flow_times")
 
 
 @pytest.fixture(scope="module")
 def untimed(tmp_path_factory) -> Workplace:
     """Return two samples of one port and one of another site. Their snap lengths differ."""
-    place = Workplace(tmp_path_factory.mktemp("untimed"))
-    place.configure()
-    (place.directory / "captures").mkdir()
-    for name, (_, _, snaplen) in SAMPLES.items():
-        write_untimed(place.directory / "captures" / f"{name}.pcapng", FRAMES, snaplen)
-    rows = ((name, site, port, f"../captures/{name}.pcapng") for name, (site, port, _) in SAMPLES.items())
-    place.sheet(*rows)
-    place.succeed("--cores", "2", "process")
-    assert (
-        cli.main(["campaign", "figures", str(place.campaign), "--only", *OVER_TIME, "flow_sizes", "--formats", "svg"])
-        == 0
-    )
+    directory = tmp_path_factory.mktemp("untimed")
+    place = processed(directory, SAMPLES, lambda path: write_untimed(path, FRAMES, SNAPLENS[path.stem]))
+    only = ["--only", *OVER_TIME, "flow_sizes", "--formats", "svg"]
+    assert cli.main(["campaign", "figures", str(place.campaign), *only]) == 0
     assert cli.main(["campaign", "report", str(place.campaign)]) == 0
     return place
 
 
-def table(place: Workplace, name: str) -> list[dict]:
-    return pq.read_table(place.campaign / "tables" / f"{name}.parquet").to_pylist()
-
-
 def test_times_are_null_and_frames_are_counted(untimed):
-    assert [row["frames"] for row in table(untimed, "flows_per_sample")] == 3 * [len(FRAMES)]
+    assert [row["frames"] for row in rows(untimed.campaign, "flows_per_sample")] == 3 * [len(FRAMES)]
     for path in sorted((untimed.campaign / "tables").glob("*.parquet")):
         content = pq.read_table(path)
         times = [name for name in content.schema.names if name.endswith("_ns") or name == "rate_bps"]
         for name in times:
             assert content[name].null_count == content.num_rows, f"{path.stem}.{name}"
     for name in OVER_TIME:
-        assert table(untimed, name) == []
+        assert rows(untimed.campaign, name) == []
 
 
 def test_flows_are_stitched_without_times(untimed):
-    flows = {
-        name: pq.read_table(untimed.campaign / "flows" / f"{name}.parquet", columns=["flow_id", "frames"]).to_pylist()
-        for name in SAMPLES
-    }
-    alpha_flows = [flow for name in ("first", "second") for flow in flows[name]]
-    stitched = [row for row in table(untimed, "stitched_flows") if row["site"] == "alpha"]
+    files = [untimed.campaign / "flows" / f"{name}.parquet" for name in ("first", "second")]
+    alpha_flows = [flow for file in files for flow in pq.read_table(file, columns=["flow_id", "frames"]).to_pylist()]
+    stitched = [row for row in rows(untimed.campaign, "stitched_flows") if row["site"] == "alpha"]
     assert len(stitched) == len({flow["flow_id"] for flow in alpha_flows})
     assert sum(row["frames"] for row in stitched) == sum(flow["frames"] for flow in alpha_flows)
-    assert table(untimed, "top_flows")
-    assert {row["scope"] for row in table(untimed, "flow_sizes")} == {"sample", "port", "site", "campaign"}
+    assert rows(untimed.campaign, "top_flows")
+    assert {row["scope"] for row in rows(untimed.campaign, "flow_sizes")} == {"sample", "port", "site", "campaign"}
 
 
 def test_frames_without_a_time_are_counted_as_untimed_and_not_as_malformed(untimed):
-    quality = {row["sample"]: row for row in table(untimed, "capture_quality")}
+    quality = {row["sample"]: row for row in rows(untimed.campaign, "capture_quality")}
     assert {row["untimed_frames"] for row in quality.values()} == {len(FRAMES)}
     assert quality["first"]["issue_frames"] == 0
 
@@ -89,10 +76,8 @@ def test_report_names_samples_without_timestamps(untimed):
 def test_trial_without_timestamps_is_rejected_with_the_name_of_its_capture(untimed, tmp_path):
     place = Workplace(tmp_path)
     place.configure(trials={"quiet": ["first", "second"]})
-    rows = (
-        (name, "alpha", name, str(untimed.directory / "captures" / f"{name}.pcapng")) for name in ("first", "second")
-    )
-    place.sheet(*rows)
+    captures = untimed.directory / "captures"
+    place.sheet(*((name, "alpha", name, str(captures / f"{name}.pcapng")) for name in ("first", "second")))
     done = place.run("--cores", "1", "--", "results/tiny/kappa/quiet.json")
     assert done.returncode != 0
     assert f"first.pcapng: its {len(FRAMES)} frames have no timestamps, and trials are compared by time" in done.stdout

@@ -59,21 +59,16 @@ HEADER = bytes.fromhex("d4c3b2a1 0200 0400 00000000 00000000 ffff0000 01000000")
 RECORD = bytes.fromhex("01000000 00000000 3c000000 3c000000") + bytes(60)
 
 
+def digest_to(directory: Path) -> list:
+    """Return the command of a digest of standard input."""
+    words = ["digest", "-", "-o", directory / "a", "--flows", directory / "f", "--engine", "native"]
+    return [sys.executable, "-m", "acapella.cli.main", *words]
+
+
 def digest_that_waits(directory: Path) -> subprocess.Popen:
     """Start a digest of standard input; return it once it has two temporary files in the directory."""
     required = len(list(directory.iterdir())) + 2  # both have temporary names
-    command = [
-        sys.executable,
-        "-m",
-        "acapella.cli.main",
-        "digest",
-        "-",
-        "-o",
-        directory / "a",
-        "--flows",
-        directory / "f",
-    ]
-    process = subprocess.Popen([*command, "--engine", "native"], stdin=subprocess.PIPE)
+    process = subprocess.Popen(digest_to(directory), stdin=subprocess.PIPE)
     process.stdin.write(HEADER + 100 * RECORD)
     process.stdin.flush()
     for _ in range(1800):
@@ -88,8 +83,7 @@ def test_next_digest_removes_files_of_a_killed_digest(tmp_path):
     with digest_that_waits(tmp_path) as process:
         process.kill()
     assert len(list(tmp_path.iterdir())) == 2
-    words = ["-", "-o", tmp_path / "a", "--flows", tmp_path / "f", "--engine", "native"]
-    subprocess.run([sys.executable, "-m", "acapella.cli.main", "digest", *words], input=HEADER + RECORD, check=True)
+    subprocess.run(digest_to(tmp_path), input=HEADER + RECORD, check=True)
     assert {path.name for path in tmp_path.iterdir()} == {"a", "f"}
 
 
@@ -107,13 +101,10 @@ def test_running_digest_keeps_its_files(tmp_path):
 
 def test_only_scratch_directories_of_killed_processes_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    child = (
-        "import sys, acapella_core.files as f; h = f.locked_directory(); (h[1] / 'x').touch(); "
-        "print(h[1], flush=True); "
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", child + "sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    child = "import sys, acapella_core.files as f; h = f.locked_directory(); (h[1] / 'x').touch(); "
+    child += "print(h[1], flush=True); sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", child], **pipes) as process:
         left = Path(process.stdout.readline().strip())
         target = tmp_path / "target"
         target.mkdir()

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
-from acapella_testing.processes import runs
+from acapella_testing.processes import executable, runs
 from acapella_testing.workflow_run import TSHARK
 
 from acapella.cli.main import main
@@ -122,10 +122,8 @@ UNLESS_INTACT = f"[ $(wc -c) = {len(tshark.INTACT)} ] && exit 0; "
     ],
 )
 def test_failed_tshark_is_reported_in_one_line_without_output(script, message, capture, monkeypatch, capsys):
-    fake = capture.parent / "bin" / "tshark"
-    fake.parent.mkdir()
-    fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit\n{script}\n')
-    fake.chmod(0o755)
+    text = f'#!/bin/sh\n[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit\n{script}\n'
+    fake = executable(capture.parent / "bin" / "tshark", text)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
     out = capture.parent / "out"
     out.mkdir()
@@ -142,10 +140,9 @@ def test_failed_tshark_is_reported_in_one_line_without_output(script, message, c
 def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program):
     """The digest waits for tshark to print, or for tshark to read."""
     capture = write_pcap(tmp_path / "c.pcap", [(START_NS + at, b"\x02" * 1000) for at in range(frames)])
-    fake, seconds = tmp_path / "bin" / "tshark", f"3600.{os.getpid()}{engine == 'hybrid':d}{frames}"
-    fake.parent.mkdir()
-    fake.write_text(TSHARK.format(instead=f"exec sleep {seconds}", tshark=program.path))
-    fake.chmod(0o755)
+    seconds = f"3600.{os.getpid()}{engine == 'hybrid':d}{frames}"
+    text = TSHARK.format(instead=f"exec sleep {seconds}", tshark=program.path)
+    fake = executable(tmp_path / "bin" / "tshark", text)
     command = [sys.executable, "-m", "acapella.cli.main", "digest", capture, "--engine", engine]
     command += ["--tshark-timeout", "3600", "-o", tmp_path / "a.parquet", "--flows", tmp_path / "f.parquet"]
     environment = os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}"}

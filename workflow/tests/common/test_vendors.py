@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.oracles.core_against_tshark import pcap
+from acapella_testing.processes import executable
 
 from acapella.common import tshark, vendors
 from acapella.digest.command import Options, digest
@@ -40,12 +41,10 @@ def deciders(capture: Path, engine: str = "native") -> tuple[list[str], dict]:
 
 def install(directory: Path, version: str, monkeypatch) -> Path:
     """Put a tshark on the PATH that only prints its version; return its data directory."""
-    program = directory / "bin" / "tshark"
     data = directory / "share" / "wireshark"
-    for each in (program.parent, data):
-        each.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\necho 'TShark (Wireshark) {version} (made for a test).'\n")
-    program.chmod(0o755)
+    data.mkdir(parents=True)
+    text = f"#!/bin/sh\necho 'TShark (Wireshark) {version} (made for a test).'\n"
+    program = executable(directory / "bin" / "tshark", text)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     return data
 
@@ -61,10 +60,7 @@ def test_digest_metadata_names_the_vendor_lists(engine, program, capture):
 
 
 def test_installation_elsewhere_reports_its_data_directory(program, tmp_path):
-    wrapper = tmp_path / "bin" / "tshark"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\nexec {program.path} "$@"\n')
-    wrapper.chmod(0o755)
+    wrapper = executable(tmp_path / "bin" / "tshark", f'#!/bin/sh\nexec {program.path} "$@"\n')
     reported = vendors.directory_of(tshark.Tshark(str(wrapper), program.version))
     assert reported.resolve() == vendors.directory_of(program).resolve()
 

@@ -13,12 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import yaml
+from acapella_testing.processes import executable
 
 ROOT = Path(__file__).resolve().parents[3]
 CAPTURES = ROOT / ".test" / "captures"
@@ -32,12 +33,7 @@ case " $* " in
   *) exec {tshark} "$@" ;;
 esac
 """
-SETTINGS = {
-    "campaign": "tiny",
-    "testbed": "files",
-    "samples": "config/samples.tsv",
-    "figures": {"formats": ["svg"]},
-}
+SETTINGS = {"campaign": "tiny", "testbed": "files", "samples": "config/samples.tsv", "figures": {"formats": ["svg"]}}
 ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
 
 
@@ -63,13 +59,8 @@ def ask_server(request: dict) -> int:
 def run_snakemake(arguments: list[str], directory: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:
     """Run Snakemake in a directory to its end; return both output streams as one. ``environment``: changes."""
     with tempfile.NamedTemporaryFile() as output:
-        request = {
-            "arguments": arguments,
-            "directory": str(directory),
-            "environment": os.environ | ENVIRONMENT | environment,
-            "umask": umask(),
-            "output": output.name,
-        }
+        request = {"arguments": arguments, "directory": str(directory), "umask": umask(), "output": output.name}
+        request["environment"] = os.environ | ENVIRONMENT | environment
         return subprocess.CompletedProcess(arguments, ask_server(request), output.read().decode())
 
 
@@ -141,10 +132,7 @@ class Workplace:
         tshark = shutil.which("tshark")
         if tshark is None:
             pytest.skip("no tshark that reads captures")
-        program = directory / "programs" / "tshark"
-        program.parent.mkdir()
-        program.write_text(TSHARK.format(instead=instead, tshark=tshark))
-        program.chmod(0o755)
+        program = executable(directory / "programs" / "tshark", TSHARK.format(instead=instead, tshark=tshark))
         self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
 
     @contextlib.contextmanager
@@ -202,14 +190,23 @@ def rules_run(printed: str) -> set[str]:
     return {line.split()[0] for line in table.splitlines() if re.search(r" \d+$", line)} - {"all"}
 
 
+def processed(directory: Path, samples: dict[str, tuple[str, str]], write: Callable[[Path], object]) -> Workplace:
+    """Return a workplace with tables of captures that ``write`` writes; ``samples``: site and port of each name."""
+    place = Workplace(directory)
+    place.configure()
+    (directory / "captures").mkdir()
+    for name in samples:
+        write(directory / "captures" / f"{name}.pcapng")
+    place.sheet(*((name, *at, f"../captures/{name}.pcapng") for name, at in samples.items()))
+    place.succeed("--cores", "2", "process")
+    return place
+
+
 def workplace(directory: Path, **changes) -> Workplace:
     """Return a workplace with the three captures of .test/ at two sites."""
     place = Workplace(directory)
     place.configure(**changes)
     shutil.copytree(CAPTURES, directory / "captures")
-    place.sheet(
-        ("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"),
-        ("alpha-p2", "alpha", "p2", "../captures/alpha-p2.pcap.gz"),
-        ("beta-p1", "beta", "p1", "../captures/beta-p1.pcap.gz"),
-    )
+    names = ("alpha-p1", "alpha-p2", "beta-p1")
+    place.sheet(*((name, *name.split("-"), f"../captures/{name}.pcap.gz") for name in names))
     return place
