@@ -127,7 +127,7 @@ def test_bridge_is_controlled_in_band_and_forwards_no_message(tmp_path, pairs, s
         assert process.wait(TIMEOUT_S) == 0
     checksum = pq.read_schema(tmp_path / "run.parquet").metadata[b"recording_sha256"].decode()
     assert checksum == sha256_of(tmp_path / "recording-1.pcapng")
-    assert received(tmp_path / "out.pcap") == 2 * SENT
+    assert replayer.received(tmp_path / "out.pcap") == 2 * SENT
 
 
 def test_messages_are_forwarded_without_in_band(tmp_path, pairs, secret):
@@ -138,7 +138,7 @@ def test_messages_are_forwarded_without_in_band(tmp_path, pairs, secret):
     ):
         done = subprocess.run(argv(pairs, *control, "status"), capture_output=True, text=True, check=False)
     assert done.returncode == 75 and "no reply" in done.stderr
-    arrived = received(tmp_path / "out.pcap")
+    arrived = replayer.received(tmp_path / "out.pcap")
     assert arrived and {data[12:22] for data in arrived} == {b"\x88\xb5ACAPctl1"}
 
 
