@@ -1,54 +1,22 @@
 """Collections on a FABRIC on loopback: the coordinator, FABRIC's own client, nodes that write captures."""
 
-import json
 import os
 import signal
 import sys
 import threading
-import time
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
+from acapella_testing.capture.fabric_collections import ONE, OTHERS, PORTS, collected, until
 from acapella_testing.capture.fabric_loopback import Loopback
 
-from acapella_capture import collect
 from acapella_capture.control.preprocess import NOTE, PROGRAM
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_core.anonymize import make_key
-
-PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"]
-OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
-COLLECT = {"mode": "sites", "sites": ["STAR", "UTAH"], "instances": 1}
-COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
-
-
-def until(condition) -> None:
-    """Wait for a condition, with a timeout."""
-    end = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
-    """Run `acapella collect` and return its exit status and the campaign's directory."""
-    config = {
-        "testbed": "fabric",
-        "capture": {"sample_s": 0.3},
-        "collect": COLLECT | changes.pop("collect", {}),
-        "preprocess": changes.pop("preprocess", {}),
-        "fabric": asdict(fabric.settings(**changes)),
-    }
-    path, campaign = fabric.directory / "config.json", fabric.directory / "results" / "first"
-    path.write_text(json.dumps(config))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["acapella collect", str(campaign), "--config", str(path), *words])
-        return collect.main(), campaign
 
 
 def test_sites_are_sampled_in_parallel_and_released(fabric, capsys):
@@ -194,9 +162,6 @@ def test_collection_without_an_available_site_is_an_error(fabric, capsys):
 
 def last_line(printed: str) -> str:
     return printed.strip().splitlines()[-1]
-
-
-ONE = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
 
 
 def test_ctrl_c_during_a_creation_names_what_is_left_and_the_command(fabric, capsys):

@@ -1,0 +1,122 @@
+"""Behaviors of FABRIC that tests switch on: paging, lost answers, late lists, shortened leases, failed services."""
+
+import dataclasses
+import re
+import time
+import uuid
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_behavior import BEHAVIORS, PAGE, Faults
+from acapella_testing.capture.fabric_collections import ONE, collected
+from acapella_testing.capture.fabric_loopback import Loopback
+
+from acapella_capture.testbeds.base import ResourceRequest
+from acapella_core.errors import UserError
+
+SITE = "STAR"
+PORTS = ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15")
+HOUR_NS = 3600 * 10**9
+
+
+def names(fabric: Loopback) -> list[str]:
+    return [each.name for each in fabric.orchestrator.alive()]
+
+
+def test_every_behavior_has_a_source_and_an_existing_switch(fabric):
+    switches = {field.name for field in dataclasses.fields(Faults)} | set(vars(fabric.nodes))
+    assert len({each.name for each in BEHAVIORS}) == len(BEHAVIORS)
+    for each in BEHAVIORS:
+        assert each.source and (each.switch is None or each.switch in switches), each.name
+
+
+def test_slice_on_the_second_page_is_found(fabric):
+    """The project has more slices than FABRIC returns in one reply, and FABRIC ignores the search for names."""
+    testbed = fabric.testbed()
+    testbed.allocate(SITE, ResourceRequest(1))
+    (ours,) = fabric.orchestrator.alive()
+    others = [dataclasses.replace(ours, slice_id=str(uuid.uuid4()), name=f"other-{number}", holds=False)
+              for number in range(PAGE)]  # fmt: skip
+    fabric.orchestrator.slices = {each.slice_id: each for each in (*others, ours)}
+    later = fabric.testbed()
+    assert later.leftovers() == (ours.name,)
+    later.release()
+    assert names(fabric) == [each.name for each in others]
+
+
+@pytest.mark.parametrize("lost", ["/slices/creates", "/slices/modify", "/slices/delete", "/slices", "/slivers"])
+def test_request_without_an_answer_has_one_effect(fabric, lost):
+    with fabric.testbed() as testbed:
+        fabric.orchestrator.faults.lost_answers = [lost]
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        assert len(fabric.orchestrator.slices) == 1
+    assert not names(fabric)
+    assert not fabric.orchestrator.faults.lost_answers or lost == "/slivers"  # which a successful run does not read
+
+
+def test_created_slice_that_is_listed_late_is_found(fabric):
+    """The answer to the creation is lost, and the first lists do not contain the slice yet."""
+    fabric.orchestrator.faults.create_status = [503] * 3 + [500]
+    fabric.orchestrator.faults.hidden = 4
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, ResourceRequest(1))
+        assert len(fabric.orchestrator.slices) == 1
+    assert not names(fabric)
+
+
+def test_shortened_lease_is_reported_and_not_renewed_at_once(fabric):
+    """FABRIC grants less without an error, and reconfigures the slice with each renewal."""
+    fabric.orchestrator.faults.lease_limit_h = 3
+    with fabric.testbed(lease_h=2) as testbed:
+        testbed.allocate(SITE, ResourceRequest(1))
+        for _ in range(2):
+            with pytest.raises(UserError, match=r"FABRIC shortened the lease: it ends at \d{4}-"):
+                testbed.extend(SITE, time.time_ns() + 48 * HOUR_NS)
+        assert len(fabric.orchestrator.renewals) == 1
+        testbed.extend(SITE, time.time_ns() + 2 * HOUR_NS)  # within the granted time
+
+
+def test_mirrors_move_although_an_earlier_service_has_failed(fabric):
+    """FABRIC may report each later modification of the slice as failed."""
+    faults = fabric.orchestrator.faults
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        faults.modify_fails, faults.failed_service_stays, faults.notice = True, True, "port is mirrored already"
+        with pytest.raises(UserError, match="port is mirrored already"):
+            testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        faults.modify_fails = False
+        testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
+        testbed.mirror(instance, instance.receivers[0], PORTS[2], "rx")
+        assert any(re.search("failed modification, but all mirrors were active", note) for note in testbed.notes())
+
+
+@pytest.mark.parametrize(
+    ("where", "switch", "value"),
+    [
+        ("faults", "latency_s", 0.05),
+        ("faults", "too_many", 5),
+        ("faults", "ipv6_management", True),
+        ("faults", "lease_limit_h", 0.5),
+        ("nodes", "drop_every", 5),
+    ],
+)
+def test_collection_succeeds_with_each_behavior_alone(fabric, capsys, where, switch, value):
+    target = fabric.orchestrator.faults if where == "faults" else fabric.nodes
+    setattr(target, switch, value)
+    status, campaign = collected(fabric, collect=ONE)
+    printed = capsys.readouterr()
+    assert status == 0, printed.out + printed.err
+    assert "UTAH: success" in printed.out and not names(fabric)
+    assert len(list((campaign / "raw").glob("*.json"))) == 1
+
+
+def test_token_that_expires_during_a_collection_does_not_end_it(fabric, capsys):
+    fabric.give_token(refresh_token="refresh-1")
+    fabric.orchestrator.faults.expire_after = 12
+    status, _ = collected(fabric, collect=ONE)
+    printed = capsys.readouterr()
+    assert status == 0, printed.out + printed.err
+    assert fabric.orchestrator.refreshes == ["refresh-1"] and not names(fabric)

@@ -1,0 +1,41 @@
+"""Collections on a FABRIC on loopback: the config of a small one, and `acapella collect` in this process."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture.fabric_loopback import Loopback
+
+from acapella_capture import collect
+
+PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"]
+OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
+COLLECT = {"mode": "sites", "sites": ["STAR", "UTAH"], "instances": 1}
+COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
+ONE = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
+
+
+def until(condition) -> None:
+    """Wait for a condition, with a timeout."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
+    """Run `acapella collect` and return its exit status and the campaign's directory."""
+    config = {
+        "testbed": "fabric",
+        "capture": {"sample_s": 0.3},
+        "collect": COLLECT | changes.pop("collect", {}),
+        "preprocess": changes.pop("preprocess", {}),
+        "fabric": asdict(fabric.settings(**changes)),
+    }
+    path, campaign = fabric.directory / "config.json", fabric.directory / "results" / "first"
+    path.write_text(json.dumps(config))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["acapella collect", str(campaign), "--config", str(path), *words])
+        return collect.main(), campaign
