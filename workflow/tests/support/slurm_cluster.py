@@ -40,8 +40,6 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
-SchedulerParameters=batch_sched_delay=0,sched_interval=1
-SlurmdParameters=config_overrides
 NodeName=localhost NodeAddr={address} CPUs={cpus} RealMemory={memory_mb} State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -81,7 +79,7 @@ def configure(directory: Path) -> None:
         (directory / name).mkdir()
     memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 9 // 10
     values = {"directory": directory, "address": ADDRESS, "user": Path("/proc/self").owner()}
-    values |= {"cpus": 4, "memory_mb": memory_mb}  # all jobs that are ready run at once, on fewer CPUs
+    values |= {"cpus": os.cpu_count(), "memory_mb": memory_mb}
     (directory / "slurm.conf").write_text(CONFIGURATION.format(**values))
     (directory / "cgroup.conf").write_text("CgroupAutomount=no\n")
     key = directory / "munge.key"
