@@ -13,6 +13,9 @@ from acapella_testing.processes import run
 
 FRAMES = dpdk.some_frames(500, seed=5, sizes=(60, 64, 128, 512, 1514))
 NULL = ("--vdev", "net_null0", "--tx", "net_null0")
+UNKNOWN_COMMAND = (
+    "unknown command; there are record, rolling, load, stop, clear, run, status, save, departures, answer, quit"
+)
 
 
 pytestmark = pytest.mark.usefixtures("replay_program")
@@ -142,8 +145,8 @@ def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
         ("departures d", "no run has ended since the recording was changed"),
         ("load /nonexistent", "/nonexistent: No such file or directory; specify an existing file"),
         ("load", "usage: load FILE"),
-        ("sing", "unknown command; there are record, rolling, load, stop, clear, run, status, save, departures, quit"),
-        ("", "unknown command; there are record, rolling, load, stop, clear, run, status, save, departures, quit"),
+        ("sing", UNKNOWN_COMMAND),
+        ("", UNKNOWN_COMMAND),
         ("status\x01", "a control character in a command"),
         ("status\0quit", "a control character in a command"),
         ("x" * 9000, "a command of more than 8192 bytes"),
