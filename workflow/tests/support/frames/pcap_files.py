@@ -13,7 +13,8 @@ def header(snaplen: int = SNAPLEN, link_type: int = 1) -> bytes:
 
 def record(ts_ns: int, frame: bytes, wire_len: int | None = None) -> bytes:
     """Return a frame with its header. ``wire_len``: that of the bytes if None."""
-    return struct.pack("<IIII", *divmod(ts_ns, 10**9), len(frame), wire_len or len(frame)) + frame
+    wire_len = len(frame) if wire_len is None else wire_len
+    return struct.pack("<IIII", *divmod(ts_ns, 10**9), len(frame), wire_len) + frame
 
 
 def parts(trace: Iterable[tuple[int, bytes]], snaplen: int, link_type: int) -> Iterator[bytes]:
