@@ -34,8 +34,7 @@ PieceReader::PieceReader(std::string path, const Positions& positions, const Dec
     : path_(std::move(path)),
       positions_(positions),
       limits_(limits),
-      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)),
-      buffer_(static_cast<std::size_t>(std::min<std::uint64_t>(positions.piece_bytes, positions.bytes))) {
+      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (descriptor_ < 0) throw InputError("cannot_open", path_, std::strerror(errno), errno);
     struct stat status {};
     const bool sized = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
@@ -67,32 +66,37 @@ bool PieceReader::fail(std::string what, int number) {
 Bytes PieceReader::at(std::uint64_t offset) {
     if (offset >= positions_.bytes || !fault_.kind.empty()) return {};
     const auto piece = static_cast<std::size_t>(offset / positions_.piece_bytes);
-    if (piece != piece_ && !load(piece)) return {};
+    if (piece != loaded_[last_].piece) last_ = 1 - last_;
+    if (piece != loaded_[last_].piece && !load(piece, loaded_[last_])) return {};
     const std::uint64_t first = std::uint64_t{piece} * positions_.piece_bytes;
     const auto size =
         static_cast<std::size_t>(std::min<std::uint64_t>(positions_.piece_bytes, positions_.bytes - first));
-    return Bytes(buffer_).first(size).subspan(static_cast<std::size_t>(offset - first));
+    return Bytes(loaded_[last_].bytes).first(size).subspan(static_cast<std::size_t>(offset - first));
 }
 
-bool PieceReader::load(std::size_t piece) {
-    piece_ = SIZE_MAX;
+bool PieceReader::load(std::size_t piece, Loaded& into) {
+    into.piece = SIZE_MAX;
+    into.bytes.resize(
+        static_cast<std::size_t>(std::min<std::uint64_t>(positions_.piece_bytes, positions_.bytes)));
     const std::uint64_t first = std::uint64_t{piece} * positions_.piece_bytes;
-    if (!(compression_ == Compression::none ? read_plain(first) : read_compressed(first))) return false;
+    if (!(compression_ == Compression::none ? read_plain(first, into.bytes.data())
+                                            : read_compressed(first, into.bytes.data())))
+        return false;
     const auto size =
         static_cast<std::size_t>(std::min<std::uint64_t>(positions_.piece_bytes, positions_.bytes - first));
     PieceSum sum;
-    sum.add(buffer_.data(), size);
+    sum.add(into.bytes.data(), size);
     if (sum.value() != positions_.sums[piece])
         return fail(kChanged + std::string("other bytes between ") + std::to_string(first) + " and " +
                     std::to_string(first + size));
-    piece_ = piece;
+    into.piece = piece;
     return true;
 }
 
-bool PieceReader::read_plain(std::uint64_t offset) {
+bool PieceReader::read_plain(std::uint64_t offset, std::byte* into) {
     const auto size =
         static_cast<std::size_t>(std::min<std::uint64_t>(positions_.piece_bytes, positions_.bytes - offset));
-    const ssize_t done = read_at(descriptor_, buffer_.data(), size, offset);
+    const ssize_t done = read_at(descriptor_, into, size, offset);
     if (done < 0) return fail(std::strerror(errno), errno);
     return static_cast<std::size_t>(done) == size || fail(std::string(kChanged) + "it is shorter");
 }
@@ -123,16 +127,15 @@ std::size_t PieceReader::decode(std::byte* into, std::size_t size) {
     return done;
 }
 
-bool PieceReader::read_compressed(std::uint64_t offset) {
+bool PieceReader::read_compressed(std::uint64_t offset, std::byte* into) {
     begin_decoding(offset);
-    while (decoded_ < offset) {
-        const auto step =
-            static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size(), offset - decoded_));
-        if (decode(buffer_.data(), step) < step) break;
-    }
     const auto size =
         static_cast<std::size_t>(std::min<std::uint64_t>(positions_.piece_bytes, positions_.bytes - offset));
-    if (decoded_ == offset && decode(buffer_.data(), size) == size) return true;
+    while (decoded_ < offset) {
+        const auto step = static_cast<std::size_t>(std::min<std::uint64_t>(size, offset - decoded_));
+        if (decode(into, step) < step) break;
+    }
+    if (decoded_ == offset && decode(into, size) == size) return true;
     const ByteStream::Fault& fault = decoder_->fault();
     if (fault.kind == "read_error" || fault.kind == "decompression_limit")
         return fail(fault.what, fault.number);

@@ -1,6 +1,7 @@
 // Random access to the decompressed bytes of a capture whose positions are known. All bytes are verified.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,9 +26,14 @@ class PieceReader {
     [[nodiscard]] const ByteStream::Fault& fault() const { return fault_; }
 
   private:
-    bool load(std::size_t piece);
-    bool read_plain(std::uint64_t offset);
-    bool read_compressed(std::uint64_t offset);
+    struct Loaded {
+        std::size_t piece = SIZE_MAX;  // SIZE_MAX: none
+        std::vector<std::byte> bytes;
+    };
+
+    bool load(std::size_t piece, Loaded& into);
+    bool read_plain(std::uint64_t offset, std::byte* into);
+    bool read_compressed(std::uint64_t offset, std::byte* into);
     void begin_decoding(std::uint64_t offset);
     std::size_t decode(std::byte* into, std::size_t size);
     bool fail(std::string what, int number = 0);
@@ -39,8 +45,9 @@ class PieceReader {
     Compression compression_ = Compression::none;
     std::unique_ptr<ByteStream> decoder_;
     std::uint64_t decoded_ = 0;  // offset of the next byte of decoder_
-    std::vector<std::byte> buffer_;
-    std::size_t piece_ = SIZE_MAX;  // in the buffer; SIZE_MAX: none
+    // The last two pieces: the blocks that describe frames are often in one, the frames in the other.
+    std::array<Loaded, 2> loaded_;
+    std::size_t last_ = 0;  // used last
     ByteStream::Fault fault_;
 };
 
