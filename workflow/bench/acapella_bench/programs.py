@@ -26,7 +26,7 @@ SCALES = {
         "flows": 50_000,
         "frames_of_flows": 200_000,
         "size": 1_000_000,
-        "extract": 200_000,
+        "extract": 300_000,
         "samples": 4,
         "frames_a_sample": 100_000,
         "kappa": 100_000,
@@ -60,7 +60,7 @@ SCALES = {
         "flows": 1_000_000,
         "frames_of_flows": 9_000_000,
         "size": 5_000_000,
-        "extract": 9_900_000,  # 10 GB: 1514 bytes and acknowledgments of 66 bytes
+        "extract": 9_600_000,  # 10 GB
         "samples": 100,
         "frames_a_sample": 1_000_000,
         "kappa": 1_055_648,
