@@ -27,7 +27,7 @@ class SiteJob:
         self.crash: Exception | None = None
         self._request = resource_request(shared.settings, site, shared.testbed.receivers_per_instance)
         self._allocation = SiteAllocation((), self._request.instances)
-        self._first: tuple[str, ...] = ()  # ports of the first cycle
+        self._first: tuple[str, ...] | None = None  # ports of the first cycle, if announced
         self._watchdogs: dict[str, Watchdog] = {}
         self._succeeded = self._failed = 0
         self._fault: str | None = None  # reason of the first failed sample
@@ -52,7 +52,8 @@ class SiteJob:
     def _collect(self) -> str | None:
         """Take the site's samples. Return the reason if it ended before the end of its plan, or None."""
         testbed, site = self.shared.testbed, self.site.name
-        self._announce_mirrors()
+        if testbed.mirrors_at_creation:
+            self._announce_mirrors()
         self._allocation = allocate_with_backoff(testbed, site, self._request)
         if not self._allocation.instances:
             return self._allocation.reason
@@ -76,7 +77,7 @@ class SiteJob:
     def _choose_ports(self, plan: SitePlan, cycle: int, history: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
         """Return the ports of a cycle; those of the first one were chosen before, if all nodes were allocated."""
         receivers = self._request.instances * self.shared.testbed.receivers_per_instance
-        if cycle == 0 and plan.receivers == receivers:
+        if cycle == 0 and self._first is not None and plan.receivers == receivers:
             return self._first
         return plan.choose_ports(cycle, self._rates(), history)
 

@@ -210,6 +210,7 @@ class Testbed(ABC):
 
     name: str
     receivers_per_instance: int = 2  # ports of a NIC
+    mirrors_at_creation = False  # whether instances can be created with mirrors, see `announce_mirrors`
 
     @abstractmethod
     def sites(self) -> tuple[Site, ...]:

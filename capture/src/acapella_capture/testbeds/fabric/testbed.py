@@ -48,6 +48,7 @@ class FabricTestbed(Testbed):
     """
 
     name = "fabric"
+    mirrors_at_creation = True
 
     def __init__(
         self,
