@@ -5,17 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from acapella_capture.transfer import tcp_info
+from acapella_capture.transfer import routing, tcp_info
 from acapella_capture.transfer.delay import netem
 from acapella_capture.transfer.emulation import queue
 from acapella_capture.transfer.grid import plan
+from acapella_capture.transfer.hosts import IPV4, Hosts
 from acapella_capture.transfer.measurement import QUEUE_ERROR_BYTES, PathMeasurement, flags_of, rate_and_queue
 from acapella_capture.transfer.probe import FRAME
-from acapella_capture.transfer.runner import flight_bytes
+from acapella_capture.transfer.runner import Runner, flight_bytes, is_background
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_capture.transfer.topology import read_topology
-from acapella_capture.transfer.transfer import Flow, fault_of
+from acapella_capture.transfer.transfer import Flow, Transfer, fault_of
 from acapella_core.errors import UserError
+from acapella_core.topology import Topology, parse
 
 RATE_BPS, QUEUE_FRAMES = 40_000_000, 66
 PER_FRAME_NS = FRAME * 8 * 10**9 // RATE_BPS
@@ -136,16 +138,21 @@ def test_values_off_by_more_than_five_percent_are_flagged(changes, flags):
 
 
 def test_tcp_info_is_read_from_a_line_of_ss():
-    assert tcp_info.parse(LINE, 5) == {
+    assert tcp_info.parse(LINE, 1, 5) == {
         "flow": 0, "t_ns": 5, "min_rtt_ns": 60_100_000, "rtt_ns": 63_500_000, "cwnd_segments": 152,
         "snd_wnd_bytes": 3_145_728, "busy_ns": 716_000_000, "rwnd_limited_ns": 8_000_000,
         "sndbuf_limited_ns": 40_000_000, "bytes_acked": 3_019_118, "bytes_retrans": 460_464,
     }  # fmt: skip
-    assert tcp_info.parse(LINE.replace(":40001", ":33222"), 5) is None  # the control connection
+
+
+@pytest.mark.parametrize("port", [33222, 40002, 45200])
+def test_control_connection_is_no_flow(port):
+    """The kernel selects its port from a range that contains those of the flows."""
+    assert tcp_info.parse(LINE.replace(":40001", f":{port}"), 1, 5) is None
 
 
 def test_sender_that_waits_for_a_window_is_recognized_by_its_last_sample():
-    limited = tcp_info.parse(LINE, 1)
+    limited = tcp_info.parse(LINE, 1, 1)
     assert tcp_info.is_window_limited([limited])
     later = limited | {"t_ns": 2, "busy_ns": 1_716_000_000}
     assert not tcp_info.is_window_limited([limited, later])
@@ -164,8 +171,36 @@ def test_netem_gets_delay_loss_and_reordering():
 
 
 def test_flight_is_what_fits_on_the_path_and_into_the_queue():
-    assert flight_bytes(CELL) == 300_000 + 100_000
-    assert flight_bytes(replace(CELL, ratio=2.0)) == 600_000 + 100_000
+    assert flight_bytes(CELL, read_topology("linear")) == 300_000 + 100_000
+    assert flight_bytes(replace(CELL, ratio=2.0), read_topology("multipath")) == 600_000 + 100_000
+    assert flight_bytes(CELL, with_rates(80)) == 600_000 + 100_000
+    assert flight_bytes(CELL, with_rates(4)) == 30_000 + 100_000
+
+
+def with_rates(*rates_mbps: float) -> Topology:
+    """Return a topology with an emulated link, and a path, per rate."""
+    links = {f"l{n}": {"between": ["r1", f"s{n}"], "emulated": True, "rate_mbps": r} for n, r in enumerate(rates_mbps)}
+    ends = {f"e{n}": {"between": [f"s{n}", "r2"]} for n in range(len(rates_mbps))}
+    names = ["r1", "r2", *(f"s{n}" for n in range(len(rates_mbps)))]
+    values = {
+        "nodes": {"h1": {"role": "host"}, "h2": {"role": "host"}, **{name: {"role": "router"} for name in names}},
+        "links": {"access": {"between": ["h1", "r1"]}, **links, **ends, "exit": {"between": ["r2", "h2"]}},
+        "paths": {f"p{n}": ["h1", "r1", f"s{n}", "r2", "h2"] for n in range(len(rates_mbps))},
+    }
+    return parse(values, name="rates", where="test")
+
+
+def test_other_traffic_is_compared_with_the_rate_of_its_own_link():
+    topology = with_rates(4, 400)
+    assert not is_background(CELL, topology, {"l0": 3_999, "l1": 399_000})
+    assert is_background(CELL, topology, {"l0": 4_001, "l1": 0})
+    assert is_background(CELL, topology, {"l0": 0, "l1": 400_001})
+
+
+def test_transfer_over_a_slow_link_gets_the_time_that_this_link_needs():
+    cell = replace(CELL, size_bytes=10_000_000)
+    seconds = [Transfer(None, with_rates(rate), cell, 1).timeout_s for rate in (1, 40)]
+    assert seconds == [20 * (80 + 0.6) + 60, 20 * (2 + 0.6) + 60]
 
 
 @pytest.mark.parametrize(
@@ -186,3 +221,45 @@ def test_failed_flow_is_named_with_its_reason(tmp_path, text, exit_code, fault):
     flow = Flow(3, "main", 40004, 5204, 1000, output.name, exit_code=exit_code)
     found = fault_of(flow, output, "bbr")
     assert found is None if fault is None else found.startswith("flow 3: ") and fault in found
+
+
+@pytest.mark.parametrize(("topology", "streams", "flows"), [("multipath", 1, 3), ("multipath", 5, 5), ("linear", 1, 1)])
+def test_every_path_has_routes_also_with_fewer_flows_than_paths(monkeypatch, tmp_path, topology, streams, flows):
+    """The probe of a path uses the ports of the flow with its number."""
+    settings = parse_transfer_settings({"transfer": {"topology": topology, "grid": {"streams": [streams]}}})
+    configured = []
+
+    def configure(nodes, topology, flows):
+        configured.append(flows)
+        raise UserError("enough")
+
+    monkeypatch.setattr(routing, "configure", configure)
+    with pytest.raises(UserError, match="enough"):
+        Runner(None, settings, plan(settings), tmp_path)
+    assert configured == [flows]
+
+
+class Files:
+    """The values of files of two hosts."""
+
+    def __init__(self, **maxima: int):
+        names = ("tcp_rmem", "tcp_wmem")
+        self.values = {(h, f"{IPV4}/{name}"): f"4096 16384 {most}" for h, most in maxima.items() for name in names}
+        self.values |= {(host, f"{IPV4}/tcp_no_metrics_save"): "0" for host in maxima}
+
+    def read(self, host: str, path: str) -> str:
+        return self.values[host, path]
+
+    def write(self, host: str, path: str, value: str) -> None:
+        self.values[host, path] = value
+
+
+@pytest.mark.parametrize(("flight", "most"), [(100, 64 << 20), (32 << 20, 256 << 20)])
+def test_buffers_of_tcp_never_become_smaller(flight, most):
+    files = Files(h1=6 << 20, h2=64 << 20)
+    before = dict(files.values)
+    hosts = Hosts(files, ("h1", "h2"))
+    hosts.set_window(flight)
+    assert {files.values[host, f"{IPV4}/tcp_rmem"] for host in ("h1", "h2")} == {f"4096 16384 {most}"}
+    hosts.restore()
+    assert files.values == before

@@ -50,13 +50,15 @@ class Hosts:
             self.set(ALGORITHM, name)
 
     def set_window(self, flight_bytes: int) -> None:
-        """Let TCP buffer a number of bytes in flight, at least twice in payload, and keep no metrics of earlier
+        """Let TCP buffer at least a number of bytes in flight, twice in payload, and keep no metrics of earlier
         connections.
         """
-        most = min(max(MEMORY_PER_BYTE * flight_bytes, LEAST_BYTES), MOST_BYTES)
+        needed = min(max(MEMORY_PER_BYTE * flight_bytes, LEAST_BYTES), MOST_BYTES)
         for name in ("tcp_rmem", "tcp_wmem"):
             path = f"{IPV4}/{name}"
-            least, initial, _ = self._nodes.read(self._hosts[0], path).split()
+            existing = [self._nodes.read(host, path).split() for host in self._hosts]
+            least, initial, _ = existing[0]
+            most = max(needed, *(int(maximum) for _, _, maximum in existing))
             self.set(path, f"{least} {initial} {most}")
         self.set(f"{IPV4}/tcp_no_metrics_save", "1")
 

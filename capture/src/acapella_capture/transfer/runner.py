@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core.errors import UserError
+from acapella_core.topology import Topology
 
 from ..testbeds.local.processes import wait_until
 from . import capture, measurement, routing, tcp_info
@@ -34,13 +35,14 @@ class Runner:
         self._nodes = nodes
         self._settings = settings
         self._topology = settings.topology
-        routing.configure(nodes, self._topology, max(cell.streams for cell in runs))
+        flows = max(len(self._topology.paths), *(cell.streams for cell in runs))  # the probe of each path is a flow
+        routing.configure(nodes, self._topology, flows)
         self._hosts = Hosts(nodes, (self._topology.sender, self._topology.receiver))
         self._delays = delays_of(nodes, settings)
         self._emulation = Emulation(nodes, self._topology, self._delays)
         self._measurements = Measurements(nodes, self._topology, self._emulation.apply, scratch)
         if settings.mode == "clean":
-            self._hosts.set_window(max(flight_bytes(cell) for cell in runs))
+            self._hosts.set_window(max(flight_bytes(cell, self._topology) for cell in runs))
         router = self._topology.paths[next(iter(self._topology.paths))][1]
         device = nodes.device(self._topology.sender, router)
         self._environment = {**self._hosts.environment(device), **nodes.environment()}
@@ -91,7 +93,7 @@ class Runner:
                 sent, _, dropped = (now - then for now, then in zip(after[name], before[name], strict=True))
                 content["links"][name] |= {"sent_bytes": sent, "dropped_packets": dropped}
             content["measured"]["delay_late_p99_ns"] = late
-            content["flags"] = self._flags(cell, content, self._delays.drops() > drops)
+            content["flags"] = self._flags(cell, content, background, self._delays.drops() > drops)
             results.publish(part, cell, content)
         return content
 
@@ -102,14 +104,14 @@ class Runner:
             (part / capture.FILE).unlink()
         return capture.frames_over_mtu(part)
 
-    def _background_bps(self) -> int:
-        """Return the highest rate on an emulated link while no transfer runs."""
+    def _background_bps(self) -> dict[str, int]:
+        """Return the rate on each emulated link while no transfer runs."""
         before, begin = self._emulation.counters(), time.monotonic_ns()
         time.sleep(BACKGROUND_S)
         after, span = self._emulation.counters(), time.monotonic_ns() - begin
-        return max(round((after[name][0] - before[name][0]) * 8e9 / span) for name in before)
+        return {name: round((after[name][0] - before[name][0]) * 8e9 / span) for name in before}
 
-    def _content(self, cell: Cell, outcome: Outcome, captured: dict, background: int) -> dict[str, Any]:
+    def _content(self, cell: Cell, outcome: Outcome, captured: dict, background: dict[str, int]) -> dict[str, Any]:
         measured = measurement.measured_values(self._measurements.of(cell))
         return {
             "version": VERSION,
@@ -118,7 +120,7 @@ class Runner:
             "mode": cell.mode,
             "topology": cell.topology,
             "settings": cell.settings,
-            "measured": {**measured, "frames_over_mtu": None, "background_bps": background},
+            "measured": {**measured, "frames_over_mtu": None, "background_bps": max(background.values())},
             "flags": [],
             "environment": self._environment,
             "links": {
@@ -137,11 +139,11 @@ class Runner:
             "error": outcome.error,
         }
 
-    def _flags(self, cell: Cell, content: dict[str, Any], link_loss: bool) -> list[str]:
+    def _flags(self, cell: Cell, content: dict[str, Any], background: dict[str, int], link_loss: bool) -> list[str]:
         measured = content["measured"]
         found = measurement.flags_of(cell, self._topology, self._measurements.of(cell))
         conditions = {
-            "background": measured["background_bps"] > BACKGROUND_SHARE * cell.rate_bps,
+            "background": is_background(cell, self._topology, background),
             "window_limited": tcp_info.is_window_limited(content["tcp_info"]),
             "frames_over_mtu": bool(measured["frames_over_mtu"]),
             "capture_loss": content["capture"]["dropped"] != 0,
@@ -151,10 +153,16 @@ class Runner:
         return found + [name for name, holds in conditions.items() if holds]
 
 
-def flight_bytes(cell: Cell) -> int:
-    """Return the bytes that are in flight if the queue is full: those on the path, and those in the queue."""
-    rate = cell.rate_bps * max(1.0, cell.ratio or 1.0)
+def flight_bytes(cell: Cell, topology: Topology) -> int:
+    """Return the bytes that are in flight if the queue of the fastest link is full: on the path and in the queue."""
+    rate = max(link.rate_bps(cell.rate_bps, cell.ratio) for link in topology.emulated().values())
     return round(rate * cell.delay_ns / 8e9) + cell.buffer_bytes
+
+
+def is_background(cell: Cell, topology: Topology, found: dict[str, int]) -> bool:
+    """Return whether an emulated link had other traffic, in bit/s by link, above a share of its rate."""
+    rates = {name: link.rate_bps(cell.rate_bps, cell.ratio) for name, link in topology.emulated().items()}
+    return any(bps > BACKGROUND_SHARE * rates[name] for name, bps in found.items())
 
 
 def delays_of(nodes: Nodes, settings: TransferSettings) -> Delays:

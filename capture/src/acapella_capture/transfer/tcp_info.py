@@ -26,15 +26,15 @@ def sample(nodes: Nodes, sender: str, flows: int, t_ns: int) -> list[dict[str, A
     """Return a sample of each data connection that exists. Raises UserError if ss fails."""
     ports = f"( dport >= :{SERVER_PORT} and dport < :{SERVER_PORT + flows} )"
     shown = nodes.checked(sender, ["ss", "-tinHO", *ports.split()])
-    found = [parse(line, t_ns) for line in shown.splitlines()]
+    found = [parse(line, flows, t_ns) for line in shown.splitlines()]
     return sorted((each for each in found if each), key=lambda each: each["flow"])
 
 
-def parse(line: str, t_ns: int) -> dict[str, Any] | None:
+def parse(line: str, flows: int, t_ns: int) -> dict[str, Any] | None:
     """Return the sample of a line of ss; None for iperf3's control connection."""
     local, _ = re.findall(r"\S+:(\d+)\s", line)[:2]
     flow = int(local) - CLIENT_PORT
-    if not 0 <= flow < SERVER_PORT:  # the control connection has a port that the kernel selected
+    if not 0 <= flow < flows:  # the control connection has a port that the kernel selected
         return None
     values: dict[str, Any] = {"flow": flow, "t_ns": t_ns}
     for key, (name, unit) in FIELDS.items():

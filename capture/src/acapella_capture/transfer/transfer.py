@@ -12,6 +12,7 @@ from acapella_core.topology import Topology
 from ..testbeds.base import Job
 from ..testbeds.local.processes import wait_until
 from . import routing, tcp_info
+from .estimate import ideal_s
 from .grid import Cell
 from .nodes import Nodes
 from .topology import CLIENT_PORT, SERVER_PORT
@@ -60,9 +61,9 @@ class Transfer:
         self._interval_s = interval_s
         self._servers: list[Job] = []
         self._clients: list[Job] = []
-        ideal_s = cell.total_bytes * 8 / cell.rate_bps + 10 * cell.delay_ns / 1e9
-        self._every_s = min(max(ideal_s / SAMPLES, LEAST_SAMPLE_S), MOST_SAMPLE_S)
-        self._timeout_s = SLOWEST * ideal_s + SPARE_S
+        least_s = ideal_s(topology, cell) + 10 * cell.delay_ns / 1e9
+        self._every_s = min(max(least_s / SAMPLES, LEAST_SAMPLE_S), MOST_SAMPLE_S)
+        self.timeout_s = SLOWEST * least_s + SPARE_S
 
     def run(self) -> Outcome:
         """Send everything and return the outcome. Raises UserError if a server does not listen."""
@@ -125,8 +126,8 @@ class Transfer:
                 if flow.ended_ns is None and (status := job.poll()) is not None:
                     flow.ended_ns, flow.exit_code = time.time_ns(), status
             now = time.monotonic()
-            if now - begin > self._timeout_s:
-                outcome.error = f"not finished after {self._timeout_s:.0f} s"
+            if now - begin > self.timeout_s:
+                outcome.error = f"not finished after {self.timeout_s:.0f} s"
                 break
             if now >= next_sample:
                 t_ns = round((now - begin) * 1e9)
