@@ -20,6 +20,7 @@ from acapella_capture.transfer.nodes import Nodes
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_capture.transfer.topology import read_topology
 from acapella_core.errors import UserError
+from acapella_core.topology import parse
 
 UNKNOWN = "Error: Specified qdisc kind is unknown."
 CELL = plan(parse_transfer_settings({"transfer": {"grid": {"delay_ms": [60], "buffer_bytes": [100_000]}}}))[0]
@@ -118,6 +119,25 @@ def test_each_delayed_router_gets_its_share_of_the_delay():
     NetemDelays(nodes, read_topology("linear"), "both").apply(CELL)
     line = "qdisc replace dev lo root netem limit 1000000 delay 30000us\n"
     assert nodes.batches == [("r3", line), ("r1", line)]
+
+
+LAST_LINK = {
+    "nodes": {"h1": {"role": "host"}, "r1": {"role": "router"}, "h2": {"role": "host"}},
+    "links": {"access": {"between": ["h1", "r1"]}, "bottleneck": {"between": ["h2", "r1"], "emulated": True}},
+    "paths": {"main": ["h1", "r1", "h2"]},
+}
+
+
+def test_netem_does_not_replace_the_queue_of_an_emulated_link():
+    """Its root would be that of the queue: both are on the interface of the last router."""
+    nodes = LoopbackNodes()
+    topology = parse(LAST_LINK, name="last", where="test")
+    with pytest.raises(UserError, match=r"delay_on: both: .* emulated link bottleneck, which ends at h2") as caught:
+        NetemDelays(nodes, topology, "both")
+    assert "\n" not in str(caught.value)
+    assert nodes.batches == []
+    NetemDelays(nodes, topology, "return").apply(CELL)
+    assert nodes.batches == [("r1", "qdisc replace dev lo root netem limit 1000000 delay 60000us\n")]
 
 
 def test_line_that_tc_rejects_is_an_error():

@@ -83,7 +83,22 @@ class Delays:
 
 
 class NetemDelays(Delays):
-    """Delay by the kernel's netem on the router's interface to the host."""
+    """Delay by the kernel's netem on the router's interface to the host.
+
+    Raises UserError if an emulated link uses this interface. As the root, netem would replace the queue of the link;
+    below tbf, it would replace the limit of this queue by its own.
+    """
+
+    def __init__(self, nodes: Nodes, topology: Topology, delay_on: str):
+        super().__init__(nodes, topology, delay_on)
+        for each in self._directions:
+            for name, link in topology.emulated().items():
+                if topology.upstream(link) == (each.router, each.host):
+                    raise UserError(
+                        f"transfer.delay_on: both: netem cannot delay data on the emulated link {name}, "
+                        f"which ends at {each.host}",
+                        fix="delay_on: return, or a router behind this link",
+                    )
 
     def apply(self, cell: Cell) -> None:
         for each in self._directions:
