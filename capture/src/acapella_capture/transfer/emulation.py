@@ -1,8 +1,8 @@
 """Emulated links: rate and queue by tbf and htb of the kernel, delay by netem or by acapella-link (delay.py).
 
-Mode `clean`: a token bucket of two frames, so that packets leave at the rate of the link, and no limit on the return
-direction. Mode `published`, as Code 3 of the paper: the bucket is as large as the queue, so that a large queue is also
-a large burst, below an htb class of the same rate; on the sender's first router htb also limits the return direction.
+Mode `clean`: a token bucket of two frames, so that packets leave at the rate of the link. Mode `published`, as Code 3
+of the paper: the bucket is as large as the queue, below an htb class of the same rate. The class has a burst of one
+frame, so that the bucket has no effect. The return direction has no limit in either mode.
 """
 
 import json
