@@ -7,7 +7,7 @@ import pytest
 
 from acapella_capture.transfer import routing, tcp_info
 from acapella_capture.transfer.delay import netem
-from acapella_capture.transfer.emulation import queue
+from acapella_capture.transfer.emulation import Emulation, queue
 from acapella_capture.transfer.grid import plan
 from acapella_capture.transfer.hosts import IPV4, Hosts
 from acapella_capture.transfer.measurement import QUEUE_ERROR_BYTES, PathMeasurement, flags_of, rate_and_queue
@@ -263,3 +263,27 @@ def test_buffers_of_tcp_never_become_smaller(flight, most):
     assert {files.values[host, f"{IPV4}/tcp_rmem"] for host in ("h1", "h2")} == {f"4096 16384 {most}"}
     hosts.restore()
     assert files.values == before
+
+
+class Draining(Emulation):
+    """Emulated links whose queues become empty after some questions; it notes what was left when they were set."""
+
+    def __init__(self):
+        self.left, self.dropped = 3, None
+
+    def is_empty(self) -> bool:
+        self.left = max(0, self.left - 1)
+        return self.left == 0
+
+    def apply(self, cell) -> None:
+        del cell
+        self.dropped = self.left
+        raise UserError("enough")
+
+
+def test_queues_are_empty_before_they_are_created_again():
+    runner, links = Runner.__new__(Runner), Draining()
+    runner._emulation = links
+    with pytest.raises(UserError, match="enough"):
+        runner.run(CELL, None)
+    assert links.dropped == 0

@@ -18,6 +18,7 @@ from acapella_testing.capture.callers import Caller, namespaces_or_skip
 from acapella_testing.capture.interrupted_runs import tree_when
 
 from acapella_capture.testbeds.local import sandbox
+from acapella_capture.transfer import fabric
 from acapella_core import schemas
 from acapella_core.validation import load_jsonschema
 
@@ -243,11 +244,22 @@ def test_failed_run_is_written_with_its_error_and_repeated(tmp_path):
     broken.chmod(0o755)
     done = attempt(campaign, RENO, PATH=f"{tmp_path}:{environment()['PATH']}")
     assert done.returncode == 2
-    assert "flow 0: iperf3: broken" in done.stderr
+    assert "transfer: warning: the warm-up failed: flow 0: iperf3: broken" in done.stderr
+    assert "-0: flow 0: iperf3: broken; run it again" in done.stderr
     (cell,) = Grid(campaign).cells()
     assert cell["error"] == "flow 0: iperf3: broken"
     assert cell["flows"][0]["exit_code"] == 1
     assert [cell["error"] for cell in run(campaign, RENO).cells()] == [None]
+
+
+def test_second_process_of_a_campaign_is_refused(tmp_path):
+    campaign = tmp_path / "one"
+    campaign.mkdir()
+    with fabric.locked(campaign):
+        done = attempt(campaign, RENO)
+    assert done.returncode == 2
+    assert "another process runs transfers of this campaign" in done.stderr
+    assert Grid(campaign).cells() == []
 
 
 def test_unknown_algorithm_is_an_error_that_lists_the_known_ones(tmp_path):

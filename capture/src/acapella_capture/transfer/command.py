@@ -94,8 +94,8 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def run_local(settings: TransferSettings, runs: list[Cell], missing: list[Cell], results: Results) -> list[str]:
-    """Run the missing cells in network namespaces; return one line per failed run."""
-    with results.part() as spool:
+    """Run the missing cells in network namespaces; return one line per failed run. Raises UserError."""
+    with fabric.locked(results.directory.parent), results.part() as spool:
         nodes = LocalNodes(settings.topology, spool)
         try:
             with Runner(nodes, settings, runs, spool) as runner:

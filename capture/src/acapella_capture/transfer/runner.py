@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from acapella_core import names
 from acapella_core.errors import UserError
 from acapella_core.topology import Topology
 
@@ -34,6 +35,7 @@ class Runner:
     def __init__(self, nodes: Nodes, settings: TransferSettings, runs: list[Cell], scratch: Path):
         self._nodes = nodes
         self._settings = settings
+        self._scratch = scratch
         self._topology = settings.topology
         flows = max(len(self._topology.paths), *(cell.streams for cell in runs))  # the probe of each path is a flow
         routing.configure(nodes, self._topology, flows)
@@ -58,18 +60,25 @@ class Runner:
             self._delays.close()
 
     def prepare(self, runs: list[Cell]) -> None:
-        """Measure the settings of these runs, and warm up. Raises UserError if a probe or the transfer fails."""
+        """Measure the settings of these runs, and warm up. Raises UserError if a probe fails.
+
+        A warm-up that fails is reported only: the runs that follow are written with their own errors.
+        """
         self._measurements.measure(runs)
         warm_up = Cell(**{**asdict(runs[0]), "size_bytes": WARM_UP_BYTES, "streams": 1})
         self._emulation.apply(measurement.quiet(warm_up))
         self._hosts.set_algorithm(warm_up.algorithm)
-        Transfer(self._nodes, self._topology, warm_up, self._settings.interval_s).run()
+        transfer = Transfer(self._nodes, self._topology, warm_up, self._settings.interval_s)
+        outcome = transfer.run()
+        transfer.fetch(outcome, self._scratch)
+        if outcome.error:
+            names.report(f"transfer: warning: the warm-up failed: {outcome.error}")
 
     def run(self, cell: Cell, results: Results) -> dict[str, Any]:
         """Run a cell, publish its directory, and return its `cell.json`. Raises UserError if the slice failed."""
+        wait_until(self._emulation.is_empty, timeout_s=IDLE_S)  # `apply` drops what is in the queues
         self._emulation.apply(cell)
         self._hosts.set_algorithm(cell.algorithm)
-        wait_until(self._emulation.is_empty, timeout_s=IDLE_S)
         background = self._background_bps()
         drops = self._delays.drops()
         before = self._emulation.counters()
