@@ -75,27 +75,27 @@ def run(args: argparse.Namespace) -> int | None:
     if missing and not sandbox.inside():
         for omitted in settings.omitted:
             names.report(f"transfer: no runs of {omitted}, which this kernel does not list (modprobe tcp_{omitted})")
-    results.prepare()
-    results.write_grid(grid_file(settings, runs))
     if missing and settings.testbed == "local" and not sandbox.inside():
         command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
         debug = ["--debug"] if getattr(args, "debug", False) else []
         return sandbox.call(sandbox.python_argv("acapella_capture.transfer.command", *command, *debug))
-    if missing:
-        if settings.testbed == "local":
+    with fabric.locked(args.campaign):
+        results.prepare()
+        results.write_grid(grid_file(settings, runs))
+        failed = []
+        if missing and settings.testbed == "local":
             failed = run_local(settings, runs, missing, results)
-        else:
+        elif missing:
             failed = fabric.run_fabric(settings, name, runs, missing, results)
         results.write_complete(runs)
-        check_error(failed)
-    results.write_complete(runs)
+    check_error(failed)
     print(f"{len(runs)} runs: {results.directory}", flush=True)
     return None
 
 
 def run_local(settings: TransferSettings, runs: list[Cell], missing: list[Cell], results: Results) -> list[str]:
     """Run the missing cells in network namespaces; return one line per failed run. Raises UserError."""
-    with fabric.locked(results.directory.parent), results.part() as spool:
+    with results.part() as spool:
         nodes = LocalNodes(settings.topology, spool)
         try:
             with Runner(nodes, settings, runs, spool) as runner:

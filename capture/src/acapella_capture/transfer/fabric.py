@@ -31,7 +31,7 @@ def run_fabric(
     settings: TransferSettings, campaign: str, runs: list[Cell], missing: list[Cell], results: Results
 ) -> list[str]:
     """Run the missing cells on a slice on FABRIC; return one line per failed run. Raises UserError."""
-    with locked(results.directory.parent), ended_by_signals(), results.part() as scratch:
+    with ended_by_signals(), results.part() as scratch:
         nodes = FabricNodes(settings, campaign, report)
         try:
             lease = Lease(nodes, estimate_s(settings, missing))
