@@ -388,6 +388,41 @@ def test_known_causes_of_differences_are_named(tmp_path):
     assert {found[name] for name in ("sent", "completion")} == {(True, "capture_loss")}
 
 
+HALF_TIME = made.Sent(100_000, 100_000, 0.5, 0.5, 0)
+ONE_BYTE_LATE = made.Sent(100_000, 99_999, 0.5, 0.5, 0)
+
+
+@pytest.mark.parametrize("sent", [HALF_TIME, ONE_BYTE_LATE])
+def test_send_buffer_explains_only_the_wire_time_of_its_bytes(tmp_path, sent):
+    found = with_wire(tmp_path, steady(), sent)
+    assert (found["completion"], found["throughput"]) == ((True, "unexplained"), (True, "unexplained"))
+    assert rows(tmp_path, "cells", "flags") == [("unexplained",)]
+
+
+def steady_without_a_byte() -> Capture:
+    """Return a capture whose segment 50 lacks its last byte."""
+    capture = steady(lost=[50])
+    capture.send(600, 50, 999)
+    capture.rows.sort(key=lambda row: row["ts_ns"])
+    for number, row in enumerate(capture.rows, 1):
+        row["frame"] = number
+    return capture
+
+
+@pytest.mark.parametrize(("retransmits", "cause"), [(1, "capture_loss"), (2, "unexplained"), (50, "unexplained")])
+def test_missing_byte_explains_one_retransmission(tmp_path, retransmits, cause):
+    found = with_wire(tmp_path, steady_without_a_byte(), made.Sent(100_000, 100_000, 1.0, 1.01, retransmits))
+    assert rows(tmp_path, "flows", "wire_missing_bytes") == [(1,)]
+    assert found["retransmits"] == (True, cause)
+    assert found["completion"] == AGREED
+
+
+def test_missing_byte_or_end_of_a_capture_explains_no_other_time(tmp_path):
+    slow = made.Sent(100_000, 100_000, 2.0, 2.0, 0)
+    assert with_wire(tmp_path / "byte", steady_without_a_byte(), slow)["completion"] == (True, "unexplained")
+    assert with_wire(tmp_path / "cut", steady(60), slow, cut=True)["completion"] == (True, "unexplained")
+
+
 @pytest.mark.parametrize(
     ("windows", "limited", "flags"),
     [

@@ -2,24 +2,58 @@
 -- $threshold after it has been accounted for.
 with
 
+measured as (
+    select
+        flows.*,
+        raw_wire.data_frames,
+        -- Bytes that the capture lacks: missing sequence numbers, and the end of a capture without FIN or RST.
+        greatest(flows.wire_missing_bytes, case when flows.wire_cut then flows.bytes - flows.wire_bytes else 0 end)
+            as lost_bytes,
+        flows.completion_ns - flows.wire_completion_ns as later_ns,
+        flows.wire_completion_ns / nullif(flows.wire_bytes, 0)::double as ns_per_byte,
+        coalesce(flows.wire_start_up_ns, 0) as start_up_ns
+    from transfer_flows as flows
+    inner join raw_wire
+        on
+            flows.cell_id = raw_wire.cell_id
+            and flows.run = raw_wire.run
+            and flows.flow = raw_wire.flow
+            and flows.stream = raw_wire.stream
+    where flows.wire_bytes is not null
+),
+
+bounded as (
+    select
+        *,
+        $threshold * wire_completion_ns as tolerance_ns,
+        -- The receiver stops before the bytes in the sender's socket buffer arrive: their time on the wire, and a
+        -- round trip, because the wire ends with the acknowledgment of the last byte.
+        case
+            when wire_bytes > bytes and (sent_bytes is null or wire_bytes <= sent_bytes * (1 + $threshold))
+                then (wire_bytes - bytes) * ns_per_byte + coalesce(wire_rtt_p99_ns, 0)
+        end as buffered_ns,
+        lost_bytes * ns_per_byte as lost_ns,
+        ceil(lost_bytes * data_frames / nullif(wire_bytes + wire_retransmitted_bytes, 0)::double) as lost_segments
+    from measured
+),
+
 flows as (
     select
         *,
         -- Whether bytes with headers, or those that the capture lost, explain the bytes of iperf3.
         abs(bytes - wire_ip_bytes) <= $threshold * wire_ip_bytes
         or abs(bytes - wire_frame_bytes) <= $threshold * wire_frame_bytes as with_headers,
-        wire_missing_bytes > 0
-        and abs(bytes - wire_bytes - wire_missing_bytes)
-        <= $threshold * (wire_bytes + wire_missing_bytes) as with_missing,
+        lost_bytes > 0
+        and abs(bytes - wire_bytes - lost_bytes)
+        <= $threshold * (wire_bytes + lost_bytes) as with_lost,
         abs(bytes - wire_bytes) > $threshold * wire_bytes as bytes_differ,
-        abs(completion_ns - wire_completion_ns) > $threshold * wire_completion_ns as times_differ,
         -- iperf3's time begins before the first payload or ends after the last acknowledgment, at most by the start-up.
-        completion_ns - wire_completion_ns between 0
-        and coalesce(wire_start_up_ns, 0) + $threshold * wire_completion_ns as starts_earlier,
-        -- The receiver stops before the bytes in the sender's socket buffer arrive.
-        wire_bytes >= bytes and (sent_bytes is null or sent_bytes > bytes or wire_bytes <= sent_bytes) as stops_early
-    from transfer_flows
-    where wire_bytes is not null
+        later_ns between 0 and start_up_ns + tolerance_ns as starts_earlier,
+        later_ns between -tolerance_ns and start_up_ns + tolerance_ns as time_agrees,
+        later_ns between -(buffered_ns + tolerance_ns) and start_up_ns + tolerance_ns as stops_early,
+        lost_bytes > 0
+        and later_ns between -tolerance_ns and lost_ns + start_up_ns + tolerance_ns as capture_shorter
+    from bounded
 ),
 
 sent as (
@@ -59,8 +93,8 @@ completion as (
         wire_completion_ns as wire_value,
         case
             when starts_earlier then 'start_up'
-            when completion_ns < wire_completion_ns and stops_early then 'send_buffer'
-            when wire_missing_bytes > 0 or wire_cut then 'capture_loss'
+            when later_ns < 0 and stops_early then 'send_buffer'
+            when capture_shorter then 'capture_loss'
             else 'unexplained'
         end as cause
     from flows
@@ -76,10 +110,10 @@ throughput as (
         throughput_bps as iperf3_value,
         wire_throughput_bps as wire_value,
         case
-            when bytes_differ and (with_missing or (wire_cut and bytes > wire_bytes)) then 'capture_loss'
-            when bytes_differ and with_headers then 'headers'
-            when starts_earlier and (not bytes_differ or throughput_bps < wire_throughput_bps) then 'start_up'
-            when stops_early and (bytes_differ or completion_ns < wire_completion_ns) then 'send_buffer'
+            when bytes_differ and with_lost and capture_shorter then 'capture_loss'
+            when bytes_differ and with_headers and time_agrees then 'headers'
+            when starts_earlier and not bytes_differ then 'start_up'
+            when stops_early then 'send_buffer'
             else 'unexplained'
         end as cause
     from flows
@@ -99,7 +133,10 @@ retransmitted as (
                 abs(retransmits - wire_retransmits + wire_retransmits_late)
                 <= $threshold * (wire_retransmits - wire_retransmits_late)
                 then 'after_end'
-            when wire_missing_bytes > 0 or wire_cut then 'capture_loss'
+            when
+                retransmits > wire_retransmits - wire_retransmits_late
+                and retransmits <= (wire_retransmits + lost_segments) * (1 + $threshold)
+                then 'capture_loss'
             else 'unexplained'
         end as cause
     from flows
