@@ -6,7 +6,7 @@ from acapella_testing.svg_text import check_collisions, check_page, with_spaces,
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
-from acapella.figures import transfer_gain, transfer_heatmap, transfer_retransmits, transfer_scope
+from acapella.figures import transfer_gain, transfer_heatmap, transfer_ratios, transfer_retransmits, transfer_scope
 from acapella.figures.registry import TRANSFER_FIGURES, figure_module
 from acapella.figures.source import Source
 from acapella.report import transfers
@@ -186,6 +186,50 @@ def test_shallow_buffers_have_their_own_median(drawn):
 )
 def test_cell_of_gain_shows_sign_or_case(gain, comparison, text):
     assert transfer_gain.text({"gain_percent": gain, "comparison": comparison}) == text
+
+
+@pytest.mark.parametrize(
+    ("runs", "low", "text"),
+    [
+        ((3, 1), -0.2, "0\N{HORIZONTAL ELLIPSIS}+13"),
+        ((1, 2), -8.6, "\N{MINUS SIGN}9\N{HORIZONTAL ELLIPSIS}+13"),
+        ((1, 1), 12.6, ""),
+        ((3, 3), None, ""),
+    ],
+)
+def test_range_of_gain_is_shown_if_a_run_was_repeated(runs, low, text):
+    row = {"gain_low": low, "gain_high": 12.6, "bbr_runs": runs[0], "cubic_runs": runs[1]}
+    assert transfer_gain.gain_range(row) == text
+
+
+def test_cell_of_repeated_runs_contains_the_range_of_the_gain(svg, drawn):
+    # 100 KiB without delay: BBR 38 to 40 Mbit/s, Cubic 0.45 of that, 17.1 to 18: 1 - 18/38, 1 - 17.1/40
+    assert "+53\N{HORIZONTAL ELLIPSIS}+57" in words(svg("transfer_gain", "small"))
+    notes = with_spaces(" ".join(drawn("transfer_gain", "small").notes))
+    assert "second line: gain of the slowest BBR run over the fastest Cubic run" in notes
+    assert "second line" not in " ".join(drawn("transfer_gain", "captured").notes), "no repeated run"
+
+
+def test_title_without_a_defined_gain_has_no_median():
+    row = {"gain_percent": None, "comparison": "bbr_zero"}
+    assert with_spaces(transfer_gain.title([row])) == "BBR is faster in 0, Cubic in 1 of 1 setting"
+
+
+def test_best_ratio_is_that_of_the_shortest_mean_completion():
+    second = 10**9
+    cells = [
+        {"setting": 1, "algorithm": "cubic", "ratio": 1.0, "completion_ns": 8 * second},  # the other run took 16 s
+        {"setting": 2, "algorithm": "cubic", "ratio": 2.0, "completion_ns": 10 * second},
+    ]
+    common = {"algorithm": "cubic", "runs": 2, "ends_apart_mean": 0.05, "ends_apart_high": 0.08}
+    settings = [
+        {**common, "setting": 1, "ratio": 1.0, "completion_ns_mean": 12.0 * second},
+        {**common, "setting": 2, "ratio": 2.0, "completion_ns_mean": 10.0 * second},
+    ]
+    assert with_spaces(transfer_ratios.title(cells, [], settings)) == (
+        "r = 2 completes first, after 10 s (mean of 2 runs); "
+        "its flows end within 5.00 % of each other (mean; largest 8.00 %)"
+    )
 
 
 @pytest.mark.parametrize(

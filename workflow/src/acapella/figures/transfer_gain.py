@@ -11,13 +11,19 @@ from .source import NoData, Source
 
 SUBJECT = "Gain of BBR over Cubic"
 TABLE = "transfer_gain"
-COLUMNS = ("delay_ns", "buffer_bytes", "gain_percent", "comparison", "bbr_runs", "cubic_runs", "flagged")
+COLUMNS = (
+    *("delay_ns", "buffer_bytes", "gain_percent", "gain_low", "gain_high", "comparison"),
+    *("bbr_runs", "cubic_runs", "flagged"),
+)
 SCOPE = transfer_scope.scope_of(transfer_heatmap.compared_rows)
 # Blue: Cubic is faster; red: BBR is faster, as in the paper.
 COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
 DECIMALS = 0  # of a gain in a cell and in the title
 EQUAL_PERCENT = 0.5 / 10**DECIMALS  # a gain up to this is printed as 0
+REPEATED = 2  # runs of an algorithm from which the gain has a range
 SHALLOW_BDP = 0.1  # a buffer below this share of the bandwidth-delay product is shallow
+KEY = "positive: BBR is faster; black frame: a run of the cell has a flag"
+RANGE_KEY = "second line: gain of the slowest BBR run over the fastest Cubic run, and of the fastest over the slowest"
 CASES = {"bbr_zero": "\N{MINUS SIGN}\N{INFINITY}", "both_zero": "0/0"}
 
 
@@ -26,12 +32,20 @@ def draw(source: Source) -> Figure:
     rows = source.rows(TABLE)
     if rows and all(row["gain_percent"] is None for row in rows):
         raise NoData("no settings have complete runs of both BBR and Cubic")
-    measure = transfer_heatmap.Measure(lambda row: row["gain_percent"], text, "gain (%)", COLORS, symmetric=True)
+    measure = transfer_heatmap.Measure(
+        lambda row: row["gain_percent"],
+        text,
+        "gain (%)",
+        COLORS,
+        spread=gain_range,
+        symmetric=True,
+        spread_title="range of the gain",
+    )
     chart, notes = transfer_heatmap.heatmap(
         rows, measure, lambda row: "100 (BBR \N{MINUS SIGN} Cubic) / BBR, of mean throughput"
     )
     drawn = [row for group in transfer_heatmap.heat_groups(rows) for row in group]
-    key = ("positive: BBR is faster; black frame: a run of the cell has a flag", *shallow(drawn), *notes)
+    key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow(drawn), *notes)
     return Figure(title(drawn), chart, key)
 
 
@@ -41,6 +55,14 @@ def text(row: dict) -> str:
     if gain is None:
         return CASES.get(row["comparison"], transfer_heatmap.MISSING)
     return signed(gain, DECIMALS)
+
+
+def gain_range(row: dict) -> str:
+    """Return the gains of the extreme runs; empty without repetitions, or if an end is undefined."""
+    ends = row["gain_low"], row["gain_high"]
+    if max(row["bbr_runs"], row["cubic_runs"]) < REPEATED or None in ends:
+        return ""
+    return "\N{HORIZONTAL ELLIPSIS}".join(signed(end, DECIMALS) for end in ends)
 
 
 def signed(value: float, decimals: int) -> str:
@@ -62,13 +84,13 @@ def outcome(row: dict) -> str | None:
 
 
 def title(rows: list[dict]) -> str:
-    """Return in how many settings each algorithm is faster as printed, and the median gain."""
+    """Return in how many settings each algorithm is faster as printed, and the median gain if any is defined."""
     known = [row["gain_percent"] for row in rows if row["gain_percent"] is not None]
     number = Counter(map(outcome, rows))
     equal = f", equal within {EQUAL_PERCENT}{GAP}% in {number['equal']}" if number["equal"] else ""
-    median = signed(statistics.median(known), DECIMALS)
+    median = f"; median gain {signed(statistics.median(known), DECIMALS)}{GAP}%" if known else ""
     whole = count(len(rows), "setting")
-    return f"BBR is faster in {number['bbr']}, Cubic in {number['cubic']}{equal} of {whole}; median gain {median}{GAP}%"
+    return f"BBR is faster in {number['bbr']}, Cubic in {number['cubic']}{equal} of {whole}{median}"
 
 
 def shallow(rows: list[dict]) -> list[str]:

@@ -13,7 +13,7 @@ from .source import NoData
 
 MAX_GROUPS = 4  # rows of panels
 MIN_TEXT_CELL = 24  # px: smallest cell that contains text
-MIN_SPREAD_CELL = 27  # px: smallest cell that also contains a standard deviation
+MIN_SPREAD_CELL = 27  # px: smallest cell that also contains a spread
 MISSING = "\N{EN DASH}"
 NO_VALUE = "#F2F2F2"
 FLAG = theme.BLACK
@@ -27,7 +27,7 @@ KEY = (
 
 @dataclass(frozen=True)
 class Measure:
-    """What a heatmap shows: a value of a row, its text and standard deviation, unit, and colors from low to high."""
+    """What a heatmap shows: a value of a row, its text and spread, unit, and colors from low to high."""
 
     value: Callable[[dict], float | None]
     text: Callable[[dict], str]
@@ -36,6 +36,7 @@ class Measure:
     spread: Callable[[dict], str] = lambda row: ""
     scale: str = "linear"
     symmetric: bool = False  # around 0
+    spread_title: str = "standard deviation"
 
 
 def heat_groups(rows: list[dict]) -> list[list[dict]]:
@@ -128,7 +129,7 @@ def panel(
         scale=alt.Scale(domain=list(y_labels.values())),
         axis=alt.Axis(ticks=False, domain=False, grid=False),
     )
-    base = alt.Chart(alt.Data(values=values)).encode(x=x, y=y, tooltip=tooltips(measure.unit))
+    base = alt.Chart(alt.Data(values=values)).encode(x=x, y=y, tooltip=tooltips(measure))
     scale = alt.Scale(type=measure.scale, domain=domain, range=list(measure.colors), interpolate="rgb", clamp=True)
     powers = {"values": [10**n for n in range(19) if 10**n <= domain[1]], "format": ",d"}
     ticks = powers if measure.scale == "symlog" else {"tickCount": 5}
@@ -142,13 +143,14 @@ def panel(
         base.transform_filter("datum.flagged").mark_rect(fillOpacity=0, stroke=FLAG, strokeWidth=1.6),
     ]
     if cell >= MIN_TEXT_CELL:
-        layers += texts(base, two_lines=cell >= MIN_SPREAD_CELL)
+        widest = theme.text_width((value["spread"] for value in values), theme.SMALL)
+        layers += texts(base, two_lines=cell >= max(MIN_SPREAD_CELL, widest))
     head = alt.TitleParams(heading, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
     return alt.layer(*layers).properties(width=cell * len(buffers), height=height * len(delays), title=head)
 
 
 def texts(base: alt.Chart, *, two_lines: bool) -> list[alt.Chart]:
-    """Return the layers of text: the value, and below it the standard deviation of repeated cells."""
+    """Return the layers of text: the value, and below it the spread of repeated cells."""
     color = alt.condition(f"datum.ink == '{theme.BLACK}'", alt.value(theme.BLACK), alt.value(theme.WHITE))
     single = base.transform_filter("datum.spread == ''" if two_lines else "true")
     layers = [single.mark_text(fontSize=theme.SMALL).encode(text="text:N", color=color)]
@@ -159,13 +161,13 @@ def texts(base: alt.Chart, *, two_lines: bool) -> list[alt.Chart]:
     return layers
 
 
-def tooltips(unit: str) -> list[alt.Tooltip]:
+def tooltips(measure: Measure) -> list[alt.Tooltip]:
     """Return the tooltip of a cell."""
     return [
         alt.Tooltip("y:N", title="delay (ms)"),
         alt.Tooltip("x:N", title="buffer"),
-        alt.Tooltip("value:Q", title=unit, format=".4~g"),
-        alt.Tooltip("spread:N", title="standard deviation"),
+        alt.Tooltip("value:Q", title=measure.unit, format=".4~g"),
+        alt.Tooltip("spread:N", title=measure.spread_title),
         alt.Tooltip("runs:N", title="runs"),
         alt.Tooltip("flags:N", title="flags"),
     ]

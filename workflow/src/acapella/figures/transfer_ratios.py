@@ -43,7 +43,7 @@ def draw(source: Source) -> Figure:
     if len(cells) > len(shown):
         key.append(f"the first {MAX_PANELS} of {len(cells)} ratios and algorithms")
     chart = alt.vconcat(*lines, spacing=18).resolve_scale(color="shared")
-    return Figure(title(shown, predicted, source.rows("transfer_settings")), chart, ("; ".join(key),))
+    return Figure(title(cells, predicted, source.rows("transfer_settings")), chart, ("; ".join(key),))
 
 
 def whole_intervals(rows: Iterable[dict]) -> list[dict]:
@@ -119,14 +119,17 @@ def heading(cell: dict) -> str:
 
 
 def title(cells: list[dict], predicted: list[dict], settings: list[dict]) -> str:
-    """Return the ratio with the shortest completion, the spread of its flows' ends, and the predicted best ratio."""
-    best = min(cells, key=lambda row: (row["completion_ns"], row["ratio"]))
-    key = ("setting", "algorithm")
-    own = next(row for row in settings if all(row[name] == best[name] for name in key))
-    largest = f" (mean of {own['runs']} runs; largest {percent(own['ends_apart_high'])})" if own["runs"] > 1 else ""
+    """Return the ratio with the shortest mean completion, the spread of its flows' ends, and the predicted best."""
+    keys = {(row["setting"], row["algorithm"] or "unknown") for row in cells}
+    known = [row for row in settings if (row["setting"], row["algorithm"]) in keys]
+    best = min(known, key=lambda row: (row["completion_ns_mean"], row["ratio"]))
+    mean, largest = ("", "")
+    if best["runs"] > 1:
+        mean = f" (mean of {best['runs']} runs)"
+        largest = f" (mean; largest {percent(best['ends_apart_high'])})"
     text = (
-        f"r = {digits(best['ratio'])} completes first, after {digits(best['completion_ns'] / 1e9)}{GAP}s; "
-        f"its flows end within {percent(own['ends_apart_mean'])} of each other{largest}"
+        f"r = {digits(best['ratio'])} completes first, after {digits(best['completion_ns_mean'] / 1e9)}{GAP}s{mean}; "
+        f"its flows end within {percent(best['ends_apart_mean'])} of each other{largest}"
     )
     ratios = sorted({row["best_ratio"] for row in predicted if row["best_ratio"] is not None})
     return f"{text}; predicted best: r = {digits(ratios[0])}" if len(ratios) == 1 else text
