@@ -99,7 +99,8 @@ def gain(source: Source) -> dict:
     ]
     note = (
         "Gain: 100 (BBR \N{MINUS SIGN} Cubic) / BBR of the mean throughputs, positive if BBR is faster. The sliced-WAN "
-        "paper states that BBR often retransmits 2 to 6 times more; that holds in 3 of its 64 public cells."
+        "paper states that BBR often retransmits 2 to 6 times more; the title of figure transfer_retransmits states in "
+        "how many of these settings it does."
     )
     return table("transfer_gain", "BBR against Cubic", note, columns, cells)
 
