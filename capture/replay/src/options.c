@@ -69,7 +69,8 @@ static const struct argp_option known[] = {
      "Pass a packet to the driver this long before it is due; 0: unknown (default: 0)", TIMES},
     {"measure-lead", MEASURE_LEAD, "tx|PORT", 0,
      "Measure the lead time with probes before the start: by the driver's transmit timestamps (tx), or by a "
-     "port that receives what the Tx port sends; repeat it for several ports",
+     "port that receives what the Tx port sends; repeat it for several ports (a single tx applies to all "
+     "ports)",
      TIMES},
     {"retry-ns", RETRY, "NS", 0,
      "Retry for this long if the driver does not take a packet, then count it as ring_full (default: 100000)",
@@ -218,6 +219,13 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     return command_line_default(key, state);
 }
 
+/* Lets a single `--measure-lead tx` apply to all ports. */
+static void expand_lead_sources(struct options *options) {
+    if (options->lead_sources == 1 && !options->lead_from[0]) {
+        options->lead_sources = options->ports; /* `lead_from` of the others is NULL, too */
+    }
+}
+
 static int check(const struct options *options, struct fault *fault) {
     if (options->ports == 0) {
         return fail(fault, "the ports: use --tx or --bridge; see --help");
@@ -237,9 +245,9 @@ static int check(const struct options *options, struct fault *fault) {
     if (options->lead_sources && (options->lead_ns || options->pacing != PACING_SINGLE)) {
         return fail(fault, "--measure-lead: applies to --pace single without --lead-ns");
     }
-    const bool all_tx = options->lead_sources == 1 && !options->lead_from[0];
-    if (options->lead_sources && !all_tx && options->lead_sources != options->ports) {
-        return fail(fault, "--measure-lead: use it once for each of the %u ports", options->ports);
+    if (options->lead_sources && options->lead_sources != options->ports) {
+        return fail(fault, "--measure-lead: use it once for each of the %u ports, or tx once",
+                    options->ports);
     }
     return 0;
 }
@@ -258,5 +266,9 @@ int options_read(struct options *options, int argc, char **argv, struct fault *f
     };
     const struct argp argp = {known, parse, usage, documentation, eal_options, NULL, NULL};
     const int status = command_line_read(&argp, argc, argv, options, &options->eal, fault);
-    return status != 0 ? status : check(options, fault);
+    if (status != 0) {
+        return status;
+    }
+    expand_lead_sources(options);
+    return check(options, fault);
 }

@@ -88,6 +88,17 @@ static void test_done_precedes_the_next_command(struct session *session) {
     expect("scheduled running done cleared");
 }
 
+static void test_a_single_tx_measures_the_lead_of_all_ports(void) {
+    static char *words[] = {
+        "test_session", "--vdev",         "a,b", "--tx", "a", "--tx", "b", "--tx", "c", "--pace",
+        "single",       "--measure-lead", "tx",  NULL};
+    struct options options;
+    struct fault fault = {""};
+    CHECK(options_read(&options, sizeof words / sizeof *words - 1, words, &fault) == 0);
+    CHECK(options.ports == 3 && options.lead_sources == 3);
+    CHECK(!options.lead_from[0] && !options.lead_from[1] && !options.lead_from[2]);
+}
+
 static void open_session(struct session *session) {
     static char bridge[] = "net_null0,net_null1"; /* options_read changes it */
     static char *words[] = {"test_session", "--vdev",    "net_null0", "--vdev",       "net_null1", "--bridge",
@@ -110,6 +121,7 @@ int main(void) {
     static struct session session;
     session.out = open_memstream(&text, &text_size);
     CHECK(session.out && fflush(session.out) == 0);
+    test_a_single_tx_measures_the_lead_of_all_ports();
     open_session(&session);
     test_recorded_precedes_the_next_command(&session);
     test_done_precedes_the_next_command(&session);
