@@ -21,7 +21,7 @@ static void measure(struct summary *summary, int64_t *error, uint64_t count) {
     summary->measured = true;
     summary->median_ns = rank(error, count, 50);
     summary->p99_ns = rank(error, count, 99);
-    summary->largest_ns = error[count - 1];
+    summary->largest_ns = error[count - 1] > -error[0] ? error[count - 1] : -error[0];
 }
 
 /* The retries of a burst are counted once, at its first packet. */

@@ -12,7 +12,8 @@ struct summary {
     int64_t first_ns, last_ns; /* departures; DEPARTED_NEVER: none */
     bool monotone; /* departures are in the order of the packets; with different lead times, those of each
                       port */
-    /* departure minus requested time of packets that were sent; percentiles by nearest rank */
+    /* departure minus requested time of packets that were sent; percentiles by nearest rank; the largest
+     * absolute value */
     bool measured;
     int64_t median_ns, p99_ns, largest_ns;
     bool balanced; /* the counts add up, and agree with those of the polling thread */
