@@ -126,6 +126,15 @@ struct rte_mbuf *world_packet(const struct world *world, uint32_t number, uint32
     return mbuf;
 }
 
+uint32_t world_number(const struct rte_mbuf *mbuf) {
+    const uint8_t *from = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < sizeof number; ++i) {
+        number |= (uint32_t)(uint8_t)(from[i] ^ i * 31) << (i * 8);
+    }
+    return number;
+}
+
 bool world_is_packet(const struct rte_mbuf *mbuf, uint32_t number, uint32_t bytes) {
     const uint8_t *from = rte_pktmbuf_mtod(mbuf, const uint8_t *);
     bool same = mbuf->pkt_len == bytes;

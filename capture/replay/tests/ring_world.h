@@ -44,6 +44,9 @@ void world_add(struct world *world, uint32_t number, uint32_t bytes, int64_t ts_
 /* Returns an mbuf with the content of packet `number`. */
 struct rte_mbuf *world_packet(const struct world *world, uint32_t number, uint32_t bytes);
 
+/* Returns the number of the packet that world_packet returned with these first four bytes. */
+uint32_t world_number(const struct rte_mbuf *mbuf);
+
 /* Returns true if the content of an mbuf is that of packet `number`. */
 bool world_is_packet(const struct rte_mbuf *mbuf, uint32_t number, uint32_t bytes);
 

@@ -1,7 +1,11 @@
 /* Tests of the replay on a simulated clock: departures, accounting, order and content of what is sent. With
  * arguments: test_replay trials DIRECTORY writes two trials with an injected schedule for `acapella kappa`.
  */
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "control/summary.h"
 #include "files/save.h"
@@ -224,6 +228,34 @@ static void test_a_stopped_run_accounts_for_packets_not_sent(void) {
     }
 }
 
+/* Lets the kernel preempt this thread at least once: a child process that never sleeps has the same CPU. */
+static void be_preempted(void) {
+    struct rusage usage = {.ru_nivcsw = 0};
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    while (child == 0) {
+        CHECK(getppid() != 1);
+    }
+    while (usage.ru_nivcsw == 0) {
+        CHECK(getrusage(RUSAGE_THREAD, &usage) == 0);
+    }
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+}
+
+static void test_a_run_that_ends_before_it_begins_has_no_preemptions(void) {
+    struct world world = {0};
+    struct fault fault = {""};
+    world_open(&world);
+    add_jittered(&world, 10, 0, 1);
+    world_start(&world, 1, 1000000);
+    replay_end(&world.replay, ENDING_STOP);
+    be_preempted();
+    CHECK(replay_start_at(&world.replay, START_NS, &fault) == 0);
+    replay_end(&world.replay, ENDING_STOP);
+    CHECK(world.replay.preemptions == 0 && world.replay.ending == ENDING_STOP);
+    world_close(&world);
+}
+
 /* Packets of random bursts, sizes and ports; the receiver reads only from time to time, so that rings fill.
  */
 struct unreliable {
@@ -290,30 +322,38 @@ static void test_every_packet_is_received_in_order_or_counted(void) {
     }
 }
 
-/* Keeps the time at which each packet of two replayers arrived. */
+#define PACKETS_EACH 500 /* of a replayer */
+
+/* What arrived from two replayers; the number of a packet identifies its replayer. */
 struct arrivals {
-    int64_t requested_ns;
+    const struct world *world;
+    int64_t requested_ns; /* of the latest packet */
     unsigned count;
-    const struct replay *replay;
+    uint32_t loops[2 * PACKETS_EACH]; /* by packet number: in which it has arrived */
 };
 
 static void check_arrival(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns) {
     struct arrivals *arrivals = user;
+    const uint32_t number = world_number(mbuf);
     (void)port;
-    CHECK(now_ns >= arrivals->requested_ns);
-    arrivals->requested_ns = now_ns;
+    CHECK(number < 2 * PACKETS_EACH && world_is_packet(mbuf, number, 64));
+    const struct replay *replay = &arrivals->world[number / PACKETS_EACH].replay;
+    const int64_t requested_ns = replay_requested(replay, arrivals->loops[number]++, number % PACKETS_EACH);
+    CHECK(now_ns == requested_ns && requested_ns >= arrivals->requested_ns);
+    arrivals->requested_ns = requested_ns;
     ++arrivals->count;
     rte_pktmbuf_free(mbuf);
 }
 
 static void test_two_replayers_arrive_in_the_requested_order(void) {
     struct world world[2] = {{.options = {.ports = 1}}, {.options = {.ports = 1}}};
-    struct arrivals arrivals = {0};
+    struct arrivals arrivals = {.world = world};
     for (unsigned i = 0; i < 2; ++i) {
         unsigned seed = i + 1;
         world_open(&world[i]);
-        for (uint32_t packet = 0; packet < 500; ++packet) {
-            world_add(&world[i], packet, 64, (int64_t)packet * GAP_NS + rand_r(&seed) % GAP_NS, 0, true);
+        for (uint32_t packet = 0; packet < PACKETS_EACH; ++packet) {
+            const int64_t at_ns = (int64_t)packet * GAP_NS + rand_r(&seed) % GAP_NS;
+            world_add(&world[i], i * PACKETS_EACH + packet, 64, at_ns, 0, true);
         }
         world_start(&world[i], 2, 1000000);
     }
@@ -329,7 +369,7 @@ static void test_two_replayers_arrive_in_the_requested_order(void) {
         replay_poll(&world[1].replay);
         world_drain(&world[1], check_arrival, &arrivals);
     }
-    CHECK(arrivals.count == 2000);
+    CHECK(arrivals.count == 4 * PACKETS_EACH);
     for (unsigned i = 0; i < 2; ++i) {
         const struct summary summary = summary_of(&world[i]);
         CHECK(summary.outcome[OUTCOME_SENT] == 1000 && summary.largest_ns == 0);
@@ -396,6 +436,7 @@ int main(int argc, char **argv) {
     test_sleep_between_departures_is_no_gap();
     test_bursts_are_sent_together_or_packet_by_packet();
     test_a_stopped_run_accounts_for_packets_not_sent();
+    test_a_run_that_ends_before_it_begins_has_no_preemptions();
     test_every_packet_is_received_in_order_or_counted();
     test_two_replayers_arrive_in_the_requested_order();
     puts("test_replay: ok");

@@ -113,6 +113,7 @@ int replay_start_at(struct replay *replay, int64_t start_ns, struct fault *fault
     replay->start_ns = start_ns;
     replay->accepted = replay->polls = 0;
     replay->largest_gap_ns = 0;
+    replay->begun = false;
     replay->preemptions = 0;
     replay->ending = ENDING_NONE;
     replay->steps = replay->time->steps;
@@ -130,13 +131,14 @@ static long involuntary_switches(void) {
 }
 
 void replay_begin(struct replay *replay) {
+    replay->begun = true;
     replay->preemptions = involuntary_switches();
     replay->polled_ns = timebase_ns(replay->time);
 }
 
 void replay_end(struct replay *replay, enum ending ending) {
     if (replay->ending == ENDING_NONE) {
-        replay->preemptions = involuntary_switches() - replay->preemptions;
+        replay->preemptions = replay->begun ? involuntary_switches() - replay->preemptions : 0;
         replay->ending = ending;
     }
 }

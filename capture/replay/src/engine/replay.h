@@ -48,6 +48,7 @@ struct replay {
     /* polling */
     int64_t polled_ns, largest_gap_ns;
     uint64_t polls;
+    bool begun; /* since replay_begin */
     long preemptions;
     uint64_t accepted; /* packets that drivers accepted and did not report as failed */
 };
