@@ -11,6 +11,8 @@ import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
 
+from acapella_capture.replay.departures import lost_in_kernel
+
 FRAMES = dpdk.some_frames(400, seed=9, sizes=(60, 64, 128, 512, 1514))
 OUT = ("--vdev", "net_af_packet0,iface=out0", "--tx", "net_af_packet0")
 BRIDGE = ("--vdev", "net_af_packet0,iface=left1", "--vdev", "net_af_packet1,iface=right0")
@@ -110,6 +112,8 @@ def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp
     (port,) = done["ports"]
     assert done["sent"] == port["driver_sent"] == len(FRAMES)
     assert port["interface"]["tx_packets"] <= len(replayer.received(tmp_path / "got.pcap")) < len(FRAMES)
+    (line,) = lost_in_kernel(done)
+    assert line.startswith("the kernel did not send all packets of ")
 
 
 def with_tag(frame: dpdk.Frame) -> dpdk.Frame:
@@ -143,6 +147,7 @@ def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):
     assert recorded["timestamps"] == "burst"
     assert recorded["unresolved"] == len(FRAMES) - recorded["bursts"]
     assert before < recorded["first_ns"] < recorded["last_ns"] < after
+    assert lost_in_kernel(done) == []
     for port in status["ports"]:
         assert port["received"] == port["forwarded"] == 200
         assert sum(port["dropped"].values()) == 0

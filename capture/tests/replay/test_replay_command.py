@@ -90,6 +90,14 @@ def test_packets_that_were_not_sent_are_exit_code_1(place, monkeypatch):
     assert done.stdout.startswith("20 packets, 17 sent (3 ring_full)\n")
 
 
+def test_packets_that_the_kernel_dropped_are_a_warning_and_exit_code_1(place, monkeypatch):
+    stand_in_on_path(place, monkeypatch, lost=3)
+    done = replay(place / "trace.pcap", "-i", "lo")
+    assert done.returncode == 1
+    assert "acapella: warning: the kernel did not send all packets of net_fake0: 3 dropped" in done.stderr
+    assert done.stderr.count("warning") == 1
+
+
 @pytest.mark.parametrize(
     ("event", "kind", "why"),
     [

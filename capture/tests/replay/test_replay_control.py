@@ -163,6 +163,25 @@ def test_packets_that_were_not_sent_are_exit_code_1():
     assert f"{found[0].name}: 2 packets, 1 sent (1 ring_full)" in lines
 
 
+def test_packets_that_the_kernel_dropped_are_a_warning_and_exit_code_1(capsys):
+    with agents({"lost": 1}) as found, recorded(found) as group:
+        assert actions.run(group, RunPlan(), silent) == 1
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "warning" in line)
+    assert line.startswith(f"acapella: warning: {found[0].name}: the kernel did not send all packets of net_fake0: 1 ")
+
+
+def test_error_of_the_clock_of_a_program_is_included(tmp_path):
+    lines = []
+    error_ns = 3600 * 10**9
+    with agents({}, {"error": error_ns}) as found, recorded(found) as group:
+        assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lines.append) == 0
+    (skew,) = (line for line in lines if line.startswith("skew: "))
+    assert "+/- 3600 s (not distinguishable from 0)" in skew
+    tables = [pq.read_table(tmp_path / f"d-{number}.parquet") for number in (1, 2)]
+    errors = [int(table.schema.metadata[b"clock_error_ns"]) for table in tables]
+    assert errors[0] < error_ns < errors[1]
+
+
 def test_replayer_whose_departures_are_fetched_need_not_wait_for_the_others(tmp_path, monkeypatch):
     """The fetch from the second one takes longer than the first one waits for a request."""
     wait = lambda first, _target: first.logged("disconnected")  # noqa: E731

@@ -56,7 +56,8 @@ class FakeProgram:
 
     received = 0
 
-    def __init__(self, refuses: str | None = None):
+    def __init__(self, refuses: str | None = None, **done: object):
+        self._done = done
         self.commands: list[tuple] = []
         self._refuses = refuses
 
@@ -67,7 +68,7 @@ class FakeProgram:
 
     def wait(self, event, after):
         assert (event, after) == ("done", 0)
-        return {"sent": 3, "dropped": {"ring_full": 0}}
+        return {"sent": 3, "dropped": {"ring_full": 0}, **self._done}
 
 
 def sender_of(*programs: FakeProgram) -> AcapellaSender:
@@ -94,6 +95,25 @@ def test_single_replayer_starts_at_once():
     program = FakeProgram()
     sender_of(program).send()
     assert program.commands == [("run", 0, 1, 2_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("interface", "fault"),
+    [
+        ({"tx_packets": 3, "tx_dropped": 0}, None),
+        ({"tx_packets": 5, "tx_dropped": 0}, None),  # with forwarded frames or answers
+        ({"tx_packets": 5, "tx_dropped": 2}, "2 dropped"),
+        ({"tx_packets": 2, "tx_dropped": 0}, "1 of 3 not sent at the end of the run"),
+        (None, None),  # a DPDK device
+    ],
+)
+def test_trial_whose_packets_the_kernel_dropped_is_an_error(interface, fault):
+    program = FakeProgram(ports=[{"name": "eth0", "queues": [1, 2], "interface": interface}])
+    if fault is None:
+        assert sender_of(program).send() == 3
+        return
+    with pytest.raises(replay_sender.UserError, match=f"the kernel did not send all packets of eth0: {fault}"):
+        sender_of(program).send()
 
 
 def test_replayers_are_stopped_if_one_cannot_start():

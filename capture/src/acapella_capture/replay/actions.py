@@ -15,7 +15,7 @@ from acapella_core.files import scratch_directory
 from . import messages, skew
 from .clocks import Offset
 from .controller import Group, Remote, whole
-from .departures import Origin, Summary, convert, duration, leads_of
+from .departures import Origin, Summary, convert, duration, leads_of, lost_in_kernel
 
 LEAD_S = 1.0  # time to a start that is "at once", so that every agent has it in time
 MIN_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
@@ -200,7 +200,7 @@ def origin_of(remote: Remote, clock: Offset, run_status: dict[str, Any], plan: R
     """Return the origin of the departures of an agent."""
     return Origin(
         clock_offset_ns=clock.offset_ns,
-        clock_error_ns=clock.error_ns,
+        clock_error_ns=program_clock(clock, run_status["run"]).error_ns,
         clock_source="round trips",
         recording_sha256=text_or_none(run_status.get("recording_sha256")),
         speed_ppm=plan.speed_ppm,
@@ -208,6 +208,18 @@ def origin_of(remote: Remote, clock: Offset, run_status: dict[str, Any], plan: R
         leads=leads_of(run_status["run"]),
         node_clock=node_clock(remote),
     )
+
+
+def program_clock(clock: Offset, done: dict[str, Any]) -> Offset:
+    """Return the offset of the clock that timed a run, from that of its system's clock and the run's event `done`.
+
+    The program reads a faster clock than the agent, and reports the largest error between both, if it is known.
+    """
+    own = done.get("clock")
+    with contextlib.suppress(Refused):
+        if isinstance(own, dict):
+            return Offset(clock.offset_ns, clock.error_ns + whole(own, "error_ns"))
+    return clock
 
 
 def try_fetch(remote: Remote, target: Path) -> UserError | None:
@@ -257,14 +269,20 @@ def report(outcomes: Sequence[Outcome], show: Print) -> int:
         for line in (*outcome.summary.lines(), *loop_lines(outcome.done), *lead_lines(outcome.done)):
             show(f"{outcome.remote.name}: {line}")
         show(clock_line(outcome.remote, outcome.clock))
-    deviations_or_none = [skew.deviation(item.remote.name, item.summary.errors_ns, item.clock) for item in outcomes]
+    deviations_or_none = [
+        skew.deviation(item.remote.name, item.summary.errors_ns, program_clock(item.clock, item.done))
+        for item in outcomes
+    ]
     deviations = [item for item in deviations_or_none if item is not None]
     for item in skew.skews(deviations):
         show(f"skew: {item.line()}")
     largest = skew.largest(deviations)
     if largest is not None and len(deviations) > 2:
         show(f"largest skew: {largest.line()}")
-    return DAMAGED if any(item.summary.sent < item.summary.packets for item in outcomes) else 0
+    losses = [f"{item.remote.name}: {line}" for item in outcomes for line in lost_in_kernel(item.done)]
+    for line in losses:
+        names.report(f"acapella: warning: {line}")
+    return DAMAGED if losses or any(item.summary.sent < item.summary.packets for item in outcomes) else 0
 
 
 def lead_lines(done: dict[str, Any]) -> list[str]:

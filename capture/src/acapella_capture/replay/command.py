@@ -44,6 +44,7 @@ from acapella_core.files import scratch_directory
 from . import actions, frame_socket, local, messages, times
 from .agent import Agent, Replayer
 from .controller import Group
+from .departures import lost_in_kernel
 from .ports import LOOPS_OF_AGENT, MIN_DEPARTURES, ProgramSettings
 from .program import ReplayProgram
 
@@ -251,7 +252,10 @@ def replay_file(args: argparse.Namespace) -> int:
         summary = local.departures(program, recording, args.departures, done, args.pace)
     for line in (*summary.lines(), *actions.loop_lines(done), *actions.lead_lines(done)):
         print(line, flush=True)
-    return DAMAGED if summary.sent < summary.packets else 0
+    losses = lost_in_kernel(done)
+    for line in losses:
+        names.report(f"acapella: warning: {line}")
+    return DAMAGED if losses or summary.sent < summary.packets else 0
 
 
 def listen(args: argparse.Namespace) -> int:

@@ -61,6 +61,34 @@ def leads_of(done: Mapping[str, Any]) -> tuple[Lead, ...]:
     return tuple(found)
 
 
+def lost_in_kernel(done: Mapping[str, Any]) -> list[str]:
+    """Return a line for each interface whose kernel did not send all packets of a run, from its event `done`.
+
+    The driver counts a packet as sent that the kernel drops later. The interface also counts forwarded frames and
+    answers, so that its count may be larger than the number of packets, but not smaller.
+    """
+    ports = done.get("ports")
+    found = []
+    for port in ports if isinstance(ports, list) else ():
+        counted = port.get("interface") if isinstance(port, dict) else None
+        if not isinstance(counted, dict):
+            continue  # not an interface of the kernel
+        queues = port.get("queues")
+        sent = sum(number_in(queue) for queue in queues) if isinstance(queues, list) else 0
+        dropped, missing = number_in(counted.get("tx_dropped")), sent - number_in(counted.get("tx_packets"))
+        name = text if isinstance(text := port.get("name"), str) and text.isprintable() else UNKNOWN
+        if dropped or missing > 0:
+            parts_ = [f"{dropped} dropped"] if dropped else []
+            parts_ += [f"{missing} of {sent} not sent at the end of the run"] if missing > 0 else []
+            found.append(f"the kernel did not send all packets of {name}: {', '.join(parts_)}")
+    return found
+
+
+def number_in(value: object) -> int:
+    """Return a count of the program; 0 for everything else."""
+    return value if type(value) is int and value > 0 else 0
+
+
 @dataclass(frozen=True)
 class Origin:
     """The origin of departures, stored as key-value metadata of the file; unknown values are None.

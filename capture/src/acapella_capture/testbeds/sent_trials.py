@@ -7,6 +7,8 @@ from typing import Any
 
 from acapella_core.files import atomic_path, sha256_of
 
+from ..replay.departures import lost_in_kernel
+
 
 @dataclass(frozen=True)
 class Part:
@@ -53,9 +55,9 @@ def total(counts: Sequence[int | None]) -> int | None:
 
 
 def unsent(done: Mapping[str, Any]) -> str | None:
-    """Return why an event `done` counts packets that were not sent; None if all were sent."""
+    """Return why an event `done` counts packets that were not sent, by the program or the kernel; None if all were."""
     dropped = {name: count for name, count in done.get("dropped", {}).items() if count}
     if not dropped:
-        return None
+        return "; ".join(lost_in_kernel(done)) or None
     reasons = ", ".join(f"{count} {name}" for name, count in dropped.items())
     return f"sent {done['sent']} packets and failed to send others: {reasons}"

@@ -4,7 +4,7 @@
 Reads commands and prints events as the program does. Options (all optional), separated by commas, in
 ACAPELLA_STAND_IN: `clock=NS` (its clock is NS ahead of this machine's), `late=NS` (every packet departs NS late),
 `fault=EVENT:KIND` (instead of EVENT: `die`, `garbage`, `silence`, `error`, `long`), `refuse=N` (the first N packets of
-a run are ring_full).
+a run are ring_full), `lost=N` (the kernel drops N packets of a run), `error=NS` (of its clock).
 """
 
 import json
@@ -29,6 +29,8 @@ class StandIn:
         self.clock_ns = int(options.get("clock", 0))
         self.late_ns = int(options.get("late", 0))
         self.refused = int(options.get("refuse", 0))
+        self.lost = int(options.get("lost", 0))
+        self.error_ns = int(options.get("error", 0))
         self.fault_event, _, self.fault_kind = options.get("fault", "").partition(":")
         self.gaps: list[int] = []  # times of the packets since the first
         self.activity = "idle"
@@ -110,10 +112,13 @@ class StandIn:
             return
         total = 0 if ended else len(self.gaps) * self.run[1]
         self.sent = max(0, total - self.refused)
+        kernel = {"tx_packets": self.sent - self.lost, "tx_errors": 0, "tx_dropped": self.lost}
         self.event(
             "done", stopped_by=reason, requested=len(self.gaps) * self.run[1], sent=self.sent,
             sent_late=self.sent if self.late_ns > LATE_NS else 0, late_ns=LATE_NS,
             polling={"polls": 9, "preemptions": 2, "largest_gap_ns": 4321},
+            ports=[{"name": "net_fake0", "queues": [self.sent], "interface": kernel}],
+            clock={"error_ns": self.error_ns},
         )  # fmt: skip
 
     def on_stop(self) -> None:

@@ -28,7 +28,7 @@ from .processes import PRIORITY, SCRATCH, SPOOL, environment, in_namespace, prio
 from .replay_path import Endpoint
 
 PACING = "bursts"
-AHEAD_NS = 1_000_000_000  # several replayers start this long after the last one was asked to, at least
+AHEAD_NS = 1_000_000_000  # from the first command to the start, within which all replayers have to get theirs
 SAME_CLOCK = "system"  # all replayers read the clock of this machine
 PPM = 1_000_000
 WAKE_NS = 100_000  # a thread with real-time priority wakes up this long before each departure
