@@ -33,8 +33,11 @@ def milliseconds(row: dict) -> float | None:
 def text(row: dict) -> str:
     """Return the text of a cell, to 0.01 ms: more digits do not fit into the cells of a grid of 8 x 8."""
     value = milliseconds(row)
-    if value is None:
-        return transfer_heatmap.MISSING
+    return transfer_heatmap.MISSING if value is None else short(value)
+
+
+def short(value: float) -> str:
+    """Return a time in ms with two digits after the decimal point if it is short."""
     return digits(value) if value >= 1 else f"{value:.2f}"
 
 
@@ -44,5 +47,5 @@ def title(rows: list[dict], order: list[str]) -> str:
     for name in order:
         found = [value for row in rows if row["algorithm"] == name and (value := milliseconds(row)) is not None]
         if found:
-            parts.append(f"{transfer_scope.name_of(name)} {span(digits(min(found)), digits(max(found)))}{GAP}ms")
+            parts.append(f"{transfer_scope.name_of(name)} {span(short(min(found)), short(max(found)))}{GAP}ms")
     return f"Queueing delay: {', '.join(parts)}"
