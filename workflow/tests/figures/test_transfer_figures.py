@@ -154,7 +154,7 @@ def test_flagged_cells_have_a_frame(campaigns, drawn):
             "r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; predicted best: r = 2",
         ),
         # 100 segments, queued 0 to 99 times buffer / 10 MB ms, BBR half of it, and the cookie: 49.5 x 100/101 steps
-        ("transfer_queueing", "captured", "Queueing delay: BBR 0.251 to 5.14 ms, Cubic 0.502 to 10.3 ms"),
+        ("transfer_queueing", "captured", "Queueing delay: BBR 0.25 to 5.14 ms, Cubic 0.50 to 10.3 ms"),
         # Cubic: headers in 2 cells, no cause in 2 cells, each in bytes and throughput
         (
             "transfer_agreement",
