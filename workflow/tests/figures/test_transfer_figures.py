@@ -6,7 +6,14 @@ from acapella_testing.svg_text import check_collisions, check_page, with_spaces,
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
-from acapella.figures import transfer_gain, transfer_heatmap, transfer_ratios, transfer_retransmits, transfer_scope
+from acapella.figures import (
+    transfer_completion,
+    transfer_gain,
+    transfer_heatmap,
+    transfer_ratios,
+    transfer_retransmits,
+    transfer_scope,
+)
 from acapella.figures.registry import TRANSFER_FIGURES, figure_module
 from acapella.figures.source import Source
 from acapella.report import transfers
@@ -213,6 +220,25 @@ def test_cell_of_repeated_runs_contains_the_range_of_the_gain(svg, drawn):
 def test_title_without_a_defined_gain_has_no_median():
     row = {"gain_percent": None, "comparison": "bbr_zero"}
     assert with_spaces(transfer_gain.title([row])) == "BBR is faster in 0, Cubic in 1 of 1 setting"
+
+
+def test_completion_states_bytes_left_in_the_send_buffer(tmp_path, drawn):
+    text = "bytes then still in the send buffer do not count: less than 99 % of size_bytes received in {} of {}"
+    notes = with_spaces(" ".join(drawn("transfer_completion", "small").notes))
+    assert text.format(0, "22 runs") in notes
+    for number, received in enumerate((9_900_000, 9_899_999, None)):  # of 10 MB; without a receiver, it is not known
+        document = made.document(made.Sent(10_000_000, received, 2.0, 2.0))
+        made.cell(tmp_path, f"c{number}", [document], settings={"delay_ms": 20 * number})
+    assert cli.main(["campaign", "transfers", str(tmp_path)]) == 0
+    notes = with_spaces(" ".join(transfer_completion.draw(Source(Campaign(tmp_path))).key))
+    assert text.format(1, "2 runs") in notes
+
+
+@pytest.mark.parametrize(("paths", "few"), [(("red", "blue"), 1), (("main", "main"), 0)])
+def test_each_flow_sends_all_bytes_over_several_paths(paths, few):
+    cell = {"cell_id": "a", "run": 0, "error": None, "size_bytes": 1000}
+    flows = [{"cell_id": "a", "run": 0, "path": path, "received_bytes": 600} for path in paths]
+    assert transfer_completion.incomplete([cell], flows).endswith(f"in {few} of 1\N{NO-BREAK SPACE}run")
 
 
 def test_best_ratio_is_that_of_the_shortest_mean_completion():

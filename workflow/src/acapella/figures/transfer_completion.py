@@ -1,6 +1,6 @@
 """Completion time of BBR and Cubic against buffer and delay (sliced-WAN paper, figure 4, right)."""
 
-from acapella.common.wording import count, digits
+from acapella.common.wording import GAP, count, digits
 
 from . import transfer_heatmap, transfer_scope
 from .compose import Figure
@@ -9,6 +9,7 @@ from .source import Source
 SUBJECT = "Completion time of transfers"
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "delay_ns", "buffer_bytes", "completion_ns_mean", "completion_ns_stddev", "runs", "flags")
+RECEIVED_SHARE = 0.99  # of size_bytes; a run whose receiver read less is counted in a note
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
 
 
@@ -26,7 +27,30 @@ def draw(source: Source) -> Figure:
         ),
     )
     chart, notes = transfer_heatmap.heatmap(rows, measure, lambda row: transfer_scope.name_of(row["algorithm"]))
-    return Figure(title(transfer_heatmap.heat_groups(rows)), chart, (*transfer_heatmap.KEY, *notes))
+    groups = transfer_heatmap.heat_groups(rows)
+    keys = {(row["setting"], row["algorithm"]) for group in groups for row in group}
+    cells = [row for row in source.rows("transfer_cells") if (row["setting"], row["algorithm"] or "unknown") in keys]
+    received = incomplete(cells, source.rows("transfer_flows"))
+    return Figure(title(groups), chart, (*transfer_heatmap.KEY, received, *notes))
+
+
+def incomplete(cells: list[dict], flows: list[dict]) -> str:
+    """Return a note on bytes left in the send buffer, with the number of runs whose receiver did not read all bytes."""
+    own = transfer_scope.groups(flows, ("cell_id", "run"))
+    known = few = 0
+    for cell in cells:
+        streams = own.get((cell["cell_id"], cell["run"]), [])
+        if cell["error"] is not None or not cell["size_bytes"] or any(row["received_bytes"] is None for row in streams):
+            continue
+        several = len({row["path"] for row in streams}) > 1  # then each flow sends size_bytes
+        requested = cell["size_bytes"] * (len(streams) if several else 1)
+        known += 1
+        few += sum(row["received_bytes"] for row in streams) < RECEIVED_SHARE * requested
+    text = "time until iperf3's receiver stops; bytes then still in the send buffer do not count"
+    if not known:
+        return text
+    share = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
+    return f"{text}: less than {share} of size_bytes received in {few} of {count(known, 'run')}"
 
 
 def title(groups: list[list[dict]]) -> str:
