@@ -423,6 +423,28 @@ def test_missing_byte_or_end_of_a_capture_explains_no_other_time(tmp_path):
     assert with_wire(tmp_path / "cut", steady(60), slow, cut=True)["completion"] == (True, "unexplained")
 
 
+@pytest.mark.parametrize(("captured", "offset"), [(2, 2_500_000_000), (1, 3 * SECOND)])
+def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path, captured, offset):
+    documents = [made.document(EXACT), made.document(EXACT)]
+    for number, each in enumerate(documents):
+        each["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201 + number}
+    flows = [{"started_ns": 10**18}, {"started_ns": 10**18 + 3 * SECOND}]
+    path = made.cell(tmp_path, "a", documents, flows=flows, wire="wire.parquet")
+    acap, table = steady().write(path)
+    frames, ports = pq.read_table(acap).to_pylist(), pq.read_table(table).to_pylist()
+    if captured == 2:
+        later = [row | {"flow": row["flow"] + 3, "ts_ns": row["ts_ns"] + 2_500_000_000} for row in frames]
+        frames += [row | {"frame": len(frames) + number} for number, row in enumerate(later, 1)]
+        ports += [row | {"flow": row["flow"] + 3, "peer_flow": row["peer_flow"] + 3} for row in ports[:2]]
+        for row, port in zip(ports[3:], ("dst_port", "src_port"), strict=True):
+            row[port] += 1
+    pq.write_table(pa.Table.from_pylist(frames, schema=pq.read_schema(acap)), acap)
+    pq.write_table(pa.Table.from_pylist(ports), table)
+    tables(tmp_path)
+    assert rows(tmp_path, "flows", "flow, offset_ns") == [(0, 0), (1, offset)]
+    assert rows(tmp_path, "cells", "completion_ns") == [(offset + 1_010_000_000,)]
+
+
 @pytest.mark.parametrize(
     ("windows", "limited", "flags"),
     [

@@ -19,6 +19,31 @@ ways as (
     group by cell_id, run
 ),
 
+-- The command that starts a process returns before or after the process sends; the capture has the time of its data.
+first_frames as (
+    select
+        raw.cell_id,
+        raw.run,
+        raw.flow,
+        min(wire.start_ns) as start_ns,
+        count(*) = count(wire.start_ns) as captured
+    from raw
+    left join wire
+        on raw.cell_id = wire.cell_id and raw.run = wire.run and raw.flow = wire.flow and raw.stream = wire.stream
+    group by raw.cell_id, raw.run, raw.flow
+),
+
+wire_offsets as (
+    select
+        cell_id,
+        run,
+        flow,
+        start_ns - min(start_ns) over runs as offset_ns,
+        bool_and(captured) over runs as captured
+    from first_frames
+    window runs as (partition by cell_id, run)
+),
+
 bases as (
     select
         cell_id,
@@ -31,12 +56,17 @@ bases as (
 chosen as (
     select
         raw.*,
-        coalesce(raw.started_ns - ways.first_ns, 0) as offset_ns,
+        case
+            when wire_offsets.captured then wire_offsets.offset_ns
+            else coalesce(raw.started_ns - ways.first_ns, 0)
+        end as offset_ns,
         coalesce(raw.received_bytes, raw.sent_bytes) as bytes,
         case when raw.received_bytes is null then raw.sender_ns else coalesce(raw.receiver_ns, raw.sender_ns) end
             as completion_ns
     from raw
     inner join ways on raw.cell_id = ways.cell_id and raw.run = ways.run
+    inner join wire_offsets
+        on raw.cell_id = wire_offsets.cell_id and raw.run = wire_offsets.run and raw.flow = wire_offsets.flow
 ),
 
 joined as (
