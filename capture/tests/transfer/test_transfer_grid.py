@@ -47,6 +47,16 @@ def test_some_cells_are_repeated():
     assert times == [3, 3, 3, 12, 12]
 
 
+@pytest.mark.parametrize(("number", "pairs", "single"), [(4, 2, 0), (5, 2, 1), (100, 6, 0)])
+def test_repeated_cells_are_settings_with_all_their_algorithms(number, pairs, single):
+    for seed in range(5):
+        runs = plan(settings_of(seed=seed, repeated_cells={"number": number, "repetitions": 2}))
+        algorithms: dict[tuple, set[str]] = {}
+        for cell in (cell for cell in runs if cell.run == 1):
+            algorithms.setdefault((cell.delay_ns, cell.buffer_bytes), set()).add(cell.algorithm)
+        assert sorted(map(len, algorithms.values())) == [1] * single + [2] * pairs
+
+
 def test_names_depend_on_settings_mode_and_topology(tmp_path):
     other = tmp_path / "linear.yaml"
     text = "nodes: {h1: {role: host}, r1: {role: router}, h2: {role: host}}\n"

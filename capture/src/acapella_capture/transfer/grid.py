@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .settings import NS_PER_MS, TransferSettings
@@ -86,13 +86,25 @@ def plan(settings: TransferSettings) -> list[Cell]:
     ]
     choice = random.Random(settings.seed)
     wanted = settings.repeated_cells
-    repeated = set(choice.sample(range(len(cells)), min(wanted["number"], len(cells))))
+    repeated = repeated_cells(cells, wanted["number"], choice)
     runs = []
     for number, cell in enumerate(cells):
         times = max(settings.repetitions, wanted["repetitions"] if number in repeated else 0)
         runs += [Cell(**{**asdict(cell), "run": run}) for run in range(times)]
     choice.shuffle(runs)
     return runs
+
+
+def repeated_cells(cells: list[Cell], number: int, choice: random.Random) -> set[int]:
+    """Return the places of the cells that are repeated: all algorithms of randomly chosen settings.
+
+    If ``number`` is not a multiple of the number of algorithms, the last settings have only some of them.
+    """
+    alike: dict[Cell, list[int]] = {}
+    for place, cell in enumerate(cells):
+        alike.setdefault(replace(cell, algorithm=""), []).append(place)
+    order = choice.sample([*alike.values()], len(alike))
+    return set(itertools.islice(itertools.chain.from_iterable(order), number))
 
 
 def grid_file(settings: TransferSettings, runs: list[Cell]) -> dict[str, Any]:
