@@ -2,28 +2,14 @@
 
 import json
 
-import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated import generated_transfers as made
-from acapella_testing.generated.generated_wire import Capture
+from acapella_testing.transfer_tables import rows, tables
 
-from acapella.cli import main as cli
 from acapella.transfer import settings
 from acapella_core.errors import UserError
 
 SECOND = 10**9
-
-
-def tables(directory, *options: str) -> None:
-    """Write the tables of a campaign."""
-    assert cli.main(["campaign", "transfers", str(directory), *options]) == 0
-
-
-def rows(directory, name: str, columns: str = "*") -> list[tuple]:
-    """Return rows of a table in the order of its file."""
-    return duckdb.sql(f"select {columns} from '{directory}/tables/transfer_{name}.parquet'").fetchall()
 
 
 def test_values_of_one_cell_are_those_computed_by_hand(tmp_path):
@@ -332,169 +318,6 @@ def test_mistakes_in_a_pattern_are_named(pattern, message):
 )
 def test_sizes_have_binary_units(text, size):
     assert settings.size(text) == size
-
-
-# ---- iperf3 and the wire ---------------------------------------------------------------------------------------------
-
-
-def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False) -> dict[str, tuple]:
-    """Return (flagged, cause) by quantity of a cell with a capture."""
-    document = made.document(sent)
-    document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
-    capture.write(made.cell(tmp_path, "a", [document], wire="wire.parquet"), cut=cut)
-    tables(tmp_path)
-    return {row[0]: row[1:] for row in rows(tmp_path, "disagreements", "quantity, flagged, cause")}
-
-
-def steady(segments: int = 100, lost=()) -> Capture:
-    """Return a capture of segments every 10 ms from 100 ms on, acknowledged after 20 ms; ``lost`` ones are missing."""
-    capture = Capture()
-    capture.open()
-    for place in range(segments):
-        if place not in lost:
-            capture.send(100 + 10 * place, place)
-        capture.acknowledge(120 + 10 * place, place + 1)
-    return capture
-
-
-AGREED = (False, None)
-# 100 segments of 1000 B: 100,000 B from 100 ms to 1,110 ms, that is in 1.010 s.
-EXACT = made.Sent(100_000, 100_000, 1.0, 1.01, 0)
-
-
-def test_agreement_is_not_flagged(tmp_path):
-    found = with_wire(tmp_path, steady(), EXACT)
-    assert found == dict.fromkeys(["completion", "retransmits", "sent", "throughput"], AGREED)
-    columns = "wire_bytes, wire_completion_ns, wire_retransmits, wire_rtt_mean_ns, queue_mean_ns, disagreements"
-    assert rows(tmp_path, "cells", columns) == [(100_000, 1_010_000_000, 0, 20_000_000, 0, 0)]
-    assert rows(tmp_path, "flows", "wire_start_up_ns, wire_rtts") == [(100_000_000, 101)]
-
-
-def test_known_causes_of_differences_are_named(tmp_path):
-    headers = made.Sent(105_200, 105_200, 1.0, 1.01, 0)  # IP and TCP headers of 52 B counted
-    found = with_wire(tmp_path / "headers", steady(), headers)
-    assert (found["sent"], found["throughput"]) == ((True, "headers"), (True, "headers"))
-    late = made.Sent(100_000, 100_000, 1.0, 1.1, 0)  # 90 ms of 100 ms from SYN to first byte
-    found = with_wire(tmp_path / "late", steady(), late)
-    assert (found["completion"], found["throughput"]) == ((True, "start_up"), (True, "start_up"))
-    buffered = made.Sent(150_000, 80_000, 0.8, 0.8, 0)  # 50 kB never left the buffer, 20 kB arrived too late
-    found = with_wire(tmp_path / "buffer", steady(), buffered)
-    assert (found["sent"], found["completion"]) == ((True, "send_buffer"), (True, "send_buffer"))
-    both = made.Sent(105_200, 90_000, 0.95, 0.95, 0)  # equals the bytes with headers by chance
-    assert with_wire(tmp_path / "both", steady(), both)["sent"] == (True, "send_buffer")
-    found = with_wire(tmp_path / "lost", steady(lost=range(40, 60)), EXACT)
-    assert (found["sent"], found["throughput"]) == ((True, "capture_loss"), (True, "capture_loss"))
-    found = with_wire(tmp_path / "cut", steady(60), EXACT, cut=True)
-    assert {found[name] for name in ("sent", "completion")} == {(True, "capture_loss")}
-
-
-HALF_TIME = made.Sent(100_000, 100_000, 0.5, 0.5, 0)
-ONE_BYTE_LATE = made.Sent(100_000, 99_999, 0.5, 0.5, 0)
-
-
-@pytest.mark.parametrize("sent", [HALF_TIME, ONE_BYTE_LATE])
-def test_send_buffer_explains_only_the_wire_time_of_its_bytes(tmp_path, sent):
-    found = with_wire(tmp_path, steady(), sent)
-    assert (found["completion"], found["throughput"]) == ((True, "unexplained"), (True, "unexplained"))
-    assert rows(tmp_path, "cells", "flags") == [("unexplained",)]
-
-
-def steady_without_a_byte() -> Capture:
-    """Return a capture whose segment 50 lacks its last byte."""
-    capture = steady(lost=[50])
-    capture.send(600, 50, 999)
-    capture.rows.sort(key=lambda row: row["ts_ns"])
-    for number, row in enumerate(capture.rows, 1):
-        row["frame"] = number
-    return capture
-
-
-@pytest.mark.parametrize(("retransmits", "cause"), [(1, "capture_loss"), (2, "unexplained"), (50, "unexplained")])
-def test_missing_byte_explains_one_retransmission(tmp_path, retransmits, cause):
-    found = with_wire(tmp_path, steady_without_a_byte(), made.Sent(100_000, 100_000, 1.0, 1.01, retransmits))
-    assert rows(tmp_path, "flows", "wire_missing_bytes") == [(1,)]
-    assert found["retransmits"] == (True, cause)
-    assert found["completion"] == AGREED
-
-
-def test_missing_byte_or_end_of_a_capture_explains_no_other_time(tmp_path):
-    slow = made.Sent(100_000, 100_000, 2.0, 2.0, 0)
-    assert with_wire(tmp_path / "byte", steady_without_a_byte(), slow)["completion"] == (True, "unexplained")
-    assert with_wire(tmp_path / "cut", steady(60), slow, cut=True)["completion"] == (True, "unexplained")
-
-
-@pytest.mark.parametrize(("captured", "offset"), [(2, 2_500_000_000), (1, 3 * SECOND)])
-def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path, captured, offset):
-    documents = [made.document(EXACT), made.document(EXACT)]
-    for number, each in enumerate(documents):
-        each["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201 + number}
-    flows = [{"started_ns": 10**18}, {"started_ns": 10**18 + 3 * SECOND}]
-    path = made.cell(tmp_path, "a", documents, flows=flows, wire="wire.parquet")
-    acap, table = steady().write(path)
-    frames, ports = pq.read_table(acap).to_pylist(), pq.read_table(table).to_pylist()
-    if captured == 2:
-        later = [row | {"flow": row["flow"] + 3, "ts_ns": row["ts_ns"] + 2_500_000_000} for row in frames]
-        frames += [row | {"frame": len(frames) + number} for number, row in enumerate(later, 1)]
-        ports += [row | {"flow": row["flow"] + 3, "peer_flow": row["peer_flow"] + 3} for row in ports[:2]]
-        for row, port in zip(ports[3:], ("dst_port", "src_port"), strict=True):
-            row[port] += 1
-    pq.write_table(pa.Table.from_pylist(frames, schema=pq.read_schema(acap)), acap)
-    pq.write_table(pa.Table.from_pylist(ports), table)
-    tables(tmp_path)
-    assert rows(tmp_path, "flows", "flow, offset_ns") == [(0, 0), (1, offset)]
-    assert rows(tmp_path, "cells", "completion_ns") == [(offset + 1_010_000_000,)]
-
-
-@pytest.mark.parametrize(
-    ("windows", "limited", "flags"),
-    [
-        ([500, 1_050], True, "window_limited"),  # the sender has one segment of 1000 B in flight, never more
-        ([1_150], False, ""),
-        ([900], None, ""),  # more was in flight: the window grew after the last sample
-        ([None], None, ""),
-        ([], None, ""),
-    ],
-)
-def test_sender_that_fills_the_receivers_window_is_marked(tmp_path, windows, limited, flags):
-    document = made.document(EXACT)
-    document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
-    samples = [{"flow": 0, "t_ns": 0, "snd_wnd_bytes": window} for window in windows]
-    samples.append({"flow": 1, "t_ns": 0, "snd_wnd_bytes": 1})
-    steady().write(made.cell(tmp_path, "a", [document], wire="wire.parquet", tcp_info=samples))
-    tables(tmp_path)
-    columns = "wire_flight_max_bytes, wire_flight_p95_bytes, window_limited"
-    assert rows(tmp_path, "flows", columns) == [(1000, 1000, limited)]
-    assert rows(tmp_path, "cells", "flags") == [(flags,)]
-
-
-def test_retransmissions_after_the_end_are_a_known_cause(tmp_path):
-    capture = steady()
-    capture.send(1500, 99)
-    assert with_wire(tmp_path, capture, EXACT)["retransmits"] == (True, "after_end")
-
-
-def test_other_differences_are_unexplained_counted_and_flagged(tmp_path):
-    found = with_wire(tmp_path, steady(), made.Sent(200_000, 200_000, 1.0, 1.01, 3))
-    assert found == {
-        "sent": (True, "unexplained"),
-        "completion": AGREED,
-        "throughput": (True, "unexplained"),
-        "retransmits": (True, "unexplained"),
-    }
-    assert rows(tmp_path, "cells", "disagreements, unexplained, flags") == [(3, 3, "unexplained")]
-
-
-def test_missing_and_damaged_digest_is_named_and_the_run_counts(tmp_path):
-    made.cell(tmp_path, "a", [made.document()], wire="wire.parquet")
-    made.cell(tmp_path, "b", [made.document()], wire="wire.parquet")
-    (tmp_path / "transfers/b/wire.parquet").write_bytes(b"PAR1")
-    pq.write_table(pa.table({"x": [1]}), tmp_path / "transfers/b/wire.flows.parquet")
-    tables(tmp_path)
-    assert [(file, reason[:14]) for _, file, _, reason in files(tmp_path)] == [
-        ("transfers/a/wire.parquet", "not a digest: "),
-        ("transfers/b/wire.parquet", "not a digest: "),
-    ]
-    assert rows(tmp_path, "cells", "wire_bytes, error") == [(None, None)] * 2
 
 
 # ---- prediction ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,15 @@
+"""The tables of transfer experiments: write them, read their rows."""
+
+import duckdb
+
+from acapella.cli import main as cli
+
+
+def tables(directory, *options: str) -> None:
+    """Write the tables of a campaign."""
+    assert cli.main(["campaign", "transfers", str(directory), *options]) == 0
+
+
+def rows(directory, name: str, columns: str = "*") -> list[tuple]:
+    """Return rows of a table in the order of its file."""
+    return duckdb.sql(f"select {columns} from '{directory}/tables/transfer_{name}.parquet'").fetchall()
