@@ -68,6 +68,27 @@ static void test_recorded_precedes_the_next_command(struct session *session) {
     expect("cleared recording recorded scheduled running done");
 }
 
+/* Pretends that counters were lower at the start of the recording, the run and the program. */
+static void test_packets_lost_before_reception_are_reported(struct session *session) {
+    CHECK(execute(session, "clear") == 0);
+    CHECK(execute(session, "record 0 0") == 0);
+    session->counters_before[0].missed -= 3;
+    session->counters_before[1].no_mbuf -= 2;
+    wait_until_idle(session);
+    CHECK(execute(session, "run 0 1 1000000") == 0);
+    session->counters_before[1].missed -= 5;
+    wait_until_idle(session);
+    session->counters_first[0].no_mbuf -= 7;
+    CHECK(execute(session, "status") == 0);
+    const char *recorded = strstr(text + checked, "\"recorded\""), *done = strstr(text + checked, "\"done\"");
+    CHECK(strstr(recorded, "\"net_null0\", \"reception\": {\"missed\": 3, \"no_mbuf\": 0}"));
+    CHECK(strstr(recorded, "\"net_null1\", \"reception\": {\"missed\": 0, \"no_mbuf\": 2}"));
+    CHECK(strstr(done, "\"reception\": {\"missed\": 5, \"no_mbuf\": 0}"));
+    CHECK(strstr(done, "\"reception\": {\"missed\": 0, \"no_mbuf\": 7}"));
+    session->counters_first[0].no_mbuf += 7;
+    expect("cleared recording recorded scheduled running done status");
+}
+
 static void test_done_precedes_the_next_command(struct session *session) {
     CHECK(execute(session, "run 0 1 1000000") == 0);
     wait_until_idle(session);
@@ -80,7 +101,8 @@ static void test_done_precedes_the_next_command(struct session *session) {
     wait_until_idle(session);
     CHECK(execute(session, "stop") == 0);
     expect("scheduled running done");
-    CHECK(execute(session, "stop") == -1);
+    CHECK(execute(session, "stop") == 0);
+    expect("stopped");
 
     CHECK(execute(session, "run 0 1 1000000") == 0);
     wait_until_idle(session);
@@ -124,6 +146,7 @@ int main(void) {
     test_a_single_tx_measures_the_lead_of_all_ports();
     open_session(&session);
     test_recorded_precedes_the_next_command(&session);
+    test_packets_lost_before_reception_are_reported(&session);
     test_done_precedes_the_next_command(&session);
     session_close(&session);
     rte_eal_cleanup();

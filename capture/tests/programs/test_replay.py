@@ -140,7 +140,6 @@ def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
         ("run 0 0 1000000", "run: AT_NS is nanoseconds since 1970, LOOPS from 1 to 1000000000, SPEED_PPM from 1"),
         ("run 1 2", "usage: run AT_NS LOOPS SPEED_PPM"),
         ("record 5 4", "record: ends before it begins"),
-        ("stop", "nothing to stop"),
         ("save /nonexistent/a", "nothing to save; load a file or record first"),
         ("departures d", "no run has ended since the recording was changed"),
         ("load /nonexistent", "/nonexistent: No such file or directory; specify an existing file"),
@@ -157,6 +156,13 @@ def test_program_continues_after_an_invalid_command(line, message):
         program.send(line)
         assert program.wait("error")["message"] == message
         assert program.ask("status", "status")["state"] == "idle"
+        assert program.end() == 0, program.messages
+
+
+def test_stop_after_the_end_is_no_error():
+    with replayer.Replayer(*NULL) as program:
+        assert program.ask("stop", "stopped", "error") == {"event": "stopped", "run": None}
+        assert program.ask("status", "status", "error")["state"] == "idle"
         assert program.end() == 0, program.messages
 
 

@@ -207,7 +207,11 @@ def test_rolling_recording_is_bounded_by_time(bridged, capture):
         program.ask("rolling 60", "recording")
         veth.send_capture(bridged, "left0", capture)
         time.sleep(0.3)
-        assert program.ask("stop", "recorded")["packets"] == len(FRAMES)
+        recorded = program.ask("stop", "recorded")
+        assert recorded["packets"] == len(FRAMES)
+        (left, right) = (port["reception"] for port in recorded["ports"])
+        assert left["interface_packets"] + right["interface_packets"] >= len(FRAMES)
+        assert not any(left[key] or right[key] for key in ("missed", "no_mbuf", "interface_dropped"))
         assert program.end() == 0, program.messages
 
 

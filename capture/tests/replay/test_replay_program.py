@@ -48,6 +48,23 @@ def test_recording_is_stopped_on_request(tmp_path):
         assert program.command("status")["packets"] == 0
 
 
+@pytest.mark.parametrize("lost", [0, 3])
+def test_packets_lost_before_the_program_received_them_are_a_warning(lost):
+    messages = []
+    with ReplayProgram(stand_in_argv(missed=lost), report=messages.append) as program:
+        program.command("record", 0, 0)
+        program.command("stop")
+    text = "acapella: warning: net_fake0: the recording lacks packets: 3 missed by the device"
+    assert [line for line in messages if "warning" in line] == ([text] if lost else [])
+
+
+def test_late_stop_is_not_the_reply_to_the_next_command():
+    with ReplayProgram(stand_in_argv()) as program:
+        program._process.stdin.write(b"stop\n")  # its sender does not wait for the reply
+        assert program.command("status")["state"] == "idle"
+        assert program.latest("stopped") == {"event": "stopped", "run": None}
+
+
 def test_refused_command_is_an_error_and_the_program_goes_on():
     with ReplayProgram(stand_in_argv()) as program:
         with pytest.raises(UserError, match="stop failed: nothing to stop"):

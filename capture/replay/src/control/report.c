@@ -142,6 +142,33 @@ static void put_recording(FILE *to, const struct recording *recording) {
     put_time(to, "last_ns", packets ? recording_at(recording, packets - 1)->ts_ns : DEPARTED_NEVER);
 }
 
+/* Packets that were lost before the program received them, by the driver and by the interface, since
+ * `before`. The interface also counts the packets that it received. */
+static void put_reception(FILE *to, const struct counters *now, const struct counters *before) {
+    const struct interface_counters *interface = &now->interface, *old = &before->interface;
+    fprintf(to, "\"reception\": {\"missed\": %" PRIu64 ", \"no_mbuf\": %" PRIu64,
+            now->missed - before->missed, now->no_mbuf - before->no_mbuf);
+    if (interface->known && old->known) {
+        put_number(to, "interface_packets", interface->rx_packets - old->rx_packets);
+        put_number(to, "interface_dropped", interface->rx_dropped - old->rx_dropped);
+    }
+    fputc('}', to);
+}
+
+/* Prints the key `ports`: what each port did not receive since `before`. */
+static void put_receptions(FILE *to, const struct session *session) {
+    fputs(", \"ports\": [", to);
+    for (unsigned i = 0; i < session->ports.count; ++i) {
+        const struct counters now = read_counters(&session->ports.port[i]);
+        fputs(i ? ", {\"name\": " : "{\"name\": ", to);
+        json_text(to, session->ports.port[i].name);
+        fputs(", ", to);
+        put_reception(to, &now, &session->counters_before[i]);
+        fputc('}', to);
+    }
+    fputc(']', to);
+}
+
 void report_ready(const struct session *session) {
     const struct memory *memory = &session->memory;
     FILE *to = begin(session, "ready");
@@ -189,6 +216,7 @@ void report_recorded(const struct session *session) {
     put_text(to, "stopped_by", ends[session->worker.bridge.end]);
     put_recording(to, &session->recording);
     put_number(to, "removed_memory", session->worker.bridge.removed_memory);
+    put_receptions(to, session);
     put_clock(to, &session->time);
     end(to);
 }
@@ -270,7 +298,8 @@ static void put_counters(FILE *to, const struct port *port, const struct counter
     for (unsigned queue = 0; queue < port->tx_queues; ++queue) {
         fprintf(to, "%s%" PRIu64, queue ? ", " : "", port->sent[queue]);
     }
-    fputc(']', to);
+    fputs("], ", to);
+    put_reception(to, &now, before);
     if (interface->known && old->known) {
         fprintf(to,
                 ", \"interface\": {\"tx_packets\": %" PRIu64 ", \"tx_errors\": %" PRIu64
@@ -318,6 +347,9 @@ void report_status(const struct session *session) {
         fputs(i ? ", " : "", to);
         put_port(to, &session->ports.port[i]);
         put_port_traffic(to, &session->ports.port[i], session->worker.traffic[i]);
+        const struct counters now = read_counters(&session->ports.port[i]);
+        fputs(", ", to);
+        put_reception(to, &now, &session->counters_first[i]);
         fputc('}', to);
     }
     fputc(']', to);
@@ -346,6 +378,12 @@ void report_control(const struct session *session, const struct inband_frame *fr
 
 void report_answered(const struct session *session) {
     FILE *to = begin(session, "answered");
+    end(to);
+}
+
+void report_stopped(const struct session *session) {
+    FILE *to = begin(session, "stopped");
+    fputs(", \"run\": null", to);
     end(to);
 }
 

@@ -126,6 +126,25 @@ static int check_priority(unsigned priority, struct fault *fault) {
     return priority ? worker_set_priority(0) : 0;
 }
 
+struct counters read_counters(const struct port *port) {
+    struct rte_eth_stats stats;
+    struct counters counters = {.interface = read_interface_counters(port->interface)};
+    if (rte_eth_stats_get(port->id, &stats) == 0) {
+        counters.sent = stats.opackets;
+        counters.errors = stats.oerrors;
+        counters.missed = stats.imissed;
+        counters.no_mbuf = stats.rx_nombuf;
+    }
+    return counters;
+}
+
+/* Reads the counters of all ports, from which the next run or recording is counted. */
+static void read_all_counters(const struct session *session, struct counters counters[OPTIONS_PORTS]) {
+    for (unsigned i = 0; i < session->ports.count; ++i) {
+        counters[i] = read_counters(&session->ports.port[i]);
+    }
+}
+
 int session_open(struct session *session, struct fault *fault) {
     struct worker *worker = &session->worker;
     const struct options *options = &session->options;
@@ -152,6 +171,7 @@ int session_open(struct session *session, struct fault *fault) {
     /* The first correction follows after a whole period: after a shorter time it would be too large, because
      * it is applied until the next one. */
     session->disciplined_ns = monotonic_ns();
+    read_all_counters(session, session->counters_first);
     worker->forwards = options->bridge;
     worker->spin = options->spin;
     worker->priority = options->priority;
@@ -198,6 +218,7 @@ static int begin_recording(struct session *session, const struct command *comman
     worker->from_ns = command->from_ns;
     worker->until_ns = command->until_ns;
     worker->window_ns = command->window_ns;
+    read_all_counters(session, session->counters_before);
     worker_request(worker, REQUEST_RECORD);
     session->activity = ACTIVITY_RECORDING;
     report_recording(session);
@@ -212,16 +233,6 @@ static int load(struct session *session, const char *path, struct fault *fault) 
     }
     report_loaded(session, path, &loaded);
     return 0;
-}
-
-struct counters read_counters(const struct port *port) {
-    struct rte_eth_stats stats;
-    struct counters counters = {.interface = read_interface_counters(port->interface)};
-    if (rte_eth_stats_get(port->id, &stats) == 0) {
-        counters.sent = stats.opackets;
-        counters.errors = stats.oerrors;
-    }
-    return counters;
 }
 
 static int start_run(struct session *session, const struct command *command, struct fault *fault) {
@@ -246,9 +257,7 @@ static int start_run(struct session *session, const struct command *command, str
     if (replay_start_at(replay, command->at_ns ? command->at_ns : soon, fault) != 0) {
         return -1;
     }
-    for (unsigned i = 0; i < session->ports.count; ++i) {
-        session->counters_before[i] = read_counters(&session->ports.port[i]);
-    }
+    read_all_counters(session, session->counters_before);
     ++session->runs;
     session->running_reported = false;
     session->activity = ACTIVITY_RUNNING;
@@ -352,12 +361,14 @@ void session_stop(struct session *session, enum ending reason) {
     report_end(session);
 }
 
-static int stop(struct session *session, struct fault *fault) {
+/* A `stop` that arrives after the end is no error: its sender may not wait for the reply any more, and the
+ * next command would receive the error. */
+static void stop(struct session *session) {
     if (session->activity == ACTIVITY_IDLE) {
-        return fail(fault, "nothing to stop");
+        report_stopped(session);
+    } else {
+        session_stop(session, ENDING_STOP);
     }
-    session_stop(session, ENDING_STOP);
-    return 0;
 }
 
 int session_execute(struct session *session, const struct command *command, struct fault *fault) {
@@ -372,7 +383,8 @@ int session_execute(struct session *session, const struct command *command, stru
         case COMMAND_LOAD:
             return load(session, command->path, fault);
         case COMMAND_STOP:
-            return stop(session, fault);
+            stop(session);
+            return 0;
         case COMMAND_CLEAR:
             return clear(session, fault);
         case COMMAND_RUN:

@@ -18,6 +18,7 @@ struct memory {
 /* Counters of a port's driver, and of its network interface. */
 struct counters {
     uint64_t sent, errors;
+    uint64_t missed, no_mbuf; /* received packets that were lost: no descriptor or no mbuf was free */
     struct interface_counters interface;
 };
 
@@ -35,7 +36,8 @@ struct session {
     bool running_reported;
     uint64_t runs;
     int64_t disciplined_ns, checked_ns;             /* monotonic */
-    struct counters counters_before[OPTIONS_PORTS]; /* before a run */
+    struct counters counters_before[OPTIONS_PORTS]; /* before a run or recording */
+    struct counters counters_first[OPTIONS_PORTS];  /* at the start */
     FILE *out;
 };
 

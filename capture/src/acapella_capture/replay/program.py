@@ -25,7 +25,7 @@ ACKNOWLEDGED = {
     "record": ("recording",),
     "rolling": ("recording",),
     "load": ("loaded",),
-    "stop": ("recorded", "done"),
+    "stop": ("recorded", "done", "stopped"),
     "clear": ("cleared",),
     "run": ("scheduled",),
     "status": ("status",),
@@ -50,6 +50,22 @@ Event = dict[str, Any]
 def executable() -> str:
     """Return the program's path. Raises UserError if it was not built."""
     return find_executable(PROGRAM, fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
+
+
+def losses(recorded: Event) -> list[str]:
+    """Return a line for each port that lost packets of a recording before the program received them."""
+    kinds = {
+        "missed": "missed by the device",
+        "no_mbuf": "without memory",
+        "interface_dropped": "dropped by the kernel",
+    }
+    lines = []
+    for port in recorded.get("ports", ()):
+        reception = port.get("reception", {})
+        lost = [f"{reception[key]} {kind}" for key, kind in kinds.items() if reception.get(key)]
+        if lost:
+            lines.append(f"{port.get('name')}: the recording lacks packets: {', '.join(lost)}")
+    return lines
 
 
 class ReplayProgram:
@@ -126,6 +142,8 @@ class ReplayProgram:
             event = self._wait((*ACKNOWLEDGED[name], "error"), received_before, timeout_s)
         if event["event"] == "error":
             raise UserError(f"{name} failed: {event.get('message', 'no message')}", where=self._where)
+        if event["event"] == "stopped":
+            raise UserError("stop failed: nothing to stop", where=self._where)
         return event
 
     def wait(self, event: str, timeout_s: float | None = None, *, after: int = 0) -> Event:
@@ -225,6 +243,9 @@ class ReplayProgram:
             self._latest[name] = (self._received, event)
             self.state = STATES.get(name, self.state)
             self._changed.notify_all()
+        if name == "recorded":
+            for line_ in losses(event):
+                self._report(f"acapella: warning: {line_}")
         if name == "control" and (receive := self.on_control) is not None:
             receive(event)
         return None

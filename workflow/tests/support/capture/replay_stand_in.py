@@ -31,6 +31,7 @@ class StandIn:
         self.refused = int(options.get("refuse", 0))
         self.lost = int(options.get("lost", 0))
         self.error_ns = int(options.get("error", 0))
+        self.missed = int(options.get("missed", 0))
         self.fault_event, _, self.fault_kind = options.get("fault", "").partition(":")
         self.gaps: list[int] = []  # times of the packets since the first
         self.activity = "idle"
@@ -108,7 +109,8 @@ class StandIn:
         self.activity = "idle"
         if activity == "recording":
             self.gaps = self.gaps or [0, 1000]
-            self.event("recorded", stopped_by=reason, packets=len(self.gaps))
+            ports = [{"name": "net_fake0", "reception": {"missed": self.missed, "no_mbuf": 0, "interface_dropped": 0}}]
+            self.event("recorded", stopped_by=reason, packets=len(self.gaps), ports=ports)
             return
         total = 0 if ended else len(self.gaps) * self.run[1]
         self.sent = max(0, total - self.refused)
@@ -123,7 +125,8 @@ class StandIn:
 
     def on_stop(self) -> None:
         if self.activity == "idle":
-            raise ValueError("nothing to stop")
+            self.event("stopped", run=None)
+            return
         self.stopped.set()
 
     def on_clear(self) -> None:

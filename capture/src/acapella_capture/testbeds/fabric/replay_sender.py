@@ -116,8 +116,8 @@ class NodeSender:
         return self.done["sent"]
 
     def stop(self) -> None:
-        """Stop a run."""
-        self._command("stop", ("done",))
+        """Stop a run; no effect if it has ended."""
+        self._command("stop", ("done", "stopped"))
 
     def fetch_departures(self, target: Path) -> None:
         """Write the program's records of the last run to a file."""
