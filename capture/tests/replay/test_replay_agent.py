@@ -234,6 +234,27 @@ def test_lost_controller_ends_its_recording_and_the_agent_can_be_controlled_agai
         assert again.ask(status={})["done"]["state"] == "idle"
 
 
+def test_controller_may_be_silent_until_the_planned_end_of_its_run():
+    """The run takes longer than the agent otherwise waits."""
+    with listening(stand_in_argv(), Timeouts(proof_s=TIMEOUT_S, silent_s=2)) as agent, agent.session() as peer:
+        peer.record()
+        at_ns = time.time_ns() + 10**8
+        assert "done" in peer.ask(run={"at_ns": at_ns, "loops": 4, "speed_ppm": 1})  # 1 s for each loop
+        program = agent.agent.replayer.program
+        wait_until(lambda: program.latest("done", 0) is not None, "the end of the run")
+        assert program.latest("done", 0)["stopped_by"] == "complete"
+        assert peer.hear() == {}  # silent after the run
+        assert agent.agent.counts["silent"] == 1
+
+
+def test_controller_that_is_silent_long_before_its_run_is_lost():
+    with listening(stand_in_argv(), Timeouts(proof_s=TIMEOUT_S, silent_s=0.3)) as agent, agent.session() as peer:
+        peer.record()
+        peer.ask(run={"at_ns": time.time_ns() + 600 * 10**9, "loops": 1, "speed_ppm": 1})
+        assert peer.hear() == {}
+        agent.logged("lost: stopping its recording or run")
+
+
 def test_controller_that_is_silent_is_lost():
     with listening(stand_in_argv(), Timeouts(proof_s=TIMEOUT_S, silent_s=0.3)) as agent:
         with agent.session() as silent:

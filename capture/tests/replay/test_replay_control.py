@@ -4,6 +4,7 @@ import contextlib
 import re
 import socket
 import threading
+import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -259,6 +260,39 @@ def test_start_in_the_past_is_refused():
     past = r"the start is in the past, or less than 0\.1 s away; choose a later time"
     with agents({}) as found, recorded(found) as group, pytest.raises(UserError, match=past):
         actions.run(group, RunPlan(at=lambda now: now - 1), print)
+
+
+def test_nothing_is_requested_during_a_run(monkeypatch):
+    """The run takes one second, longer than the interval of requests before and after it."""
+    original, requested, lines = Remote.request, [], []
+
+    def noted(remote, request):
+        requested.append(time.time_ns())
+        return original(remote, request)
+
+    with agents({}, {}) as found, recorded(found) as group:
+        monkeypatch.setattr(Remote, "request", noted)
+        assert actions.run(group, RunPlan(speed_ppm=1), lines.append) == 0
+    start_ns = next(int(line.split()[1]) for line in lines if line.startswith("start: "))
+    assert not [at_ns for at_ns in requested if start_ns <= at_ns < start_ns + 10**9]
+    assert max(requested) >= start_ns + 10**9
+
+
+def test_replayer_that_ends_during_a_run_is_noticed_without_a_request():
+    with agents({}) as found, recorded(found) as group:
+        (remote,) = group.remotes
+        assert not remote.is_lost()
+        found[0].agent.request_stop()
+        wait_until(remote.is_lost, "the end of the connection")
+        with pytest.raises(UserError, match=f"replayer {found[0].name}: "):
+            actions.wait_for_end(
+                group,
+                time.time_ns(),
+                [{"period_ns": 600 * 10**9, "loops": 1}],
+                [actions.Offset(0, 0)],
+                time.time_ns,
+            )
+        remote.close()
 
 
 def test_replayer_that_refuses_stops_the_others():

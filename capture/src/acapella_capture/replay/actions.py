@@ -20,6 +20,7 @@ from .departures import Origin, Summary, convert, duration, leads_of, lost_in_ke
 LEAD_S = 1.0  # time to a start that is "at once", so that every agent has it in time
 MIN_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
 POLL_S = 0.5
+QUIET_NS = 2_000_000_000  # before a start, in which agents get no requests; less than Timeouts.silent_s
 END_S = 3600.0  # in addition to the expected end of a run
 
 # Parts of the program's events that are printed in separate lines, or repeat the request.
@@ -114,7 +115,7 @@ def run(group: Group, plan: RunPlan, show: Print, now_ns: Callable[[], int] = ti
         if now_ns() >= start_ns:
             raise UserError("the replayers did not confirm the start in time", where="run", fix="choose a later --at")
         show(f"start: {start_ns} ns since 1970, in {duration(start_ns - now_ns())}")
-        statuses = wait_for_end(group, start_ns, planned, now_ns)
+        statuses = wait_for_end(group, start_ns, planned, offsets_before, now_ns)
     except BaseException:
         stop_all(group)
         raise
@@ -148,18 +149,34 @@ def stop_all(group: Group) -> None:
 
 
 def wait_for_end(
-    group: Group, start_ns: int, planned: Sequence[dict[str, Any]], now_ns: Callable[[], int]
+    group: Group,
+    start_ns: int,
+    planned: Sequence[dict[str, Any]],
+    clocks: Sequence[Offset],
+    now_ns: Callable[[], int],
 ) -> list[dict[str, Any]]:
-    """Return the status of every agent after the end of its run. Raises UserError if a run does not end in time."""
-    until_ns = start_ns + max(map(duration_ns, planned)) + round(END_S * 1e9)
+    """Return the status of every agent after the end of its run. Raises UserError if a run does not end in time.
+
+    Shortly before and during the run of an agent, nothing is requested from it: a request would disturb the run.
+    """
+    starts_ns = [start_ns - clock.offset_ns for clock in clocks]  # on this machine's clock
+    runs = zip(starts_ns, planned, clocks, strict=True)
+    ends_ns = [first_ns + duration_ns(run_) + clock.error_ns for first_ns, run_, clock in runs]
+    until_ns = max(ends_ns) + round(END_S * 1e9)
+    found: dict[str, dict[str, Any]] = {}  # by the agent's name
     while True:
-        statuses = group.request(messages.Status())  # also shows the agents that this side is alive
+        now = now_ns()
+        times = zip(group.remotes, starts_ns, ends_ns, strict=True)
+        asked = [remote for remote, first, last in times if not first - QUIET_NS < now < last or remote.is_lost()]
+        if asked:  # also shows the agents that this side is alive
+            found |= zip([remote.name for remote in asked], group.each(Remote.status, asked), strict=True)
+        statuses = [found.get(remote.name, {}) for remote in group.remotes]
         if all(isinstance(status_.get("run"), dict) for status_ in statuses):
             return statuses
         for remote, status_ in zip(group.remotes, statuses, strict=True):
             if status_.get("state") == "idle" and not isinstance(status_.get("run"), dict):
                 raise UserError("the run did not start", where=f"replayer {remote.name}")
-        if now_ns() > until_ns:
+        if now > until_ns:
             raise UserError("a run does not end", where="run")
         time.sleep(POLL_S)
 

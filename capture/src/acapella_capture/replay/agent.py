@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core import names
-from acapella_core.control_lines import Challenge, Refused, Secret, lines, read_line
+from acapella_core.control_lines import Challenge, Refused, Secret, read_line
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, sha256_of
 
 from . import channel, messages
 from .channel import MAX_REQUEST_BYTES, LineRefused
 from .clocks import own_clock
+from .controller import detect_lost_peer
 from .inband import InBand
 from .program import ReplayProgram
 
@@ -37,7 +38,8 @@ POLL_S = 0.2  # interval of checks of the program
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds: ``proof_s`` for the proof of the secret, ``silent_s`` for a controller that sends nothing.
+    """Seconds: ``proof_s`` for the proof of the secret, ``silent_s`` for a controller that sends nothing, except
+    during a run.
 
     ``busy_s``: a second controller waits for the end of a connection that was just lost.
     """
@@ -139,6 +141,8 @@ class Agent:
         task = asyncio.current_task()
         self._tasks.add(task)
         try:
+            if connection_ := writer.get_extra_info("socket"):  # TCP
+                detect_lost_peer(connection_)  # also during a run, in which the controller sends nothing
             keys = await self._authenticated(task, reader, writer)
             if keys is None:
                 return
@@ -242,6 +246,7 @@ class Connection:
         self._refused = 0
         self._over = False
         self._started = False
+        self._run_ns: tuple[int, int] | None = None  # planned start and end of the last run
 
     @property
     def left_running(self) -> bool:
@@ -266,7 +271,9 @@ class Connection:
         own_clock = await asyncio.to_thread(self._agent.own_clock)
         self.send(welcome={"ports": self._replayer.ports, "pacing": self._replayer.pacing, "clock": own_clock})
         try:
-            async for line in lines(reader, self._agent.timeouts.silent_s):
+            while True:
+                async with asyncio.timeout(self._silent_s()):
+                    line = await read_line(reader)
                 received_ns = self._agent.clock()
                 await self._handle_line(line, received_ns)
                 if self._over or self._refused >= MAX_REFUSED_LINES:
@@ -274,6 +281,18 @@ class Connection:
                     return
         except TimeoutError:
             self._agent.counts["silent"] += 1
+
+    def _silent_s(self) -> float:
+        """Return how long the controller may be silent: also until the planned end of a run that starts soon.
+
+        Requests would disturb the run, and a bridge does not receive those in frames during dense traffic.
+        """
+        silent_s = self._agent.timeouts.silent_s
+        if self._run_ns is None or self._replayer.program.state == "idle":
+            return silent_s
+        start_ns, end_ns = self._run_ns
+        now_ns = self._agent.clock()
+        return silent_s if start_ns - now_ns > silent_s * 1e9 else silent_s + max(0, end_ns - now_ns) / 1e9
 
     async def _handle_line(self, line: bytes | None, received_ns: int) -> None:
         """Handle one line: respond to a request, or refuse the line."""
@@ -343,6 +362,7 @@ class Connection:
             case messages.Run(at_ns=at_ns, loops=loops, speed_ppm=speed_ppm):
                 replayer.run, replayer.fetched = program.received, None
                 result = self._start("run", at_ns, loops, speed_ppm)
+                self._run_ns = result["at_ns"], result["at_ns"] + result["period_ns"] * result["loops"]
                 replayer.runs += 1
             case messages.Fetch(offset=offset):
                 result = part_of(departures_of(replayer), offset)

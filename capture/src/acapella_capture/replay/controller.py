@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import select
 import socket
 import threading
 import time
@@ -79,6 +80,14 @@ class Remote:
             while not until.wait(KEEPALIVE_S) and self._socket is not None and not self._quit:
                 self.request(messages.Clock())
 
+    def is_lost(self) -> bool:
+        """Return whether the agent has closed a TCP connection or does not respond to TCP; without a request."""
+        if not isinstance(self._socket, socket.socket):
+            return False  # in-band: only a request can find out
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)  # nothing else arrives between requests
+        return bool(poll.poll(0))
+
     def close(self) -> None:
         """Close the connection."""
         if self._socket is not None:
@@ -101,6 +110,10 @@ class Remote:
             self._socket.settimeout(FILE_RESPONSE_S if file else RESPONSE_S)
             self._socket.sendall(self._writer.line(**messages.encode(request)))
             return messages.done_of(self._message(), self._writer.sequence)
+
+    def status(self) -> dict[str, Any]:
+        """Return the state and the counters of the agent."""
+        return self.request(messages.Status())
 
     def clock(self, now_ns: Callable[[], int] = time.time_ns) -> Offset:
         """Return the offset of the agent's clock from this machine's."""
@@ -218,12 +231,15 @@ class Group:
     def __exit__(self, *error: object) -> None:
         self._connections.__exit__(*error)
 
-    def each(self, do: Callable[[Remote], Any]) -> list[Any]:
-        """Return the results of a function for every agent, in parallel; raises the first error after all have ended.
+    def each(self, do: Callable[[Remote], Any], chosen: Sequence[Remote] | None = None) -> list[Any]:
+        """Return the results of a function for every agent, or the chosen ones, in parallel.
+
+        Raises the first error after all have ended.
 
         The connections of agents that have finished are kept alive meanwhile. Ctrl-C does not wait for agents that do
         not reply: closing their connections ends the requests.
         """
+        remotes = self.remotes if chosen is None else chosen
         ended: list[Remote] = []
         all_ended = threading.Event()
 
@@ -232,13 +248,13 @@ class Group:
                 return do(remote)
             finally:
                 ended.append(remote)
-                if len(ended) == len(self.remotes):
+                if len(ended) == len(remotes):
                     all_ended.set()
                 remote.keep_alive(all_ended)
 
-        with ThreadPoolExecutor(len(self.remotes)) as pool:
+        with ThreadPoolExecutor(len(remotes)) as pool:
             try:
-                futures = [pool.submit(work, remote) for remote in self.remotes]
+                futures = [pool.submit(work, remote) for remote in remotes]
                 wait(futures)
                 return [future.result() for future in futures]
             except (KeyboardInterrupt, SystemExit):

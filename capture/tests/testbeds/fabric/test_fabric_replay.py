@@ -3,6 +3,7 @@
 import json
 import statistics
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import pairwise
@@ -162,10 +163,10 @@ def test_two_interfaces_of_one_node_have_the_same_clock(fabric, path, capsys):
 def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, tmp_path, capsys, monkeypatch):
     schedule = NodeSender.schedule
 
-    def schedule_first(self, at_ns: int, speed_ppm: int) -> None:
+    def schedule_first(self, at_ns: int, speed_ppm: int) -> int:
         if self.node.endswith(SECOND):
             raise UserError("the second refuses")
-        schedule(self, at_ns + 3600 * 10**9, speed_ppm)
+        return schedule(self, at_ns + 3600 * 10**9, speed_ppm)
 
     monkeypatch.setattr(NodeSender, "schedule", schedule_first)
     collected(fabric, capture=str(capture_of(tmp_path)), senders=[SENDER, OTHER])
@@ -176,6 +177,28 @@ def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, tmp_pat
     ended = [json.loads(line) for line in events.read_text().splitlines()]
     assert [event["stopped_by"] for event in ended if event["event"] == "done"] == ["stop", "stop"]
     check_nothing_runs(fabric)
+
+
+def test_nothing_is_read_from_a_node_during_a_run(fabric, path, tmp_path, capsys, monkeypatch):
+    """The nodes have the clock of this machine."""
+    schedule, read_events = NodeSender.schedule, NodeSender._events
+    runs, reads = [], []
+
+    def noted_schedule(self, at_ns: int, speed_ppm: int) -> int:
+        end_ns = schedule(self, at_ns, speed_ppm)
+        runs.append((time.time_ns(), end_ns))
+        return end_ns
+
+    def noted_events(self) -> list:
+        reads.append(time.time_ns())
+        return read_events(self)
+
+    monkeypatch.setattr(NodeSender, "schedule", noted_schedule)
+    monkeypatch.setattr(NodeSender, "_events", noted_events)
+    status, _ = collected(fabric, capture=str(capture_of(tmp_path)))
+    assert status == 0, capsys.readouterr()
+    assert len(runs) == 2 and max(reads) > runs[-1][1]
+    assert not [read_ns for read_ns in reads for after_ns, end_ns in runs if after_ns < read_ns < end_ns]
 
 
 def check_nothing_runs(fabric: Loopback) -> None:

@@ -7,6 +7,7 @@ recorded at the switch port that the config names.
 
 import contextlib
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -172,10 +173,17 @@ class Replayer:
 
     def send(self) -> int:
         """Send the capture once and return the number of packets; an error if some were not sent."""
-        start_ns = max(sender.now_ns() for sender in self._senders) + self._lead_ns
+        now_ns = [sender.now_ns() for sender in self._senders]
+        read_s = time.monotonic()
+        start_ns = max(now_ns) + self._lead_ns
         try:
-            for sender, part in zip(self._senders, self._parts, strict=True):
+            ends_ns = [
                 sender.schedule(start_ns + part.offset_ns * PPM // self._speed_ppm, self._speed_ppm)
+                for sender, part in zip(self._senders, self._parts, strict=True)
+            ]
+            longest_ns = max(end_ns - now for end_ns, now in zip(ends_ns, now_ns, strict=True))
+            # SSH would disturb the runs: it uses the processors and perhaps the links of the nodes
+            time.sleep(max(0, read_s + longest_ns / 1e9 - time.monotonic()))
             return sum(sender.finish(self._lead_ns) for sender in self._senders)
         except UserError:
             for sender in self._senders:

@@ -99,10 +99,11 @@ class NodeSender:
         """Return the state of the node's clock that its own program reports."""
         return clock_of(self._testbed.run(self.node, ["sh", "-c", CLOCK]).stdout)
 
-    def schedule(self, at_ns: int, speed_ppm: int) -> None:
-        """Schedule a run, which starts at a time of the node's clock."""
+    def schedule(self, at_ns: int, speed_ppm: int) -> int:
+        """Schedule a run, which starts at a time of the node's clock; return the time of its planned end."""
         self._events_before = len(self._events())
         self._scheduled = self._command(f"run {at_ns} 1 {speed_ppm}", ("scheduled",))
+        return at_ns + self._scheduled["period_ns"]
 
     def finish(self, lead_ns: int) -> int:
         """Wait for the end of the run that starts in at most ``lead_ns``; return the number of packets.
