@@ -142,11 +142,16 @@ def machines() -> dict[str, int]:
 def test_histograms_contain_every_call_of_both_writers(tmp_path):
     path, before = needs_bpftrace(), machines()
     arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5, "--table-seconds", 0]
-    _, measured = measure(tmp_path, path, *arguments)
-    if measured["skipped"] or measured["notes"]:
-        pytest.skip(measured["skipped"] or measured["notes"][0])
-    assert machines() == before
-    buffered, direct = measured["runs"]
+    # The kernel skips the BPF program of a tracepoint while another one is active on that processor, so a run may lack
+    # a call: one of three runs has to contain all.
+    for _ in range(3):
+        _, measured = measure(tmp_path, path, *arguments)
+        if measured["skipped"] or measured["notes"]:
+            pytest.skip(measured["skipped"] or measured["notes"][0])
+        assert machines() == before
+        buffered, direct = measured["runs"]
+        if sum(each["bytes"] for each in direct["intervals"]) == direct["written_bytes"] // 4096 * 4096:
+            break
     assert (buffered["writer"], buffered["call"]) == ("buffered", "writev")
     assert (direct["writer"], direct["call"]) == ("direct", "io_uring")
     for one in (buffered, direct):
