@@ -1,4 +1,5 @@
-/* Tests that a bridge takes control messages to its own address, counts all others, and forwards neither. */
+/* Tests that a bridge takes the control messages to its own address, counts those that it cannot take, and
+ * forwards all other frames. */
 #include <string.h>
 
 #include "engine/inband.h"
@@ -23,7 +24,11 @@ static void offer(struct world *world, struct rte_mbuf *mbuf) {
     CHECK(rte_ring_enqueue(world->in[0], mbuf) == 0);
 }
 
-static struct bridge bridge_of(struct world *world, struct inband *inband) {
+/* Opens the world, and control over its frames unless `inband` is NULL. */
+static struct bridge open_bridge(struct world *world, struct inband *inband) {
+    struct fault fault;
+    world_open(world);
+    CHECK(!inband || inband_open(inband, &world->ports, &fault) == 0);
     return (struct bridge){.options = &world->options,
                            .ports = &world->ports,
                            .time = &world->time,
@@ -55,10 +60,7 @@ static unsigned forwarded(struct world *world, struct bridge *bridge) {
 static void test_messages_to_this_replayer_are_taken(void) {
     static struct inband inband;
     struct world world = {.options = {.bridge = true}};
-    struct fault fault;
-    world_open(&world);
-    CHECK(inband_open(&inband, &world.ports, &fault) == 0);
-    struct bridge bridge = bridge_of(&world, &inband);
+    struct bridge bridge = open_bridge(&world, &inband);
     bridge_record(&bridge, 0, 0, 0);
     CHECK(!inband_next(&inband));
     for (uint32_t i = 0; i < 3; ++i) {
@@ -83,10 +85,7 @@ static void test_messages_to_this_replayer_are_taken(void) {
 static void test_other_frames_are_forwarded(void) {
     static struct inband inband;
     struct world world = {.options = {.bridge = true}};
-    struct fault fault;
-    world_open(&world);
-    CHECK(inband_open(&inband, &world.ports, &fault) == 0);
-    struct bridge bridge = bridge_of(&world, &inband);
+    struct bridge bridge = open_bridge(&world, &inband);
     offer(&world, make_message(&world, &other, INBAND_MAGIC, 0, BYTES)); /* to another replayer */
     offer(&world, make_message(&world, &own, "lead", 0, BYTES));         /* a probe of a lead time */
     offer(&world, make_message(&world, &own, INBAND_MAGIC, 0, INBAND_SHORTEST - 1));
@@ -99,8 +98,7 @@ static void test_other_frames_are_forwarded(void) {
 
 static void test_messages_are_forwarded_if_in_band_control_is_off(void) {
     struct world world = {.options = {.bridge = true}};
-    world_open(&world);
-    struct bridge bridge = bridge_of(&world, NULL);
+    struct bridge bridge = open_bridge(&world, NULL);
     offer(&world, make_message(&world, &own, INBAND_MAGIC, 0, BYTES));
     CHECK(forwarded(&world, &bridge) == 1 && world.ports.port[0].traffic[0].control == 0);
     world_close(&world);
@@ -110,10 +108,7 @@ static void test_messages_that_do_not_fit_are_counted_and_not_forwarded(void) {
     static struct inband inband;
     struct world world = {.options = {.bridge = true}};
     const struct traffic *port = &world.ports.port[0].traffic[0];
-    struct fault fault;
-    world_open(&world);
-    CHECK(inband_open(&inband, &world.ports, &fault) == 0);
-    struct bridge bridge = bridge_of(&world, &inband);
+    struct bridge bridge = open_bridge(&world, &inband);
     offer(&world, make_message(&world, &own, INBAND_MAGIC, 0, INBAND_LONGEST + 1));
     CHECK(forwarded(&world, &bridge) == 0 && port->control_dropped == 1);
     for (uint32_t i = 0; i < INBAND_SLOTS + 5; ++i) {

@@ -34,7 +34,7 @@ LINE = (
 def arrivals(
     sent: int, *, frames: int = QUEUE_FRAMES, pause_ns: int = 0, stall_ns: int = 0, busy: float = 0.0
 ) -> list[list[int]]:
-    """Return the arrivals of datagrams sent to a queue of `frames` behind a bucket of two, at three times its rate.
+    """Return the arrivals of datagrams sent to a bucket of two frames and a queue of `frames`, at three times its rate.
 
     In the middle, the sender pauses or the link stalls for some time. `busy`: probability that the sender pauses before
     a datagram because it is not scheduled, for up to 5 ms; it then sends the next datagrams faster until it has caught

@@ -112,7 +112,7 @@ def written(directory, text: str):
     ],
 )
 def test_error_in_a_spec_names_its_line(tmp_path, old, new, message, lines):
-    """`lines`: from the change to where it is reported, such as the table, the jump or the apply block."""
+    """`lines`: number of lines from the change to the line of the message, such as that of the table or the jump."""
     spec, line = changed(tmp_path, old, new)
     done = run(tmp_path, spec, [])
     assert done.code == 2, done.error

@@ -84,7 +84,7 @@ def test_kept_parts_have_the_same_headers(small, tmp_path):
     assert differ == 0
 
 
-def told(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list[str]]]:
+def printed_fields(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list[str]]]:
     """Return for each frame and each of ``fields`` the values that tshark prints, in order."""
     options = ["-n", "-r", str(capture), "-T", "fields", "-E", "occurrence=a", *(w for f in fields for w in ("-e", f))]
     command = [program.path, *options]
@@ -115,7 +115,7 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(both, program):
     def pseudonym(plain: bytes) -> bytes:
         return macs.address(plain) if len(plain) == 6 else pan.address(plain)
 
-    before, after = (told(program, capture) for capture in both)
+    before, after = (printed_fields(program, capture) for capture in both)
     assert len(before) == len(after) > 100
     checked = 0
     for number, (addresses, left) in enumerate(zip(before, after, strict=True), 1):
@@ -136,7 +136,7 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(both, program):
 def test_tshark_finds_pseudonyms_in_place_of_tunnel_identifiers(both, program):
     naive = TunnelMap(KEY, TYPES)
     found = dict.fromkeys(TUNNELS.values(), 0)
-    pair = (told(program, capture, TUNNELS) for capture in both)
+    pair = (printed_fields(program, capture, TUNNELS) for capture in both)
     for number, (before, after) in enumerate(zip(*pair, strict=True), 1):
         for kind, originals, kept in zip(TUNNELS.values(), before, after, strict=True):
             expected = [naive.identifier(kind, int(each, 0)) for each in originals[: len(kept)]]

@@ -150,7 +150,7 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     times the frame's size. Late arrivals do not change a median. A number of frames, unlike a waiting time, does not
     grow while the link pauses. A frame has left the queue at the latest when a later one arrives, so that a single late
     timestamp does not count. If the machine is so busy that there are too few such datagrams, the queue is the 90 %
-    quantile of all datagrams behind a dropped one: a pause of the sender between both only makes the number smaller.
+    quantile of all datagrams sent after a dropped one: if the sender pauses between both, the number is only smaller.
 
     Raises UserError for too few datagrams.
     """

@@ -10,6 +10,7 @@ SUBJECT = "Completion time of transfers"
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "delay_ns", "buffer_bytes", "completion_ns_mean", "completion_ns_stddev", "runs", "flags")
 RECEIVED_SHARE = 0.99  # of size_bytes; a run whose receiver read less is counted in a note
+SHARE = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
 
 
@@ -30,12 +31,12 @@ def draw(source: Source) -> Figure:
     groups = transfer_heatmap.heat_groups(rows)
     keys = {(row["setting"], row["algorithm"]) for group in groups for row in group}
     cells = [row for row in source.rows("transfer_cells") if (row["setting"], row["algorithm"] or "unknown") in keys]
-    received = incomplete(cells, source.rows("transfer_flows"))
-    return Figure(title(groups), chart, (*transfer_heatmap.KEY, received, *notes))
+    few, known = incomplete(cells, source.rows("transfer_flows"))
+    return Figure(title(groups, few, known), chart, (*transfer_heatmap.KEY, received(few, known), *notes))
 
 
-def incomplete(cells: list[dict], flows: list[dict]) -> str:
-    """Return a note on bytes left in the send buffer, with the number of runs whose receiver did not read all bytes."""
+def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
+    """Return the number of runs whose receiver did not read all bytes, and of those for which this is known."""
     own = transfer_scope.groups(flows, ("cell_id", "run"))
     known = few = 0
     for cell in cells:
@@ -46,15 +47,19 @@ def incomplete(cells: list[dict], flows: list[dict]) -> str:
         requested = cell["size_bytes"] * (len(streams) if several else 1)
         known += 1
         few += sum(row["received_bytes"] for row in streams) < RECEIVED_SHARE * requested
+    return few, known
+
+
+def received(few: int, known: int) -> str:
+    """Return a note on bytes left in the send buffer."""
     text = "time until iperf3's receiver stops; bytes then still in the send buffer do not count"
-    if not known:
-        return text
-    share = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
-    return f"{text}: less than {share} of size_bytes received in {few} of {count(known, 'run')}"
+    return f"{text}: less than {SHARE} of size_bytes received in {few} of {count(known, 'run')}" if known else text
 
 
-def title(groups: list[list[dict]]) -> str:
-    """Return in how many settings each of the first two algorithms completes first."""
+def title(groups: list[list[dict]], few: int, known: int) -> str:
+    """Return in how many settings each of the first two algorithms completes first, unless runs moved fewer bytes."""
+    if few:
+        return f"Completion times of unequal transfers: {few} of {count(known, 'run')} received less than {SHARE}"
     settings: dict[int, dict[str, float]] = {}
     for row in (row for group in groups for row in group if row["completion_ns_mean"] is not None):
         settings.setdefault(row["setting"], {})[row["algorithm"]] = row["completion_ns_mean"]
