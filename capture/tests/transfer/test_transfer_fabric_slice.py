@@ -217,6 +217,13 @@ def test_missing_resources_and_permissions_are_errors_before_any_request(fabric)
     assert fabric.orchestrator.posts(CREATE) == 0
 
 
+def test_missing_token_is_one_line_without_a_word_of_a_slice(fabric):
+    fabric.loopback.tokens.unlink()
+    status, out, err = fabric.transfer()
+    assert status == 2 and "cannot read the token file" in err and len(err.strip().splitlines()) == 1
+    assert "slice" not in out
+
+
 def test_topology_that_fabric_cannot_have_is_an_error(fabric):
     status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("h2", "z"), "short"))
     assert status == 2 and "nodes.z: FABRIC rejects names of one character" in err

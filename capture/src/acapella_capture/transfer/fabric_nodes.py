@@ -101,6 +101,7 @@ class FabricNodes(Nodes):
         self._jobs: list[RemoteJob] = []
         self._uploaded: set[tuple[str, Path]] = set()
         self._placements: dict[str, tuning.Placement] = {}
+        self._slice.session.check()  # without access to FABRIC, nothing was created that has to be released
         try:
             self._allocate()
         except OtherSliceError:
