@@ -170,13 +170,17 @@ def test_interrupted_study_leaves_nothing(tmp_path):
     path, before = needs_bpftrace(), machines()
     argv = [*COMMAND, "-o", str(tmp_path / "study.json"), "--thresholds", "10:20", "--memory-mb", "4096"]
     argv += ["--rate", "1000", "--seconds", "60"]
-    with subprocess.Popen(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True) as process:
+    process = subprocess.Popen(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True)
+    try:
         end = time.monotonic() + 300
         while process.poll() is None and not list(tmp_path.glob("acapella-scratch-*/c.json.part")):
             assert time.monotonic() < end
             time.sleep(0.05)
         process.terminate()
-        measured = process.communicate(timeout=300)[0]
+        measured = process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
+        process.wait()
     if process.returncode == 0:
         pytest.skip(measured.strip())
     assert process.returncode == 128 + signal.SIGTERM

@@ -14,6 +14,7 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
+from ..programs.child_process import kill_and_reap
 from ..programs.dpdk import executable
 from . import NotMeasurable, disk, rates, thresholds, trace
 
@@ -183,8 +184,7 @@ def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> 
     except subprocess.TimeoutExpired as error:
         raise NotMeasurable(f"the writer did not end within {rates.END_S} s") from error
     finally:
-        writer.kill()
-        writer.wait()
+        kill_and_reap(writer)
 
 
 def joined(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:

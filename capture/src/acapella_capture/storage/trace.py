@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from ..programs.child_process import kill_and_reap
 from . import NotMeasurable
 
 TRACEFS = Path("/sys/kernel/tracing")
@@ -121,11 +122,14 @@ class Trace:
         self._threads = [threading.Thread(target=self._read), threading.Thread(target=self._listen)]
         for thread in self._threads:
             thread.start()
-        end = time.monotonic() + START_S
-        while not self._attached.wait(0.05):
-            if self._process.poll() is not None or time.monotonic() > end:
+        attached = False
+        try:
+            attached = self._wait_until_attached()
+        finally:  # also after an interrupt
+            if not attached:
                 self.__exit__()
-                raise NotMeasurable(f"bpftrace: {self._reason()}")
+        if not attached:
+            raise NotMeasurable(f"bpftrace: {self._reason()}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -135,12 +139,19 @@ class Trace:
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            kill_and_reap(self._process)
         for thread in self._threads:
             thread.join()
         self._process.stdout.close()
         self._process.stderr.close()
+
+    def _wait_until_attached(self) -> bool:
+        """Return False if bpftrace ends, or takes longer than START_S."""
+        end = time.monotonic() + START_S
+        while not self._attached.wait(0.05):
+            if self._process.poll() is not None or time.monotonic() > end:
+                return False
+        return True
 
     @property
     def bytes(self) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
+from ..programs.child_process import kill_and_reap
 from ..testbeds.local import processes
 
 PROGRAM = "acapella-link"
@@ -89,8 +90,7 @@ class LinkProcess(Link):
         try:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            kill_and_reap(self._process)
         self._answers.close()
         self._process.stdout.close()
 
