@@ -48,8 +48,12 @@ def received_by_in0(direct, capture, path, *options: object) -> Iterator[replaye
         yield program
 
 
-def test_interface_receives_what_was_recorded_in_order(tmp_path, direct, capture):
-    with received_by_in0(direct, capture, tmp_path / "got.pcap", *OUT) as program:
+@pytest.mark.parametrize("driver", ["net_af_packet0,iface=out0", "net_af_xdp0,iface=out0,force_copy=1"])
+def test_interface_receives_what_was_recorded_in_order(tmp_path, direct, capture, driver):
+    if "xdp" in driver:
+        veth.af_xdp_or_skip()
+    out = ("--vdev", driver, "--tx", driver.split(",")[0])
+    with received_by_in0(direct, capture, tmp_path / "got.pcap", *out) as program:
         assert program.events[0]["ports"][0]["longest_bytes"] == 1514
         done = program.run(loops=2)
         assert program.end() == 0, program.messages

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import struct
+import subprocess
 import time
 from pathlib import Path
 
@@ -176,29 +177,60 @@ def wait_for(socket: Path, program: replayer.Replayer) -> None:
         time.sleep(0.01)
 
 
-def test_memif_carries_the_queues_of_a_replayer_to_those_of_a_bridge(tmp_path):
-    """Both ends wait for their link. The Tx queue of each flow is the Rx queue at the other end."""
+def bridge_to_nowhere(device: str) -> list[object]:
+    """Return the arguments of a bridge that records what arrives at a device."""
+    pair = f"{device.split(',', maxsplit=1)[0]},net_null0"
+    return ["--vdev", device, "--vdev", "net_null0,no-rx=1", "--bridge", pair, "--queues", QUEUES]
+
+
+def sender_to(device: str) -> list[object]:
+    return ["--vdev", device, "--tx", device.split(",", maxsplit=1)[0], "--queues", QUEUES]
+
+
+def check_that_queues_carry_flows(tmp_path, sending: replayer.Replayer, receiving: replayer.Replayer) -> None:
+    """Replay flows from one program to the other. The Tx queue of each flow must be its Rx queue at the other end."""
     frames = flow_frames(500, seed=2)
-    capture = replayer.write_capture(tmp_path / "in.pcap", frames)
-    bridge = ["--vdev", memif("server", tmp_path / "memif"), "--vdev", "net_null0,no-rx=1"]
-    bridge += ["--bridge", "net_memif0,net_null0", "--queues", QUEUES]
-    sender = ["--vdev", memif("client", tmp_path / "memif"), "--tx", "net_memif0", "--queues", QUEUES]
-    with replayer.Replayer(*bridge) as receiving, contextlib.ExitStack() as later:
-        wait_for(tmp_path / "memif", receiving)
-        sending = later.enter_context(replayer.Replayer(*sender))
-        receiving.ask("record 0 0", "recording")
-        sending.ask(f"load {capture}", "loaded")
-        done = sending.run()
-        end = time.monotonic() + 10
-        while receiving.ask("status", "status")["ports"][0]["received"] < len(frames) and time.monotonic() < end:
-            time.sleep(0.05)
-        status = receiving.ask("status", "status")
-        assert receiving.ask("stop", "recorded")["packets"] == len(frames)
-        receiving.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
-        assert receiving.end() == 0, receiving.messages
+    receiving.ask("record 0 0", "recording")
+    sending.ask(f"load {replayer.write_capture(tmp_path / 'in.pcap', frames)}", "loaded")
+    done = sending.run()
+    end = time.monotonic() + 10
+    while receiving.ask("status", "status")["ports"][0]["received"] < len(frames) and time.monotonic() < end:
+        time.sleep(0.05)
+    status = receiving.ask("status", "status")
+    assert receiving.ask("stop", "recorded")["packets"] == len(frames)
+    receiving.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
     received = [queue["received"] for queue in status["ports"][0]["queues"]]
     assert by_flow(saved_frames(tmp_path / "saved.pcapng", received)) == by_flow([frame.data for frame in frames])
     assert received == done["ports"][0]["queues"] and min(received) > 0 and sum(received) == done["sent"] == len(frames)
+
+
+def test_memif_carries_the_queues_of_a_replayer_to_those_of_a_bridge(tmp_path):
+    """Both ends wait for their link."""
+    with replayer.Replayer(*bridge_to_nowhere(memif("server", tmp_path / "memif"))) as receiving:
+        wait_for(tmp_path / "memif", receiving)
+        with replayer.Replayer(*sender_to(memif("client", tmp_path / "memif"))) as sending:
+            check_that_queues_carry_flows(tmp_path, sending, receiving)
+        assert receiving.end() == 0, receiving.messages
+
+
+@pytest.mark.parametrize("direction", ["receive", "send"])
+def test_af_xdp_with_several_queues(tmp_path, direction):
+    """The other end is the program that made the tap device: a veth interface offers AF_XDP only one queue."""
+    veth.af_xdp_or_skip()
+    tap, xdp = "net_tap0,iface=tap", f"net_af_xdp0,iface=tap,start_queue=0,queue_count={QUEUES},force_copy=1"
+    tap_words, xdp_words = bridge_to_nowhere(tap), sender_to(xdp)
+    if direction == "receive":
+        tap_words, xdp_words = sender_to(tap), bridge_to_nowhere(xdp)
+    with veth.namespace(("any0", "any1")) as prefix, contextlib.ExitStack() as programs:
+        no_ipv6 = "net.ipv6.conf.default.disable_ipv6=1"  # the kernel would send frames of its own to the tap device
+        subprocess.run([*prefix, "sysctl", "-q", "-w", no_ipv6], check=True)
+        owner = programs.enter_context(replayer.Replayer(*tap_words, prefix=prefix))
+        owner.wait("ready")
+        other = programs.enter_context(replayer.Replayer(*xdp_words, prefix=prefix))
+        sending, receiving = (owner, other) if direction == "receive" else (other, owner)
+        check_that_queues_carry_flows(tmp_path, sending, receiving)
+        for program in (other, owner):
+            assert program.end() == 0, program.messages
 
 
 def test_link_of_a_device_that_stays_down_is_one_line(tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture.dpdk_writer import LIMIT_S
 
+AF_XDP = 44  # linux/socket.h
 SEND = """
 import socket, struct, sys, time
 raw = open(sys.argv[2], "rb").read()
@@ -30,6 +32,14 @@ while at < len(raw):
 def send_capture(prefix: tuple[str, ...], interface: str, path: Path) -> None:
     """Send the frames of a pcap to an interface of a namespace, at most 16 per ms."""
     subprocess.run([*prefix, sys.executable, "-c", SEND, interface, str(path)], check=True)
+
+
+def af_xdp_or_skip() -> None:
+    """Skip the test if the kernel has no AF_XDP."""
+    try:
+        socket.socket(AF_XDP, socket.SOCK_RAW).close()
+    except OSError as error:
+        pytest.skip(f"no AF_XDP: {error}")
 
 
 @contextlib.contextmanager
