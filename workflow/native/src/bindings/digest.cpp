@@ -20,7 +20,7 @@ nb::dict counts_by_source(const std::array<std::uint64_t, N>& counts) {
     nb::dict result;
     for (std::size_t i = 0; i < N; ++i) {
         const std::string_view name = text_of(static_cast<By>(i));
-        result[nb::str(name.empty() ? "nobody" : std::string(name).c_str())] = counts[i];
+        result[nb::str(name.empty() ? "none" : std::string(name).c_str())] = counts[i];
     }
     return result;
 }
