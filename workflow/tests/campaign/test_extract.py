@@ -149,7 +149,15 @@ def test_every_section_is_copied_once(tmp_path):
     assert (kinds.count(0x0A0D0D0A), kinds.count(1), kinds.count(6)) == (3, 6, 6 + 3 + 602)
 
 
-def test_gzip_is_decompressed_from_a_checkpoint(tmp_path, capsys):
+COMPRESS = {
+    "gzip": lambda content: gzip.compress(content, 6),
+    "lz4": lambda content: subprocess.run(["lz4", "-c"], input=content, capture_output=True, check=True).stdout,
+    "lz4 with linked blocks": lambda content: pa.compress(content, "lz4", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_one_member_or_frame_is_decompressed_from_a_checkpoint(tmp_path, codec, capsys):
     frames = 30_000
     head, record = struct.pack("<IHHiIII", MICROSECONDS, 2, 4, 0, 0, 262144, 1), struct.pack("<II", 1400, 1400)
     filler = random.Random(1).randbytes(35) * 40
@@ -157,9 +165,9 @@ def test_gzip_is_decompressed_from_a_checkpoint(tmp_path, capsys):
         struct.pack("<II", START_S, number) + record + struct.pack("<I", number) + filler[4:]
         for number in range(frames)
     )
-    capture = digested(tmp_path, "t.pcap.gz", gzip.compress(content, 6))
+    capture = digested(tmp_path, f"t.pcap.{SUFFIXES[codec.split()[0]]}", COMPRESS[codec](content))
     size = len(positions_of(tmp_path / "t.acap.parquet"))
-    print(f"positions of {frames} frames in one gzip member of {len(content)} bytes: {size} bytes")
+    print(f"positions of {frames} frames in one member or frame of {len(content)} bytes: {size} bytes")
     damaged = bytearray(capture.read_bytes())
     damaged[10_000:11_000] = bytes(1000)
     capture.write_bytes(damaged)

@@ -139,8 +139,13 @@ bool is_supported(Compression compression) {
 std::unique_ptr<ByteStream> decoder_from(Compression compression, std::unique_ptr<ByteStream> raw,
                                          const ByteStream::Start& start, const DecompressionLimits& limits) {
 #ifdef ACAPELLA_HAS_GZIP
-    if (start.inside) {
+    if (start.inside && compression == Compression::gzip) {
         return gzip_decoder_from(std::move(raw), start, limits);
+    }
+#endif
+#ifdef ACAPELLA_HAS_LZ4
+    if (start.inside && compression == Compression::lz4) {
+        return lz4_decoder_from(std::move(raw), start, limits);
     }
 #endif
     return decoder(compression, std::move(raw), {}, limits);

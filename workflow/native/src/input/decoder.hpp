@@ -31,14 +31,16 @@ class ByteStream {
 
     [[nodiscard]] const Fault& fault() const { return fault_; }
 
-    // A place where decompression can begin: the start of a gzip member, of a zstd or lz4 frame, or of a
-    // deflate block inside a gzip member.
+    // A place where decompression can begin: the start of a gzip member or of a zstd or lz4 frame, or of a
+    // block inside a gzip member or an lz4 frame.
     struct Start {
-        std::uint64_t compressed = 0;
+        std::uint64_t compressed = 0;  // offset of the first byte
         std::uint64_t decompressed = 0;
-        bool inside = false;      // inside a gzip member
-        std::uint8_t bits = 0;    // inside: the block begins with this number of bits of the byte before
-        std::string window = {};  // inside: the decompressed bytes before, compressed with zlib
+        bool inside = false;
+        // Inside gzip: the block begins with this number of bits of the first byte, or, if it is 0, with the
+        // whole byte. Inside lz4: Lz4Frame.
+        std::uint8_t state = 0;
+        std::string window = {};  // inside: the decompressed bytes before, compressed with the same library
     };
     // Returns the starts so far, at least kBetweenStarts decompressed bytes apart, without that of the first.
     [[nodiscard]] const std::vector<Start>& starts() const { return starts_; }
@@ -94,8 +96,7 @@ struct DecompressionLimits {
     static constexpr std::uint64_t kFreeOfRatio = std::uint64_t{16} << 20U;
 };
 
-// Decompresses `raw`, which begins at a start; for one with bits, at the byte that contains them. The limits
-// apply to the bytes after the start.
+// Decompresses `raw`, which begins at a start. The limits apply to the bytes after the start.
 std::unique_ptr<ByteStream> decoder_from(Compression compression, std::unique_ptr<ByteStream> raw,
                                          const ByteStream::Start& start, const DecompressionLimits& limits);
 

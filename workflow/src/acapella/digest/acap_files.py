@@ -25,6 +25,7 @@ KEY = "acapella"  # key-value metadata, JSON
 # Key-value metadata of an acap: positions of the frames in the capture (input/positions/positions.hpp of the core), as
 # base64, because some readers of Parquet accept only UTF-8. Acaps of several captures do not have it.
 POSITIONS_KEY = "acapella_positions"
+POSITIONS_VERSION = b"\2"  # the first byte, kVersion of positions.cpp; other versions are not used
 # Key `acap_format` in the metadata of both files; files without it have format 1. Format 2 added tunnel identifiers to
 # the keys of flows, format 3 added ip_id to frames.
 FORMAT = 3
@@ -64,11 +65,12 @@ def positions_of(path) -> bytes | None:
 
     Raises UserError if they are not base64.
     """
-    text = (pq.read_metadata(path).metadata or {}).get(POSITIONS_KEY.encode())
+    text = (pq.read_metadata(path).metadata or {}).get(POSITIONS_KEY.encode(), b"")
     try:
-        return None if text is None else base64.b64decode(text, validate=True)
+        encoded = base64.b64decode(text, validate=True)
     except binascii.Error as error:
         raise UserError("the positions of its frames are damaged", where=path) from error
+    return encoded if encoded.startswith(POSITIONS_VERSION) else None
 
 
 def text_of_positions(positions: bytes | None) -> dict[str, str]:

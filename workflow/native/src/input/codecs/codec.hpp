@@ -102,10 +102,10 @@ class Decoder : public ByteStream {
     [[nodiscard]] bool is_start_due(std::size_t unread) const {
         return produced_ + unread - (starts_.empty() ? 0 : starts_.back().decompressed) >= between_windows_;
     }
-    // Adds a start at the current position. If there are many, keeps every second one.
-    void add_start_inside(std::size_t unread, unsigned bits, std::string window) {
-        starts_.push_back({input_.consumed(), produced_ + unread, true, static_cast<std::uint8_t>(bits),
-                           std::move(window)});
+    // Adds a start at the current position, byte `compressed`. If there are many, keeps every second one.
+    void add_start_inside(std::size_t unread, std::uint64_t compressed, std::uint8_t state,
+                          std::string window) {
+        starts_.push_back({compressed, produced_ + unread, true, state, std::move(window)});
         if (++windows_ < kMaxWindows) return;
         windows_ = drop_every_second_window(starts_);
         between_windows_ *= 2;
@@ -115,7 +115,7 @@ class Decoder : public ByteStream {
     bool done_ = false;
 
   private:
-    // Windows need up to 32 KiB each.
+    // Windows need up to 32 KiB (gzip) or 64 KiB (lz4) each.
     static constexpr std::uint64_t kBetweenWindows = std::uint64_t{16} << 20;
     static constexpr std::size_t kMaxWindows = 256;
 
@@ -154,6 +154,8 @@ class FrameDecoder : public Decoder {
         : Decoder(std::move(raw), head, limits), name_(std::move(name)), first_(first) {}
 
     virtual Step step(Bytes in, std::byte* into, std::size_t room) = 0;
+    // Called after each step. `more_output`: the library may have output that it has not returned yet.
+    virtual void on_step(Bytes /*produced*/, bool /*more_output*/) {}
 
   private:
     std::size_t decode(std::byte* into, std::size_t room) final {
@@ -175,6 +177,7 @@ class FrameDecoder : public Decoder {
             between_frames_ = pending_ == 0;
             if (between_frames_) end_of_frame(step.produced);
             more_output_ = step.produced == room && pending_ != 0;
+            on_step(Bytes(into, step.produced), more_output_);
             if (step.produced > 0) {
                 return step.produced;
             }
@@ -191,10 +194,13 @@ class FrameDecoder : public Decoder {
 
 using MakeDecoder = std::unique_ptr<ByteStream>(std::unique_ptr<ByteStream> raw, Bytes head,
                                                 const DecompressionLimits& limits);
+using MakeDecoderFrom = std::unique_ptr<ByteStream>(std::unique_ptr<ByteStream> raw,
+                                                    const ByteStream::Start& start,
+                                                    const DecompressionLimits& limits);
 MakeDecoder gzip_decoder;
-std::unique_ptr<ByteStream> gzip_decoder_from(std::unique_ptr<ByteStream> raw, const ByteStream::Start& start,
-                                              const DecompressionLimits& limits);
 MakeDecoder zstd_decoder;
 MakeDecoder lz4_decoder;
+MakeDecoderFrom gzip_decoder_from;
+MakeDecoderFrom lz4_decoder_from;
 
 }  // namespace acapella::input

@@ -88,9 +88,9 @@ class GzipDecoder final : public Decoder {
         uLongf size = window.size();
         bool sound = uncompress(window.data(), &size, reinterpret_cast<const Bytef*>(start.window.data()),
                                 static_cast<uLong>(start.window.size())) == Z_OK;
-        if (start.bits > 0) {
-            const int value = std::to_integer<int>(ready[0]) >> (8 - start.bits);
-            sound = sound && inflatePrime(&stream_, start.bits, value) == Z_OK;
+        if (const unsigned bits = start.state & 7U; bits > 0) {
+            const int value = std::to_integer<int>(ready[0]) >> (8 - bits);
+            sound = sound && inflatePrime(&stream_, static_cast<int>(bits), value) == Z_OK;
             input_.consume(1);
         }
         sound = sound && inflateSetDictionary(&stream_, window.data(), static_cast<uInt>(size)) == Z_OK;
@@ -111,7 +111,8 @@ class GzipDecoder final : public Decoder {
             return;
         }
         packed.resize(packed_size);
-        add_start_inside(unread, static_cast<unsigned>(stream_.data_type) & 7U, std::move(packed));
+        const auto bits = static_cast<std::uint8_t>(stream_.data_type & 7);
+        add_start_inside(unread, input_.consumed() - (bits > 0 ? 1 : 0), bits, std::move(packed));
     }
 
     std::size_t inflate_some(Bytes ready, std::byte* into, std::size_t room) {

@@ -110,7 +110,7 @@ void PieceReader::begin_decoding(std::uint64_t offset) {
     const ByteStream::Start& start = after == positions_.starts.begin() ? first : *std::prev(after);
     if (decoder_ && decoded_ <= offset && decoded_ >= start.decompressed) return;
     // A position beyond the end of the file only yields no bytes.
-    (void)::lseek(descriptor_, static_cast<off_t>(start.compressed - (start.bits > 0 ? 1 : 0)), SEEK_SET);
+    (void)::lseek(descriptor_, static_cast<off_t>(start.compressed), SEEK_SET);
     decoder_ = decoder_from(compression_, descriptor_stream(descriptor_, false), start, limits_);
     decoded_ = start.decompressed;
 }

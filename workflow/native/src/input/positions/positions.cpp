@@ -10,7 +10,7 @@
 namespace acapella::input {
 namespace {
 
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kSumBytes = 4;
 constexpr std::uint64_t kLargest = UINT64_MAX >> 1U;  // sums of two integers do not overflow
 
@@ -71,7 +71,7 @@ void put_starts(std::string& out, const std::vector<ByteStream::Start>& starts) 
     for (const ByteStream::Start& start : starts) {
         put(out, start.compressed - compressed);
         put(out, start.decompressed - decompressed);
-        put(out, start.inside ? start.bits + 1U : 0U);
+        put(out, start.inside ? start.state + 1U : 0U);
         compressed = start.compressed;
         decompressed = start.decompressed;
         if (!start.inside) continue;
@@ -81,17 +81,15 @@ void put_starts(std::string& out, const std::vector<ByteStream::Start>& starts) 
 }
 
 void get_starts(Decoder& in, Positions& positions) {
-    constexpr std::uint64_t kMostBits = 7;
     std::uint64_t compressed = 0;
     std::uint64_t decompressed = 0;
     for (std::size_t left = in.count(3); left > 0; --left) {
         ByteStream::Start& start = positions.starts.emplace_back();
         start.compressed = compressed += in.get(kLargest - compressed);
         start.decompressed = decompressed += in.get(positions.bytes - decompressed);
-        const std::uint64_t inside = in.get(kMostBits + 1);
+        const std::uint64_t inside = in.get(UINT8_MAX + 1);
         start.inside = inside > 0;
-        start.bits = start.inside ? static_cast<std::uint8_t>(inside - 1) : std::uint8_t{0};
-        if (start.bits > 0 && start.compressed == 0) in.fail();
+        start.state = start.inside ? static_cast<std::uint8_t>(inside - 1) : std::uint8_t{0};
         if (start.inside) start.window = in.text(in.count(1));
     }
 }
