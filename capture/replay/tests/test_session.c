@@ -89,6 +89,27 @@ static void test_packets_lost_before_reception_are_reported(struct session *sess
     expect("cleared recording recorded scheduled running done status");
 }
 
+/* Returns the number after a key in the part of an event about the second port. */
+static uint64_t second_port_number(const char *event, const char *key) {
+    const char *port = strstr(event, "{\"name\": \"net_null1\"");
+    CHECK(port && strstr(port, key));
+    return strtoull(strstr(port, key) + strlen(key), NULL, 10);
+}
+
+static void test_other_frames_during_a_run_are_counted(struct session *session) {
+    static const char frame[] = "answer 1 ffffffffffff02000000000188b5";
+    CHECK(execute(session, frame) == 0);
+    CHECK(execute(session, "run 0 1 1000000") == 0);
+    CHECK(execute(session, frame) == 0 && execute(session, frame) == 0);
+    wait_until_idle(session);
+    CHECK(execute(session, "stop") == 0);
+    const char *done = strstr(text + checked, "\"done\"");
+    CHECK(second_port_number(done, "\"answered\": ") == 2);
+    CHECK(second_port_number(done, "\"forwarded\": ") > 0); /* net_null receives until the run begins */
+    CHECK(strstr(done, "\"answered\": 0, \"forwarded\": "));
+    expect("answered scheduled answered answered running done");
+}
+
 static void test_done_precedes_the_next_command(struct session *session) {
     CHECK(execute(session, "run 0 1 1000000") == 0);
     wait_until_idle(session);
@@ -123,8 +144,9 @@ static void test_a_single_tx_measures_the_lead_of_all_ports(void) {
 
 static void open_session(struct session *session) {
     static char bridge[] = "net_null0,net_null1"; /* options_read changes it */
-    static char *words[] = {"test_session", "--vdev",    "net_null0", "--vdev",       "net_null1", "--bridge",
-                            bridge,         "--packets", PACKETS,     "--departures", "1000",      NULL};
+    static char *words[] = {"test_session", "--vdev",    "net_null0", "--vdev", "net_null1",
+                            "--bridge",     bridge,      "--packets", PACKETS,  "--departures",
+                            "1000",         "--in-band", NULL};
     struct fault fault = {""};
     struct options *options = &session->options;
     int status = options_read(options, sizeof words / sizeof *words - 1, words, &fault);
@@ -147,6 +169,7 @@ int main(void) {
     open_session(&session);
     test_recorded_precedes_the_next_command(&session);
     test_packets_lost_before_reception_are_reported(&session);
+    test_other_frames_during_a_run_are_counted(&session);
     test_done_precedes_the_next_command(&session);
     session_close(&session);
     rte_eal_cleanup();

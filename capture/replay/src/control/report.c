@@ -159,7 +159,7 @@ static void put_reception(FILE *to, const struct counters *now, const struct cou
 static void put_receptions(FILE *to, const struct session *session) {
     fputs(", \"ports\": [", to);
     for (unsigned i = 0; i < session->ports.count; ++i) {
-        const struct counters now = read_counters(&session->ports.port[i]);
+        const struct counters now = read_counters(session, i);
         fputs(i ? ", {\"name\": " : "{\"name\": ", to);
         json_text(to, session->ports.port[i].name);
         fputs(", ", to);
@@ -287,13 +287,16 @@ static void put_outcomes(FILE *to, const struct summary *summary) {
 
 /* Counters of the driver and the kernel during a run. They may differ from the outcomes: other programs may
  * send on the interface, and a queue of the kernel may delay or drop packets. */
-static void put_counters(FILE *to, const struct port *port, const struct counters *before) {
-    const struct counters now = read_counters(port);
+static void put_counters(FILE *to, const struct session *session, unsigned at) {
+    const struct port *port = &session->ports.port[at];
+    const struct counters now = read_counters(session, at), *before = &session->counters_before[at];
     const struct interface_counters *interface = &now.interface, *old = &before->interface;
     fputs("{\"name\": ", to);
     json_text(to, port->name);
     put_number(to, "driver_sent", now.sent - before->sent);
     put_number(to, "driver_errors", now.errors - before->errors);
+    put_number(to, "answered", now.answered - before->answered);
+    put_number(to, "forwarded", now.forwarded - before->forwarded);
     fputs(", \"queues\": [", to);
     for (unsigned queue = 0; queue < port->tx_queues; ++queue) {
         fprintf(to, "%s%" PRIu64, queue ? ", " : "", port->sent[queue]);
@@ -326,7 +329,7 @@ void report_done(const struct session *session) {
     fputs(", \"ports\": [", to);
     for (unsigned i = 0; i < session->ports.count; ++i) {
         fputs(i ? ", " : "", to);
-        put_counters(to, &session->ports.port[i], &session->counters_before[i]);
+        put_counters(to, session, i);
     }
     fputc(']', to);
     put_clock(to, &session->time);
@@ -347,7 +350,7 @@ void report_status(const struct session *session) {
         fputs(i ? ", " : "", to);
         put_port(to, &session->ports.port[i]);
         put_port_traffic(to, &session->ports.port[i], session->worker.traffic[i]);
-        const struct counters now = read_counters(&session->ports.port[i]);
+        const struct counters now = read_counters(session, i);
         fputs(", ", to);
         put_reception(to, &now, &session->counters_first[i]);
         fputc('}', to);

@@ -126,9 +126,14 @@ static int check_priority(unsigned priority, struct fault *fault) {
     return priority ? worker_set_priority(0) : 0;
 }
 
-struct counters read_counters(const struct port *port) {
+struct counters read_counters(const struct session *session, unsigned at) {
+    const struct port *port = &session->ports.port[at];
     struct rte_eth_stats stats;
     struct counters counters = {.interface = read_interface_counters(port->interface)};
+    counters.answered = session->answered[at];
+    if (session->options.bridge) {
+        counters.forwarded = port_traffic(session->worker.traffic[1 - at]).forwarded;
+    }
     if (rte_eth_stats_get(port->id, &stats) == 0) {
         counters.sent = stats.opackets;
         counters.errors = stats.oerrors;
@@ -141,7 +146,7 @@ struct counters read_counters(const struct port *port) {
 /* Reads the counters of all ports, from which the next run or recording is counted. */
 static void read_all_counters(const struct session *session, struct counters counters[OPTIONS_PORTS]) {
     for (unsigned i = 0; i < session->ports.count; ++i) {
-        counters[i] = read_counters(&session->ports.port[i]);
+        counters[i] = read_counters(session, i);
     }
 }
 
@@ -257,6 +262,7 @@ static int start_run(struct session *session, const struct command *command, str
     if (replay_start_at(replay, command->at_ns ? command->at_ns : soon, fault) != 0) {
         return -1;
     }
+    worker_request(&session->worker, REQUEST_COUNT);
     read_all_counters(session, session->counters_before);
     ++session->runs;
     session->running_reported = false;
@@ -319,6 +325,7 @@ static int answer(struct session *session, const struct command *command, struct
     if (!sent) {
         return fail(fault, "answer: the frame cannot be sent now");
     }
+    ++session->answered[command->port];
     report_answered(session);
     return 0;
 }
@@ -348,6 +355,7 @@ static void report_end(struct session *session) {
             recording_merge(&session->recording); /* the polling thread does not use it any more */
             report_recorded(session);
         } else {
+            worker_request(&session->worker, REQUEST_COUNT);
             report_done(session);
         }
     }

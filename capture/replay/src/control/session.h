@@ -18,11 +18,10 @@ struct memory {
 /* Counters of a port's driver, and of its network interface. */
 struct counters {
     uint64_t sent, errors;
-    uint64_t missed, no_mbuf; /* received packets that were lost: no descriptor or no mbuf was free */
+    uint64_t answered, forwarded; /* sent by the port, but not by a run */
+    uint64_t missed, no_mbuf;     /* received packets that were lost: no descriptor or no mbuf was free */
     struct interface_counters interface;
 };
-
-struct counters read_counters(const struct port *port);
 
 struct session {
     struct options options;
@@ -36,10 +35,15 @@ struct session {
     bool running_reported;
     uint64_t runs;
     int64_t disciplined_ns, checked_ns;             /* monotonic */
+    uint64_t answered[OPTIONS_PORTS];               /* frames, by the port that sent them */
     struct counters counters_before[OPTIONS_PORTS]; /* before a run or recording */
     struct counters counters_first[OPTIONS_PORTS];  /* at the start */
     FILE *out;
 };
+
+/* Reads the counters of a port (from 0). Frames that the bridge forwards have been counted by the latest
+ * REQUEST_COUNT. */
+struct counters read_counters(const struct session *session, unsigned port);
 
 /* Computes the memory that is needed. Fails if the machine does not have it. */
 int session_check_memory(struct session *session, struct fault *fault);
