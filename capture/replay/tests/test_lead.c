@@ -1,7 +1,9 @@
 /* Tests of the lead time on a simulated clock: the lead that a device has is measured exactly, and a replay
  * departs at its requested times. */
+#include <signal.h>
 #include <string.h>
 
+#include "common/signals.h"
 #include "control/summary.h"
 #include "engine/lead.h"
 #include "ring_world.h"
@@ -251,6 +253,27 @@ static void test_a_late_probe_is_not_taken_for_the_next_one(void) {
     close_connected(&world, &device);
 }
 
+/* The second port only receives the probes of the first one. */
+static void test_clocks_begin_after_the_links_of_all_ports_are_up(void) {
+    struct world world = {0};
+    struct timebase time = {0};
+    struct fault fault = {""};
+    world_open(&world);
+    struct ports ports = {.count = 1, .extras = 1};
+    ports.port[0] = world.ports.port[0];
+    ports.extra[0] = world.ports.port[1];
+    CHECK(rte_eth_dev_set_link_down(ports.extra[0].id) == 0);
+    CHECK(ports_check_links(&ports, &fault) == -1);
+    CHECK(strncmp(fault.text, ports.extra[0].name, strlen(ports.extra[0].name)) == 0);
+    received_signal = SIGTERM; /* ends the wait */
+    CHECK(ports_begin_clocks(&ports, &time, &fault) == -1);
+    CHECK(strstr(fault.text, "while the link was down") && time.tsc_hz == 0);
+    received_signal = 0;
+    CHECK(rte_eth_dev_set_link_up(ports.extra[0].id) == 0);
+    CHECK(ports_begin_clocks(&ports, &time, &fault) == 0 && time.tsc_hz > 0);
+    world_close(&world);
+}
+
 static void test_a_lead_before_the_departure_is_an_error(void) {
     struct device device = {.lead_ns = -50000};
     struct world world = {.options = {.ports = 1}};
@@ -325,6 +348,7 @@ int main(void) {
     test_without_timestamps_the_lead_is_unknown();
     test_probes_that_do_not_arrive_are_an_error();
     test_a_late_probe_is_not_taken_for_the_next_one();
+    test_clocks_begin_after_the_links_of_all_ports_are_up();
     test_a_lead_before_the_departure_is_an_error();
     test_a_lead_below_the_error_of_the_clocks_is_zero();
     test_lead_is_measured_by_transmit_timestamps_or_unknown();

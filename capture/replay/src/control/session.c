@@ -157,9 +157,8 @@ int session_open(struct session *session, struct fault *fault) {
         recording_open(&session->recording, options->packets, options->bridge, fault) != 0 ||
         replay_open(&worker->replay, options, &session->ports, &session->time, fault) != 0 ||
         ports_open(&session->ports, options, (unsigned)session->memory.mbufs, fault) != 0 ||
-        timebase_begin(&session->time, fault) != 0 ||
         ports_start(&session->ports, options->bridge, fault) != 0 ||
-        ports_wait_for_links(&session->ports, fault) != 0 ||
+        ports_begin_clocks(&session->ports, &session->time, fault) != 0 ||
         lead_measure_all(&session->ports, options, &session->time, fault) != 0) {
         return -1;
     }

@@ -206,6 +206,11 @@ static int configure(struct port *port, const struct options *options, struct rt
     return 0;
 }
 
+/* Returns a port, or a port that only receives probes, by its position in both lists. */
+static struct port *any_port(struct ports *ports, unsigned at) {
+    return at < ports->count ? &ports->port[at] : &ports->extra[at - ports->count];
+}
+
 /* Finds the port that receives what Tx port `at` sends. It may be a Tx port. */
 static int find_loop(struct ports *ports, unsigned at, const struct options *options, struct fault *fault) {
     struct port *loop = &ports->extra[ports->extras];
@@ -217,7 +222,7 @@ static int find_loop(struct ports *ports, unsigned at, const struct options *opt
         return -1;
     }
     for (unsigned i = 0; i < ports->count + ports->extras; ++i) {
-        struct port *known = i < ports->count ? &ports->port[i] : &ports->extra[i - ports->count];
+        struct port *known = any_port(ports, i);
         if (known->id == loop->id) {
             known->receives = true;
             ports->loop[at] = known;
@@ -268,7 +273,7 @@ int ports_open(struct ports *ports, const struct options *options, unsigned mbuf
         return -1;
     }
     for (unsigned i = 0; i < ports->count + ports->extras; ++i) {
-        struct port *port = i < ports->count ? &ports->port[i] : &ports->extra[i - ports->count];
+        struct port *port = any_port(ports, i);
         if (configure(port, options, ports->pool, fault) != 0) {
             return -1;
         }
@@ -293,15 +298,14 @@ static int begin_clock(struct port *port, struct fault *fault) {
     return 0;
 }
 
-static int enable_timestamps(struct port *port, struct fault *fault) {
+static void enable_timestamps(struct port *port) {
     const int flag = rte_mbuf_dynflag_lookup(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME, NULL);
     port->stamp_offset = rte_mbuf_dynfield_lookup(RTE_MBUF_DYNFIELD_TIMESTAMP_NAME, NULL);
     if (port->stamp_offset < 0 || flag < 0) {
         port->stamps = PORT_STAMPS_NONE;
-        return 0;
+        return;
     }
     port->stamp_flag = 1ULL << flag;
-    return port->stamps == PORT_STAMPS_TICKS ? begin_clock(port, fault) : 0;
 }
 
 void port_flush(struct port *port) {
@@ -326,8 +330,8 @@ static int start(struct port *port, bool receive, struct fault *fault) {
     if (receive) {
         rte_eth_promiscuous_enable(port->id); /* unsupported: the driver receives every frame anyway */
     }
-    if (port->stamps != PORT_STAMPS_NONE && enable_timestamps(port, fault) != 0) {
-        return -1;
+    if (port->stamps != PORT_STAMPS_NONE) {
+        enable_timestamps(port);
     }
     if (receive && *port->interface) {
         port_flush(port); /* packets that arrived while the queues were configured */
@@ -371,9 +375,9 @@ static bool link_is_up(const struct port *port) {
     return rte_eth_link_get_nowait(port->id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
 }
 
-int ports_check_links(const struct ports *ports, struct fault *fault) {
-    for (unsigned i = 0; i < ports->count; ++i) {
-        const struct port *port = &ports->port[i];
+int ports_check_links(struct ports *ports, struct fault *fault) {
+    for (unsigned i = 0; i < ports->count + ports->extras; ++i) {
+        const struct port *port = any_port(ports, i);
         if (!link_is_up(port)) {
             return *port->interface ? fail(fault,
                                            "%s: the link is down: %s; set it up: ip link set INTERFACE up",
@@ -384,10 +388,10 @@ int ports_check_links(const struct ports *ports, struct fault *fault) {
     return 0;
 }
 
-int ports_wait_for_links(const struct ports *ports, struct fault *fault) {
+static int wait_for_links(struct ports *ports, struct fault *fault) {
     const struct timespec pause = {0, LINK_POLL_NS};
-    for (unsigned i = 0; i < ports->count; ++i) {
-        const struct port *port = &ports->port[i];
+    for (unsigned i = 0; i < ports->count + ports->extras; ++i) {
+        const struct port *port = any_port(ports, i);
         for (unsigned polls = 0; !*port->interface && polls < LINK_POLLS && !link_is_up(port); ++polls) {
             if (received_signal) {
                 return fail(fault, "%s: %s while the link was down", port->name, signal_name());
@@ -396,6 +400,15 @@ int ports_wait_for_links(const struct ports *ports, struct fault *fault) {
         }
     }
     return ports_check_links(ports, fault);
+}
+
+int ports_begin_clocks(struct ports *ports, struct timebase *time, struct fault *fault) {
+    int status = wait_for_links(ports, fault);
+    for (unsigned i = 0; i < ports->count + ports->extras && status == 0; ++i) {
+        struct port *port = any_port(ports, i);
+        status = port->stamps == PORT_STAMPS_TICKS ? begin_clock(port, fault) : 0;
+    }
+    return status == 0 ? timebase_begin(time, fault) : -1;
 }
 
 uint64_t port_errors(const struct port *port) {

@@ -6,7 +6,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf_dyn.h>
 
-#include "common/clock.h"
+#include "engine/timebase.h"
 #include "options.h"
 
 enum port_stamps {
@@ -71,16 +71,16 @@ unsigned ports_mbuf_count(const struct options *options);
 int ports_open(struct ports *ports, const struct options *options, unsigned mbufs, struct fault *fault);
 int ports_start(struct ports *ports, bool receive, struct fault *fault);
 
+/* Waits up to 10 s for the link of each device that is not a network interface. Then measures the rate of the
+ * TSC and those of the clocks of NICs, which takes 100 ms each: nothing corrects clocks during the wait. -1:
+ * see fault. */
+int ports_begin_clocks(struct ports *ports, struct timebase *time, struct fault *fault);
+
 /* Corrects the conversion of the clocks of NICs; `now_ns` is the current time. */
 void ports_discipline(struct ports *ports, int64_t now_ns);
 
-/* Waits up to 10 s for the link of each device that is not a network interface. -1: a link is down, see
- * fault.
- */
-int ports_wait_for_links(const struct ports *ports, struct fault *fault);
-
 /* -1: the link of a port is down, see fault. */
-int ports_check_links(const struct ports *ports, struct fault *fault);
+int ports_check_links(struct ports *ports, struct fault *fault);
 void ports_close(struct ports *ports);
 
 /* Returns the largest lead time of the ports; 0: all are unknown. */
