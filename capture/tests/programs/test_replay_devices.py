@@ -102,12 +102,17 @@ def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(direct, 
     assert (done["sent"], done["dropped"]["driver_error"]) == (port["driver_sent"], port["driver_errors"])
 
 
-def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp_path, direct, capture):
-    """The driver takes these packets, so that only the interface's own count shows the loss."""
-    limit = ["tc", "qdisc", "add", "dev", "out0", "root", "tbf", "rate", "1mbit", "burst", "2kb", "limit", "3000"]
-    tried = subprocess.run([*direct, *limit], capture_output=True, text=True, check=False)
+def slow_queue(prefix: tuple[str, ...], interface: str) -> None:
+    """Give an interface a queue of 3,000 bytes and 1 Mbit/s; skip the test if the kernel has no tbf."""
+    limit = ["tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", "1mbit", "burst", "2kb", "limit", "3000"]
+    tried = subprocess.run([*prefix, *limit], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         pytest.skip(f"no tbf here: {tried.stderr.strip()}")
+
+
+def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp_path, direct, capture):
+    """The driver takes these packets, so that only the interface's own count shows the loss."""
+    slow_queue(direct, "out0")
     queued = ("--vdev", "net_af_packet0,iface=out0,qdisc_bypass=0", "--tx", "net_af_packet0")
     with received_by_in0(direct, capture, tmp_path / "got.pcap", *queued) as program:
         done = program.run(speed_ppm=100_000_000)
@@ -117,6 +122,40 @@ def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp
     assert port["interface"]["tx_packets"] <= len(replayer.received(tmp_path / "got.pcap")) < len(FRAMES)
     (line,) = lost_in_kernel(done)
     assert line.startswith("the kernel did not send all packets of ")
+
+
+def test_forwarded_frames_of_a_run_are_not_lost_packets(bridged, capture, tmp_path):
+    """A veth counts what it sends: the packets of the run, and the frames that the bridge forwards during the run."""
+    few = replayer.write_capture(tmp_path / "few.pcap", slow_frames(20))
+    with replayer.loaded(few, *BRIDGE, prefix=bridged) as program:
+        program.ask("run 0 1 1000000", "running")
+        veth.send_capture(bridged, "right1", capture)
+        done = replayer.checked(program.wait("done"))
+        assert program.end() == 0, program.messages
+    port = done["ports"][0]
+    assert port["queues"] == [20] and port["forwarded"] == len(FRAMES)
+    assert port["interface"]["tx_packets"] >= 20 + len(FRAMES) and lost_in_kernel(done) == []
+
+
+def test_forwarded_frames_do_not_hide_packets_that_a_queue_of_the_kernel_dropped(bridged, capture, tmp_path):
+    """The interface sends more frames than the run has packets, but fewer than the program sent."""
+    slow_queue(bridged, "left1")
+    few = replayer.write_capture(tmp_path / "few.pcap", slow_frames(20))
+    queued = [word.replace("iface=left1", "iface=left1,qdisc_bypass=0") for word in BRIDGE]
+    with replayer.loaded(few, *queued, prefix=bridged) as program:
+        program.ask("run 0 1 1000000", "running")
+        veth.send_capture(bridged, "right1", capture)
+        done = replayer.checked(program.wait("done"))
+        assert program.end() == 0, program.messages
+    port = done["ports"][0]
+    assert port["queues"] == [20] and 20 < port["interface"]["tx_packets"] < 20 + len(FRAMES)
+    (line,) = lost_in_kernel(done)
+    assert line.startswith("the kernel did not send all packets of net_af_packet0: ")
+
+
+def slow_frames(count: int) -> list[dpdk.Frame]:
+    """Return short frames, with gaps of 50 ms."""
+    return [dpdk.Frame(number * 50_000_000, 60, bytes(59) + bytes([number])) for number in range(count)]
 
 
 def with_tag(frame: dpdk.Frame) -> dpdk.Frame:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acapella_capture.replay import departures
-from acapella_capture.replay.departures import MAGIC, NO_TIME, Lead, Origin, convert, duration, leads_of
+from acapella_capture.replay.departures import MAGIC, NO_TIME, Lead, Origin, convert, duration, leads_of, lost_in_kernel
 from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
 
@@ -98,6 +98,21 @@ def test_leads_of_a_run_are_those_of_its_ports():
 def test_invalid_lead_is_unknown(lead):
     assert leads_of({"leads": [lead]}) == (Lead(),)
     assert leads_of({"leads": lead}) == () == leads_of({})
+
+
+@pytest.mark.parametrize(
+    ("tx_packets", "fault"),
+    [
+        (112, []),
+        (150, []),  # another program sent frames
+        (111, ["the kernel did not send all packets of eth1: 1 of 112 not sent at the end of the run"]),
+        (100, ["the kernel did not send all packets of eth1: 12 of 112 not sent at the end of the run"]),
+    ],
+)
+def test_forwarded_frames_and_answers_are_not_packets_of_the_run(tx_packets, fault):
+    counted = {"tx_packets": tx_packets, "tx_errors": 0, "tx_dropped": 0}
+    port = {"name": "eth1", "queues": [60, 40], "forwarded": 10, "answered": 2, "interface": counted}
+    assert lost_in_kernel({"ports": [port]}) == fault
 
 
 def test_rows_are_sorted_and_reproducible(tmp_path, monkeypatch):

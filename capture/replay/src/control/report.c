@@ -155,15 +155,14 @@ static void put_reception(FILE *to, const struct counters *now, const struct cou
     fputc('}', to);
 }
 
-/* Prints the key `ports`: what each port did not receive since `before`. */
+/* Prints the key `ports`: what each port did not receive during a recording. */
 static void put_receptions(FILE *to, const struct session *session) {
     fputs(", \"ports\": [", to);
     for (unsigned i = 0; i < session->ports.count; ++i) {
-        const struct counters now = read_counters(session, i);
         fputs(i ? ", {\"name\": " : "{\"name\": ", to);
         json_text(to, session->ports.port[i].name);
         fputs(", ", to);
-        put_reception(to, &now, &session->counters_before[i]);
+        put_reception(to, &session->counters_after[i], &session->counters_before[i]);
         fputc('}', to);
     }
     fputc(']', to);
@@ -289,20 +288,20 @@ static void put_outcomes(FILE *to, const struct summary *summary) {
  * send on the interface, and a queue of the kernel may delay or drop packets. */
 static void put_counters(FILE *to, const struct session *session, unsigned at) {
     const struct port *port = &session->ports.port[at];
-    const struct counters now = read_counters(session, at), *before = &session->counters_before[at];
-    const struct interface_counters *interface = &now.interface, *old = &before->interface;
+    const struct counters *now = &session->counters_after[at], *before = &session->counters_before[at];
+    const struct interface_counters *interface = &now->interface, *old = &before->interface;
     fputs("{\"name\": ", to);
     json_text(to, port->name);
-    put_number(to, "driver_sent", now.sent - before->sent);
-    put_number(to, "driver_errors", now.errors - before->errors);
-    put_number(to, "answered", now.answered - before->answered);
-    put_number(to, "forwarded", now.forwarded - before->forwarded);
+    put_number(to, "driver_sent", now->sent - before->sent);
+    put_number(to, "driver_errors", now->errors - before->errors);
+    put_number(to, "answered", now->answered - before->answered);
+    put_number(to, "forwarded", now->forwarded - before->forwarded);
     fputs(", \"queues\": [", to);
     for (unsigned queue = 0; queue < port->tx_queues; ++queue) {
         fprintf(to, "%s%" PRIu64, queue ? ", " : "", port->sent[queue]);
     }
     fputs("], ", to);
-    put_reception(to, &now, before);
+    put_reception(to, now, before);
     if (interface->known && old->known) {
         fprintf(to,
                 ", \"interface\": {\"tx_packets\": %" PRIu64 ", \"tx_errors\": %" PRIu64

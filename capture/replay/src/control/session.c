@@ -143,11 +143,14 @@ struct counters read_counters(const struct session *session, unsigned at) {
     return counters;
 }
 
-/* Reads the counters of all ports, from which the next run or recording is counted. */
-static void read_all_counters(const struct session *session, struct counters counters[OPTIONS_PORTS]) {
+/* Reads the counters of all ports. The polling thread is paused meanwhile: frames that it sends between the
+ * reading of two counters would count as lost or hide a loss. */
+static void read_all_counters(struct session *session, struct counters counters[OPTIONS_PORTS]) {
+    worker_request(&session->worker, REQUEST_PAUSE);
     for (unsigned i = 0; i < session->ports.count; ++i) {
         counters[i] = read_counters(session, i);
     }
+    worker_request(&session->worker, REQUEST_RESUME);
 }
 
 int session_open(struct session *session, struct fault *fault) {
@@ -175,13 +178,14 @@ int session_open(struct session *session, struct fault *fault) {
     /* The first correction follows after a whole period: after a shorter time it would be too large, because
      * it is applied until the next one. */
     session->disciplined_ns = monotonic_ns();
-    read_all_counters(session, session->counters_first);
     worker->forwards = options->bridge;
     worker->spin = options->spin;
     worker->priority = options->priority;
-    return rte_eal_remote_launch(worker_run, worker, POLLING_LCORE) == 0
-               ? 0
-               : fail(fault, "the polling thread does not start");
+    if (rte_eal_remote_launch(worker_run, worker, POLLING_LCORE) != 0) {
+        return fail(fault, "the polling thread does not start");
+    }
+    read_all_counters(session, session->counters_first);
+    return 0;
 }
 
 void session_close(struct session *session) {
@@ -261,7 +265,6 @@ static int start_run(struct session *session, const struct command *command, str
     if (replay_start_at(replay, command->at_ns ? command->at_ns : soon, fault) != 0) {
         return -1;
     }
-    worker_request(&session->worker, REQUEST_COUNT);
     read_all_counters(session, session->counters_before);
     ++session->runs;
     session->running_reported = false;
@@ -318,7 +321,7 @@ static int answer(struct session *session, const struct command *command, struct
     if (to && port_fits(worker->send_port, worker->send_mbuf)) {
         worker_request(worker, REQUEST_SEND);
     }
-    const bool sent = to && !worker->send_mbuf;
+    const bool sent = to && !worker->send_mbuf && !worker->send_failed;
     rte_pktmbuf_free(worker->send_mbuf);
     worker->send_mbuf = NULL;
     if (!sent) {
@@ -350,11 +353,11 @@ static void report_end(struct session *session) {
     }
     if (before != ACTIVITY_IDLE && ended) {
         session->activity = ACTIVITY_IDLE;
+        read_all_counters(session, session->counters_after);
         if (before == ACTIVITY_RECORDING) {
             recording_merge(&session->recording); /* the polling thread does not use it any more */
             report_recorded(session);
         } else {
-            worker_request(&session->worker, REQUEST_COUNT);
             report_done(session);
         }
     }

@@ -37,6 +37,7 @@ struct session {
     int64_t disciplined_ns, checked_ns;             /* monotonic */
     uint64_t answered[OPTIONS_PORTS];               /* frames, by the port that sent them */
     struct counters counters_before[OPTIONS_PORTS]; /* before a run or recording */
+    struct counters counters_after[OPTIONS_PORTS];  /* after it */
     struct counters counters_first[OPTIONS_PORTS];  /* at the start */
     FILE *out;
 };

@@ -30,13 +30,17 @@ static void set_run_priority(struct worker *worker, bool polls) {
     }
 }
 
-/* Sends a frame that is not part of a run. Resets `mbuf` if the driver accepts it. */
-static void send_frame(struct port *port, struct rte_mbuf **mbuf) {
-    if (rte_eth_tx_burst(port->id, 0, mbuf, 1) == 1) {
-        *mbuf = NULL;
+/* Sends a frame that is not part of a run. Resets the mbuf if the driver accepts it. */
+static void send_frame(struct worker *worker) {
+    if (port_send(worker->send_port, 0, &worker->send_mbuf, 1, &worker->send_failed) == 1) {
+        worker->send_mbuf = NULL;
     }
-    if (port->hides_errors) {
-        port->errors = port_errors(port); /* so that an error is not attributed to the next packet of a run */
+}
+
+static void count(struct worker *worker) {
+    for (unsigned i = 0; i < worker->bridge.ports->count; ++i) {
+        const struct port *port = &worker->bridge.ports->port[i];
+        memcpy(worker->traffic[i], port->traffic, sizeof port->traffic);
     }
 }
 
@@ -50,14 +54,16 @@ static void handle(struct worker *worker, enum request request) {
             worker->began = false;
             worker->activity = ACTIVITY_RUNNING;
             break;
+        case REQUEST_PAUSE:
         case REQUEST_COUNT:
-            for (unsigned i = 0; i < worker->bridge.ports->count; ++i) {
-                const struct port *port = &worker->bridge.ports->port[i];
-                memcpy(worker->traffic[i], port->traffic, sizeof port->traffic);
-            }
+            count(worker);
+            worker->paused = request == REQUEST_PAUSE;
+            break;
+        case REQUEST_RESUME:
+            worker->paused = false;
             break;
         case REQUEST_SEND:
-            send_frame(worker->send_port, &worker->send_mbuf);
+            send_frame(worker);
             break;
         case REQUEST_STOP:
         case REQUEST_END:
@@ -140,7 +146,9 @@ int worker_run(void *argument) {
                 return 0;
             }
         }
-        if (worker->activity == ACTIVITY_RUNNING) {
+        if (worker->paused) {
+            rte_pause(); /* the main thread reads counters, which takes less than a millisecond */
+        } else if (worker->activity == ACTIVITY_RUNNING) {
             run(worker);
         } else {
             idle(worker, &empty);

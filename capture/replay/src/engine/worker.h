@@ -12,6 +12,8 @@ enum request {
     REQUEST_RUN,
     REQUEST_STOP,
     REQUEST_COUNT,
+    REQUEST_PAUSE, /* count, and neither poll nor send until REQUEST_RESUME */
+    REQUEST_RESUME,
     REQUEST_SEND,
     REQUEST_END
 };
@@ -20,14 +22,15 @@ enum activity { ACTIVITY_IDLE, ACTIVITY_RECORDING, ACTIVITY_RUNNING };
 struct worker {
     struct bridge bridge;
     struct replay replay;
-    bool forwards, spin;
+    bool forwards, spin, paused;
     unsigned priority;                    /* SCHED_FIFO during a run; 0: none */
     int64_t from_ns, until_ns, window_ns; /* of REQUEST_RECORD */
     enum ending stop_reason;              /* of REQUEST_STOP */
     struct port *send_port;               /* of REQUEST_SEND */
     struct rte_mbuf *send_mbuf;           /* of REQUEST_SEND, which resets it if the driver accepts it */
-    struct traffic traffic[OPTIONS_PORTS][QUEUES_MAX]; /* copied by REQUEST_COUNT between two bursts, so that
-                                                          the counts add up */
+    bool send_failed;                     /* of REQUEST_SEND: the driver could not send what it accepted */
+    struct traffic traffic[OPTIONS_PORTS][QUEUES_MAX]; /* copied by REQUEST_COUNT or PAUSE between two bursts,
+                                                          so that the counts add up */
     _Atomic enum request request;                      /* the polling thread resets it when it is done */
     _Atomic enum activity activity;
     _Atomic bool began; /* the first packet of a run is due within 2 ms, or was sent */

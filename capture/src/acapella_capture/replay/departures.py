@@ -64,8 +64,8 @@ def leads_of(done: Mapping[str, Any]) -> tuple[Lead, ...]:
 def lost_in_kernel(done: Mapping[str, Any]) -> list[str]:
     """Return a line for each interface whose kernel did not send all packets of a run, from its event `done`.
 
-    The driver counts a packet as sent that the kernel drops later. The interface also counts forwarded frames and
-    answers, so that its count may be larger than the number of packets, but not smaller.
+    The driver counts a packet as sent that the kernel drops later. The interface also counts what a bridge forwarded and
+    answered during the run. Other programs may send on the interface, so that its count may be larger, but not smaller.
     """
     ports = done.get("ports")
     found = []
@@ -75,6 +75,7 @@ def lost_in_kernel(done: Mapping[str, Any]) -> list[str]:
             continue  # not an interface of the kernel
         queues = port.get("queues")
         sent = sum(number_in(queue) for queue in queues) if isinstance(queues, list) else 0
+        sent += number_in(port.get("forwarded")) + number_in(port.get("answered"))
         dropped, missing = number_in(counted.get("tx_dropped")), sent - number_in(counted.get("tx_packets"))
         name = text if isinstance(text := port.get("name"), str) and text.isprintable() else UNKNOWN
         if dropped or missing > 0:
