@@ -3,6 +3,7 @@
 import contextlib
 import signal
 from collections.abc import Iterator
+from concurrent.futures import wait
 from typing import Any
 
 from acapella_core.errors import UserError
@@ -10,6 +11,7 @@ from acapella_core.errors import UserError
 from ...settings import FabricSettings
 from ..base import ResourceRequest
 from . import credentials
+from .background import submit
 from .credentials import WHERE
 from .host_keys import FILE, HostKeys
 from .networks import SITE, NetworkSlices, SlicePlan, check_tags, choose_models, required_tags
@@ -18,6 +20,7 @@ from .resources import USABLE
 from .session import GRAPH_LOCK, Session, graph_access
 from .slices import FAILED, UNSTABLE
 
+CLOSE_S = 0.5
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -81,10 +84,10 @@ class NetworkSlice:
         return self.slices.find_slice(SITE) is not None
 
     def close(self) -> None:
-        """Close the connections to the nodes."""
-        for node in self._nodes.values():
-            node.close_ssh()
+        """Close the connections to the nodes. One that is still being opened ends with this process."""
+        closing = [submit(node.close_ssh) for node in self._nodes.values()]
         self._nodes.clear()
+        wait(closing, CLOSE_S)
 
     def release(self) -> None:
         """Delete the slice if it exists, found by its name: an interrupted request may have created it.

@@ -20,6 +20,7 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ..base import CompletedProgram, Job
+from .background import submit
 from .session import GRAPH_LOCK, format_error
 
 REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
@@ -66,8 +67,7 @@ class Remote:
         node_object = self._node_of(node)
         with GRAPH_LOCK:  # `execute` needs these values; the object caches them
             node_object.get_management_ip(), node_object.get_reservation_state()
-        pool = node_object.get_fablib_manager().get_ssh_thread_pool_executor()
-        future = pool.submit(node_object.execute, line, retry=1, quiet=True)
+        future = submit(node_object.execute, line, retry=1, quiet=True)
         try:
             out, err = future.result(limit_s)
         except concurrent.futures.TimeoutError:

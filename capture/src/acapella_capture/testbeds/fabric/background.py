@@ -1,0 +1,38 @@
+"""Calls in threads that do not delay the end of the program.
+
+An SSH connection that is being opened cannot be interrupted, and Python waits at its end for the threads of a
+ThreadPoolExecutor. Daemon threads end with the program.
+"""
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, Future
+from typing import Any
+
+
+def submit(function: Callable[..., Any], *arguments: Any, **options: Any) -> Future:
+    """Call a function in a daemon thread."""
+    future: Future = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function(*arguments, **options))
+        except BaseException as error:  # raised where the result is used
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future
+
+
+def call_for_each(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """Call a function for all items in parallel; return the results in order.
+
+    Raises the first error. Neither an error nor a signal waits for the calls that still run.
+    """
+    futures = [submit(function, item) for item in items]
+    done, _ = concurrent.futures.wait(futures, return_when=FIRST_EXCEPTION)
+    for future in futures:
+        if future in done:
+            future.result()  # raises its error
+    return [future.result() for future in futures]
