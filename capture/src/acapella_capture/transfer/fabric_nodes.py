@@ -6,9 +6,10 @@ interfaces of the links. Addresses, routes, queues and transfers follow as on a 
 
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,17 @@ from acapella_core.errors import UserError
 
 from ..testbeds.base import CompletedProgram, Job, ResourceRequest
 from ..testbeds.fabric import tuning
+from ..testbeds.fabric.background import call_for_each, submit
 from ..testbeds.fabric.credentials import WHERE
 from ..testbeds.fabric.host_keys import HostKeyChangedError
 from ..testbeds.fabric.network_slice import NetworkSlice
 from ..testbeds.fabric.networks import OtherSliceError, plan_slice
-from ..testbeds.fabric.remote import Remote, RemoteJob
+from ..testbeds.fabric.remote import Remote
 from ..testbeds.fabric.transfer import MB, Transfer
 from .delay import DELAY_DEVICES, DELAY_RULE
 from .hosts import IPV4, OFFLOADS
 from .link_process import Link
+from .node_state import DEFINE, restore_argv, set_value_argv
 from .nodes import MTU, PROGRAMS, Nodes
 from .remote_link import RemoteLink
 from .routing import FIRST_RULE
@@ -36,9 +39,13 @@ TO_LOG = ["sh", "-c", 'exec "$@" >&2', "sh"]  # standard output of a program to 
 BOOT_ID = ["sysctl", "-n", "kernel.random.boot_id"]
 MODULES = ("sch_netem", "sch_tbf", "sch_htb")
 SET_UP_S = 600
+RESTORE_S = 60  # for all nodes together
+RESTORE_INTERRUPTED_S = 1
 # `$1`: kernel modules, `$2`: MTU, then programs as PROGRAM=PACKAGE/PACKAGE (of apt-get and dnf), then interfaces.
-SET_UP = """set -e
-for module in $1; do modprobe "$module" 2> /dev/null || echo "no module $module"; done
+SET_UP = (
+    "set -e\n"
+    + DEFINE
+    + """for module in $1; do modprobe "$module" 2> /dev/null || echo "no module $module"; done
 mtu=$2; shift 2
 get() {
     command -v "$1" > /dev/null && return
@@ -54,17 +61,18 @@ while [ "${1%%=*}" != "$1" ]; do
     get "${1%%=*}" "${names%/*}" "${names#*/}"
     shift
 done
-for scope in all default; do echo 0 > "/proc/sys/net/ipv4/conf/$scope/rp_filter"; done
+for scope in all default; do set_value "/proc/sys/net/ipv4/conf/$scope/rp_filter" 0; done
 for dev; do
     if command -v nmcli > /dev/null; then nmcli device set "$dev" managed no || echo "nmcli: $dev"; fi
     ip link set dev "$dev" mtu "$mtu"
-    echo 0 > "/proc/sys/net/ipv4/conf/$dev/rp_filter"
-    if [ -d "/proc/sys/net/ipv6/conf/$dev" ]; then echo 1 > "/proc/sys/net/ipv6/conf/$dev/disable_ipv6"; fi
+    set_value "/proc/sys/net/ipv4/conf/$dev/rp_filter" 0
+    if [ -d "/proc/sys/net/ipv6/conf/$dev" ]; then set_value "/proc/sys/net/ipv6/conf/$dev/disable_ipv6" 1; fi
     for feature in tso gso gro lro tx sg; do
         ethtool -K "$dev" "$feature" off > /dev/null 2>&1 || echo "$feature of $dev is unchanged"
     done
 done
 """
+)
 DNF = {"ip": "iproute", "ss": "iproute", "tc": "iproute-tc", "ping": "iputils"}  # packages with other names
 
 
@@ -98,7 +106,8 @@ class FabricNodes(Nodes):
         )
         self._transfer = Transfer(self._remote, self._download, fabric.part_mb * MB)
         self._devices: dict[tuple[str, str], str] = {}
-        self._jobs: list[RemoteJob] = []
+        self._stopping = threading.Event()
+        self._ending = False
         self._uploaded: set[tuple[str, Path]] = set()
         self._placements: dict[str, tuning.Placement] = {}
         self._slice.session.check()  # without access to FABRIC, nothing was created that has to be released
@@ -106,10 +115,11 @@ class FabricNodes(Nodes):
             self._allocate()
         except OtherSliceError:
             raise
-        except BaseException:
+        except BaseException as error:
+            self._stopping.set()
             with reported_error(report):
                 if self._slice.existed and settings.keep:
-                    self._slice.close()
+                    self._keep(RESTORE_S if isinstance(error, UserError) else RESTORE_INTERRUPTED_S)
                 else:
                     self._slice.release()
             raise
@@ -119,7 +129,10 @@ class FabricNodes(Nodes):
         self._report(f"transfer: slice {self._slice.name} of {request.instances} nodes, this can take some minutes")
         self._slice.open(self._plan, request)
         self._report(f"transfer: slice {self._slice.name} is {'used again' if self._slice.existed else 'active'}")
-        self._each(lambda node: self._interfaces(node, time.monotonic() + self._settings.fabric.wait_timeout_s))
+        end = time.monotonic() + self._settings.fabric.wait_timeout_s
+        self._find_devices(self._each(lambda node: self._interfaces(node, end)))
+        if self._slice.existed:
+            self._each(self._restore)
         if self._settings.nodes["pin"]:
             self._place()
         self._set_up()
@@ -143,7 +156,8 @@ class FabricNodes(Nodes):
             except UserError as error:
                 if time.monotonic() > end:
                     raise UserError(f"not reachable by SSH: {error}", where=WHERE) from error
-            time.sleep(self._settings.fabric.poll_s)
+            if self._stopping.wait(self._settings.fabric.poll_s):
+                raise UserError("interrupted", where=f"node {node}")
 
     def _place(self) -> None:
         """Place CPUs and memory of the nodes that are not placed yet, and check all after their reboot."""
@@ -175,14 +189,20 @@ class FabricNodes(Nodes):
                 raise UserError("did not reboot", where=f"node {node}", fix=tuning.FIX)
             time.sleep(self._settings.fabric.poll_s)
 
-    def _set_up(self) -> None:
-        found = self._each(lambda node: self._interfaces(node, time.monotonic()))
+    def _find_devices(self, found: dict[str, dict[str, str]]) -> None:
+        """Find the interfaces of the links by their MAC addresses. Raises UserError if one is missing."""
         for network in self._plan.networks:
             for node, peer in (list(network.interfaces), list(network.interfaces)[::-1]):
                 mac = self._slice.mac(node, network.interfaces[node])
                 if mac not in found[node]:
                     raise UserError(f"no interface with MAC address {mac}", where=f"node {node}")
                 self._devices[node, peer] = found[node][mac]
+
+    def _devices_of(self, node: str) -> list[str]:
+        return [device for (owner, _), device in self._devices.items() if owner == node]
+
+    def _set_up(self) -> None:
+        self._find_devices(self._each(lambda node: self._interfaces(node, time.monotonic())))
         self._each(self._set_up_node)
         listed = self.read(self._topology.sender, f"{IPV4}/tcp_available_congestion_control").split()
         for name in self._settings.grid["algorithm"]:
@@ -194,7 +214,7 @@ class FabricNodes(Nodes):
                 )
 
     def _set_up_node(self, node: str) -> None:
-        devices = [device for (owner, _), device in self._devices.items() if owner == node]
+        devices = self._devices_of(node)
         modules = [*MODULES, *(f"tcp_{name}" for name in self._settings.grid["algorithm"])]
         programs = [f"{program}={package}/{DNF.get(program, package)}" for program, package in PROGRAMS.items()]
         argv = ["sh", "-c", SET_UP, "sh", " ".join(modules), str(MTU), *programs, *devices]
@@ -207,22 +227,26 @@ class FabricNodes(Nodes):
             active = [short for name, short in OFFLOADS.items() if features[name]["active"]]
             if active:
                 raise UserError(f"{', '.join(active)} of {device} cannot be disabled", where=f"node {node}")
-        self._remove_old(node)
 
-    def _remove_old(self, node: str) -> None:
-        """Remove rules and delaying devices that an earlier grid set on a kept slice."""
+    def _restore(self, node: str) -> None:
+        """End programs, restore queues and settings, and remove rules and delaying devices of a grid. Raises UserError.
+
+        The grid may be an earlier one whose process was killed; then the changes are reported.
+        """
+        changes = self.checked(node, restore_argv(["lo", *self._devices_of(node)])).splitlines()
         rules = json.loads(self.checked(node, ["ip", "-j", "rule", "show"]))
         ours = (DELAY_RULE, *range(FIRST_RULE, 2 * FIRST_RULE))
         lines = [f"rule del pref {rule['priority']}" for rule in rules if rule["priority"] in ours]
         links = json.loads(self.checked(node, ["ip", "-j", "link", "show"]))
         lines += [f"link del {link['ifname']}" for link in links if link["ifname"] in DELAY_DEVICES]
         self.batch(node, "ip", lines)
+        if changes and not self._ending:
+            self._report(f"transfer: node {node}: undid {len(changes) + len(lines)} changes of an earlier run")
 
     def _each(self, function: Callable[[str], Any]) -> dict[str, Any]:
         """Call a function for all nodes in parallel; return the results by node. Raises the first error."""
-        names = [node.name for node in self._plan.nodes]
-        with ThreadPoolExecutor(len(names)) as pool:
-            return dict(zip(names, pool.map(function, names), strict=True))
+        names = self._topology.nodes
+        return dict(zip(names, call_for_each(function, names), strict=True))
 
     def device(self, node: str, peer: str) -> str:
         return self._devices[node, peer]
@@ -233,14 +257,15 @@ class FabricNodes(Nodes):
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
         if output is None:
             argv = [*TO_LOG, *argv]
-        job = self._remote.start(node, argv, output=output)
-        self._jobs = [each for each in self._jobs if not each.is_over] + [job]
-        return job
+        return self._remote.start(node, argv, output=output)
+
+    def write(self, node: str, path: str, value: str) -> None:
+        """Write a value after its previous value was recorded on the node."""
+        self.checked(node, set_value_argv(path, value))
 
     def start_all(self, node: str, programs: Sequence[tuple[Sequence[str], str]]) -> list[Job]:
         """Start programs in parallel, because each command takes a round trip over SSH."""
-        with ThreadPoolExecutor(len(programs)) as pool:
-            return list(pool.map(lambda each: self.start(node, each[0], output=each[1]), programs))
+        return call_for_each(lambda each: self.start(node, each[0], output=each[1]), programs)
 
     def path(self, node: str, file: str) -> str:
         del node
@@ -271,15 +296,23 @@ class FabricNodes(Nodes):
         }
 
     def close(self) -> None:
-        """Delete the slice; with transfer.keep, end what still runs on it and report how to delete it."""
-        if not self._settings.keep:
-            self._slice.release()
-            self._report(f"transfer: slice {self._slice.name} is deleted")
+        """Delete the slice; with transfer.keep, restore its nodes and report how to delete it."""
+        if self._settings.keep:
+            self._keep(RESTORE_S)
             return
-        for job in self._jobs:
-            with contextlib.suppress(UserError):  # the node may be unreachable
-                job.signal("KILL")
+        self._slice.release()
+        self._report(f"transfer: slice {self._slice.name} is deleted")
+
+    def _keep(self, limit_s: float) -> None:
+        """Restore the nodes within a time, close their connections, and report what remains."""
+        self._ending = True
+        restored = {node: submit(self._restore, node) for node in self._topology.nodes}
+        with contextlib.suppress(KeyboardInterrupt):  # the next start restores the other nodes
+            wait(restored.values(), limit_s)
+        left = [node for node, each in restored.items() if not each.done() or each.exception()]
         self._slice.close()
+        if left:
+            self._report(f"warning: nodes {', '.join(left)} may have changed settings; the next start restores them")
         self._report(f"transfer: slice {self._slice.name} is kept; delete it with the same command and --release")
 
     def _download(self, node: str, path: str, local: Path) -> None:

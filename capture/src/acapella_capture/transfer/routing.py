@@ -4,6 +4,7 @@ The main table of a node leads to both hosts over every path at once: the kernel
 The kernel has no round robin, so each flow has its own server port, and rules for this port select the table of a path.
 """
 
+from acapella_core.errors import UserError
 from acapella_core.topology import Topology
 
 from .nodes import Nodes
@@ -31,8 +32,12 @@ def set_hash(nodes: Nodes, node: str) -> None:
     Policy 1 means the same, but uses the random number of a local socket if its packets come over veth. Policy 3, which
     dissects every packet, needs Linux 5.14. Raises UserError.
     """
-    fields = nodes.run(node, ["sh", "-c", f"echo {HASH_FIELDS} > {IPV4}/fib_multipath_hash_fields"])
-    nodes.write(node, f"{IPV4}/fib_multipath_hash_policy", "3" if fields.status == 0 else "1")
+    policy = "3"
+    try:
+        nodes.write(node, f"{IPV4}/fib_multipath_hash_fields", str(HASH_FIELDS))
+    except UserError:
+        policy = "1"
+    nodes.write(node, f"{IPV4}/fib_multipath_hash_policy", policy)
 
 
 def addresses(nodes: Nodes, topology: Topology, node: str) -> list[str]:

@@ -1,0 +1,192 @@
+"""What a grid leaves on the nodes of a kept slice: nothing at its end, and what was left by a killed one is undone."""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_network import inside
+from acapella_testing.capture.fabric_transfers import SLICE, FabricTransfers, fabric_with_networks
+from fabrictestbed_extensions.fablib import node as fablib_node
+
+from acapella_capture.transfer.node_state import restore_argv, set_value_argv
+
+NODES = ["h1", "r1", "h2"]
+END_S = 60  # reached only if the command hangs
+BLOCKED_S = 20  # a connection that is being opened; the command must not wait for it
+STATE = """cd /proc/sys/net/ipv4
+for file in ip_forward tcp_rmem tcp_wmem tcp_no_metrics_save tcp_congestion_control conf/all/rp_filter \
+    conf/default/rp_filter conf/lo/rp_filter fib_multipath_hash_policy; do echo "$file $(cat "$file")"; done
+"""
+
+
+@pytest.fixture
+def fabric(tmp_path, capsys) -> Iterator[FabricTransfers]:
+    with fabric_with_networks(tmp_path, capsys) as created:
+        yield created
+
+
+def output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+def on_node(fabric: FabricTransfers, node: str, *argv: str) -> str:
+    return output(*inside(fabric.networks._built.holders[node]), *argv)
+
+
+def states(fabric: FabricTransfers) -> dict[str, str]:
+    return {node: on_node(fabric, node, "sh", "-c", STATE) for node in NODES}
+
+
+def leftovers(fabric: FabricTransfers) -> list[str]:
+    """Return queues, rules, delaying devices and running programs of a grid."""
+    found = []
+    for node in NODES:
+        text = on_node(fabric, node, "sh", "-c", "tc qdisc show; ip rule; ip -o link")
+        found += [f"{node}: {each}" for each in re.findall(r"tbf|htb|netem|delay-(?:rev|fwd)|lookup (?:9|1\d)\d", text)]
+    return found + [f"{job}: runs" for job in running(fabric)]
+
+
+def running(fabric: FabricTransfers) -> list[str]:
+    jobs = [path.parent for path in fabric.loopback.nodes.directory.glob("*/*/jobs/*/pid")]
+    return [str(job) for job in jobs if not (job / "status").exists()]
+
+
+def wait_for(condition, what: str) -> None:
+    end = time.monotonic() + END_S
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def kill_during_a_transfer(fabric: FabricTransfers) -> None:
+    """Run the command in a separate process, and kill it while the transfer runs."""
+    process = os.fork()
+    if process == 0:
+        try:
+            fabric.transfer("--keep", grid={"delay_ms": [20], "size_bytes": ["500M"]})
+        finally:
+            os._exit(0)
+    home = fabric.loopback.nodes.home("h1")
+    try:
+        wait_for(lambda: list(home.rglob("wire.pcap")) and list(home.rglob("iperf3-0.json")), "no transfer")
+    finally:
+        os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL, "it had ended before"
+
+
+def test_next_start_undoes_the_changes_of_a_killed_grid(fabric):
+    fresh = output("unshare", "--net", "sh", "-c", STATE)
+    kill_during_a_transfer(fabric)
+    changed = states(fabric)
+    assert all(changed[node] != fresh for node in NODES)
+    assert {line.rpartition(":")[0] for line in leftovers(fabric)} >= {"r1"} and running(fabric)
+    status, out, err = fabric.transfer("--keep")
+    assert status == 0, err + out
+    assert all(re.search(rf"node {node}: undid \d+ changes of an earlier run", out) for node in NODES)
+    assert states(fabric) == dict.fromkeys(NODES, fresh)
+    wait_for(lambda: not running(fabric), "programs still run")
+    assert leftovers(fabric) == []
+
+
+def shell(argv: list[str], directory) -> str:
+    done = subprocess.run(argv, cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_record_has_the_value_before_the_first_change_of_this_boot(tmp_path):
+    """Values in files instead of /proc/sys: a restored value has the white space of the kernel's."""
+    (tmp_path / "settings-of-another-boot").write_text(f"{tmp_path}/a 99\n")
+    for name, value in (("a", "1\t2\t3"), ("ab", "0"), ("gone", "5")):
+        (tmp_path / name).write_text(f"{value}\n")
+    for name, value in (("ab", "7"), ("a", "4 5 6"), ("a", "7 8 9"), ("gone", "6")):
+        shell(set_value_argv(str(tmp_path / name), value), tmp_path)
+    assert (tmp_path / "a").read_text() == "7 8 9\n"
+    (tmp_path / "gone").unlink()  # as the file of an interface
+    printed = shell(restore_argv([]), tmp_path).splitlines()
+    assert printed == [f"restored {tmp_path}/ab", f"restored {tmp_path}/a"]
+    assert [(tmp_path / name).read_text() for name in ("a", "ab")] == ["1\t2\t3\n", "0\n"]
+    assert list(tmp_path.glob("settings-*")) == []
+    assert shell(restore_argv([]), tmp_path) == ""
+
+
+def test_only_programs_in_the_directory_of_the_node_are_ended(tmp_path):
+    """After a reboot, the process id in the directory of a job may be that of another program."""
+    directory, other = tmp_path / "node", tmp_path / "other"
+    other.mkdir()
+    processes = {}
+    for name, place in (("ours", directory), ("theirs", other), ("run-1", directory)):
+        (directory / "jobs" / name).mkdir(parents=True)
+        processes[name] = subprocess.Popen(["sleep", "1000"], cwd=place, start_new_session=True)
+        (directory / "jobs" / name / "pid").write_text(str(processes[name].pid))
+    try:
+        assert shell(restore_argv([]), directory) == "ended sleep\n"
+        assert processes["ours"].wait(END_S) == -signal.SIGKILL
+        assert [processes[name].poll() for name in ("theirs", "run-1")] == [None, None]
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+
+
+class SlowConnections:
+    """SSH connections that take long to open; the client holds the lock of the node meanwhile."""
+
+    def __init__(self, monkeypatch):
+        self.opening, self.ended = threading.Event(), threading.Event()
+        self._original = fablib_node.Node._get_ssh_connection
+        monkeypatch.setattr(fablib_node.Node, "_get_ssh_connection", lambda node, **_: self._open(node))
+        self.slow = True
+
+    def _open(self, node):
+        if self.slow:
+            with node._ssh_lock:
+                self.opening.set()
+                time.sleep(BLOCKED_S)
+                self.ended.set()
+            raise OSError("timed out")
+        return self._original(node)
+
+
+def interrupted(fabric: FabricTransfers, monkeypatch, *words: str) -> str:
+    """Interrupt the command while connections are being opened; return what it printed."""
+    connections = SlowConnections(monkeypatch)
+    before = set(threading.enumerate())
+
+    def interrupt() -> None:
+        if connections.opening.wait(END_S):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    status, out, err = fabric.transfer(*words, grid={"algorithm": ["cubic"]})
+    assert status == 130, err + out
+    assert not connections.ended.is_set(), "the command waited for a connection"
+    started = set(threading.enumerate()) - before
+    assert [thread for thread in started if not thread.daemon] == [], "Python waits for them"
+    return out
+
+
+def test_interrupt_does_not_wait_for_nodes_that_are_not_reached(fabric, monkeypatch):
+    interrupted(fabric, monkeypatch)
+    assert fabric.orchestrator.slices and fabric.slices == []
+
+
+def test_kept_slice_has_no_changes_and_is_named_after_an_error_or_interrupt(fabric, monkeypatch):
+    fresh = output("unshare", "--net", "sh", "-c", STATE)
+    assert fabric.transfer("--keep")[0] == 0
+    status, out, err = fabric.transfer("--keep", grid={"algorithm": ["nosuch"]})
+    assert status == 2 and "no congestion control nosuch" in err and f"slice {SLICE} is kept" in out
+    assert "undid" not in out, "a grid that ends leaves nothing to undo"
+    out = interrupted(fabric, monkeypatch, "--keep")
+    assert "warning: nodes h1, r1, h2 may have changed settings; the next start restores them" in out
+    assert f"slice {SLICE} is kept; delete it with the same command and --release" in out
+    assert states(fabric) == dict.fromkeys(NODES, fresh) and leftovers(fabric) == [] and fabric.slices == [SLICE]
