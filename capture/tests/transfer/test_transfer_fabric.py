@@ -1,8 +1,10 @@
 """Grids on a FABRIC on loopback: real transfers over SSH, through the networks that a slice describes."""
 
 import json
+import time
 from collections.abc import Iterator
 
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
@@ -10,6 +12,7 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 from acapella_testing.capture.fabric_orchestrator import graph
 from acapella_testing.capture.fabric_transfers import SLICE, FabricTransfers, fabric_with_networks
 
+from acapella_capture.transfer.fabric_nodes import FabricNodes
 from acapella_core import schemas
 from acapella_core.validation import load_jsonschema
 
@@ -151,6 +154,28 @@ def test_unknown_algorithm_is_an_error_before_the_first_transfer(fabric):
     status, _, err = fabric.transfer(grid={"algorithm": ["reno", "nosuch"]})
     assert status == 2 and "no congestion control nosuch" in err and "reno" in err
     assert fabric.cells() == [] and fabric.slices == []
+
+
+def test_starts_are_times_of_the_sender_also_if_ssh_delays_them(fabric, monkeypatch):
+    """The connections in the capture show the real starts."""
+
+    def start_slowly(nodes, node, programs):
+        jobs = []
+        for argv, output in programs:
+            time.sleep(0.5 * bool(jobs))
+            jobs.append(nodes.start(node, argv, output=output))
+        return jobs
+
+    monkeypatch.setattr(FabricNodes, "start_all", start_slowly)
+    status, out, err = fabric.transfer(grid={"streams": [2], "size_bytes": ["2M"]})
+    assert status == 0, err + out
+    (cell,) = fabric.cells()
+    table = pq.read_table(fabric.campaign / "transfers" / cell["cell_id"] / "wire.flows.parquet")
+    first = {row["src_port"]: row["first_ns"] for row in table.to_pylist()}
+    for flow in cell["flows"]:
+        assert 0 <= first[flow["client_port"]] - flow["started_ns"] <= flow["start_error_ns"]
+    assert cell["start_skew"]["skew_ns"] >= 500_000_000
+    assert abs(first[40002] - first[40001] - cell["start_skew"]["skew_ns"]) <= cell["start_skew"]["error_ns"]
 
 
 @pytest.mark.parametrize("delay_on", ["return", "both"])

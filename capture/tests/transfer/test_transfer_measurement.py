@@ -15,7 +15,7 @@ from acapella_capture.transfer.probe import FRAME
 from acapella_capture.transfer.runner import Runner, flight_bytes, is_background
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_capture.transfer.topology import read_topology
-from acapella_capture.transfer.transfer import Flow, Transfer, fault_of
+from acapella_capture.transfer.transfer import Flow, Transfer, fault_of, read_report, start_error, start_skew, times_of
 from acapella_core.errors import UserError
 from acapella_core.topology import Topology, parse
 
@@ -219,8 +219,56 @@ def test_failed_flow_is_named_with_its_reason(tmp_path, text, exit_code, fault):
     output = tmp_path / "iperf3-3.json"
     output.write_text(text)
     flow = Flow(3, "main", 40004, 5204, 1000, output.name, exit_code=exit_code)
-    found = fault_of(flow, output, "bbr")
+    found = fault_of(flow, read_report(output), "bbr")
     assert found is None if fault is None else found.startswith("flow 3: ") and fault in found
+
+
+SECOND = 10**9
+BEGIN_NS = 1_000 * SECOND + 900_000_000
+REPORT = {"start": {"timestamp": {"timesecs": 1_001}}, "end": {"sum_sent": {"seconds": 2.5}}}
+
+
+def started(number: int, *, after_ns: int = 0, lasts_ns: int | None = 3 * SECOND) -> Flow:
+    """Return a flow whose client ran for some time; None: it did not print its end."""
+    flow = Flow(number, "main", 40001, 5201, 1000, "iperf3-0.json", started_ns=BEGIN_NS + after_ns)
+    flow.ended_ns = None if lasts_ns is None else flow.started_ns + lasts_ns
+    return flow
+
+
+@pytest.mark.parametrize(
+    ("flow", "report", "error"),
+    [
+        (started(0), REPORT, 500_000_000),
+        (started(0, lasts_ns=None), REPORT, "the sender did not print the times of the client"),
+        (started(0), {"start": {}, "error": "no route"}, "iperf3 reports no time"),
+        (started(0), {"start": None, "end": []}, "iperf3 reports no time"),
+        (started(0, lasts_ns=2 * SECOND), REPORT, "the clock of the sender was set during the transfer"),
+        (started(0, after_ns=-2 * SECOND, lasts_ns=3 * SECOND), REPORT, 500_000_000),
+        (started(0, after_ns=-4 * SECOND), REPORT, "the clock of the sender was set during the transfer"),
+    ],
+)
+def test_error_of_a_start_is_the_time_of_the_client_without_that_of_its_data(flow, report, error):
+    expected = (error, None) if isinstance(error, int) else (None, error)
+    assert start_error(flow, report) == expected
+
+
+def test_skew_is_between_the_first_and_the_last_start_and_null_with_a_reason():
+    flows = [started(0, after_ns=7), started(1), started(2, after_ns=30, lasts_ns=2_600_000_000)]
+    for flow in flows:
+        flow.start_error_ns, flow.start_unknown = start_error(flow, REPORT)
+    assert start_skew(flows) == {"skew_ns": 30, "error_ns": 500_000_000, "reason": None}
+    assert start_skew(flows[:1]) == {"skew_ns": 0, "error_ns": 500_000_000, "reason": None}
+    flows[1].start_error_ns, flows[1].start_unknown = start_error(started(1, lasts_ns=None), REPORT)
+    reason = "flow 1: the sender did not print the times of the client"
+    assert start_skew(flows) == {"skew_ns": None, "error_ns": None, "reason": reason}
+
+
+@pytest.mark.parametrize(
+    ("log", "times"),
+    [("", (None, None)), ("12\n", (12, None)), ("12\niperf3: error - 5\n34\n", (12, 34)), ("%N\n", (None, None))],
+)
+def test_times_of_a_client_are_the_numbers_in_its_log(log, times):
+    assert times_of(log) == times
 
 
 @pytest.mark.parametrize(("topology", "streams", "flows"), [("multipath", 1, 3), ("multipath", 5, 5), ("linear", 1, 1)])

@@ -184,6 +184,19 @@ def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multip
     assert (multipath.campaign / "transfers" / cell["cell_id"] / "wire.pcap").stat().st_size > 0
 
 
+def test_connections_begin_within_the_error_after_the_written_starts(multipath):
+    (cell,) = multipath.cells()
+    table = pq.read_table(multipath.campaign / "transfers" / cell["cell_id"] / "wire.flows.parquet")
+    first = {row["src_port"]: row["first_ns"] for row in table.to_pylist()}
+    for flow in cell["flows"]:
+        begins_ns = first[flow["client_port"]]
+        assert flow["started_ns"] <= begins_ns <= flow["started_ns"] + flow["start_error_ns"]
+        assert flow["ended_ns"] > begins_ns
+    assert cell["start_skew"]["reason"] is None
+    starts = [first[flow["client_port"]] for flow in cell["flows"]]
+    assert abs(max(starts) - min(starts) - cell["start_skew"]["skew_ns"]) <= cell["start_skew"]["error_ns"]
+
+
 def test_hash_selects_the_path_that_is_written_for_each_flow(tmp_path):
     topology = tmp_path / "hash.yaml"
     topology.write_text(HASH)

@@ -20,7 +20,7 @@ from .measurement import Measurements
 from .nodes import Nodes
 from .results import Results
 from .settings import TransferSettings
-from .transfer import Outcome, Transfer
+from .transfer import Outcome, Transfer, start_skew
 
 VERSION = 1
 IDLE_S = 30  # until the queues are empty after a transfer
@@ -142,6 +142,7 @@ class Runner:
             },
             "paths": {name: list(path) for name, path in self._topology.paths.items()},
             "flows": [asdict(flow) for flow in outcome.flows],
+            "start_skew": start_skew(outcome.flows),
             "tcp_info": outcome.samples,
             "capture": captured,
             "wire": capture.FRAMES,

@@ -17,6 +17,7 @@ from .grid import Cell
 from .nodes import Nodes
 from .topology import CLIENT_PORT, SERVER_PORT
 
+NS_PER_S = 10**9
 LISTEN_S = 20
 CONNECT_MS = 10_000
 POLL_S = 0.02
@@ -25,11 +26,17 @@ LEAST_SAMPLE_S, MOST_SAMPLE_S = 0.25, 2.0
 SLOWEST = 20  # a transfer may take this many times the time at the full rate, and
 SPARE_S = 60
 END_S = 5
+# Print the time of the node before and after a program, to standard error.
+TIMED = 'date +%s%N >&2; "$@"; status=$?; date +%s%N >&2; exit "$status"'
 
 
 @dataclass
 class Flow:
-    """A flow of a transfer, as in `cell.json`; times are ns since 1970."""
+    """A flow of a transfer, as in `cell.json`; times are ns since 1970 on the clock of the sender.
+
+    All clients run on the sender, so the difference of two starts contains no error of clocks. A flow begins to send at
+    most `start_error_ns` after `started_ns`; if this is not known, `start_unknown` is the reason.
+    """
 
     flow: int
     path: str | None
@@ -39,6 +46,8 @@ class Flow:
     iperf3: str
     started_ns: int | None = None
     ended_ns: int | None = None
+    start_error_ns: int | None = None
+    start_unknown: str | None = None
     exit_code: int | None = None
 
 
@@ -70,8 +79,6 @@ class Transfer:
         flows = [self._flow(number) for number in range(self._cell.streams)]
         try:
             self._listen(flows)
-            for flow in flows:
-                flow.started_ns = time.time_ns()
             programs = [(self._client(flow), flow.iperf3) for flow in flows]
             self._clients = self._nodes.start_all(self._topology.sender, programs)
             outcome = self._watch(flows)
@@ -84,7 +91,9 @@ class Transfer:
         for flow in outcome.flows:
             target = directory / flow.iperf3
             self._nodes.fetch(self._topology.sender, flow.iperf3, target)
-            outcome.error = outcome.error or fault_of(flow, target, self._cell.algorithm)
+            report = read_report(target)
+            outcome.error = outcome.error or fault_of(flow, report, self._cell.algorithm)
+            flow.start_error_ns, flow.start_unknown = start_error(flow, report)
 
     def _flow(self, number: int) -> Flow:
         client, server = CLIENT_PORT + number, SERVER_PORT + number
@@ -110,6 +119,7 @@ class Transfer:
         """Return the command of a client; -Z as in the paper, because copies take time of a small machine."""
         address = self._topology.address(self._topology.receiver)
         return [
+            *("sh", "-c", TIMED, "sh"),
             *("iperf3", "-c", address, "-p", str(flow.server_port), "--cport", str(flow.client_port)),
             *("-n", str(flow.size_bytes), "-C", self._cell.algorithm, "-Z", "-J"),
             *("-i", f"{self._interval_s:g}", "--connect-timeout", str(CONNECT_MS + self._cell.delay_ns // 10**6)),
@@ -120,11 +130,11 @@ class Transfer:
         outcome = Outcome(flows)
         begin = time.monotonic()
         next_sample = begin
-        while any(flow.ended_ns is None for flow in flows):
+        while any(flow.exit_code is None for flow in flows):
             time.sleep(POLL_S)
             for flow, job in zip(flows, self._clients, strict=True):
-                if flow.ended_ns is None and (status := job.poll()) is not None:
-                    flow.ended_ns, flow.exit_code = time.time_ns(), status
+                if flow.exit_code is None:
+                    flow.exit_code = job.poll()
             now = time.monotonic()
             if now - begin > self.timeout_s:
                 outcome.error = f"not finished after {self.timeout_s:.0f} s"
@@ -133,6 +143,8 @@ class Transfer:
                 t_ns = round((now - begin) * 1e9)
                 outcome.samples += tcp_info.sample(self._nodes, self._topology.sender, len(flows), t_ns)
                 next_sample = now + self._every_s
+        for flow, job in zip(flows, self._clients, strict=True):
+            flow.started_ns, flow.ended_ns = times_of(job.log())
         return outcome
 
     def _end(self) -> None:
@@ -145,14 +157,56 @@ class Transfer:
             running = [job for job in running if job.wait(max(0, end - time.monotonic())) is None]
 
 
-def fault_of(flow: Flow, output: Path, algorithm: str) -> str | None:
-    """Return why a flow failed, in one line; None if it sent everything."""
+def times_of(log: str) -> tuple[int | None, int | None]:
+    """Return the times before and after a program that TIMED printed; None for one that is missing."""
+    times = [int(line) for line in log.splitlines() if line.isascii() and line.isdigit()]
+    return times[0] if times else None, times[1] if len(times) > 1 else None
+
+
+def read_report(output: Path) -> dict[str, Any]:
+    """Return iperf3's output, or an object with the key `error`."""
     try:
         report = json.loads(output.read_bytes())
     except ValueError:
-        report = {"error": "its output is not JSON"}
-    if not isinstance(report, dict):
-        report = {"error": "its output is not an object"}
+        return {"error": "its output is not JSON"}
+    return report if isinstance(report, dict) else {"error": "its output is not an object"}
+
+
+def start_error(flow: Flow, report: dict[str, Any]) -> tuple[int | None, str | None]:
+    """Return the largest time from the start of the client to that of its data; or None and the reason.
+
+    The client ran for as long as iperf3 measured for the data, and for the time that its connections took before and
+    after that. iperf3 also reports the second in which it connected: it shows whether the clock was set meanwhile.
+    """
+    if flow.started_ns is None or flow.ended_ns is None:
+        return None, "the sender did not print the times of the client"
+    try:
+        connected_s = int(report["start"]["timestamp"]["timesecs"])
+        data_ns = round(report["end"]["sum_sent"]["seconds"] * NS_PER_S)
+    except (KeyError, TypeError, ValueError):
+        return None, "iperf3 reports no time"
+    error_ns = flow.ended_ns - flow.started_ns - data_ns
+    if error_ns < 0 or not flow.started_ns // NS_PER_S <= connected_s <= flow.ended_ns // NS_PER_S:
+        return None, "the clock of the sender was set during the transfer"
+    return error_ns, None
+
+
+def start_skew(flows: list[Flow]) -> dict[str, Any]:
+    """Return the time between the first and the last start of flows, as in `cell.json`, or the reason why it is null.
+
+    The data of each flow begins between its start and `start_error_ns` later, so the error of a difference is at most
+    the largest of these times.
+    """
+    for flow in flows:
+        if flow.start_error_ns is None:
+            return {"skew_ns": None, "error_ns": None, "reason": f"flow {flow.flow}: {flow.start_unknown}"}
+    starts = [flow.started_ns for flow in flows]
+    errors = [flow.start_error_ns for flow in flows]
+    return {"skew_ns": max(starts) - min(starts), "error_ns": max(errors), "reason": None}
+
+
+def fault_of(flow: Flow, report: dict[str, Any], algorithm: str) -> str | None:
+    """Return why a flow failed, in one line; None if it sent everything."""
     if "error" in report:
         return f"flow {flow.flow}: iperf3: {' '.join(str(report['error']).split())}"
     if flow.exit_code != 0:
