@@ -16,7 +16,7 @@ from acapella_testing.capture.fabric_network import inside
 from acapella_testing.capture.fabric_transfers import SLICE, FabricTransfers, fabric_with_networks
 from fabrictestbed_extensions.fablib import node as fablib_node
 
-from acapella_capture.transfer.node_state import restore_argv, set_value_argv
+from acapella_capture.transfer.node_state import DEFINE, restore_argv, set_value_argv
 
 NODES = ["h1", "r1", "h2"]
 END_S = 60  # reached only if the command hangs
@@ -120,17 +120,22 @@ def test_record_has_the_value_before_the_first_change_of_this_boot(tmp_path):
 
 
 def test_only_programs_in_the_directory_of_the_node_are_ended(tmp_path):
-    """After a reboot, the process id in the directory of a job may be that of another program."""
+    """After a reboot, the process id in the directory of a job may be that of another program.
+
+    Of commands, only those that set values are ended.
+    """
     directory, other = tmp_path / "node", tmp_path / "other"
     other.mkdir()
     processes = {}
-    for name, place in (("ours", directory), ("theirs", other), ("run-1", directory)):
+    sleep, setting = ["sleep", "1000"], ["sh", "-c", f"{DEFINE}sleep 1000; true"]
+    started = {"ours": (directory, sleep), "run-2": (directory, setting), "run-1": (directory, sleep)}
+    for name, (place, argv) in (started | {"theirs": (other, sleep)}).items():
         (directory / "jobs" / name).mkdir(parents=True)
-        processes[name] = subprocess.Popen(["sleep", "1000"], cwd=place, start_new_session=True)
+        processes[name] = subprocess.Popen(argv, cwd=place, start_new_session=True)
         (directory / "jobs" / name / "pid").write_text(str(processes[name].pid))
     try:
-        assert shell(restore_argv([]), directory) == "ended sleep\n"
-        assert processes["ours"].wait(END_S) == -signal.SIGKILL
+        assert shell(restore_argv([]), directory) == "ended sleep\nended sh\n"
+        assert [processes[name].wait(END_S) for name in ("ours", "run-2")] == [-signal.SIGKILL, -signal.SIGKILL]
         assert [processes[name].poll() for name in ("theirs", "run-1")] == [None, None]
     finally:
         for process in processes.values():

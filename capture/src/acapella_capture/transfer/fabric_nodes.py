@@ -41,26 +41,27 @@ MODULES = ("sch_netem", "sch_tbf", "sch_htb")
 SET_UP_S = 600
 RESTORE_S = 60  # for all nodes together
 RESTORE_INTERRUPTED_S = 1
-# `$1`: kernel modules, `$2`: MTU, then programs as PROGRAM=PACKAGE/PACKAGE (of apt-get and dnf), then interfaces.
+# `$1`: kernel modules, then programs as PROGRAM=PACKAGE/PACKAGE (of apt-get and dnf).
+INSTALL = """set -e
+for module in $1; do modprobe "$module" 2> /dev/null || echo "no module $module"; done
+shift
+for program; do
+    command -v "${program%%=*}" > /dev/null && continue
+    names=${program#*=}
+    if command -v apt-get > /dev/null; then
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get -qq -o DPkg::Lock::Timeout=120 update
+        apt-get -qq -y -o DPkg::Lock::Timeout=120 install "${names%/*}"
+    else
+        dnf -q -y install "${names#*/}"
+    fi
+done
+"""
+# `$1`: MTU, then interfaces.
 SET_UP = (
     "set -e\n"
     + DEFINE
-    + """for module in $1; do modprobe "$module" 2> /dev/null || echo "no module $module"; done
-mtu=$2; shift 2
-get() {
-    command -v "$1" > /dev/null && return
-    if command -v apt-get > /dev/null; then
-        export DEBIAN_FRONTEND=noninteractive
-        apt-get -qq -o DPkg::Lock::Timeout=120 update && apt-get -qq -y -o DPkg::Lock::Timeout=120 install "$2"
-    else
-        dnf -q -y install "$3"
-    fi
-}
-while [ "${1%%=*}" != "$1" ]; do
-    names=${1#*=}
-    get "${1%%=*}" "${names%/*}" "${names#*/}"
-    shift
-done
+    + """mtu=$1; shift
 for scope in all default; do set_value "/proc/sys/net/ipv4/conf/$scope/rp_filter" 0; done
 for dev; do
     if command -v nmcli > /dev/null; then nmcli device set "$dev" managed no || echo "nmcli: $dev"; fi
@@ -217,11 +218,13 @@ class FabricNodes(Nodes):
         devices = self._devices_of(node)
         modules = [*MODULES, *(f"tcp_{name}" for name in self._settings.grid["algorithm"])]
         programs = [f"{program}={package}/{DNF.get(program, package)}" for program, package in PROGRAMS.items()]
-        argv = ["sh", "-c", SET_UP, "sh", " ".join(modules), str(MTU), *programs, *devices]
-        done = self.run(node, argv, timeout_s=SET_UP_S)
-        if done.status != 0:
-            lines = (done.stderr or done.stdout).strip().splitlines()
-            raise UserError(f"setup failed: {lines[-1] if lines else done.status}", where=f"node {node}")
+        for script, words in ((INSTALL, (" ".join(modules), *programs)), (SET_UP, (str(MTU), *devices))):
+            done = self.run(node, ["sh", "-c", script, "sh", *words], timeout_s=SET_UP_S)
+            if done.status != 0:
+                lines = (done.stderr or done.stdout).strip().splitlines()
+                raise UserError(f"setup failed: {lines[-1] if lines else done.status}", where=f"node {node}")
+            if self._stopping.is_set():
+                raise UserError("interrupted", where=f"node {node}")
         for device in devices:
             features = json.loads(self.checked(node, ["ethtool", "--json", "-k", device]))[0]
             active = [short for name, short in OFFLOADS.items() if features[name]["active"]]

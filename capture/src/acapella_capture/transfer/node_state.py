@@ -19,13 +19,13 @@ set_value() {
 """
 SET_VALUE = DEFINE + 'set_value "$1" "$2"\n'
 # The arguments are interfaces. End the programs that still run (their working directory shows that their process id was
-# not assigned again), remove our queueing disciplines, and write the recorded values. Jobs `run-*` end by themselves:
-# one may be installing a package.
+# not assigned again), remove our queueing disciplines, and write the recorded values. Commands (`run-*`) that set no
+# value are not ended: one may be installing a package.
 RESTORE = """record=settings-$(sysctl -n kernel.random.boot_id)
 for job in jobs/*; do
-    case $job in jobs/run-*) continue ;; esac
     if [ ! -s "$job/pid" ] || [ -s "$job/status" ]; then continue; fi
     pid=$(cat "$job/pid")
+    case $job in jobs/run-*) grep -qs "set_value()" "/proc/$pid/cmdline" || continue ;; esac
     if [ "$(readlink "/proc/$pid/cwd")" = "$(pwd -P)" ]; then
         echo "ended $(cat "/proc/$pid/comm")"
         kill -s KILL -- "-$pid"

@@ -7,7 +7,7 @@ ThreadPoolExecutor. Daemon threads end with the program.
 import concurrent.futures
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, Future
+from concurrent.futures import Future
 from typing import Any
 
 
@@ -28,11 +28,8 @@ def submit(function: Callable[..., Any], *arguments: Any, **options: Any) -> Fut
 def call_for_each(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     """Call a function for all items in parallel; return the results in order.
 
-    Raises the first error. Neither an error nor a signal waits for the calls that still run.
+    Raises the first error when all calls have ended. A signal does not wait for them.
     """
     futures = [submit(function, item) for item in items]
-    done, _ = concurrent.futures.wait(futures, return_when=FIRST_EXCEPTION)
-    for future in futures:
-        if future in done:
-            future.result()  # raises its error
+    concurrent.futures.wait(futures)
     return [future.result() for future in futures]
