@@ -133,6 +133,13 @@ def test_kappa_of_replayer_and_path_is_null_without_departures(tmp_path):
     assert [mean[name] for name in columns] == pytest.approx([0.85, 0.96, 0.98])
 
 
+def test_error_of_arrival_timestamps_is_that_of_the_comparison(tmp_path):
+    directory = write_results(tmp_path / "made", {"quiet": [{"replayer": 0.9, "path": (0.97, 0.98)}]})
+    assert [row["arrival_error_ns"] for row in make(directory, environments=["quiet"])["consistency"]] == [None]
+    change_result(directory, "quiet", lambda found: found["parameters"].update(replay={"arrival_error_ns": 25}))
+    assert [row["arrival_error_ns"] for row in make(directory, environments=["quiet"])["consistency"]] == [25]
+
+
 def error_of(capsys, directory, *options, environments=ENVIRONMENTS) -> str:
     """Run the stage, which must fail; return its error message, which is one line."""
     assert cli.main(["campaign", "trials", str(directory), *options, "--environments", *environments]) == 2

@@ -11,7 +11,7 @@ from acapella_testing.svg_text import check_collisions, check_page, with_spaces,
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.common.wording import nanoseconds
-from acapella.figures import compose, kappa_components, kappa_matrix, kappa_timeline, theme
+from acapella.figures import compose, kappa_components, kappa_matrix, kappa_replayer, kappa_timeline, theme
 from acapella.figures.kappa_components import format_kappa
 from acapella.figures.registry import REPLAY_FIGURES, TRIAL_FIGURES, figure_module
 from acapella.figures.save import svg_of
@@ -170,6 +170,14 @@ def test_replayer_and_path_are_drawn_where_departures_are_known(drawn, svg):
     assert own == {*((kind, "quiet") for kind in kinds), ("measured", "loaded")}
     ends = {(round(value["from"], 9), round(value["to"], 9)) for value in values if value["kind"] == kinds[2]}
     assert ends == {(0.0005, 0.001)}
+
+
+def test_note_states_that_path_intervals_lack_the_error_of_the_receiver(svg):
+    assert "do not include errors of the receiver's timestamps" in words(svg("kappa_replayer", "replayed"))
+    interval = {"path_kappa_lo": 0.9, "arrival_error_ns": None}
+    assert kappa_replayer.lacks_arrival_error(interval)
+    assert not kappa_replayer.lacks_arrival_error(interval | {"arrival_error_ns": 25})
+    assert not kappa_replayer.lacks_arrival_error(interval | {"path_kappa_lo": None})
 
 
 def test_environments_keep_the_order_of_the_config(svg):

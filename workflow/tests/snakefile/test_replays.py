@@ -10,6 +10,7 @@ from acapella.snakefile.replays import environments_with_departures, replay_file
 
 OURS = {"name": "ours", "sender": "acapella"}
 CONSISTENCY = {"identity": "invariant", "filter": None, "flow": None, "from": None, "to": None}
+CONSISTENCY |= {"arrival_error_ns": None}
 
 
 def config_of(**changes) -> dict:
@@ -95,6 +96,13 @@ def test_kappa_gets_recordings_once_and_departures_of_each_trial(tmp_path, manif
     assert names == ["r1", "r2", "a.1", "a.2", "b.1", "b.2"]
     recordings = ["--recording", f"{tmp_path}/r1", f"{tmp_path}/r2", "--departures"]
     assert files.options() == [*recordings, *(f"{tmp_path}/{t}.1,{tmp_path}/{t}.2" for t in "ab")]
+
+
+@pytest.mark.parametrize("error_ns", [0, 25])
+def test_kappa_gets_the_error_of_arrival_timestamps(manifests, error_ns):
+    files = replay_files(manifests, CONSISTENCY | {"arrival_error_ns": error_ns})
+    assert files.options()[0] == f"--arrival-error={error_ns}ns"
+    assert files.options()[1:] == replay_files(manifests, CONSISTENCY).options()
 
 
 @pytest.mark.parametrize("key", ["filter", "flow", "from", "to", "identity"])

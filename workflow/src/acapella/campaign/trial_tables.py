@@ -82,6 +82,7 @@ def pairs(environment: Environment, pair: dict) -> list[dict]:
             **packets(pair),
             **deltas,
             **replayer_and_path(pair),
+            "arrival_error_ns": (environment.result["parameters"].get("replay") or {}).get("arrival_error_ns"),
             **{f"cpu_lost_{end}": cpu_lost(environment.replays.get(pair[end])) for end in "ab"},
             "moved": pair["moves"]["count"],
         }

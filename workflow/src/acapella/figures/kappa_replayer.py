@@ -23,6 +23,10 @@ ROW = 42  # px
 FLOOR = 0.5  # share of the smallest value above 0 at which 0 is drawn
 MIN_WIDTH = 1.012  # ratio of the ends of a drawn interval, so that narrow ones are visible
 UNKNOWN = "departures not measured"
+RECEIVER_NOTE = (
+    "The intervals do not include errors of the receiver's timestamps other than the rounding of its clock "
+    "(consistency.arrival_error_ns)."
+)
 MAX_NAMED = 3  # environments in the title
 
 
@@ -39,6 +43,7 @@ def draw(source: Source) -> Figure:
         "Distance from perfect consistency, on a logarithmic axis: further left is more consistent. Replayer alone: of "
         "the departures, without any network. Path: what perfect replays would have had; it includes switches and the "
         "recorder (docs/kappa.md).",
+        *((RECEIVER_NOTE,) if any(lacks_arrival_error(row) for row in rows) else ()),
         *(("Hollow: the sender of either trial lost the CPU.",) if any(value["lost"] for value in values) else ()),
         *((f"A value of 0 is drawn at {least:.1e}.",) if any(value["zero"] for value in values) else ()),
     )
@@ -48,6 +53,11 @@ def draw(source: Source) -> Figure:
 def loss(kappa: float) -> float:
     """Return 1 - kappa."""
     return 1 - kappa
+
+
+def lacks_arrival_error(row: dict) -> bool:
+    """Return whether the interval of a run's path was computed without the error of arrival timestamps."""
+    return row["path_kappa_lo"] is not None and row["arrival_error_ns"] is None
 
 
 def least_value(rows: list[dict]) -> float:

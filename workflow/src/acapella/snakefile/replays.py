@@ -85,10 +85,14 @@ def trials_of(replay: dict, exclude: Iterable[str]) -> dict[str, list[str]] | No
 
 @dataclass(frozen=True)
 class ReplayFiles:
-    """Files of an environment's trials: recordings, and the departures of each trial."""
+    """Files of an environment's trials: recordings, and the departures of each trial.
+
+    ``arrival_error_ns`` is the standard deviation of the error of arrival timestamps; None: not specified.
+    """
 
     recordings: Sequence[str] = ()
     departures: Sequence[Sequence[str]] = ()
+    arrival_error_ns: int | None = None
 
     def paths(self) -> list[str]:
         """Return all files."""
@@ -98,7 +102,9 @@ class ReplayFiles:
         """Return the options of `acapella kappa`."""
         if not self.departures:
             return []
-        return ["--recording", *self.recordings, "--departures", *(",".join(paths) for paths in self.departures)]
+        error = [] if self.arrival_error_ns is None else [f"--arrival-error={self.arrival_error_ns}ns"]
+        departures = [",".join(paths) for paths in self.departures]
+        return [*error, "--recording", *self.recordings, "--departures", *departures]
 
 
 def replay_files(manifests: Sequence[str], consistency: dict) -> ReplayFiles:
@@ -117,7 +123,8 @@ def replay_files(manifests: Sequence[str], consistency: dict) -> ReplayFiles:
         return [str(raw / one["file"]) for one in replay[key]]
 
     recordings = dict.fromkeys(path for replay in replays for path in files(replay, "recordings"))
-    return ReplayFiles([*recordings], [files(replay, "departures") for replay in replays])
+    departures = [files(replay, "departures") for replay in replays]
+    return ReplayFiles([*recordings], departures, consistency["arrival_error_ns"])
 
 
 def replay_of(manifest: Path) -> dict:
