@@ -201,6 +201,22 @@ def test_nothing_is_read_from_a_node_during_a_run(fabric, path, tmp_path, capsys
     assert not [read_ns for read_ns in reads for after_ns, end_ns in runs if after_ns < read_ns < end_ns]
 
 
+def test_program_that_a_killed_collection_left_is_ended(fabric, path, tmp_path, capsys, monkeypatch):
+    """The first collection does not end its program, as if it had been killed; the second one ends it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(NodeSender, "close", lambda self: None)
+        status, _ = collected(fabric, capture=str(capture_of(tmp_path)), repeats=2)
+        assert status == 0, capsys.readouterr()
+    (file,) = fabric.nodes.home(NODE).rglob("replay-1-commands.pid")
+    left = Path("/proc", file.read_text().strip(), "cmdline")
+    assert replay.PROGRAM.encode() in left.read_bytes()
+    (fabric.directory / "results" / "first").rename(fabric.directory / "results" / "killed")
+    status, _ = collected(fabric, capture=str(capture_of(tmp_path)))
+    assert status == 0, capsys.readouterr()
+    assert not left.exists() or replay.PROGRAM.encode() not in left.read_bytes()
+    check_nothing_runs(fabric)
+
+
 def check_nothing_runs(fabric: Loopback) -> None:
     """Check that every program that was started on the sending nodes has ended."""
     started = [pid for node in (NODE, SECOND) for pid in fabric.nodes.home(node).glob("*/jobs/*/pid")]

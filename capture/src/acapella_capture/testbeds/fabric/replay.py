@@ -26,7 +26,7 @@ from ..base import Port, Replay, Site, Testbed
 from ..local import replay_capture
 from ..sent_trials import Part, delays, departures_file, keep_recording
 from .replay_clocks import NodeClock, common_reference
-from .replay_sender import KEY, PACING, PROGRAM, NodeSender, program
+from .replay_sender import KEY, PACING, PROGRAM, NodeSender, end_previous, program
 
 SENDER_MAC = "02:00:00:00:fe:{:02x}"  # used by no host: identifies replayed frames, by the number of the replayer
 SENDER = "acapella replay"
@@ -140,6 +140,7 @@ class Replayer:
         environment: FabricReplayEnvironment,
     ):
         chosen = environment.senders(settings)
+        self._testbed = testbed
         self._capture = settings.capture
         self._macs = [sender.destination_mac for sender in chosen]
         self._senders = [
@@ -158,6 +159,8 @@ class Replayer:
         try:
             self._directory = self._stack.enter_context(scratch_directory())
             self._parts = write_parts(self._capture, self._directory, self._macs)
+            for node in dict.fromkeys(sender.node for sender in self._senders):
+                end_previous(self._testbed, node)
             for sender, part in zip(self._senders, self._parts, strict=True):
                 self._stack.callback(sender.close)
                 sender.open(part.capture)

@@ -30,7 +30,20 @@ COMMAND_S = 60  # for a command to take effect; a run may take its duration long
 POLL_S = 0.2
 ROUND_TRIPS = 4  # over SSH, of which the shortest counts
 # The FIFO is opened for reading and writing, so that the program sees no end of its input between two commands.
-START = 'rm -f "$1" && mkfifo -m 600 "$1" && fifo=$1 && shift && exec "$@" <> "$fifo"'
+# $$ remains the ID of the process after exec.
+START = 'echo $$ > "$1.pid" && rm -f "$1" && mkfifo -m 600 "$1" && fifo=$1 && shift && exec "$@" <> "$fifo"'
+# The process ID may have been reused by another program. A program that does not end within 10 s is killed.
+END = """
+for file in "$1"replay-*-commands.pid; do
+    pid=$(cat "$file" 2>/dev/null) || continue
+    rm -f "$file"
+    grep -aq "$2" "/proc/$pid/cmdline" 2>/dev/null || continue
+    kill "$pid"
+    left=100
+    while [ $left -gt 0 ] && grep -aq "$2" "/proc/$pid/cmdline" 2>/dev/null; do sleep 0.1; left=$((left - 1)); done
+    if grep -aq "$2" "/proc/$pid/cmdline" 2>/dev/null; then kill -9 "$pid"; fi
+done
+"""
 SEND = 'printf "%s\\n" "$2" > "$1"'
 
 
@@ -41,6 +54,15 @@ def program() -> Path:
         raise UserError(f"{PROGRAM} is missing, which is needed on the node", where=KEY,
                         fix="run make setup-fabric and read its messages")  # fmt: skip
     return found
+
+
+def end_previous(testbed: Testbed, node: str) -> None:
+    """End the programs that a killed collection of this campaign has left on a node. Raises UserError."""
+    directory = testbed.path_on_node(node, "x").removesuffix("x")
+    done = testbed.run(node, ["sh", "-c", END, "sh", directory, PROGRAM])
+    if done.status != 0:
+        reason = done.stderr.strip()[-200:]
+        raise UserError(f"cannot end the program of a previous collection: {reason}", where=f"replay on node {node}")
 
 
 class NodeSender:
