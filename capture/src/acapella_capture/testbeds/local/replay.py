@@ -20,7 +20,7 @@ from ...scan import scan_apart
 from ...settings import ReplayEnvironment, ReplaySettings
 from ..base import Replay
 from ..sent_trials import Part
-from . import replay_capture, sandbox
+from . import drops, replay_capture, sandbox
 from .network import Network
 from .processes import SPOOL, run, wait_until
 from .replay_load import Load
@@ -58,6 +58,7 @@ class Replayer:
         self._source: BinaryIO | None = None
         self._current: tuple[ReplayEnvironment, ReplayPath, AcapellaSender | TcpreplaySender] | None = None
         self._load: Load | None = None
+        self._dropped: dict[str, int] = {}  # during the last trial, by place
 
     def replay_plan(self) -> Replay:
         """Return the replay (testbeds.base); frames are recorded as the receiver's switch port sends them."""
@@ -195,11 +196,15 @@ class Replayer:
 
     def play(self) -> int:
         """Send the capture once (testbeds.base)."""
-        environment, _, sender = self._current
+        environment, path, sender = self._current
         if self._load and self._load.fault():
             self._make_queue()
+        before = drops.dropped(path.places)
         good = sender.send()
         time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
+        if not self._load:  # with it, the queues are never empty
+            wait_until(lambda: not any(drops.queued(*place) for place in path.places))
+        self._dropped = drops.since(before, drops.dropped(path.places))
         if self._load and self._load.fault():
             raise UserError(f"the load ended: {self._load.fault()}", where=f"environment {environment.name}")
         return good
@@ -213,6 +218,7 @@ class Replayer:
             "speed": environment.speed,
             "path": path.facts(),
             "noise_streams": self.settings.load_streams if environment.noise else 0,
+            "dropped": self._dropped,
             **sender.deliver(sample, raw),
         }
 

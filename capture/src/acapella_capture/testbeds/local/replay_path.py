@@ -61,6 +61,11 @@ class ReplayPath:
         """Return the port of site1 through which replayed packets leave it."""
         return NEAR if self._separate else self._uplink
 
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Return node and interface of the queues before the mirror, which copies also what its own port drops."""
+        return [*((one.node, one.interface) for one in self.endpoints), ("site1", self.link)]
+
     def facts(self) -> dict[str, Any]:
         """Return the path as manifest key `replay.path`."""
         direct = self._environment.path == "direct"
