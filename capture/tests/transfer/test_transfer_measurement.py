@@ -12,7 +12,7 @@ from acapella_capture.transfer.grid import plan
 from acapella_capture.transfer.hosts import IPV4, Hosts
 from acapella_capture.transfer.measurement import QUEUE_ERROR_BYTES, PathMeasurement, flags_of, rate_and_queue
 from acapella_capture.transfer.probe import FRAME
-from acapella_capture.transfer.runner import Runner, flight_bytes, is_background
+from acapella_capture.transfer.runner import Runner, extra_bytes, flight_bytes, is_background
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_capture.transfer.topology import read_topology
 from acapella_capture.transfer.transfer import Flow, Transfer, fault_of, read_report, start_error, start_skew, times_of
@@ -199,7 +199,7 @@ def test_other_traffic_is_compared_with_the_rate_of_its_own_link():
 
 def test_transfer_over_a_slow_link_gets_the_time_that_this_link_needs():
     cell = replace(CELL, size_bytes=10_000_000)
-    seconds = [Transfer(None, with_rates(rate), cell, 1).timeout_s for rate in (1, 40)]
+    seconds = [Transfer(None, with_rates(rate), cell, 1, 0).timeout_s for rate in (1, 40)]
     assert seconds == [20 * (80 + 0.6) + 60, 20 * (2 + 0.6) + 60]
 
 
@@ -218,7 +218,7 @@ def test_transfer_over_a_slow_link_gets_the_time_that_this_link_needs():
 def test_failed_flow_is_named_with_its_reason(tmp_path, text, exit_code, fault):
     output = tmp_path / "iperf3-3.json"
     output.write_text(text)
-    flow = Flow(3, "main", 40004, 5204, 1000, output.name, exit_code=exit_code)
+    flow = Flow(3, "main", 40004, 5204, 1000, 50, output.name, exit_code=exit_code)
     found = fault_of(flow, read_report(output), "bbr")
     assert found is None if fault is None else found.startswith("flow 3: ") and fault in found
 
@@ -293,7 +293,8 @@ class Files:
     def __init__(self, **maxima: int):
         names = ("tcp_rmem", "tcp_wmem")
         self.values = {(h, f"{IPV4}/{name}"): f"4096 16384 {most}" for h, most in maxima.items() for name in names}
-        self.values |= {(host, f"{IPV4}/tcp_no_metrics_save"): "0" for host in maxima}
+        more = {"tcp_no_metrics_save": "0", "tcp_notsent_lowat": "4294967295"}
+        self.values |= {(host, f"{IPV4}/{name}"): value for host in maxima for name, value in more.items()}
 
     def read(self, host: str, path: str) -> str:
         return self.values[host, path]
@@ -309,8 +310,18 @@ def test_buffers_of_tcp_never_become_smaller(flight, most):
     hosts = Hosts(files, ("h1", "h2"))
     hosts.set_window(flight)
     assert {files.values[host, f"{IPV4}/tcp_rmem"] for host in ("h1", "h2")} == {f"4096 16384 {most}"}
+    assert files.values["h1", f"{IPV4}/tcp_notsent_lowat"] == "131072"
     hosts.restore()
     assert files.values == before
+
+
+def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():
+    # 384 KiB unsent; in flight: 300 kB of 40 Mbit/s x 60 ms and a queue of 100 kB
+    unsent, flight = 3 * 128 * 1024, 400_000
+    topology = read_topology("linear")
+    sizes = {count: extra_bytes(replace(CELL, streams=count), topology) for count in (1, 2, 8)}
+    assert sizes == {1: unsent + flight, 2: unsent + flight, 8: unsent + flight // 4}
+    assert extra_bytes(replace(CELL, mode="published"), topology) == 4 << 20, "the default of the kernel"
 
 
 class Draining(Emulation):

@@ -16,6 +16,7 @@ final as (
         streams.stream,
         streams.cookie_bytes,
         streams.sender_ns,
+        streams.size_bytes,
         flows.flow,
         flows.peer_flow,
         flows.cut_end

@@ -1,7 +1,7 @@
 -- One row per stream in `wanted` that has payload in the capture. cookie_bytes: iperf3's client sends them when it
 -- connects, before the test; they do not count. missing_bytes: sequence numbers that no frame contains (capture loss).
 -- cut: the capture contains no FIN or RST of the connection, so it may end before the test.
--- late: after the end of the test according to iperf3.
+-- late: after the end of the test according to iperf3. done_ns: the receiver acknowledged the requested bytes.
 with
 
 wanted as (
@@ -84,6 +84,16 @@ acked as (
     group by stream
 ),
 
+done as (
+    select
+        acknowledgments.stream,
+        min(acknowledgments.ts_ns) as done_ns
+    from acknowledgments
+    inner join wanted on acknowledgments.stream = wanted.stream
+    where acknowledgments.ack_at >= wanted.cookie_bytes + wanted.size_bytes
+    group by acknowledgments.stream
+),
+
 delays as (
     select
         stream,
@@ -110,6 +120,7 @@ final as (
         opened.syn_ns,
         s.start_ns,
         greatest(s.last_data_ns, coalesce(acked.last_ack_ns, s.last_data_ns)) as end_ns,
+        done.done_ns,
         greatest(0, s.distinct_bytes - wanted.cookie_bytes) as bytes,
         greatest(0, s.payload_bytes - s.distinct_bytes) as retransmitted_bytes,
         greatest(0, s.missing_bytes) as missing_bytes,
@@ -129,6 +140,7 @@ final as (
     inner join wanted on s.stream = wanted.stream
     left join opened on s.stream = opened.stream
     left join acked on s.stream = acked.stream
+    left join done on s.stream = done.stream
     left join delays on s.stream = delays.stream
     left join flights on s.stream = flights.stream
 )

@@ -223,9 +223,10 @@ def test_title_without_a_defined_gain_has_no_median():
 
 
 def test_completion_states_bytes_left_in_the_send_buffer(tmp_path, drawn):
-    text = "bytes then still in the send buffer do not count: less than 99 % of size_bytes received in {} of {}"
+    text = "bytes in the send buffer when iperf3 stops do not count: less than 99 % of size_bytes received in {} of {}"
     notes = with_spaces(" ".join(drawn("transfer_completion", "small").notes))
     assert text.format(0, "22 runs") in notes
+    assert "size_bytes received" not in " ".join(drawn("transfer_completion", "captured").notes), "times of the wire"
     for number, received in enumerate((9_900_000, 9_899_999, None)):  # of 10 MB; without a receiver, it is not known
         document = made.document(made.Sent(10_000_000, received, 2.0, 2.0))
         made.cell(tmp_path, f"c{number}", [document], settings={"delay_ms": 20 * number})
@@ -234,6 +235,32 @@ def test_completion_states_bytes_left_in_the_send_buffer(tmp_path, drawn):
     assert text.format(1, "2 runs") in with_spaces(" ".join(figure.key))
     title = "Completion times of unequal transfers: 1 of 2 runs received less than 99 %"
     assert with_spaces(figure.title) == title  # not which algorithm completes first
+
+
+OF_WIRE_TIMES = "completion time: on the wire, until the receiver acknowledged all requested bytes"
+OF_IPERF3 = "completion time: iperf3's, until its receiver stops (not all requested bytes are known to have arrived)"
+
+
+@pytest.mark.parametrize(
+    ("name", "campaign", "note"),
+    [
+        ("transfer_completion", "small", OF_IPERF3),
+        ("transfer_completion", "captured", OF_WIRE_TIMES),
+        ("transfer_streams", "small", OF_IPERF3),
+        ("transfer_ratios", "small", OF_IPERF3),
+    ],
+)
+def test_figures_of_completion_times_name_their_source(name, campaign, note, drawn):
+    assert note in with_spaces(" ".join(drawn(name, campaign).notes))
+
+
+def test_source_of_completion_times_counts_settings():
+    rows = [{"setting": number // 2, "completion_source": "wire"} for number in range(6)]
+    assert transfer_scope.completion_note(rows) == OF_WIRE_TIMES
+    rows[0]["completion_source"] = rows[1]["completion_source"] = "iperf3"
+    both = f"{OF_WIRE_TIMES}; in 1 of 3 settings iperf3's, until its receiver stops"
+    assert with_spaces(transfer_scope.completion_note(rows)) == both
+    assert not transfer_scope.completion_note([{"setting": 1, "completion_source": None}])
 
 
 @pytest.mark.parametrize(("paths", "few"), [(("red", "blue"), 1), (("main", "main"), 0)])

@@ -14,7 +14,8 @@ def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False)
     """Return (flagged, cause) by quantity of a cell with a capture."""
     document = made.document(sent)
     document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
-    capture.write(made.cell(tmp_path, "a", [document], wire="wire.parquet"), cut=cut)
+    flows = [{"size_bytes": 100_000}]
+    capture.write(made.cell(tmp_path, "a", [document], wire="wire.parquet", flows=flows), cut=cut)
     tables(tmp_path)
     return {row[0]: row[1:] for row in rows(tmp_path, "disagreements", "quantity, flagged, cause")}
 
@@ -38,9 +39,60 @@ EXACT = made.Sent(100_000, 100_000, 1.0, 1.01, 0)
 def test_agreement_is_not_flagged(tmp_path):
     found = with_wire(tmp_path, steady(), EXACT)
     assert found == dict.fromkeys(["completion", "retransmits", "sent", "throughput"], AGREED)
-    columns = "wire_bytes, wire_completion_ns, wire_retransmits, wire_rtt_mean_ns, queue_mean_ns, disagreements"
+    columns = "wire_bytes, wire_duration_ns, wire_retransmits, wire_rtt_mean_ns, queue_mean_ns, disagreements"
     assert rows(tmp_path, "cells", columns) == [(100_000, 1_010_000_000, 0, 20_000_000, 0, 0)]
     assert rows(tmp_path, "flows", "wire_start_up_ns, wire_rtts") == [(100_000_000, 101)]
+
+
+def evenly(segments: int, step_ms: int) -> Capture:
+    """Return a capture of segments every ``step_ms`` from 100 ms on, each acknowledged after 20 ms."""
+    frames = [(100 + step_ms * place, 0, place) for place in range(segments)]
+    frames += [(120 + step_ms * place, 1, place + 1) for place in range(segments)]
+    capture = Capture()
+    capture.open()
+    for ms, is_ack, place in sorted(frames):
+        (capture.acknowledge if is_ack else capture.send)(ms, place)
+    return capture
+
+
+def compared(tmp_path, cubic_segments: int) -> None:
+    """Write tables of a run of BBR and one of Cubic that were asked to send 90,000 B."""
+    for algorithm, segments, step_ms, seconds in (("bbr", 100, 5, 1.0), ("cubic", cubic_segments, 10, 0.8)):
+        document = made.document(made.Sent(130_000, 80_000, seconds, seconds), algorithm=algorithm)
+        document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
+        more = {"settings": {"algorithm": algorithm}, "flows": [{"size_bytes": 90_000}], "wire": "wire.parquet"}
+        evenly(segments, step_ms).write(made.cell(tmp_path, algorithm, [document], **more))
+    tables(tmp_path)
+
+
+TIMES = "algorithm, completion_source, completion_ns / 1e6, iperf3_completion_ns / 1e6, wire_completion_ns / 1e6"
+MEANS = "algorithm, completion_source, completion_ns_mean / 1e6, iperf3_completion_ns_mean / 1e6"
+DIFFERENCES = "completion_source, difference_ns / 1e6, iperf3_difference_ns / 1e6"
+
+
+def test_completion_is_the_time_until_the_requested_bytes_are_acknowledged(tmp_path):
+    compared(tmp_path, cubic_segments=100)
+    # Segment 90 leaves 89 steps after the first and is acknowledged 20 ms later: 89 x 5 + 20, and 89 x 10 + 20 ms.
+    assert rows(tmp_path, "cells", TIMES) == [
+        ("bbr", "wire", 465.0, 1000.0, 465.0),
+        ("cubic", "wire", 910.0, 800.0, 910.0),
+    ]
+    assert rows(tmp_path, "flows", "wire_completion_ns / 1e6, wire_duration_ns / 1e6, end_ns / 1e6") == [
+        (465.0, 99 * 5 + 20.0, 465.0),
+        (910.0, 99 * 10 + 20.0, 910.0),
+    ]
+    assert rows(tmp_path, "settings", MEANS) == [("bbr", "wire", 465.0, 1000.0), ("cubic", "wire", 910.0, 800.0)]
+    assert rows(tmp_path, "gain", DIFFERENCES) == [("wire", 445.0, -200.0)]
+
+
+def test_completion_times_of_iperf3_are_compared_if_a_run_lacks_requested_bytes(tmp_path):
+    compared(tmp_path, cubic_segments=89)
+    assert rows(tmp_path, "cells", TIMES) == [
+        ("bbr", "wire", 465.0, 1000.0, 465.0),
+        ("cubic", "iperf3", 800.0, 800.0, None),
+    ]
+    assert rows(tmp_path, "settings", MEANS) == [("bbr", "iperf3", 1000.0, 1000.0), ("cubic", "iperf3", 800.0, 800.0)]
+    assert rows(tmp_path, "gain", DIFFERENCES) == [("iperf3", -200.0, -200.0)]
 
 
 def test_known_causes_of_differences_are_named(tmp_path):

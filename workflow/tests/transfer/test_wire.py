@@ -5,9 +5,9 @@ from acapella_testing.generated.generated_wire import ACK, CLIENT, HEADERS, MS, 
 from acapella.transfer.wire import COOKIE_BYTES, Wanted, measured
 
 
-def row_of(tmp_path, capture: Capture, *, sender_ms: int = 10_000, cut: bool = False) -> dict:
+def row_of(tmp_path, capture: Capture, *, sender_ms: int = 10_000, size: int = 3500, cut: bool = False) -> dict:
     """Return the row of the stream."""
-    stream = Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, sender_ms * MS)
+    stream = Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, sender_ms * MS, size)
     (row,) = measured(*capture.write(tmp_path, cut=cut), [stream])
     return row
 
@@ -32,6 +32,12 @@ def test_stream_without_loss(tmp_path):
     # The cookie was acknowledged after 20 ms, the segments after 20, 30, 40, 50 ms.
     assert (row["rtts"], row["rtt_min_ns"], row["rtt_mean_ns"]) == (5, 20 * MS, 32 * MS)
     assert (row["rtt_p99_ns"], row["cut"]) == (50 * MS, False)
+
+
+def test_transfer_is_done_when_the_last_requested_byte_is_acknowledged(tmp_path):
+    done = {size: row_of(tmp_path, complete(), size=size)["done_ns"] for size in (1, 1000, 3000, 3001, 4000, 4001)}
+    third, last = 142 * MS, 153 * MS
+    assert done == {1: 120 * MS, 1000: 120 * MS, 3000: third, 3001: last, 4000: last, 4001: None}
 
 
 def test_sequence_numbers_wrap(tmp_path):

@@ -16,6 +16,7 @@ ALGORITHM = f"{IPV4}/tcp_congestion_control"
 MEMORY_PER_BYTE = 8
 MOST_BYTES = 1 << 30  # the kernel's values are signed 32-bit numbers
 LEAST_BYTES = 4 << 20
+UNSENT_BYTES = 128 << 10  # in the send buffer and not yet sent; more cannot arrive after iperf3 has stopped
 MODULE = "/sys/module/tcp_bbr"
 BUILT_IN = "^CONFIG_TCP_CONG_BBR=y"
 OFFLOADS = {"tcp-segmentation-offload": "tso", "generic-segmentation-offload": "gso", "generic-receive-offload": "gro"}
@@ -51,7 +52,7 @@ class Hosts:
 
     def set_window(self, flight_bytes: int) -> None:
         """Let TCP buffer at least a number of bytes in flight, twice in payload, and keep no metrics of earlier
-        connections.
+        connections. Limit what waits to be sent.
         """
         needed = min(max(MEMORY_PER_BYTE * flight_bytes, LEAST_BYTES), MOST_BYTES)
         for name in ("tcp_rmem", "tcp_wmem"):
@@ -61,6 +62,7 @@ class Hosts:
             most = max(needed, *(int(maximum) for _, _, maximum in existing))
             self.set(path, f"{least} {initial} {most}")
         self.set(f"{IPV4}/tcp_no_metrics_save", "1")
+        self.set(f"{IPV4}/tcp_notsent_lowat", f"{UNSENT_BYTES}")
 
     def restore(self) -> None:
         """Set all values as they were. Raises UserError."""
@@ -78,6 +80,7 @@ class Hosts:
             "bbr_version": self._bbr_version(host, kernel),
             "iperf3_version": self._nodes.checked(host, ["iperf3", "--version"]).split("\n")[0].strip(),
             "tcp_rmem": [int(word) for word in self._nodes.read(host, f"{IPV4}/tcp_rmem").split()],
+            "tcp_notsent_lowat": int(self._nodes.read(host, f"{IPV4}/tcp_notsent_lowat")),
             "tcp_wmem": [int(word) for word in self._nodes.read(host, f"{IPV4}/tcp_wmem").split()],
             "offloads": {short: features[name]["active"] for name, short in OFFLOADS.items()},
         }

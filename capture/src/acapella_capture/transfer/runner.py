@@ -15,7 +15,7 @@ from . import capture, measurement, routing, tcp_info
 from .delay import Delays, LinkDelays, NetemDelays, has_netem
 from .emulation import Emulation
 from .grid import Cell
-from .hosts import Hosts
+from .hosts import UNSENT_BYTES, Hosts
 from .measurement import Measurements
 from .nodes import Nodes
 from .results import Results
@@ -27,6 +27,8 @@ IDLE_S = 30  # until the queues are empty after a transfer
 BACKGROUND_S = 0.2
 BACKGROUND_SHARE = 0.001  # of the rate of a link; above it, a run is flagged
 WARM_UP_BYTES = 1 << 20
+BLOCK_BYTES = 128 << 10  # of iperf3
+WMEM_BYTES = 4 << 20  # default maximum of tcp_wmem, which mode published keeps
 
 
 class Runner:
@@ -68,7 +70,7 @@ class Runner:
         warm_up = Cell(**{**asdict(runs[0]), "size_bytes": WARM_UP_BYTES, "streams": 1})
         self._emulation.apply(measurement.quiet(warm_up))
         self._hosts.set_algorithm(warm_up.algorithm)
-        transfer = Transfer(self._nodes, self._topology, warm_up, self._settings.interval_s)
+        transfer = Transfer(self._nodes, self._topology, warm_up, self._settings.interval_s, 0)
         outcome = transfer.run()
         transfer.fetch(outcome, self._scratch)
         if outcome.error:
@@ -83,7 +85,8 @@ class Runner:
         drops = self._delays.drops()
         before = self._emulation.counters()
         with results.part() as part:
-            transfer = Transfer(self._nodes, self._topology, cell, self._settings.interval_s)
+            extra = extra_bytes(cell, self._topology)
+            transfer = Transfer(self._nodes, self._topology, cell, self._settings.interval_s, extra)
             recording = capture.Capture(self._nodes, self._topology, cell)
             try:
                 outcome = transfer.run()
@@ -167,6 +170,19 @@ def flight_bytes(cell: Cell, topology: Topology) -> int:
     """Return the bytes that are in flight if the queue of the fastest link is full: on the path and in the queue."""
     rate = max(link.rate_bps(cell.rate_bps, cell.ratio) for link in topology.emulated().values())
     return round(rate * cell.delay_ns / 8e9) + cell.buffer_bytes
+
+
+def extra_bytes(cell: Cell, topology: Topology) -> int:
+    """Return how many bytes each flow sends after the requested ones.
+
+    iperf3 stops when the last byte is in the send buffer, and its receiver then closes the connection. What is not yet
+    sent, or is lost and not yet sent again, never arrives. So the extra bytes are those that can be in the send buffer
+    at the end: unsent ones, two of iperf3's blocks, and twice the flow's share of those in flight.
+    """
+    if cell.mode == "published":
+        return WMEM_BYTES
+    flight = flight_bytes(cell, topology)
+    return UNSENT_BYTES + 2 * BLOCK_BYTES + min(flight, 2 * flight // cell.streams)
 
 
 def is_background(cell: Cell, topology: Topology, found: dict[str, int]) -> bool:

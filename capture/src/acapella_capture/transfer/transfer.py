@@ -43,6 +43,7 @@ class Flow:
     client_port: int
     server_port: int
     size_bytes: int
+    extra_bytes: int  # sent after the requested ones, so that these arrive before iperf3 stops
     iperf3: str
     started_ns: int | None = None
     ended_ns: int | None = None
@@ -63,11 +64,12 @@ class Outcome:
 class Transfer:
     """The transfer of a cell."""
 
-    def __init__(self, nodes: Nodes, topology: Topology, cell: Cell, interval_s: float):
+    def __init__(self, nodes: Nodes, topology: Topology, cell: Cell, interval_s: float, extra_bytes: int):
         self._nodes = nodes
         self._topology = topology
         self._cell = cell
         self._interval_s = interval_s
+        self._extra_bytes = extra_bytes  # of each flow
         self._servers: list[Job] = []
         self._clients: list[Job] = []
         least_s = ideal_s(topology, cell) + 10 * cell.delay_ns / 1e9
@@ -98,7 +100,8 @@ class Transfer:
     def _flow(self, number: int) -> Flow:
         client, server = CLIENT_PORT + number, SERVER_PORT + number
         path = self._topology.path_of_flow(number) or routing.path_taken(self._nodes, self._topology, client, server)
-        return Flow(number, path, client, server, self._cell.share(number), f"iperf3-{number}.json")
+        size = self._cell.share(number)
+        return Flow(number, path, client, server, size, self._extra_bytes, f"iperf3-{number}.json")
 
     def _listen(self, flows: list[Flow]) -> None:
         receiver = self._topology.receiver
@@ -121,7 +124,7 @@ class Transfer:
         return [
             *("sh", "-c", TIMED, "sh"),
             *("iperf3", "-c", address, "-p", str(flow.server_port), "--cport", str(flow.client_port)),
-            *("-n", str(flow.size_bytes), "-C", self._cell.algorithm, "-Z", "-J"),
+            *("-n", str(flow.size_bytes + flow.extra_bytes), "-C", self._cell.algorithm, "-Z", "-J"),
             *("-i", f"{self._interval_s:g}", "--connect-timeout", str(CONNECT_MS + self._cell.delay_ns // 10**6)),
         ]
 

@@ -46,8 +46,10 @@ summed as (
         run,
         count(*) as flows,
         sum(bytes)::bigint as bytes,
-        case when count(completion_ns) = count(*) then max(offset_ns + completion_ns) end as completion_ns,
-        case when count(completion_ns) = count(*) then min(offset_ns + completion_ns) end as first_end_ns,
+        bool_and(end_of_wire) as end_of_wire,
+        case when count(end_ns) = count(*) then max(end_ns) end as completion_ns,
+        case when count(end_ns) = count(*) then min(end_ns) end as first_end_ns,
+        case when count(completion_ns) = count(*) then max(offset_ns + completion_ns) end as iperf3_completion_ns,
         case when count(retransmits) = count(*) then sum(retransmits)::bigint end as retransmits,
         min(rtt_min_ns) as rtt_min_ns,
         round(avg(rtt_mean_ns))::bigint as rtt_mean_ns,
@@ -58,7 +60,8 @@ summed as (
                     / (count(*) * fsum(throughput_bps::double ** 2))
         end as jain,
         case when count(wire_bytes) = count(*) then sum(wire_bytes)::bigint end as wire_bytes,
-        max(wire_end_ns) - min(wire_start_ns) as wire_completion_ns,
+        max(wire_done_ns) - min(wire_start_ns) as wire_completion_ns,
+        max(wire_end_ns) - min(wire_start_ns) as wire_duration_ns,
         sum(wire_retransmits)::bigint as wire_retransmits,
         min(wire_rtt_min_ns) as wire_rtt_min_ns,
         (sum(wire_rtt_mean_ns::hugeint * wire_rtts) // nullif(sum(wire_rtts), 0))::bigint as wire_rtt_mean_ns,
@@ -96,17 +99,20 @@ final as (
         coalesce(s.flows, 0)::uinteger as flows,
         s.bytes,
         s.completion_ns,
-        (8000000000 * s.bytes::hugeint // nullif(s.completion_ns, 0))::bigint as throughput_bps,
+        case when s.completion_ns is not null then if(s.end_of_wire, 'wire', 'iperf3') end as completion_source,
+        s.iperf3_completion_ns,
+        (8000000000 * s.bytes::hugeint // nullif(s.iperf3_completion_ns, 0))::bigint as throughput_bps,
         s.retransmits,
         s.rtt_min_ns,
         s.rtt_mean_ns,
         s.jain,
         s.first_end_ns,
         s.wire_bytes,
-        case when s.wire_bytes is not null then s.wire_completion_ns end as wire_completion_ns,
+        case when s.end_of_wire then s.wire_completion_ns end as wire_completion_ns,
+        case when s.wire_bytes is not null then s.wire_duration_ns end as wire_duration_ns,
         case
             when s.wire_bytes is not null
-                then (8000000000 * s.wire_bytes::hugeint // nullif(s.wire_completion_ns, 0))::bigint
+                then (8000000000 * s.wire_bytes::hugeint // nullif(s.wire_duration_ns, 0))::bigint
         end as wire_throughput_bps,
         case when s.wire_bytes is not null then s.wire_retransmits end as wire_retransmits,
         case when s.wire_bytes is not null then s.wire_rtt_min_ns end as wire_rtt_min_ns,
@@ -127,7 +133,7 @@ final as (
             ),
             ' '
         ) as flags,
-        coalesce(n.error, case when s.completion_ns is null then 'iperf3 reported no duration' end) as error,
+        coalesce(n.error, case when s.iperf3_completion_ns is null then 'iperf3 reported no duration' end) as error,
         n.iperf3_version,
         n.kernel,
         n.bbr_version

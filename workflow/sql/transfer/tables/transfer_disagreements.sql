@@ -9,8 +9,8 @@ measured as (
         -- Bytes that the capture lacks: missing sequence numbers, and the end of a capture without FIN or RST.
         greatest(flows.wire_missing_bytes, case when flows.wire_cut then flows.bytes - flows.wire_bytes else 0 end)
             as lost_bytes,
-        flows.completion_ns - flows.wire_completion_ns as later_ns,
-        flows.wire_completion_ns / nullif(flows.wire_bytes, 0)::double as ns_per_byte,
+        flows.completion_ns - flows.wire_duration_ns as later_ns,
+        flows.wire_duration_ns / nullif(flows.wire_bytes, 0)::double as ns_per_byte,
         coalesce(flows.wire_start_up_ns, 0) as start_up_ns
     from transfer_flows as flows
     inner join raw_wire
@@ -25,7 +25,7 @@ measured as (
 bounded as (
     select
         *,
-        $threshold * wire_completion_ns as tolerance_ns,
+        $threshold * wire_duration_ns as tolerance_ns,
         -- The receiver stops before the bytes in the sender's socket buffer arrive: their time on the wire, and a
         -- round trip, because the wire ends with the acknowledgment of the last byte.
         case
@@ -90,7 +90,7 @@ completion as (
         stream,
         'completion' as quantity,
         completion_ns as iperf3_value,
-        wire_completion_ns as wire_value,
+        wire_duration_ns as wire_value,
         case
             when starts_earlier then 'start_up'
             when later_ns < 0 and stops_early then 'send_buffer'

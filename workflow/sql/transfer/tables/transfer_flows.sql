@@ -1,5 +1,6 @@
--- One row per stream: values of iperf3 and of the wire. The receiver's values are preferred, because iperf3 -n ends
--- when the last byte is written to the sender's socket.
+-- One row per stream: values of iperf3 and of the wire. iperf3 -n ends when the last byte is written to the sender's
+-- socket, so its receiver's values are preferred. The ends of a run's streams are those of the wire if the receiver
+-- acknowledged all requested bytes of each stream: then every run of these settings moved the same bytes.
 with
 
 raw as (
@@ -89,6 +90,11 @@ joined as (
         c.receiver_ns,
         c.bytes,
         c.completion_ns,
+        c.offset_ns + case
+            when bool_and(wire.done_ns is not null) over runs then wire.done_ns - wire.start_ns
+            else c.completion_ns
+        end as end_ns,
+        bool_and(wire.done_ns is not null) over runs as end_of_wire,
         (8000000000 * c.bytes::hugeint // nullif(c.completion_ns, 0))::bigint as throughput_bps,
         c.retransmits,
         c.rtt_min_ns,
@@ -97,8 +103,10 @@ joined as (
         c.cwnd_max_bytes,
         wire.start_ns as wire_start_ns,
         wire.end_ns as wire_end_ns,
+        wire.done_ns as wire_done_ns,
         wire.bytes as wire_bytes,
-        wire.end_ns - wire.start_ns as wire_completion_ns,
+        wire.done_ns - wire.start_ns as wire_completion_ns,
+        wire.end_ns - wire.start_ns as wire_duration_ns,
         (8000000000 * wire.bytes::hugeint // nullif(wire.end_ns - wire.start_ns, 0))::bigint as wire_throughput_bps,
         wire.start_ns - wire.syn_ns as wire_start_up_ns,
         wire.retransmits as wire_retransmits,
@@ -121,6 +129,7 @@ joined as (
     left join wire
         on c.cell_id = wire.cell_id and c.run = wire.run and c.flow = wire.flow and c.stream = wire.stream
     left join bases on c.cell_id = bases.cell_id and c.run = bases.run
+    window runs as (partition by c.cell_id, c.run)
 ),
 
 final as (

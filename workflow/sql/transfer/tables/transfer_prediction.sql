@@ -10,7 +10,7 @@ measured as (
         cell_id,
         run,
         flow,
-        case when count(completion_ns) = count(*) then max(offset_ns + completion_ns) end as measured_ns
+        case when count(end_ns) = count(*) then max(end_ns) end as measured_ns
     from transfer_flows
     group by cell_id, run, flow
 ),

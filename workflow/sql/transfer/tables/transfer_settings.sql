@@ -1,12 +1,24 @@
--- One row per settings and algorithm: mean and spread of the complete runs.
+-- One row per settings and algorithm: mean and spread of the complete runs. Completion times of all algorithms of the
+-- same settings have the same source, because those of iperf3 end before all requested bytes have arrived.
 with
 
 cells as (
     select
-        * replace (coalesce(algorithm, 'unknown') as algorithm),
+        * replace (
+            coalesce(algorithm, 'unknown') as algorithm,
+            if(
+                bool_and(completion_source = 'wire') filter (where error is null) over settings,
+                completion_ns,
+                iperf3_completion_ns
+            ) as completion_ns,
+            if(
+                bool_and(completion_source = 'wire') filter (where error is null) over settings, 'wire', 'iperf3'
+            ) as completion_source
+        ),
         error is null as complete,
         1 - first_end_ns / nullif(completion_ns, 0) as ends_apart
     from transfer_cells
+    window settings as (partition by setting)
 ),
 
 streams as (
@@ -64,6 +76,8 @@ grouped as (
         avg(completion_ns) filter (where complete) as completion_ns_mean,
         min(completion_ns) filter (where complete) as completion_ns_low,
         max(completion_ns) filter (where complete) as completion_ns_high,
+        any_value(completion_source) filter (where complete) as completion_source,
+        avg(iperf3_completion_ns) filter (where complete) as iperf3_completion_ns_mean,
         stddev_samp(completion_ns order by completion_ns) filter (where complete) as completion_ns_stddev,
         avg(retransmits) filter (where complete) as retransmits_mean,
         min(retransmits) filter (where complete) as retransmits_low,

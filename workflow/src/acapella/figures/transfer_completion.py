@@ -8,8 +8,11 @@ from .source import Source
 
 SUBJECT = "Completion time of transfers"
 TABLE = "transfer_settings"
-COLUMNS = ("algorithm", "delay_ns", "buffer_bytes", "completion_ns_mean", "completion_ns_stddev", "runs", "flags")
-RECEIVED_SHARE = 0.99  # of size_bytes; a run whose receiver read less is counted in a note
+COLUMNS = (
+    *("algorithm", "delay_ns", "buffer_bytes", "completion_ns_mean", "completion_ns_stddev", "completion_source"),
+    *("runs", "flags"),
+)
+RECEIVED_SHARE = 0.99  # of size_bytes; runs with times of iperf3 whose receiver read less are counted in a note
 SHARE = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
 
@@ -29,10 +32,12 @@ def draw(source: Source) -> Figure:
     )
     chart, notes = transfer_heatmap.heatmap(rows, measure, lambda row: transfer_scope.name_of(row["algorithm"]))
     groups = transfer_heatmap.heat_groups(rows)
-    keys = {(row["setting"], row["algorithm"]) for group in groups for row in group}
+    drawn = [row for group in groups for row in group]
+    keys = {(row["setting"], row["algorithm"]) for row in drawn if row["completion_source"] == "iperf3"}
     cells = [row for row in source.rows("transfer_cells") if (row["setting"], row["algorithm"] or "unknown") in keys]
     few, known = incomplete(cells, source.rows("transfer_flows"))
-    return Figure(title(groups, few, known), chart, (*transfer_heatmap.KEY, received(few, known), *notes))
+    of_time = [note for note in (transfer_scope.completion_note(drawn), received(few, known)) if note]
+    return Figure(title(groups, few, known), chart, (*of_time, *transfer_heatmap.KEY, *notes))
 
 
 def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
@@ -51,9 +56,9 @@ def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
 
 
 def received(few: int, known: int) -> str:
-    """Return a note on bytes left in the send buffer."""
-    text = "time until iperf3's receiver stops; bytes then still in the send buffer do not count"
-    return f"{text}: less than {SHARE} of size_bytes received in {few} of {count(known, 'run')}" if known else text
+    """Return a note on bytes left in the send buffer, for runs with times of iperf3; empty if there are none."""
+    text = "bytes in the send buffer when iperf3 stops do not count"
+    return f"{text}: less than {SHARE} of size_bytes received in {few} of {count(known, 'run')}" if known else ""
 
 
 def title(groups: list[list[dict]], few: int, known: int) -> str:

@@ -37,7 +37,8 @@ def draw(source: Source) -> Figure:
     fastest = max((row["throughput_bps"] or 0 for row in intervals), default=0) / 1e6
     panels = [panel(row, flows, intervals, predicted, (paths, longest, fastest)) for row in shown]
     lines = [alt.hconcat(*panels[n : n + ACROSS], spacing=16) for n in range(0, len(panels), ACROSS)]
-    key = ["lines: throughput of a flow in each full interval of iperf3; triangles: end of each flow"]
+    key = [transfer_scope.completion_note(settings_of(cells, source.rows("transfer_settings")))]
+    key.append("lines: throughput of a flow in each full interval of iperf3; triangles: end of each flow")
     if predicted:
         key.append("dashed: last end predicted by max-min fair rates (transfer_prediction.csv)")
     if len(cells) > len(shown):
@@ -84,9 +85,9 @@ def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[
         if belongs(row, cell)
     ]
     ends = [
-        {"t": (row["offset_ns"] + row["completion_ns"]) / 1e9, "path": names[row["flow"], row["stream"]], "mbps": 0}
+        {"t": row["end_ns"] / 1e9, "path": names[row["flow"], row["stream"]], "mbps": 0}
         for row in own
-        if row["completion_ns"] is not None
+        if row["end_ns"] is not None
     ]
     last = [row["predicted_ns"] / 1e9 for row in predicted if belongs(row, cell) and row["predicted_ns"] is not None]
     scale = alt.Scale(domain=paths, range=[COLORS[n % len(COLORS)] for n in range(len(paths))])
@@ -118,11 +119,15 @@ def heading(cell: dict) -> str:
     return f"{transfer_scope.name_of(cell['algorithm'] or '?')}, r = {digits(cell['ratio'])}{flag}"
 
 
+def settings_of(cells: list[dict], settings: list[dict]) -> list[dict]:
+    """Return the rows of transfer_settings with the settings and algorithms of these runs."""
+    keys = {(row["setting"], row["algorithm"] or "unknown") for row in cells}
+    return [row for row in settings if (row["setting"], row["algorithm"]) in keys]
+
+
 def title(cells: list[dict], predicted: list[dict], settings: list[dict]) -> str:
     """Return the ratio with the shortest mean completion, the spread of its flows' ends, and the predicted best."""
-    keys = {(row["setting"], row["algorithm"] or "unknown") for row in cells}
-    known = [row for row in settings if (row["setting"], row["algorithm"]) in keys]
-    best = min(known, key=lambda row: (row["completion_ns_mean"], row["ratio"]))
+    best = min(settings_of(cells, settings), key=lambda row: (row["completion_ns_mean"], row["ratio"]))
     mean, largest = ("", "")
     if best["runs"] > 1:
         mean = f" (mean of {best['runs']} runs)"

@@ -68,6 +68,22 @@ def agreement(done: list[dict], captured: int) -> str:
     )
 
 
+def completion_note(rows: list[dict]) -> str:
+    """Return where the completion times of rows of transfer_settings or transfer_gain come from; empty if unknown."""
+    sources = {row["setting"]: row["completion_source"] for row in rows if row["completion_source"] is not None}
+    of_iperf3 = sum(source == "iperf3" for source in sources.values())
+    if not sources:
+        return ""
+    if not of_iperf3:
+        return "completion time: on the wire, until the receiver acknowledged all requested bytes"
+    if of_iperf3 == len(sources):
+        return "completion time: iperf3's, until its receiver stops (not all requested bytes are known to have arrived)"
+    return (
+        f"completion time: on the wire, until the receiver acknowledged all requested bytes; in {of_iperf3} of "
+        f"{count(len(sources), 'setting')} iperf3's, until its receiver stops"
+    )
+
+
 def algorithms(rows: Iterable[dict]) -> list[str]:
     """Return the algorithms of rows: BBR, Cubic, then others by name."""
     found = {row["algorithm"] for row in rows}

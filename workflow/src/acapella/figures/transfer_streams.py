@@ -10,7 +10,10 @@ from .source import Source
 
 SUBJECT = "Completion time against streams"
 TABLE = "transfer_settings"
-COLUMNS = ("algorithm", "streams", "size_bytes", "completion_ns_mean", "completion_ns_low", "completion_ns_high")
+COLUMNS = (
+    *("algorithm", "streams", "size_bytes", "completion_ns_mean", "completion_ns_low", "completion_ns_high"),
+    "completion_source",
+)
 SCOPE = transfer_scope.scope_of(lambda rows: transfer_lines.stream_rows(rows, "completion_ns_mean"))
 
 
@@ -27,7 +30,8 @@ def draw(source: Source) -> Figure:
     columns = ("difference_ns", "difference_low_ns", "difference_high_ns")
     right = transfer_lines.Lines(gains, columns, 1e-9, "Cubic \N{MINUS SIGN} BBR (s)", zero=True)
     chart = alt.hconcat(lines.chart(), right.chart(), spacing=30) if gains else lines.chart()
-    return Figure(title(gains), chart, (transfer_lines.KEY, "right: positive if BBR completes first"))
+    note = transfer_scope.completion_note(rows)
+    return Figure(title(gains), chart, (note, transfer_lines.KEY, "right: positive if BBR completes first"))
 
 
 def title(gains: list[dict]) -> str:

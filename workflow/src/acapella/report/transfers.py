@@ -18,6 +18,7 @@ QUANTITIES = {
     "retransmits": "Retransmissions",
 }
 CAUSES = ("headers", "start_up", "send_buffer", "after_end", "capture_loss", "unexplained")
+ENDS = {"wire": "all bytes acknowledged", "iperf3": "iperf3 stops"}  # of completion times, by their source
 COMPARISONS = {
     "faster_bbr": "BBR",
     "faster_cubic": "Cubic",
@@ -46,7 +47,13 @@ def settings(source: Source) -> dict:
     rows = source.rows("transfer_settings")
     varied = transfer_scope.varying(rows, (*transfer_scope.FIXED, "delay_ns", "buffer_bytes")) or ["delay_ns"]
     columns = [("Settings", False), ("Algorithm", False), ("Runs", True), ("Failed", True), ("Mbit/s", True)]
-    columns += [("Completion (s)", True), ("Retransmitted", True), ("Fairness (Jain)", True), ("Ends apart", True)]
+    columns += [
+        ("Completion (s)", True),
+        ("Until", False),
+        ("Retransmitted", True),
+        ("Fairness (Jain)", True),
+        ("Ends apart", True),
+    ]
     columns += [("Queueing delay (ms)", True), ("Retransmitted on the wire", True), ("Flags", False)]
     cells = [
         [
@@ -56,6 +63,7 @@ def settings(source: Source) -> dict:
             *(
                 range_of(row, "throughput_bps", 1e6),
                 range_of(row, "completion_ns", 1e9),
+                ENDS.get(row["completion_source"], ""),
                 range_of(row, "retransmits", 1),
             ),
             *(
@@ -85,6 +93,7 @@ def gain(source: Source) -> dict:
         ("Gain (%)", True),
         ("Faster", False),
         ("Cubic \N{MINUS SIGN} BBR (s)", True),
+        ("Until", False),
         ("Retransmissions, BBR/Cubic", True),
     ]
     cells = [
@@ -93,6 +102,7 @@ def gain(source: Source) -> dict:
             scaled(row["buffer_bdp"], 1),
             *(scaled(row["bbr_throughput_bps"], 1e6), scaled(row["cubic_throughput_bps"], 1e6)),
             *(signed(row["gain_percent"], 1), COMPARISONS[row["comparison"]], signed(row["difference_ns"], 1e9)),
+            ENDS.get(row["completion_source"], ""),
             scaled(row["retransmits_ratio"], 1),
         ]
         for row in rows[:MAX_ROWS]

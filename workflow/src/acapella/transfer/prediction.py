@@ -1,5 +1,6 @@
 """Predicted rates and completion times of the iperf3 processes of a run, from the links and paths of its cell.json."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from . import maxmin
@@ -11,8 +12,12 @@ MSS = 1448  # usual payload of a full segment, if iperf3 does not report it
 ADJUSTED = 2  # links whose ratio is predicted
 
 
-def predict(run: Run, faults: list[Fault]) -> list[dict]:
-    """Return a row for each process of a complete run with links and paths; [] for other runs."""
+def predict(run: Run, faults: list[Fault], on_wire: Sequence[dict] = ()) -> list[dict]:
+    """Return a row for each process of a complete run with links and paths; [] for other runs.
+
+    ``on_wire``: rows of wire.measure. If the receiver acknowledged all requested bytes of each process, ends are
+    predicted for these bytes, otherwise for those that iperf3 transferred.
+    """
     cell = run.cell
     if run.error is not None or not cell.get("links") or not cell.get("paths"):
         return []
@@ -24,11 +29,13 @@ def predict(run: Run, faults: list[Fault]) -> list[dict]:
         reason = f"no prediction: {error}" if isinstance(error, ValueError) else f"no prediction: unknown path {error}"
         faults.append(Fault(run.cell_id, run.run, where, 1, reason))
         return []
-    flows = [maxmin.Flow(path, size_of(process.test)) for path, process in zip(paths, run.processes, strict=True)]
     share = Fraction(1, 1) * min(process.test.mss or MSS for process in run.processes)
     share /= share + HEADERS
     capacity = {hop: rate * share for hop, rate in network.capacity().items()}
     requested = [maxmin.Flow(path, size_requested(each)) for path, each in zip(paths, run.processes, strict=True)]
+    whole = len(on_wire) == len(run.processes) and all(row["done_ns"] is not None for row in on_wire)
+    transferred = [maxmin.Flow(path, size_of(each.test)) for path, each in zip(paths, run.processes, strict=True)]
+    flows = requested if whole else transferred
     best = best_ratio(
         requested, capacity, [name for name, link in sorted(cell["links"].items()) if link.get("emulated")]
     )

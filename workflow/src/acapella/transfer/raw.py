@@ -36,7 +36,7 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
     },
     "raw_wire": {
         **STREAM,
-        **{"syn_ns": INT, "start_ns": INT, "end_ns": INT, "bytes": INT, "retransmitted_bytes": INT},
+        **{"syn_ns": INT, "start_ns": INT, "end_ns": INT, "done_ns": INT, "bytes": INT, "retransmitted_bytes": INT},
         **{
             "missing_bytes": INT,
             "ip_bytes": INT,

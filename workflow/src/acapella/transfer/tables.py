@@ -111,8 +111,9 @@ def add(raw, found: cells.Run, seen: set[tuple[str, int]], faults: list[Fault]) 
         return
     seen.add(key)
     raw.add_run(found)
-    raw.add_rows("raw_wire", wire.measure(found, faults))
-    raw.add_rows("raw_prediction", prediction.predict(found, faults))
+    on_wire = wire.measure(found, faults)
+    raw.add_rows("raw_wire", on_wire)
+    raw.add_rows("raw_prediction", prediction.predict(found, faults, on_wire))
 
 
 def report_faults(faults: list[Fault]) -> None:

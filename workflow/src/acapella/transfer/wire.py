@@ -6,7 +6,7 @@ from pathlib import Path
 from acapella.common import queries
 from acapella_core.errors import UserError
 
-from .cells import Fault, Run
+from .cells import Fault, Process, Run
 
 STAGE = "transfer"
 COOKIE_BYTES = 37  # iperf3's client sends them on each data connection before the test
@@ -24,6 +24,7 @@ class Wanted:
     dst_port: int
     cookie_bytes: int
     sender_ns: int
+    size_bytes: int | None = None  # requested; None if it is not known for this stream
 
 
 def measure(run: Run, faults: list[Fault]) -> list[dict]:
@@ -58,8 +59,19 @@ def wanted(run: Run) -> list[Wanted]:
                 continue
             ends = (remote, local) if stream.reverse else (local, remote)
             cookie = 0 if stream.reverse else COOKIE_BYTES
-            found.append(Wanted(process.flow, number, *ends, cookie, stream.sender_ns or 2**62))
+            size = requested(process)
+            found.append(Wanted(process.flow, number, *ends, cookie, stream.sender_ns or 2**62, size))
     return found
+
+
+def requested(process: Process) -> int | None:
+    """Return the bytes that the only stream of a process was asked to transfer; None if it is not known.
+
+    cell.json has precedence, because a client may be asked to send more, so that the last requested byte arrives.
+    """
+    if len(process.test.streams) != 1:
+        return None
+    return process.stated.get("size_bytes") or process.test.requested_bytes or None
 
 
 def measured(acap: Path, flows: Path, streams: list[Wanted]) -> list[dict]:
@@ -73,11 +85,11 @@ def measured(acap: Path, flows: Path, streams: list[Wanted]) -> list[dict]:
         con.read_parquet(str(flows)).create_view("flows")
         con.execute(
             "create temp table streams (stream integer, src_port usmallint, dst_port usmallint, cookie_bytes bigint, "
-            "sender_ns bigint)"
+            "sender_ns bigint, size_bytes bigint)"
         )
         con.executemany(
-            "insert into streams values (?, ?, ?, ?, ?)",
-            [(n, s.src_port, s.dst_port, s.cookie_bytes, s.sender_ns) for n, s in enumerate(streams)],
+            "insert into streams values (?, ?, ?, ?, ?, ?)",
+            [(n, s.src_port, s.dst_port, s.cookie_bytes, s.sender_ns, s.size_bytes) for n, s in enumerate(streams)],
         )
         for name in ("wanted", *QUERIES):
             queries.select(con, STAGE, name, {"tcp": TCP}).create(name)

@@ -161,7 +161,8 @@ def captured(directory: Path, delays=(20, 60), buffers=(102_400, 1_048_576, 2_09
         report = document(Sent(sent, sent, 1.0, 1.01 + 99 * step / 1000, 0), algorithm=algorithm)
         report["start"]["connected"][0] |= {"local_port": CLIENT, "remote_port": SERVER}
         settings, name = {"algorithm": algorithm, "delay_ms": delay, "buffer_bytes": buffer}, "wire.parquet"
-        path = cell(directory, f"{algorithm}-{delay}-{buffer}", [report], settings=settings, wire=name)
+        flows = [{"size_bytes": 100_000}]
+        path = cell(directory, f"{algorithm}-{delay}-{buffer}", [report], settings=settings, wire=name, flows=flows)
         capture = Capture()
         capture.open()
         for place in range(100):
