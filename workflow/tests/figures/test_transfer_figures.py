@@ -119,6 +119,8 @@ def test_figures_of_other_experiments_are_omitted_from_heatmaps(drawn):
     assert "22 runs of 9 settings; mode clean; repetitions 1 to 3; 1 run flagged" in notes
     notes = with_spaces(" ".join(drawn("transfer_ratios", "small").notes))
     assert "3 runs of 3 settings" in notes
+    unknown = "not known whether a window limited the sender (not marked): 3 runs (no samples of TCP_INFO)"
+    assert unknown in notes
 
 
 def test_figures_that_the_workflow_omits_are_those_without_data(drawn):
@@ -136,7 +138,7 @@ def test_flagged_cells_have_a_frame(campaigns, drawn):
     measure = transfer_heatmap.Measure(lambda row: row["throughput_bps_mean"], lambda row: "", "bit/s")
     (row,) = [row for row in rows if transfer_heatmap.cell_values(row, measure, [0, 1])["flagged"]]
     flagged = [row[name] for name in ("algorithm", "delay_ns", "buffer_bytes", "flags")]
-    assert flagged == ["cubic", 60_000_000, 2**20, "rate_off"]
+    assert flagged == ["cubic", 60_000_000, 2**20, "rate_off window_unknown"]
     assert "datum.flagged" in str(drawn("transfer_throughput", "small").spec)
 
 

@@ -29,7 +29,9 @@ def test_values_of_one_cell_are_those_computed_by_hand(tmp_path):
     assert rows(tmp_path, "cells", found) == [
         (2, 6_000_000, 4 * SECOND, 12_000_000, 15, 25_000_000, 60_000_000, 0.9, None)
     ]
-    assert rows(tmp_path, "cells", "round(buffer_bdp, 5), setting, flags, kernel") == [(0.34133, 1, "", "6.1")]
+    assert rows(tmp_path, "cells", "round(buffer_bdp, 5), setting, flags, kernel") == [
+        (0.34133, 1, "window_unknown", "6.1")
+    ]
     found = "stream, place, start_ns, end_ns, bytes, throughput_bps, retransmits, omitted"
     assert rows(tmp_path, "intervals", found)[:2] == [
         (0, 1, 0, SECOND, 2_500_000, 20_000_000, 0, False),
@@ -134,10 +136,13 @@ def test_flags_are_collected_and_flagged_runs_count(tmp_path):
     runs(tmp_path, "bbr", 2.0, flags=["rate_off", "delay_off"])
     runs(tmp_path, "cubic", 4.0)
     tables(tmp_path)
-    assert rows(tmp_path, "cells", "flags") == [("delay_off rate_off",), ("",)]
+    assert rows(tmp_path, "cells", "flags") == [
+        ("delay_off rate_off window_unknown",),
+        ("window_unknown",),
+    ]
     assert rows(tmp_path, "settings", "algorithm, flags, runs_flagged") == [
-        ("bbr", "delay_off rate_off", 1),
-        ("cubic", "", 0),
+        ("bbr", "delay_off rate_off window_unknown", 1),
+        ("cubic", "window_unknown", 0),
     ]
     assert rows(tmp_path, "gain", "flagged, gain_percent") == [(True, 50.0)]
 

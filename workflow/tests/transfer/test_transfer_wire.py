@@ -121,7 +121,7 @@ ONE_BYTE_LATE = made.Sent(100_000, 99_999, 0.5, 0.5, 0)
 def test_send_buffer_explains_only_the_wire_time_of_its_bytes(tmp_path, sent):
     found = with_wire(tmp_path, steady(), sent)
     assert (found["completion"], found["throughput"]) == ((True, "unexplained"), (True, "unexplained"))
-    assert rows(tmp_path, "cells", "flags") == [("unexplained",)]
+    assert rows(tmp_path, "cells", "flags") == [("unexplained window_unknown",)]
 
 
 def steady_without_a_byte() -> Capture:
@@ -170,17 +170,20 @@ def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path
     assert rows(tmp_path, "cells", "completion_ns") == [(offset + 1_010_000_000,)]
 
 
+GREW = "no busy time in TCP_INFO, and the window grew after the last sample"
+
+
 @pytest.mark.parametrize(
-    ("windows", "limited", "flags"),
+    ("windows", "limited", "flags", "unknown"),
     [
-        ([500, 1_050], True, "window_limited"),  # the sender has one segment of 1000 B in flight, never more
-        ([1_150], False, ""),
-        ([900], None, ""),  # more was in flight: the window grew after the last sample
-        ([None], None, ""),
-        ([], None, ""),
+        ([500, 1_050], True, "window_limited", None),  # the sender has one segment of 1000 B in flight, never more
+        ([1_150], False, "", None),
+        ([900], None, "window_unknown", GREW),  # more was in flight
+        ([None], None, "window_unknown", "neither busy time nor window in TCP_INFO"),
+        ([], None, "window_unknown", "no samples of TCP_INFO"),
     ],
 )
-def test_sender_that_fills_the_receivers_window_is_marked(tmp_path, windows, limited, flags):
+def test_sender_that_fills_the_receivers_window_is_marked(tmp_path, windows, limited, flags, unknown):
     document = made.document(EXACT)
     document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
     samples = [{"flow": 0, "t_ns": 0, "snd_wnd_bytes": window} for window in windows]
@@ -189,7 +192,28 @@ def test_sender_that_fills_the_receivers_window_is_marked(tmp_path, windows, lim
     tables(tmp_path)
     columns = "wire_flight_max_bytes, wire_flight_p95_bytes, window_limited"
     assert rows(tmp_path, "flows", columns) == [(1000, 1000, limited)]
-    assert rows(tmp_path, "cells", "flags") == [(flags,)]
+    assert rows(tmp_path, "cells", "window_limited, window_unknown, flags") == [(limited, unknown, flags)]
+    assert rows(tmp_path, "settings", "runs_flagged, runs_window_unknown") == [(limited is True, limited is None)]
+
+
+BUSY = {"busy_ns": 9, "rwnd_limited_ns": 0, "sndbuf_limited_ns": 0}
+
+
+@pytest.mark.parametrize(
+    ("samples", "flags", "limited"),
+    [
+        ([{"flow": 0, **BUSY}], [], False),  # the kernel counted no time of waiting
+        ([{"flow": 0, **BUSY}], ["window_limited"], True),
+        ([], ["window_limited"], True),
+        ([{"flow": 0, "busy_ns": None}], [], None),
+        ([{"flow": 1, **BUSY}], [], None),
+        (None, [], None),
+    ],
+)
+def test_run_without_capture_is_not_limited_only_if_the_kernel_counted_its_waiting(tmp_path, samples, flags, limited):
+    made.cell(tmp_path, "a", [made.document()], tcp_info=samples, flags=flags)
+    tables(tmp_path)
+    assert rows(tmp_path, "cells", "window_limited, window_unknown is null") == [(limited, limited is not None)]
 
 
 def test_retransmissions_after_the_end_are_a_known_cause(tmp_path):
@@ -206,7 +230,7 @@ def test_other_differences_are_unexplained_counted_and_flagged(tmp_path):
         "throughput": (True, "unexplained"),
         "retransmits": (True, "unexplained"),
     }
-    assert rows(tmp_path, "cells", "disagreements, unexplained, flags") == [(3, 3, "unexplained")]
+    assert rows(tmp_path, "cells", "disagreements, unexplained, flags") == [(3, 3, "unexplained window_unknown")]
 
 
 def test_missing_and_damaged_digest_is_named_and_the_run_counts(tmp_path):

@@ -67,9 +67,24 @@ summed as (
         (sum(wire_rtt_mean_ns::hugeint * wire_rtts) // nullif(sum(wire_rtts), 0))::bigint as wire_rtt_mean_ns,
         (sum(queue_mean_ns::hugeint * wire_rtts) // nullif(sum(wire_rtts), 0))::bigint as queue_mean_ns,
         max(queue_p99_ns) as queue_p99_ns,
-        coalesce(bool_or(window_limited), false) as window_limited
+        bool_or(window_limited) as window_limited,
+        string_agg(distinct window_unknown, '; ' order by window_unknown) as window_unknown
     from flows
     group by cell_id, run
+),
+
+-- null: unknown, for the reason in window_unknown
+windows as (
+    select
+        numbered.cell_id,
+        numbered.run,
+        case
+            when list_contains(numbered.flags, 'window_limited') or summed.window_limited then true
+            when summed.cell_id is not null and summed.window_unknown is null then false
+        end as window_limited,
+        coalesce(summed.window_unknown, if(summed.cell_id is null, 'no results', null)) as reason
+    from numbered
+    left join summed on numbered.cell_id = summed.cell_id and numbered.run = summed.run
 ),
 
 final as (
@@ -119,6 +134,8 @@ final as (
         case when s.wire_bytes is not null then s.wire_rtt_mean_ns end as wire_rtt_mean_ns,
         case when s.wire_bytes is not null then s.queue_mean_ns end as queue_mean_ns,
         case when s.wire_bytes is not null then s.queue_p99_ns end as queue_p99_ns,
+        w.window_limited,
+        case when w.window_limited is null then w.reason end as window_unknown,
         coalesce(d.disagreements, 0)::uinteger as disagreements,
         coalesce(d.unexplained, 0)::uinteger as unexplained,
         array_to_string(
@@ -127,7 +144,8 @@ final as (
                     list_concat(
                         n.flags,
                         case when d.unexplained > 0 then ['unexplained'] else []::varchar[] end,
-                        case when s.window_limited then ['window_limited'] else []::varchar[] end
+                        case when w.window_limited then ['window_limited'] else []::varchar[] end,
+                        case when w.window_limited is null then ['window_unknown'] else []::varchar[] end
                     )
                 )
             ),
@@ -139,6 +157,7 @@ final as (
         n.bbr_version
     from numbered as n
     left join summed as s on n.cell_id = s.cell_id and n.run = s.run
+    inner join windows as w on n.cell_id = w.cell_id and n.run = w.run
     left join disagreements as d on n.cell_id = d.cell_id and n.run = d.run
 )
 

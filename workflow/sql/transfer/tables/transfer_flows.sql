@@ -124,7 +124,9 @@ joined as (
         wire.rtt_p99_ns - bases.base_ns as queue_p99_ns,
         wire.flight_max_bytes as wire_flight_max_bytes,
         wire.flight_p95_bytes as wire_flight_p95_bytes,
-        c.window_bytes
+        c.window_bytes,
+        c.samples,
+        c.busy_samples
     from chosen as c
     left join wire
         on c.cell_id = wire.cell_id and c.run = wire.run and c.flow = wire.flow and c.stream = wire.stream
@@ -132,13 +134,28 @@ joined as (
     window runs as (partition by c.cell_id, c.run)
 ),
 
-final as (
+checked as (
     select
         *,
         -- null if a larger window was advertised after the last sample
         case when wire_flight_max_bytes <= window_bytes then wire_flight_p95_bytes >= $full_window * window_bytes end
             as window_limited
     from joined
+),
+
+-- By the busy time in TCP_INFO, the runner flags a run whose sender waited for a window. Without it, there is only the
+-- wire.
+final as (
+    select
+        *,
+        case
+            when window_limited is not null or busy_samples > 0 then null
+            when samples = 0 then 'no samples of TCP_INFO'
+            when wire_flight_p95_bytes is null then 'no busy time in TCP_INFO, and no capture'
+            when window_bytes is null then 'neither busy time nor window in TCP_INFO'
+            else 'no busy time in TCP_INFO, and the window grew after the last sample'
+        end as window_unknown
+    from checked
 )
 
 select * from final

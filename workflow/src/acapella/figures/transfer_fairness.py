@@ -56,7 +56,7 @@ def chart(rows: list[dict], order: list[int]) -> alt.LayerChart:
             "mean": row["jain_mean"],
             "low": row["jain_low"],
             "high": row["jain_high"],
-            "flagged": bool(row["flags"]),
+            "flagged": transfer_scope.is_flagged(row),
         }
         for row in rows
     ]

@@ -189,7 +189,7 @@ def cell_values(row: dict, measure: Measure, domain: list[float]) -> dict:
         "ink": theme.ink_on(background),
         "runs": runs_text(row),
         "flags": row.get("flags") or ("flagged" if row.get("flagged") else "none"),
-        "flagged": bool(row.get("flags") or row.get("flagged")),
+        "flagged": transfer_scope.is_flagged(row),
     }
 
 

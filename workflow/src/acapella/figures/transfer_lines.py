@@ -52,7 +52,7 @@ class Lines:
                     "mean": mean * self.factor,
                     "low": (mean if low is None else low) * self.factor,
                     "high": (mean if high is None else high) * self.factor,
-                    "flagged": bool(row.get("flags") or row.get("flagged")),
+                    "flagged": transfer_scope.is_flagged(row),
                 }
             )
         return found

@@ -115,7 +115,7 @@ def belongs(row: dict, cell: dict) -> bool:
 
 def heading(cell: dict) -> str:
     """Return the heading of a panel, with a mark if the run has a flag."""
-    flag = " (flagged)" if cell["flags"] else ""
+    flag = " (flagged)" if transfer_scope.is_flagged(cell) else ""
     return f"{transfer_scope.name_of(cell['algorithm'] or '?')}, r = {digits(cell['ratio'])}{flag}"
 
 

@@ -6,6 +6,7 @@ from acapella.common.wording import GAP, count, digits, listed, scaled, span
 
 from .source import NoData, Source
 
+UNKNOWN = "window_unknown"  # flag of runs for which it is not known whether a window limited the sender
 FIRST = ("bbr", "cubic")  # algorithms that are shown first, in this order
 BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 # Settings that are the same within a panel; delay and buffer are the axes of heatmaps.
@@ -52,9 +53,9 @@ def summary(settings: list[dict], cells: list[dict]) -> tuple[str, ...]:
     parts.append(f"repetitions {span(runs[0], runs[-1])}" if runs else "no complete run")
     if failed := len(cells) - len(done):
         parts.append(f"{count(failed, 'run')} failed")
-    parts.append(f"{count(sum(row['flags'] != '' for row in done), 'run')} flagged")
+    parts.append(f"{count(sum(map(is_flagged, done)), 'run')} flagged")
     captured = sum(row["wire_bytes"] is not None for row in done)
-    return ("; ".join(parts), agreement(done, captured))
+    return tuple(filter(None, ("; ".join(parts), window_note(done), agreement(done, captured))))
 
 
 def agreement(done: list[dict], captured: int) -> str:
@@ -66,6 +67,25 @@ def agreement(done: list[dict], captured: int) -> str:
         f"captured: {count(captured, 'run')}; iperf3 and wire differ by more than 1{GAP}% in "
         f"{count(differ, 'value')}, of which {unexplained} unexplained"
     )
+
+
+def is_flagged(row: dict) -> bool:
+    """Return whether a figure marks a row of transfer_cells, transfer_settings or transfer_gain.
+
+    UNKNOWN is not marked: all runs of files made elsewhere have it. A note states its number.
+    """
+    if "flagged" in row:
+        return row["flagged"]
+    return bool({*(row.get("flags") or "").split()} - {UNKNOWN})
+
+
+def window_note(done: list[dict]) -> str:
+    """Return for how many runs it is not known whether the window limited them, and why; empty if for none."""
+    unknown = [row for row in done if row["window_limited"] is None]
+    if not unknown:
+        return ""
+    reasons = listed(sorted({row["window_unknown"] for row in unknown}))
+    return f"not known whether a window limited the sender (not marked): {count(len(unknown), 'run')} ({reasons})"
 
 
 def completion_note(rows: list[dict]) -> str:

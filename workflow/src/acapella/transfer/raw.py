@@ -27,7 +27,8 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
         **{"path": TEXT, "file": TEXT, "iperf3_version": TEXT, "algorithm": TEXT, "reverse": pa.bool_()},
         **{"local_port": pa.uint16(), "remote_port": pa.uint16(), "started_ns": INT, "sent_bytes": INT},
         **{"sender_ns": INT, "received_bytes": INT, "receiver_ns": INT, "retransmits": INT, "rtt_min_ns": INT},
-        **{"rtt_mean_ns": INT, "rtt_max_ns": INT, "cwnd_max_bytes": INT, "window_bytes": INT},
+        **{"rtt_mean_ns": INT, "rtt_max_ns": INT, "cwnd_max_bytes": INT, "window_bytes": INT, "samples": INT},
+        **{"busy_samples": INT},
     },
     "raw_intervals": {
         **STREAM,
@@ -91,6 +92,9 @@ class Raw:
             stated = {"path": process.stated.get("path"), "started_ns": process.stated.get("started_ns")}
             test = process.test
             stated["window_bytes"] = largest_window(run.cell, process)
+            samples = samples_of(run.cell, process)
+            stated["samples"] = len(samples)
+            stated["busy_samples"] = sum(each.get("busy_ns") is not None for each in samples)
             self.add_rows(
                 "raw_flows",
                 (
@@ -145,12 +149,17 @@ class Raw:
             con.register(table, pa.concat_tables(parts))
 
 
+def samples_of(cell: dict, process: Process) -> list[dict]:
+    """Return the samples of TCP_INFO of a process."""
+    samples = cell.get("tcp_info")
+    return [each for each in samples if each.get("flow") == process.flow] if isinstance(samples, list) else []
+
+
 def largest_window(cell: dict, process: Process) -> int | None:
     """Return the largest window that the receiver of a process advertised; None if unknown, or of several streams."""
-    samples = cell.get("tcp_info")
-    if not isinstance(samples, list) or len(process.test.streams) != 1:
+    if len(process.test.streams) != 1:
         return None
-    windows = [each.get("snd_wnd_bytes") for each in samples if each.get("flow") == process.flow]
+    windows = [each.get("snd_wnd_bytes") for each in samples_of(cell, process)]
     return max((window for window in windows if window is not None), default=None)
 
 
