@@ -230,7 +230,7 @@ REPORT = {"start": {"timestamp": {"timesecs": 1_001}}, "end": {"sum_sent": {"sec
 
 def started(number: int, *, after_ns: int = 0, lasts_ns: int | None = 3 * SECOND) -> Flow:
     """Return a flow whose client ran for some time; None: it did not print its end."""
-    flow = Flow(number, "main", 40001, 5201, 1000, "iperf3-0.json", started_ns=BEGIN_NS + after_ns)
+    flow = Flow(number, "main", 40001, 5201, 1000, 0, "iperf3-0.json", started_ns=BEGIN_NS + after_ns)
     flow.ended_ns = None if lasts_ns is None else flow.started_ns + lasts_ns
     return flow
 

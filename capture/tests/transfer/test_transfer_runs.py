@@ -76,7 +76,7 @@ class Grid:
 def programs() -> None:
     """Skip the tests, with the reason, if something is missing."""
     namespaces_or_skip(Caller())
-    for program in ("iperf3", "ping", "ss"):
+    for program in ("iperf3", "ss"):
         if shutil.which(program, path=sandbox.search_path()) is None:
             pytest.skip(f"{program} is not installed")
     built_or_skip("acapella-link", PLAIN)
@@ -177,6 +177,9 @@ def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multip
     assert [flow["exit_code"] for flow in cell["flows"]] == [0, 0, 0]
     assert (cell["links"]["l1"]["rate_bps"], cell["links"]["l2"]["rate_bps"]) == (20_000_000, 10_000_000)
     rates = {each["path"]: each["rate_bps"] for each in cell["measured"]["paths"]}
+    round_trips = {each["rtt_ns"] for each in cell["measured"]["paths"]}
+    assert len(round_trips) == 3, "each path has its own, not a copy"
+    assert min(round_trips) >= 10_000_000
     # a link is never faster than requested; the paths over l1 are faster than l2 could be
     assert rates["blue"] <= 10_500_000
     assert 11_000_000 < rates["red"] <= 21_000_000

@@ -170,6 +170,47 @@ def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path
     assert rows(tmp_path, "cells", "completion_ns") == [(offset + 1_010_000_000,)]
 
 
+def two_flows(tmp_path, paths: list[str | None], **more) -> None:
+    """Write the tables of a run of two flows: round trips of 20 ms, and of 30 to 50 ms."""
+    captures = [evenly(100, 10), Capture()]
+    captures[1].open()
+    for place in range(100):
+        captures[1].send(100 + 100 * place, place)
+        captures[1].acknowledge(130 + 100 * place + (20 if place % 2 else 0), place + 1)
+    documents = [made.document(EXACT), made.document(EXACT)]
+    for number, each in enumerate(documents):
+        each["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201 + number}
+    flows = [{"path": path} for path in paths]
+    path = made.cell(tmp_path, "a", documents, flows=flows, wire="wire.parquet", **more)
+    captures[1].rows = [row | {"flow": row["flow"] + 3} for row in captures[1].rows if row["ts_ns"] >= 100 * 10**6]
+    captures[0].rows += captures[1].rows
+    for number, row in enumerate(captures[0].rows, 1):
+        row["frame"] = number
+    _, table = captures[0].write(path)
+    ports = pq.read_table(table).to_pylist()
+    later = [row | {"flow": row["flow"] + 3, "peer_flow": row["peer_flow"] + 3} for row in ports[:2]]
+    later[0]["dst_port"] = later[1]["src_port"] = 5202
+    pq.write_table(pa.Table.from_pylist(ports + later), table)
+    tables(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("paths", "bases"),
+    [(["red", "blue"], (20, 30)), ([None, None], (20, 30)), (["red", "red"], (20, 20))],
+)
+def test_queueing_delay_is_relative_to_the_path_of_the_flow(tmp_path, paths, bases):
+    two_flows(tmp_path, paths)
+    means = (20, 40)  # the second flow waits 0 or 20 ms, half of the time each
+    found = "path_rtt_min_ns // 1000000, round(queue_mean_ns / 1e6)"
+    assert rows(tmp_path, "flows", found) == [(base, mean - base) for mean, base in zip(means, bases, strict=True)]
+
+
+def test_flow_has_the_round_trip_that_was_measured_on_its_path(tmp_path):
+    measured = [{"path": "blue", "rtt_ns": 30}, {"path": "red", "rtt_ns": 20}]
+    two_flows(tmp_path, ["red", "blue"], measured={"rtt_ns": 20, "paths": measured})
+    assert rows(tmp_path, "flows", "path, measured_rtt_ns") == [("red", 20), ("blue", 30)]
+
+
 GREW = "no busy time in TCP_INFO, and the window grew after the last sample"
 
 

@@ -74,7 +74,7 @@ for dev; do
 done
 """
 )
-DNF = {"ip": "iproute", "ss": "iproute", "tc": "iproute-tc", "ping": "iputils"}  # packages with other names
+DNF = {"ip": "iproute", "ss": "iproute", "tc": "iproute-tc"}  # packages with other names
 
 
 def resource_request(settings: TransferSettings) -> ResourceRequest:

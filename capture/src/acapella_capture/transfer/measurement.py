@@ -6,7 +6,6 @@ wait in it while it is full. Thus both are measured at the ends, not read from t
 
 import bisect
 import json
-import re
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -26,8 +25,8 @@ from .topology import CLIENT_PORT, SERVER_PORT
 TOLERANCE = 0.05
 LEAST_DELAY_ERROR_NS = 200_000  # a share of a short delay is below the jitter of a shared machine
 QUEUE_ERROR_BYTES = 1.5 * probe.FRAME  # a queue ends at a whole frame
-PINGS, PING_S = 10, 0.02
-PING_TIMEOUT_S = 25
+ROUND_TRIPS = 10  # per path and delay
+RTT_TIMEOUT_S = 30
 SATURATED_S = 0.25  # for the rate
 OVERLOAD = 3  # rate of the probe, in units of the link's
 LISTEN_S = 20
@@ -54,7 +53,7 @@ class Measurements:
         self._nodes = nodes
         self._topology = topology
         self._apply = apply  # sets the slice to a cell
-        self._rtt: dict[int, int] = {}  # by delay; ping takes the first path
+        self._rtt: dict[tuple[str, int], int] = {}  # by path and delay
         self._queues: dict[tuple, tuple[int, int]] = {}
 
     def measure(self, cells: list[Cell]) -> None:
@@ -63,9 +62,10 @@ class Measurements:
         if cells and 0 not in without:
             without[0] = Cell(**{**asdict(cells[0]), "delay_ns": 0})
         for delay, cell in sorted(without.items()):
-            if delay not in self._rtt:
+            if (self._measured_paths()[0], delay) not in self._rtt:
                 self._apply(quiet(cell))
-                self._rtt[delay] = self._ping()
+                for path in self._measured_paths():
+                    self._rtt[path, delay] = self._round_trip(path)
         for cell in cells:
             if (key := queue_key(cell)) not in self._queues:
                 self._apply(quiet(Cell(**{**asdict(cell), "delay_ns": 0})))
@@ -74,7 +74,7 @@ class Measurements:
     def of(self, cell: Cell) -> list[PathMeasurement]:
         """Return the measurements of a cell's settings, by path."""
         return [
-            PathMeasurement(path, self._rtt[0], self._rtt[cell.delay_ns], *measured)
+            PathMeasurement(path, self._rtt[path, 0], self._rtt[path, cell.delay_ns], *measured)
             for path, measured in self._queues[queue_key(cell)].items()
         ]
 
@@ -83,15 +83,17 @@ class Measurements:
         names = list(self._topology.paths)
         return names[:1] if self._topology.path_of_flow(0) is None else names
 
-    def _ping(self) -> int:
-        """Return the median round-trip time in ns."""
-        address = self._topology.address(self._topology.receiver)
-        command = ["ping", "-n", "-c", str(PINGS), "-i", str(PING_S), "-w", str(PING_TIMEOUT_S), address]
-        done = self._nodes.run(self._topology.sender, command, timeout_s=PING_TIMEOUT_S + 10)
-        times = [float(found) for found in re.findall(r"time=([\d.]+) ms", done.stdout)]
+    def _round_trip(self, path: str) -> int:
+        """Return the median round-trip time of a path in ns."""
+        number = list(self._topology.paths).index(path)
+        sender, receiver = self._topology.sender, self._topology.receiver
+        words = [self._topology.address(receiver), *map(str, (SERVER_PORT + number, CLIENT_PORT + number, ROUND_TRIPS))]
+        script = [*self._nodes.python(sender, Path(probe.__file__)), "rtt", *words]
+        done = self._nodes.run(sender, script, timeout_s=RTT_TIMEOUT_S)
+        times = json.loads(done.stdout) if done.status == 0 else []
         if not times:
-            raise UserError(f"no reply from {self._topology.receiver}", where=f"node {self._topology.sender}")
-        return round(statistics.median(times) * 1e6)
+            raise UserError(f"no reply from {receiver} over path {path}", where=f"node {sender}")
+        return round(statistics.median(times))
 
     def _fill(self, cell: Cell, path: str) -> tuple[int, int]:
         """Fill the queue of a path; return its rate in bit/s and its size in bytes."""

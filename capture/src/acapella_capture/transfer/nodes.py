@@ -25,7 +25,6 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "iperf3": "iperf3",
     "tcpdump": "tcpdump",
-    "ping": "iputils-ping",
 }
 
 

@@ -1,7 +1,8 @@
-"""Measure an emulated link with UDP: `send` fills its queue, `receive` prints what arrived when.
+"""Measure an emulated link: `send` fills its queue with UDP, `receive` prints what arrived when, `rtt` round trips.
 
     probe.py receive PORT SECONDS
     probe.py send ADDRESS PORT RATE_BPS BYTES SOURCE_PORT
+    probe.py rtt ADDRESS PORT SOURCE_PORT NUMBER
 
 It runs on nodes, where only Python's standard library is installed. Each datagram contains its number, its time of
 sending and that of its predecessor. Arrival times are those of the kernel. The clocks of both ends may differ by a
@@ -73,8 +74,31 @@ def receive(port, seconds):
     json.dump(arrivals, sys.stdout)
 
 
+def round_trips(address, port, source_port, number):
+    """Print round-trip times in ns as JSON: of connections to a port on which no program listens.
+
+    The routers select the path by ports, so that it is that of the flow with these ports. Ping has none.
+    """
+    found = []
+    for _ in range(number):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as link:
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            link.bind(("", source_port))
+            link.settimeout(QUIET_S)
+            start = time.monotonic_ns()
+            try:
+                link.connect((address, port))
+            except ConnectionRefusedError:
+                found.append(time.monotonic_ns() - start)
+            except TimeoutError:
+                continue
+    json.dump(found, sys.stdout)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "receive":
         receive(int(sys.argv[2]), float(sys.argv[3]))
+    elif sys.argv[1] == "rtt":
+        round_trips(sys.argv[2], *map(int, sys.argv[3:6]))
     else:
         send(sys.argv[2], *map(int, sys.argv[3:7]))

@@ -45,13 +45,25 @@ wire_offsets as (
     window runs as (partition by cell_id, run)
 ),
 
+-- The base of a queueing delay is that of its own path, because paths have different lengths. A stream whose path is
+-- not known has its own.
 bases as (
     select
-        cell_id,
-        run,
-        min(rtt_min_ns) as base_ns
+        wire.cell_id,
+        wire.run,
+        wire.flow,
+        wire.stream,
+        min(wire.rtt_min_ns) over (
+            partition by
+                wire.cell_id,
+                wire.run,
+                raw.path,
+                case when raw.path is null then wire.flow end,
+                case when raw.path is null then wire.stream end
+        ) as base_ns
     from wire
-    group by cell_id, run
+    inner join raw
+        on wire.cell_id = raw.cell_id and wire.run = raw.run and wire.flow = raw.flow and wire.stream = raw.stream
 ),
 
 chosen as (
@@ -83,6 +95,7 @@ joined as (
         c.reverse,
         c.local_port,
         c.remote_port,
+        c.measured_rtt_ns,
         c.offset_ns,
         c.sent_bytes,
         c.sender_ns,
@@ -120,6 +133,7 @@ joined as (
         wire.rtt_min_ns as wire_rtt_min_ns,
         wire.rtt_mean_ns as wire_rtt_mean_ns,
         wire.rtt_p99_ns as wire_rtt_p99_ns,
+        bases.base_ns as path_rtt_min_ns,
         wire.rtt_mean_ns - bases.base_ns as queue_mean_ns,
         wire.rtt_p99_ns - bases.base_ns as queue_p99_ns,
         wire.flight_max_bytes as wire_flight_max_bytes,
@@ -130,7 +144,8 @@ joined as (
     from chosen as c
     left join wire
         on c.cell_id = wire.cell_id and c.run = wire.run and c.flow = wire.flow and c.stream = wire.stream
-    left join bases on c.cell_id = bases.cell_id and c.run = bases.run
+    left join bases
+        on c.cell_id = bases.cell_id and c.run = bases.run and c.flow = bases.flow and c.stream = bases.stream
     window runs as (partition by c.cell_id, c.run)
 ),
 

@@ -1,4 +1,4 @@
-"""Queueing delay on the wire against buffer and delay: round-trip time minus the smallest one of the run."""
+"""Queueing delay on the wire against buffer and delay: round-trip time minus the smallest one on the path."""
 
 from acapella.common.wording import GAP, digits, span
 
@@ -21,7 +21,9 @@ def draw(source: Source) -> Figure:
     rows.sort(key=lambda row: (row["setting"], order.index(row["algorithm"])))
     measure = transfer_heatmap.Measure(milliseconds, text, "ms")
     chart, notes = transfer_heatmap.heatmap(rows, measure, lambda row: transfer_scope.name_of(row["algorithm"]))
-    key = "mean round-trip time on the wire minus the smallest of the run; black frame: a run of the cell has a flag"
+    key = (
+        "mean round-trip time on the wire minus the smallest of the run on the same path; black frame: a run has a flag"
+    )
     return Figure(title(transfer_heatmap.heat_rows(rows), order), chart, (key, *notes))
 
 

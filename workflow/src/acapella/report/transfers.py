@@ -78,8 +78,8 @@ def settings(source: Source) -> dict:
     ]
     note = (
         "Means of the complete runs; with several runs, the smallest and largest in brackets. Queueing delay: mean "
-        "round-trip time on the wire minus the smallest one of the run. Ends apart: time from the first to the last "
-        "end of a stream, as a share of the completion time. Runs with flags count."
+        "round-trip time on the wire minus the smallest one of the run on the same path. Ends apart: time from the "
+        "first to the last end of a stream, as a share of the completion time. Runs with flags count."
     )
     return table("transfer_settings", "Results of transfers", note, columns, cells)
 

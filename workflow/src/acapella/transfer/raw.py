@@ -26,6 +26,7 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
         **STREAM,
         **{"path": TEXT, "file": TEXT, "iperf3_version": TEXT, "algorithm": TEXT, "reverse": pa.bool_()},
         **{"local_port": pa.uint16(), "remote_port": pa.uint16(), "started_ns": INT, "sent_bytes": INT},
+        **{"measured_rtt_ns": INT},
         **{"sender_ns": INT, "received_bytes": INT, "receiver_ns": INT, "retransmits": INT, "rtt_min_ns": INT},
         **{"rtt_mean_ns": INT, "rtt_max_ns": INT, "cwnd_max_bytes": INT, "window_bytes": INT, "samples": INT},
         **{"busy_samples": INT},
@@ -91,6 +92,7 @@ class Raw:
             of = key | {"flow": process.flow}
             stated = {"path": process.stated.get("path"), "started_ns": process.stated.get("started_ns")}
             test = process.test
+            stated["measured_rtt_ns"] = path_rtt(run.cell, stated["path"])
             stated["window_bytes"] = largest_window(run.cell, process)
             samples = samples_of(run.cell, process)
             stated["samples"] = len(samples)
@@ -147,6 +149,14 @@ class Raw:
                 pa.table([pa.array([], kind) for kind in columns.values()], names=list(columns))
             ]
             con.register(table, pa.concat_tables(parts))
+
+
+def path_rtt(cell: dict, path: str | None) -> int | None:
+    """Return the round trip of a path that was measured before a run, in ns; None if it was not measured."""
+    for each in (cell.get("measured") or {}).get("paths") or []:
+        if each["path"] == path:
+            return each["rtt_ns"]
+    return None
 
 
 def samples_of(cell: dict, process: Process) -> list[dict]:
