@@ -212,7 +212,7 @@ def test_missing_measurements_are_stated_with_the_reason(tmp_path, capsys):
     assert "No data: bpftrace is missing; apt-get install bpftrace." in words_of(directory)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"version": 2}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"version": 1}'])
 def test_invalid_study_is_rejected_in_one_line(tmp_path, capsys, text):
     (tmp_path / "storage").mkdir()
     (tmp_path / "storage" / "study.json").write_text(text)

@@ -19,6 +19,8 @@ from ..programs.dpdk import executable
 from . import NotMeasurable, disk, rates, thresholds, trace
 
 CALLS = {"buffered": "writev", "direct": "io_uring"}
+VERSION = 2  # of the result; campaign/storage.py reads it
+DIRECT_BYTES = 4096  # the direct writer writes multiples of it; the end of the file has another call
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
 BEYOND = 2  # multiple of the upper threshold to write, if there is time
@@ -70,7 +72,7 @@ def study(settings: Settings, parent: Path, report=print) -> dict[str, Any]:
     `parent` is a directory on the disk to measure. The process gets a private mount namespace.
     """
     result = {
-        "version": 1,
+        "version": VERSION,
         "skipped": None,
         "notes": [],
         "machine": machine(),
@@ -116,7 +118,9 @@ def summary(run: dict[str, Any]) -> str:
     """Return a run in one line."""
     waited_ms = sum(interval["latency_ns"] for interval in run["intervals"]) / 1e6
     calls = sum(interval["calls"] for interval in run["intervals"])
-    return f"{calls:,} calls, {waited_ms:,.0f} ms in all, {run['written']:,} of {run['offered']:,} frames written"
+    missed = f"; {run['missed_bytes']:,} bytes not traced" if run["missed_bytes"] else ""
+    written = f"{run['written']:,} of {run['offered']:,} frames written"
+    return f"{calls:,} calls, {waited_ms:,.0f} ms in all, {written}{missed}"
 
 
 def machine() -> dict[str, Any]:
@@ -142,19 +146,28 @@ def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
         max_bytes = int(memory * case.limit_percent / 100 * BEYOND)
         with disk.directory(parent, int(max_bytes * ROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
             os.sync()  # exclude data of other programs
-            samples, intervals = watched(case, settings, directory, max_bytes)
+            samples, tracing = watched(case, settings, directory, max_bytes)
             accounts = json.loads((directory / "c.json").read_text(encoding="utf-8"))
+    intervals, counts = tracing.intervals, rates.counted(accounts)
     return {
         **asdict(case),
         "call": CALLS[case.writer],
         "memory_bytes": memory,
-        **rates.counted(accounts),
-        "intervals": [joined(interval, samples) for interval in intervals if interval.calls],
+        **counts,
+        "missed_bytes": call_bytes(case.writer, counts["written_bytes"]) - sum(each.bytes for each in intervals),
+        "skipped_events": tracing.skipped_events,
+        "lost_messages": tracing.lost_messages,
+        "intervals": [joined(interval, samples) for interval in intervals],
     }
 
 
-def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> tuple[list, list[trace.Interval]]:
-    """Run the writer until `max_bytes` are written or the time is over; return dirty memory samples and intervals."""
+def call_bytes(writer: str, written_bytes: int) -> int:
+    """Return the bytes of a file that the measured call wrote."""
+    return written_bytes // DIRECT_BYTES * DIRECT_BYTES if writer == "direct" else written_bytes
+
+
+def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> tuple[list, trace.Trace]:
+    """Run the writer until `max_bytes` are written or the time is over; return dirty memory samples and the trace."""
     command = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
     command += ["--write", directory / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
     command += ["--duration", settings.seconds + ORPHAN_S]
@@ -180,7 +193,7 @@ def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> 
             message = writer.communicate(timeout=rates.END_S)[1]
         if writer.returncode:
             raise NotMeasurable(f"the writer failed: {(message.strip().splitlines() or ['no message'])[-1]}")
-        return samples, tracing.intervals
+        return samples, tracing
     except subprocess.TimeoutExpired as error:
         raise NotMeasurable(f"the writer did not end within {rates.END_S} s") from error
     finally:

@@ -2,11 +2,13 @@
 
 import json
 import os
+import platform
+import re
 import shutil
 import subprocess
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +19,8 @@ TRACEFS = Path("/sys/kernel/tracing")
 START_S = 30  # until its probes are attached
 STOP_S = 20
 INTERVAL_MS = 50
+TRACEPOINT = 5  # BPF_PROG_TYPE_TRACEPOINT (linux/bpf.h)
+COUNTED_SINCE = (6, 7)  # first Linux version that counts the events for which it skips the programs of a tracepoint
 WRITES = (2, 5, 23)  # IORING_OP_WRITEV, _WRITE_FIXED, _WRITE (linux/io_uring.h)
 # The address of a request identifies its completion, which may occur in any thread.
 BEGIN = {
@@ -107,6 +111,46 @@ def parse_line(line: str, sums: list[Interval]) -> None:
                 setattr(sums[-1], NAMES[name], value)
 
 
+def lost_messages(line: str) -> int:
+    """Return the number of messages that bpftrace reports as lost in one line of its JSON."""
+    found = re.fullmatch(r'\{"type": "lost_events", "data": \{"events": (\d+)\}\}', line.strip())
+    return int(found[1]) if found else 0
+
+
+def differences(sums: list[Interval]) -> list[Interval]:
+    """Return the events between sums since the start, for each interval in which calls ended.
+
+    bpftrace reads one map after the other, so bytes may be in a sum before or after the call that wrote them. Without
+    another call, they count in the interval of the latest call.
+    """
+    kept = [Interval(0)]
+    for current in sums:
+        if current.calls > kept[-1].calls:
+            kept.append(current)
+        elif len(kept) > 1:
+            kept[-1] = replace(current, at_ns=kept[-1].at_ns)
+    return [current.since(previous) for previous, current in pairwise(kept)]
+
+
+def skipped_events(pid: int, version: str) -> int | None:
+    """Return the number of events for which the kernel did not run a process's programs; None if it does not count.
+
+    It skips a program while another one runs on the same processor. Events of all processes count.
+    """
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < COUNTED_SINCE:
+        return None
+    total = 0
+    for path in Path(f"/proc/{pid}/fdinfo").glob("*"):
+        try:
+            lines = path.read_text(encoding="ascii").splitlines()
+        except OSError:
+            continue  # closed in the meantime
+        fields = dict(line.split(":", 1) for line in lines if ":" in line)
+        if fields.get("prog_type", "").strip() == str(TRACEPOINT):
+            total += int(fields["recursion_misses"])
+    return total
+
+
 class Trace:
     """A running bpftrace that observes one process within a `with` block."""
 
@@ -114,6 +158,8 @@ class Trace:
         self._sums: list[Interval] = []
         self._attached = threading.Event()
         self._errors: list[str] = []
+        self.lost_messages = 0
+        self.skipped_events: int | None = None
         self._command = ["bpftrace", "-B", "line", "-f", "json", "-e", script(call, pid)]
 
     def __enter__(self) -> "Trace":
@@ -135,6 +181,7 @@ class Trace:
     def __exit__(self, *_: object) -> None:
         """Stop bpftrace; the intervals then include the last one, up to now."""
         if self._process.poll() is None:
+            self.skipped_events = skipped_events(self._process.pid, platform.release())
             self._process.terminate()
         try:
             self._process.wait(STOP_S)
@@ -160,14 +207,15 @@ class Trace:
 
     @property
     def intervals(self) -> list[Interval]:
-        """Events of each interval; complete once the trace has ended."""
-        return [current.since(previous) for previous, current in pairwise([Interval(0), *self._sums])]
+        """Events of each interval in which calls ended; complete once the trace has ended."""
+        return differences(self._sums)
 
     def _read(self) -> None:
         for line in self._process.stdout:
             if '"attached_probes"' in line:
                 self._attached.set()
             parse_line(line, self._sums)
+            self.lost_messages += lost_messages(line)
 
     def _listen(self) -> None:
         self._errors.extend(line.strip() for line in self._process.stderr if line.strip())

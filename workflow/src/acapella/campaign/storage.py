@@ -16,6 +16,7 @@ from . import layout as campaigns
 
 TABLES = ("storage_runs", "storage_growth", "storage_latency", "storage_rates")
 AVERAGE_SHARE = 0.95  # quantile of the calls of a run; the average case ends with the power of two that contains it
+VERSION = 2  # of study.json
 MAKER = "acapella measure storage -o"
 
 
@@ -48,7 +49,7 @@ def read(campaign: campaigns.Campaign) -> dict:
     text = campaigns.require(path, f"run: {MAKER} {path}").read_text(encoding="utf-8")
     try:
         study = json.loads(text)
-        if study["version"] == 1:
+        if study["version"] == VERSION:
             return study
     except (ValueError, KeyError, TypeError):
         pass
@@ -129,7 +130,7 @@ def summary(run_: dict, intervals: list[dict]) -> dict:
     max_percent = max((row["dirty_percent"] for row in intervals), default=0.0)
     background, limit = run_["background_percent"], run_["limit_percent"]
     copied = ("background_percent", "limit_percent", "disk_mbps", "writer", "call", "memory_bytes")
-    counted = ("offered", "written", "lost", "written_bytes", "offered_ns")
+    counted = ("offered", "written", "lost", "written_bytes", "missed_bytes", "offered_ns")
     return {
         **{name: run_[name] for name in (*copied, *counted)},
         "lost_share": run_["lost"] / run_["offered"] if run_["offered"] else None,

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+from acapella.campaign import storage
 from acapella.cli import main as cli
 
 MEMORY = 1_000_000
 RUN = {
     **{"background_percent": 10, "limit_percent": 20, "disk_mbps": 20, "writer": "buffered", "call": "writev"},
     **{"memory_bytes": MEMORY, "offered": 1000, "written": 900, "lost": 100, "written_bytes": 250_000},
+    **{"missed_bytes": 0, "skipped_events": 0, "lost_messages": 0},
     "offered_ns": 2_000_000_000,
     "intervals": [
         {
@@ -26,7 +28,8 @@ RUN = {
 
 
 def study(*runs: dict, skipped: str | None = None) -> dict:
-    return {"version": 1, "skipped": skipped, "notes": [], "machine": {}, "settings": {}, "runs": list(runs)}
+    empty = {"notes": [], "machine": {}, "settings": {}}
+    return {"version": storage.VERSION, "skipped": skipped, "runs": list(runs), **empty}
 
 
 def campaign(directory: Path, results: dict) -> Path:
