@@ -55,8 +55,9 @@ MIXES = {  # the kinds of the samples, and those that count
 MIXED, _ = MIXES["mixed"]
 
 
-def restricted(directory, kinds, sites=2):
-    """Return a campaign of four samples per site that are of these kinds in turn, and {sample: kind}."""
+def restricted(directory, kinds):
+    """Return a campaign of these kinds of samples in turn, four at each site, and {sample: kind}."""
+    sites = (len(kinds) + 3) // 4
     directory = make_campaign(directory / "made_up", sites=sites, frames=60, flows=30, samples=2)
     kind_of = {}
     for number, path in enumerate(sorted((directory / "raw").glob("*.json"))):
@@ -130,7 +131,7 @@ def test_quality_names_each_restriction(selected):
 
 
 def test_empty_sample_excludes_no_other_sample(tmp_path):
-    directory, kind_of = restricted(tmp_path, ("plain", "filter"), sites=1)
+    directory, kind_of = restricted(tmp_path, ("plain", "filter"))
     for sample in (sample for sample, kind in kind_of.items() if kind == "plain"):
         capture = write_pcap(tmp_path / "empty.pcap", [])
         words = ["-o", directory / "acap" / f"{sample}.parquet", "--flows", directory / "flows" / f"{sample}.parquet"]
@@ -167,7 +168,7 @@ def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
 
 
 def test_index_prints_what_it_excludes(tmp_path, capsys):
-    directory, kind_of = restricted(tmp_path, MIXED, sites=3)
+    directory, kind_of = restricted(tmp_path, (*MIXED, "trial"))
     assert cli.main(["campaign", "index", str(directory)]) == 0
     printed = capsys.readouterr().out
     trials = [sample for sample, kind in kind_of.items() if kind == "trial"]
@@ -209,14 +210,14 @@ def test_provenance_lists_excluded_samples_with_reasons(tmp_path):
 
 
 def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
-    directory, _ = restricted(tmp_path, ("filter", "trial"), sites=1)
+    directory, _ = restricted(tmp_path, ("filter", "trial"))
     analyze_campaign(directory, hide=True)
     assert {row["detail"] for row in rows(directory, "restrictions")} == {None}
     assert {row["restriction"] for row in rows(directory, "restrictions")} == {"filter", "trial, filter"}
 
 
 def test_partial_tables_of_excluded_samples_are_not_read(tmp_path):
-    directory, kind_of = restricted(tmp_path, ("plain", "trial"), sites=1)
+    directory, kind_of = restricted(tmp_path, ("plain", "trial"))
     analyze_campaign(directory)
     before = rows(directory, "header_occurrence")
     for sample in (sample for sample, kind in kind_of.items() if kind == "trial"):

@@ -188,11 +188,11 @@ def with_identifications(draw: random.Random, offered: list[dict], identifiers: 
     found, last = [], [draw.randrange(2**16) for _ in range(flows_in(offered))]
     lost_share = draw.choice((0, 0, 0.02))
     for frame in offered:
-        tcp, flow = "len" in frame, frame["flow"]
+        flow = frame["flow"]
         last[flow] += 1 + (draw.randrange(3) if identifiers == "host" else 0)
-        number = {"zero": 0, "random": draw.randrange(2**16)}.get(identifiers, last[flow] % 2**16)
-        if tcp or draw.random() >= lost_share:
-            found.append(frame | {"id": number})
+        if "len" in frame or not lost_share or draw.random() >= lost_share:
+            number = draw.randrange(2**16) if identifiers == "random" else last[flow] % 2**16
+            found.append(frame | {"id": 0 if identifiers == "zero" else number})
     return found, lost_share
 
 
