@@ -23,6 +23,10 @@ from acapella_core.files import sha256_of
 pytestmark = pytest.mark.skipif(
     shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="tcpreplay is not installed"
 )
+# A campaign takes long, so each one has one caller: root for tcpreplay, a user for acapella-dpdk-replay. The others are
+# in test_traffic_faults.py (tcpreplay as a user) and test_workflow_replays.py.
+AS_ROOT = pytest.mark.parametrize("caller", ["root" if os.geteuid() == 0 else "user"], indirect=True, scope="module")
+AS_USER = pytest.mark.parametrize("caller", ["user"], indirect=True, scope="module")
 TRIALS = 5
 # The filter keeps the samples that are not under test empty, so that their captures end at once.
 CAPTURE = {"sample_s": 0.05, "filter": "udp port 1"}
@@ -57,6 +61,7 @@ def trials(environment: str) -> list[str]:
     return [f"{environment}-{number}" for number in range(1, TRIALS + 1)]
 
 
+@AS_ROOT
 def test_trials_are_listed_as_samples_in_advance(raw, caller):
     with (raw / "samples.tsv").open() as sheet:
         rows = list(csv.DictReader(sheet, delimiter="\t"))
@@ -65,6 +70,7 @@ def test_trials_are_listed_as_samples_in_advance(raw, caller):
     assert listed.stdout == (raw / "samples.tsv").read_text()
 
 
+@AS_ROOT
 def test_manifest_identifies_trials(raw):
     for path in raw.glob("*.json"):
         manifest = manifests.read(path)
@@ -79,6 +85,7 @@ def test_manifest_identifies_trials(raw):
         assert any("replayed by tcpreplay from site1-host1 to site2-host1" in note for note in manifest["notes"])
 
 
+@AS_ROOT
 def test_manifest_counts_replayed_and_lost_frames(raw, given):
     sent = len(contents(given))
     for trial in trials("quiet") + trials("loaded"):
@@ -104,12 +111,14 @@ def check_complete(raw: Path, trial: str, expected: list) -> None:
         assert found == [one for one in sent if one in set(found)] and len(found) > 20
 
 
+@AS_ROOT
 def test_quiet_trials_contain_the_capture_without_dropped_packets(raw, given):
     expected = contents(given)
     for trial in trials("quiet"):
         check_complete(raw, trial, expected)
 
 
+@AS_ROOT
 def test_loaded_trials_lose_or_reorder_frames_and_add_none(raw, given):
     expected = contents(given)
     found = [contents(raw / f"{trial}.pcap") for trial in trials("loaded")]
@@ -121,11 +130,13 @@ def test_loaded_trials_lose_or_reorder_frames_and_add_none(raw, given):
     assert any(overtaken)
 
 
+@AS_ROOT
 def test_replayed_frames_have_the_macs_of_sender_and_receiver(raw):
     for path in [*raw.glob("quiet-*.pcap"), *raw.glob("loaded-*.pcap")]:
         assert {frame[:12] for _, frame in frames(path)} == {bytes.fromhex("020000000201 02000000fe01")}
 
 
+@AS_ROOT
 def test_trials_run_one_by_one_after_all_other_samples(raw):
     spans = {path.stem: manifests.read(path)["actual"] for path in raw.glob("*.json")}
     order = trials("quiet") + trials("loaded")
@@ -150,17 +161,19 @@ def acapella(caller, open_directory, given) -> Path:
 
 def path_with_program(directory: Path) -> str:
     """Return PATH with a copy of the program that every user may execute."""
-    (directory / "bin").mkdir()
+    (directory / "bin").mkdir(exist_ok=True)
     shutil.copy(program_or_skip(), directory / "bin")
     return f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
+@AS_USER
 def test_trials_sent_by_acapella_contain_the_capture_in_the_order_of_each_queue(acapella, given):
     expected = contents(given)
     for trial in ("quiet-1", "quiet-2"):
         check_complete(acapella, trial, expected)
 
 
+@AS_USER
 def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, given):
     assert contents(acapella / "replayed.pcap") == contents(given)
     for trial in ("quiet-1", "quiet-2", "loaded-1", "loaded-2"):
@@ -188,6 +201,7 @@ def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, gi
         )
 
 
+@AS_USER
 def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acapella, given):
     """Noise on the link between the sites neither delays nor drops packets on another link."""
     expected = contents(given)
@@ -210,6 +224,7 @@ def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acape
         assert requested[0] == merged[0::2] and {table["outcome"].to_pylist()[0] for table in tables} == {"sent"}
 
 
+@AS_USER
 def test_kappa_accepts_the_departures_of_trials(acapella, capsys):
     trials = [str(acapella / f"quiet-{number}.pcap") for number in (1, 2)]
     departures = [str(acapella / f"quiet-{number}.departures.parquet") for number in (1, 2)]
@@ -218,10 +233,9 @@ def test_kappa_accepts_the_departures_of_trials(acapella, capsys):
     assert "replayer" in capsys.readouterr().out
 
 
+@AS_ROOT
 def test_interrupted_replay_by_acapella_leaves_nothing(caller, open_directory):
-    program_or_skip()
-    path = f"{open_directory / 'bin'}:{os.environ['PATH']}"
-    caller = replace(caller, environment={**caller.environment, "PATH": path})
+    caller = replace(caller, environment={**caller.environment, "PATH": path_with_program(open_directory)})
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
     loaded = {"name": "loaded", "noise": True, "replayers": 2, "path": "dedicated"}  # has every kind of interface
     replay = {"repeats": 50, "environments": [loaded], "sender": "acapella", "polling": "separate"}
@@ -229,6 +243,7 @@ def test_interrupted_replay_by_acapella_leaves_nothing(caller, open_directory):
     assert ends_without_leftovers(caller, campaign, config_of(replay), number, moment) == 130
 
 
+@AS_USER
 def test_interrupted_replay_under_load_leaves_nothing(caller, open_directory):
     """The signal arrives during the second trial under load; test_collect_local.py sends the other one."""
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
@@ -236,6 +251,7 @@ def test_interrupted_replay_under_load_leaves_nothing(caller, open_directory):
     assert ends_without_leftovers(caller, campaign, config, number, ("loaded-1:", "tcpreplay")) == 130
 
 
+@AS_USER
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
