@@ -13,6 +13,7 @@ min_version("9.16")
 
 from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
+from acapella.snakefile.engine import with_engine
 from acapella.snakefile.exit import exit_on_user_error
 from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
@@ -21,6 +22,7 @@ from acapella.snakefile.snakemake_internals import (
     has_cache,
     has_configfile,
     is_dry_run,
+    is_main_process,
     record_signals,
     runs_no_jobs,
 )
@@ -44,6 +46,7 @@ os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.ge
 
 with exit_on_user_error():
     config.update(with_replays(configuration.checked(config)))
+    config.update(with_engine(config, prints=is_main_process(workflow)))
     temporary_directory()  # Snakemake passes it to every job, and would silently use another one.
 
 JOB_RECORDS = JobRecords(lambda: runs_no_jobs(workflow))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .engine import check_engine
 from .exit import exit_on_user_error
 from .sample_names import check_names, configured_names
 
@@ -62,6 +63,7 @@ class Collection:
         ``collected``: the samples exist, so that programs and keys are no longer needed.
         """
         if not collected:
+            check_engine(self._config["digest"]["engine"])
             self._testbed.check_programs(self._settings)
         if self._config["testbed"] == "local":  # all others need a request
             self.plan()

@@ -1,0 +1,45 @@
+"""The dissection engine of a campaign if tshark is not installed, determined before resources of a testbed are used."""
+
+import copy
+
+from acapella.common import tshark
+from acapella_core import names
+from acapella_core.errors import UserError
+
+NATIVE = "native"
+MISSING = "tshark is not installed, or does not start"
+
+
+def with_engine(config: dict, *, prints: bool) -> dict:
+    """Return a config whose engine this machine can run, if `digest.without_tshark` is native; else the same config.
+
+    ``prints``: report the change in one line.
+    """
+    engine = config["digest"]["engine"]
+    if config["digest"]["without_tshark"] != NATIVE or runs(engine):
+        return config
+    if prints:
+        names.report(
+            f"acapella: warning: {MISSING}; digest uses engine {NATIVE} instead of {engine} (digest.without_tshark)"
+        )
+    changed = copy.deepcopy(config)
+    changed["digest"]["engine"] = NATIVE
+    return changed
+
+
+def check_engine(engine: str) -> None:
+    """Raise UserError if an engine requires tshark, which is missing."""
+    if not runs(engine):
+        fix = f"install tshark, or set digest.without_tshark: {NATIVE}"
+        raise UserError(f"{engine}: {MISSING}", where="digest.engine", fix=fix)
+
+
+def runs(engine: str) -> bool:
+    """Return whether this machine can run an engine."""
+    if engine == NATIVE:
+        return True
+    try:
+        tshark.find()
+    except UserError:
+        return False
+    return True

@@ -1,0 +1,102 @@
+"""Campaigns on a machine without tshark, such as FABRIC's JupyterHub: found out before a slice is created."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import yaml
+from acapella_testing.workflow_run import ROOT, Workplace, rules_run, workplace
+
+from acapella.digest.acap_files import metadata_of
+from acapella.snakefile.engine import MISSING, with_engine
+
+PORT = "HundredGigE0/0/0/5"
+COLLECT = {"mode": "sites", "sites": ["STAR"], "instances": 1, "port_selection": "fixed", "ports": {"STAR": [PORT]}}
+WARNING = f"acapella: warning: {MISSING}; digest uses engine native instead of hybrid (digest.without_tshark)\n"
+
+
+def without_tshark(directory: Path) -> str:
+    """Return a PATH that has every program of this machine except tshark."""
+    directory.mkdir()
+    for place in filter(os.path.isdir, os.environ["PATH"].split(os.pathsep)):
+        for program in Path(place).iterdir():
+            if program.name != "tshark" and not (directory / program.name).is_symlink():
+                (directory / program.name).symlink_to(program)
+    return str(directory)
+
+
+@pytest.fixture
+def fabric(tmp_path_factory):
+    pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+    from acapella_testing.capture.fabric_loopback import loopback_fabric  # noqa: PLC0415 (FABRIC's client may be missing)
+
+    with loopback_fabric(tmp_path_factory.mktemp("fabric")) as created:
+        yield created
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Return a workplace without tshark whose acapella is that of this virtual environment."""
+    return Workplace(tmp_path / "work", {"PATH": without_tshark(tmp_path / "programs")})
+
+
+def configure(place: Workplace, fabric, **digest: str) -> None:
+    """Configure a campaign of one sample of the simulated FABRIC."""
+    place.configure(
+        testbed="fabric", samples=None, capture={"sample_s": 0.3}, collect=COLLECT, fabric=asdict(fabric.settings()),
+        digest=digest,
+    )  # fmt: skip
+
+
+def collect(place: Workplace) -> None:
+    """Run `acapella collect` in this process, whose FABRIC is the simulated one, as the rule does."""
+    from acapella_capture import collect as command  # noqa: PLC0415
+
+    place.campaign.mkdir(parents=True)
+    (place.campaign / "collect.json").touch()
+    config = place.directory / "config" / "config.yaml"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["acapella collect", str(place.campaign), "--config", str(config)])
+        assert command.main() == 0
+
+
+def test_run_stops_before_a_request_to_fabric(place, fabric):
+    configure(place, fabric)
+    before = len(fabric.orchestrator.requests)
+    ended = place.run("--cores", "1")
+    assert ended.returncode == 1
+    fix = "install tshark, or set digest.without_tshark: native"
+    assert ended.stdout.splitlines()[-1] == f"config error: digest.engine: hybrid: {MISSING}; {fix}"
+    assert len(fabric.orchestrator.requests) == before and not fabric.orchestrator.slices
+
+
+def test_run_uses_engine_native_and_reports_it_in_one_line(place, fabric):
+    configure(place, fabric, without_tshark="native")
+    planned = place.succeed("--dry-run")
+    assert planned.count(WARNING) == 1 and "collect" in rules_run(planned)
+    assert not fabric.orchestrator.slices
+    collect(place)
+    printed = place.succeed("--cores", "1", "index")
+    assert printed.count(WARNING) == 1 and "digest" in rules_run(printed)
+    (acap,) = (place.campaign / "acap").glob("*.parquet")
+    assert metadata_of(acap)["engine"] == "native"
+
+
+def test_own_captures_are_digested_by_engine_native(tmp_path):
+    place = workplace(tmp_path / "work", digest={"engine": "tshark", "without_tshark": "native"})
+    place.environment["PATH"] = without_tshark(tmp_path / "programs")
+    assert WARNING.replace("hybrid", "tshark") in place.succeed("--dry-run")
+
+
+def test_config_is_unchanged_if_tshark_is_not_needed(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for digest in ({"engine": "native", "without_tshark": "native"}, {"engine": "hybrid", "without_tshark": "stop"}):
+        config = {"digest": digest}
+        assert with_engine(config, prints=True) is config
+    assert capsys.readouterr().err == ""
+
+
+def test_config_of_fabric_does_not_require_tshark():
+    config = yaml.safe_load((ROOT / "config" / "fabric.yaml").read_text(encoding="utf-8"))
+    assert config["digest"]["without_tshark"] == "native"
