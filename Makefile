@@ -28,14 +28,34 @@ NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
 .PHONY: setup packages packages-test packages-lint packages-bench
-setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture \
+setup: packages $(PYTHON_PACKAGES) $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture \
 		$(BIN)/acapella-dpdk-replay $(BIN)/acapella-link $(BIN)/acapella-p4-run
+	@$(if $(filter no,$(PACKAGES)),rm -rf $(TOOLS))
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
 
 # Without root privileges, for example on a Jupyter server, skip Debian packages: make setup PACKAGES=no
 PACKAGES ?= yes
 DEBIAN_PACKAGES := $(if $(filter no,$(PACKAGES)),true,workflow/setup/debian-packages)
+
+# It also saves disk space and memory: fewer Python packages, build tools that are removed after the build, no cache of
+# pip, and as many compilers as the memory allows.
+ifeq ($(PACKAGES),no)
+REQUIREMENTS := workflow/requirements-small.lock
+PYTHON_PACKAGES := $(STAMPS)/packages-small
+TOOLS := build/tools
+BUILD_TOOLS := workflow/setup/build-tools $(BIN)/python $(TOOLS)
+PRUNE := workflow/setup/prune $(VENV)/lib/python*/site-packages
+CORES = $(shell workflow/setup/compile-jobs)
+CORE_JOBS = CMAKE_BUILD_PARALLEL_LEVEL=$(CORES)
+export PIP_NO_CACHE_DIR := 1
+else
+REQUIREMENTS := workflow/requirements.lock
+PYTHON_PACKAGES := $(STAMPS)/packages
+TOOLS := $(VENV)
+BUILD_TOOLS := true
+PRUNE := true
+endif
 
 packages packages-test packages-lint packages-bench: | ours
 
@@ -65,13 +85,14 @@ $(BIN)/python: | packages
 		"$(PYTHON) is %d.%d; name another: make PYTHON=python3.12 ..." % sys.version_info[:2])'
 	@$(PYTHON) -m venv $(VENV)
 
-$(STAMPS)/packages: workflow/requirements.lock | $(BIN)/python
+$(PYTHON_PACKAGES): $(REQUIREMENTS) | $(BIN)/python
 	@echo "setup: Python packages at the versions and hashes of $<; this takes some minutes the first time"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@$(PRUNE)
 	@mkdir -p $(@D) && touch $@
 
 # Tests and linters: `make setup` does not install them.
-$(STAMPS)/dev: workflow/requirements-dev.lock workflow/tests/support/pyproject.toml $(STAMPS)/packages
+$(STAMPS)/dev: workflow/requirements-dev.lock workflow/tests/support/pyproject.toml $(PYTHON_PACKAGES)
 	@echo "setup: tests and linters at the versions and hashes of $<"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@$(PIP_EDITABLE) --quiet -e workflow/tests/support
@@ -87,19 +108,20 @@ CORE_LEFT_OUT = $(wildcard build/native/*/missing-libraries)
 
 # The native build finds cmake, ninja and nanobind in the virtual environment. pip prints the output of ninja only with
 # --verbose.
-$(STAMPS)/native: $(NATIVE_SOURCES) $(NATIVE_BUILD_FILES) workflow/requirements-sources.lock $(STAMPS)/packages \
+$(STAMPS)/native: $(NATIVE_SOURCES) $(NATIVE_BUILD_FILES) workflow/requirements-sources.lock $(PYTHON_PACKAGES) \
 		$(if $(CORE_LEFT_OUT),configure-again)
 	@$(ZSTD_SOURCE)
+	@$(BUILD_TOOLS)
 	@echo "setup: native core (C++20), built and installed from $(NATIVE); this takes minutes the first time"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" workflow/setup/with-progress build/native.log $(PIP_EDITABLE) --verbose -e $(NATIVE)
+	@PATH="$(CURDIR)/$(TOOLS)/bin:$(CURDIR)/$(BIN):$$PATH" $(CORE_JOBS) workflow/setup/with-progress build/native.log $(PIP_EDITABLE) --verbose -e $(NATIVE)
 	@touch $@
 
-$(STAMPS)/analysis: workflow/pyproject.toml $(STAMPS)/packages
+$(STAMPS)/analysis: workflow/pyproject.toml $(PYTHON_PACKAGES)
 	@echo "setup: package acapella, from workflow"
 	@$(PIP_EDITABLE) --quiet -e workflow
 	@touch $@
 
-$(STAMPS)/capture: capture/pyproject.toml $(STAMPS)/packages
+$(STAMPS)/capture: capture/pyproject.toml $(PYTHON_PACKAGES)
 	@echo "setup: package acapella-capture, from capture"
 	@$(PIP_EDITABLE) --quiet -e capture
 	@touch $@
@@ -116,7 +138,7 @@ NEEDED_acapella-dpdk-replay := libdpdk libpcap zlib
 NEEDED_acapella-p4-run := libdpdk libpcap zlib
 C_SOURCES := $(shell find capture/common capture/dpdk capture/link capture/replay p4/loader -name '*.[ch]' -o -name meson.build 2> /dev/null) \
 	meson.build workflow/setup/hardening.mk $(NATIVE)/src/frame/plausible_time.hpp capture/pyproject.toml workflow/pyproject.toml
-MESON := PATH="$(CURDIR)/$(BIN):$$PATH" meson
+MESON := PATH="$(CURDIR)/$(TOOLS)/bin:$(CURDIR)/$(BIN):$$PATH" meson
 , := ,
 MESON_OPTIONS = -Dc_args='$(strip $(HARDENED) $(if $(SANITIZE),-fno-sanitize-recover=all))' \
 	-Dc_link_args='$(HARDENED_LINK)' $(if $(SANITIZE),-Db_sanitize=address$(,)undefined -Doptimization=1)
@@ -139,8 +161,9 @@ programs-test: programs
 	@$(MESON) test -C $(PROGRAMS) --verbose $(PROGRAM_TESTS)
 
 C_INSTALLED := $(addprefix $(BIN)/,$(notdir $(C_PROGRAMS)))
-$(C_INSTALLED) &: $(C_SOURCES) | $(STAMPS)/packages
+$(C_INSTALLED) &: $(C_SOURCES) | $(PYTHON_PACKAGES)
 	@echo "setup: $(notdir $(C_PROGRAMS)) (C, DPDK), from capture/dpdk, capture/link, capture/replay and p4/loader"
+	@$(BUILD_TOOLS)
 	@$(MAKE) -s programs
 	@for program in $(C_PROGRAMS:%=$(PROGRAMS)/%); do [ ! -e $$program ] || install $$program $(BIN)/; done
 
@@ -148,9 +171,10 @@ $(C_INSTALLED) &: $(C_SOURCES) | $(STAMPS)/packages
 .PHONY: setup-fabric
 setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymize $(BIN)/acapella-dpdk-replay-static
 
-$(STAMPS)/fabric: capture/requirements-fabric.lock $(STAMPS)/packages
+$(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES)
 	@echo "setup: FABRIC's client at the versions and hashes of $<; this takes a minute or two the first time"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@$(PRUNE)
 	@touch $@
 
 # Copied to FABRIC nodes, and therefore linked statically. The static libraries are in Debian's -dev packages.
@@ -196,7 +220,7 @@ test: packages-test setup $(STAMPS)/dev $(STAMPS)/site setup-fabric $(CXX_TEST_B
 # make fuzz COVERAGE=yes: print the code coverage of seeds and stored inputs
 COVERAGE ?=
 FUZZ_BUILD := $(if $(COVERAGE),build/native-coverage,$(CXX_TEST_BUILD))
-$(sort $(CXX_TEST_BUILD)/build.ninja $(FUZZ_BUILD)/build.ninja): $(NATIVE_BUILD_FILES) $(STAMPS)/packages | packages-test
+$(sort $(CXX_TEST_BUILD)/build.ninja $(FUZZ_BUILD)/build.ninja): $(NATIVE_BUILD_FILES) $(PYTHON_PACKAGES) | packages-test
 	@cmake -S $(NATIVE) -B $(@D) -G Ninja -DACAPELLA_COVERAGE=$(if $(findstring coverage,$(@D)),ON,OFF) -DCMAKE_CXX_COMPILER=clang++-14 -DACAPELLA_BINDINGS=OFF \
 		-DACAPELLA_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
 
@@ -233,7 +257,7 @@ soak: setup-fabric fuzz
 	@echo "soak: every call that can fail, fails; wheels are built twice; more captures are verified"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal workflow/tests/campaign/test_fault_injection.py \
 		workflow/tests/campaign/test_congestion.py \
-		workflow/tests/project/test_builds.py workflow/tests/project/test_build_without_libraries.py \
+		workflow/tests/project/test_builds.py workflow/tests/project/test_build_without_libraries.py workflow/tests/project/test_hub.py \
 		workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py \
 		workflow/tests/digest/test_dissect_matches_tshark.py \
 		workflow/tests/flowreports/test_flowreports_load.py workflow/tests/kappa/test_kappa_interval.py \
@@ -249,7 +273,7 @@ docs: setup
 	@$(BIN)/python workflow/setup/reference.py
 	@echo "docs: made docs/commands.md, docs/configuration.md and docs/tables.md"
 
-$(STAMPS)/site: workflow/requirements-docs.lock $(STAMPS)/packages
+$(STAMPS)/site: workflow/requirements-docs.lock $(PYTHON_PACKAGES)
 	@echo "setup: MkDocs at the versions and hashes of $<"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
@@ -267,6 +291,8 @@ lock: packages
 	@$(PYTHON) -m venv build/uv
 	@build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
 	@$(UV_COMPILE) workflow/requirements.in -o workflow/requirements.lock
+	@$(UV_COMPILE) -c workflow/requirements.lock workflow/requirements-small.in -o workflow/requirements-small.lock
+	@$(UV_COMPILE) -c workflow/requirements.lock workflow/requirements-build.in -o workflow/requirements-build.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock workflow/requirements-dev.in -o workflow/requirements-dev.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock capture/requirements-fabric.in \
 		-o capture/requirements-fabric.lock
@@ -274,11 +300,11 @@ lock: packages
 		-o workflow/requirements-sources.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock workflow/requirements-docs.in \
 		-o workflow/requirements-docs.lock
-	@echo "lock: made workflow/requirements.lock and those for dev, docs, fabric and sources"
+	@echo "lock: made workflow/requirements.lock and those for small, build, dev, docs, fabric and sources"
 
 # Reproducible wheels: the files in them have the date of the last commit, or 1980 without git.
 SOURCE_DATE = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2> /dev/null || echo 315532800))
-dist: $(STAMPS)/packages
+dist: $(PYTHON_PACKAGES)
 	@rm -rf build/dist workflow/build capture/build
 	@$(ZSTD_SOURCE)
 	@SOURCE_DATE_EPOCH=$(SOURCE_DATE) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip wheel --quiet --no-deps \
