@@ -31,7 +31,7 @@ from .control.coordinator import Event, collect
 from .control.outcomes import Outcome
 from .control.sampling import Failure
 from .plan.allocation import pluralize
-from .plan.dry_run import dry_run, fabric_summary, site_plans
+from .plan.dry_run import dry_run, site_plans, summary
 from .plan.samples import sites_to_sample, trials
 from .precheck import check
 from .settings import Settings, read_settings
@@ -94,9 +94,6 @@ def run(args: argparse.Namespace) -> int | None:
         command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
         debug = ["--debug"] if getattr(args, "debug", False) else []
         return sandbox.call(sandbox.python_argv("acapella_capture.collect", *command, *debug))
-    if settings.testbed == "fabric":
-        for row in fabric_summary(settings):
-            names.report(row, sys.stdout)
     with contextlib.closing(
         describe_files(args, settings) if settings.testbed == "files" else collect_samples(args, settings)
     ) as events:  # closed here, so that an error of the release after an interrupt is reported
@@ -137,7 +134,12 @@ def is_after_samples(error: NotReleased) -> bool:
 
 def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterator[Event]:
     """Yield the results of a collection on a testbed. Raises NotReleased with the command that releases the rest."""
-    testbed = testbed_of(settings, args.campaign.resolve().name)
+    testbed: Testbed | None = None
+    try:
+        testbed = testbed_of(settings, args.campaign.resolve().name)
+    finally:  # without a testbed, the summary contains what is missing
+        for row in summary(settings, testbed):
+            names.report(row, sys.stdout)
     try:
         yield from collect(testbed, settings, args.campaign)
     except NotReleased as error:
@@ -207,6 +209,7 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
             yield {"sample": row.sample, "site": row.site, "port": row.port, "file": row.link}
         return
     testbed = testbed_of(settings)
+    settings = testbed.adapt(settings)
     sites = sites_to_sample(settings, testbed.sites(), testbed.unavailable_sites())
     batches = [batch for plan in site_plans(settings, testbed, sites) for batch in plan.batches_in_advance()]
     for batch in (*batches, *trials(testbed.replay_plan(), settings.capture.format)):

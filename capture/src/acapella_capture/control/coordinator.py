@@ -41,6 +41,7 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Ev
     A site's outcome follows its samples. Raises UserError if the testbed fails or another process collects the
     campaign. Samples that were already yielded are kept.
     """
+    settings = testbed.adapt(settings)
     sites = sites_to_sample(settings, testbed.sites(), testbed.unavailable_sites())
     with campaign_lock(campaign), testbed:
         remove_parts(campaign / "raw")

@@ -121,10 +121,11 @@ def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
 
 
 def nic_keys(testbed: Testbed, sample: ActiveSample, facts: Facts) -> tuple[dict[str, Any], list[str]]:
-    """Return manifest key `nic` if the settings of the receiver are known, and a note if frames were merged."""
+    """Return manifest keys `captured_at` and `nic` as far as they apply, and a note if frames were merged."""
     nic = testbed.nic_settings(sample.instance, sample.receiver)
     warning = too_long_note(nic, facts.longest_frame_bytes)
-    return {"nic": nic.as_manifest()} if nic else {}, [f"{sample.planned.name}: {warning}"] if warning else []
+    host = {"captured_at": "host"} if testbed.ports_by_node(sample.planned.site.name) is not None else {}
+    return host | ({"nic": nic.as_manifest()} if nic else {}), [f"{sample.planned.name}: {warning}"] if warning else []
 
 
 def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample, facts: Facts) -> dict[str, Any]:

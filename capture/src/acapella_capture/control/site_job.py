@@ -8,7 +8,7 @@ from itertools import count
 
 from acapella_core.errors import UserError
 
-from ..plan.allocation import SiteAllocation, allocate_with_backoff, resource_request
+from ..plan.allocation import SiteAllocation, allocate_with_backoff, receivers_at, site_request
 from ..plan.port_selection import STATIC_SELECTIONS, assign_receivers
 from ..plan.samples import PlannedSample, SitePlan, max_sample_bytes, next_start_ns
 from ..testbeds.base import Instance, Rates, Site
@@ -25,7 +25,7 @@ class SiteJob:
         self.shared = shared
         self.site = site
         self.crash: Exception | None = None
-        self._request = resource_request(shared.settings, site, shared.testbed.receivers_per_instance)
+        self._request = site_request(shared.settings, site, shared.testbed)
         self._allocation = SiteAllocation((), self._request.instances)
         self._first: tuple[str, ...] | None = None  # ports of the first cycle, if announced
         self._watchdogs: dict[str, Watchdog] = {}
@@ -98,16 +98,20 @@ class SiteJob:
     def _cycles(self) -> str | None:
         """Run the cycles. Return the reason if they stopped early, or None at the end of the plan."""
         receivers = {f"{node.name} {name}": (node, name) for node, name in self._allocation.receivers()}
-        plan = SitePlan(self.shared.settings, self.site, len(receivers))
+        own = self._own_receivers()
+        count_of_receivers = len(receivers) if own is None else receivers_at(self.shared.testbed, self.site, 0)
+        plan = SitePlan(self.shared.settings, self.site, count_of_receivers)
         deadline_ns = self._deadline_ns()
         history: list[tuple[str, ...]] = []
         names: Counter = Counter()
         assigned: dict[str, str] = {}
         for cycle in count() if plan.cycles is None else range(plan.cycles):
             chosen = self._without_listeners(self._choose_ports(plan, cycle, history))
+            if own is not None:
+                chosen = tuple(port for port in chosen if port in own)
             history.append(chosen)
-            assigned = assign_receivers(chosen, list(receivers), assigned)
-            by_port = {port: receivers[key] for key, port in assigned.items()}
+            assigned = {} if own is not None else assign_receivers(chosen, list(receivers), assigned)
+            by_port = own or {port: receivers[key] for key, port in assigned.items()}
             self._extend_lease(plan, cycle)
             for batch in plan.batches(cycle, chosen, names):
                 if time.time_ns() >= deadline_ns:
@@ -120,6 +124,17 @@ class SiteJob:
             if not chosen and time.time_ns() >= deadline_ns:
                 return None
         return None
+
+    def _own_receivers(self) -> dict[str, tuple[Instance, str]] | None:
+        """Return node and receiver of each port if nodes capture at their own interfaces; None if mirrors are used."""
+        nodes = self.shared.testbed.ports_by_node(self.site.name)
+        if nodes is None:
+            return None
+        return {
+            port: (instance, receiver)
+            for instance in self._allocation.instances
+            for port, receiver in zip(nodes[instance.name], instance.receivers, strict=True)
+        }
 
     def _without_listeners(self, chosen: Sequence[str]) -> tuple[str, ...]:
         """Return the chosen ports except those that lead to listening nodes; their receivers pause, which is noted."""

@@ -40,6 +40,22 @@ def resource_request(settings: Settings, site: Site, receivers: int) -> Resource
     return ResourceRequest(instances, collect.cores, collect.ram_gb, collect.disk_gb)
 
 
+def site_request(settings: Settings, site: Site, testbed: Testbed) -> ResourceRequest:
+    """Return the request for a site. Nodes that capture at their own interfaces exist already."""
+    nodes = testbed.ports_by_node(site.name)
+    if nodes is None:
+        return resource_request(settings, site, testbed.receivers_per_instance)
+    wanted = {port.name for port in site.ports}
+    return ResourceRequest(sum(bool(wanted & set(ports)) for ports in nodes.values()), cores=0, ram_gb=0, disk_gb=0)
+
+
+def receivers_at(testbed: Testbed, site: Site, instances: int) -> int:
+    """Return the number of receivers that a site has with this number of instances."""
+    if testbed.ports_by_node(site.name) is not None:
+        return max(1, len(site.ports))
+    return max(1, instances) * testbed.receivers_per_instance
+
+
 def node_requirements(request: ResourceRequest) -> dict[str, int]:
     """Return the resources that one listening node takes from a host."""
     return {"nics": 1, "cores": request.cores, "ram_gb": request.ram_gb, "disk_gb": request.disk_gb}

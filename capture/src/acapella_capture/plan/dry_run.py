@@ -11,7 +11,7 @@ from ..settings import CaptureSettings, Settings, methods_by_name
 from ..testbeds import testbed_of
 from ..testbeds.base import Rates, ResourceRequest, Site, Testbed
 from ..testbeds.fabric import requirements
-from .allocation import nodes_that_fit, pluralize, resource_request
+from .allocation import nodes_that_fit, pluralize, receivers_at, site_request
 from .overload import overload_lines
 from .port_selection import STATIC_SELECTIONS
 from .samples import SitePlan, max_sample_bytes, sites_to_sample, skipped_sites, trials
@@ -26,19 +26,32 @@ def dry_run(settings: Settings, campaign: str) -> str:
     """
     if settings.testbed == "files":
         return f"testbed files: describes the captures of {settings.samples} in place\n"
-    lines = list(fabric_summary(settings)) if settings.testbed == "fabric" else []
+    lines: list[str] = []
+    testbed: Testbed | None = None
     try:
         testbed = testbed_of(settings, campaign)
+        lines = summary(settings, testbed)
         sites = testbed.sites()
     except UserError as error:
         if settings.testbed == "local":  # everything is known locally, so the config is wrong
             raise
+        lines = lines or summary(settings, testbed)
         return "\n".join([*lines, f"testbed {settings.testbed}: sites and ports are unknown: {error}", ""])
+    settings = testbed.adapt(settings)
     planned = sites_to_sample(settings, sites, testbed.unavailable_sites())
     return "\n".join([*lines, *plan_lines(settings, testbed, planned), ""])
 
 
-def fabric_summary(settings: Settings) -> Iterator[str]:
+def summary(settings: Settings, testbed: Testbed | None) -> list[str]:
+    """Return the resources that a collection would request; without a testbed, what is known without FABRIC."""
+    if settings.testbed != "fabric":
+        return []
+    if testbed is None:
+        return list(fabric_summary(settings))
+    return [*fabric_summary(settings, allocates=testbed.allocates), *testbed.plan_notes()]
+
+
+def fabric_summary(settings: Settings, *, allocates: bool = True) -> Iterator[str]:
     """Yield the resources that a collection on FABRIC would request, without contacting FABRIC."""
     collect = settings.collect
     sites = {
@@ -48,7 +61,8 @@ def fabric_summary(settings: Settings) -> Iterator[str]:
     }
     request = ResourceRequest(collect.instances or 1, collect.cores, collect.ram_gb, collect.disk_gb)
     try:
-        yield from requirements.describe(settings.fabric, sites[collect.mode], collect.instances, request)
+        where = sites[collect.mode]
+        yield from requirements.describe(settings.fabric, where, collect.instances, request, allocates=allocates)
     except UserError as error:
         yield f"testbed fabric: {error}"
 
@@ -57,9 +71,8 @@ def site_plans(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> l
     """Return the plan of each site with the number of receivers that it would get now."""
     plans = []
     for site in sites:
-        request = resource_request(settings, site, testbed.receivers_per_instance)
-        fitting, _ = nodes_that_fit(testbed.resources(site.name), request)
-        plans.append(SitePlan(settings, site, max(1, fitting) * testbed.receivers_per_instance))
+        fitting, _ = nodes_that_fit(testbed.resources(site.name), site_request(settings, site, testbed))
+        plans.append(SitePlan(settings, site, receivers_at(testbed, site, fitting)))
     return plans
 
 
@@ -79,17 +92,20 @@ def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> I
 def site_lines(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator[str]:
     """Yield the plan of one site."""
     site, collect, capture = plan.site, settings.collect, settings.capture
-    request = resource_request(settings, site, testbed.receivers_per_instance)
+    request = site_request(settings, site, testbed)
     fitting, reason = nodes_that_fit(testbed.resources(site.name), request)
     yield f"{site.name}:"
     if site.limits:
         yield f"  {site.limits}"
     yield f"  ports: {', '.join(port.name + (f' ({port.kind})' if port.kind else '') for port in site.ports)}"
-    node_text = (
-        f"{pluralize(request.cores, 'core')}, {request.ram_gb} GB of memory, {request.disk_gb} GB of disk, 1 NIC"
-    )
-    yield f"  needs {pluralize(request.instances, 'listening node')}, each {node_text}"
-    yield f"  requests {fitting}{'' if reason is None else f': {reason}'}"
+    if testbed.ports_by_node(site.name) is not None:
+        yield f"  captures on {pluralize(request.instances, 'node')} of your slice; allocates nothing"
+    else:
+        node_text = (
+            f"{pluralize(request.cores, 'core')}, {request.ram_gb} GB of memory, {request.disk_gb} GB of disk, 1 NIC"
+        )
+        yield f"  needs {pluralize(request.instances, 'listening node')}, each {node_text}"
+        yield f"  requests {fitting}{'' if reason is None else f': {reason}'}"
     if fitting == 0:
         yield "  no sample can be taken with these resources"
         return

@@ -11,12 +11,9 @@ def testbed_of(settings: Settings, campaign: str = "campaign") -> Testbed:
 
         return FilesTestbed(settings.samples)
     if settings.testbed == "fabric":
-        from .fabric.testbed import FabricTestbed  # noqa: PLC0415
+        from .fabric.choice import permitted_testbed  # noqa: PLC0415
 
-        collect = settings.collect
-        follow = collect.slice if collect.mode == "slice" else None
-        fixed = collect.ports if collect.port_selection == "fixed" else None
-        return FabricTestbed(settings.fabric, campaign, follow=follow, fixed=fixed)
+        return permitted_testbed(settings, campaign)
     from .local.testbed import LocalTestbed  # noqa: PLC0415
 
     return LocalTestbed(settings.local)

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 from acapella_core.errors import UserError
 
+from ..settings import Settings
 from .nic_settings import NicSettings
 
 Direction = Literal["rx", "tx", "both"]
@@ -211,6 +212,24 @@ class Testbed(ABC):
     name: str
     receivers_per_instance: int = 2  # ports of a NIC
     mirrors_at_creation = False  # whether instances can be created with mirrors, see `announce_mirrors`
+
+    allocates = True  # whether samples need listening nodes, which are allocated
+
+    def adapt(self, settings: Settings) -> Settings:
+        """Return the settings with what the testbed does not permit reduced. Raises UserError if that is impossible."""
+        return settings
+
+    def plan_notes(self) -> list[str]:
+        """Return lines of the plan about the testbed: how it captures, and what is reduced. Raises UserError."""
+        return []
+
+    def ports_by_node(self, site: str) -> Mapping[str, tuple[str, ...]] | None:
+        """Return the ports of each node, in the order of its receivers, if nodes capture at their own interfaces.
+
+        None if mirrors copy the frames of ports to listening nodes. Raises UserError for an unknown site.
+        """
+        self.site(site)
+        return None
 
     @abstractmethod
     def sites(self) -> tuple[Site, ...]:

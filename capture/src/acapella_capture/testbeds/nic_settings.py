@@ -11,17 +11,30 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 OFFLOADS = {"gro": "generic-receive-offload", "lro": "large-receive-offload", "rxvlan": "rx-vlan-offload"}
+# Of a node that captures its own frames: those that it sends are captured before the NIC or the kernel splits segments,
+# computes checksums, and adds tags.
+HOST_OFFLOADS = OFFLOADS | {
+    "tso": "tcp-segmentation-offload", "gso": "generic-segmentation-offload", "tx": "tx-checksumming",
+    "txvlan": "tx-vlan-offload",
+}  # fmt: skip
 RX_RING = 4096  # descriptors; a NIC with a shorter maximum gets its maximum
 LINK_HEADER_BYTES = 14 + 2 * 4  # Ethernet with two VLAN tags, which the MTU does not include
+PRINT = """echo "interface $dev"
+    ip -o link show dev "$dev"
+    ethtool -k "$dev" 2> /dev/null
+    ethtool -g "$dev" 2> /dev/null"""
 # Changes the interfaces that are its arguments, and prints their settings. A NIC that lacks a setting keeps its own.
 SCRIPT = f"""for dev; do
     for feature in {" ".join(OFFLOADS)}; do ethtool -K "$dev" "$feature" off 2> /dev/null; done
     most=$(ethtool -g "$dev" 2> /dev/null | sed -n "s/^RX:[[:space:]]*//p" | head -n 1)
     ethtool -G "$dev" rx {RX_RING} 2> /dev/null || ethtool -G "$dev" rx "$most" 2> /dev/null
-    echo "interface $dev"
-    ip -o link show dev "$dev"
-    ethtool -k "$dev" 2> /dev/null
-    ethtool -g "$dev" 2> /dev/null
+    {PRINT}
+done
+true
+"""
+# Prints the settings of the interfaces that are its arguments, and changes nothing.
+READ = f"""for dev; do
+    {PRINT}
 done
 true
 """
@@ -29,7 +42,7 @@ true
 
 @dataclass(frozen=True)
 class NicSettings:
-    """Settings of an interface; None if unknown. `offloads` has the state of each of OFFLOADS."""
+    """Settings of an interface; None if unknown. `offloads` has the state of each of OFFLOADS or HOST_OFFLOADS."""
 
     mtu: int | None
     rx_ring: int | None
@@ -48,17 +61,17 @@ class NicSettings:
         return None if self.mtu is None else self.mtu + LINK_HEADER_BYTES
 
 
-def parse(text: str) -> dict[str, NicSettings]:
-    """Return the settings of each interface from the output of SCRIPT."""
+def parse(text: str, offloads: Mapping[str, str] = OFFLOADS) -> dict[str, NicSettings]:
+    """Return the settings of each interface from the output of SCRIPT or READ. `offloads` has the features by name."""
     parts = re.split(r"(?m)^interface (\S+)$", text)
-    return {name: parse_interface(part) for name, part in zip(parts[1::2], parts[2::2], strict=True)}
+    return {name: parse_interface(part, offloads) for name, part in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def parse_interface(text: str) -> NicSettings:
+def parse_interface(text: str, offloads: Mapping[str, str] = OFFLOADS) -> NicSettings:
     """Return the settings of one interface from the output of ip and ethtool."""
     mtu = re.search(r"\bmtu (\d+)", text)
     rings = re.findall(r"(?m)^RX:\s*(\d+)$", text)  # the maximum, then the current one
-    states = {name: re.search(rf"(?m)^\s*{feature}: (on|off)\b", text) for name, feature in OFFLOADS.items()}
+    states = {name: re.search(rf"(?m)^\s*{feature}: (on|off)\b", text) for name, feature in offloads.items()}
     return NicSettings(
         int(mtu[1]) if mtu else None,
         int(rings[1]) if len(rings) > 1 else None,

@@ -21,6 +21,7 @@ MAX_TEXT = 1 << 20  # maximum bytes of output in a reply; only the end of a long
 BLOCK = 1 << 20
 START_S = 10
 FORGET_S = 600
+KILL_S = 5
 LOG_DRAIN_S = 1
 CANNOT_RUN = 127  # exit status of a shell if the program is missing
 
@@ -208,6 +209,24 @@ def remove(paths):
     return {}
 
 
+def is_used():
+    """Return whether the agent's directory exists."""
+    return {"used": DIRECTORY.is_dir()}
+
+
+def clean():
+    """End all programs that were started here, and delete the agent's directory."""
+    for file in (DIRECTORY / "jobs").glob("*/pid"):
+        with contextlib.suppress(OSError):  # after a reboot, another program may have the process id
+            if Path("/proc/" + read(file) + "/cwd").resolve(strict=True) == DIRECTORY.resolve():
+                kill(file.parent.name, "KILL")
+                state(file.parent.name, KILL_S)
+    end = time.time() + KILL_S
+    while DIRECTORY.exists():  # a program that ended may still write its status
+        shutil.rmtree(str(DIRECTORY), ignore_errors=time.time() < end)
+    return {}
+
+
 def interfaces():
     """Return the names of the network interfaces by MAC address."""
     result = subprocess.run(["ip", "-j", "link", "show"], stdout=subprocess.PIPE, check=True)
@@ -217,10 +236,23 @@ def interfaces():
 
 def main():
     os.umask(0o077)
-    DIRECTORY.mkdir(exist_ok=True)
+    if sys.argv[2] not in ("is_used", "clean"):
+        DIRECTORY.mkdir(exist_ok=True)
     commands = {
         command.__name__: command
-        for command in (start, state, run, kill, checksums, extract_part, accept_upload, remove, interfaces)
+        for command in (
+            start,
+            state,
+            run,
+            kill,
+            checksums,
+            extract_part,
+            accept_upload,
+            remove,
+            is_used,
+            clean,
+            interfaces,
+        )
     }
     try:
         reply = commands[sys.argv[2]](**json.loads(base64.b64decode(sys.argv[3]).decode()))

@@ -35,10 +35,16 @@ def permitted_nics(models: Sequence[str], tags: Collection[str]) -> list[str]:
     return [model for model in models if {SMART_NIC, nic_tag(model)} & set(tags)]
 
 
+def mirror_tags(nics: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the permission tags that mirrors of a site's ports need: any one of each tuple."""
+    return [(MIRRORING,), (*map(nic_tag, nics), SMART_NIC)]
+
+
 def required_tags(settings: FabricSettings, request: ResourceRequest) -> list[tuple[str, ...]]:
     """Return the permission tags that a project needs: any one of each tuple."""
-    tags = [(MIRRORING,), (*map(nic_tag, settings.nics), SMART_NIC)]
-    return tags + [(tag, NO_LIMIT) for key, tag in LIMITS.items() if getattr(request, key) > FREE[key]]
+    return mirror_tags(settings.nics) + [
+        (tag, NO_LIMIT) for key, tag in LIMITS.items() if getattr(request, key) > FREE[key]
+    ]
 
 
 def missing_tags(settings: FabricSettings, request: ResourceRequest, tags: Collection[str]) -> list[str]:
@@ -57,12 +63,20 @@ def check_tags(settings: FabricSettings, request: ResourceRequest, tags: Collect
         )
 
 
-def describe(settings: FabricSettings, where: str, instances: int | None, request: ResourceRequest) -> list[str]:
+def describe(
+    settings: FabricSettings, where: str, instances: int | None, request: ResourceRequest, *, allocates: bool = True
+) -> list[str]:
     """Return the resources that a collection will request, and the local requirements that are missing, one line each.
 
-    `where` describes the sites; `instances` is the maximum per site, None for as many as its ports need.
+    `where` describes the sites; `instances` is the maximum per site, None for as many as its ports need. `allocates`:
+    whether there are listening nodes.
     """
     credentials_ = credentials.find(settings.fabric_rc)
+    configured = f"testbed fabric, configured by {credentials_.rc or 'the environment (no fabric_rc found)'}"
+    missing = [] if importlib.util.find_spec(CLIENT) else ["FABRIC's client: make setup-fabric"]
+    missing = [f"missing: {line}" for line in (*missing, *credentials_.missing())]
+    if not allocates:
+        return [configured, f"sites: {where}", *missing]
     nodes = (
         "as many nodes as its ports need" if instances is None else f"at most {instances} node{'s' * (instances > 1)}"
     )
@@ -71,7 +85,7 @@ def describe(settings: FabricSettings, where: str, instances: int | None, reques
     )  # fmt: skip
     permissions = ", ".join(" or ".join(names) for names in required_tags(settings, request))
     lines = [
-        f"testbed fabric, configured by {credentials_.rc or 'the environment (no fabric_rc found)'}",
+        configured,
         f"sites: {where}; one slice per site, acapella-<campaign>-<site>",
         f"per slice: {nodes}, each with {request.cores} cores, {request.ram_gb} GB of memory, "
         f"{request.disk_gb} GB of disk ({settings.image}) and one dedicated NIC of {PORTS_PER_NIC} ports "
@@ -81,6 +95,4 @@ def describe(settings: FabricSettings, where: str, instances: int | None, reques
         f"project permissions: {permissions}",
         "other users' traffic: only with FABRIC's consent (docs/fabric.md)",
     ]
-    lines += replay.describe(settings.replay)
-    missing = [] if importlib.util.find_spec(CLIENT) else ["FABRIC's client: make setup-fabric"]
-    return lines + [f"missing: {line}" for line in (*missing, *credentials_.missing())]
+    return [*lines, *replay.describe(settings.replay), *missing]

@@ -28,7 +28,7 @@ from ..base import (
     Testbed,
 )
 from ..nic_settings import NicSettings
-from . import credentials, mirrors, replay, requirements, resources, site_models, switch_counters
+from . import credentials, levels, mirrors, replay, requirements, resources, site_models, switch_counters
 from .credentials import WHERE
 from .host_keys import FILE, HostKeyChangedError, HostKeys
 from .listeners import SiteSlice, instances_in, set_up
@@ -57,10 +57,11 @@ class FabricTestbed(Testbed):
         *,
         follow: str | None = None,
         fixed: Mapping[str, Sequence[str]] | None = None,
+        session: Session | None = None,
     ):
         self.settings = settings
         self.campaign = campaign
-        self.session = Session(credentials.find(settings.fabric_rc), settings.poll_s)
+        self.session = session or Session(credentials.find(settings.fabric_rc), settings.poll_s)
         self.slices = Slices(self.session, settings, campaign)
         self._follow = follow
         self._fixed = fixed or {}
@@ -78,6 +79,9 @@ class FabricTestbed(Testbed):
         self._remote = Remote(self._node, directory, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
         self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
+
+    def plan_notes(self) -> list[str]:
+        return list(levels.describe(self.settings.nics, self.session.tags()))
 
     def __enter__(self) -> Self:
         self.prepare()  # allocates nothing, so there is nothing to release on failure

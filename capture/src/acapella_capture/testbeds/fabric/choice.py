@@ -1,0 +1,18 @@
+"""Choice of how samples are taken on FABRIC, from the permissions of the project."""
+
+from ...settings import Settings
+from . import credentials, levels
+from .host import HostTestbed
+from .session import Session
+from .testbed import FabricTestbed
+
+
+def permitted_testbed(settings: Settings, campaign: str) -> FabricTestbed:
+    """Return the testbed with the highest level that the project may use. Raises UserError without a valid token."""
+    fabric, collect = settings.fabric, settings.collect
+    session = Session(credentials.find(fabric.fabric_rc), fabric.poll_s)
+    if levels.choose(fabric.nics, session.tags()) == "host":
+        return HostTestbed(fabric, campaign, own=collect.slice, session=session)
+    follow = collect.slice if collect.mode == "slice" else None
+    fixed = collect.ports if collect.port_selection == "fixed" else None
+    return FabricTestbed(fabric, campaign, follow=follow, fixed=fixed, session=session)

@@ -1,0 +1,52 @@
+"""The slice of a user's own experiment on a FABRIC on loopback: nodes with shared NICs in a network."""
+
+import datetime
+from dataclasses import dataclass
+
+from acapella_testing.capture.fabric_collections import until
+from acapella_testing.capture.fabric_loopback import Loopback
+from acapella_testing.capture.fabric_orchestrator import HOST, LEASE, StoredSlice
+
+from acapella_capture.testbeds.fabric.session import GRAPH_LOCK
+
+SLICE = "experiment"
+HOSTS = HOST | {"nics": HOST["nics"] | {"SharedNIC-ConnectX-6": 4}}
+SITES = {"STAR": [HOSTS, HOSTS], "UTAH": [HOSTS], "WASH": [HOSTS]}
+NODES = {"n1": "STAR", "n2": "STAR", "n3": "UTAH"}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The user's slice."""
+
+    fabric: Loopback
+
+    @property
+    def stored(self) -> StoredSlice:
+        (found,) = [each for each in self.fabric.orchestrator.alive() if each.name == SLICE]
+        return found
+
+
+def experiment(
+    fabric: Loopback, nodes: dict[str, str] = NODES, model: str = "NIC_Basic", hours: int = 24
+) -> Experiment:
+    """Create the user's slice with FABRIC's client. `nodes` has the site of each node."""
+    session = fabric.testbed("unused").session
+    with GRAPH_LOCK:
+        made = session.fablib().new_slice(name=SLICE)
+        for site in dict.fromkeys(nodes.values()):
+            ends = []
+            for name in [name for name, place in nodes.items() if place == site]:
+                node = made.add_node(name=name, site=site, cores=2, ram=8, disk=10)
+                node.add_component(model=model, name="nic")
+                ends.append(node.get_interface(name=f"{name}-nic-p1"))
+            made.add_l2network(name=f"net-{site}", interfaces=ends, type="L2Bridge")
+        graph, key = made.get_fim_topology().serialize(), made.get_slice_public_key().strip()
+        session.fablib().remove_slice_from_cache(made)
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=hours)
+    session.call_manager("cannot create", lambda manager: manager.create_slice(
+        name=SLICE, graph_model=graph, ssh_keys=[key], lifetime=hours, lease_end_time=end.strftime(LEASE)))  # fmt: skip
+    created = Experiment(fabric)
+    slices = fabric.testbed("unused").slices
+    until(lambda: bool(slices.list_project()) and created.stored.state == "StableOK")
+    return created
