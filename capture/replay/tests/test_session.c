@@ -89,6 +89,22 @@ static void test_packets_lost_before_reception_are_reported(struct session *sess
     expect("cleared recording recorded scheduled running done status");
 }
 
+/* The first port pretends to be an interface that received more packets than the bridge. */
+static void test_packets_that_the_bridge_did_not_receive_are_reported(struct session *session) {
+    CHECK(execute(session, "run 0 1 1000000") == 0);
+    snprintf(session->ports.port[0].interface, sizeof session->ports.port[0].interface, "lo");
+    session->counters_before[0].interface.known = true;
+    session->counters_before[0].received += 1ULL << 40;
+    session->counters_before[0].kernel_dropped -= 4;
+    wait_until_idle(session);
+    CHECK(execute(session, "stop") == 0);
+    session->ports.port[0].interface[0] = 0;
+    const char *done = strstr(text + checked, "\"done\"");
+    CHECK(done && strstr(done, "\"kernel_dropped\": 4, \"not_received\": "));
+    CHECK(strtoull(strstr(done, "\"not_received\": ") + 16, NULL, 10) > 1ULL << 39);
+    expect("scheduled running done");
+}
+
 /* Returns the number after a key in the part of an event about the second port. */
 static uint64_t second_port_number(const char *event, const char *key) {
     const char *port = strstr(event, "{\"name\": \"net_null1\"");
@@ -173,6 +189,7 @@ int main(void) {
     open_session(&session);
     test_recorded_precedes_the_next_command(&session);
     test_packets_lost_before_reception_are_reported(&session);
+    test_packets_that_the_bridge_did_not_receive_are_reported(&session);
     test_other_frames_during_a_run_are_counted(&session);
     test_done_precedes_the_next_command(&session);
     session_close(&session);

@@ -11,6 +11,7 @@ from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
 
 from acapella_capture.replay.departures import lost_in_kernel
+from acapella_capture.replay.program import losses
 
 FRAMES = dpdk.some_frames(400, seed=9, sizes=(60, 64, 128, 512, 1514))
 OUT = ("--vdev", "net_af_packet0,iface=out0", "--tx", "net_af_packet0")
@@ -151,6 +152,31 @@ def test_forwarded_frames_do_not_hide_packets_that_a_queue_of_the_kernel_dropped
     assert port["queues"] == [20] and 20 < port["interface"]["tx_packets"] < 20 + len(FRAMES)
     (line,) = lost_in_kernel(done)
     assert line.startswith("the kernel did not send all packets of net_af_packet0: ")
+
+
+@pytest.mark.parametrize("slots", [64, 4096])
+def test_frames_that_a_bridge_did_not_receive_in_a_dense_run_are_counted(bridged, capture, tmp_path, slots):
+    """The gaps are shorter than the guard, so that the bridge receives only when the run has ended."""
+    dense = [dpdk.Frame(number * 20_000, 60, bytes(60)) for number in range(100)]
+    path = replayer.write_capture(tmp_path / "dense.pcap", dense)
+    small = [word.replace("iface=left1", f"iface=left1,blocksz=4096,framecnt={slots}") for word in BRIDGE]
+    with replayer.loaded(path, *small, "--departures", 2_000_000, prefix=bridged) as program:
+        program.ask("run 0 20000 1000000", "running")
+        veth.send_capture(bridged, "left0", capture)
+        done = replayer.checked(program.ask("stop", "done"))
+        status = program.ask("status", "status")
+        assert program.end() == 0, program.messages
+    left, right = (port["reception"] for port in done["ports"])
+    assert done["stopped_by"] == "stop" and left["interface_packets"] >= len(FRAMES)
+    assert left["received"] + left["kernel_dropped"] >= len(FRAMES)
+    assert left.get("not_received", 0) == right.get("not_received", 0) == right["kernel_dropped"] == 0
+    assert status["ports"][0]["reception"]["kernel_dropped"] == left["kernel_dropped"]
+    if slots == 64:
+        assert left["kernel_dropped"] >= len(FRAMES) - slots - 10  # some were received before or after the run
+        (line,) = losses(done)
+        assert line.startswith("net_af_packet0: packets were not received during the run: ")
+    else:
+        assert left["received"] >= len(FRAMES) and left["kernel_dropped"] == 0 and losses(done) == []
 
 
 def slow_frames(count: int) -> list[dpdk.Frame]:

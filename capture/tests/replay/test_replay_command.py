@@ -98,6 +98,14 @@ def test_packets_that_the_kernel_dropped_are_a_warning_and_exit_code_1(place, mo
     assert done.stderr.count("warning") == 1
 
 
+def test_packets_that_a_bridge_did_not_receive_during_a_run_are_a_warning_and_exit_code_1(place, monkeypatch):
+    stand_in_on_path(place, monkeypatch, missed=3)
+    done = replay(place / "trace.pcap", "-i", "lo")
+    assert done.returncode == 1
+    line = "acapella: warning: net_fake0: packets were not received during the run: 3 missed by the device\n"
+    assert done.stderr.endswith(line) and done.stderr.count("warning") == 1
+
+
 @pytest.mark.parametrize(
     ("event", "kind", "why"),
     [

@@ -171,6 +171,13 @@ def test_packets_that_the_kernel_dropped_are_a_warning_and_exit_code_1(capsys):
     assert line.startswith(f"acapella: warning: {found[0].name}: the kernel did not send all packets of net_fake0: 1 ")
 
 
+def test_packets_that_a_bridge_did_not_receive_during_a_run_are_a_warning_and_exit_code_1(capsys):
+    with agents({"missed": 3}) as found, recorded(found) as group:
+        assert actions.run(group, RunPlan(), silent) == 1
+    line = f"{found[0].name}: net_fake0: packets were not received during the run: 3 missed by the device"
+    assert f"acapella: warning: {line}\n" in capsys.readouterr().err
+
+
 def test_error_of_the_clock_of_a_program_is_included(tmp_path):
     lines = []
     error_ns = 3600 * 10**9

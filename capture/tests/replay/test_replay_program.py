@@ -12,7 +12,7 @@ from acapella_testing.capture.replay_agents import TIMEOUT_S, stand_in_argv, wai
 
 from acapella_capture.replay import program as programs
 from acapella_capture.replay.ports import ProgramSettings
-from acapella_capture.replay.program import ReplayProgram
+from acapella_capture.replay.program import ReplayProgram, losses
 from acapella_capture.testbeds.local import replay_capture
 from acapella_core.errors import UserError
 
@@ -56,6 +56,28 @@ def test_packets_lost_before_the_program_received_them_are_a_warning(lost):
         program.command("stop")
     text = "acapella: warning: net_fake0: the recording lacks packets: 3 missed by the device"
     assert [line for line in messages if "warning" in line] == ([text] if lost else [])
+
+
+def test_every_kind_of_loss_is_named_and_other_values_are_not_counted():
+    reception = {
+        "missed": 1,
+        "no_mbuf": 2,
+        "interface_dropped": 3,
+        "kernel_dropped": 4,
+        "not_received": 5,
+        "received": 6,
+    }
+    (line,) = losses({"event": "done", "ports": [{"name": "eth1", "reception": reception}]})
+    counts = (
+        "1 missed by the device, 2 without memory, 3 dropped by the interface, "
+        "4 dropped by the kernel because the ring of the driver was full, 5 counted by the interface and not received"
+    )
+    assert line == f"eth1: packets were not received during the run: {counts}"
+    for value in (0, -1, True, "7", None, [1]):
+        assert losses({"ports": [{"name": "eth1", "reception": {"missed": value}}]}) == []
+    for ports in (None, 7, [7], [{"reception": 7}], [{}]):
+        assert losses({"ports": ports}) == []
+    assert losses({"ports": [{"name": "\n", "reception": {"missed": 1}}]})[0].startswith("unknown: ")
 
 
 def test_late_stop_is_not_the_reply_to_the_next_command():

@@ -5,6 +5,7 @@
 #include <sys/timex.h>
 
 #include "common/files/json.h"
+#include "control/counters.h"
 #include "control/summary.h"
 #include "engine/lead.h"
 
@@ -143,7 +144,8 @@ static void put_recording(FILE *to, const struct recording *recording) {
 }
 
 /* Packets that were lost before the program received them, by the driver and by the interface, since
- * `before`. The interface also counts the packets that it received. */
+ * `before`. The interface also counts the packets that it received, and after a run or a recording
+ * both counts are compared. */
 static void put_reception(FILE *to, const struct counters *now, const struct counters *before) {
     const struct interface_counters *interface = &now->interface, *old = &before->interface;
     fprintf(to, "\"reception\": {\"missed\": %" PRIu64 ", \"no_mbuf\": %" PRIu64,
@@ -151,6 +153,11 @@ static void put_reception(FILE *to, const struct counters *now, const struct cou
     if (interface->known && old->known) {
         put_number(to, "interface_packets", interface->rx_packets - old->rx_packets);
         put_number(to, "interface_dropped", interface->rx_dropped - old->rx_dropped);
+        put_number(to, "received", now->received - before->received);
+        put_number(to, "kernel_dropped", now->kernel_dropped - before->kernel_dropped);
+    }
+    if (now->awaited) {
+        put_number(to, "not_received", counters_not_received(now, before));
     }
     fputc('}', to);
 }
@@ -300,8 +307,11 @@ static void put_counters(FILE *to, const struct session *session, unsigned at) {
     for (unsigned queue = 0; queue < port->tx_queues; ++queue) {
         fprintf(to, "%s%" PRIu64, queue ? ", " : "", port->sent[queue]);
     }
-    fputs("], ", to);
-    put_reception(to, now, before);
+    fputc(']', to);
+    if (session->options.bridge) { /* others do not poll what they receive */
+        fputs(", ", to);
+        put_reception(to, now, before);
+    }
     if (interface->known && old->known) {
         fprintf(to,
                 ", \"interface\": {\"tx_packets\": %" PRIu64 ", \"tx_errors\": %" PRIu64
@@ -349,7 +359,7 @@ void report_status(const struct session *session) {
         fputs(i ? ", " : "", to);
         put_port(to, &session->ports.port[i]);
         put_port_traffic(to, &session->ports.port[i], session->worker.traffic[i]);
-        const struct counters now = read_counters(session, i);
+        const struct counters now = counters_read(session, i);
         fputs(", ", to);
         put_reception(to, &now, &session->counters_first[i]);
         fputc('}', to);

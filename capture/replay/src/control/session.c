@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "control/counters.h"
 #include "control/report.h"
 #include "engine/lead.h"
 #include "files/load.h"
@@ -126,33 +127,6 @@ static int check_priority(unsigned priority, struct fault *fault) {
     return priority ? worker_set_priority(0) : 0;
 }
 
-struct counters read_counters(const struct session *session, unsigned at) {
-    const struct port *port = &session->ports.port[at];
-    struct rte_eth_stats stats;
-    struct counters counters = {.interface = read_interface_counters(port->interface)};
-    counters.answered = session->answered[at];
-    if (session->options.bridge) {
-        counters.forwarded = port_traffic(session->worker.traffic[1 - at]).forwarded;
-    }
-    if (rte_eth_stats_get(port->id, &stats) == 0) {
-        counters.sent = stats.opackets;
-        counters.errors = stats.oerrors;
-        counters.missed = stats.imissed;
-        counters.no_mbuf = stats.rx_nombuf;
-    }
-    return counters;
-}
-
-/* Reads the counters of all ports. The polling thread is paused meanwhile: frames that it sends between the
- * reading of two counters would count as lost or hide a loss. */
-static void read_all_counters(struct session *session, struct counters counters[OPTIONS_PORTS]) {
-    worker_request(&session->worker, REQUEST_PAUSE);
-    for (unsigned i = 0; i < session->ports.count; ++i) {
-        counters[i] = read_counters(session, i);
-    }
-    worker_request(&session->worker, REQUEST_RESUME);
-}
-
 int session_open(struct session *session, struct fault *fault) {
     struct worker *worker = &session->worker;
     const struct options *options = &session->options;
@@ -184,7 +158,7 @@ int session_open(struct session *session, struct fault *fault) {
     if (rte_eal_remote_launch(worker_run, worker, POLLING_LCORE) != 0) {
         return fail(fault, "the polling thread does not start");
     }
-    read_all_counters(session, session->counters_first);
+    counters_read_all(session, session->counters_first);
     return 0;
 }
 
@@ -226,7 +200,7 @@ static int begin_recording(struct session *session, const struct command *comman
     worker->from_ns = command->from_ns;
     worker->until_ns = command->until_ns;
     worker->window_ns = command->window_ns;
-    read_all_counters(session, session->counters_before);
+    counters_read_all(session, session->counters_before);
     worker_request(worker, REQUEST_RECORD);
     session->activity = ACTIVITY_RECORDING;
     report_recording(session);
@@ -265,7 +239,7 @@ static int start_run(struct session *session, const struct command *command, str
     if (replay_start_at(replay, command->at_ns ? command->at_ns : soon, fault) != 0) {
         return -1;
     }
-    read_all_counters(session, session->counters_before);
+    counters_read_all(session, session->counters_before);
     ++session->runs;
     session->running_reported = false;
     session->activity = ACTIVITY_RUNNING;
@@ -353,7 +327,7 @@ static void report_end(struct session *session) {
     }
     if (before != ACTIVITY_IDLE && ended) {
         session->activity = ACTIVITY_IDLE;
-        read_all_counters(session, session->counters_after);
+        counters_read_after(session);
         if (before == ACTIVITY_RECORDING) {
             recording_merge(&session->recording); /* the polling thread does not use it any more */
             report_recorded(session);
@@ -401,6 +375,7 @@ int session_execute(struct session *session, const struct command *command, stru
             return start_run(session, command, fault);
         case COMMAND_STATUS:
             worker_request(&session->worker, REQUEST_COUNT);
+            counters_count_drops(session);
             report_status(session);
             return 0;
         case COMMAND_SAVE:

@@ -2,8 +2,8 @@
 #ifndef ACAPELLA_REPLAY_SESSION_H
 #define ACAPELLA_REPLAY_SESSION_H
 
-#include "common/interface.h"
 #include "control/command.h"
+#include "control/port_counters.h"
 #include "engine/worker.h"
 
 /* Memory that the options need, in bytes. */
@@ -13,14 +13,6 @@ struct memory {
     uint64_t packet_bytes; /* of the list of the recording and of a plan */
     uint64_t departure_bytes;
     uint64_t total_bytes, available_bytes;
-};
-
-/* Counters of a port's driver, and of its network interface. */
-struct counters {
-    uint64_t sent, errors;
-    uint64_t answered, forwarded; /* sent by the port, but not by a run */
-    uint64_t missed, no_mbuf;     /* received packets that were lost: no descriptor or no mbuf was free */
-    struct interface_counters interface;
 };
 
 struct session {
@@ -41,10 +33,6 @@ struct session {
     struct counters counters_first[OPTIONS_PORTS];  /* at the start */
     FILE *out;
 };
-
-/* Reads the counters of a port (from 0). Frames that the bridge forwards have been counted by the latest
- * REQUEST_COUNT. */
-struct counters read_counters(const struct session *session, unsigned port);
 
 /* Computes the memory that is needed. Fails if the machine does not have it. */
 int session_check_memory(struct session *session, struct fault *fault);

@@ -337,6 +337,9 @@ static int start(struct port *port, bool receive, struct fault *fault) {
         port_flush(port); /* packets that arrived while the queues were configured */
     }
     port->errors = port_errors(port);
+    if (port->hides_errors) {
+        packet_sockets_find(&port->packet_sockets, port->interface);
+    }
     return 0;
 }
 

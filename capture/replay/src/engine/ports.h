@@ -6,6 +6,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf_dyn.h>
 
+#include "common/packet_sockets.h"
 #include "engine/timebase.h"
 #include "options.h"
 
@@ -43,9 +44,10 @@ struct port {
     bool receives;     /* a port of a bridge, or one that receives probes */
     bool hides_errors; /* the driver accepts packets that it cannot send, and counts them in oerrors */
     uint16_t rx_queues, tx_queues;
-    bool rss;         /* the device distributes flows to the Rx queues */
-    uint64_t errors;  /* oerrors after the latest burst */
-    uint64_t flushed; /* packets that arrived before the start */
+    bool rss;                             /* the device distributes flows to the Rx queues */
+    uint64_t errors;                      /* oerrors after the latest burst */
+    uint64_t flushed;                     /* packets that arrived before the start */
+    struct packet_sockets packet_sockets; /* of net_af_packet */
     enum port_stamps stamps;
     int stamp_offset;
     uint64_t stamp_flag;

@@ -16,6 +16,7 @@ from . import messages, skew
 from .clocks import Offset
 from .controller import Group, Remote, whole
 from .departures import Origin, Summary, convert, duration, leads_of, lost_in_kernel
+from .program import losses
 
 LEAD_S = 1.0  # time to a start that is "at once", so that every agent has it in time
 MIN_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
@@ -296,10 +297,15 @@ def report(outcomes: Sequence[Outcome], show: Print) -> int:
     largest = skew.largest(deviations)
     if largest is not None and len(deviations) > 2:
         show(f"largest skew: {largest.line()}")
-    losses = [f"{item.remote.name}: {line}" for item in outcomes for line in lost_in_kernel(item.done)]
-    for line in losses:
+    lost = [f"{item.remote.name}: {line}" for item in outcomes for line in losses_of(item.done)]
+    for line in lost:
         names.report(f"acapella: warning: {line}")
-    return DAMAGED if losses or any(item.summary.sent < item.summary.packets for item in outcomes) else 0
+    return DAMAGED if lost or any(item.summary.sent < item.summary.packets for item in outcomes) else 0
+
+
+def losses_of(done: dict[str, Any]) -> list[str]:
+    """Return a line for each interface whose packets the kernel lost during a run: those of the run, or of others."""
+    return [*lost_in_kernel(done), *losses(done)]
 
 
 def lead_lines(done: dict[str, Any]) -> list[str]:

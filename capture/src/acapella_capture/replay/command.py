@@ -44,7 +44,6 @@ from acapella_core.files import scratch_directory
 from . import actions, frame_socket, local, messages, times
 from .agent import Agent, Replayer
 from .controller import Group
-from .departures import lost_in_kernel
 from .ports import LOOPS_OF_AGENT, MIN_DEPARTURES, ProgramSettings
 from .program import ReplayProgram
 
@@ -252,7 +251,7 @@ def replay_file(args: argparse.Namespace) -> int:
         summary = local.departures(program, recording, args.departures, done, args.pace)
     for line in (*summary.lines(), *actions.loop_lines(done), *actions.lead_lines(done)):
         print(line, flush=True)
-    losses = lost_in_kernel(done)
+    losses = actions.losses_of(done)
     for line in losses:
         names.report(f"acapella: warning: {line}")
     return DAMAGED if losses or summary.sent < summary.packets else 0

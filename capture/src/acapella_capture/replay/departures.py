@@ -17,6 +17,8 @@ from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
+from .program import UNKNOWN, number_in
+
 MAGIC = b"ACDEPv1\0"
 RECORD = np.dtype(
     [
@@ -36,7 +38,6 @@ SENT = 0
 RESOLVED, BURST_FIRST, HARDWARE = 1, 2, 4  # flags
 NO_TIME = np.iinfo(np.int64).min
 ROWS_AT_ONCE = 1 << 20
-UNKNOWN = "unknown"
 LEAD_SOURCES = ("option", "transmit", "loopback")
 
 
@@ -64,8 +65,8 @@ def leads_of(done: Mapping[str, Any]) -> tuple[Lead, ...]:
 def lost_in_kernel(done: Mapping[str, Any]) -> list[str]:
     """Return a line for each interface whose kernel did not send all packets of a run, from its event `done`.
 
-    The driver counts a packet as sent that the kernel drops later. The interface also counts what a bridge forwarded and
-    answered during the run. Other programs may send on the interface, so that its count may be larger, but not smaller.
+    The driver counts a packet as sent that the kernel drops later. The interface also counts what a bridge forwarded
+    and answered during the run. Other programs may send on the interface, so that its count may be larger.
     """
     ports = done.get("ports")
     found = []
@@ -83,11 +84,6 @@ def lost_in_kernel(done: Mapping[str, Any]) -> list[str]:
             parts_ += [f"{missing} of {sent} not sent at the end of the run"] if missing > 0 else []
             found.append(f"the kernel did not send all packets of {name}: {', '.join(parts_)}")
     return found
-
-
-def number_in(value: object) -> int:
-    """Return a count of the program; 0 for everything else."""
-    return value if type(value) is int and value > 0 else 0
 
 
 @dataclass(frozen=True)

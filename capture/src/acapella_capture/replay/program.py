@@ -5,7 +5,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from acapella_core import names
@@ -19,6 +19,7 @@ COMMAND_S = 20  # until a command is acknowledged
 FILE_S = 600  # until a file is loaded or written
 QUIT_S = 10  # until the program has ended after `quit`
 MAX_EVENT_BYTES = 1 << 20
+UNKNOWN = "unknown"
 
 # The events that acknowledge a command; an event `error` refuses it.
 ACKNOWLEDGED = {
@@ -52,20 +53,36 @@ def executable() -> str:
     return find_executable(PROGRAM, fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
 
 
-def losses(recorded: Event) -> list[str]:
-    """Return a line for each port that lost packets of a recording before the program received them."""
-    kinds = {
-        "missed": "missed by the device",
-        "no_mbuf": "without memory",
-        "interface_dropped": "dropped by the kernel",
-    }
+LOST = {
+    "missed": "missed by the device",
+    "no_mbuf": "without memory",
+    "interface_dropped": "dropped by the interface",
+    "kernel_dropped": "dropped by the kernel because the ring of the driver was full",
+    "not_received": "counted by the interface and not received",
+}
+LACKING = {"recorded": "the recording lacks packets", "done": "packets were not received during the run"}
+
+
+def losses(event: Mapping[str, Any]) -> list[str]:
+    """Return a line for each port of a bridge that lost packets during a recording or a run before it received them.
+
+    ``event`` is `recorded` or `done` of the program. Values of another kind are not counted.
+    """
+    ports = event.get("ports")
     lines = []
-    for port in recorded.get("ports", ()):
-        reception = port.get("reception", {})
-        lost = [f"{reception[key]} {kind}" for key, kind in kinds.items() if reception.get(key)]
+    for port in ports if isinstance(ports, list) else ():
+        reception = port.get("reception") if isinstance(port, dict) else None
+        counts = {key: number_in(reception.get(key)) for key in LOST} if isinstance(reception, dict) else {}
+        lost = [f"{count} {LOST[key]}" for key, count in counts.items() if count]
         if lost:
-            lines.append(f"{port.get('name')}: the recording lacks packets: {', '.join(lost)}")
+            name = text if isinstance(text := port.get("name"), str) and text.isprintable() else UNKNOWN
+            lines.append(f"{name}: {LACKING.get(event.get('event'), LACKING['done'])}: {', '.join(lost)}")
     return lines
+
+
+def number_in(value: object) -> int:
+    """Return a count of the program; 0 for everything else."""
+    return value if type(value) is int and value > 0 else 0
 
 
 class ReplayProgram:

@@ -114,12 +114,13 @@ class StandIn:
             return
         total = 0 if ended else len(self.gaps) * self.run[1]
         self.sent = max(0, total - self.refused)
+        reception = {"missed": self.missed, "no_mbuf": 0}
         kernel = {"tx_packets": self.sent - self.lost, "tx_errors": 0, "tx_dropped": self.lost}
         self.event(
             "done", stopped_by=reason, requested=len(self.gaps) * self.run[1], sent=self.sent,
             sent_late=self.sent if self.late_ns > LATE_NS else 0, late_ns=LATE_NS,
             polling={"polls": 9, "preemptions": 2, "largest_gap_ns": 4321},
-            ports=[{"name": "net_fake0", "queues": [self.sent], "interface": kernel}],
+            ports=[{"name": "net_fake0", "queues": [self.sent], "interface": kernel, "reception": reception}],
             clock={"error_ns": self.error_ns},
         )  # fmt: skip
 
