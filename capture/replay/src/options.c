@@ -80,8 +80,7 @@ static const struct argp_option known[] = {
     {"drop-late-ns", DROP_LATE, "NS", 0,
      "Do not send packets that are later than this; 0: send them all (default: 0)", TIMES},
     {"guard-ns", GUARD, "NS", 0,
-     "During a run, forward packets only if the next departure is further away than this (default: 50000)",
-     TIMES},
+     "During a run, end forwarding this long before the next departure (default: 50000)", TIMES},
     {"wake-ns", WAKE, "NS", 0,
      "During a run without --bridge, sleep until this long before each departure; 0: poll all the time "
      "(default: 0)",

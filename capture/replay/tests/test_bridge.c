@@ -247,6 +247,113 @@ static void test_a_recording_is_replayed_in_its_bursts(void) {
     world_close(&world);
 }
 
+#define GAP_NS 500000
+#define GUARD_NS 50000
+#define COST_NS 3000       /* of a packet */
+#define BURST_COST_NS 2000 /* of a burst with packets, in addition */
+
+/* A callback of DPDK: on the simulated clock, forwarding takes time. */
+static uint16_t take_time(uint16_t port, uint16_t queue, struct rte_mbuf **mbuf, uint16_t count,
+                          uint16_t room, void *user) {
+    (void)port, (void)queue, (void)mbuf, (void)room;
+    *(int64_t *)user += count ? BURST_COST_NS + COST_NS * count : 0;
+    return count;
+}
+
+#define FIRST_COST_NS 20000 /* that the bridge assumes for the first packet */
+#define SEND_COST_NS 1000
+
+static uint16_t take_time_to_send(uint16_t port, uint16_t queue, struct rte_mbuf **mbuf, uint16_t count,
+                                  void *user) {
+    (void)port, (void)queue, (void)mbuf;
+    *(int64_t *)user += SEND_COST_NS;
+    return count;
+}
+
+/* Replays packets in constant gaps, polls as the polling thread, and offers more packets than can be
+ * forwarded. Checks that forwarding ends before the guard. */
+static void run_with_traffic(struct world *world, struct bridge *bridge) {
+    struct replay *replay = &world->replay;
+    int64_t *now = &world->time.simulated_ns;
+    *now = START_NS - GAP_NS;
+    world_start(world, 1, 1000000);
+    while (replay_poll(replay)) {
+        for (unsigned port = 0; port < 2; ++port) {
+            if (rte_ring_count(world->in[port]) < BURST_MAX) {
+                offer(world, port, 0, 2 * BURST_MAX);
+            }
+        }
+        if (replay->due_ns - *now > GUARD_NS && bridge_poll_before(bridge, replay->due_ns)) {
+            CHECK(*now <= replay->due_ns - GUARD_NS);
+        }
+        *now += 100;
+        world_drain(world, NULL, NULL);
+    }
+    world_drain(world, NULL, NULL);
+    for (uint64_t i = 0; i < replay->departures; ++i) {
+        CHECK(replay->departed[i].ns >= replay_requested(replay, 0, (uint32_t)i));
+        CHECK(replay->departed[i].ns < replay_requested(replay, 0, (uint32_t)i) + 100); /* one poll later */
+    }
+}
+
+static void test_forwarding_during_a_run_ends_before_the_guard(void) {
+    struct world world = {.options = {.bridge = true, .guard_ns = GUARD_NS, .retry_ns = 100000}};
+    world_open(&world);
+    struct bridge bridge = world_bridge(&world);
+    const struct rte_eth_rxtx_callback *callback[2];
+    for (unsigned port = 0; port < 2; ++port) {
+        callback[port] =
+            rte_eth_add_rx_callback(world.ports.port[port].id, 0, take_time, &world.time.simulated_ns);
+        CHECK(callback[port]);
+    }
+    for (uint32_t i = 0; i < 60; ++i) {
+        world_add(&world, i, BYTES, (int64_t)i * GAP_NS, 0, true);
+    }
+    run_with_traffic(&world, &bridge);
+    uint64_t forwarded[2] = {world.ports.port[0].traffic[0].forwarded,
+                             world.ports.port[1].traffic[0].forwarded};
+    const uint64_t possible = 60 * (uint64_t)(GAP_NS - GUARD_NS) / COST_NS;
+    CHECK(forwarded[0] + forwarded[1] > possible / 2);
+    CHECK(forwarded[0] > possible / 5 && forwarded[1] > possible / 5);
+    for (unsigned size = 0; size < BURST_SIZES; ++size) { /* as if the thread had been preempted */
+        bridge.cost.ns[size] = 8000000;
+    }
+    run_with_traffic(&world, &bridge);
+    CHECK(world.ports.port[0].traffic[0].forwarded > forwarded[0] + possible / 10);
+    check_balance(&world);
+    for (unsigned port = 0; port < 2; ++port) {
+        CHECK(rte_eth_remove_rx_callback(world.ports.port[port].id, 0, callback[port]) == 0);
+    }
+    void *mbuf = NULL;
+    for (unsigned port = 0; port < 2; ++port) {
+        while (rte_ring_dequeue(world.in[port], &mbuf) == 0) {
+            rte_pktmbuf_free(mbuf);
+        }
+    }
+    world_close(&world);
+}
+
+/* The driver takes no packet any more, so that each is tried again until the guard. */
+static void test_retries_during_a_run_end_before_the_guard(void) {
+    struct world world = {.options = {.bridge = true, .guard_ns = GUARD_NS, .retry_ns = 100000}};
+    world_open(&world);
+    struct bridge bridge = world_bridge(&world);
+    while (!rte_ring_full(world.out[1])) {
+        CHECK(rte_ring_enqueue(world.out[1], world_packet(&world, 0, BYTES)) == 0);
+    }
+    const struct rte_eth_rxtx_callback *callback =
+        rte_eth_add_tx_callback(world.ports.port[1].id, 0, take_time_to_send, &world.time.simulated_ns);
+    CHECK(callback);
+    offer(&world, 0, 0, 1);
+    const int64_t due_ns = world.time.simulated_ns + GUARD_NS + FIRST_COST_NS + 5000;
+    CHECK(bridge_poll_before(&bridge, due_ns) == 1);
+    CHECK(world.ports.port[0].traffic[0].ring_full == 1);
+    CHECK(world.time.simulated_ns <= due_ns - GUARD_NS + SEND_COST_NS);
+    CHECK(rte_eth_remove_tx_callback(world.ports.port[1].id, 0, callback) == 0);
+    world_drain(&world, NULL, NULL);
+    world_close(&world);
+}
+
 int main(void) {
     world_environment(256, 0);
     test_both_directions_are_forwarded_unchanged();
@@ -258,6 +365,8 @@ int main(void) {
     test_packets_that_are_not_forwarded_are_counted_and_not_recorded();
     test_timestamps_of_the_device_are_recorded_per_packet();
     test_a_recording_is_replayed_in_its_bursts();
+    test_forwarding_during_a_run_ends_before_the_guard();
+    test_retries_during_a_run_end_before_the_guard();
     puts("test_bridge: ok");
     return 0;
 }

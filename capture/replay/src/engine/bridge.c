@@ -1,5 +1,8 @@
 #include "engine/bridge.h"
 
+#define FIRST_NS 20000 /* assumed for a packet before any was forwarded */
+#define FOREVER INT64_MAX
+
 /* Returns true if packets are recorded at this time. Ends a recording when its time is over. */
 static bool is_recording(struct bridge *bridge, int64_t now) {
     if (!bridge->records) {
@@ -71,6 +74,8 @@ static unsigned send_all(struct bridge *bridge, const struct way *way, struct rt
     struct port *to = &bridge->ports->port[way->to];
     struct traffic *traffic = &bridge->ports->port[way->from].traffic[way->queue];
     const int64_t first = *now = timebase_ns(bridge->time);
+    const int64_t retry_ns = (int64_t)bridge->options->retry_ns;
+    const int64_t until_ns = bridge->deadline_ns - first < retry_ns ? bridge->deadline_ns : first + retry_ns;
     unsigned sent = 0;
     for (;;) {
         bool failed = false;
@@ -84,7 +89,7 @@ static unsigned send_all(struct bridge *bridge, const struct way *way, struct rt
             return sent;
         }
         sent += accepted;
-        if (sent == count || timebase_ns(bridge->time) - first >= (int64_t)bridge->options->retry_ns) {
+        if (sent == count || timebase_ns(bridge->time) >= until_ns) {
             break;
         }
     }
@@ -109,14 +114,56 @@ static unsigned remove_long(struct traffic *traffic, const struct port *to, stru
     return kept;
 }
 
-static unsigned forward(struct bridge *bridge, const struct way *way) {
+/* Updates the cost by that of a burst: a longer one counts at once, a shorter one gradually. */
+static void learn_cost(struct forward_cost *cost, unsigned packets, int64_t ns) {
+    unsigned size = 0;
+    while (1U << size < packets) {
+        ++size;
+    }
+    const int64_t known = cost->ns[size];
+    cost->ns[size] = ns > known ? ns : known - (known - ns) / 16;
+}
+
+/* If a burst took exceptionally long, for example because the thread was preempted, no packet may be possible
+ * any more, and thus no measurement: then the cost decreases with each departure. */
+static void forget_cost(struct forward_cost *cost, int64_t until_ns) {
+    if (cost->allowed_until_ns == until_ns || cost->refused_until_ns == until_ns) {
+        return;
+    }
+    cost->refused_until_ns = until_ns;
+    for (unsigned size = 0; size < BURST_SIZES; ++size) {
+        cost->ns[size] -= cost->ns[size] / 8;
+    }
+}
+
+/* Returns how many packets can be forwarded until a time. A size of bursts without a measurement is assumed
+ * to take twice as long as half of it. */
+static unsigned allowed_packets(struct bridge *bridge, int64_t left_ns, int64_t until_ns) {
+    int64_t needed_ns = FIRST_NS / 2;
+    unsigned allowed = 0;
+    for (unsigned size = 0; size < BURST_SIZES && allowed < bridge->options->burst; ++size) {
+        const int64_t known = bridge->cost.ns[size];
+        needed_ns = known == 0 ? 2 * needed_ns : known > needed_ns || size == 0 ? known : needed_ns;
+        if (needed_ns > left_ns) {
+            break;
+        }
+        allowed = 1U << size;
+    }
+    if (allowed == 0) {
+        forget_cost(&bridge->cost, until_ns);
+    } else {
+        bridge->cost.allowed_until_ns = until_ns;
+    }
+    return allowed < bridge->options->burst ? allowed : bridge->options->burst;
+}
+
+static unsigned forward(struct bridge *bridge, const struct way *way, unsigned most, int64_t began_ns) {
     struct rte_mbuf *mbuf[BURST_MAX];
     int64_t stamp_ns[BURST_MAX];
     bool stamped[BURST_MAX];
     struct port *source = &bridge->ports->port[way->from];
     struct traffic *traffic = &source->traffic[way->queue];
-    const uint16_t received =
-        rte_eth_rx_burst(source->id, way->queue, mbuf, (uint16_t)bridge->options->burst);
+    const uint16_t received = rte_eth_rx_burst(source->id, way->queue, mbuf, (uint16_t)most);
     if (received == 0) {
         return 0;
     }
@@ -139,15 +186,37 @@ static unsigned forward(struct bridge *bridge, const struct way *way) {
         record(bridge, burst, sent, way, stamp_ns, stamped, now);
         rte_pktmbuf_free_bulk(burst + sent, count - sent);
     }
+    learn_cost(&bridge->cost, received, timebase_ns(bridge->time) - began_ns);
     return received;
 }
 
-unsigned bridge_poll(struct bridge *bridge) {
+/* Forwards at most one burst of each queue in each direction until a time. Continues with the direction and
+ * the queue that follow the latest ones, so that none of them waits longer than the others. */
+static unsigned poll_until(struct bridge *bridge, int64_t until_ns) {
+    const unsigned ways = 2 * bridge->options->queues;
     unsigned received = 0;
-    for (uint16_t queue = 0; queue < bridge->options->queues; ++queue) {
-        received += forward(bridge, &(struct way){0, 1, queue});
-        received += forward(bridge, &(struct way){1, 0, queue});
+    bridge->deadline_ns = until_ns;
+    for (unsigned i = 0; i < ways; ++i) {
+        const int64_t now = timebase_ns(bridge->time);
+        const unsigned most =
+            until_ns == FOREVER ? bridge->options->burst : allowed_packets(bridge, until_ns - now, until_ns);
+        if (most == 0) {
+            break;
+        }
+        const uint16_t from = bridge->next % 2;
+        const struct way way = {from, 1 - from, (uint16_t)(bridge->next / 2)};
+        bridge->next = (bridge->next + 1) % ways;
+        received += forward(bridge, &way, most, now);
     }
+    return received;
+}
+
+unsigned bridge_poll_before(struct bridge *bridge, int64_t due_ns) {
+    return poll_until(bridge, due_ns - (int64_t)bridge->options->guard_ns);
+}
+
+unsigned bridge_poll(struct bridge *bridge) {
+    const unsigned received = poll_until(bridge, FOREVER);
     if (received == 0 && bridge->records) { /* end a recording in time even if no packets arrive */
         is_recording(bridge, timebase_ns(bridge->time));
     }

@@ -9,6 +9,15 @@
 
 enum recording_end { RECORDING_END_NONE, RECORDING_END_UNTIL, RECORDING_END_MEMORY, RECORDING_END_STOP };
 
+#define BURST_SIZES 7 /* bursts of up to 1, 2, 4, ..., BURST_MAX packets */
+
+/* How long it takes to forward a burst, as measured. */
+struct forward_cost {
+    int64_t ns[BURST_SIZES]; /* the longest of recent bursts of up to 2^i packets; 0: there was none */
+    int64_t allowed_until_ns,
+        refused_until_ns; /* the latest times until which a burst was or was not possible */
+};
+
 struct bridge {
     const struct options *options;
     struct ports *ports;
@@ -19,11 +28,18 @@ struct bridge {
     int64_t from_ns, until_ns; /* until_ns 0: until stopped */
     int64_t window_ns;         /* rolling: packets older than this are removed; 0: not rolling */
     enum recording_end end;    /* reason for the end of the recording */
-    uint64_t removed_memory;   /* rolling: packets within the window that were removed because it was full */
+    struct forward_cost cost;
+    int64_t deadline_ns;     /* of the current poll, for retries */
+    unsigned next;           /* direction and queue to poll next */
+    uint64_t removed_memory; /* rolling: packets within the window that were removed because it was full */
 };
 
 /* Forwards at most one burst of each queue in each direction. Returns the number of packets received. */
 unsigned bridge_poll(struct bridge *bridge);
+
+/* The same before a departure of a run: receives only as many packets as can be forwarded until --guard-ns
+ * before `due_ns`, by the longest time that recent bursts took. */
+unsigned bridge_poll_before(struct bridge *bridge, int64_t due_ns);
 
 /* Begin and end a recording; `from_ns` 0: now. */
 void bridge_record(struct bridge *bridge, int64_t from_ns, int64_t until_ns, int64_t window_ns);

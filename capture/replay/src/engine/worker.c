@@ -96,7 +96,7 @@ static void run(struct worker *worker) {
         const int64_t ahead = replay->due_ns - timebase_ns(replay->time);
         if (ahead > AHEAD_NS && replay->ending == ENDING_NONE && replay->steps == replay->time->steps) {
             if (worker->forwards) {
-                bridge_poll(&worker->bridge);
+                bridge_poll_before(&worker->bridge, replay->due_ns);
             } else {
                 sleep_for(ahead - AHEAD_NS < MAX_SLEEP_NS ? ahead - AHEAD_NS : MAX_SLEEP_NS);
             }
@@ -113,7 +113,7 @@ static void run(struct worker *worker) {
         if (!worker->forwards) {
             rest(replay);
         } else if (replay->due_ns - replay->polled_ns > guard) {
-            bridge_poll(&worker->bridge);
+            bridge_poll_before(&worker->bridge, replay->due_ns);
         }
     }
     set_run_priority(worker, false);
