@@ -40,7 +40,7 @@ static void print_statistics(const struct link *link) {
                each->queue.packets, counts->largest, direction_late_ns(each, 500),
                direction_late_ns(each, 990), each->latest_ns);
     }
-    puts("}}");
+    printf("}, \"wake_ns\": %" PRId64 "}\n", link->wake_ns);
 }
 
 static void set(struct link *link, const char *line) {

@@ -22,6 +22,13 @@ int64_t monotonic_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+int64_t wake_update(int64_t median_ns, int64_t sample_ns) {
+    if (sample_ns > median_ns) {
+        return median_ns < WAKE_MAX_NS ? median_ns + WAKE_STEP_NS : median_ns;
+    }
+    return median_ns > WAKE_STEP_NS ? median_ns - WAKE_STEP_NS : 0;
+}
+
 /* SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
 static uint64_t next_random(uint64_t *state) {
     uint64_t mixed = *state += 0x9e3779b97f4a7c15;
@@ -156,18 +163,18 @@ static void note_late(struct direction *direction, int64_t late_ns) {
     }
 }
 
-int64_t direction_send_due(struct direction *direction) {
+int64_t direction_send_due(struct direction *direction, int64_t early_ns) {
     int64_t due_ns;
     size_t length;
     const uint8_t *bytes;
     while ((bytes = queue_first(&direction->queue, &due_ns, &length))) {
         const int64_t now_ns = monotonic_ns();
-        if (due_ns > now_ns) {
-            return due_ns;
+        if (due_ns - early_ns > now_ns) {
+            return due_ns - early_ns;
         }
         send_packet(direction, bytes, length);
         queue_pop(&direction->queue);
-        note_late(direction, now_ns - due_ns);
+        note_late(direction, now_ns > due_ns ? now_ns - due_ns : 0);
     }
     return INT64_MAX;
 }

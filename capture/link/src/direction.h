@@ -9,6 +9,9 @@
 
 #define LATE_BUCKETS 100000 /* of 1 us; the last one counts all later packets */
 
+#define WAKE_STEP_NS 100
+#define WAKE_MAX_NS 25000
+
 struct settings {
     int64_t delay_ns;
     uint32_t loss_ppm, reorder_ppm;
@@ -48,12 +51,17 @@ int direction_read(struct direction *direction, struct fault *fault);
 /* Decides about one packet that arrived at a time: drops it, sends it, or queues it. */
 void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length);
 
-/* Sends the packets that are due. Returns when the next one is due; INT64_MAX: the queue is empty. */
-int64_t direction_send_due(struct direction *direction);
+/* Sends the packets that are due, or will be in less than `early_ns`. Returns when this holds for the next
+ * one; INT64_MAX: the queue is empty. */
+int64_t direction_send_due(struct direction *direction, int64_t early_ns);
 
 /* Returns the delay error in ns that a share of the packets, in parts per 1000, does not exceed. */
 int64_t direction_late_ns(const struct direction *direction, unsigned per_mille);
 
 int64_t monotonic_ns(void);
+
+/* Returns an estimate of the median of the times from the end of the timer until the program runs, with a
+ * further sample. */
+int64_t wake_update(int64_t median_ns, int64_t sample_ns);
 
 #endif

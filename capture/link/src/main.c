@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -81,8 +82,10 @@ static int options_read(struct options *options, int argc, char **argv, struct f
     return command_line_read(&argp, argc, argv, options, NULL, fault);
 }
 
-/* Real-time priority, if permitted; otherwise at least exact timers. */
+/* Real-time priority, if permitted; otherwise at least exact timers. Locked memory, if permitted: the kernel
+ * does not reclaim pages of packets that wait. */
 static bool set_priority(void) {
+    (void)mlockall(MCL_CURRENT | MCL_FUTURE);
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     const struct sched_param priority = {.sched_priority = REALTIME_PRIORITY};
     return sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
@@ -92,7 +95,7 @@ static bool set_priority(void) {
 static int send_due(struct link *link, int timer, int64_t *set_ns, struct fault *fault) {
     int64_t next_ns = INT64_MAX;
     for (unsigned i = 0; i < link->directions; ++i) {
-        const int64_t due_ns = direction_send_due(&link->direction[i]);
+        const int64_t due_ns = direction_send_due(&link->direction[i], 2 * link->wake_ns);
         next_ns = due_ns < next_ns ? due_ns : next_ns;
     }
     if (next_ns == *set_ns) {
@@ -121,6 +124,9 @@ static int serve(struct link *link, int timer, struct fault *fault) {
         }
         if (poll(ready, FIRST_DEVICE + link->directions, -1) < 0 && errno != EINTR) {
             return fail(fault, "poll: %s", strerror(errno));
+        }
+        if (ready[TIMER].revents) {
+            link->wake_ns = wake_update(link->wake_ns, monotonic_ns() - set_ns);
         }
         for (unsigned i = 0; i < link->directions; ++i) {
             if (ready[FIRST_DEVICE + i].revents && direction_read(&link->direction[i], fault) != 0) {

@@ -20,7 +20,14 @@ static size_t room(size_t length) {
 int queue_open(struct queue *queue, size_t bytes) {
     *queue = (struct queue){.size = bytes / sizeof(struct head) * sizeof(struct head)};
     queue->memory = malloc(queue->size);
-    return queue->memory ? 0 : -1;
+    if (!queue->memory) {
+        return -1;
+    }
+    /* Packets pass through all of the memory in turn. The kernel provides a page at its first use, which
+     * would delay one packet of a page. A constant other than zero: malloc and memset of zero become calloc,
+     * which does not use the pages. */
+    memset(queue->memory, 0xff, queue->size);
+    return 0;
 }
 
 void queue_close(struct queue *queue) {

@@ -1,5 +1,7 @@
 /* Tests of the queue, and of what is decided about a packet. */
+#include <malloc.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/check.h"
@@ -47,6 +49,21 @@ static void test_full_queue_refuses_a_packet_and_accepts_it_later(void) {
     queue_close(&queue);
 }
 
+/* The kernel provides a page at its first use, which would delay a packet. */
+static void test_queue_uses_its_memory_before_the_first_packet(void) {
+    const size_t memory = 16 << 20, pages = memory / (size_t)sysconf(_SC_PAGESIZE);
+    struct queue queue;
+    mallopt(M_PERTURB, 0); /* meson sets MALLOC_PERTURB_, with which malloc uses the memory */
+    CHECK(queue_open(&queue, memory) == 0);
+    struct rusage before, after;
+    CHECK(getrusage(RUSAGE_SELF, &before) == 0);
+    while (queue_push(&queue, 1, packet, 1000)) {
+    }
+    CHECK(getrusage(RUSAGE_SELF, &after) == 0);
+    CHECK(queue.packets > pages && (size_t)(after.ru_minflt - before.ru_minflt) < pages / 16);
+    queue_close(&queue);
+}
+
 /* A direction that writes to a pipe. */
 static void open_direction(struct direction *direction, int *reading, size_t memory) {
     int ends[2];
@@ -63,7 +80,7 @@ static void test_packets_leave_when_they_are_due(void) {
     direction_set(&direction, (struct settings){.delay_ns = 3600000000000}, 1);
     const int64_t now = monotonic_ns();
     direction_take(&direction, now, packet, 60);
-    CHECK(direction_send_due(&direction) == now + 3600000000000 && direction.counts.sent == 0);
+    CHECK(direction_send_due(&direction, 0) == now + 3600000000000 && direction.counts.sent == 0);
     /* a shorter delay does not overtake */
     direction_set(&direction, (struct settings){.delay_ns = 0}, 1);
     direction_take(&direction, now + 1, packet, 61);
@@ -77,6 +94,39 @@ static void test_packets_leave_when_they_are_due(void) {
     CHECK(direction.counts.sent == 1 && read(reading, packet, sizeof packet) == 62);
     close(reading);
     direction_close(&direction);
+}
+
+static void test_packets_leave_early_by_the_given_time_and_no_more(void) {
+    static struct direction direction;
+    int reading;
+    open_direction(&direction, &reading, 10000);
+    direction_set(&direction, (struct settings){.delay_ns = 3600000000000}, 1);
+    const int64_t due_ns = monotonic_ns() + 3600000000000;
+    direction_take(&direction, due_ns - 3600000000000, packet, 60);
+    direction_take(&direction, due_ns - 3600000000000 + 3600000000, packet, 61);
+    CHECK(direction_send_due(&direction, 1000) == due_ns - 1000 && direction.counts.sent == 0);
+    CHECK(direction_send_due(&direction, 3600000000000) == due_ns + 3600000000 - 3600000000000);
+    CHECK(direction.counts.sent == 1 && read(reading, packet, sizeof packet) == 60);
+    CHECK(direction.latest_ns == 0 && direction_late_ns(&direction, 990) == 0);
+    close(reading);
+    direction_close(&direction);
+}
+
+/* Samples of 8 us, 12 us and, rarely, 5 ms: a median ignores the size of the largest ones. */
+static void test_estimate_of_the_wake_up_approaches_the_median(void) {
+    int64_t wake_ns = 0;
+    for (unsigned i = 0; i < 3000; ++i) {
+        wake_ns = wake_update(wake_ns, i % 20 == 0 ? 5000000 : i % 3 == 0 ? 12000 : 8000);
+    }
+    CHECK(wake_ns > 7500 && wake_ns < 8500);
+    for (unsigned i = 0; i < 3000; ++i) {
+        wake_ns = wake_update(wake_ns, 5000000);
+    }
+    CHECK(wake_ns == WAKE_MAX_NS);
+    for (unsigned i = 0; i < 3000; ++i) {
+        wake_ns = wake_update(wake_ns, 0);
+    }
+    CHECK(wake_ns == 0);
 }
 
 static void test_every_packet_is_counted_once(void) {
@@ -121,7 +171,7 @@ static void test_late_packets_are_in_the_percentile(void) {
     const int64_t now = monotonic_ns();
     for (unsigned i = 0; i < 100; ++i) { /* two of them are due a second ago */
         direction_take(&direction, i < 2 ? now - 1000000000 : now, packet, 20);
-        direction_send_due(&direction);
+        direction_send_due(&direction, 0);
     }
     CHECK(direction.counts.sent == 100 && direction.latest_ns >= 1000000000);
     CHECK(direction_late_ns(&direction, 500) < 1000000000);
@@ -157,7 +207,10 @@ static void test_commands_set_values_or_change_nothing(void) {
 int main(void) {
     test_queue_keeps_order_and_bytes_when_it_wraps();
     test_full_queue_refuses_a_packet_and_accepts_it_later();
+    test_queue_uses_its_memory_before_the_first_packet();
     test_packets_leave_when_they_are_due();
+    test_packets_leave_early_by_the_given_time_and_no_more();
+    test_estimate_of_the_wake_up_approaches_the_median();
     test_every_packet_is_counted_once();
     test_the_same_seed_loses_the_same_packets();
     test_late_packets_are_in_the_percentile();
