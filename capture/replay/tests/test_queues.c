@@ -108,6 +108,28 @@ static int64_t largest_advance(const struct replay *replay) {
     return largest;
 }
 
+/* The fields of a record of departures that identify its packet and queue (files/save.c). */
+static void check_queues_of_departures(const struct world *world) {
+    char path[] = "/tmp/test_queues.XXXXXX";
+    struct fault fault = {""};
+    uint8_t record[40];
+    uint64_t packet = 0, found = 0;
+    uint16_t port = 0, queue = 0;
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0 && close(fd) == 0);
+    CHECK(save_departures(&world->replay, path, &fault) == 0);
+    FILE *from = fopen(path, "rb");
+    CHECK(from && fseek(from, 8, SEEK_SET) == 0); /* the magic number */
+    for (; fread(record, sizeof record, 1, from) == 1; ++found) {
+        memcpy(&port, record + 4, sizeof port);
+        memcpy(&packet, record + 8, sizeof packet);
+        memcpy(&queue, record + 36, sizeof queue);
+        const struct packet *sent = recording_at(&world->recording, packet);
+        CHECK(packet == found && port == sent->port && queue == sent->queue);
+    }
+    CHECK(found == world->replay.plan.packets && fclose(from) == 0 && unlink(path) == 0);
+}
+
 /* Runs the recording and checks what each Tx queue has sent. */
 static void check_replay(struct world *world, const struct offered *offered) {
     struct summary summary;
@@ -117,6 +139,7 @@ static void check_replay(struct world *world, const struct offered *offered) {
     summarize(&summary, &world->replay);
     CHECK(summary.balanced && summary.monotone && summary.outcome[OUTCOME_SENT] == offered->count);
     CHECK(summary.p99_ns <= 0 && summary.largest_ns == largest_advance(&world->replay));
+    check_queues_of_departures(world);
     for (unsigned port = 0; port < 2; ++port) {
         for (uint8_t queue = 0; queue < WORLD_QUEUES; ++queue) {
             uint32_t next = 0, sent = 0;

@@ -13,7 +13,7 @@ from acapella_capture.replay.departures import MAGIC, NO_TIME, Lead, Origin, con
 from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
 
-RECORD = struct.Struct("<IHBBQqqII")
+RECORD = struct.Struct("<IHBBQqqIHH")
 T = 1_800_000_000_000_000_000
 
 
@@ -26,7 +26,7 @@ def record(loop=0, packet=0, late=0, outcome=0, **others):
     flags, retries, port = (others.get(key, default) for key, default in (("flags", 3), ("retries", 0), ("port", 0)))
     requested = T + loop * 10**9 + packet * 1000
     departed = requested + late if outcome == 0 else NO_TIME
-    return (loop, port, outcome, flags, packet, requested, departed, retries, 0)
+    return (loop, port, outcome, flags, packet, requested, departed, retries, others.get("queue", 0), 0)
 
 
 def test_record_has_the_size_of_the_contract():
@@ -37,7 +37,7 @@ def test_records_become_rows_with_metadata(tmp_path):
     records = [
         record(packet=0, late=7, flags=1 | 2),
         record(packet=1, outcome=1, flags=0, retries=5),
-        record(packet=2, outcome=3, flags=0, port=1),
+        record(packet=2, outcome=3, flags=0, port=1, queue=2),
         record(loop=1, packet=0, late=-2, flags=1 | 4),
     ]
     node_clock = {"source": "chrony", "offset_ns": -5, "synchronized": True}
@@ -47,13 +47,13 @@ def test_records_become_rows_with_metadata(tmp_path):
     assert table.schema.equals(arrow_schema("departures"))
     assert table.to_pylist() == [
         {"loop": 0, "port": 0, "packet": 0, "requested_ns": T, "departed_ns": T + 7, "outcome": "sent",
-         "resolved": True, "burst_first": True, "hardware": False, "retries": 0},
+         "resolved": True, "burst_first": True, "hardware": False, "retries": 0, "queue": 0},
         {"loop": 0, "port": 0, "packet": 1, "requested_ns": T + 1000, "departed_ns": None, "outcome": "ring_full",
-         "resolved": False, "burst_first": False, "hardware": False, "retries": 5},
+         "resolved": False, "burst_first": False, "hardware": False, "retries": 5, "queue": 0},
         {"loop": 0, "port": 1, "packet": 2, "requested_ns": T + 2000, "departed_ns": None, "outcome": "too_long",
-         "resolved": False, "burst_first": False, "hardware": False, "retries": 0},
+         "resolved": False, "burst_first": False, "hardware": False, "retries": 0, "queue": 2},
         {"loop": 1, "port": 0, "packet": 0, "requested_ns": T + 10**9, "departed_ns": T + 10**9 - 2, "outcome": "sent",
-         "resolved": True, "burst_first": False, "hardware": True, "retries": 0},
+         "resolved": True, "burst_first": False, "hardware": True, "retries": 0, "queue": 0},
     ]  # fmt: skip
     metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
     assert metadata == {
@@ -153,13 +153,14 @@ def test_run_that_sent_nothing_has_no_error(tmp_path):
         (b"", "not a complete file"),
         (b"ACDEPv2\0", "not a complete file"),
         (MAGIC + b"\0" * 39, "not a complete file"),
-        (MAGIC + RECORD.pack(0, 0, 7, 0, 0, T, T, 0, 0), "unknown outcome"),
-        (MAGIC + RECORD.pack(0, 0, 0, 0, 0, T, NO_TIME, 0, 0), "does not fit its time"),
-        (MAGIC + RECORD.pack(0, 0, 1, 0, 0, T, T, 0, 0), "does not fit its time"),
-        (MAGIC + RECORD.pack(1 << 31, 0, 0, 0, 0, T, T, 0, 0), "too large"),
-        (MAGIC + RECORD.pack(0, 1 << 15, 0, 0, 0, T, T, 0, 0), "too large"),
-        (MAGIC + RECORD.pack(0, 0, 0, 0, 1 << 63, T, T, 0, 0), "too large"),
-        (MAGIC + RECORD.pack(0, 0, 0, 0, 0, T, T, 1 << 31, 0), "too large"),
+        (MAGIC + RECORD.pack(0, 0, 7, 0, 0, T, T, 0, 0, 0), "unknown outcome"),
+        (MAGIC + RECORD.pack(0, 0, 0, 0, 0, T, NO_TIME, 0, 0, 0), "does not fit its time"),
+        (MAGIC + RECORD.pack(0, 0, 1, 0, 0, T, T, 0, 0, 0), "does not fit its time"),
+        (MAGIC + RECORD.pack(1 << 31, 0, 0, 0, 0, T, T, 0, 0, 0), "too large"),
+        (MAGIC + RECORD.pack(0, 1 << 15, 0, 0, 0, T, T, 0, 0, 0), "too large"),
+        (MAGIC + RECORD.pack(0, 0, 0, 0, 1 << 63, T, T, 0, 0, 0), "too large"),
+        (MAGIC + RECORD.pack(0, 0, 0, 0, 0, T, T, 1 << 31, 0, 0), "too large"),
+        (MAGIC + RECORD.pack(0, 0, 0, 0, 0, T, T, 0, 1 << 15, 0), "too large"),
     ],
 )
 def test_invalid_departures_are_one_error_and_no_file(tmp_path, content, why):

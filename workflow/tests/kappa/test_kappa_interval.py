@@ -67,9 +67,12 @@ def sources_of(replayer: Replayer, replay: replay_simulation.Replay) -> list[Dep
     return [first, replace(second, clock_offset_ns=math.ceil(replayer.second_ns))]
 
 
-def estimate(setup: Setup, a, b) -> dict:
-    """Return the corrected components with their limits, as the command computes them from files."""
-    burst_ns = math.ceil((setup.replayer.burst - 1) * setup.replayer.wire_ns)
+def estimate(setup: Setup, a, b, *, burst_error: bool = True) -> dict:
+    """Return the corrected components with their limits, as the command computes them from files.
+
+    ``burst_error``: whether the longest time from the first to the last departure of a burst is given.
+    """
+    burst_ns = math.ceil((setup.replayer.burst - 1) * setup.replayer.wire_ns) if burst_error else None
     numbering = replayed.Numbering(["r"], [setup.packets], [1])
     sigma_ns = math.hypot(setup.receiver_error_ns, setup.replayer.stamp_error_ns)
     own = [replayed.schedule_of(sources_of(setup.replayer, replay), numbering, burst_ns) for replay in (a, b)]
@@ -188,6 +191,30 @@ def test_understated_errors_lose_coverage():
         found = estimate(replace(setup, receiver_error_ns=setup.receiver_error_ns / 10), a, b)
         covered += covers(replay_simulation.truth(a, b), found, "kappa")
     assert covered <= 2
+
+
+def test_departures_of_several_queues_are_within_their_bounds():
+    """Packets of a burst depart while the other queue sends its next burst. Bounds by port would be too small."""
+    replayer = Replayer(late_ns=500, burst=4, wire_ns=12_000, queues=2)
+    setup = Setup(packets=400, path=Path(jitter_ns=100), replayer=replayer, receiver_error_ns=20)
+    numbering = replayed.Numbering(["r"], [setup.packets], [1])
+    a, _ = replay_simulation.two_replays(setup, 1)
+    rows = replay_files.rows_of(a)
+    after = a.true_ns - a.departed_ns
+    found = replayed.schedule_of([rows], numbering, None)
+    assert not found.unknown and (after <= found.late_ns).all()
+    one_queue = replayed.schedule_of([replace(rows, queue=np.zeros_like(rows.queue))], numbering, None)
+    assert (after > one_queue.late_ns).sum() > 20
+    assert len(np.unique(found.burst)) == setup.packets // replayer.burst
+
+
+def test_interval_of_several_queues_covers_the_true_kappa_without_a_burst_error():
+    replayer = Replayer(late_ns=500, burst=4, wire_ns=12_000, queues=3)
+    setup = Setup(packets=PACKETS, path=ALL, replayer=replayer, receiver_error_ns=20)
+    for seed in range(RUNS // 2):
+        a, b = replay_simulation.two_replays(setup, seed)
+        found = estimate(setup, a, b, burst_error=False)
+        assert all(covers(replay_simulation.truth(a, b), found, name) for name in NAMES)
 
 
 def bias(x: np.ndarray, error: float) -> np.ndarray:

@@ -16,6 +16,7 @@ from acapella_testing.oracles import replay_simulation
 from acapella_testing.oracles.replay_simulation import Path, Replayer, Setup
 
 from acapella.cli.main import main
+from acapella.kappa.replayed import NO_QUEUE, ONE_BURST
 
 COMPONENTS = ("U", "O", "L", "I", "kappa")
 GAP_NS = 1_237
@@ -30,6 +31,7 @@ def columns(count: int = COUNT, **changed) -> dict:
         **{"requested_ns": requested, "departed_ns": requested, "outcome": ["sent"] * count},
         **{"resolved": np.ones(count, bool), "burst_first": np.ones(count, bool)},
         **{"hardware": np.zeros(count, bool), "retries": np.zeros(count, np.int32)},
+        "queue": np.zeros(count, np.int16),
         **changed,
     }
 
@@ -203,7 +205,7 @@ def test_only_burst_has_no_bound_without_burst_error(replay, capsys):
     found = pair(capsys, *replay.words(rows, rows))
     assert found["corrected"] is None
     assert found["replayer"]["kappa"] == 1
-    assert found["corrected_unknown"] == "trial A: departures inside its only burst are unknown; give --burst-error"
+    assert found["corrected_unknown"] == f"trial A: {ONE_BURST}"
     assert pair(capsys, *replay.words(rows, rows), "--burst-error", "1us")["corrected"]["kappa_hi"] > 0
 
 
@@ -449,6 +451,22 @@ def test_several_ports_are_bounded_separately(replay, capsys):
     found = pair(capsys, *replay.words(rows, rows))["corrected"]
     assert found["unresolved_a"] == COUNT * 6 // 8
     assert found["kappa_lo"] < found["kappa"] < found["kappa_hi"]
+
+
+def test_departures_without_queues_need_a_burst_error(replay, capsys):
+    """Files of older versions have no queues. They are needed only if the departures of some packets are unknown."""
+    first = np.arange(COUNT) % 4 == 0
+    known = replay.words(columns(), columns())
+    for path in known[known.index("--departures") + 1 :]:
+        rewritten(path, lambda table: table.drop_columns(["queue"]))
+    assert pair(capsys, *known)["corrected"] is not None
+    stamps = columns()["requested_ns"][np.arange(COUNT) // 4 * 4]
+    bursts = columns(burst_first=first, resolved=first, departed_ns=stamps)
+    words = replay.words(bursts, bursts)
+    for path in words[words.index("--departures") + 1 :]:
+        rewritten(path, lambda table: table.drop_columns(["queue"]))
+    assert pair(capsys, *words)["corrected_unknown"] == f"trial A: {NO_QUEUE}"
+    assert pair(capsys, *words, "--burst-error", "1us")["corrected"]["kappa_hi"] > 0
 
 
 def test_json_of_an_output_file_has_the_same_result(replay, capsys, tmp_path):

@@ -12,7 +12,8 @@ struct departure_record {
     uint8_t outcome, flags; /* enum outcome, enum departed_flags */
     uint64_t packet;
     int64_t requested_ns, departed_ns;
-    uint32_t retries, reserved;
+    uint32_t retries;
+    uint16_t queue, reserved;
 };
 
 _Static_assert(sizeof(struct departure_record) == 40, "the format of departures is fixed");
@@ -95,6 +96,7 @@ static int write_departures(FILE *to, const void *argument) {
             .requested_ns = replay_requested(replay, loop, packet),
             .departed_ns = departed->ns,
             .retries = departed->retries,
+            .queue = replay->plan.entry[packet].queue,
         };
         complete = put(to, &record, sizeof record);
     }

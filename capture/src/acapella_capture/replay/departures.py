@@ -30,7 +30,8 @@ RECORD = np.dtype(
         ("requested_ns", "<i8"),
         ("departed_ns", "<i8"),
         ("retries", "<u4"),
-        ("reserved", "<u4"),
+        ("queue", "<u2"),
+        ("reserved", "<u2"),
     ]
 )
 OUTCOMES = ("sent", "ring_full", "late", "too_long", "too_short", "driver_error", "stopped")  # by number
@@ -211,6 +212,7 @@ def check(records: np.ndarray, binary: Path) -> None:
         "a number that is too large": (records["packet"] >= 1 << 63)
         | (records["loop"] >= 1 << 31)
         | (records["port"] >= 1 << 15)
+        | (records["queue"] >= 1 << 15)
         | (records["retries"] >= 1 << 31),
         "an outcome that does not fit its time": timed != (records["outcome"] == SENT),
     }
@@ -248,6 +250,7 @@ def batch_of(records: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
         "burst_first": (flags & BURST_FIRST) != 0,
         "hardware": (flags & HARDWARE) != 0,
         "retries": records["retries"].astype(np.int32),
+        "queue": records["queue"].astype(np.int16),
     }
     arrays = [pa.array(columns[column.name]) if isinstance(columns[column.name], np.ndarray) else columns[column.name]
               for column in schema]  # fmt: skip

@@ -144,7 +144,8 @@ def add_replay(group) -> None:
     group.add_argument(
         "--burst-error",
         metavar="DURATION",
-        help="longest time from the first to the last departure of a burst (default: until the next burst departs)",
+        help="longest time from the first to the last departure of a burst (default: until the next burst of the queue "
+        "departs)",
     )
 
 

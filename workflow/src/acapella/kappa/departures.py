@@ -12,6 +12,7 @@ from acapella_core.errors import UserError
 
 # Columns of schemas/tables/departures.yaml that kappa needs.
 COLUMNS = ("loop", "port", "packet", "requested_ns", "departed_ns", "outcome", "resolved", "burst_first")
+QUEUE = "queue"  # absent in files of older versions
 RECORDING = "recording_sha256"
 CLOCK_ERROR = "clock_error_ns"
 CLOCK_OFFSET = "clock_offset_ns"
@@ -26,7 +27,8 @@ MAX_LOOPS = 1_000_000
 class Departures:
     """The rows of a file in the order of (loop, packet), as arrays, and its metadata.
 
-    ``departed_ns`` is 0 if ``measured`` is false. ``clock_error_ns`` and ``clock_offset_ns`` are None if unknown.
+    ``departed_ns`` is 0 if ``measured`` is false. ``queue``, ``clock_error_ns`` and ``clock_offset_ns`` are None if
+    unknown.
     """
 
     path: str
@@ -36,6 +38,7 @@ class Departures:
     clock_offset_ns: int | None
     loop: np.ndarray
     port: np.ndarray
+    queue: np.ndarray | None
     packet: np.ndarray
     requested_ns: np.ndarray
     departed_ns: np.ndarray
@@ -59,7 +62,8 @@ def read(path: str) -> Departures:
         with pq.ParquetFile(path) as file:
             metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
             check_columns(path, file.schema_arrow)
-            table = file.read(columns=list(COLUMNS), use_threads=False)
+            names = [*COLUMNS, *({QUEUE} & {*file.schema_arrow.names})]
+            table = file.read(columns=names, use_threads=False)
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror or str(error).splitlines()[0]}", where=path) from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
@@ -79,7 +83,7 @@ def read(path: str) -> Departures:
 def check_columns(path: str, schema: pa.Schema) -> None:
     """Raise UserError if a column is missing or has another type."""
     defined = arrow_schema("departures")
-    for name in COLUMNS:
+    for name in (*COLUMNS, *({QUEUE} & {*schema.names})):
         if name not in schema.names:
             raise UserError(f"not a file of departures: no column {name}", where=path)
         actual, expected = (
@@ -103,7 +107,7 @@ def number(path: str, metadata: dict[str, str], name: str) -> int | None:
 
 def arrays(path: str, table: pa.Table) -> dict:
     """Return the columns as arrays. Raises UserError for a null in a column other than departed_ns."""
-    for name in COLUMNS:
+    for name in table.column_names:
         if name != "departed_ns" and table[name].null_count:
             raise UserError(f"column {name} has a null", where=path)
     columns = {
@@ -114,6 +118,7 @@ def arrays(path: str, table: pa.Table) -> dict:
     outcomes = {entry["values"]: entry["counts"] for entry in sorted(counts, key=lambda entry: entry["values"])}
     return {
         **columns,
+        "queue": table[QUEUE].to_numpy() if QUEUE in table.column_names else None,
         "departed_ns": departed.fill_null(0).to_numpy(),
         "measured": departed.is_valid().to_numpy(),
         "sent": pa.compute.equal(table["outcome"].cast(pa.string()), SENT).to_numpy(),

@@ -12,9 +12,11 @@ from acapella_core.errors import UserError
 from .departures import SENT, Departures
 from .interval import TimedTrial
 
+QUEUE_BITS = 16  # of the number of a queue
 MAX_SLEW = 500e-6  # the largest rate at which a Linux clock is adjusted, adjtimex(2)
 NOT_MEASURED = "departures were not measured"
-ONE_BURST = "departures inside its only burst are unknown; give --burst-error"
+ONE_BURST = "departures inside the only burst of a queue are unknown; give --burst-error"
+NO_QUEUE = "departures inside bursts are unknown, because the Tx queues of packets are; give --burst-error"
 NO_CLOCK_ERROR = "its replayers' clocks have no stated error"
 
 
@@ -67,7 +69,7 @@ def schedule_of(sources: list[Departures], numbering: Numbering, burst_ns: int |
     usable, sent = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
     departed, deviation, late = (np.zeros(size, dtype=np.int64) for _ in range(3))
     burst, source = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int16)
-    unresolved, unbounded, bursts = 0, False, 0
+    unresolved, bursts, unbounded = 0, 0, ""
     for number, rows in enumerate(sources):
         keys = keys_of(rows, numbering)
         if (source[keys] >= 0).any():
@@ -77,30 +79,37 @@ def schedule_of(sources: list[Departures], numbering: Numbering, burst_ns: int |
         usable[keys] = timed
         departed[keys] = rows.departed_ns
         deviation[keys] = np.where(timed, rows.departed_ns - rows.requested_ns, 0)
-        for port in np.unique(rows.port):
-            of_port = np.flatnonzero(timed & (rows.port == port))
-            numbers, bounds, known = lateness(rows, of_port, burst_ns)
-            burst[keys[of_port]], late[keys[of_port]] = bursts + numbers, bounds
+        inside = int((timed & ~rows.resolved & ~rows.burst_first).sum())
+        unresolved += inside
+        if inside and rows.queue is None and burst_ns is None:
+            unbounded = NO_QUEUE
+        for of_queue in queues_of(rows, timed):
+            numbers, bounds, known = lateness(rows, of_queue, burst_ns)
+            burst[keys[of_queue]], late[keys[of_queue]] = bursts + numbers, bounds
             bursts += int(numbers.max(initial=-1)) + 1
-            unbounded |= not known
-        unresolved += int((timed & ~rows.resolved & ~rows.burst_first).sum())
+            unbounded = unbounded or ("" if known else ONE_BURST)
     return Schedule(
         **{"usable": usable, "sent": sent, "departed_ns": departed, "deviation_ns": deviation, "late_ns": late},
         **{"burst": burst, "source": source, "unresolved": unresolved, "outcomes": outcomes_of(sources)},
-        unknown=reason(
-            not sent.any() or usable.any(), not unbounded, len(sources) < 2 or clock_error(sources) is not None
-        ),
+        unknown=reason(not sent.any() or usable.any(), unbounded, len(sources) < 2 or clock_error(sources) is not None),
         clock_error_ns=clock_error(sources),
         skew_ns=skew(sources),
     )
 
 
-def reason(measured: bool, bounded: bool, comparable: bool) -> str:
-    """Return why a trial cannot be corrected, or ""."""
-    for holds, text in ((measured, NOT_MEASURED), (bounded, ONE_BURST), (comparable, NO_CLOCK_ERROR)):
-        if not holds:
-            return text
-    return ""
+def reason(measured: bool, unbounded: str, comparable: bool) -> str:
+    """Return why a trial cannot be corrected, or "". ``unbounded``: why departures in bursts have no bound, or ""."""
+    if not measured:
+        return NOT_MEASURED
+    return unbounded or ("" if comparable else NO_CLOCK_ERROR)
+
+
+def queues_of(rows: Departures, timed: np.ndarray) -> list[np.ndarray]:
+    """Return the indices of the timed packets of each Tx queue of each port; of each port if queues are unknown."""
+    number = rows.port.astype(np.int64) << QUEUE_BITS
+    if rows.queue is not None:
+        number = number + rows.queue
+    return [np.flatnonzero(timed & (number == one)) for one in np.unique(number)]
 
 
 def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
@@ -116,26 +125,26 @@ def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
     return numbering.first[index] + rows.loop.astype(np.int64) * frames + rows.packet
 
 
-def lateness(rows: Departures, of_port: np.ndarray, burst_ns: int | None) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Return for the packets of a port: the number of the burst, how much later each may have departed, and whether
+def lateness(rows: Departures, of_queue: np.ndarray, burst_ns: int | None) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Return for the packets of a queue: the number of the burst, how much later each may have departed, and whether
     all of these bounds are known.
 
-    A port sends in order, so a packet departs before the next burst.
+    A queue sends in order, so a packet departs before the next burst of the queue.
     """
-    stamps = rows.departed_ns[of_port]
-    new = rows.burst_first[of_port] | (np.diff(stamps, prepend=stamps[:1]) != 0)
+    stamps = rows.departed_ns[of_queue]
+    new = rows.burst_first[of_queue] | (np.diff(stamps, prepend=stamps[:1]) != 0)
     new[:1] = True
     numbers = np.cumsum(new) - 1
     starts = stamps[new]
     spans = np.diff(starts).clip(0)
-    open_end = (~rows.resolved & ~rows.burst_first)[of_port] & (numbers == len(starts) - 1)
+    open_end = (~rows.resolved & ~rows.burst_first)[of_queue] & (numbers == len(starts) - 1)
     if burst_ns is None:
         bounded = len(spans) > 0 or not open_end.any()
         spans = np.append(spans, spans.max(initial=0))  # the last burst: as the longest one before
     else:
         bounded = True
         spans = np.append(np.minimum(spans, burst_ns), burst_ns)
-    exact = rows.resolved[of_port] | rows.burst_first[of_port]
+    exact = rows.resolved[of_queue] | rows.burst_first[of_queue]
     return numbers, np.where(exact, 0, spans[numbers]) if len(numbers) else numbers, bounded
 
 

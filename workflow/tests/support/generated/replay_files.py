@@ -42,6 +42,7 @@ def columns_of(replay: Replay) -> dict:
         "burst_first": replay.burst_first,
         "hardware": zeros.astype(bool),
         "retries": zeros.astype(np.int32),
+        "queue": replay.queue.astype(np.int16),
     }
 
 
@@ -72,7 +73,7 @@ def write_replays(directory: Path, a: Replay, b: Replay, **metadata: str) -> lis
 def rows_of(replay: Replay) -> Departures:
     """Return the departures of a recording with SHA-256 "r" without writing a file."""
     columns = columns_of(replay)
-    names = ("loop", "port", "packet", "requested_ns", "resolved", "burst_first")
+    names = ("loop", "port", "packet", "requested_ns", "resolved", "burst_first", "queue")
     return Departures(
         **{"path": "departures", "recording_sha256": "r", "speed": "1000000", "outcomes": {}},
         **{"clock_error_ns": 0, "clock_offset_ns": 0},

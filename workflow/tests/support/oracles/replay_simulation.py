@@ -35,6 +35,7 @@ class Path:
 class Replayer:
     """A replayer: mean lateness, packets per burst, time of a packet on the wire, share that was not sent.
 
+    Bursts are sent by ``queues`` in turn. Each queue sends in order, whatever the others do.
     ``drift_ns``: how much its clock changes during a trial, at an even rate; ``second_ns``: offset of the clock of a
     second replayer, which sends every second packet. Both are positive in trial A and negative in trial B.
     """
@@ -46,6 +47,7 @@ class Replayer:
     stamp_error_ns: float = 0.0  # sigma
     drift_ns: float = 0.0
     second_ns: float = 0.0
+    queues: int = 1
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,11 @@ class Replay:
 
     requested_ns: np.ndarray
     departed_ns: np.ndarray  # as the replayer states them
+    true_ns: np.ndarray  # the real departures
     sent: np.ndarray
     resolved: np.ndarray
     burst_first: np.ndarray
+    queue: np.ndarray
     number: np.ndarray
     arrived_ns: np.ndarray
     perfect_ns: np.ndarray  # by packet: arrival after a perfect replay
@@ -129,6 +133,11 @@ def clock_errors(replayer: Replayer, offsets: np.ndarray) -> np.ndarray:
     return errors
 
 
+def queue_of(setup: Setup) -> np.ndarray:
+    """Return the Tx queue of each packet."""
+    return np.arange(setup.packets) // setup.replayer.burst % setup.replayer.queues
+
+
 def departures(setup: Setup, offsets: np.ndarray, rng: np.random.Generator, sign: int) -> tuple[np.ndarray, np.ndarray]:
     """Return true departures and those that the replayer states, as offsets: a burst has that of its first packet."""
     replayer, count = setup.replayer, setup.packets
@@ -138,7 +147,9 @@ def departures(setup: Setup, offsets: np.ndarray, rng: np.random.Generator, sign
         offsets[first] + rng.exponential(replayer.late_ns, size=count)[first] if replayer.late_ns else offsets[first]
     )
     true = start + place * replayer.wire_ns * rng.uniform(0.8, 1.0, size=count)[first]
-    true = np.maximum.accumulate(true)
+    for queue in range(replayer.queues):
+        own = queue_of(setup) == queue
+        true[own] = np.maximum.accumulate(true[own])
     stated = true[first] + rng.normal(size=count)[first] * replayer.stamp_error_ns
     stated += sign * clock_errors(replayer, offsets)
     return true, np.rint(stated).astype(np.int64)
@@ -161,9 +172,11 @@ def replay(setup: Setup, offsets: np.ndarray, start_ns: int, rng: np.random.Gene
     return Replay(
         requested_ns=start_ns + offsets,
         departed_ns=start_ns + stated,
+        true_ns=start_ns + np.rint(true).astype(np.int64),
         sent=sent,
         resolved=first.copy(),
         burst_first=first,
+        queue=queue_of(setup),
         number=order,
         arrived_ns=start_ns + arrived[order],
         perfect_ns=np.rint(offsets + path).astype(np.int64),
