@@ -169,6 +169,7 @@ class FabricSettings:
     """Resources, timeouts and retries on FABRIC; see the schema for each key."""
 
     fabric_rc: str | None
+    nodes: str
     nics: list[str]
     image: str
     move_mirrors: bool
@@ -288,6 +289,8 @@ def check_combinations(values: dict[str, Any], where: object) -> None:
     """Check combinations of keys that the schema cannot express. Raises UserError naming the wrong key."""
     if values["collect"]["mode"] == "slice" and not values["collect"]["slice"]:
         raise UserError("collect.slice: missing; mode slice requires the name of a slice", where=where)
+    if values["testbed"] == "fabric" and values["fabric"]["nodes"] == "own" and values["collect"]["mode"] != "slice":
+        raise UserError("fabric.nodes: own requires collect.mode: slice, and collect.slice", where=where)
     if values["preprocess"]["anonymize"] and not values["preprocess"]["key_file"]:
         raise UserError(
             "preprocess.key_file: missing; anonymize requires a key: acapella anonymize --new-key FILE", where=where

@@ -27,12 +27,13 @@ def until(condition) -> None:
 
 def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
     """Run `acapella collect` and return its exit status and the campaign's directory."""
+    nodes = {"nodes": changes.pop("nodes", "separate")}  # depends on other sections, so it is no setting on its own
     config = {
         "testbed": "fabric",
         "capture": {"sample_s": 0.3},
         "collect": COLLECT | changes.pop("collect", {}),
         "preprocess": changes.pop("preprocess", {}),
-        "fabric": asdict(fabric.settings(**changes)),
+        "fabric": asdict(fabric.settings(**changes)) | nodes,
     }
     path, campaign = fabric.directory / "config.json", fabric.directory / "results" / "first"
     path.write_text(json.dumps(config))

@@ -16,6 +16,7 @@ import threading
 import time
 import urllib.parse
 import uuid
+import zlib
 from dataclasses import dataclass
 
 from acapella_testing.capture.fabric_behavior import UNSTABLE, Faults
@@ -40,6 +41,7 @@ LINKS = [  # as returned by query_links
         {"site": "UTAH", "node": "n2", "port": "Bundle-Ether1/0.3372"}]},
 ]  # fmt: skip
 OWN = "HundredGigE0/0/0/31"  # the port that listening nodes are connected to
+SHARED_PORT = "HundredGigE0/0/0/32"  # the port of the NICs of networks, which several users share
 COUNTED = {  # ifName by rack, including interfaces that are not ports
     "star": ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15", OWN, "Loopback0",
              "Bundle-Ether1/0", "HundredGigE0/0/0/15.3370", "Optics0/0/0/5", "CoherentDSP0/0/0/5", "PTP0/RP0/CPU0/0"),
@@ -247,7 +249,7 @@ class Orchestrator:
         """Return the refusal if the project lacks a permission for a slice."""
         needed = [("Component.SmartNIC", f"Component.{nic.replace('-', '_')}")
                   for node in needs(model) for nic in node.nics if nic.startswith("SmartNIC")]  # fmt: skip
-        needed += [("Net.PortMirroring",)] * bool(mirrors_by_receiver(model))
+        needed += [("Net.PortMirroring",)] * bool(foreign_mirrors(model))
         lacking = [tags for tags in needed if not set(tags) & set(self.tags)]
         message = f"Policy Violation: Your project is lacking {' or '.join(lacking[0])}" if lacking else ""
         return (403, {"errors": [{"message": message}]}) if lacking else None
@@ -413,6 +415,14 @@ def mirrors_by_receiver(model: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+def foreign_mirrors(model: str) -> list[str]:
+    """Return the mirrors of ports that no network of the same slice uses."""
+    services = graph(model).network_services
+    own = {interface.labels.local_name for service in services.values() if not service.mirror_port
+           for interface in service.interface_list if interface.labels}  # fmt: skip
+    return [name for name, service in services.items() if service.mirror_port and service.mirror_port not in own]
+
+
 def reused_receivers(before: str, after: str) -> list[str]:
     """Return the interfaces whose mirror a modification replaces by another one."""
     old = mirrors_by_receiver(before)
@@ -428,10 +438,13 @@ def filled(model: str, state: str = "Active", management_ip: str = "127.0.0.1") 
             reservation_info=ReservationInfo(reservation_id=f"sliver-{name}", reservation_state=state),
         )
         for interface in node.interface_list:
-            interface.set_properties(label_allocations=Labels(mac=mac(name, interface.name)))
+            shared = "SHARED" in str(interface.type).upper()
+            vlan = {"vlan": str(2000 + zlib.crc32(interface.name.encode()) % 1000)} if shared else {}
+            interface.set_properties(label_allocations=Labels(mac=mac(name, interface.name), **vlan))
     for service in topology.network_services.values():
         for interface in service.interface_list:
-            interface.set_properties(labels=Labels(local_name=OWN))
+            port = OWN if service.mirror_port else SHARED_PORT
+            interface.set_properties(labels=Labels(local_name=port))
     return topology.serialize()
 
 

@@ -3,6 +3,7 @@
 from ...settings import Settings
 from . import credentials, levels
 from .host import HostTestbed
+from .own import OwnSliceTestbed
 from .session import Session
 from .testbed import FabricTestbed
 
@@ -11,7 +12,10 @@ def permitted_testbed(settings: Settings, campaign: str) -> FabricTestbed:
     """Return the testbed with the highest level that the project may use. Raises UserError without a valid token."""
     fabric, collect = settings.fabric, settings.collect
     session = Session(credentials.find(fabric.fabric_rc), fabric.poll_s)
-    if levels.choose(fabric.nics, session.tags()) == "host":
+    level = levels.choose(fabric, session.tags())
+    if level == "slice":
+        return OwnSliceTestbed(fabric, campaign, own=collect.slice, session=session)
+    if level == "host":
         return HostTestbed(fabric, campaign, own=collect.slice, session=session)
     follow = collect.slice if collect.mode == "slice" else None
     fixed = collect.ports if collect.port_selection == "fixed" else None

@@ -3,7 +3,6 @@
 Nothing is allocated, and no setting of the nodes is changed. All interfaces of a site are captured at the same time.
 """
 
-import datetime
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from .credentials import WHERE
 from .host_keys import HostKeyChangedError
 from .resources import natural_key
 from .session import Session, graph_access
-from .slices import LEASE, lease_end
+from .slices import check_lease
 from .testbed import FabricTestbed
 
 NOTE = "captured at the host: frames as the node's kernel handles them, which offloads can merge or not yet have split"
@@ -92,7 +91,7 @@ class HostTestbed(FabricTestbed):
             fix = "set capture.directions: [both]"
             raise UserError("capture at the host records both directions", where="capture.directions", fix=fix)
         if settings.fabric.replay is not None:
-            missing = ", ".join(levels.missing_for_site(self.settings.nics, self.session.tags()))
+            missing = ", ".join(levels.missing_for_mirrors(self.settings, self.session.tags()))
             raise UserError(f"recording at a switch port needs the permission {missing}", where="fabric.replay")
         return settings
 
@@ -171,10 +170,7 @@ class HostTestbed(FabricTestbed):
     def extend(self, site: str, until_ns: int) -> None:
         """Raise UserError if the lease of the user's slice ends earlier: renewing it is up to the user."""
         self.site(site)
-        records = self.slices.list_project()
-        end = next((lease_end(record) for record in records if record.slice_id == self._own_id), None)
-        if end is not None and end < datetime.datetime.fromtimestamp(until_ns / 1e9, datetime.UTC):
-            raise UserError(f"the lease of your slice {self._own} ends at {end.strftime(LEASE)}", where=WHERE)
+        check_lease(self.slices.list_project(), self._own_id, until_ns)
 
     def release(self, site: str | None = None) -> None:
         """End our programs on the nodes and delete our files there. Raises NotReleased, which names the nodes."""
@@ -219,7 +215,7 @@ class HostTestbed(FabricTestbed):
         with self._reading:
             if self._found is None:
                 if self._own is None:
-                    missing = ", ".join(levels.missing_for_site(self.settings.nics, self.session.tags()))
+                    missing = ", ".join(levels.missing_for_mirrors(self.settings, self.session.tags()))
                     fix = "set collect.mode: slice and collect.slice to capture on the nodes of your own slice"
                     raise UserError(f"the project lacks the permission {missing}", where=WHERE, fix=fix)
                 found = self._slice_of_project(self._own)

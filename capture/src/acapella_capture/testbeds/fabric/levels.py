@@ -1,30 +1,41 @@
 """What the permissions of a project allow: capture on its own nodes, mirrors within its own slice, or a whole site."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Literal
 
+from ...settings import FabricSettings
 from . import requirements
 
-Level = Literal["host", "site"]
+Level = Literal["host", "slice", "site"]
 MEANINGS: dict[Level, str] = {
     "host": "tcpdump on the data interfaces of your slice's nodes; needs no permission",
+    "slice": "mirrors of your slice's ports, to listening nodes that are added to it",
     "site": "mirrors of switch ports to listening nodes in separate slices",
 }
 
 
-def missing_for_site(nics: Sequence[str], tags: Collection[str]) -> list[str]:
-    """Return the permission tags that a project lacks for mirrors of a site's ports, each as `A` or `A or B`."""
-    return [" or ".join(names) for names in requirements.mirror_tags(nics) if not set(names) & set(tags)]
+def missing_for_mirrors(settings: FabricSettings, tags: Collection[str]) -> list[str]:
+    """Return the permission tags that a project lacks for mirrors as in the config, each as `A` or `A or B`."""
+    return [" or ".join(names) for names in requirements.mirror_tags(settings) if not set(names) & set(tags)]
 
 
-def choose(nics: Sequence[str], tags: Collection[str]) -> Level:
-    """Return the highest level that a project with these tags may use."""
-    return "host" if missing_for_site(nics, tags) else "site"
+def choose(settings: FabricSettings, tags: Collection[str]) -> Level:
+    """Return the highest level that a project with these tags may use with this config."""
+    if missing_for_mirrors(settings, tags):
+        return "host"
+    return "slice" if settings.nodes == "own" else "site"
 
 
-def describe(nics: Sequence[str], tags: Collection[str]) -> Iterator[str]:
-    """Yield the level of a project with these tags, and what the next one needs."""
-    level = choose(nics, tags)
+def describe(settings: FabricSettings, tags: Collection[str]) -> Iterator[str]:
+    """Yield the level of a project with these tags, and what others need."""
+    level = choose(settings, tags)
     yield f"sampling level {level}, chosen from the project's permissions: {MEANINGS[level]}"
-    if missing := missing_for_site(nics, tags):
+    own, separate = replace(settings, nodes="own"), replace(settings, nodes="separate")
+    if level == "host":
+        if missing := missing_for_mirrors(own, tags):
+            yield f"level slice needs the permission {', '.join(missing)}, and fabric.nodes: own"
+        else:
+            yield "level slice needs fabric.nodes: own"
+    if missing := missing_for_mirrors(separate, tags):
         yield f"level site needs the permission {', '.join(missing)}"

@@ -63,9 +63,9 @@ def set_up(
     return settings, notes
 
 
-def instances_in(fabric_slice: Any, site: str) -> list[str]:
-    """Return the names of our nodes in a slice, ordered by number."""
+def instances_in(fabric_slice: Any, prefix: str) -> list[str]:
+    """Return the names of our nodes in a slice, `<prefix>-listener1`, ..., ordered by number."""
     with GRAPH_LOCK:
         names = [str(name) for name in fabric_slice.get_fim_topology().nodes]
-    matches = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]
+    matches = [match for match in map(NODE.fullmatch, names) if match and match[1] == prefix]
     return [match[0] for match in sorted(matches, key=lambda match: int(match[2]))]

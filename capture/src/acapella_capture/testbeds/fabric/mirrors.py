@@ -60,9 +60,11 @@ def add_mirror(fabric_slice: Any, request: MirrorRequest, interface: str) -> Non
         name=interface, refresh=True
     )  # the cached object still has the old mirror
     check_receiver(current)
+    port, _, vlan = request.port.partition(".")  # without a VLAN, frames of all users of a shared port would be copied
     fabric_slice.add_port_mirror_service(
         name=service_name(request.instance, request.receiver),
-        mirror_interface_name=request.port,
+        mirror_interface_name=port,
+        mirror_interface_vlan=vlan or None,
         receive_interface=current,
         mirror_direction=request.direction,
     )
@@ -79,7 +81,10 @@ def mirrored_port(interface: Any) -> tuple[str, str] | None:
     if port is None:
         return None
     direction = str(getattr(service, "mirror_direction", "both")).lower()
-    return port, next((kind for kind in ("rx", "tx") if direction.startswith(kind)), "both")
+    vlan = getattr(service, "mirror_vlan", None)
+    return f"{port}.{vlan}" if vlan else port, next(
+        (kind for kind in ("rx", "tx") if direction.startswith(kind)), "both"
+    )
 
 
 def switch_port(interface: Any) -> str | None:

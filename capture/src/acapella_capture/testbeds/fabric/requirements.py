@@ -35,16 +35,15 @@ def permitted_nics(models: Sequence[str], tags: Collection[str]) -> list[str]:
     return [model for model in models if {SMART_NIC, nic_tag(model)} & set(tags)]
 
 
-def mirror_tags(nics: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the permission tags that mirrors of a site's ports need: any one of each tuple."""
-    return [(MIRRORING,), (*map(nic_tag, nics), SMART_NIC)]
+def mirror_tags(settings: FabricSettings) -> list[tuple[str, ...]]:
+    """Return the permission tags that mirrors need: any one of each tuple. One within the user's slice needs a NIC."""
+    of_nic = (*map(nic_tag, settings.nics), SMART_NIC)
+    return [of_nic] if settings.nodes == "own" else [(MIRRORING,), of_nic]
 
 
 def required_tags(settings: FabricSettings, request: ResourceRequest) -> list[tuple[str, ...]]:
     """Return the permission tags that a project needs: any one of each tuple."""
-    return mirror_tags(settings.nics) + [
-        (tag, NO_LIMIT) for key, tag in LIMITS.items() if getattr(request, key) > FREE[key]
-    ]
+    return mirror_tags(settings) + [(tag, NO_LIMIT) for key, tag in LIMITS.items() if getattr(request, key) > FREE[key]]
 
 
 def missing_tags(settings: FabricSettings, request: ResourceRequest, tags: Collection[str]) -> list[str]:
@@ -84,15 +83,22 @@ def describe(
         "fixed to their first port (fabric.move_mirrors is false)"
     )  # fmt: skip
     permissions = ", ".join(" or ".join(names) for names in required_tags(settings, request))
+    slices, lease = (
+        "one slice per site, acapella-<campaign>-<site>",
+        [f"lease: {settings.lease_h} h, extended before it ends"],
+    )
+    foreign = ["other users' traffic: only with FABRIC's consent (docs/fabric.md)"]
+    if settings.nodes == "own":
+        slices, lease, foreign = "nodes are added to your slice (fabric.nodes: own) and removed at the end", [], []
     lines = [
         configured,
-        f"sites: {where}; one slice per site, acapella-<campaign>-<site>",
-        f"per slice: {nodes}, each with {request.cores} cores, {request.ram_gb} GB of memory, "
+        f"sites: {where}; {slices}",
+        f"per site: {nodes}, each with {request.cores} cores, {request.ram_gb} GB of memory, "
         f"{request.disk_gb} GB of disk ({settings.image}) and one dedicated NIC of {PORTS_PER_NIC} ports "
         f"({', else '.join(settings.nics)})",
-        f"lease: {settings.lease_h} h, extended before it ends",
+        *lease,
         f"mirrors: {PORTS_PER_NIC} per node, {mirror_text}",
         f"project permissions: {permissions}",
-        "other users' traffic: only with FABRIC's consent (docs/fabric.md)",
+        *foreign,
     ]
     return [*lines, *replay.describe(settings.replay), *missing]

@@ -77,8 +77,13 @@ def sites_of(
         usable.append(Site(name, tuple(
             Port(port, rate_bps(port), kind, tuple(slices_by_port.get((name, port), ())))
             for port, kind in sorted(ports, key=lambda entry: natural_key(entry[0]))
-        ), REFUSALS if record["state"] == PARTLY_IN_MAINTENANCE else None))  # fmt: skip
+        ), limits_of(record)))  # fmt: skip
     return tuple(sorted(usable, key=lambda site: site.name))
+
+
+def limits_of(record: Mapping[str, Any]) -> str | None:
+    """Return what is limited at a site now; None if nothing is."""
+    return REFUSALS if record.get("state") == PARTLY_IN_MAINTENANCE else None
 
 
 def unavailable_sites(sites: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -46,6 +46,14 @@ def lease_end(record: Any | None) -> datetime.datetime | None:
     return datetime.datetime.strptime(record.lease_end_time, LEASE) if record and record.lease_end_time else None
 
 
+def check_lease(records: Iterable[Any], slice_id: str, until_ns: int) -> None:
+    """Raise UserError if the lease of a user's slice ends earlier: renewing it is up to the user."""
+    for record in records:
+        end = lease_end(record)
+        if record.slice_id == slice_id and end and end < datetime.datetime.fromtimestamp(until_ns / 1e9, datetime.UTC):
+            raise UserError(f"the lease of your slice {record.name} ends at {end.strftime(LEASE)}", where=WHERE)
+
+
 def shortened_text(granted: datetime.datetime) -> str:
     return f"FABRIC shortened the lease: it ends at {granted.strftime(LEASE)}"
 
@@ -170,6 +178,10 @@ class Slices:
 
     def modify(self, fabric_slice: Any, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
         """Submit the changes of a slice object and wait; return the new object. Raises UserError."""
+        return self.wait_until_stable(self.submit_changes(fabric_slice), timeout_s, fix)
+
+    def submit_changes(self, fabric_slice: Any) -> str:
+        """Submit the changes of a slice object; return the slice's id. Raises UserError."""
         with graph_access("cannot describe the slice"):
             slice_id, graph = fabric_slice.get_slice_id(), fabric_slice.get_fim_topology().serialize()
         try:
@@ -179,7 +191,17 @@ class Slices:
             record = self._record(slice_id)
             if record is None or record.state not in ("Modifying", "ModifyOK", "ModifyError"):
                 raise
-        return self.wait_until_stable(slice_id, timeout_s, fix)
+        return slice_id
+
+    def open_when_stable(self, slice_id: str) -> Any | None:
+        """Return a slice once FABRIC accepts changes, also after `stopping`; None if it is deleted.
+
+        Raises UserError after fabric.release_timeout_s.
+        """
+        state = self._until(slice_id, self.settings.release_timeout_s, lambda state: state not in UNSTABLE)
+        if state in UNSTABLE:
+            raise UserError(f"the slice is {state}", where=WHERE, fix="fabric.release_timeout_s")
+        return None if state is None or state in GONE else self.open(slice_id)
 
     def wait_until_stable(self, slice_id: str, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
         """Wait until a slice is active.

@@ -81,7 +81,7 @@ class FabricTestbed(Testbed):
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
 
     def plan_notes(self) -> list[str]:
-        return list(levels.describe(self.settings.nics, self.session.tags()))
+        return list(levels.describe(self.settings, self.session.tags()))
 
     def __enter__(self) -> Self:
         self.prepare()  # allocates nothing, so there is nothing to release on failure
@@ -134,7 +134,7 @@ class FabricTestbed(Testbed):
         self._looked_up.add(site)
         requirements.check_tags(self.settings, request, self.session.tags())
         fabric_slice = self._usable_slice(site)
-        existing = instances_in(fabric_slice, site) if fabric_slice else []
+        existing = instances_in(fabric_slice, self._prefix(site)) if fabric_slice else []
         missing = request.instances - len(existing)
         if missing > 0:
             fabric_slice = self._grow(site, fabric_slice, existing, replace(request, instances=missing))
@@ -153,7 +153,7 @@ class FabricTestbed(Testbed):
         if not candidates:
             raise InsufficientResources(f"no hosts for {request.instances} more instances at {site}", where=WHERE)
         unused = [name for number in range(1, 1 + request.instances + len(existing))
-                  if (name := f"{site}-listener{number}") not in existing]  # fmt: skip
+                  if (name := f"{self._prefix(site)}-listener{number}") not in existing]  # fmt: skip
         refusals: list[InsufficientResources] = []
         for chosen in candidates if self.site(site).limits else candidates[:1]:
             nodes = list(zip(unused, chosen, strict=False))
@@ -188,12 +188,21 @@ class FabricTestbed(Testbed):
         if site not in self._site_slices and site not in self._looked_up:
             self._looked_up.add(site)
             with contextlib.suppress(UserError):  # `allocate` reports the error
-                record = self.slices.find_slice(site)
-                if record is not None and record.state in READY + FAILED:
-                    fabric_slice = self.slices.open(record.slice_id)
-                    if self.slices.has_active_nodes(fabric_slice, instances_in(fabric_slice, site)):
-                        self._connect(site, fabric_slice)
+                fabric_slice = self._existing_slice(site)
+                if fabric_slice is not None and self.slices.has_active_nodes(
+                    fabric_slice, instances_in(fabric_slice, self._prefix(site))
+                ):
+                    self._connect(site, fabric_slice)
         return self._site_slices[site].instances if site in self._site_slices else ()
+
+    def _existing_slice(self, site: str) -> Any | None:
+        """Return the slice with the nodes that an earlier collection left; None if there is none. Raises UserError."""
+        record = self.slices.find_slice(site)
+        return self.slices.open(record.slice_id) if record is not None and record.state in READY + FAILED else None
+
+    def _prefix(self, site: str) -> str:
+        """Return the beginning of the names of our nodes at a site."""
+        return site
 
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
         self.receiver(instance, receiver)
@@ -403,7 +412,7 @@ class FabricTestbed(Testbed):
         if record.state not in FAILED:
             return self.slices.wait_until_stable(record.slice_id, self.settings.wait_timeout_s)
         fabric_slice = self.slices.open(record.slice_id)  # accepts a failed modification
-        if self.slices.has_active_nodes(fabric_slice, instances_in(fabric_slice, site)):
+        if self.slices.has_active_nodes(fabric_slice, instances_in(fabric_slice, self._prefix(site))):
             return fabric_slice  # after a failed modification the previous slice keeps running
         self.slices.delete(record.slice_id, wait=True)
         self._forget(site)
@@ -416,13 +425,13 @@ class FabricTestbed(Testbed):
         if (
             previous
             and previous.slice_id == site_slice.slice_id
-            and len(previous.instances) == len(instances_in(fabric_slice, site))
+            and len(previous.instances) == len(instances_in(fabric_slice, self._prefix(site)))
         ):
             return
         self._site_slices[site] = site_slice
         end = time.monotonic() + self.settings.wait_timeout_s
         try:
-            for name in instances_in(fabric_slice, site):
+            for name in instances_in(fabric_slice, self._prefix(site)):
                 with GRAPH_LOCK:
                     site_slice.nodes[name] = self._host_keys.watch(fabric_slice.get_node(name), site_slice.slice_id)
                 site_slice.instances += (self._prepare_node(site_slice, name, site, end),)

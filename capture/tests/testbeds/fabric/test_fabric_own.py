@@ -1,0 +1,204 @@
+"""Listening nodes and mirrors in the user's own slice, on a FABRIC on loopback: nothing else of the slice changes."""
+
+import os
+import re
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import networkx
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_collections import collected, until
+from acapella_testing.capture.fabric_experiment import NODES, SITES, SLICE, experiment
+from acapella_testing.capture.fabric_loopback import loopback_fabric
+from acapella_testing.capture.fabric_orchestrator import SHARED_PORT, graph
+
+from acapella_capture.manifest import read
+from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.fabric.own import OwnSliceTestbed
+from acapella_core.errors import UserError
+
+OWN = {"mode": "slice", "slice": SLICE, "sites": [], "port_selection": "all", "ports": None, "instances": 1}
+OWN |= {"disk_gb": 10}
+REQUEST = ResourceRequest(1, disk_gb=10)
+VLAN = re.compile(re.escape(SHARED_PORT) + r"\.(2\d\d\d)")
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    """Provide a FABRIC whose project may use dedicated NICs but not mirror ports of others, with the user's slice."""
+    with loopback_fabric(tmp_path, SITES) as created:
+        created.orchestrator.tags = ("Component.SmartNIC",)
+        created.mine = experiment(created)
+        yield created
+
+
+def own_testbed(fabric, campaign: str = "c", **changes) -> OwnSliceTestbed:
+    return OwnSliceTestbed(replace(fabric.settings(**changes), nodes="own"), campaign, own=SLICE)
+
+
+def everything(fabric) -> tuple[dict, set]:
+    """Return all elements of the user's slice with all properties, and all connections."""
+    model = networkx.parse_graphml(fabric.mine.stored.model)
+    names = {node: properties["NodeID"] for node, properties in model.nodes(data=True)}
+    elements = {names[node]: {key: value for key, value in properties.items() if key != "GraphID"}
+                for node, properties in model.nodes(data=True)}  # fmt: skip
+    return elements, {(frozenset((names[a], names[b])), edge["Class"]) for a, b, edge in model.edges(data=True)}
+
+
+def mirrors(fabric) -> list[tuple[str, str]]:
+    """Return port and VLAN of the mirrors in the user's slice."""
+    services = graph(fabric.mine.stored.model).network_services.values()
+    return sorted((each.mirror_port, each.mirror_vlan) for each in services if each.mirror_port)
+
+
+def our_nodes(fabric) -> set[str]:
+    return set(graph(fabric.mine.stored.model).nodes) - set(NODES)
+
+
+def test_slice_is_exactly_as_before_after_a_collection(fabric, capsys):
+    before = everything(fabric)
+    status, campaign = collected(fabric, collect=OWN, nodes="own")
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert "STAR: success" in printed.out and "UTAH: success" in printed.out
+    manifests = [read(path) for path in (campaign / "raw").glob("*.json")]
+    assert sorted(each["site"] for each in manifests) == ["STAR", "STAR", "UTAH"]
+    for each in manifests:
+        assert VLAN.fullmatch(each["port"]) and "captured_at" not in each and each["frames_captured"] > 0
+        assert each["instance"] == f"acapella-first-{each['site']}-listener1"
+    assert everything(fabric) == before
+    assert fabric.orchestrator.posts("/slices/creates") == 1, "only the user's slice"
+    assert fabric.orchestrator.renewals == []
+
+
+def test_only_the_vlan_of_the_users_interface_is_mirrored(fabric):
+    with own_testbed(fabric) as testbed:
+        (site,) = [site for site in testbed.sites() if site.name == "STAR"]
+        assert [VLAN.fullmatch(port.name) is not None for port in site.ports] == [True, True]
+        (instance,) = testbed.allocate("STAR", REQUEST)
+        testbed.mirror(instance, instance.receivers[0], site.ports[0].name, "both")
+        assert mirrors(fabric) == [(SHARED_PORT, VLAN.fullmatch(site.ports[0].name)[1])]
+        testbed.mirror(instance, instance.receivers[0], site.ports[1].name, "both")
+        assert mirrors(fabric) == [(SHARED_PORT, VLAN.fullmatch(site.ports[1].name)[1])]
+        assert site.ports[0].name != site.ports[1].name
+
+
+def test_shared_port_without_a_known_vlan_is_not_mirrored(fabric):
+    stored = fabric.mine.stored
+    stored.model = re.sub(r", &quot;vlan&quot;: &quot;\d+&quot;|, \"vlan\": \"\d+\"", "", stored.model)
+    testbed = own_testbed(fabric)
+    assert testbed.sites() == ()
+    assert "n1-nic-p1 is not mirrored: its NIC is shared, and FABRIC reports no VLAN" in testbed.notes()
+
+
+def test_plan_names_the_level(fabric, capsys):
+    before = everything(fabric)
+    status, _ = collected(fabric, "--dry-run", collect=OWN, nodes="own")
+    printed = capsys.readouterr().out
+    assert status == 0
+    assert "sampling level slice, chosen from the project's permissions: mirrors of your slice's ports" in printed
+    assert "level site needs the permission Net.PortMirroring" in printed
+    assert "nodes are added to your slice (fabric.nodes: own) and removed at the end" in printed
+    assert "project permissions: Component.SmartNIC_ConnectX_6 or Component.SmartNIC_ConnectX_5 or " in printed
+    assert everything(fabric) == before
+
+
+def test_slice_is_not_modified_unless_requested(fabric, capsys):
+    status, _ = collected(fabric, "--dry-run", collect=OWN)
+    printed = capsys.readouterr().out
+    assert status == 0 and "sampling level host" in printed and "level slice needs fabric.nodes: own" in printed
+
+
+def test_own_nodes_need_the_name_of_the_slice():
+    with pytest.raises(UserError, match=r"fabric\.nodes: own requires collect\.mode: slice"):
+        parse_settings({"testbed": "fabric", "fabric": {"nodes": "own"}})
+
+
+def test_release_removes_only_nodes_and_mirrors_of_the_campaign(fabric):
+    other = own_testbed(fabric, "c-more")
+    other.allocate("STAR", REQUEST)
+    before = everything(fabric)
+    with own_testbed(fabric) as testbed:
+        (instance,) = testbed.allocate("STAR", REQUEST)
+        testbed.mirror(instance, instance.receivers[0], testbed.site("STAR").ports[0].name, "both")
+        assert our_nodes(fabric) == {"acapella-c-STAR-listener1", "acapella-c-more-STAR-listener1"}
+    assert everything(fabric) == before
+    other.release()
+    assert our_nodes(fabric) == set()
+
+
+def test_release_all_removes_what_a_crash_left(fabric, capsys):
+    before = everything(fabric)
+    crashed = own_testbed(fabric, "first")
+    (instance,) = crashed.allocate("UTAH", REQUEST)
+    crashed.mirror(instance, instance.receivers[0], crashed.site("UTAH").ports[0].name, "both")
+    status, _ = collected(fabric, "--release-all", collect=OWN, nodes="own")
+    printed = capsys.readouterr().out
+    assert status == 0 and f"left: {SLICE}/acapella-first-UTAH-listener1" in printed and "released" in printed
+    assert everything(fabric) == before
+
+
+def test_nodes_left_by_a_crash_are_used_again(fabric):
+    (first,) = own_testbed(fabric).allocate("UTAH", REQUEST)
+    with own_testbed(fabric) as testbed:
+        assert testbed.instances("UTAH") == (first,) == testbed.allocate("UTAH", REQUEST)
+        assert our_nodes(fabric) == {first.name}
+    assert our_nodes(fabric) == set()
+
+
+def test_other_changes_of_the_slice_are_reported(fabric):
+    testbed = own_testbed(fabric)
+    testbed.allocate("UTAH", REQUEST)
+    stored = fabric.mine.stored
+    topology = graph(stored.model)
+    topology.remove_node(name="n2")
+    stored.model = topology.serialize()
+    with pytest.raises(UserError, match=f"slice {SLICE} differs from before: .*NetworkNode n2 is missing"):
+        testbed.release("UTAH")
+    assert our_nodes(fabric) == set()
+
+
+def test_refused_removal_is_repeated_and_then_named(fabric):
+    testbed = own_testbed(fabric, release_timeout_s=0.3)
+    testbed.allocate("UTAH", REQUEST)
+    fabric.orchestrator.faults.modify_fails = True
+    with pytest.raises(UserError, match=f"still allocated: {SLICE}/acapella-c-UTAH-listener1"):
+        testbed.release("UTAH")
+    fabric.orchestrator.faults.modify_fails = False
+    testbed.release()
+    assert our_nodes(fabric) == set()
+
+
+def test_refused_nodes_leave_the_slice_as_before(fabric):
+    before = everything(fabric)
+    fabric.orchestrator.faults.modify_fails = True
+    testbed = own_testbed(fabric)
+    with pytest.raises(UserError, match="Insufficient resources"):
+        testbed.allocate("UTAH", REQUEST)
+    fabric.orchestrator.faults.modify_fails = False
+    testbed.release()
+    assert everything(fabric) == before
+
+
+def test_ctrl_c_while_a_node_is_added_leaves_the_slice_as_before(fabric, capsys):
+    before = everything(fabric)
+    fabric.orchestrator.faults.stuck = True
+
+    def interrupt() -> None:
+        until(lambda: fabric.mine.stored.state == "Modifying")
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        fabric.orchestrator.faults.stuck = False
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    status, _ = collected(fabric, collect=OWN, nodes="own")
+    thread.join()
+    assert status == 130, capsys.readouterr()
+    assert everything(fabric) == before
