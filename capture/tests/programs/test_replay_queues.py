@@ -222,7 +222,7 @@ def test_af_xdp_with_several_queues(tmp_path, direction):
     if direction == "receive":
         tap_words, xdp_words = sender_to(tap), bridge_to_nowhere(xdp)
     with veth.namespace(("any0", "any1")) as prefix, contextlib.ExitStack() as programs:
-        no_ipv6 = "net.ipv6.conf.default.disable_ipv6=1"  # the kernel would send frames of its own to the tap device
+        no_ipv6 = "net.ipv6.conf.default.disable_ipv6=1"  # the kernel would send its frames to the tap device
         subprocess.run([*prefix, "sysctl", "-q", "-w", no_ipv6], check=True)
         owner = programs.enter_context(replayer.Replayer(*tap_words, prefix=prefix))
         owner.wait("ready")

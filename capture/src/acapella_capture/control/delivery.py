@@ -121,7 +121,7 @@ def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
 
 
 def nic_keys(testbed: Testbed, sample: ActiveSample, facts: Facts) -> tuple[dict[str, Any], list[str]]:
-    """Return manifest keys `captured_at` and `nic` as far as they apply, and a note if frames were merged."""
+    """Return manifest keys `captured_at` and `nic` if they apply, and a note if frames were merged."""
     nic = testbed.nic_settings(sample.instance, sample.receiver)
     warning = too_long_note(nic, facts.longest_frame_bytes)
     host = {"captured_at": "host"} if testbed.ports_by_node(sample.planned.site.name) is not None else {}
