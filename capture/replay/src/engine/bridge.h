@@ -11,7 +11,7 @@ enum recording_end { RECORDING_END_NONE, RECORDING_END_UNTIL, RECORDING_END_MEMO
 
 #define BURST_SIZES 7 /* bursts of up to 1, 2, 4, ..., BURST_MAX packets */
 
-/* How long it takes to forward a burst, as measured. */
+/* The measured time to forward a burst. */
 struct forward_cost {
     int64_t ns[BURST_SIZES]; /* the longest of recent bursts of up to 2^i packets; 0: there was none */
     int64_t allowed_until_ns,
