@@ -69,7 +69,7 @@ class LinkSocket(frame_socket.FrameSocket):
     link: Link
 
     def __init__(self, name: str, timeout_s: float):
-        self._timeout_s, self._closed, self._line, self._received = timeout_s, False, b"", None
+        self._timeout_s, self._closed, self._line = timeout_s, False, b""
         self._parts = frames.Assembly()
         self._head = frames.Frame(REPLAYER, CONTROLLER, time.monotonic_ns(), frames.REQUEST)
         self._socket = self
@@ -144,6 +144,29 @@ def test_lost_frames_are_sent_again_and_no_request_is_executed_twice(link, parit
     assert seen and link.running.agent.counts["requests"] == 7, "six requests and bye"
 
 
+def test_late_duplicates_in_both_directions_do_not_disturb_a_session(link):
+    """All earlier frames arrive again before each new one."""
+
+    def with_earlier(deliver):
+        earlier: list[bytes] = []
+
+        def deliver_all(data: bytes) -> None:
+            for each in (*earlier, data):
+                deliver(each)
+            earlier.append(data)
+
+        return deliver_all
+
+    link.to_replayer, link.to_controller = with_earlier(link.to_replayer), with_earlier(link.to_controller)
+    with Remote(NAME, SECRET) as remote:
+        remote.request(messages.Record())
+        assert remote.request(messages.Stop())["packets"] == 2
+        assert remote.request(messages.Status())["state"] == "idle"
+    counts = link.running.agent.counts
+    assert counts["in_band_unexpected"] > 0 and counts["requests"] == 4, "three requests and bye"
+    assert counts["replayed"] == counts["forged"] == counts["sessions"] - 1 == 0
+
+
 def test_wrong_secret_is_refused(link):
     with pytest.raises(UserError, match="the proof of the secret is wrong"), Remote(NAME, OTHER_SECRET):
         pass
@@ -162,7 +185,7 @@ def opened(link: Link, secret: Secret = SECRET, session: int = 1) -> tuple[chann
     link.to_replayer(frame(b"", session))
     theirs, ours = channel.decode_challenge(line_of(link, session)), Challenge.new()
     keys = channel.Keys.derive(secret, theirs, ours)
-    proof = frame(channel.encode_proof(ours, keys.proof).removesuffix(b"\n"), session)
+    proof = frame(channel.encode_proof(ours, keys.proof).removesuffix(b"\n"), session, number=1)
     link.to_replayer(proof)
     assert b'"welcome"' in line_of(link, session)
     return channel.Writer(keys.from_controller), proof
@@ -170,17 +193,17 @@ def opened(link: Link, secret: Secret = SECRET, session: int = 1) -> tuple[chann
 
 def test_forged_and_replayed_lines_are_counted_and_not_executed(link):
     writer, _ = opened(link)
-    status = frame(writer.line(status={}).removesuffix(b"\n"))
+    status = writer.line(status={}).removesuffix(b"\n")
     clear = writer.line(clear={}).removesuffix(b"\n")
-    link.to_replayer(status)
+    link.to_replayer(frame(status, number=2))
     assert b'"state"' in line_of(link)
-    link.to_replayer(frame(clear[:-2] + b"x}"))
+    link.to_replayer(frame(clear[:-2] + b"x}", number=3))
     assert b"HMAC" in line_of(link)
     link.counted("forged")
-    link.to_replayer(status)
+    link.to_replayer(frame(status, number=4))
     assert b"expected 2" in line_of(link)
     link.counted("replayed")
-    link.to_replayer(frame(clear))
+    link.to_replayer(frame(clear, number=5))
     assert b'"to":2,"done"' in line_of(link).replace(b" ", b"")
     assert link.running.agent.counts["requests"] == 2
 
@@ -203,6 +226,7 @@ def test_line_of_another_session_is_forged(link):
         (frame(b"x", part=0, parts=2), "in_band_malformed"),
         (frames.encode(frames.Frame(REPLAYER, CONTROLLER, 1, frames.RESPONSE)), "in_band_malformed"),
         (frame(b"no session"), "in_band_unknown"),
+        (frame(b"", number=1), "in_band_unknown"),
     ],
 )
 def test_invalid_frames_are_counted_and_not_answered(link, data, count):
@@ -221,8 +245,8 @@ def test_quit_is_acknowledged_before_the_replayer_ends(link):
         return command(name, *arguments)
 
     link.program.command = slow
-    for request in ({"stop": {}}, {"quit": {}}):
-        link.to_replayer(frame(writer.line(**request).removesuffix(b"\n")))
+    for number, request in ((2, {"stop": {}}), (3, {"quit": {}})):
+        link.to_replayer(frame(writer.line(**request).removesuffix(b"\n"), number=number))
     assert [line_of(link).replace(b" ", b"").partition(b'"to":')[2][:1] for _ in range(2)] == [b"1", b"2"]
 
 
@@ -232,7 +256,7 @@ def test_new_sessions_do_not_end_an_active_one(link, monkeypatch):
     for session in (2, 3, 4):
         link.to_replayer(frame(b"", session))
     link.counted("in_band_limited", 2)
-    link.to_replayer(frame(writer.line(bye={}).removesuffix(b"\n")))
+    link.to_replayer(frame(writer.line(bye={}).removesuffix(b"\n"), number=2))
     assert b'"to"' in line_of(link)
     wait_until(lambda: link.running.agent._connected is None, "the end of the session")
     wait_until(lambda: link.to_replayer(frame(b"", 5)) or not link.arrived(5).empty(), "a session instead of the first")

@@ -139,7 +139,7 @@ def test_messages_are_forwarded_without_in_band(tmp_path, pairs, secret):
         done = subprocess.run(argv(pairs, *control, "status"), capture_output=True, text=True, check=False)
     assert done.returncode == 75 and "no reply" in done.stderr
     arrived = replayer.received(tmp_path / "out.pcap")
-    assert arrived and {data[12:22] for data in arrived} == {b"\x88\xb5ACAPctl1"}
+    assert arrived and {data[12:22] for data in arrived} == {b"\x88\xb5ACAPctl2"}
 
 
 def test_two_replayers_start_together_and_their_skew_is_measured(tmp_path, pairs, secret, capture):

@@ -10,7 +10,7 @@
 #include "engine/ports.h"
 
 #define INBAND_ETHER_TYPE 0x88B5 /* for local experiments: IEEE 802, section 9.2.3 */
-#define INBAND_MAGIC "ACAPctl1"  /* follows the EtherType; lead.c sends frames of the same type without it */
+#define INBAND_MAGIC "ACAPctl2"  /* follows the EtherType; lead.c sends frames of the same type without it */
 #define INBAND_LONGEST 1514      /* bytes of a frame */
 #define INBAND_SHORTEST 22       /* addresses, EtherType, INBAND_MAGIC */
 #define INBAND_SLOTS 32          /* a power of 2 */

@@ -8,6 +8,7 @@ import re
 import secrets
 import socket
 import time
+from dataclasses import replace
 from typing import Self
 
 from acapella_core.control_lines import Refused
@@ -41,7 +42,6 @@ class FrameSocket:
         self._timeout_s = timeout_s
         self._closed = False
         self._line = b""  # the latest one sent
-        self._received: bytes | None = None  # the latest one
         self._parts = frames.Assembly()
         protocol = socket.htons(frames.ETHER_TYPE)
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
@@ -63,8 +63,10 @@ class FrameSocket:
         self._timeout_s = timeout_s
 
     def sendall(self, line: bytes) -> None:
-        """Send a line."""
+        """Send a line. Later parts of earlier responses are ignored."""
         self._line = line.removesuffix(b"\n")
+        self._head = replace(self._head, number=self._head.number + 1)
+        self._parts.expect(self._head.number)
         self._send()
 
     def readline(self, limit: int) -> bytes:
@@ -77,8 +79,7 @@ class FrameSocket:
             except TimeoutError:
                 self._send()
                 continue
-            if line is not None and line != self._received:
-                self._received = line
+            if line is not None:
                 return line + b"\n"
         raise TimeoutError
 

@@ -2,12 +2,13 @@
 
 A frame has the EtherType 0x88B5, which is for local experiments (IEEE 802, section 9.2.3). After it follow, big-endian:
 
-    magic (8 bytes)  session (8)  kind (1)  part (1)  parts (1)  0 (1)  length (2)  text (length)
+    magic (8 bytes)  session (8)  number (4)  kind (1)  part (1)  parts (1)  0 (1)  length (2)  text (length)
 
 A line of the channel (channel.py) is the text of one frame, or of several in the order of ``part``; its newline is not
 sent. The kind is REQUEST or RESPONSE. ``session`` is a random number of the controller, which opens it with a REQUEST
-without text. The frame is padded to the shortest length of Ethernet. Frames are not protected; the lines in them are
-authenticated.
+without text. ``number`` counts the lines of the controller in a session from 0, which is the opening; a response has
+the number of the line that it answers. The frame is padded to the shortest length of Ethernet. Frames are not
+protected; the lines in them are authenticated.
 """
 
 import struct
@@ -16,9 +17,9 @@ from dataclasses import dataclass, replace
 from acapella_core.control_lines import Refused
 
 ETHER_TYPE = 0x88B5
-MAGIC = b"ACAPctl1"  # as INBAND_MAGIC of capture/replay/src/engine/inband.h
+MAGIC = b"ACAPctl2"  # as INBAND_MAGIC of capture/replay/src/engine/inband.h
 REQUEST, RESPONSE = 1, 2
-HEADER = struct.Struct(">6s6sH8sQBBBBH")
+HEADER = struct.Struct(">6s6sH8sQIBBBBH")
 SHORTEST_BYTES = 60  # of a frame without FCS
 TEXT_BYTES = 1_514 - HEADER.size  # at an MTU of 1500
 MAX_PARTS = 96  # of the longest line of an agent
@@ -35,6 +36,7 @@ class Frame:
     text: bytes = b""
     part: int = 0
     parts: int = 1
+    number: int = 0
 
 
 def encode(frame: Frame) -> bytes:
@@ -45,6 +47,7 @@ def encode(frame: Frame) -> bytes:
         ETHER_TYPE,
         MAGIC,
         frame.session,
+        frame.number,
         frame.kind,
         frame.part,
         frame.parts,
@@ -58,38 +61,49 @@ def decode(data: bytes) -> Frame:
     """Return a frame of the control channel. Raises Refused."""
     if len(data) < HEADER.size:
         raise Refused("frame too short")
-    target, source, ether_type, magic, session, kind, part, parts, zero, length = HEADER.unpack_from(data)
+    target, source, ether_type, magic, session, number, kind, part, parts, zero, length = HEADER.unpack_from(data)
     text = data[HEADER.size : HEADER.size + length]
     if (ether_type, magic, zero) != (ETHER_TYPE, MAGIC, 0) or kind not in (REQUEST, RESPONSE):
         raise Refused("not a frame of the control channel")
     if len(text) < length or length > TEXT_BYTES or not part < parts <= MAX_PARTS or b"\n" in text:
         raise Refused("malformed frame")
-    return Frame(target, source, session, kind, text, part, parts)
+    return Frame(target, source, session, kind, text, part, parts, number)
 
 
 def split(line: bytes, head: Frame) -> list[Frame]:
-    """Return the frames of a line without its newline; addresses, session and kind are those of ``head``."""
+    """Return the frames of a line without its newline; addresses, session, kind and number are those of ``head``."""
     texts = [line[at : at + TEXT_BYTES] for at in range(0, len(line), TEXT_BYTES)] or [b""]
     return [replace(head, text=text, part=part, parts=len(texts)) for part, text in enumerate(texts)]
 
 
 class Assembly:
-    """Joins the parts of a line. A frame of another number of parts begins a new line."""
+    """Joins the parts of the response to one line of the controller.
+
+    Parts of other responses are ignored, for example of a repeated one that arrives late, and so are all parts after
+    the response is complete. A part that contradicts the known ones begins the response again.
+    """
 
     def __init__(self) -> None:
+        self.expect(0)
+
+    def expect(self, number: int) -> None:
+        """Begin the response to another line."""
+        self._number = number
         self._texts: dict[int, bytes] = {}
         self._parts = 0
+        self._complete = False
 
     def add(self, frame: Frame) -> bytes | None:
         """Add a part; return the line once it is complete, else None."""
-        if frame.parts != self._parts or frame.part == 0:
+        if frame.number != self._number or self._complete:
+            return None
+        if frame.parts != self._parts or self._texts.get(frame.part, frame.text) != frame.text:
             self._texts, self._parts = {}, frame.parts
         self._texts[frame.part] = frame.text
         if len(self._texts) < self._parts:
             return None
-        line = b"".join(self._texts[part] for part in range(self._parts))
-        self._texts, self._parts = {}, 0
-        return line
+        self._complete = True
+        return b"".join(self._texts[part] for part in range(self._parts))
 
 
 def mac_text(mac: bytes) -> str:

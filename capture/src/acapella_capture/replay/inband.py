@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from acapella_core.control_lines import Refused
@@ -67,13 +68,23 @@ class InBand:
         if key not in self._sessions and not self._open(key, frame, int(event["port"])):
             return
         session = self._sessions[key]
-        if (frame.text == session.latest and not self._repeats.permits()) or not session.receive(frame.text):
+        if session.is_latest(frame):
+            accepted = self._repeats.permits()
+            if accepted:
+                session.writer.repeat()
+        elif frame.number == session.number + 1:
+            accepted = session.receive(frame.text)
+        else:  # a duplicate of an earlier line, which the network delayed
+            self._counts["in_band_unexpected"] += 1
+            return
+        if not accepted:
             self._counts["in_band_limited"] += 1
 
     def _open(self, key: tuple[bytes, int], frame: frames.Frame, port: int) -> bool:
         """Open a session unless the message does not ask for it, or there were too many."""
-        if frame.text or not self._openings.permits() or not self._make_room():
-            self._counts["in_band_unknown" if frame.text else "in_band_limited"] += 1
+        opens = not frame.text and frame.number == 0
+        if not opens or not self._openings.permits() or not self._make_room():
+            self._counts["in_band_limited" if opens else "in_band_unknown"] += 1
             return False
         self._counts["in_band_sessions"] += 1
         head = frames.Frame(frame.source, frame.target, frame.session, frames.RESPONSE)
@@ -114,38 +125,39 @@ class Limit:
 
 
 class Session:
-    """The lines from and to one controller, as the streams of a connection. ``latest``: the latest line."""
+    """The lines from and to one controller, as the streams of a connection.
+
+    ``latest`` is the latest line and ``number`` its number. The opening is the first one.
+    """
 
     def __init__(self, queue: asyncio.Queue, port: int, head: frames.Frame):
         self.reader = asyncio.StreamReader(limit=MAX_REQUEST_BYTES)
         self.writer = Writer(queue, port, head, self.reader)
         self.task: asyncio.Task | None = None
-        self.latest: bytes | None = None
+        self.number = 0
+        self.latest = b""
+
+    def is_latest(self, frame: frames.Frame) -> bool:
+        """Return whether a frame repeats the latest line."""
+        return frame.number == self.number and frame.text == self.latest
 
     def receive(self, text: bytes) -> bool:
-        """Pass on a line; if it is the same as the latest one, repeat what was sent since.
-
-        Return False if it is not accepted, because too many lines wait.
-        """
-        if text == self.latest:
-            self.writer.repeat()
-            return True
-        if self.writer.is_closing() or self.writer.pending >= MAX_PENDING_LINES:
+        """Pass on the next line. Return False if it is not accepted, because too many lines wait."""
+        if self.writer.is_closing() or len(self.writer.unanswered) >= MAX_PENDING_LINES:
             return False
-        opens, self.latest = self.latest is None, text
-        if not opens:
-            self.writer.pending += 1
-            self.writer.sent.clear()
-            self.reader.feed_data(text + b"\n")
+        self.number, self.latest = self.number + 1, text
+        self.writer.unanswered.append(self.number)
+        self.writer.sent.clear()
+        self.reader.feed_data(text + b"\n")
         return True
 
 
 class Writer:
-    """The part of asyncio.StreamWriter that the agent uses; each write is one line."""
+    """The part of asyncio.StreamWriter that the agent uses; each write is one line, the response to one line."""
 
     def __init__(self, queue: asyncio.Queue, port: int, head: frames.Frame, reader: asyncio.StreamReader):
         self.sent: list[bytes] = []  # frames since the latest line of the controller
-        self.pending = 0  # lines of the controller since the latest response
+        self.unanswered = deque([0])  # numbers of lines of the controller
         self.transport = self
         self._queue = queue
         self._port = port
@@ -155,9 +167,10 @@ class Writer:
 
     def write(self, line: bytes) -> None:
         """Send a line."""
+        if self.unanswered:
+            self._head = replace(self._head, number=self.unanswered.popleft())
         sent = [frames.encode(frame) for frame in frames.split(line.removesuffix(b"\n"), self._head)]
         self.sent += sent
-        self.pending = 0
         self._enqueue(sent)
 
     def repeat(self) -> None:
