@@ -16,7 +16,8 @@ struct device {
     int64_t lead_ns, jitter_ns;
     unsigned lost, received, seed;
     bool unstamped;
-    bool delays; /* each packet arrives only together with the next one */
+    bool by_kernel; /* timestamps are not those of a NIC */
+    bool delays;    /* each packet arrives only together with the next one */
     struct rte_mbuf *held;
     const struct world *world;
     const struct port *port;
@@ -64,7 +65,8 @@ static void open_connected(struct world *world, struct device *device) {
         struct port *port = &world->ports.port[i];
         CHECK(rte_eth_promiscuous_disable(port->id) == 0); /* net_ring begins as promiscuous */
         CHECK(rte_mbuf_dyn_rx_timestamp_register(&port->stamp_offset, &port->stamp_flag) == 0);
-        port->stamps = PORT_STAMPS_TIME;
+        clock_begin(&port->clock, 1e9, START_NS, START_NS); /* a tick is 1 ns */
+        port->stamps = device[i].by_kernel ? PORT_STAMPS_TIME : PORT_STAMPS_TICKS;
         device[i].world = world;
         device[i].port = port;
         device[i].callback = rte_eth_add_rx_callback(port->id, 0, stamp, &device[i]);
@@ -115,8 +117,26 @@ static void test_injected_lead_is_measured_exactly_and_compensated(void) {
         summarize(&summary, &world.replay);
         CHECK(received == 100 && summary.balanced && summary.monotone && summary.largest_ns == 0);
         CHECK(world.replay.departed[0].ns == START_NS);
+        CHECK(world.replay.departed[0].flags & DEPARTED_HARDWARE);
         close_connected(&world, &device);
     }
+}
+
+static void test_lead_of_the_kernels_timestamps_is_not_of_hardware(void) {
+    struct device device = {.lead_ns = LEAD_NS, .by_kernel = true};
+    struct world world = {.options = {.ports = 1}};
+    struct fault fault = {""};
+    open_connected(&world, &device);
+    CHECK(measure(&world, &fault) == 0);
+    const struct lead *lead = &world.ports.port[0].lead;
+    CHECK(lead->source == LEAD_LOOPBACK && lead->stamps == LEAD_STAMPS_KERNEL && lead->ns == LEAD_NS);
+    world_add(&world, 0, 60, 0, 0, true);
+    world_start(&world, 1, 1000000);
+    world_run(&world, NULL, NULL, 0);
+    CHECK(world.replay.departed[0].ns == START_NS);
+    CHECK(world.replay.departed[0].flags == (DEPARTED_OWN_STAMP | DEPARTED_BURST_FIRST));
+    world_drain(&world, NULL, NULL);
+    close_connected(&world, &device);
 }
 
 #define PACKETS 100
@@ -341,6 +361,7 @@ static void test_lead_is_measured_by_transmit_timestamps_or_unknown(void) {
 int main(void) {
     world_environment(256, 0);
     test_injected_lead_is_measured_exactly_and_compensated();
+    test_lead_of_the_kernels_timestamps_is_not_of_hardware();
     test_ports_with_different_leads_keep_their_order_across_ports();
     test_a_lead_does_not_depend_on_the_port_that_received_the_probes();
     test_packets_before_the_measurement_are_discarded();

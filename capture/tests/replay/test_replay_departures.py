@@ -41,7 +41,16 @@ def test_records_become_rows_with_metadata(tmp_path):
         record(loop=1, packet=0, late=-2, flags=1 | 4),
     ]
     node_clock = {"source": "chrony", "offset_ns": -5, "synchronized": True}
-    origin = Origin(-3, 9, "round trips", "ab" * 32, 2_500_000, "single", node_clock, (Lead(7300, "loopback"), Lead()))
+    origin = Origin(
+        -3,
+        9,
+        "round trips",
+        "ab" * 32,
+        2_500_000,
+        "single",
+        node_clock,
+        (Lead(7300, "loopback", -5, 7400, True), Lead()),
+    )
     summary = convert(written(tmp_path / "d", records), tmp_path / "d.parquet", origin)
     table = pq.read_table(tmp_path / "d.parquet")
     assert table.schema.equals(arrow_schema("departures"))
@@ -65,6 +74,9 @@ def test_records_become_rows_with_metadata(tmp_path):
         "pacing": "single",
         "lead_ns": "7300,unknown",
         "lead_source": "loopback,unknown",
+        "lead_p5_ns": "-5,unknown",
+        "lead_p95_ns": "7400,unknown",
+        "lead_hardware": "true,unknown",
         "node_clock_source": "chrony",
         "node_clock_offset_ns": "-5",
         "node_clock_synchronized": "true",
@@ -81,10 +93,24 @@ def test_unknown_metadata_is_unknown():
 
 
 def test_leads_of_a_run_are_those_of_its_ports():
-    leads = [{"source": "loopback", "ns": 7300}, {"source": "unknown", "ns": None}, {"source": "option", "ns": 0}]
+    measured = {"source": "loopback", "ns": 7300, "p5_ns": 7000, "p95_ns": 9000, "timestamps": "kernel"}
+    leads = [measured, {"source": "unknown", "ns": None}, {"source": "option", "ns": 0}]
     found = leads_of({"leads": leads})
-    assert found == (Lead(7300, "loopback"), Lead(), Lead(0, "option"))
+    assert found == (Lead(7300, "loopback", 7000, 9000, False), Lead(), Lead(0, "option"))
     assert [str(lead) for lead in found] == ["7.3 us (loopback)", "unknown", "0 ns (option)"]
+    assert leads_of({"leads": [measured | {"source": "transmit", "timestamps": "device"}]})[0].hardware is True
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"p5_ns": None}, {"p95_ns": True}, {"p5_ns": 9001}, {"p5_ns": "7"}, {"p95_ns": 1 << 63}, {"source": "option"}],
+)
+def test_invalid_range_of_a_lead_is_unknown(wrong):
+    measured = {"source": "loopback", "ns": 7300, "p5_ns": 7000, "p95_ns": 9000, "timestamps": "kernel"}
+    (lead,) = leads_of({"leads": [measured | wrong]})
+    assert lead == Lead(7300, wrong.get("source", "loopback"))
+    for stamps in (None, "guess", ["device"]):
+        assert leads_of({"leads": [measured | {"timestamps": stamps}]})[0].hardware is None
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,19 @@ static void put_clock(FILE *to, const struct timebase *time) {
             state >= 0 ? (int64_t)kernel.esterror * 1000 : -1);
 }
 
+static bool is_measured(const struct lead *lead) {
+    return lead->source == LEAD_TRANSMIT || lead->source == LEAD_LOOPBACK;
+}
+
 static void put_lead(FILE *to, const struct lead *lead) {
+    static const char *const stamps[] = {"none", "device", "kernel"};
     fprintf(to, "{\"source\": \"%s\"", lead_source_name(lead->source));
     put_time(to, "ns", lead->source == LEAD_UNKNOWN ? DEPARTED_NEVER : lead->ns);
+    if (is_measured(lead)) {
+        put_time(to, "p5_ns", lead->low_ns);
+        put_time(to, "p95_ns", lead->high_ns);
+        put_text(to, "timestamps", stamps[lead->stamps]);
+    }
 }
 
 /* The lead time that each port has in a run; null: unknown, 0 is used. */
@@ -73,15 +83,11 @@ static void put_leads(FILE *to, const struct ports *ports) {
 }
 
 static void put_measured_lead(FILE *to, const struct lead *lead) {
-    static const char *const stamps[] = {"none", "device", "kernel"};
     fputs(", \"lead\": ", to);
     put_lead(to, lead);
-    if (lead->source == LEAD_TRANSMIT || lead->source == LEAD_LOOPBACK) {
-        put_time(to, "p5_ns", lead->low_ns);
-        put_time(to, "p95_ns", lead->high_ns);
+    if (is_measured(lead)) {
         put_number(to, "probes", lead->probes);
         put_number(to, "stamped", lead->stamped);
-        put_text(to, "timestamps", stamps[lead->stamps]);
     }
     fputc('}', to);
 }

@@ -174,7 +174,9 @@ static int set_lead(struct port *port, const struct reception *from, int64_t *le
     lead->ns = median < 0 ? 0 : median;
     lead->low_ns = leads[(count - 1) * 5 / 100];
     lead->high_ns = leads[(count - 1) * 95 / 100];
-    lead->stamps = from->socket >= 0 ? LEAD_STAMPS_KERNEL : LEAD_STAMPS_DEVICE;
+    /* drivers that read times since 1970 have them from the kernel */
+    const bool by_kernel = from->socket >= 0 || (from->port && from->port->stamps == PORT_STAMPS_TIME);
+    lead->stamps = by_kernel ? LEAD_STAMPS_KERNEL : LEAD_STAMPS_DEVICE;
     lead->source = from->port ? LEAD_LOOPBACK : LEAD_TRANSMIT;
     return 0;
 }

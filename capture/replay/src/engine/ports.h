@@ -17,6 +17,7 @@ enum port_stamps {
 };
 
 enum lead_source { LEAD_UNKNOWN, LEAD_OPTION, LEAD_TRANSMIT, LEAD_LOOPBACK };
+/* DEVICE: of the NIC */
 enum lead_stamps { LEAD_STAMPS_NONE, LEAD_STAMPS_DEVICE, LEAD_STAMPS_KERNEL };
 
 /* The time from passing a packet to the driver until the packet departs (engine/lead.h). */

@@ -148,8 +148,11 @@ static void set_outcome(struct replay *replay, unsigned count, enum outcome outc
                         bool own_stamp) {
     struct departure *departed =
         &replay->departed[(uint64_t)replay->loop * replay->plan.packets + replay->at + replay->done];
+    const struct port *port = &replay->ports->port[replay->plan.entry[replay->at].port];
+    const bool hardware = own_stamp && port->lead.stamps == LEAD_STAMPS_DEVICE;
     for (unsigned i = 0; i < count; ++i) {
         uint8_t flags = own_stamp ? DEPARTED_OWN_STAMP : 0;
+        flags |= hardware ? DEPARTED_HARDWARE : 0;
         flags |= replay->done + i == 0 ? DEPARTED_BURST_FIRST : 0;
         departed[i] = (struct departure){ns, replay->retries, (uint8_t)outcome, flags};
     }

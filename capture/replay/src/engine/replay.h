@@ -8,6 +8,7 @@
 
 #define DEPARTED_NEVER INT64_MIN
 
+/* HARDWARE: the departure contains a lead time that was measured with timestamps of a NIC. */
 enum departed_flags { DEPARTED_OWN_STAMP = 1, DEPARTED_BURST_FIRST = 2, DEPARTED_HARDWARE = 4 };
 
 struct departure {

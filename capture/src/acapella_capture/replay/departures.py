@@ -39,14 +39,22 @@ SENT = 0
 RESOLVED, BURST_FIRST, HARDWARE = 1, 2, 4  # flags
 NO_TIME = np.iinfo(np.int64).min
 ROWS_AT_ONCE = 1 << 20
-LEAD_SOURCES = ("option", "transmit", "loopback")
+MEASURED = ("transmit", "loopback")
+LEAD_SOURCES = ("option", *MEASURED)
 
 
 class Lead(NamedTuple):
-    """The lead time of a port and its source, one of LEAD_SOURCES; None if it is unknown."""
+    """The lead time of a port and its source, one of LEAD_SOURCES; None if it is unknown.
+
+    ``p5_ns`` and ``p95_ns`` are percentiles of a measured one, and ``hardware`` is whether timestamps of a NIC measured
+    it; None if it was not measured.
+    """
 
     ns: int | None = None
     source: str | None = None
+    p5_ns: int | None = None
+    p95_ns: int | None = None
+    hardware: bool | None = None
 
     def __str__(self) -> str:
         return UNKNOWN if self.ns is None else f"{duration(self.ns)} ({self.source})"
@@ -55,12 +63,25 @@ class Lead(NamedTuple):
 def leads_of(done: Mapping[str, Any]) -> tuple[Lead, ...]:
     """Return the lead times of the ports of a run from its event `done`; values of another kind are unknown."""
     leads = done.get("leads")
-    found = []
-    for lead in leads if isinstance(leads, list) else ():
-        ns, source = (lead.get("ns"), lead.get("source")) if isinstance(lead, dict) else (None, None)
-        known = type(ns) is int and 0 <= ns < 1 << 63 and source in LEAD_SOURCES
-        found.append(Lead(ns, source) if known else Lead())
-    return tuple(found)
+    return tuple(lead_of(lead) for lead in leads) if isinstance(leads, list) else ()
+
+
+def lead_of(lead: object) -> Lead:
+    """Return a lead time of an event `done`."""
+    if not isinstance(lead, dict):
+        return Lead()
+    ns, source, low, high = (lead.get(key) for key in ("ns", "source", "p5_ns", "p95_ns"))
+    if not (is_time(ns) and ns >= 0 and source in LEAD_SOURCES):
+        return Lead()
+    if source not in MEASURED or not (is_time(low) and is_time(high) and low <= high):
+        return Lead(ns, source)
+    stamps = lead.get("timestamps")
+    return Lead(ns, source, low, high, stamps == "device" if stamps in ("device", "kernel") else None)
+
+
+def is_time(value: object) -> bool:
+    """Return whether a value is a number of nanoseconds."""
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
 
 
 def lost_in_kernel(done: Mapping[str, Any]) -> list[str]:
@@ -117,14 +138,17 @@ class Origin:
             "pacing": self.pacing,
             "lead_ns": by_port([lead.ns for lead in self.leads]),
             "lead_source": by_port([lead.source for lead in self.leads]),
+            "lead_p5_ns": by_port([lead.p5_ns for lead in self.leads]),
+            "lead_p95_ns": by_port([lead.p95_ns for lead in self.leads]),
+            "lead_hardware": by_port([lead.hardware for lead in self.leads]),
             **{f"node_clock_{key}": self.node_clock.get(key) for key in ("source", "offset_ns", "synchronized")},
         }
         return {key: UNKNOWN if value is None else text_of(value) for key, value in values.items()}
 
 
-def by_port(values: Sequence[int | str | None]) -> str | None:
+def by_port(values: Sequence[int | str | bool | None]) -> str | None:
     """Return the values of ports, separated by commas; None if there are none."""
-    return ",".join(UNKNOWN if value is None else str(value) for value in values) or None
+    return ",".join(UNKNOWN if value is None else text_of(value) for value in values) or None
 
 
 def text_of(value: object) -> str:
