@@ -133,8 +133,10 @@ def test_only_programs_in_the_directory_of_the_node_are_ended(tmp_path):
         (directory / "jobs" / name).mkdir(parents=True)
         processes[name] = subprocess.Popen(argv, cwd=place, start_new_session=True)
         (directory / "jobs" / name / "pid").write_text(str(processes[name].pid))
+    (directory / "jobs" / "run-3").mkdir()  # the command that restores is itself a job
+    restore = ["sh", "-c", 'echo $$ > jobs/run-3/pid; exec "$@"', "sh", *restore_argv([])]
     try:
-        assert shell(restore_argv([]), directory) == "ended sleep\nended sh\n"
+        assert shell(restore, directory) == "ended sleep\nended sh\n"
         assert [processes[name].wait(END_S) for name in ("ours", "run-2")] == [-signal.SIGKILL, -signal.SIGKILL]
         assert [processes[name].poll() for name in ("theirs", "run-1")] == [None, None]
     finally:

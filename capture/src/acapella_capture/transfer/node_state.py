@@ -25,6 +25,7 @@ RESTORE = """record=settings-$(sysctl -n kernel.random.boot_id)
 for job in jobs/*; do
     if [ ! -s "$job/pid" ] || [ -s "$job/status" ]; then continue; fi
     pid=$(cat "$job/pid")
+    [ "$pid" != $$ ] || continue
     case $job in jobs/run-*) grep -qs "set_value()" "/proc/$pid/cmdline" || continue ;; esac
     if [ "$(readlink "/proc/$pid/cwd")" = "$(pwd -P)" ]; then
         echo "ended $(cat "/proc/$pid/comm")"
