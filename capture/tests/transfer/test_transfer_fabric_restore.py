@@ -16,6 +16,7 @@ from acapella_testing.capture.fabric_network import inside
 from acapella_testing.capture.fabric_transfers import SLICE, FabricTransfers, fabric_with_networks
 from fabrictestbed_extensions.fablib import node as fablib_node
 
+from acapella_capture.testbeds.fabric.network_slice import NetworkSlice
 from acapella_capture.transfer.node_state import DEFINE, restore_argv, set_value_argv
 
 NODES = ["h1", "r1", "h2"]
@@ -193,6 +194,13 @@ def test_kept_slice_has_no_changes_and_is_named_after_an_error_or_interrupt(fabr
     status, out, err = fabric.transfer("--keep", grid={"algorithm": ["nosuch"]})
     assert status == 2 and "no congestion control nosuch" in err and f"slice {SLICE} is kept" in out
     assert "undid" not in out, "a grid that ends leaves nothing to undo"
+    close = NetworkSlice.close
+
+    def close_after_a_second_signal(kept: NetworkSlice) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        close(kept)
+
+    monkeypatch.setattr(NetworkSlice, "close", close_after_a_second_signal)
     out = interrupted(fabric, monkeypatch, "--keep")
     assert "warning: nodes h1, r1, h2 may have changed settings; the next start restores them" in out
     assert f"slice {SLICE} is kept; delete it with the same command and --release" in out

@@ -21,7 +21,7 @@ from ..testbeds.fabric import tuning
 from ..testbeds.fabric.background import call_for_each, submit
 from ..testbeds.fabric.credentials import WHERE
 from ..testbeds.fabric.host_keys import HostKeyChangedError
-from ..testbeds.fabric.network_slice import NetworkSlice
+from ..testbeds.fabric.network_slice import NetworkSlice, ignored_signals
 from ..testbeds.fabric.networks import OtherSliceError, plan_slice
 from ..testbeds.fabric.remote import Remote
 from ..testbeds.fabric.transfer import MB, Transfer
@@ -313,10 +313,12 @@ class FabricNodes(Nodes):
         with contextlib.suppress(KeyboardInterrupt):  # the next start restores the other nodes
             wait(restored.values(), limit_s)
         left = [node for node, each in restored.items() if not each.done() or each.exception()]
-        self._slice.close()
-        if left:
-            self._report(f"warning: nodes {', '.join(left)} may have changed settings; the next start restores them")
-        self._report(f"transfer: slice {self._slice.name} is kept; delete it with the same command and --release")
+        with ignored_signals():  # a second Ctrl-C
+            self._slice.close()
+            if left:
+                nodes = ", ".join(left)
+                self._report(f"warning: nodes {nodes} may have changed settings; the next start restores them")
+            self._report(f"transfer: slice {self._slice.name} is kept; delete it with the same command and --release")
 
     def _download(self, node: str, path: str, local: Path) -> None:
         self._slice.node(node).download_file(str(local), path, retry=1)
