@@ -92,7 +92,8 @@ class Measurements:
         done = self._nodes.run(sender, script, timeout_s=RTT_TIMEOUT_S)
         times = json.loads(done.stdout) if done.status == 0 else []
         if not times:
-            raise UserError(f"no reply from {receiver} over path {path}", where=f"node {sender}")
+            lines = done.stderr.strip().splitlines() or [f"all {ROUND_TRIPS} connections timed out"]
+            raise UserError(f"no reply from {receiver} over path {path}: {lines[-1]}", where=f"node {sender}")
         return round(statistics.median(times))
 
     def _fill(self, cell: Cell, path: str) -> tuple[int, int]:
