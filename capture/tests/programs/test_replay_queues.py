@@ -89,9 +89,13 @@ def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
         program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
         with replayer.tcpdump(bridged, "right1", tmp_path / "replayed.pcap"):
             done = program.run()
+        program.ask(f"departures {tmp_path / 'departures'}", "saved")
         assert program.end() == 0, program.messages
     for name in ("live", "replayed"):
         assert by_flow(captured(tmp_path / f"{name}.pcap")) == expected, name
+    departed = replayer.read_departures(tmp_path / "departures")
+    saved = dpdk.read_pcapng(tmp_path / "saved.pcapng").frames
+    assert [one.queue for one in departed] == [frame.queue for frame in saved]
     received = [queue["received"] for queue in status["ports"][0]["queues"]]
     assert sum(received) == status["ports"][0]["received"] == len(frames) and min(received) > 0
     assert by_flow(saved_frames(tmp_path / "saved.pcapng", received)) == expected

@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-RECORD = struct.Struct("<IHBBQqqII")
+RECORD = struct.Struct("<IHBBQqqIHH")
 NEVER = -(1 << 63)
 RING_FULL = 1
 LATE_NS = 1000
@@ -163,7 +163,7 @@ class StandIn:
                 at = start + loop * period + self.gaps[packet]
                 refused = number < self.refused
                 departed, outcome = (NEVER, RING_FULL) if refused else (at + self.late_ns, 0)
-                out.write(RECORD.pack(loop, 0, outcome, 3, packet, at, departed, 5 if refused else 0, 0))
+                out.write(RECORD.pack(loop, 0, outcome, 3, packet, at, departed, 5 if refused else 0, 0, 0))
         self.event("saved", command="departures", file=file, packets=len(self.gaps) * loops)
 
 

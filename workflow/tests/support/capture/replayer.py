@@ -19,7 +19,7 @@ from acapella_testing import c_programs
 from acapella_testing.capture.dpdk_writer import LIMIT_S, Frame, pcap_bytes, read_pcap
 
 SOURCE = c_programs.ROOT / "capture" / "replay"
-RECORD = struct.Struct("<IHBBQqqII")
+RECORD = struct.Struct("<IHBBQqqIHH")
 NEVER = -(1 << 63)
 OUTCOMES = ("sent", "ring_full", "late", "too_long", "too_short", "driver_error", "stopped")
 SMALL = ("--packets", 4096, "--departures", 65536)
@@ -47,6 +47,7 @@ class Departure:
     requested_ns: int
     departed_ns: int | None
     retries: int
+    queue: int
 
 
 def read_departures(path: Path) -> list[Departure]:
@@ -54,10 +55,11 @@ def read_departures(path: Path) -> list[Departure]:
     raw = path.read_bytes()
     assert raw[:8] == b"ACDEPv1\0" and (len(raw) - 8) % RECORD.size == 0
     found = []
-    for loop, port, outcome, flags, packet, requested, departed, retries, reserved in RECORD.iter_unpack(raw[8:]):
+    for *fields, reserved in RECORD.iter_unpack(raw[8:]):
+        loop, port, outcome, flags, packet, requested, departed, *others = fields
         assert reserved == 0
         at = None if departed == NEVER else departed
-        found.append(Departure(loop, port, OUTCOMES[outcome], flags, packet, requested, at, retries))
+        found.append(Departure(loop, port, OUTCOMES[outcome], flags, packet, requested, at, *others))
     return found
 
 
