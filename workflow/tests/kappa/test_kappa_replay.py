@@ -157,7 +157,7 @@ def test_replayer_is_compared_like_captures_of_its_departures(tmp_path, capsys):
     captured = pair(capsys, *captures)
     assert captured["U"] > 0
     assert captured["I"] > 0
-    for name in found.keys() - {"not_sent_a", "not_sent_b"}:
+    for name in found.keys() - {"not_sent_a", "not_sent_b", "order_a", "order_b"}:
         assert found[name] == captured[name], name
 
 
@@ -296,6 +296,52 @@ def test_trials_of_two_replayers(tmp_path, capsys):
     assert corrected["kappa_lo"] < 1 == corrected["kappa_hi"]
     assert corrected["U"] == corrected["O"] == 0
     assert corrected["L_hi"] > 50 / (GAP_NS * COUNT)
+
+
+@pytest.fixture
+def two_replayers(tmp_path):
+    """Return a function that writes two equal trials of two replayers in turn, with some arrivals changed."""
+
+    def write(late_ns: tuple[int, int], swapped: dict[int, int], **metadata: str) -> list[str]:
+        """Packets depart late by their replayer; packet n arrives ``swapped[n]`` ns after its departure, or at once."""
+        words, departures, recordings = [], [], []
+        for source in range(2):
+            rows = [(ns, packet(n)) for n, ns in enumerate(TIMES) if n % 2 == source]
+            recordings.append(write_pcap(tmp_path / f"recording{source}.pcap", rows))
+        for side in "ab":
+            arrivals = [(ns + late_ns[n % 2] + swapped.get(n, 0), packet(n)) for n, ns in enumerate(TIMES)]
+            words.append(str(write_pcap(tmp_path / f"{side}.pcap", sorted(arrivals))))
+            paths = []
+            for source in range(2):
+                requested = np.array(TIMES[source::2])
+                rows = columns(len(requested), requested_ns=requested, departed_ns=requested + late_ns[source])
+                path = tmp_path / f"{side}{source}.parquet"
+                paths.append(str(write_departures(path, recordings[source], rows, **metadata)))
+            departures.append(",".join(paths))
+        return [*words, "--recording", *map(str, recordings), "--departures", *departures]
+
+    return write
+
+
+def test_reversed_packets_of_two_replayers_are_explained_or_counted(two_replayers, capsys):
+    """The first replayer is late by 1,300 ns and the gaps are 1,237 ns, so its packets arrive after the next ones."""
+    found = pair(capsys, *two_replayers((1_300, 0), {}))["replayer"]
+    assert found["order_a"] == found["order_b"] == {"pairs": COUNT - 1, "reversed": COUNT // 2, "unexplained": 0}
+    # the path delays packets 10, 11 and 40 by more than both replayers explain
+    late = {10: 2 * GAP_NS, 11: 2 * GAP_NS, 40: GAP_NS + 1}
+    found = pair(capsys, *two_replayers((0, 0), late))["replayer"]
+    assert found["order_a"] == {"pairs": COUNT - 1, "reversed": 2, "unexplained": 2}
+    # an error of the clocks, of 620 ns each, explains a gap of 1,237 ns
+    found = pair(capsys, *two_replayers((0, 0), late, clock_error_ns="620"))["replayer"]
+    assert found["order_a"] == {"pairs": COUNT - 1, "reversed": 2, "unexplained": 0}
+    unknown = {"clock_error_ns": "unknown", "clock_offset_ns": "unknown"}
+    assert pair(capsys, *two_replayers((0, 0), late, **unknown))["replayer"]["order_a"] is None
+
+
+def test_order_of_two_replayers_is_printed(two_replayers, capsys):
+    assert main(["kappa", *two_replayers((0, 0), {40: GAP_NS + 1})]) == 0
+    line = "order A     1 of 199 pairs of different replayers reversed; 1 not explained by skew and departure errors"
+    assert line in capsys.readouterr().out
 
 
 def test_unknown_clock_error_is_bounded_by_the_largest_adjustment(replay, capsys):

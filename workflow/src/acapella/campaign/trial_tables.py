@@ -19,6 +19,8 @@ REPLAY_COLUMNS = (
     *("sender", "replayers", "polling", "priority", "speed", "noise_streams", "sent_late", "late_ns"),
     *("preemptions", "largest_gap_ns", "median_gap_ns", "skew_ns", "skew_error_ns"),
 )
+# Columns of the same table, by their names in the result of `acapella kappa`.
+ORDER_COLUMNS = {"pairs": "replayer_pairs", "reversed": "reversed_pairs", "unexplained": "unexplained_pairs"}
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,16 @@ def replay_rows(environment: Environment) -> list[dict]:
             path = {"path": link["kind"], "rate_bps": link["rate_bps"], "queue_bytes": link["queue_bytes"]}
             key = {"environment": environment.name, "trial": place}
             own = {name: replay[name] for name in REPLAY_COLUMNS}
-            found.append(key | own | path | {"cpu_lost": cpu_lost(replay)})
+            order = order_of_replayers(environment.result["pairs"], trial["name"])
+            found.append(key | own | path | order | {"cpu_lost": cpu_lost(replay)})
     return found
+
+
+def order_of_replayers(pairs: list[dict], trial: str) -> dict:
+    """Return the columns with the order in which packets of different replayers arrived; None if it is unknown."""
+    orders = [(pair.get("replayer") or {}).get(f"order_{end}") for pair in pairs for end in "ab" if pair[end] == trial]
+    counts = next(filter(None, orders), {})
+    return {column: counts.get(name) for name, column in ORDER_COLUMNS.items()}
 
 
 def packets(counted: dict) -> dict:

@@ -16,6 +16,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
 from . import departures, interval, ratios, replayed
+from .replayer_order import order_of
 
 BYTES_PER_PACKET = 500  # arrays of a pair, per packet of the longer trial or the recording
 SELECTING = ("filter", "flow", "begin", "end")
@@ -139,6 +140,7 @@ class Pairs:
         self._natives = natives
         self._options = {name: options[name] for name in ("memory_bytes", "spool")}
         self._cached_schedule = None
+        self._orders = {}
 
     def result(self, a: int, b: int) -> dict:
         """Return the results of the pair of these trials."""
@@ -149,10 +151,10 @@ class Pairs:
         if unknown:
             name = self._natives[a if schedules[0].unknown else b]["name"]
             unmeasured = any(schedule.unknown == replayed.NOT_MEASURED for schedule in schedules)
-            shares = None if unmeasured else self._replayer(schedules)
+            shares = None if unmeasured else self._replayer(schedules) | self._order((a, b), schedules)
             return {"replayer": shares, "corrected": None, "corrected_unknown": f"trial {name}: {unknown}"}
         return {
-            "replayer": self._replayer(schedules),
+            "replayer": self._replayer(schedules) | self._order((a, b), schedules),
             "corrected": self._corrected(a, b, schedules),
             "corrected_unknown": None,
         }
@@ -173,6 +175,14 @@ class Pairs:
         native = self._compare(*sides)
         not_sent = {f"not_sent_{side}": schedule.outcomes for side, schedule in zip("ab", schedules, strict=True)}
         return {**components(native), **not_sent}
+
+    def _order(self, pair: tuple[int, int], schedules: tuple) -> dict:
+        """Return the order of arrival of several replayers, ``order_a`` and ``order_b``."""
+        for trial, schedule in zip(pair, schedules, strict=True):
+            if trial not in self._orders:
+                sources = self._replay.sources[trial]
+                self._orders[trial] = order_of(self._trials[trial], schedule, sources, self._numbering)
+        return {f"order_{side}": self._orders[trial] for side, trial in zip("ab", pair, strict=True)}
 
     def _corrected(self, a: int, b: int, schedules: tuple) -> dict:
         sides = [

@@ -123,6 +123,7 @@ def replay_lines(entry: dict) -> list[str]:
     if entry["replayer"] is not None:
         parts = ", ".join(f"{name} {format_number(entry['replayer'][name])}" for name in NAMES)
         lines.append(f"  replayer    kappa {format_kappa(entry['replayer']['kappa'])} ({parts}){not_sent(entry)}")
+        lines += order_lines(entry["replayer"])
     if entry["corrected_unknown"]:
         return [*lines, f"  path        corrected kappa unknown: {entry['corrected_unknown']}"]
     path = entry["corrected"]
@@ -139,6 +140,17 @@ def replay_lines(entry: dict) -> list[str]:
             f"              without {count(excluded, 'arrival')} of packets that one trial did not send or time"
         )
     return lines
+
+
+def order_lines(replayer: dict) -> list[str]:
+    """Return a line for each trial of several replayers: the order in which their packets arrived."""
+    orders = {side.upper(): replayer[f"order_{side}"] for side in "ab"}
+    return [
+        f"  order {side}     {order['reversed']:,} of {count(order['pairs'], 'pair')} of different replayers reversed; "
+        f"{order['unexplained']:,} not explained by skew and departure errors"
+        for side, order in orders.items()
+        if order
+    ]
 
 
 def interval(path: dict, name: str, form) -> str:
