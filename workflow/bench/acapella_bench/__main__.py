@@ -61,7 +61,10 @@ BENCHMARKS = {
         "flow reports to flows on one core: from memory, from frames with ICRC, 10 million flows, plain Python",
     ),
     "writer": (writer.run, "DPDK writer: frames offered, written and lost on one core; the disk's own speed"),
-    "replay": (replay.run, "replayer into a memory ring; the same captures sent by it, tcpreplay and a plain loop"),
+    "replay": (
+        replay.run,
+        "replayer into a memory ring; the same captures sent by it, tcpreplay and a plain loop; two replayers",
+    ),
     "link": (link.run, "acapella-link: error of the delay of acknowledgments at 300 Mbit/s"),
     "hardening": (
         hardening.run,

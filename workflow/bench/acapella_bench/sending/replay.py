@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 
 from ..programs import ROOT, Bench
-from . import replay_senders
+from . import replay_pairs, replay_senders
 
 FLOOR = 8_900_000  # packets per second
 GAP_NS = 112
@@ -74,7 +74,8 @@ def run(bench: Bench) -> list[dict]:
     normal = rows_of(bench, [], "normal priority")
     if rows:
         normal[0].pop("goal")
-    return rows + normal + replay_senders.run(bench)
+    pairs = replay_pairs.run(bench, bench.scale["replay_s"])
+    return rows + normal + replay_senders.run(bench) + pairs
 
 
 def rows_of(bench: Bench, prefix: list[str], name: str) -> list[dict]:
