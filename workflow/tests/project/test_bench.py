@@ -256,6 +256,15 @@ def test_errors_of_gaps_and_drift_are_those_of_the_times(tmp_path):
     assert senders.errors_of(capture.times, late[1:]).lost == 1
 
 
+def test_arrival_error_is_that_of_the_timestamps():
+    numpy = importlib.import_module("numpy")
+    senders = module("sending.replay_senders")
+    times = numpy.arange(20_000, dtype=numpy.int64) * 10**6
+    errors = numpy.random.default_rng(1).normal(0, 200, len(times)).astype(numpy.int64)
+    errors[::100] += 10**5
+    assert senders.arrival_error_ns(senders.errors_of(times, times + errors)) == pytest.approx(200, rel=0.05)
+
+
 def test_goal_of_the_replayer_is_a_fifth_of_tcpreplay_or_twice_the_noise(monkeypatch):
     numpy = importlib.import_module("numpy")
     senders = module("sending.replay_senders")

@@ -7,6 +7,7 @@ these times and those of the receiver. A program cannot be measured more exactly
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import struct
@@ -29,6 +30,7 @@ FRAME_BYTES = 60
 RUNS = 5
 JITTER_NS = 1000
 JITTER_RUNS = 10
+NORMAL_MEDIAN = 0.67449  # of the absolute value of a standard normal
 T_95 = 2.262  # Student's t, two-sided 95 %, JITTER_RUNS - 1 degrees of freedom
 REAL_PACKETS = 20_000
 BUFFER_KIB = 32768
@@ -251,6 +253,10 @@ def run(bench: Bench) -> list[dict]:
             "measured": "noise of receiver and veth", "value": floor.median, "unit": "ns",
             "note": f"median error of gaps; p99 {floor.p99:,}, largest {floor.largest:,}",
         })  # fmt: skip
+        rows.append({
+            "measured": "standard deviation of arrival timestamps", "value": arrival_error_ns(floor), "unit": "ns",
+            "note": "from this median, for consistency.arrival_error_ns; upper limit, because it includes the sender",
+        })  # fmt: skip
         for capture in [*captures, *([real] if real else [])]:
             rows += gap_rows(road, capture, senders, floor)
         rows += drift_rows(road, constant_gaps(bench.directory, GAPS_US[-1], drift_s), senders, drift_s)
@@ -268,6 +274,14 @@ def noise_floor(road: Road, capture: Capture) -> Errors:
     if found.lost:
         raise Failed(f"the receiver lost {found.lost} packets of {capture.name}")
     return found
+
+
+def arrival_error_ns(floor: Errors) -> int:
+    """Return the standard deviation of timestamps whose gaps have these errors, if normal and independent.
+
+    The error of a gap is the difference of two errors. The outliers, which delays in the kernel cause, do not count.
+    """
+    return math.ceil(floor.median / (NORMAL_MEDIAN * math.sqrt(2)))
 
 
 def gap_rows(road: Road, capture: Capture, senders: dict, floor: Errors) -> list[dict]:
