@@ -344,5 +344,5 @@ def test_queues_are_empty_before_they_are_created_again():
     runner, links = Runner.__new__(Runner), Draining()
     runner._emulation = links
     with pytest.raises(UserError, match="enough"):
-        runner.run(CELL, None)
+        runner._transfer(CELL, None)
     assert links.dropped == 0

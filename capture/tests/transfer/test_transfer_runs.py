@@ -261,11 +261,28 @@ def test_failed_run_is_written_with_its_error_and_repeated(tmp_path):
     done = attempt(campaign, RENO, PATH=f"{tmp_path}:{environment()['PATH']}")
     assert done.returncode == 2
     assert "transfer: warning: the warm-up failed: flow 0: iperf3: broken" in done.stderr
+    assert "1 of 1 runs failed: " in done.stderr
     assert "-0: flow 0: iperf3: broken; run it again" in done.stderr
     (cell,) = Grid(campaign).cells()
     assert cell["error"] == "flow 0: iperf3: broken"
     assert cell["flows"][0]["exit_code"] == 1
     assert [cell["error"] for cell in run(campaign, RENO).cells()] == [None]
+
+
+def test_run_whose_capture_fails_does_not_end_the_grid(tmp_path):
+    campaign, broken = tmp_path / "one", tmp_path / "tcpdump"
+    real = shutil.which("tcpdump", path=sandbox.search_path())
+    broken.write_text(f'#!/bin/sh\nmkdir {tmp_path}/first 2>/dev/null && exit 1\nexec {real} "$@"\n')
+    broken.chmod(0o755)
+    done = attempt(campaign, LINEAR, PATH=f"{tmp_path}:{environment()['PATH']}")
+    assert done.returncode == 0, done.stderr
+    assert "transfer: warning: 1 of 2 runs failed; the first: " in done.stderr
+    errors = [cell["error"] for cell in Grid(campaign).cells()]
+    assert sorted(error is None for error in errors) == [False, True]
+    assert "tcpdump" in next(filter(None, errors))
+    complete = json.loads((campaign / "transfers" / "complete.json").read_text())
+    assert [cell["error"] for cell in complete["cells"] if cell["error"]] == [*filter(None, errors)]
+    assert [cell["error"] for cell in run(campaign, LINEAR).cells()] == [None, None]
 
 
 def test_second_process_of_a_campaign_is_refused(tmp_path):

@@ -7,6 +7,7 @@ from acapella_testing.svg_text import check_collisions, check_page, with_spaces,
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.figures import (
+    compose,
     transfer_completion,
     transfer_gain,
     transfer_heatmap,
@@ -334,5 +335,16 @@ def test_report_tables_contain_gain_agreement_and_prediction(campaigns):
     faster = [row[5] for row in found["transfer_gain"]["rows"]]
     assert {"BBR", "Cubic", "equal"} == set(faster) - {"no run of BBR"}
     assert {row[-1] for row in found["transfer_prediction"]["rows"]} == {"2"}
-    (failed,) = [table for table in transfers.tables(campaigns["large"]) if table["name"] == "transfer_files"]
-    assert failed["rows"] == [["transfers/failed/cell.json", "1", "run failed: no route"]]
+    large = {table["name"]: table for table in transfers.tables(campaigns["large"])}
+    assert large["transfer_files"]["rows"] == [["transfers/failed/cell.json", "1", "run failed: no route"]]
+    (row,) = large["transfer_cells"]["rows"]
+    assert (row[1:], "mode published" in row[0]) == (["BBR", "0", "failed", "no route"], True)
+    assert large["transfer_cells"]["note"].startswith(f"1 of {8 * 8 * 2 + 4 + 2} runs failed")
+
+
+def test_figures_state_the_failed_runs_of_their_settings(tmp_path):
+    made.grid(tmp_path, (0,), (102_400,), repeated=2)
+    made.cell(tmp_path, "dead", [], settings={"algorithm": "bbr", "delay_ms": 0}, run=2, error="probe: no reply")
+    assert cli.main(["campaign", "transfers", str(tmp_path)]) == 0
+    figure = compose.compose_figure("transfer_throughput", Source(Campaign(tmp_path)))
+    assert "4 runs of 1 setting; mode clean; repetitions 2; 1 of 5 runs failed" in with_spaces(figure.notes[0])

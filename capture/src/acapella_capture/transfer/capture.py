@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from acapella_core.errors import UserError
+from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.topology import Topology
 
 from ..programs.tcpdump import Tcpdump
@@ -82,7 +82,8 @@ def digest(directory: Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
-        raise UserError(f"acapella digest failed: {lines[-1] if lines else done.returncode}", where=FILE)
+        reason = lines[-1] if lines else done.returncode
+        raise UserError(f"acapella digest failed: {reason}", where=FILE, outside=done.returncode == OUTSIDE)
 
 
 def frames_over_mtu(directory: Path) -> int:

@@ -7,9 +7,10 @@ The config key `transfer` describes the slice (topology, mode) and the grid (alg
 streams, sizes). The command builds the slice, measures its links, runs the missing transfers in random order with
 iperf3, captures each at the sender, and removes the slice. With --keep, a slice on FABRIC remains for the next start;
 --release deletes it. A run is written when it is complete; an interrupted grid continues with the missing runs. A
-failed run is written with its error, and repeated the next time.
+failed run is written with its error, and the tables list it. The next starts repeat it until it has failed three times.
 
-Exit codes: 0, every run succeeded; 2, invalid config, or a run failed; 75, a system error; 130, interrupted.
+Exit codes: 0, all runs are written (a warning gives the number of those that failed); 2, invalid config, or all runs
+or 10 in a row failed; 75, a system error; 130, interrupted.
 docs/transfer.md describes the files.
 """
 
@@ -30,7 +31,7 @@ from .estimate import estimate_s
 from .grid import Cell, grid_file, plan
 from .nodes import LocalNodes
 from .results import Results
-from .runner import Runner, check_error, duration, run_grid
+from .runner import Runner, check_failed, duration, run_grid
 from .settings import TransferSettings, read_transfer_settings
 
 PRIVATE = 0o077  # umask: captures are private, also while they are written
@@ -51,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign directory, results/<name>")
     parser.add_argument("--config", type=Path, required=True, help="YAML file with key transfer")
     parser.add_argument("--dry-run", action="store_true", help="print the slice and the missing runs, and exit")
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="repeat all failed runs, also those that failed three times"
+    )
     parser.add_argument("--keep", action="store_true", help="testbed fabric: keep the slice, as transfer.keep does")
     parser.add_argument("--release", action="store_true", help="testbed fabric: delete a slice that was kept, and exit")
 
@@ -68,7 +72,7 @@ def run(args: argparse.Namespace) -> int | None:
         return None
     results = Results(args.campaign)
     runs = plan(settings)
-    missing = [cell for cell in runs if results.finished(cell) is None]
+    missing = [cell for cell in runs if results.is_missing(cell, retry=args.retry_failed)]
     if args.dry_run:
         print("\n".join(describe(settings, name, runs, missing)))
         return None
@@ -77,30 +81,29 @@ def run(args: argparse.Namespace) -> int | None:
             names.report(f"transfer: no runs of {omitted}, which this kernel does not list (modprobe tcp_{omitted})")
     if missing and settings.testbed == "local" and not sandbox.inside():
         command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
-        debug = ["--debug"] if getattr(args, "debug", False) else []
-        return sandbox.call(sandbox.python_argv("acapella_capture.transfer.command", *command, *debug))
+        command += ["--retry-failed"] * args.retry_failed + ["--debug"] * getattr(args, "debug", False)
+        return sandbox.call(sandbox.python_argv("acapella_capture.transfer.command", *command))
     with fabric.locked(args.campaign):
         results.prepare()
         results.write_grid(grid_file(settings, runs))
-        failed = []
         if missing and settings.testbed == "local":
-            failed = run_local(settings, runs, missing, results)
+            run_local(settings, runs, missing, results)
         elif missing:
-            failed = fabric.run_fabric(settings, name, runs, missing, results)
-        results.write_complete(runs)
-    check_error(failed)
+            fabric.run_fabric(settings, name, runs, missing, results)
+        failed = results.write_complete(runs)
+    check_failed(failed, len(runs))
     print(f"{len(runs)} runs: {results.directory}", flush=True)
     return None
 
 
-def run_local(settings: TransferSettings, runs: list[Cell], missing: list[Cell], results: Results) -> list[str]:
-    """Run the missing cells in network namespaces; return one line per failed run. Raises UserError."""
+def run_local(settings: TransferSettings, runs: list[Cell], missing: list[Cell], results: Results) -> None:
+    """Run the missing cells in network namespaces. Raises UserError."""
     with results.part() as spool:
         nodes = LocalNodes(settings.topology, spool)
         try:
             with Runner(nodes, settings, runs, spool) as runner:
                 runner.prepare(missing)
-                return run_grid(runner, runs, missing, results, lambda line: names.report(line, sys.stdout))
+                run_grid(runner, runs, missing, results, lambda line: names.report(line, sys.stdout))
         finally:
             nodes.close()
 

@@ -29,21 +29,20 @@ LEASE_CHECK_S = 600
 
 def run_fabric(
     settings: TransferSettings, campaign: str, runs: list[Cell], missing: list[Cell], results: Results
-) -> list[str]:
-    """Run the missing cells on a slice on FABRIC; return one line per failed run. Raises UserError."""
+) -> None:
+    """Run the missing cells on a slice on FABRIC. Raises UserError."""
     with ended_by_signals(), results.part() as scratch:
         nodes = FabricNodes(settings, campaign, report)
         try:
             lease = Lease(nodes, estimate_s(settings, missing))
             with Runner(nodes, settings, runs, scratch) as runner:
                 runner.prepare(missing)
-                failed = run_grid(runner, runs, missing, results, lease.report)
+                run_grid(runner, runs, missing, results, lease.report)
         except BaseException:
             with reported_error(report):
                 nodes.close()
             raise
         nodes.close()
-    return failed
 
 
 def report(line: str) -> None:

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from acapella_core.errors import UserError
+from acapella_core.errors import OUTSIDE, UserError, exit_code_of
 from acapella_core.topology import Topology
 
 from ..testbeds.local.processes import wait_until
@@ -27,6 +27,7 @@ LEAST_DELAY_ERROR_NS = 200_000  # a share of a short delay is below the jitter o
 QUEUE_ERROR_BYTES = 1.5 * probe.FRAME  # a queue ends at a whole frame
 ROUND_TRIPS = 10  # per path and delay
 RTT_TIMEOUT_S = 30
+TRIES = 2  # of a probe
 SATURATED_S = 0.25  # for the rate
 OVERLOAD = 3  # rate of the probe, in units of the link's
 LISTEN_S = 20
@@ -54,25 +55,52 @@ class Measurements:
         self._topology = topology
         self._apply = apply  # sets the slice to a cell
         self._rtt: dict[tuple[str, int], int] = {}  # by path and delay
-        self._queues: dict[tuple, tuple[int, int]] = {}
+        self._queues: dict[tuple, dict[str, tuple[int, int]]] = {}
+        self._errors: dict[object, str] = {}  # of probes that failed, by delay or queue_key
 
     def measure(self, cells: list[Cell]) -> None:
-        """Measure what the cells need. Raises UserError if a probe fails."""
+        """Measure what the cells need. `error_of` returns the error of a probe that failed.
+
+        Raises UserError for an error outside of the slice, such as a full disk.
+        """
         without = {cell.delay_ns: cell for cell in cells}
         if cells and 0 not in without:
             without[0] = Cell(**{**asdict(cells[0]), "delay_ns": 0})
         for delay, cell in sorted(without.items()):
             if (self._measured_paths()[0], delay) not in self._rtt:
-                self._apply(quiet(cell))
-                for path in self._measured_paths():
-                    self._rtt[path, delay] = self._round_trip(path)
+                self._attempt(delay, lambda cell=cell: self._measure_delay(cell))
         for cell in cells:
-            if (key := queue_key(cell)) not in self._queues:
-                self._apply(quiet(Cell(**{**asdict(cell), "delay_ns": 0})))
-                self._queues[key] = {path: self._fill(cell, path) for path in self._measured_paths()}
+            if (key := queue_key(cell)) not in self._queues and key not in self._errors:
+                self._attempt(key, lambda cell=cell: self._measure_queue(cell))
+
+    def error_of(self, cell: Cell) -> str | None:
+        """Return the error of a probe for the settings of a cell; None if all succeeded."""
+        return next((self._errors[key] for key in (0, cell.delay_ns, queue_key(cell)) if key in self._errors), None)
+
+    def _attempt(self, key: object, measure: Callable[[], None]) -> None:
+        """Measure, again if it fails, and keep the error of the last attempt."""
+        for _ in range(TRIES):
+            try:
+                measure()
+            except UserError as error:
+                if exit_code_of(error) == OUTSIDE:
+                    raise
+                self._errors[key] = f"probe: {error}"
+            else:
+                self._errors.pop(key, None)
+                return
+
+    def _measure_delay(self, cell: Cell) -> None:
+        self._apply(quiet(cell))
+        for path in self._measured_paths():
+            self._rtt[path, cell.delay_ns] = self._round_trip(path)
+
+    def _measure_queue(self, cell: Cell) -> None:
+        self._apply(quiet(Cell(**{**asdict(cell), "delay_ns": 0})))
+        self._queues[queue_key(cell)] = {path: self._fill(cell, path) for path in self._measured_paths()}
 
     def of(self, cell: Cell) -> list[PathMeasurement]:
-        """Return the measurements of a cell's settings, by path."""
+        """Return the measurements of a cell's settings, by path, unless a probe failed."""
         return [
             PathMeasurement(path, self._rtt[path, 0], self._rtt[path, cell.delay_ns], *measured)
             for path, measured in self._queues[queue_key(cell)].items()

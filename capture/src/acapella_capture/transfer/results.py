@@ -18,6 +18,7 @@ from .grid import Cell
 GRID, COMPLETE, CELL = "grid.json", "complete.json", "cell.json"
 PART = ".part"  # end of the names of incomplete directories
 PREFIX = ".cell-"
+MOST_ATTEMPTS = 3  # of a run that fails
 
 
 class Results:
@@ -37,15 +38,29 @@ class Results:
         """Write the list of planned runs."""
         atomic_text(self.directory / GRID, json.dumps(content, indent=1) + "\n")
 
-    def finished(self, cell: Cell) -> dict[str, Any] | None:
-        """Return `cell.json` of a run; None if there is none, or if it has an error."""
+    def is_missing(self, cell: Cell, *, retry: bool) -> bool:
+        """Return whether a run has to be done: it has no result, or it failed fewer than MOST_ATTEMPTS times.
+
+        ``retry``: whether a run that failed is done in any case.
+        """
+        content = self._read(cell)
+        if content is None:
+            return True
+        return content["error"] is not None and (retry or content.get("attempts", 1) < MOST_ATTEMPTS)
+
+    def attempts(self, cell: Cell) -> int:
+        """Return how many times a run failed; 0 if it was not done or succeeded."""
+        content = self._read(cell)
+        return 0 if content is None or content["error"] is None else content.get("attempts", 1)
+
+    def _read(self, cell: Cell) -> dict[str, Any] | None:
+        """Return `cell.json` of a run; None if there is none. Raises UserError if it cannot be read."""
         try:
-            content = json.loads((self.directory / cell.cell_id / CELL).read_bytes())
+            return json.loads((self.directory / cell.cell_id / CELL).read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read: {error}", where=self.directory / cell.cell_id / CELL) from error
-        return content if content["error"] is None else None
 
     @contextlib.contextmanager
     def part(self) -> Iterator[Path]:
@@ -73,10 +88,11 @@ class Results:
             part.rename(target)
         sync(self.directory)
 
-    def write_complete(self, runs: list[Cell]) -> None:
-        """Write the list of all runs with their errors and flags. Every run exists."""
+    def write_complete(self, runs: list[Cell]) -> list[str]:
+        """Write the list of all runs with their errors and flags; return a line per failed run. Every run exists."""
         cells = []
         for cell in runs:
             content = json.loads((self.directory / cell.cell_id / CELL).read_bytes())
             cells.append({key: content[key] for key in ("cell_id", "error", "flags")})
         atomic_text(self.directory / COMPLETE, json.dumps({"version": 1, "cells": cells}, indent=1) + "\n")
+        return [f"{each['cell_id']}: {each['error']}" for each in cells if each["error"] is not None]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core import names
-from acapella_core.errors import UserError
+from acapella_core.errors import OUTSIDE, UserError, exit_code_of
 from acapella_core.topology import Topology
 
 from ..testbeds.local.processes import wait_until
@@ -18,7 +18,7 @@ from .grid import Cell
 from .hosts import UNSENT_BYTES, Hosts
 from .measurement import Measurements
 from .nodes import Nodes
-from .results import Results
+from .results import MOST_ATTEMPTS, Results
 from .settings import TransferSettings
 from .transfer import Outcome, Transfer, start_skew
 
@@ -27,6 +27,7 @@ IDLE_S = 30  # until the queues are empty after a transfer
 BACKGROUND_S = 0.2
 BACKGROUND_SHARE = 0.001  # of the rate of a link; above it, a run is flagged
 WARM_UP_BYTES = 1 << 20
+MOST_IN_A_ROW = 10  # failed runs; then the slice does not work
 BLOCK_BYTES = 128 << 10  # of iperf3
 WMEM_BYTES = 4 << 20  # default maximum of tcp_wmem, which mode published keeps
 
@@ -62,11 +63,20 @@ class Runner:
             self._delays.close()
 
     def prepare(self, runs: list[Cell]) -> None:
-        """Measure the settings of these runs, and warm up. Raises UserError if a probe fails.
+        """Measure the settings of these runs, and warm up.
 
-        A warm-up that fails is reported only: the runs that follow are written with their own errors.
+        A probe or a warm-up that fails does not end the grid: the runs that follow are written with their own errors.
         """
         self._measurements.measure(runs)
+        try:
+            self._warm_up(runs)
+        except UserError as error:
+            if exit_code_of(error) == OUTSIDE:
+                raise
+            names.report(f"transfer: warning: the warm-up failed: {error}")
+
+    def _warm_up(self, runs: list[Cell]) -> None:
+        """Run a short transfer. Raises UserError."""
         warm_up = Cell(**{**asdict(runs[0]), "size_bytes": WARM_UP_BYTES, "streams": 1})
         self._emulation.apply(measurement.quiet(warm_up))
         self._hosts.set_algorithm(warm_up.algorithm)
@@ -74,10 +84,32 @@ class Runner:
         outcome = transfer.run()
         transfer.fetch(outcome, self._scratch)
         if outcome.error:
-            names.report(f"transfer: warning: the warm-up failed: {outcome.error}")
+            raise UserError(outcome.error)
+
+    def is_measured(self, cell: Cell) -> bool:
+        """Return whether the probes for the settings of a cell succeeded."""
+        return self._measurements.error_of(cell) is None
 
     def run(self, cell: Cell, results: Results) -> dict[str, Any]:
-        """Run a cell, publish its directory, and return its `cell.json`. Raises UserError if the slice failed."""
+        """Run a cell, publish its directory, and return its `cell.json`, which contains the error if it failed.
+
+        Raises UserError for an error outside of the slice, such as a full disk.
+        """
+        error = self._measurements.error_of(cell)
+        if error is None:
+            try:
+                return self._transfer(cell, results)
+            except UserError as caught:
+                if exit_code_of(caught) == OUTSIDE:
+                    raise
+                error = f"{caught}"
+        with results.part() as part:
+            content = self._settings_of(cell, results) | {"flows": [], "wire": None, "error": error}
+            results.publish(part, cell, content)
+        return content
+
+    def _transfer(self, cell: Cell, results: Results) -> dict[str, Any]:
+        """Run a transfer, publish its directory, and return its `cell.json`. Raises UserError."""
         wait_until(self._emulation.is_empty, timeout_s=IDLE_S)  # `apply` drops what is in the queues
         self._emulation.apply(cell)
         self._hosts.set_algorithm(cell.algorithm)
@@ -98,8 +130,13 @@ class Runner:
             captured = recording.stop()
             transfer.fetch(outcome, part)
             recording.fetch(part)
-            content = self._content(cell, outcome, captured, background)
-            content["measured"]["frames_over_mtu"] = self._digest(part)
+            content = self._settings_of(cell, results) | self._content(cell, outcome, captured, background)
+            try:
+                content["measured"]["frames_over_mtu"] = self._digest(part)
+            except UserError as error:
+                if exit_code_of(error) == OUTSIDE:
+                    raise
+                content |= {"wire": None, "error": outcome.error or f"{error}"}
             content["capture"]["file"] = capture.FILE if self._settings.keep_captures else None
             for name in after:
                 sent, _, dropped = (now - then for now, then in zip(after[name], before[name], strict=True))
@@ -111,9 +148,11 @@ class Runner:
 
     def _digest(self, part: Path) -> int:
         """Digest the capture, delete it unless it is kept, and return the number of frames above the MTU."""
-        capture.digest(part)
-        if not self._settings.keep_captures:
-            (part / capture.FILE).unlink()
+        try:
+            capture.digest(part)
+        finally:
+            if not self._settings.keep_captures:
+                (part / capture.FILE).unlink()
         return capture.frames_over_mtu(part)
 
     def _background_bps(self) -> dict[str, int]:
@@ -124,7 +163,20 @@ class Runner:
         return {name: round((after[name][0] - before[name][0]) * 8e9 / span) for name in before}
 
     def _content(self, cell: Cell, outcome: Outcome, captured: dict, background: dict[str, int]) -> dict[str, Any]:
+        """Return the part of `cell.json` that a transfer provides."""
         measured = measurement.measured_values(self._measurements.of(cell))
+        return {
+            "measured": {**measured, "frames_over_mtu": None, "background_bps": max(background.values())},
+            "flows": [asdict(flow) for flow in outcome.flows],
+            "start_skew": start_skew(outcome.flows),
+            "tcp_info": outcome.samples,
+            "capture": captured,
+            "wire": capture.FRAMES,
+            "error": outcome.error,
+        }
+
+    def _settings_of(self, cell: Cell, results: Results) -> dict[str, Any]:
+        """Return the part of `cell.json` that does not depend on the transfer."""
         return {
             "version": VERSION,
             "cell_id": cell.cell_id,
@@ -132,7 +184,7 @@ class Runner:
             "mode": cell.mode,
             "topology": cell.topology,
             "settings": cell.settings,
-            "measured": {**measured, "frames_over_mtu": None, "background_bps": max(background.values())},
+            "attempts": results.attempts(cell) + 1,
             "flags": [],
             "environment": self._environment,
             "links": {
@@ -144,12 +196,6 @@ class Runner:
                 for name, link in self._topology.links.items()
             },
             "paths": {name: list(path) for name, path in self._topology.paths.items()},
-            "flows": [asdict(flow) for flow in outcome.flows],
-            "start_skew": start_skew(outcome.flows),
-            "tcp_info": outcome.samples,
-            "capture": captured,
-            "wire": capture.FRAMES,
-            "error": outcome.error,
         }
 
     def _flags(self, cell: Cell, content: dict[str, Any], background: dict[str, int], link_loss: bool) -> list[str]:
@@ -203,9 +249,9 @@ def delays_of(nodes: Nodes, settings: TransferSettings) -> Delays:
 
 def run_grid(
     runner: Runner, runs: list[Cell], missing: list[Cell], results: Results, report: Callable[[str], None]
-) -> list[str]:
-    """Run the missing cells in order; return one line per failed run. Raises UserError if the slice failed."""
-    failed = []
+) -> None:
+    """Run the missing cells in order. Raises UserError if many fail in a row."""
+    in_a_row = 0
     begin = time.monotonic()
     for number, cell in enumerate(missing, 1):
         started = time.monotonic()
@@ -216,9 +262,11 @@ def run_grid(
         flags = f" ({', '.join(content['flags'])})" if content["flags"] else ""
         result = f"error: {content['error']}" if content["error"] else f"{took:.1f} s"
         report(f"transfer: {place}: {cell.summary}: {result}{flags}; {duration(left)} left")
-        if content["error"]:
-            failed.append(f"{cell.cell_id}: {content['error']}")
-    return failed
+        if runner.is_measured(cell):  # otherwise nothing was tried
+            in_a_row = in_a_row + 1 if content["error"] else 0
+        if in_a_row == MOST_IN_A_ROW and number < len(missing):
+            reason = f"{in_a_row} runs in a row failed; the last: {content['error']}"
+            raise UserError(reason, where="transfers", fix="run it again when the slice works")
 
 
 def duration(seconds: float) -> str:
@@ -226,8 +274,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def check_error(failed: list[str]) -> None:
-    """Raise UserError if a run failed."""
-    if failed:
-        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-        raise UserError(f"{failed[0]}{more}", where="transfers", fix="run it again: only these runs are repeated")
+def check_failed(failed: list[str], number: int) -> None:
+    """Report failed runs of a grid of a number of runs. Raises UserError if all failed."""
+    if not failed:
+        return
+    repeat = f"run it again to repeat runs that failed fewer than {MOST_ATTEMPTS} times; --retry-failed repeats all"
+    if len(failed) == number:
+        raise UserError(f"{len(failed)} of {number} runs failed: {failed[0]}", where="transfers", fix=repeat)
+    names.report(f"transfer: warning: {len(failed)} of {number} runs failed; the first: {failed[0]}; {repeat}")

@@ -45,8 +45,8 @@ wire_offsets as (
     window runs as (partition by cell_id, run)
 ),
 
--- The base of a queueing delay is the base of the path, because paths have different lengths. A stream whose path is
--- not known has a separate base.
+-- The base of a queueing delay is that of the stream's path, because paths have different lengths. If the path is not
+-- known, it is that of the stream.
 bases as (
     select
         wire.cell_id,

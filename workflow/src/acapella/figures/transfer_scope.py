@@ -52,7 +52,7 @@ def summary(settings: list[dict], cells: list[dict]) -> tuple[str, ...]:
     parts.append(f"mode {listed(sorted({row['mode'] or 'not stated' for row in cells}))}" if cells else "no runs")
     parts.append(f"repetitions {span(runs[0], runs[-1])}" if runs else "no complete run")
     if failed := len(cells) - len(done):
-        parts.append(f"{count(failed, 'run')} failed")
+        parts.append(f"{failed} of {count(len(cells), 'run')} failed")
     parts.append(f"{count(sum(map(is_flagged, done)), 'run')} flagged")
     captured = sum(row["wire_bytes"] is not None for row in done)
     return tuple(filter(None, ("; ".join(parts), window_note(done), agreement(done, captured))))

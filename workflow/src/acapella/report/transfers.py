@@ -33,7 +33,7 @@ COMPARISONS = {
 
 def tables(source: Source) -> list[dict]:
     """Return the tables of the section; those without rows only if they are always expected."""
-    optional = [prediction(source), unused_files(source)]
+    optional = [failed_runs(source), prediction(source), unused_files(source)]
     return [settings(source), gain(source), agreement(source), *(one for one in optional if one["rows"])]
 
 
@@ -175,6 +175,26 @@ def prediction(source: Source) -> dict:
         "time until all flows have ended."
     )
     return table("transfer_prediction", "Predicted completion times", note, columns, shown)
+
+
+def failed_runs(source: Source) -> dict:
+    """Return the runs that failed, with their errors."""
+    cells = source.rows("transfer_cells")
+    rows = [row for row in cells if row["error"] is not None]
+    varied = transfer_scope.varying(cells, (*transfer_scope.FIXED, "delay_ns", "buffer_bytes")) or ["delay_ns"]
+    columns = [("Settings", False), ("Algorithm", False), ("Run", True), ("Cell", False), ("Error", False)]
+    shown = [
+        [
+            transfer_scope.setting_text(row, varied),
+            transfer_scope.name_of(row["algorithm"] or "unknown"),
+            f"{row['run']}",
+            row["cell_id"],
+            row["error"],
+        ]
+        for row in rows[:MAX_ROWS]
+    ]
+    note = f"{len(rows)} of {len(cells)} runs failed; they do not count in other tables and in figures."
+    return table("transfer_cells", "Failed runs", note, columns, shown)
 
 
 def unused_files(source: Source) -> dict:

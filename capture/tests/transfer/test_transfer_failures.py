@@ -1,0 +1,222 @@
+"""Failed probes, transfers and digests: each fails its own run, and the grid goes on."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from acapella_capture.transfer import capture, measurement, runner
+from acapella_capture.transfer.grid import plan
+from acapella_capture.transfer.measurement import Measurements
+from acapella_capture.transfer.results import MOST_ATTEMPTS, Results
+from acapella_capture.transfer.runner import MOST_IN_A_ROW, Runner, check_failed, run_grid
+from acapella_capture.transfer.settings import parse_transfer_settings
+from acapella_capture.transfer.transfer import Flow, Outcome
+from acapella_core import schemas
+from acapella_core.errors import UserError
+from acapella_core.validation import load_jsonschema
+
+GRID = {"algorithm": ["reno"], "delay_ms": [0, 20], "buffer_bytes": [50_000, 100_000]}
+SETTINGS = parse_transfer_settings({"transfer": {"grid": GRID, "keep_captures": True}})
+CELLS = sorted(plan(SETTINGS), key=lambda cell: (cell.delay_ns, cell.buffer_bytes))
+
+
+class Probes(Measurements):
+    """Measurements whose probe of a queue, or of a delay, fails a number of times."""
+
+    def __init__(self, *, buffer_bytes: int | None = None, delay_ns: int | None = None, times: int = 99):
+        super().__init__(None, SETTINGS.topology, self.note, None)
+        self._delay_ns, self._buffer_bytes, self._times = delay_ns, buffer_bytes, times
+        self._cell, self.tries = None, 0
+
+    def note(self, cell) -> None:
+        self._cell = cell
+
+    def fail(self) -> None:
+        self.tries += 1
+        if self.tries <= self._times:
+            raise UserError("no reply", where="node h1")
+
+    def _round_trip(self, path: str) -> int:
+        if self._cell.delay_ns == self._delay_ns:
+            self.fail()
+        return 1000 + self._cell.delay_ns
+
+    def _fill(self, cell, path: str) -> tuple[int, int]:
+        if cell.buffer_bytes == self._buffer_bytes:
+            self.fail()
+        return cell.rate_bps, cell.buffer_bytes
+
+
+@pytest.mark.parametrize(
+    ("broken", "failed"),
+    [
+        ({"buffer_bytes": 50_000}, [True, False, True, False]),
+        ({"delay_ns": 20_000_000}, [False, False, True, True]),
+        ({"delay_ns": 0}, [True, True, True, True]),
+        ({"buffer_bytes": 50_000, "times": 1}, [False, False, False, False]),
+    ],
+)
+def test_failed_probe_fails_the_cells_that_need_it(broken, failed):
+    probes = Probes(**broken)
+    probes.measure(CELLS)
+    assert [probes.error_of(cell) for cell in CELLS] == [
+        "probe: node h1: no reply" if each else None for each in failed
+    ]
+    assert probes.tries == 2, "a probe is tried twice"
+
+
+class Links:
+    """Emulated links without traffic."""
+
+    def is_empty(self) -> bool:
+        return True
+
+    def counters(self) -> dict:
+        return dict.fromkeys(SETTINGS.topology.emulated(), (0, 0, 0))
+
+    def apply(self, cell) -> None:
+        del cell
+
+
+class Hosts:
+    """Hosts that have every algorithm."""
+
+    def set_algorithm(self, name: str) -> None:
+        del name
+
+
+class Transfer:
+    """A transfer that does nothing. The constructor has the arguments of the real one."""
+
+    def __init__(self, *_: object):
+        pass
+
+    def run(self) -> Outcome:
+        flow = Flow(0, "path", 40001, 5201, 1000, 50, "iperf3-0.json", started_ns=0, ended_ns=0, exit_code=0)
+        flow.start_error_ns = 0
+        return Outcome([flow])
+
+    def fetch(self, outcome: Outcome, directory) -> None:
+        del outcome, directory
+
+
+class Recording:
+    """A capture without frames."""
+
+    def __init__(self, *_: object):
+        pass
+
+    def stop(self) -> dict:
+        return {"frames": 0, "dropped": 0, "snaplen": 100, "file": None}
+
+    def fetch(self, directory) -> None:
+        del directory
+
+
+@pytest.fixture
+def slice_of_stubs(monkeypatch) -> Runner:
+    """Return a runner whose nodes are stubs; results, measurements and flags are those of the program."""
+    made = Runner.__new__(Runner)
+    made._nodes, made._settings, made._topology, made._environment = None, SETTINGS, SETTINGS.topology, {}
+    made._emulation, made._hosts = Links(), Hosts()
+    made._delays = runner.Delays(None, SETTINGS.topology, "return")
+    made._measurements = Probes()
+    made._measurements.measure(CELLS)
+    monkeypatch.setattr(runner, "Transfer", Transfer)
+    monkeypatch.setattr(runner, "BACKGROUND_S", 0)
+    monkeypatch.setattr(capture, "Capture", Recording)
+    monkeypatch.setattr(capture, "frames_over_mtu", lambda directory: 0)
+    return made
+
+
+def grid_of(slice_of_stubs, results: Results, cells: list) -> dict[str, str | None]:
+    """Run cells and return their errors by cell_id."""
+    results.prepare()
+    run_grid(slice_of_stubs, cells, cells, results, lambda line: None)
+    found = {}
+    for cell in cells:
+        content = json.loads((results.directory / cell.cell_id / "cell.json").read_text())
+        load_jsonschema().validate(content, schemas.json_schema("transfer_cell"))
+        found[cell.cell_id] = content["error"]
+    return found
+
+
+def test_failed_digest_fails_its_run_only(tmp_path, monkeypatch, slice_of_stubs):
+    calls = []
+
+    def digest(directory):
+        calls.append(directory)
+        if len(calls) == 2:
+            raise UserError("acapella digest failed: damaged", where="wire.pcap")
+
+    monkeypatch.setattr(capture, "digest", digest)
+    errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS)
+    assert [*errors.values()] == [None, "wire.pcap: acapella digest failed: damaged", None, None]
+    failed = json.loads((tmp_path / "transfers" / CELLS[1].cell_id / "cell.json").read_text())
+    assert (failed["wire"], failed["attempts"]) == (None, 1)
+
+
+def test_failed_probe_is_the_error_of_its_runs(tmp_path, monkeypatch, slice_of_stubs):
+    monkeypatch.setattr(capture, "digest", lambda directory: None)
+    slice_of_stubs._measurements = Probes(buffer_bytes=100_000)
+    slice_of_stubs._measurements.measure(CELLS)
+    errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS)
+    assert [*errors.values()] == [None, "probe: node h1: no reply", None, "probe: node h1: no reply"]
+
+
+def test_full_disk_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
+    def digest(directory):
+        raise UserError("no space left", where=directory, outside=True)
+
+    monkeypatch.setattr(capture, "digest", digest)
+    with pytest.raises(UserError, match="no space left"):
+        grid_of(slice_of_stubs, Results(tmp_path), CELLS)
+
+
+def test_slice_that_does_not_work_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
+    cells = [replace(CELLS[0], run=run) for run in range(MOST_IN_A_ROW + 1)]
+
+    def broken(self, cell) -> None:
+        raise UserError("lost connection", where="node r1")
+
+    monkeypatch.setattr(Links, "apply", broken)
+    with pytest.raises(UserError, match=f"{MOST_IN_A_ROW} runs in a row failed; the last: node r1: lost connection"):
+        grid_of(slice_of_stubs, Results(tmp_path), cells)
+    assert Results(tmp_path).is_missing(cells[-1], retry=False)
+
+
+def test_run_is_repeated_until_it_has_failed_three_times(tmp_path, monkeypatch, slice_of_stubs):
+    def digest(directory):
+        raise UserError("damaged", where="wire.pcap")
+
+    monkeypatch.setattr(capture, "digest", digest)
+    results, (cell, *_) = Results(tmp_path), CELLS
+    repeated = []
+    for _ in range(MOST_ATTEMPTS):
+        repeated.append(results.is_missing(cell, retry=False))
+        grid_of(slice_of_stubs, results, [cell])
+    assert repeated == [True, True, True]
+    assert results.attempts(cell) == MOST_ATTEMPTS
+    assert not results.is_missing(cell, retry=False)
+    assert results.is_missing(cell, retry=True)
+    assert results.write_complete([cell]) == [f"{cell.cell_id}: wire.pcap: damaged"]
+    monkeypatch.setattr(capture, "digest", lambda directory: None)
+    assert grid_of(slice_of_stubs, results, [cell]) == {cell.cell_id: None}
+    assert not results.is_missing(cell, retry=True)
+
+
+def test_grid_fails_only_if_all_runs_failed(capsys):
+    check_failed([], 3)
+    assert not capsys.readouterr().err
+    check_failed(["a-0: no reply"], 3)
+    assert "warning: 1 of 3 runs failed; the first: a-0: no reply" in capsys.readouterr().err
+    with pytest.raises(UserError, match="2 of 2 runs failed: a-0: no reply"):
+        check_failed(["a-0: no reply", "b-0: x"], 2)
+
+
+def test_values_of_a_failed_probe_are_not_used():
+    probes = Probes(buffer_bytes=50_000)
+    probes.measure(CELLS)
+    found = measurement.measured_values(probes.of(CELLS[3]))
+    assert (found["buffer_bytes"], found["rtt_ns"]) == (100_000, 20_001_000)
