@@ -4,8 +4,9 @@ import statistics
 from collections import Counter
 
 from acapella.common.wording import GAP, count
+from acapella.transfer.tables import SHALLOW_BDP
 
-from . import theme, transfer_heatmap, transfer_scope
+from . import theme, transfer_heatmap, transfer_scope, transfer_shallow
 from .compose import Figure
 from .source import NoData, Source
 
@@ -21,7 +22,6 @@ COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
 DECIMALS = 0  # of a gain in a cell and in the title
 EQUAL_PERCENT = 0.5 / 10**DECIMALS  # a gain up to this is printed as 0
 REPEATED = 2  # runs of an algorithm from which the gain has a range
-SHALLOW_BDP = 0.1  # a buffer below this share of the bandwidth-delay product is shallow
 KEY = "positive: BBR is faster; black frame: a run of the cell has a flag"
 RANGE_KEY = "second line: gain of the slowest BBR run over the fastest Cubic run, and of the fastest over the slowest"
 CASES = {"bbr_zero": "\N{MINUS SIGN}\N{INFINITY}", "both_zero": "0/0"}
@@ -45,7 +45,7 @@ def draw(source: Source) -> Figure:
         rows, measure, lambda row: "100 (BBR \N{MINUS SIGN} Cubic) / BBR, of mean throughput"
     )
     drawn = [row for group in transfer_heatmap.heat_groups(rows) for row in group]
-    key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow(drawn), *notes)
+    key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow(drawn, source), *notes)
     return Figure(title(drawn), chart, key)
 
 
@@ -93,14 +93,14 @@ def title(rows: list[dict]) -> str:
     return f"BBR is faster in {number['bbr']}, Cubic in {number['cubic']}{equal} of {whole}{median}"
 
 
-def shallow(rows: list[dict]) -> list[str]:
-    """Return a note on the median gain with shallow buffers; [] if their share of the BDP is not known."""
-    gains = [
-        row["gain_percent"]
-        for row in rows
-        if row["buffer_bdp"] is not None and row["buffer_bdp"] < SHALLOW_BDP and row["gain_percent"] is not None
-    ]
+def shallow(rows: list[dict], source: Source) -> list[str]:
+    """Return a note on the median gain with shallow buffers, and one with the reasons if it is small.
+
+    [] if the share of the buffers in the BDP is not known.
+    """
+    gains = transfer_shallow.gains(rows)
     if not gains:
         return []
     median = signed(statistics.median(gains), 1)
-    return [f"median gain with buffers below {SHALLOW_BDP} BDP: {median}{GAP}% ({count(len(gains), 'setting')})"]
+    note = f"median gain with buffers below {SHALLOW_BDP} BDP: {median}{GAP}% ({count(len(gains), 'setting')})"
+    return [note, *filter(None, [transfer_shallow.explanation(source)])]

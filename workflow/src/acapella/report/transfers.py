@@ -3,7 +3,7 @@
 from collections import Counter
 
 from acapella.common.wording import digits, percent, span
-from acapella.figures import registry, transfer_scope
+from acapella.figures import registry, transfer_scope, transfer_shallow
 from acapella.figures.compose import ComposedFigure
 from acapella.figures.source import Source
 
@@ -112,6 +112,8 @@ def gain(source: Source) -> dict:
         "paper states that BBR often retransmits 2 to 6 times more; the title of figure transfer_retransmits states in "
         "how many of these settings it does."
     )
+    if why := transfer_shallow.explanation(source):
+        note += f" {why}."
     return table("transfer_gain", "BBR against Cubic", note, columns, cells)
 
 

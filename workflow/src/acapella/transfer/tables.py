@@ -27,12 +27,15 @@ TABLES = (
     "transfer_cells",
     "transfer_settings",
     "transfer_gain",
+    "transfer_shallow",
     "transfer_intervals",
     "transfer_prediction",
     "transfer_files",
 )
 THRESHOLD = 0.01  # difference of iperf3 and wire above which a value is flagged
 FULL_WINDOW = 0.95  # of the receiver's largest window; with more bytes in flight, the sender waits for the window
+SHALLOW_BDP = 0.1  # bandwidth-delay products; buffers below are shallow
+PARAMETERS = {"threshold": THRESHOLD, "full_window": FULL_WINDOW, "shallow_bdp": SHALLOW_BDP}
 MAX_SHOWN = 20  # faults printed; all are in the table
 
 
@@ -95,7 +98,7 @@ def write(campaign: Campaign, foreign: Foreign) -> list[Path]:
         raw.register(con)
         for name in TABLES:
             if name != "transfer_files":
-                queries.select(con, STAGE, name, {"threshold": THRESHOLD, "full_window": FULL_WINDOW}).create(name)
+                queries.select(con, STAGE, name, PARAMETERS).create(name)
             written += tables.write(con.table(name), name, lambda suffix, name=name: campaign.table(name, suffix))
     summary = f"{raw.count('raw_cells')} runs, {raw.count('raw_flows')} streams, {len(faults)} faults of files"
     names.report(f"transfers: {campaign.directory / 'tables' / 'transfer_cells.csv'}: {summary}")

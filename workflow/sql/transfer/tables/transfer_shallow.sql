@@ -1,0 +1,77 @@
+-- One row per algorithm, of bbr and cubic: medians over the settings with a buffer below $shallow_bdp
+-- bandwidth-delay products and complete runs of both algorithms. Values of the wire are means of the captured runs.
+with
+
+compared as (
+    select setting
+    from transfer_gain
+    where buffer_bdp < $shallow_bdp and gain_percent is not null
+),
+
+sums as (
+    select
+        flows.cell_id,
+        flows.run,
+        sum(raw.data_frames) as data_frames,
+        sum(flows.wire_retransmits) as retransmits,
+        sum(flows.wire_flight_p95_bytes) as flight_bytes,
+        count(*) = count(flows.wire_bytes) as captured
+    from transfer_flows as flows
+    left join raw_wire as raw
+        on
+            flows.cell_id = raw.cell_id
+            and flows.run = raw.run
+            and flows.flow = raw.flow
+            and flows.stream = raw.stream
+    group by flows.cell_id, flows.run
+),
+
+runs as (
+    select
+        cells.setting,
+        cells.algorithm,
+        cells.throughput_bps / nullif(coalesce(cells.measured_rate_bps, cells.rate_bps), 0)::double as rate_share,
+        sums.retransmits / nullif(sums.data_frames, 0)::double as retransmitted_share,
+        8e9 * sums.flight_bytes
+        / nullif(coalesce(cells.measured_rate_bps, cells.rate_bps)::double * cells.measured_rtt_ns, 0) as flight_bdp,
+        cells.queue_mean_ns,
+        sums.retransmits,
+        coalesce(sums.captured, false) as captured,
+        coalesce(cells.window_limited, false) as window_limited
+    from transfer_cells as cells
+    inner join compared on cells.setting = compared.setting
+    left join sums on cells.cell_id = sums.cell_id and cells.run = sums.run
+    where cells.error is null and cells.algorithm in ('bbr', 'cubic')
+),
+
+settings as (
+    select
+        setting,
+        algorithm,
+        avg(rate_share order by rate_share) as rate_share,
+        avg(retransmitted_share order by retransmitted_share) filter (where captured) as retransmitted_share,
+        avg(flight_bdp order by flight_bdp) filter (where captured) as flight_bdp,
+        avg(queue_mean_ns) filter (where captured) as queue_ns,
+        avg(retransmits) filter (where captured) as retransmits,
+        bool_or(captured) as captured,
+        bool_or(window_limited) as window_limited
+    from runs
+    group by setting, algorithm
+),
+
+final as (
+    select
+        algorithm,
+        count(*)::uinteger as settings,
+        count(*) filter (where captured)::uinteger as settings_captured,
+        count(*) filter (where window_limited)::uinteger as settings_window_limited,
+        median(rate_share) as rate_share,
+        median(retransmits)::double as wire_retransmits,
+        median(retransmitted_share) as wire_retransmitted_share,
+        median(flight_bdp) as wire_flight_bdp,
+        median(queue_ns)::double as queue_ns
+    from settings
+    group by algorithm
+)
+
+select * from final

@@ -1,0 +1,75 @@
+"""Why the gain of BBR over Cubic is small with shallow buffers, as text from values of the wire."""
+
+import statistics
+
+from acapella.common.wording import GAP, count, digits, listed, percent
+from acapella.transfer.tables import SHALLOW_BDP
+
+from .source import Source
+
+GOAL_PERCENT = 10  # median gain that is expected with shallow buffers; a smaller one is explained
+LEAST_LOSS = 0.02  # difference of the shares of retransmitted frames that counts as a reason
+LEAST_FLIGHT_BDP = 0.9  # with fewer bytes in flight, a sender does not fill the path
+
+
+def gains(rows: list[dict]) -> list[float]:
+    """Return the gains of rows of transfer_gain with shallow buffers, in percent."""
+    shallow = [row for row in rows if row["buffer_bdp"] is not None and row["buffer_bdp"] < SHALLOW_BDP]
+    return [row["gain_percent"] for row in shallow if row["gain_percent"] is not None]
+
+
+def explanation(source: Source) -> str:
+    """Return the reasons for a small gain with shallow buffers; empty if it is not small or not known."""
+    found = gains(source.rows("transfer_gain"))
+    if not found or statistics.median(found) > GOAL_PERCENT:
+        return ""
+    rows = {row["algorithm"]: row for row in source.rows("transfer_shallow")}
+    return f"{text(rows['bbr'], rows['cubic'])} (transfer_shallow.csv)"
+
+
+def text(bbr: dict, cubic: dict) -> str:
+    """Return evidence and reasons from the rows of transfer_shallow of both algorithms."""
+    head = f"The gain with buffers below {SHALLOW_BDP} BDP is at most {GOAL_PERCENT}{GAP}%"
+    if not min(bbr["settings_captured"], cubic["settings_captured"]):
+        return f"{head}; without captures of both algorithms, the wire gives no reason"
+    evidence = [
+        pair("throughput", bbr, cubic, "rate_share", lambda value: f"{percent(value)} of the rate"),
+        pair("retransmitted", bbr, cubic, "wire_retransmitted_share", lambda value: f"{percent(value)} of the frames"),
+        pair("retransmissions per run", bbr, cubic, "wire_retransmits", digits),
+        pair("queueing delay", bbr, cubic, "queue_ns", lambda value: f"{digits(value / 1e6)}{GAP}ms"),
+        pair("in flight", bbr, cubic, "wire_flight_bdp", lambda value: f"{digits(value)}{GAP}BDP"),
+    ]
+    why = reasons(bbr, cubic)
+    reason = f"Reason: {listed(why)}" if why else "These values contain no reason"
+    return f"{head}. Medians of BBR and Cubic on the wire: {'; '.join(filter(None, evidence))}. {reason}"
+
+
+def pair(name: str, bbr: dict, cubic: dict, column: str, shown) -> str:
+    """Return a value of both algorithms; empty if one is null."""
+    if bbr[column] is None or cubic[column] is None:
+        return ""
+    return f"{name} {shown(bbr[column])}, {shown(cubic[column])}"
+
+
+def reasons(bbr: dict, cubic: dict) -> list[str]:
+    """Return what limits the gain of BBR according to the medians.
+
+    BBR cannot exceed the rate of the bottleneck. So its gain is at most 1 - the share of the rate that Cubic uses.
+    """
+    found = []
+    share = cubic["rate_share"]
+    if share is not None and 100 * (1 - share) <= GOAL_PERCENT:
+        most = percent(max(0.0, 1 - share))
+        found.append(f"Cubic uses {percent(share)} of the rate, so BBR can gain at most {most}")
+    lost = [row["wire_retransmitted_share"] for row in (bbr, cubic)]
+    if None not in lost and lost[0] - lost[1] >= LEAST_LOSS:
+        found.append(
+            f"BBR sends {percent(lost[0])} of its frames again, Cubic {percent(lost[1])}, which takes this share of "
+            "the link from new data"
+        )
+    flight = bbr["wire_flight_bdp"]
+    if flight is not None and flight < LEAST_FLIGHT_BDP:
+        found.append(f"BBR has only {digits(flight)}{GAP}BDP in flight, so it does not fill the path")
+    if limited := bbr["settings_window_limited"]:
+        found.append(f"a window limited BBR in {limited} of {count(bbr['settings'], 'setting')}")
+    return found

@@ -1,0 +1,89 @@
+"""Tests the explanation of a small gain of BBR with shallow buffers: from tables made from captures, and by case."""
+
+import pytest
+from acapella_testing.generated import generated_transfers as made
+from acapella_testing.generated.generated_wire import Capture
+from acapella_testing.svg_text import with_spaces
+from acapella_testing.transfer_tables import rows, tables
+
+from acapella.campaign.layout import Campaign
+from acapella.figures import transfer_gain, transfer_shallow
+from acapella.figures.source import Source
+from acapella.report import transfers
+
+
+def run(directory, algorithm: str, seconds: float, resent: int) -> None:
+    """Write a captured run of 100,000 B over 1 Mbit/s and 1 s (BDP: 125,000 B) with a buffer of 5,000 B (0.04 BDP).
+
+    ``resent``: how many of the 100 segments are sent again. Acknowledgments take 900 ms.
+    """
+    capture = Capture()
+    capture.open()
+    for place in range(100):
+        capture.send(100 + place, place)
+    for place in range(resent):
+        capture.send(300 + place, place)
+    capture.acknowledge(1000, 50)
+    capture.acknowledge(1100, 100)
+    document = made.document(made.Sent(100_000, 100_000, seconds, seconds, resent), algorithm=algorithm)
+    document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
+    more = {"settings": {"algorithm": algorithm, "rate_bps": 10**6, "buffer_bytes": 5000}, "wire": "wire.parquet"}
+    more["measured"] = {"rtt_ns": 10**9, "rate_bps": 10**6, "buffer_bytes": 5000}
+    capture.write(made.cell(directory, algorithm, [document], **more))
+
+
+def source_of(directory, bbr: tuple[float, int], cubic: tuple[float, int]) -> Source:
+    """Return the tables of a run of each algorithm: its seconds, and segments sent again."""
+    run(directory, "bbr", *bbr)
+    run(directory, "cubic", *cubic)
+    tables(directory)
+    return Source(Campaign(directory))
+
+
+def test_medians_of_the_wire_are_those_computed_by_hand(tmp_path):
+    source_of(tmp_path, (1.0, 25), (1.0, 0))
+    # 0.8 of 1 Mbit/s; 25 of 126 frames with payload (one is the cookie); 100 segments and the cookie of 125,000 B
+    found = "algorithm, settings, settings_captured, rate_share, wire_retransmits, round(wire_retransmitted_share, 4)"
+    assert rows(tmp_path, "shallow", found) == [("bbr", 1, 1, 0.8, 25, 0.1984), ("cubic", 1, 1, 0.8, 0, 0.0)]
+    assert rows(tmp_path, "shallow", "round(wire_flight_bdp, 3), settings_window_limited")[0] == (0.8, 0)
+
+
+def test_small_gain_is_explained_in_figure_and_report(tmp_path):
+    source = source_of(tmp_path, (0.84, 25), (0.85, 0))
+    figure = with_spaces(" ".join(transfer_gain.draw(source).key))
+    (table,) = [each for each in transfers.tables(source) if each["name"] == "transfer_gain"]
+    for text in (figure, with_spaces(table["note"])):
+        assert "The gain with buffers below 0.1 BDP is at most 10 %" in text
+        assert "retransmitted 19.8 % of the frames, 0 % of the frames" in text
+        assert "Reason: Cubic uses 94.1 % of the rate, so BBR can gain at most 5.88 %" in text
+        assert "BBR sends 19.8 % of its frames again, Cubic 0 %" in text
+
+
+def test_large_gain_is_not_explained(tmp_path):
+    source = source_of(tmp_path, (0.84, 25), (2.0, 0))
+    key = " ".join(transfer_gain.draw(source).key)
+    assert "median gain with buffers below 0.1 BDP" in key
+    assert "Reason" not in key and "at most" not in key
+    assert transfer_shallow.explanation(source) == ""
+
+
+def values(**changes) -> dict:
+    """Return a row of transfer_shallow in which nothing limits the algorithm."""
+    row = {"settings": 4, "settings_captured": 4, "settings_window_limited": 0, "rate_share": 0.5, "queue_ns": 1e6}
+    return row | {"wire_retransmits": 9.0, "wire_retransmitted_share": 0.01, "wire_flight_bdp": 1.2} | changes
+
+
+@pytest.mark.parametrize(
+    ("bbr", "cubic", "reason"),
+    [
+        ({}, {"rate_share": 0.9}, "Reason: Cubic uses 90.0 % of the rate, so BBR can gain at most 10.0 %"),
+        ({}, {"rate_share": 0.89}, "These values contain no reason"),
+        ({"wire_retransmitted_share": 0.04}, {}, "Reason: BBR sends 4.00 % of its frames again, Cubic 1.00 %"),
+        ({"wire_retransmitted_share": 0.02}, {}, "These values contain no reason"),
+        ({"wire_flight_bdp": 0.5}, {}, "Reason: BBR has only 0.5 BDP in flight"),
+        ({"settings_window_limited": 3}, {}, "Reason: a window limited BBR in 3 of 4 settings"),
+        ({"settings_captured": 0}, {}, "without captures of both algorithms, the wire gives no reason"),
+    ],
+)
+def test_reason_follows_from_the_values(bbr, cubic, reason):
+    assert reason in with_spaces(transfer_shallow.text(values(**bbr), values(**cubic)))
