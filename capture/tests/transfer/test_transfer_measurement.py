@@ -10,7 +10,13 @@ from acapella_capture.transfer.delay import netem
 from acapella_capture.transfer.emulation import Emulation, queue
 from acapella_capture.transfer.grid import plan
 from acapella_capture.transfer.hosts import IPV4, Hosts
-from acapella_capture.transfer.measurement import QUEUE_ERROR_BYTES, PathMeasurement, flags_of, rate_and_queue
+from acapella_capture.transfer.measurement import (
+    QUEUE_ERROR_BYTES,
+    PathMeasurement,
+    flags_of,
+    measured_link,
+    rate_and_queue,
+)
 from acapella_capture.transfer.probe import FRAME
 from acapella_capture.transfer.runner import Runner, extra_bytes, flight_bytes, is_background
 from acapella_capture.transfer.settings import parse_transfer_settings
@@ -111,6 +117,41 @@ def test_stall_of_the_link_does_not_change_the_queue():
     assert max(arrived - sent for _, sent, arrived, _ in stalled) > 2 * QUEUE_FRAMES * PER_FRAME_NS
     _, size = rate_and_queue(stalled, where="test")
     assert size == QUEUE_FRAMES * FRAME
+
+
+def slower(found: list[list[int]], rate_bps: int) -> list[list[int]]:
+    """Return arrivals of datagrams that were sent at a rate and did not wait."""
+    step = FRAME * 8 * 10**9 // rate_bps
+    return [[n, 10**9 + n * step, 10**9 + n * step + TRANSIT_NS, 10**9 + (n - 1) * step] for n in range(len(found))]
+
+
+def test_link_that_is_faster_than_the_probe_has_a_lower_bound():
+    found = slower(arrivals(1000), 30_000_000)
+    assert measured_link(found, RATE_BPS, where="test") == (None, None, pytest.approx(30_000_000, rel=1e-3))
+    fast = slower(arrivals(1000), 60_000_000)
+    with pytest.raises(UserError, match="did not fill the queue"):
+        measured_link(fast, RATE_BPS, where="the link has no limit")
+    full = arrivals(3000)
+    assert measured_link(full, RATE_BPS, where="test") == rate_and_queue(full, where="test")
+    *values, bound = measured_link(full, 3 * RATE_BPS, where="a probe of 3 x 40 Mbit/s for 120 Mbit/s")
+    assert values == [*rate_and_queue(full, where="test")]
+    assert bound == pytest.approx(RATE_BPS, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("rate", "size", "bound", "flags"),
+    [
+        (None, None, 30_000_000, ["probe_limited"]),
+        (30_000_000, 50_000, 30_000_000, ["probe_limited"]),  # smaller values are no evidence
+        (50_000_000, 200_000, 45_000_000, ["buffer_off", "probe_limited", "rate_off"]),
+        (30_000_000, 50_000, None, ["buffer_off", "rate_off"]),
+        (40_000_000, 100_000, None, []),
+    ],
+)
+def test_values_of_a_slow_probe_are_flagged_as_such(rate, size, bound, flags):
+    found = PathMeasurement("path", 0, CELL.delay_ns, rate, size, bound)
+    found = replace(found, path=next(iter(read_topology("linear").paths)))
+    assert flags_of(CELL, read_topology("linear"), [found]) == flags
 
 
 def test_probe_that_fills_nothing_is_an_error():

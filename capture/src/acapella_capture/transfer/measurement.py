@@ -30,6 +30,7 @@ RTT_TIMEOUT_S = 30
 TRIES = 2  # of a probe
 SATURATED_S = 0.25  # for the rate
 OVERLOAD = 3  # rate of the probe, in units of the link's
+LEAST_OVERLOAD = 1.2  # with less, the queue may not be full, so that rate and queue are too small
 LISTEN_S = 20
 LEAST_ARRIVALS = 10
 QUANTILE = 0.9  # of the frames in a queue that may have been full
@@ -42,8 +43,11 @@ class PathMeasurement:
     path: str
     rtt_base_ns: int
     rtt_ns: int
-    rate_bps: int
-    buffer_bytes: int
+    rate_bps: int | None  # None: the probe was too slow to fill the queue
+    buffer_bytes: int | None
+    rate_at_least_bps: int | None = (
+        None  # only if the probe was too slow: the rate is between this and the requested one
+    )
 
 
 class Measurements:
@@ -55,7 +59,7 @@ class Measurements:
         self._topology = topology
         self._apply = apply  # sets the slice to a cell
         self._rtt: dict[tuple[str, int], int] = {}  # by path and delay
-        self._queues: dict[tuple, dict[str, tuple[int, int]]] = {}
+        self._queues: dict[tuple, dict[str, tuple[int | None, ...]]] = {}  # last fields of PathMeasurement
         self._errors: dict[object, str] = {}  # of probes that failed, by delay or queue_key
 
     def measure(self, cells: list[Cell]) -> None:
@@ -124,15 +128,15 @@ class Measurements:
             raise UserError(f"no reply from {receiver} over path {path}: {lines[-1]}", where=f"node {sender}")
         return round(statistics.median(times))
 
-    def _fill(self, cell: Cell, path: str) -> tuple[int, int]:
-        """Fill the queue of a path; return its rate in bit/s and its size in bytes."""
+    def _fill(self, cell: Cell, path: str) -> tuple[int | None, ...]:
+        """Fill the queue of a path; return the last fields of its PathMeasurement."""
         number = list(self._topology.paths).index(path)
         rate = self._topology.rate_of_path(path, cell.rate_bps, cell.ratio)
         bucket = cell.buffer_bytes if cell.mode == "published" else 0
         filling = (cell.buffer_bytes + bucket) * OVERLOAD / (OVERLOAD - 1)
         total = round(1.2 * filling + SATURATED_S * OVERLOAD * rate / 8)
         arrivals = self._send(SERVER_PORT + number, OVERLOAD * rate, total, CLIENT_PORT + number)
-        return rate_and_queue(arrivals, where=f"path {path}")
+        return measured_link(arrivals, rate, where=f"path {path}")
 
     def _send(self, port: int, rate_bps: int, total: int, source_port: int) -> list[list[int]]:
         """Send datagrams from end to end; return their arrivals."""
@@ -166,6 +170,35 @@ def quiet(cell: Cell) -> Cell:
 def queue_key(cell: Cell) -> tuple:
     """Return the settings that rate and queue of a link depend on."""
     return cell.rate_bps, cell.buffer_bytes, cell.ratio
+
+
+def measured_link(arrivals: list[list[int]], rate_bps: int, *, where: object) -> tuple[int | None, ...]:
+    """Return rate and queue of a link from arrivals of the probe, and a lower bound of the rate if the probe was slow.
+
+    ``rate_bps``: the requested rate. A machine that cannot send LEAST_OVERLOAD times as fast may leave the queue empty
+    at times. Then rate and queue are null if the queue was never full, and otherwise possibly too small.
+
+    Raises UserError if the probe was fast enough and did not fill the queue, or for too few datagrams.
+    """
+    slow = len(arrivals) >= LEAST_ARRIVALS and sent_bps(arrivals) < LEAST_OVERLOAD * rate_bps
+    try:
+        found = rate_and_queue(arrivals, where=where)
+    except UserError:
+        if not slow:
+            raise
+        found = (None, None)
+    return (*found, arrived_bps(arrivals)) if slow else found
+
+
+def sent_bps(arrivals: list[list[int]]) -> float:
+    """Return the rate at which the probe sent its datagrams, also those that did not arrive, in bit/s."""
+    (first, start, _, _), (last, end, _, _) = arrivals[0], arrivals[-1]
+    return (last - first) * probe.FRAME * 8e9 / max(1, end - start)
+
+
+def arrived_bps(arrivals: list[list[int]]) -> int:
+    """Return the rate at which datagrams arrived, in bit/s. That of the link is not smaller."""
+    return round((len(arrivals) - 1) * probe.FRAME * 8e9 / max(1, arrivals[-1][2] - arrivals[0][2]))
 
 
 def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, int]:
@@ -217,6 +250,7 @@ def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
         "rtt_ns": first.rtt_ns,
         "rate_bps": first.rate_bps,
         "buffer_bytes": first.buffer_bytes,
+        "rate_at_least_bps": first.rate_at_least_bps,
         "paths": [asdict(each) for each in found],
     }
 
@@ -226,14 +260,25 @@ def delay_error_ns(cell: Cell) -> float:
     return max(TOLERANCE * cell.delay_ns, LEAST_DELAY_ERROR_NS)
 
 
+def is_off(value: int | None, requested: float, error: float, *, above_only: bool) -> bool:
+    """Return whether a measured value differs from the requested one by more than an error; False without a value."""
+    if value is None:
+        return False
+    return value - requested > error or (not above_only and requested - value > error)
+
+
 def flags_of(cell: Cell, topology: Topology, found: list[PathMeasurement]) -> list[str]:
     """Return the flags of values that differ from the settings by more than 5 %."""
     flags = set()
     for each in found:
         rate = topology.rate_of_path(each.path, cell.rate_bps, cell.ratio)
-        if abs(each.rate_bps - rate) > TOLERANCE * rate:
+        slow = each.rate_at_least_bps is not None  # then smaller values are no evidence
+        if slow:
+            flags.add("probe_limited")
+        if is_off(each.rate_bps, rate, TOLERANCE * rate, above_only=slow):
             flags.add("rate_off")
-        if abs(each.buffer_bytes - cell.buffer_bytes) > max(TOLERANCE * cell.buffer_bytes, QUEUE_ERROR_BYTES):
+        error = max(TOLERANCE * cell.buffer_bytes, QUEUE_ERROR_BYTES)
+        if is_off(each.buffer_bytes, cell.buffer_bytes, error, above_only=slow):
             flags.add("buffer_off")
         error = abs(each.rtt_ns - each.rtt_base_ns - cell.delay_ns)
         if error > delay_error_ns(cell):
