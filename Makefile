@@ -208,12 +208,15 @@ demo: setup
 	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
 	@find results/demo/tables -name '*.csv' -printf 'demo: table    %p (and .parquet)\n' | sort
 
+# Some container images set this variable: then each of the many processes of the tests compiles our modules again.
+CACHED_BYTECODE := PYTHONDONTWRITEBYTECODE=
+
 test: packages-test setup $(STAMPS)/dev $(STAMPS)/site setup-fabric $(CXX_TEST_BUILD)/built
 	@echo "test: C++ tests"
 	@ctest --test-dir $(CXX_TEST_BUILD) --output-on-failure -j 2
 	@$(MAKE) dpdk-source || echo "test: compiled P4 programs are not tested without DPDK's source"
 	@echo "test: Python tests"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder \
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder \
 		--junitxml=build/pytest.xml $(TEST_ARGS)
 	@echo "test: made $(VENV), $(CXX_TEST_BUILD) and build/pytest.xml (each test and its time)"
 
@@ -255,7 +258,7 @@ fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 # Complete runs of tests of which `make test` and .ci/run perform only a part, selected by a seed.
 soak: setup-fabric fuzz
 	@echo "soak: every call that can fail, fails; wheels are built twice; more captures are verified"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal workflow/tests/campaign/test_fault_injection.py \
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal workflow/tests/campaign/test_fault_injection.py \
 		workflow/tests/campaign/test_congestion.py \
 		workflow/tests/project/test_builds.py workflow/tests/project/test_build_without_libraries.py workflow/tests/project/test_hub.py \
 		workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py \

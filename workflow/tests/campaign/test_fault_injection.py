@@ -76,6 +76,7 @@ def run(library):
     """Return a function that runs an acapella command in a directory, with a fault in calls from a path on."""
 
     def run_command(directory, words, armed_by=None, fail="", **environment) -> subprocess.CompletedProcess:
+        environment |= {"PYTHONDONTWRITEBYTECODE": "1"}  # else the number of calls depends on earlier runs
         if armed_by:
             environment |= {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": armed_by, "ACAPELLA_FAIL": fail}
         command, printed = [COMMAND, *words], {"capture_output": True, "text": True, "timeout": 300}
