@@ -27,68 +27,82 @@ def stitched(tmp_path):
 UNTIMED = {"first_ns": None, "last_ns": None}
 
 
-@pytest.mark.parametrize(
-    ("samples", "expected"),
-    [
+# Samples at WEST, and columns of their stitched flow.
+CASES = [
+    pytest.param(
+        [(WEST1, (0, 20), [flow(3, 5, wire_bytes=1000)])],
+        {"samples": 1, "ports": 1, "gaps": 0, "gap_ns": 0, "rate_bps": 4000}
+        | {"first_ns": START + 3 * SECOND, "duration_ns": 2 * SECOND},
+        id="flow of one sample is as the sample shows it",
+    ),
+    pytest.param(
+        [(WEST1, (0, 20), [flow(10, 19)]), (WEST1, (300, 320), []), (WEST1, (600, 620), [flow(601, 611)])],
+        {"samples": 2, "gaps": 2, "gap_ns": 560 * SECOND, "duration_ns": 601 * SECOND}
+        | {"rate_bps": round(2000 * 8 / (601 - 560))},
+        id="times between samples are gaps even if a sample did not see the flow",
+    ),
+    pytest.param(
+        [(WEST1, (0, 20), []), (WEST1, (300, 320), [flow(301, 311)]), (WEST1, (600, 620), [])],
+        {"gaps": 0, "gap_ns": 0},
+        id="gaps before and after the flow are not its own",
+    ),
+    *(
         pytest.param(
-            [(WEST1, (0, 20), [flow(3, 5, wire_bytes=1000)])],
-            {"samples": 1, "ports": 1, "gaps": 0, "gap_ns": 0, "rate_bps": 4000}
-            | {"first_ns": START + 3 * SECOND, "duration_ns": 2 * SECOND},
-            id="flow of one sample is as the sample shows it",
-        ),
-        pytest.param(
-            [(WEST1, (0, 20), [flow(10, 19)]), (WEST1, (300, 320), []), (WEST1, (600, 620), [flow(601, 611)])],
-            {"samples": 2, "gaps": 2, "gap_ns": 560 * SECOND, "duration_ns": 601 * SECOND}
-            | {"rate_bps": round(2000 * 8 / (601 - 560))},
-            id="times between samples are gaps even if a sample did not see the flow",
-        ),
-        pytest.param(
-            [(WEST1, (0, 20), []), (WEST1, (300, 320), [flow(301, 311)]), (WEST1, (600, 620), [])],
+            [(WEST1, (0, 20), [flow(1, 2)]), (WEST1, second, [flow(second[0] + 1, second[0] + 2)])],
             {"gaps": 0, "gap_ns": 0},
-            id="gaps before and after the flow are not its own",
-        ),
-        *(
-            pytest.param(
-                [(WEST1, (0, 20), [flow(1, 2)]), (WEST1, second, [flow(second[0] + 1, second[0] + 2)])],
-                {"gaps": 0, "gap_ns": 0},
-                id=f"samples that {how} leave no gap",
-            )
-            for how, second in (("touch", (20, 40)), ("overlap", (10, 30)), ("contain each other", (5, 12)))
-        ),
-        pytest.param(
-            [(WEST1, None, [flow(0, 20)]), (WEST1, None, [flow(50, 60)])],
-            {"gaps": 1, "gap_ns": 30 * SECOND},
-            id="frames give the times if no manifest does",
-        ),
-        pytest.param(
-            [(WEST1, None, [flow(0, 20)]), (WEST1, None, [flow(0, 0, **UNTIMED)]), (WEST1, None, [flow(50, 60)])],
-            {"samples": 3, "frames": 6, "duration_ns": 60 * SECOND, "gaps": 1, "gap_ns": 30 * SECOND, "rate_bps": None},
-            id="flow with a sample without times has its frames and no rate",
-        ),
-        pytest.param(
-            [(WEST1, (0, 20), [flow(1, 2)]), (WEST2, (20, 40), []), (WEST1, (40, 60), [flow(41, 42)])],
-            {"gaps": 1, "gap_ns": 20 * SECOND},
-            id="samples of another port do not fill a gap",
-        ),
-        pytest.param(
-            [(WEST1, (0, 20), [flow(1, 2, wire_bytes=1000)]), (WEST2, (0, 20), [flow(1, 2, wire_bytes=1500)])],
-            {"largest_port": "p2", "ports": 2, "wire_bytes": 1500},
-            id="size at a site is that of the largest port",
-        ),
-        pytest.param(
-            [
-                (WEST1, (0, 20), [flow(1, 2, app="tls", app_by="tshark", frames=9)]),
-                (WEST1, (20, 40), [flow(21, 22, app="data", app_by="tshark", frames=5)]),
-                (WEST1, (40, 60), [flow(41, 42, app="tls", app_by="flow", frames=1)]),
-            ],
-            {"app": "tls", "app_by": "flow"},
-            id="flow has the label of most frames, marked if one was carried over",
-        ),
-    ],
+            id=f"samples that {how} leave no gap",
+        )
+        for how, second in (("touch", (20, 40)), ("overlap", (10, 30)), ("contain each other", (5, 12)))
+    ),
+    pytest.param(
+        [(WEST1, None, [flow(0, 20)]), (WEST1, None, [flow(50, 60)])],
+        {"gaps": 1, "gap_ns": 30 * SECOND},
+        id="frames give the times if no manifest does",
+    ),
+    pytest.param(
+        [(WEST1, None, [flow(0, 20)]), (WEST1, None, [flow(0, 0, **UNTIMED)]), (WEST1, None, [flow(50, 60)])],
+        {"samples": 3, "frames": 6, "duration_ns": 60 * SECOND, "gaps": 1, "gap_ns": 30 * SECOND, "rate_bps": None},
+        id="flow with a sample without times has its frames and no rate",
+    ),
+    pytest.param(
+        [(WEST1, (0, 20), [flow(1, 2)]), (WEST2, (20, 40), []), (WEST1, (40, 60), [flow(41, 42)])],
+        {"gaps": 1, "gap_ns": 20 * SECOND},
+        id="samples of another port do not fill a gap",
+    ),
+    pytest.param(
+        [(WEST1, (0, 20), [flow(1, 2, wire_bytes=1000)]), (WEST2, (0, 20), [flow(1, 2, wire_bytes=1500)])],
+        {"largest_port": "p2", "ports": 2, "wire_bytes": 1500},
+        id="size at a site is that of the largest port",
+    ),
+    pytest.param(
+        [
+            (WEST1, (0, 20), [flow(1, 2, app="tls", app_by="tshark", frames=9)]),
+            (WEST1, (20, 40), [flow(21, 22, app="data", app_by="tshark", frames=5)]),
+            (WEST1, (40, 60), [flow(41, 42, app="tls", app_by="flow", frames=1)]),
+        ],
+        {"app": "tls", "app_by": "flow"},
+        id="flow has the label of most frames, marked if one was carried over",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def stitched_flows(tmp_path_factory) -> dict[str, dict]:
+    """Return the stitched flow of each site in a campaign with a site for each of CASES."""
+    directory = tmp_path_factory.mktemp("cases") / "made"
+    for number, case in enumerate(CASES):
+        for letter, ((site, port), *sample) in zip("abc", case.values[0], strict=False):
+            add_sample(directory, f"{number}-{letter}", (f"{site}{number}", port), *sample)
+    found = rows(analyze_campaign(directory), "stitched_flows")
+    assert len(found) == len(CASES)
+    return {row["site"]: row for row in found}
+
+
+@pytest.mark.parametrize(
+    ("site", "expected"), [pytest.param(f"WEST{n}", case.values[1], id=case.id) for n, case in enumerate(CASES)]
 )
-def test_stitched_flow_of_several_samples(stitched, samples, expected):
-    (row,) = stitched(*samples)("stitched_flows")
-    assert {name: row[name] for name in expected} == expected
+def test_stitched_flow_of_several_samples(stitched_flows, site, expected):
+    assert {name: stitched_flows[site][name] for name in expected} == expected
 
 
 def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(stitched):
