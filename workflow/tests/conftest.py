@@ -155,9 +155,12 @@ def browser():
 @pytest.fixture(scope="session")
 def old_client(tmp_path_factory):
     """Return an environment in which Python imports DuckDB 1.0.0, the oldest version that opens a catalog."""
-    directory = tmp_path_factory.mktemp("duckdb-1.0.0")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target"]
-    installed = subprocess.run([*command, str(directory), "duckdb==1.0.0"], capture_output=True, text=True, check=False)
-    if installed.returncode:
-        pytest.skip(f"duckdb 1.0.0 cannot be installed from PyPI: {installed.stderr.strip().splitlines()[-1:]}")
-    return os.environ | {"PYTHONPATH": str(directory)}
+
+    def install(directory: Path) -> None:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target"]
+        command += [str(directory), "duckdb==1.0.0"]
+        installed = subprocess.run(command, capture_output=True, text=True, check=False)
+        if installed.returncode:
+            pytest.skip(f"duckdb 1.0.0 cannot be installed from PyPI: {installed.stderr.strip().splitlines()[-1:]}")
+
+    return os.environ | {"PYTHONPATH": str(made_once(tmp_path_factory, "duckdb-1.0.0", install))}
