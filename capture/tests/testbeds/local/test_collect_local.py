@@ -1,4 +1,7 @@
-"""`acapella collect` on the local testbed: captures, manifests, and cleanup."""
+"""`acapella collect` on the local testbed: captures, manifests, and cleanup.
+
+Captures as a user; test_testbed_contract.py and test_collect_replays.py capture as root.
+"""
 
 import csv
 import shutil
@@ -7,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from acapella_testing.capture.callers import AS_USER
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.pcap_records import records
 from acapella_testing.processes import run
@@ -63,6 +67,7 @@ def frames_by_filter(capture: Path, filters: list[str]) -> list[int]:
     return [int(cell) for cell in row.split("|")[2:-1:2]]
 
 
+@AS_USER
 def test_sheet_lists_a_sample_of_every_site_and_port(campaign):
     with (campaign / "raw" / "samples.tsv").open() as sheet:
         rows = list(csv.DictReader(sheet, delimiter="\t"))
@@ -78,6 +83,7 @@ def test_sheet_lists_a_sample_of_every_site_and_port(campaign):
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+@AS_USER
 def test_all_kinds_of_traffic_cross_the_uplink(campaign):
     installed = {what: all(shutil.which(program, path=PATH) for program in SEEN[what][0]) for what in SEEN}
     expected = {what: SEEN[what][1] for what in SEEN if installed[what]}
@@ -89,6 +95,7 @@ def test_all_kinds_of_traffic_cross_the_uplink(campaign):
     assert [what for what in expected if counts[what] == 0] == []
 
 
+@AS_USER
 def test_traffic_of_a_path_is_captured_or_noted_as_missing(campaign):
     manifest = next(manifest for manifest in manifests_of(campaign) if manifest["port"] == "uplink-site2")
     seen = frames_by_filter(campaign / "raw" / manifest["file"], ["vxlan", "vlan"])
@@ -97,11 +104,13 @@ def test_traffic_of_a_path_is_captured_or_noted_as_missing(campaign):
         assert noted == (frames == 0), manifest["notes"]
 
 
+@AS_USER
 def test_frames_are_at_most_as_long_as_the_mtu(campaign):
     for manifest in manifests_of(campaign):
         assert max(length for _, length, _ in records(campaign / "raw" / manifest["file"])) <= 9014
 
 
+@AS_USER
 def test_counts_agree_from_switch_to_file(campaign):
     for manifest in manifests_of(campaign):
         mirror = manifest["mirror"]
@@ -114,6 +123,7 @@ def test_counts_agree_from_switch_to_file(campaign):
         assert [int(printed[1]), int(printed[2])] == [manifest["frames_captured"], mirror["delivered_bytes"]]
 
 
+@AS_USER
 def test_manifests_match_their_files(campaign):
     for manifest in manifests_of(campaign):
         capture = campaign / "raw" / manifest["file"]
@@ -125,6 +135,7 @@ def test_manifests_match_their_files(campaign):
         assert manifest["requested"]["end_ns"] - manifest["requested"]["start_ns"] == 3 * 10**9
 
 
+@AS_USER
 def test_both_ends_of_a_link_capture_the_same_connection(campaign):
     """Samples of both ends overlap: a TCP connection within the overlap is in both."""
     found = {"uplink-site1": set(), "uplink-site2": set()}
