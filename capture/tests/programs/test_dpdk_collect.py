@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.capture.callers import AS_ROOT, AS_USER
 from acapella_testing.capture.fake_testbed import FakeTestbed
 
 from acapella_capture import manifest as manifests
@@ -65,6 +66,7 @@ local:
 """
 
 
+@AS_ROOT
 def test_collection_uses_two_capture_methods(caller, open_directory):
     samples = collected(caller, open_directory / "mixed", MIXED)
     assert [(sample["site"], sample["method"]) for sample in samples] == [("site1", "tcpdump"), ("site2", "dpdk")]
@@ -131,6 +133,7 @@ local:
 """
 
 
+@AS_USER
 def test_collect_takes_samples_after_a_p4_program(caller, open_directory):
     program, control = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec", open_directory / "control"
     control.write_text("table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n")
