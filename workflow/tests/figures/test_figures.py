@@ -185,13 +185,15 @@ def test_control_characters_in_names_are_drawn_escaped(tmp_path):
 
 
 def test_same_tables_give_the_same_bytes_in_any_directory_order_and_process(tmp_path):
+    """In two processes, as in the workflow. Formats are made from the SVG, so a few figures have all of them."""
     first, second = (write_tables(tmp_path / name / "made", sites=2, ports=1, samples=2) for name in "ab")
-    assert cli.main(["campaign", "figures", str(first)]) == 0
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
-    for names in (TRAFFIC_FIGURES[-1:], TRAFFIC_FIGURES[:-1]):  # in two processes, as in the workflow
-        command = [sys.executable, "-m", "acapella.cli.main", "campaign", "figures", str(second), "--only", *names]
+    for names, formats in ((TRAFFIC_FIGURES[-3:], FORMATS), (TRAFFIC_FIGURES[:-3], ["svg"])):
+        options = ["--only", *names, "--formats", *formats]
+        assert cli.main(["campaign", "figures", str(first), *options]) == 0
+        command = [sys.executable, "-m", "acapella.cli.main", "campaign", "figures", str(second), *options]
         subprocess.run(command, check=True, env=environment, capture_output=True)
-    assert len(hashes(first)) == len(TRAFFIC_FIGURES) * len(FORMATS)
+    assert len(hashes(first)) == len(TRAFFIC_FIGURES) + 3 * (len(FORMATS) - 1)
     assert hashes(first) == hashes(second)
 
 
