@@ -1,4 +1,8 @@
-"""`acapella collect` with replays: its samples, their content, and cleanup."""
+"""`acapella collect` with replays: its samples, their content, and cleanup.
+
+With tcpreplay as root, with acapella-dpdk-replay as a user. test_traffic_faults.py has tcpreplay as a user, and
+test_workflow_replays.py acapella-dpdk-replay as root.
+"""
 
 import csv
 import itertools
@@ -11,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.capture.callers import AS_ROOT, AS_USER
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.pcap_records import contents, frames
 from acapella_testing.capture.replay_agents import program_or_skip
@@ -23,10 +28,6 @@ from acapella_core.files import sha256_of
 pytestmark = pytest.mark.skipif(
     shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="tcpreplay is not installed"
 )
-# A campaign takes long, so each one has one caller: root for tcpreplay, a user for acapella-dpdk-replay. The others are
-# in test_traffic_faults.py (tcpreplay as a user) and test_workflow_replays.py.
-AS_ROOT = pytest.mark.parametrize("caller", ["root" if os.geteuid() == 0 else "user"], indirect=True, scope="module")
-AS_USER = pytest.mark.parametrize("caller", ["user"], indirect=True, scope="module")
 TRIALS = 5
 # The filter keeps the samples that are not under test empty, so that their captures end at once.
 CAPTURE = {"sample_s": 0.05, "filter": "udp port 1"}

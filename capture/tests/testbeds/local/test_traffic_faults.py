@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from acapella_testing.capture.callers import AS_USER
 
 from acapella_capture import manifest as manifests
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.testbeds.local.traffic import MAX_SILENT_SAMPLES
 
-pytestmark = pytest.mark.parametrize("caller", ["user"], indirect=True, scope="module")
+pytestmark = AS_USER
 BROKEN = "#!/bin/sh\necho 'iperf3: error - broken on purpose' >&2\nexit 1\n"
 TRAFFIC = [{"kind": "iperf3_tcp"}, {"kind": "iperf3_udp", "span": "run"}, {"kind": "ping"}]
 
