@@ -48,7 +48,10 @@ def summary(settings: Settings, testbed: Testbed | None) -> list[str]:
         return []
     if testbed is None:
         return list(fabric_summary(settings))
-    return [*fabric_summary(settings, allocates=testbed.allocates), *testbed.plan_notes()]
+    notes, adapted = testbed.plan_notes(settings), settings
+    with contextlib.suppress(UserError):  # reported by the collection
+        adapted = testbed.adapt(settings)
+    return [*fabric_summary(adapted, allocates=testbed.allocates), *notes]
 
 
 def fabric_summary(settings: Settings, *, allocates: bool = True) -> Iterator[str]:

@@ -219,8 +219,9 @@ class Testbed(ABC):
         """Return the settings with what the testbed does not permit reduced. Raises UserError if that is impossible."""
         return settings
 
-    def plan_notes(self) -> list[str]:
-        """Return lines of the plan about the testbed: how it captures, and what is reduced. Raises UserError."""
+    def plan_notes(self, settings: Settings) -> list[str]:
+        """Return lines of the plan: how the testbed captures, and what `adapt` reduces. Raises UserError."""
+        del settings
         return []
 
     def ports_by_node(self, site: str) -> Mapping[str, tuple[str, ...]] | None:

@@ -120,6 +120,30 @@ def test_dry_run_requests_nothing(fabric, capsys):
     assert not any(method != "GET" for method, path in fabric.orchestrator.requests if path.startswith("/slices"))
 
 
+def test_plan_sizes_samples_to_a_smaller_disk(fabric, capsys):
+    """The project may have 10 GB, 5 GB of it assumed for the system. Two captures of 8.5 Gbit/s fit for 10.7 s."""
+    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC")
+    status, _ = collected(fabric, "--dry-run", collect=ONE, sample_s=20)
+    printed = capsys.readouterr().out
+    assert status == 0
+    assert (
+        "without VM.NoLimitDisk: nodes with 10 GB of disk (100 GB in the config), samples of 10.7 s (20 s in" in printed
+    )
+    assert "needs 1 listening node, each 2 cores, 8 GB of memory, 10 GB of disk, 1 NIC" in printed
+    assert "1 cycle of 1 sample of 10.7 s per port" in printed
+    fabric.orchestrator.tags += ("VM.NoLimitDisk",)
+    status, _ = collected(fabric, "--dry-run", collect=ONE, sample_s=20)
+    printed = capsys.readouterr().out
+    assert status == 0 and "1 cycle of 1 sample of 20 s per port" in printed and "without VM" not in printed
+
+
+def test_samples_are_taken_on_a_smaller_disk(fabric, capsys):
+    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC")
+    status, campaign = collected(fabric, collect=ONE | {"gather": "end"})
+    assert status == 0, capsys.readouterr().err
+    assert len(list((campaign / "raw").glob("*.json"))) == 1
+
+
 def test_plan_contains_the_expected_overload(fabric, capsys):
     """Before anything is allocated: the free NICs of the site are ConnectX-5."""
     for host in fabric.orchestrator.sites["UTAH"]:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from acapella_testing.capture.fabric_loopback import Loopback
-from acapella_testing.capture.fabric_orchestrator import TAGS
+from acapella_testing.capture.fabric_orchestrator import TAGS, graph
 
 from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import parse_settings
@@ -325,18 +325,36 @@ def test_other_slices_are_deleted_if_one_cannot_be(fabric):
 
 
 @pytest.mark.parametrize(
-    ("lacking", "named"),
+    ("lacking", "request_", "named"),
     [
-        ("Net.PortMirroring", "Net.PortMirroring"),
-        ("VM.NoLimit", "VM.NoLimitDisk or VM.NoLimit"),
+        ("Net.PortMirroring", ResourceRequest(1), "Net.PortMirroring"),
+        ("VM.NoLimit", ResourceRequest(1, ram_gb=16), "VM.NoLimitRAM or VM.NoLimit"),
+        ("VM.NoLimit", ResourceRequest(1, cores=4), "VM.NoLimitCPU or VM.NoLimit"),
     ],
 )
-def test_missing_permission_is_named_before_any_request(fabric, lacking, named):
+def test_missing_permission_is_named_before_any_request(fabric, lacking, request_, named):
     """FABRIC's policy does not know Net.PortMirror."""
     fabric.orchestrator.tags = (*(tag for tag in TAGS if tag != lacking), "Net.PortMirror")
     with fabric.testbed() as testbed, pytest.raises(UserError, match=re.escape(f"lacks the permission {named}")):
-        testbed.allocate(SITE, ResourceRequest(1))
+        testbed.allocate(SITE, request_)
     assert fabric.orchestrator.posts(CREATE) == 0
+
+
+def test_disk_is_smaller_without_permission(fabric):
+    fabric.orchestrator.tags = tuple(tag for tag in TAGS if tag != "VM.NoLimit")
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, ResourceRequest(1))
+        (created,) = fabric.orchestrator.alive()
+        assert [node.capacities.disk for node in graph(created.model).nodes.values()] == [10]
+
+
+@pytest.mark.parametrize("tag", ["VM.NoLimit", "VM.NoLimitDisk"])
+def test_disk_is_as_requested_with_permission(fabric, tag):
+    fabric.orchestrator.tags = (*(each for each in TAGS if each != "VM.NoLimit"), tag)
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, ResourceRequest(1))
+        (created,) = fabric.orchestrator.alive()
+        assert [node.capacities.disk for node in graph(created.model).nodes.values()] == [100]
 
 
 def test_tag_for_all_dedicated_nics_suffices(fabric):

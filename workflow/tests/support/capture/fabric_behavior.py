@@ -55,7 +55,8 @@ BEHAVIORS = (
     Behavior(
         "missing_permissions_are_refused",
         "authorization policy 2025-06: a NIC needs Component.SmartNIC or the tag of its model, a mirror of another "
-        "slice's port needs Net.PortMirroring; Net.PortMirror is unknown (the HTTP status is not known)",
+        "slice's port needs Net.PortMirroring; Net.PortMirror is unknown; a node above 2 cores, 10 GB of memory or "
+        "10 GB of disk needs VM.NoLimit* (the HTTP status is not known)",
     ),
     Behavior(
         "receiver_with_a_mirror_is_refused",

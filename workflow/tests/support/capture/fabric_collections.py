@@ -30,7 +30,7 @@ def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
     nodes = {"nodes": changes.pop("nodes", "separate")}  # depends on other sections, so it is no setting on its own
     config = {
         "testbed": "fabric",
-        "capture": {"sample_s": 0.3},
+        "capture": {"sample_s": changes.pop("sample_s", 0.3)},
         "collect": COLLECT | changes.pop("collect", {}),
         "preprocess": changes.pop("preprocess", {}),
         "fabric": asdict(fabric.settings(**changes)) | nodes,

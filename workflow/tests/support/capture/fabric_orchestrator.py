@@ -28,6 +28,7 @@ GONE = ("Closing", "Dead")
 PROJECT = "11111111-2222-3333-4444-555555555555"
 TAGS = ("Net.PortMirroring", "Component.SmartNIC_ConnectX_5", "Component.SmartNIC_ConnectX_6", "VM.NoLimit")
 HOST = {"cores": 32, "ram": 128, "disk": 1000, "nics": {"SmartNIC-ConnectX-6": 1, "SmartNIC-ConnectX-5": 1}}
+LIMITS = {"cores": (2, "VM.NoLimitCPU"), "ram": (10, "VM.NoLimitRAM"), "disk": (10, "VM.NoLimitDisk")}
 LEASE = "%Y-%m-%d %H:%M:%S %z"
 LINKS = [  # as returned by query_links
     {"name": "l1", "layer": "L2", "bandwidth": 100, "endpoints": [
@@ -250,6 +251,8 @@ class Orchestrator:
         needed = [("Component.SmartNIC", f"Component.{nic.replace('-', '_')}")
                   for node in needs(model) for nic in node.nics if nic.startswith("SmartNIC")]  # fmt: skip
         needed += [("Net.PortMirroring",)] * bool(foreign_mirrors(model))
+        needed += [(tag, "VM.NoLimit") for node in needs(model) for key, (most, tag) in LIMITS.items()
+                   if (node.asked[key] or 0) > most]  # fmt: skip
         lacking = [tags for tags in needed if not set(tags) & set(self.tags)]
         message = f"Policy Violation: Your project is lacking {' or '.join(lacking[0])}" if lacking else ""
         return (403, {"errors": [{"message": message}]}) if lacking else None

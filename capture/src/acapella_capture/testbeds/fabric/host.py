@@ -95,6 +95,10 @@ class HostTestbed(FabricTestbed):
             raise UserError(f"recording at a switch port needs the permission {missing}", where="fabric.replay")
         return settings
 
+    def plan_notes(self, settings: Settings) -> list[str]:
+        del settings
+        return list(levels.describe(self.settings, self.session.tags()))
+
     def sites(self) -> tuple[Site, ...]:
         if self._sites is None:
             by_site: dict[str, list[Port]] = {}

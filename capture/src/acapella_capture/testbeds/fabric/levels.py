@@ -4,7 +4,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Literal
 
-from ...settings import FabricSettings
+from acapella_core.errors import UserError
+
+from ...plan.disk import sized_to_disk
+from ...settings import FabricSettings, Settings
 from . import requirements
 
 Level = Literal["host", "slice", "site"]
@@ -39,3 +42,26 @@ def describe(settings: FabricSettings, tags: Collection[str]) -> Iterator[str]:
             yield "level slice needs fabric.nodes: own"
     if missing := missing_for_mirrors(separate, tags):
         yield f"level site needs the permission {', '.join(missing)}"
+
+
+def adapt(settings: Settings, tags: Collection[str], receivers: int) -> Settings:
+    """Return the settings with a smaller disk and samples that fit onto it, if the project may not have more.
+
+    Raises UserError if no sample fits. `receivers`: of each node.
+    """
+    if requirements.has_large_disks(tags):
+        return settings
+    adapted = sized_to_disk(settings, requirements.FREE["disk_gb"], receivers)
+    if adapted.capture.sample_s <= 0:
+        raise UserError(f"no sample fits onto a disk of {adapted.collect.disk_gb} GB", where="collect.disk_reserve_mb")
+    return adapted
+
+
+def reductions(settings: Settings, adapted: Settings) -> Iterator[str]:
+    """Yield in words what `adapt` reduced."""
+    if adapted != settings:
+        yield (
+            f"without {requirements.LIMITS['disk_gb']}: nodes with {adapted.collect.disk_gb} GB of disk "
+            f"({settings.collect.disk_gb} GB in the config), samples of {adapted.capture.sample_s:g} s "
+            f"({settings.capture.sample_s:g} s in the config), each fetched before the next one"
+        )

@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from acapella_core.errors import UserError
 
@@ -28,6 +29,18 @@ NO_LIMIT = "VM.NoLimit"
 def nic_tag(model: str) -> str:
     """Return the permission tag of a NIC model."""
     return f"Component.Smart{model}"
+
+
+def has_large_disks(tags: Collection[str]) -> bool:
+    """Return whether a project with these tags may have nodes with more disk than FREE."""
+    return bool({LIMITS["disk_gb"], NO_LIMIT} & set(tags))
+
+
+def permitted_request(request: ResourceRequest, tags: Collection[str]) -> ResourceRequest:
+    """Return a request with the disk that a project with these tags may have."""
+    if has_large_disks(tags):
+        return request
+    return replace(request, disk_gb=min(request.disk_gb, FREE["disk_gb"]))
 
 
 def permitted_nics(models: Sequence[str], tags: Collection[str]) -> list[str]:

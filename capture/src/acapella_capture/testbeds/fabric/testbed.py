@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from acapella_core.errors import UserError
 
-from ...settings import FabricSettings
+from ...settings import FabricSettings, Settings
 from ..base import (
     CompletedProgram,
     Direction,
@@ -80,8 +80,12 @@ class FabricTestbed(Testbed):
         self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
 
-    def plan_notes(self) -> list[str]:
-        return list(levels.describe(self.settings, self.session.tags()))
+    def adapt(self, settings: Settings) -> Settings:
+        return levels.adapt(settings, self.session.tags(), self.receivers_per_instance)
+
+    def plan_notes(self, settings: Settings) -> list[str]:
+        tags = self.session.tags()
+        return [*levels.describe(self.settings, tags), *levels.reductions(settings, self.adapt(settings))]
 
     def __enter__(self) -> Self:
         self.prepare()  # allocates nothing, so there is nothing to release on failure
@@ -132,7 +136,9 @@ class FabricTestbed(Testbed):
     def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
         self.site(site)
         self._looked_up.add(site)
-        requirements.check_tags(self.settings, request, self.session.tags())
+        tags = self.session.tags()
+        request = requirements.permitted_request(request, tags)
+        requirements.check_tags(self.settings, request, tags)
         fabric_slice = self._usable_slice(site)
         existing = instances_in(fabric_slice, self._prefix(site)) if fabric_slice else []
         missing = request.instances - len(existing)
