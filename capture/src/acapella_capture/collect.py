@@ -28,6 +28,7 @@ from acapella_core.files import atomic_text
 
 from . import manifest as manifests
 from .control.coordinator import Event, collect
+from .control.experiment import Notice
 from .control.outcomes import Outcome
 from .control.sampling import Failure
 from .plan.allocation import pluralize
@@ -224,6 +225,9 @@ def report_progress(events: Iterable[Event], failures: list[Failure]) -> Iterato
         if isinstance(manifest, Failure):
             failures.append(manifest)
             names.report(f"warning: {manifest.sample} failed: {manifest.why}")
+            continue
+        if isinstance(manifest, Notice):
+            names.report(f"warning: {manifest.text}")
             continue
         if isinstance(manifest, Outcome):
             names.report(f"{manifest.site}: {manifest.outcome}{manifest.reason and ': '}{manifest.reason}", sys.stdout)

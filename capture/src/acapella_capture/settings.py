@@ -43,6 +43,16 @@ def methods_by_name(method: str | dict[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
+class SignalSettings:
+    """Signals to the user's experiment; see the schema for each key."""
+
+    file: str | None
+    start: str | None
+    stop: str | None
+    timeout_s: float
+
+
+@dataclass(frozen=True)
 class CollectSettings:
     """Places, times and resources of samples; see the schema for each key."""
 
@@ -73,6 +83,7 @@ class CollectSettings:
     disk_reserve_mb: int
     mean_frame_bytes: int
     lease_margin_s: float
+    signal: SignalSettings | None
 
 
 @dataclass(frozen=True)
@@ -249,7 +260,7 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
         samples=Path(values["samples"]) if values["samples"] else None,
         runs=values["runs"],
         capture=CaptureSettings(**values["capture"]),
-        collect=CollectSettings(**values["collect"]),
+        collect=collect_settings(values["collect"]),
         preprocess=PreprocessSettings(**values["preprocess"]),
         local=local_settings(values["local"], where),
         fabric=fabric_settings(values["fabric"], where),
@@ -295,6 +306,12 @@ def check_combinations(values: dict[str, Any], where: object) -> None:
         raise UserError(
             "preprocess.key_file: missing; anonymize requires a key: acapella anonymize --new-key FILE", where=where
         )
+
+
+def collect_settings(values: dict[str, Any]) -> CollectSettings:
+    """Return the settings of section `collect`."""
+    signal = values["signal"]
+    return CollectSettings(**(values | {"signal": signal and SignalSettings(**signal)}))
 
 
 def local_settings(values: dict[str, Any], where: object) -> LocalSettings:

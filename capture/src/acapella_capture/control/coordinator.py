@@ -23,6 +23,7 @@ from ..plan.samples import PlannedSample, SitePlan, sites_to_sample, skipped_sit
 from ..settings import CaptureSettings, Settings
 from ..testbeds.base import ResourceRequest, Site, Testbed
 from .delivery import deliver
+from .experiment import ExperimentSignal, Notice
 from .outcomes import Outcome, OutcomeTable
 from .sampling import ActiveSample, Collection, Failure, SharedTraffic, running_samples, stop_mirrors
 from .site_job import SiteJob
@@ -32,7 +33,7 @@ POLL_S = 0.2  # interval of checks for finished sites
 DAY_S = 86400
 LOCK = ".collect.lock"
 
-Event = dict[str, Any] | Failure | Outcome
+Event = dict[str, Any] | Failure | Outcome | Notice
 
 
 def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Event]:
@@ -83,7 +84,14 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
     """Collect all sites in parallel. If this ends early, every site releases its resources first."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     outcome_table = OutcomeTable(campaign, time.time_ns())
-    shared = Collection(testbed, settings, campaign, outcome_table, events.put, SharedTraffic(testbed))
+    stop, failures = threading.Event(), []  # of the signal to the experiment
+
+    def fail(reason: str) -> None:
+        failures.append(reason)
+        stop.set()
+
+    signal = ExperimentSignal(settings.collect.signal, [site.name for site in sites], fail, events.put)
+    shared = Collection(testbed, settings, campaign, outcome_table, events.put, SharedTraffic(testbed), signal, stop)
     for name, reason in skipped_sites(settings.collect, testbed.unavailable_sites()).items():
         yield outcome_table.record(name, "failed", f"skipped: {reason}")
     jobs = [SiteJob(shared, site) for site in sites]
@@ -102,6 +110,8 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
                     thread.join()
     for crash in (job.crash for job in jobs if job.crash):
         raise crash
+    if failures:
+        raise UserError(failures[0])
 
 
 def events_until_done(threads: Sequence[threading.Thread], events: queue.SimpleQueue) -> Iterator[Event]:

@@ -17,6 +17,7 @@ from ..programs.tcpdump import Counts, Tcpdump
 from ..settings import CaptureSettings, Settings
 from ..testbeds.base import Instance, Mirror, MirrorCounters, MirrorRequest, Telemetry, Testbed
 from . import congestion
+from .experiment import ExperimentSignal
 from .outcomes import OutcomeTable
 from .watchdog import MB, NodeHistory, Watchdog, disk_shortage
 
@@ -62,6 +63,7 @@ class Collection:
     outcome_table: OutcomeTable
     emit: Callable[[Any], None]
     traffic: SharedTraffic
+    signal: ExperimentSignal
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -276,6 +278,8 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
     with running_samples(shared.testbed, samples, wait) as started:
         if not started:
             return
+        if not all(sample.fault for sample in started):
+            shared.signal.sampling(started[0].planned.site.name)
         try:
             with shared.traffic(seconds):
                 until_ns = time.time_ns() + round(seconds * 1e9)  # starts when all captures run

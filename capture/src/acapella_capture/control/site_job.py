@@ -61,9 +61,11 @@ class SiteJob:
         if not nodes:
             return self._problems[0]
         self._allocation = SiteAllocation(tuple(nodes), self._request.instances, self._allocation.reason)
+        self.shared.signal.prepared(site, self.shared.stop)
         try:
             return self._cycles()
         finally:
+            self.shared.signal.ended(site)
             self._gather()
             self._stop_watchdogs()
 
@@ -229,6 +231,7 @@ class SiteJob:
 
     def _finish(self, reason: str | None) -> None:
         """Release the resources and record the outcome."""
+        self.shared.signal.ended(self.site.name)
         if reason is not None:
             self.shared.emit(
                 Failure(f"{'rest' if self._succeeded else 'all'} of {self.site.name}", self.site.name, "-", reason)

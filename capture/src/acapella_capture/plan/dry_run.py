@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from acapella_core.errors import UserError
 
-from ..settings import CaptureSettings, Settings, methods_by_name
+from ..settings import CaptureSettings, Settings, SignalSettings, methods_by_name
 from ..testbeds import testbed_of
 from ..testbeds.base import Rates, ResourceRequest, Site, Testbed
 from ..testbeds.fabric import requirements
@@ -86,10 +86,21 @@ def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> I
     yield f"testbed {testbed.name}, mode {collect.mode}: {pluralize(len(planned), 'site')}, independent of each other"
     for name, reason in skipped_sites(collect, testbed.unavailable_sites()).items():
         yield f"{name}: skipped: {reason}"
+    yield from signal_lines(collect.signal)
     for plan in planned:
         yield from site_lines(settings, testbed, plan)
     for batch in trials(testbed.replay_plan(), settings.capture.format):
         yield f"then {len(batch)} trials {batch[0].name} to {batch[-1].name} at {batch[0].site.name}"
+
+
+def signal_lines(signal: SignalSettings | None) -> Iterator[str]:
+    """Yield the signals to the user's experiment."""
+    if signal is None:
+        return
+    start = [f"create {signal.file}"] * bool(signal.file) + [f"run {signal.start!r}"] * bool(signal.start)
+    stop = [f"remove {signal.file}"] * bool(signal.file) + [f"run {signal.stop!r}"] * bool(signal.stop)
+    yield f"when captures run at all sites: {' and '.join(start) or 'no signal'}"
+    yield f"after the last sample: {' and '.join(stop) or 'no signal'}"
 
 
 def site_lines(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator[str]:

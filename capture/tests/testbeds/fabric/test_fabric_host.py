@@ -191,14 +191,17 @@ def running(pid: int) -> bool:
 
 def test_interrupted_collection_leaves_nothing_on_nodes(fabric, capsys):
     def interrupt() -> None:
-        until(lambda: list(fabric.nodes.home("n3").glob("acapella-first/*.pcap")))
+        until((fabric.directory / "signals").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    status, _ = collected(fabric, collect=OWN | {"cycles": 50})
+    log = fabric.directory / "signals"
+    signals = {"start": f"echo start >> {log}", "stop": f"echo stop >> {log}"}
+    status, _ = collected(fabric, collect=OWN | {"cycles": 50, "signal": signals})
     thread.join()
     assert status == 130, capsys.readouterr()
+    assert log.read_text().split()[-1:] == ["stop"], "the experiment is stopped, too"
     assert not any(files_of(fabric, node) for node in NODES) and writes(fabric) == []
 
 
