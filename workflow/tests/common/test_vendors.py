@@ -1,19 +1,22 @@
-"""Tests the vendors known to tshark: their lists are found next to it, noted in every digest, and optional."""
+"""Tests the lists of vendors: those next to tshark, the included one without tshark, and their record in digests."""
 
 import hashlib
 import os
 import struct
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.oracles.core_against_tshark import pcap
-from acapella_testing.processes import executable
+from acapella_testing.processes import executable, run
 
 from acapella.common import tshark, vendors
 from acapella.digest.command import Options, digest
 from acapella.snakefile.code import vendors_sha256
 
+ROOT = Path(__file__).resolve().parents[3]
+LISTING = Path("/usr/share/ieee-data/oui.csv")
 # Label 20, a sequence number as control word, 00:1b:21:aa:bb:cc <- 00:1b:21:dd:ee:ff, an unassigned ethertype.
 SEQUENCED = bytes.fromhex("00562b0a0b0c00562b01020388470001414000000001001b21aabbcc001b21ddeeff88b5")
 
@@ -65,12 +68,35 @@ def test_installation_elsewhere_reports_its_data_directory(program, tmp_path):
     assert reported.resolve() == vendors.directory_of(program).resolve()
 
 
-def test_without_vendor_lists_the_core_is_undecided(capture, monkeypatch, tmp_path):
+def test_without_tshark_the_included_list_decides_and_is_recorded(capture, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     decided, metadata = deciders(capture)
-    assert decided == ["unsure"]
-    assert metadata["vendors"] is None
-    assert vendors_sha256() == "none"
+    assert decided == ["native"]
+    sha256 = hashlib.sha256(vendors.INCLUDED.read_bytes()).hexdigest()
+    version = vendors.INCLUDED.read_text().split("# version: ")[1].split("\n")[0]
+    assert version.startswith("ieee-data ")
+    assert metadata["vendors"] == {"tshark": None, "included": version, "sha256": {"vendors.txt": sha256}}
+    assert vendors_sha256() == sha256
+
+
+def test_included_list_contains_the_prefixes_of_its_words():
+    listing = "# 0000:00\n001b:21-23,ff 5254:00\n"
+    expected = ["00:1b:21", "00:1b:22", "00:1b:23", "00:1b:ff", "52:54:00"]
+    assert list(vendors.prefixes(listing)) == expected
+    text = vendors.INCLUDED.read_text()
+    count = int(text.split("# prefixes: ")[1].split("\n")[0])
+    assert len(vendors.included().core) == len(set(vendors.prefixes(text))) == count > 30_000
+
+
+def test_included_list_is_what_its_script_prints():
+    """Generates it again, so that nothing was edited by hand."""
+    if not LISTING.is_file():
+        pytest.skip("Debian's package ieee-data is not installed")
+    created = run(sys.executable, ROOT / "workflow" / "setup" / "vendors.py", check=True).stdout
+    version = vendors.included().version
+    if f"# version: {version}\n" not in created:
+        pytest.skip(f"another ieee-data is installed, not {version}")
+    assert created == vendors.INCLUDED.read_text()
 
 
 def test_newer_tshark_uses_other_rules(capture, monkeypatch, tmp_path):

@@ -3,12 +3,17 @@
 No header field indicates whether an Ethernet pseudowire over MPLS has a control word (RFC 4448). tshark 4.0 looks up
 the vendors of the two MAC addresses with which the payload would start without a control word, in lists that are
 installed with it. The core reads the same lists to decide in the same way. Later versions have no such files and use
-other rules. With these, or without tshark, the core cannot determine the headers of such frames with certainty.
+other rules. With these, the core cannot determine the headers of such frames with certainty.
+
+Without tshark, the core uses vendors.txt, the prefixes that IEEE had assigned when workflow/setup/vendors.py generated
+it. It has fewer prefixes than the lists of tshark.
 """
 
+import functools
 import hashlib
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,31 +24,39 @@ from . import tshark
 
 VERSIONS = "4.0."
 FILES = ("manuf", "wka")  # in the order in which tshark reads them
+INCLUDED = Path(__file__).with_name("vendors.txt")
+SOURCE = re.compile(r"^# version: (.+)$", re.MULTILINE)
 DIRECTORY = re.compile(r"^Global configuration:\s*(.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Vendors:
-    """The vendors in the form that the core uses, the version of tshark, and the SHA-256 of each list."""
+    """The vendors in the form that the core uses, and the SHA-256 of each list.
+
+    ``version``: of tshark, or of the included list.
+    """
 
     core: "_native.Vendors"
     version: str
     sha256: dict[str, str]
+    included: bool = False
 
     def metadata(self) -> dict:
         """Return the record of the lists for the metadata of a digest."""
+        if self.included:
+            return {"tshark": None, "included": self.version, "sha256": self.sha256}
         return {"tshark": self.version, "sha256": self.sha256}
 
 
 def find(program: tshark.Tshark | None = None) -> Vendors | None:
-    """Return the vendors that ``program`` knows (default: the tshark on the PATH).
+    """Return the vendors that ``program`` knows (default: the tshark on the PATH, or those included if there is none).
 
-    Return None if there is no tshark, or if it has no lists of vendors in files.
+    Return None if tshark has no lists of vendors in files.
     """
     try:
         program = program or tshark.find()
     except UserError:
-        return None
+        return included()
     if not program.version.startswith(VERSIONS):
         return None
     directory = directory_of(program)
@@ -62,6 +75,27 @@ def read(directory: Path, version: str) -> Vendors | None:
         core.add(text)
         sha256[name] = hashlib.sha256(text).hexdigest()
     return Vendors(core, version, sha256)
+
+
+@functools.cache
+def included() -> Vendors:
+    """Return the vendors of the list that the package includes (cached)."""
+    text = INCLUDED.read_bytes()
+    listing = text.decode("ascii")
+    core = _native.Vendors()
+    core.add("".join(f"{prefix}\t\n" for prefix in prefixes(listing)).encode())
+    return Vendors(core, SOURCE.search(listing)[1], {INCLUDED.name: hashlib.sha256(text).hexdigest()}, included=True)
+
+
+def prefixes(listing: str) -> Iterator[str]:
+    """Yield the prefixes of an included list, as ``00:1b:21``. A word such as 001b:21-23,ff contains four."""
+    lines = (line for line in listing.splitlines() if not line.startswith("#"))
+    for word in " ".join(lines).split():
+        head, _, parts = word.partition(":")
+        for part in parts.split(","):
+            first, _, last = part.partition("-")
+            for third in range(int(first, 16), int(last or first, 16) + 1):
+                yield f"{head[:2]}:{head[2:]}:{third:02x}"
 
 
 def directory_of(program: tshark.Tshark) -> Path | None:

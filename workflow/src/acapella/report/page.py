@@ -33,7 +33,7 @@ PROVENANCE = {  # parts of a provenance file with their headings, in order; othe
     "outputs": "Outputs: SHA-256 of the tables",
     "queries": "Queries: SHA-256 of the SQL",
     "tshark_preferences": "Preferences of tshark",
-    "vendors": "Vendors of addresses: SHA-256 of the lists, and version of the tshark that includes them",
+    "vendors": "Vendors of addresses: SHA-256 of the lists, and version of tshark or of ieee-data",
     "acapella_provenance": "Version of the file format",
 }
 
