@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int | None:
         write_sample_list(settings, args.output)
         return None
     if args.dry_run:
-        sys.stdout.write(dry_run(settings, args.campaign.resolve().name))
+        sys.stdout.write(dry_run(settings, args.campaign.resolve().name, args.campaign))
         return None
     if settings.testbed == "local" and not sandbox.inside():
         command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]

@@ -4,6 +4,7 @@ import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from acapella_core.errors import UserError
 
@@ -14,13 +15,16 @@ from ..testbeds.fabric import requirements
 from .allocation import nodes_that_fit, pluralize, receivers_at, site_request
 from .overload import overload_lines
 from .port_selection import STATIC_SELECTIONS
-from .samples import SitePlan, max_sample_bytes, sites_to_sample, skipped_sites, trials
+from .samples import SitePlan, sites_to_sample, skipped_sites, trials
+from .space import max_site_bytes, space_line
 
 MAX_LISTED_CYCLES = 12
 
 
-def dry_run(settings: Settings, campaign: str) -> str:
+def dry_run(settings: Settings, campaign: str, directory: Path | None = None) -> str:
     """Return the plan as text. If the testbed cannot be queried without credentials, the text contains the reason.
+
+    ``directory``: of the campaign (default: results/<campaign>), for its free space.
 
     Raises UserError if the config requests something that the testbed does not have.
     """
@@ -39,7 +43,8 @@ def dry_run(settings: Settings, campaign: str) -> str:
         return "\n".join([*lines, f"testbed {settings.testbed}: sites and ports are unknown: {error}", ""])
     settings = testbed.adapt(settings)
     planned = sites_to_sample(settings, sites, testbed.unavailable_sites())
-    return "\n".join([*lines, *plan_lines(settings, testbed, planned), ""])
+    plan = plan_lines(settings, testbed, planned, directory or Path("results", campaign))
+    return "\n".join([*lines, *plan, ""])
 
 
 def summary(settings: Settings, testbed: Testbed | None) -> list[str]:
@@ -79,7 +84,7 @@ def site_plans(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> l
     return plans
 
 
-def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> Iterator[str]:
+def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site], directory: Path) -> Iterator[str]:
     """Yield the plan, line by line."""
     planned = site_plans(settings, testbed, sites)
     collect = settings.collect
@@ -91,6 +96,7 @@ def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> I
         yield from site_lines(settings, testbed, plan)
     for batch in trials(testbed.replay_plan(), settings.capture.format):
         yield f"then {len(batch)} trials {batch[0].name} to {batch[-1].name} at {batch[0].site.name}"
+    yield from space_line(settings, planned, directory)
 
 
 def signal_lines(signal: SignalSettings | None) -> Iterator[str]:
@@ -174,10 +180,7 @@ def cycle_lines(plan: SitePlan) -> Iterator[str]:
 
 def expected_bytes(settings: Settings, site: Site, plan: SitePlan) -> str:
     """Return the size of all samples of a site at line rate, in words."""
-    sizes = [max_sample_bytes(settings, port, None) for port in site.ports]
-    if None in sizes or not sizes:
+    total = max_site_bytes(settings, site, plan)
+    if total is None:
         return "expected size unknown: the rate of a port is unknown"
-    cycles = plan.remaining_s(0) / (plan.sample_interval_s * plan.samples_per_cycle)
-    ports = min(plan.receivers, len(site.ports))
-    total = sum(sizes) / len(sizes) * ports * plan.samples_per_cycle * cycles
     return f"at most {total / 1e9:.1f} GB at line rate with {settings.collect.mean_frame_bytes} bytes per frame"
