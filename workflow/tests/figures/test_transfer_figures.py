@@ -33,7 +33,7 @@ UNITS = {
 }
 OF_WIRE = {  # figures of campaigns with captures
     "transfer_queueing": ("added round-trip delay (ms)", "buffer", "ms", "BBR", "Cubic"),
-    "transfer_agreement": ("difference (%)", "streams", "headers counted", "unexplained", "completion time: 0 of 12"),
+    "transfer_agreement": ("difference (%)", "streams", "headers counted", "unexplained", "duration: 0 of 12"),
 }
 PAPER_DELAYS = (0, 60, 120, 180, 240, 320, 380, 440)
 PAPER_BUFFERS = (102_400, 256_000, 512_000, 2**20, 5 * 2**20, 10 * 2**20, 25 * 2**20, 50 * 2**20)
@@ -147,7 +147,7 @@ def test_flagged_cells_have_a_frame(campaigns, drawn):
     ("name", "campaign", "title"),
     [
         ("transfer_throughput", "small", "Throughput: BBR 26 to 39 Mbit/s, Cubic 11.7 to 38 Mbit/s"),
-        ("transfer_completion", "small", "BBR completes first in 3, Cubic in 4 of 9 settings"),
+        ("transfer_completion", "small", "BBR completes first in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings"),
         (
             "transfer_gain",
             "small",
@@ -264,6 +264,13 @@ def test_source_of_completion_times_counts_settings():
     both = f"{OF_WIRE_TIMES}; in 1 of 3 settings iperf3's, until its receiver stops"
     assert with_spaces(transfer_scope.completion_note(rows)) == both
     assert not transfer_scope.completion_note([{"setting": 1, "completion_source": None}])
+
+
+def test_completion_times_that_differ_by_half_a_percent_have_no_winner():
+    times = [(1, "bbr", 1000.0), (1, "cubic", 1004.0), (2, "bbr", 1010.0), (2, "cubic", 1000.0)]
+    group = [{"setting": n, "algorithm": name, "completion_ns_mean": ns} for n, name, ns in times]
+    title = with_spaces(transfer_completion.title([group], 0, 0))
+    assert title == "BBR completes first in 0, Cubic in 1, equal within 0.5 % in 1 of 2 settings"
 
 
 @pytest.mark.parametrize(("paths", "few"), [(("red", "blue"), 1), (("main", "main"), 0)])

@@ -14,7 +14,7 @@ COLUMNS = ("quantity", "difference", "flagged", "cause")
 SCOPE = transfer_scope.scope_of(lambda rows: rows)
 QUANTITIES = {
     "sent": "bytes",
-    "completion": "completion time",
+    "completion": "duration",
     "throughput": "throughput",
     "retransmits": "retransmissions",
 }

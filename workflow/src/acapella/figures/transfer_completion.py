@@ -12,6 +12,7 @@ COLUMNS = (
     *("algorithm", "delay_ns", "buffer_bytes", "completion_ns_mean", "completion_ns_stddev", "completion_source"),
     *("runs", "flags"),
 )
+EQUAL_PERCENT = 0.5  # a difference up to this is no win, as in figure transfer_gain
 RECEIVED_SHARE = 0.99  # of size_bytes; runs with times of iperf3 whose receiver read less are counted in a note
 SHARE = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
@@ -71,8 +72,11 @@ def title(groups: list[list[dict]], few: int, known: int) -> str:
     both = [times for times in settings.values() if {*transfer_scope.FIRST} <= times.keys()]
     if not both:
         return "Completion time"
-    first = [sum(times[one] < times[other] for times in both) for one, other in (("bbr", "cubic"), ("cubic", "bbr"))]
-    return f"BBR completes first in {first[0]}, Cubic in {first[1]} of {count(len(both), 'setting')}"
+    gains = [100 * (times["cubic"] - times["bbr"]) / max(1, times["cubic"]) for times in both]
+    first = [sum(sign * gain > EQUAL_PERCENT for gain in gains) for sign in (1, -1)]
+    ties = len(both) - sum(first)
+    equal = f", equal within {EQUAL_PERCENT}{GAP}% in {ties}" if ties else ""
+    return f"BBR completes first in {first[0]}, Cubic in {first[1]}{equal} of {count(len(both), 'setting')}"
 
 
 def text(ns: float | None) -> str:

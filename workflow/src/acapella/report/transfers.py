@@ -13,7 +13,7 @@ INTRODUCTION = "TCP transfers over emulated links, summarized by Acapella."
 MAX_ROWS = 200  # rows of a table; all are in the CSV file
 QUANTITIES = {
     "sent": "Bytes",
-    "completion": "Completion time",
+    "completion": "Duration",
     "throughput": "Throughput",
     "retransmits": "Retransmissions",
 }
