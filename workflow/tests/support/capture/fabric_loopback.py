@@ -1,7 +1,8 @@
 """A testbed `fabric` with a FABRIC on loopback: config, keys and tokens of a user, an orchestrator, nodes.
 
 FABRIC's client is the real one, except for two functions in PATCHES: the test whether a host is reachable, which
-connects to port 443 of a host name, and the SSH connection to a node, which goes through FABRIC's bastion.
+connects to port 443 of a host name, and the SSH connection to a node, which goes through FABRIC's bastion. urllib3
+repeats failed requests at once.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from acapella_testing.capture.fabric_orchestrator import PROJECT, Orchestrator
 from fabrictestbed_extensions.fablib import node
 from fabrictestbed_extensions.utils.utils import Utils
 from fim.graph.networkx_property_graph import NetworkXGraphStorage
+from urllib3.util import Retry
 
 from acapella_capture.settings import FabricSettings, parse_settings
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
@@ -99,6 +101,7 @@ def loopback_fabric(
 
         for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), connection), strict=True):
             patch.setattr(owner, name, stand_in)
+        patch.setattr(Retry, "get_backoff_time", lambda _: 0)
         created = Loopback(orchestrator, nodes, directory)
         user_files(directory, orchestrator.url)
         created.give_token()
