@@ -61,6 +61,7 @@ def test_own_nodes_capture_without_any_permission(fabric, capsys):
         assert each["captured_at"] == "host" and each["receiver"] == "enp8s0" and NOTE in each["notes"]
         assert each["frames_captured"] > 0 and each["port_rate_bps"] == 100 * 10**9
         assert each["nic"]["offloads"] == OFFLOADS
+        assert "congestion" not in each, "there is no mirror"
     assert "note: enp8s0 of n1: offloads are on: gro, rxvlan" in printed.out
     assert fabric.mine.stored.model == before and writes(fabric) == []
 

@@ -202,3 +202,17 @@ def test_ctrl_c_while_a_node_is_added_leaves_the_slice_as_before(fabric, capsys)
     thread.join()
     assert status == 130, capsys.readouterr()
     assert everything(fabric) == before
+
+
+def test_failed_mirror_leaves_the_slice_as_before(fabric):
+    """FABRIC reports every later modification as failed, too."""
+    before = everything(fabric)
+    testbed = own_testbed(fabric)
+    (instance,) = testbed.allocate("UTAH", REQUEST)
+    faults = fabric.orchestrator.faults
+    faults.modify_fails, faults.failed_service_stays = True, True
+    with pytest.raises(UserError, match="the slice is ModifyError"):
+        testbed.mirror(instance, instance.receivers[0], testbed.site("UTAH").ports[0].name, "both")
+    faults.modify_fails = False
+    testbed.release("UTAH")
+    assert everything(fabric) == before

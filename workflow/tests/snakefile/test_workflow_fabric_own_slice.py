@@ -1,0 +1,59 @@
+"""Runs the workflow on samples that the nodes of the user's own slice captured, for a project without permissions."""
+
+import html
+import os
+from dataclasses import asdict
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.workflow_run import Workplace
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_experiment import NODES, SITES, SLICE, experiment
+from acapella_testing.capture.fabric_loopback import loopback_fabric
+
+from acapella_capture import collect
+from acapella_capture.testbeds.fabric.host import NOTE
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Collect with the keys of config/fabric.yaml that matter here, and run the rest of the workflow."""
+    place = Workplace(tmp_path_factory.mktemp("own"))
+    with loopback_fabric(tmp_path_factory.mktemp("fabric"), SITES) as fabric:
+        fabric.orchestrator.tags = ()
+        experiment(fabric)
+        place.configure(
+            testbed="fabric",
+            samples=None,
+            capture={"sample_s": 0.3},
+            collect={"mode": "slice", "slice": SLICE, "instances": 1, "port_selection": "busiest", "cycles": 2},
+            fabric=asdict(fabric.settings()),
+        )
+        place.campaign.mkdir(parents=True)
+        (place.campaign / "collect.json").touch()
+        config = place.directory / "config" / "config.yaml"
+        umask = os.umask(0o077)
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("sys.argv", ["acapella collect", str(place.campaign), "--config", str(config)])
+                assert collect.main() == 0
+        finally:
+            os.umask(umask)
+    place.succeed("--cores", "2")
+    return place
+
+
+def test_every_interface_is_in_the_tables(place):
+    rows = pq.read_table(place.campaign / "tables" / "capture_quality.parquet").to_pylist()
+    assert sorted((row["site"], row["port"]) for row in rows) == sorted(
+        (site, f"{node}-nic-p1") for node, site in NODES.items() for _ in range(2)
+    )
+    assert all(row["frames"] > 0 for row in rows)
+
+
+def test_report_states_that_frames_were_captured_at_the_host(place):
+    page = html.unescape((place.campaign / "report.html").read_text(encoding="utf-8"))
+    assert NOTE in page and "enp8s0 of n1: offloads are on: gro, rxvlan" in page
+    assert (place.campaign / "figures" / "frame_sizes.svg").stat().st_size > 0
