@@ -77,7 +77,7 @@ def measure(output: Path) -> None:
             quiet = json.loads(wakeups(link, QUIET_S).communicate()[0])
             captures = [capture(nodes, peer) for peer in ("r2", "h1")]
             with wakeups(link, SECONDS) as measurement:
-                outcome = Transfer(nodes, settings.topology, cell, 1).run()
+                outcome = Transfer(nodes, settings.topology, cell, 1, 0).run()
                 noise = json.loads(measurement.communicate()[0])
             for job in captures:
                 job.signal("INT")
