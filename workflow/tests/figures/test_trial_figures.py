@@ -172,6 +172,10 @@ def test_replayer_and_path_are_drawn_where_departures_are_known(drawn, svg):
     assert ends == {(0.0005, 0.001)}
 
 
+def test_means_at_the_right_of_the_replayer_figure_are_described(svg):
+    assert "Numbers at the right: mean kappa of the runs." in words(svg("kappa_replayer", "replayed"))
+
+
 def test_note_states_that_path_intervals_lack_the_error_of_the_receiver(svg):
     assert "do not include errors of the receiver's timestamps" in words(svg("kappa_replayer", "replayed"))
     interval = {"path_kappa_lo": 0.9, "arrival_error_ns": None}

@@ -42,7 +42,7 @@ def draw(source: Source) -> Figure:
     key = (
         "Distance from perfect consistency, on a logarithmic axis: further left is more consistent. Replayer alone: of "
         "the departures, without any network. Path: what perfect replays would have had; it includes switches and the "
-        "recorder (docs/kappa.md).",
+        "recorder (docs/kappa.md). Numbers at the right: mean kappa of the runs.",
         *((RECEIVER_NOTE,) if any(lacks_arrival_error(row) for row in rows) else ()),
         *(("Hollow: the sender of either trial lost the CPU.",) if any(value["lost"] for value in values) else ()),
         *((f"A value of 0 is drawn at {least:.1e}.",) if any(value["zero"] for value in values) else ()),
