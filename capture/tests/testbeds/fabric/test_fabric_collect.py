@@ -222,6 +222,19 @@ def test_samples_are_kept_if_a_slice_cannot_be_deleted(fabric, capsys):
     assert status == 2 and "still allocated: acapella-first-UTAH (" in line and line.endswith(" --release-all")
 
 
+def test_collection_after_a_crash_uses_its_slice_again(fabric, capsys):
+    """A hub that stops idle containers may have killed the first one; the second one finds its slice by name."""
+    crashed = fabric.testbed("first")
+    (instance,) = crashed.allocate("UTAH", ResourceRequest(1))
+    crashed.mirror(instance, instance.receivers[0], OTHERS[1], "both")
+    status, campaign = collected(fabric, collect=ONE)
+    assert status == 0 and "UTAH: success" in capsys.readouterr().out
+    assert fabric.orchestrator.posts("/slices/creates") == 1, "no second slice"
+    (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
+    assert (manifest["port"], manifest["instance"]) == (OTHERS[0], instance.name)
+    assert not fabric.orchestrator.alive()
+
+
 def test_release_all_deletes_slices_left_by_a_crash(fabric, capsys):
     fabric.testbed("first").allocate("STAR", ResourceRequest(1))
     status, _ = collected(fabric, "--release-all")

@@ -83,6 +83,16 @@ while True:
 """
 
 
+def connect(port: int, node: str) -> paramiko.SSHClient:
+    """Return a client that is logged in to a node of a server."""
+    client = paramiko.SSHClient()
+    client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
+    way = socket.create_connection(("127.0.0.1", port))
+    way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client.connect("", username=node, password="x", sock=way, allow_agent=False, look_for_keys=False)
+    return client
+
+
 class Nodes:
     """The server. `connections` counts logins; `refusing` rejects all."""
 
@@ -158,12 +168,7 @@ class Nodes:
 
     def connect(self, node: str) -> paramiko.SSHClient:
         """Return a client that is logged in to a node."""
-        client = paramiko.SSHClient()
-        client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
-        way = socket.create_connection(("127.0.0.1", self.port))
-        way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.connect("", username=node, password="x", sock=way, allow_agent=False, look_for_keys=False)
-        return client
+        return connect(self.port, node)
 
     def bastion(self) -> SimpleNamespace:
         """Return the used parts of a client that is logged in to the bastion host."""

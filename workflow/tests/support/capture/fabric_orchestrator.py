@@ -51,6 +51,11 @@ COUNTED = {  # ifName by rack, including interfaces that are not ports
 }  # fmt: skip
 
 
+def tomorrow() -> str:
+    """Return the end of a lease whose request has none."""
+    return (datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=24)).strftime(LEASE)
+
+
 def token(lasts_s: float) -> str:
     """Return an id token with this lifetime; its signature is not checked."""
     parts = ({"alg": "none"}, {"exp": time.time() + lasts_s, "jti": uuid.uuid4().hex})
@@ -263,7 +268,7 @@ class Orchestrator:
         refused = self.faults.refuse or failed_mirror or not self._fits(model)
         stored = StoredSlice(
             slice_id=str(uuid.uuid4()), name=name, state="Configuring", model=model,
-            lease_end=query["lease_end_time"][0], after="StableError" if refused else "StableOK",
+            lease_end=query.get("lease_end_time", [tomorrow()])[0], after="StableError" if refused else "StableOK",
             queries=self.faults.queries,
             notice=self.faults.notice if refused else "", holds=not refused, hidden=self.faults.hidden > 0,
         )  # fmt: skip
@@ -312,7 +317,8 @@ class Orchestrator:
     def _slivers_of(self, stored: StoredSlice) -> list[dict]:
         names = [node.name for node in needs(stored.model)] or ["none"]
         return [{"sliver_id": f"sliver-{name}", "slice_id": stored.slice_id, "graph_node_id": name,
-                 "notice": stored.notice, "sliver": {"Name": name}, "state": "Active"} for name in names]  # fmt: skip
+                 "notice": stored.notice, "sliver": {"Name": name}, "sliver_type": "NodeSliver",
+                 "state": "Active"} for name in names]  # fmt: skip
 
     def _slivers(self, query: dict, _body: bytes) -> tuple[int, object]:
         return 200, {"data": self._slivers_of(self.slices[query["slice_id"][0]])}

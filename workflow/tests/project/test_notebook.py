@@ -1,0 +1,101 @@
+"""Runs notebooks/fabric_quickstart.ipynb on a FABRIC on loopback, with FABRIC's own client in the notebook's kernel."""
+
+import csv
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_experiment import SITES
+from acapella_testing.capture.fabric_loopback import QUICK, Loopback, loopback_fabric
+from acapella_testing.capture.fabric_processes import environment
+from acapella_testing.processes import executable
+from acapella_testing.workflow_run import ROOT
+from nbclient import NotebookClient
+
+NOTEBOOK = ROOT / "notebooks" / "fabric_quickstart.ipynb"
+KEPT_OUT = {"notebooks", "results", ".git", ".snakemake", "build"}
+SLICE = "acapella-quickstart"
+# Also prints the table of interfaces that the notebook reads, in addition to the script of the simulated nodes.
+LINKS = """#!/bin/sh
+case "$*" in
+    "-br link") tr '{}' '\\n\\n' < "$HOME/links.json" |
+        sed -n 's/.*"ifname": "\\([^"]*\\)", "address": "\\([^"]*\\)".*/\\1 UP \\2 <UP>/p' ;;
+    *) exec "$(dirname "$0")/ip.simulated" "$@" ;;
+esac
+"""
+SIMULATED = '#!/bin/sh\necho "{name} $*" >> "$HOME/commands.log"\n'
+
+
+def project(directory: Path) -> Path:
+    """Return a directory with links to the project, its own results, and the notebook."""
+    directory.mkdir()
+    for entry in ROOT.iterdir():
+        if entry.name not in KEPT_OUT:
+            (directory / entry.name).symlink_to(entry)
+    for name in ("notebooks", "results"):
+        (directory / name).mkdir()
+    return directory
+
+
+def notebook(fabric: Loopback) -> nbformat.NotebookNode:
+    """Return the notebook with settings of the simulated FABRIC behind its own."""
+    read = nbformat.read(NOTEBOOK, as_version=4)
+    (settings,) = [cell for cell in read.cells if "parameters" in cell.metadata.get("tags", [])]
+    settings.source += f"\nsample_s = 0.5\nfabric |= {QUICK | {'telemetry_url': fabric.orchestrator.url}!r}\n"
+    return read
+
+
+def printed(cell: nbformat.NotebookNode) -> str:
+    return "".join(output.get("text", "") for output in cell.get("outputs", ()))
+
+
+def run(fabric: Loopback, directory: Path) -> tuple[Path, list[nbformat.NotebookNode]]:
+    """Run the notebook; return the project's directory and the cells with code."""
+    place = project(directory / "project")
+    executable(fabric.nodes.program("iperf3"), IPERF3)
+    fabric.nodes.program("ip").rename(fabric.nodes.program("ip.simulated"))
+    executable(fabric.nodes.program("ip"), LINKS)
+    home = directory / "home"
+    (home / "work").mkdir(parents=True)
+    (home / "work" / "fabric_config").symlink_to(fabric.directory)
+    variables = environment(fabric.nodes, directory) | {"HOME": str(home)}
+    opened = notebook(fabric)
+    client = NotebookClient(opened, timeout=600, resources={"metadata": {"path": str(place / "notebooks")}})
+    client.execute(env=os.environ | variables)
+    return place, [cell for cell in opened.cells if cell.cell_type == "code"]
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        pytest.param(("Component.SmartNIC",), id="mirror"),
+        pytest.param((), id="host", marks=pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="make soak")),
+    ],
+)
+def test_notebook_ends_with_a_figure_and_releases_everything(tags, tmp_path):
+    (tmp_path / "fabric").mkdir()
+    with loopback_fabric(tmp_path / "fabric", SITES) as fabric:
+        fabric.orchestrator.tags = tags
+        place, cells = run(fabric, tmp_path)
+        assert [stored.name for stored in fabric.orchestrator.slices.values()] == [SLICE]
+        assert not fabric.orchestrator.alive()
+        logs = {node: (fabric.nodes.home(node) / "commands.log").read_text() for node in ("node1", "node2")}
+    level = "slice" if tags else "host"
+    assert any(f"sampling level {level}" in printed(cell) for cell in cells)
+    figures = [output for cell in cells for output in cell.outputs if "image/svg+xml" in output.get("data", {})]
+    assert len(figures) == 1 and "frame" in figures[0].data["image/svg+xml"].lower()
+    for number, node in enumerate(("node1", "node2"), start=1):
+        assert f"ip address replace 10.10.1.{number}/24 dev enp8s0" in logs[node]
+    assert "iperf3 --server --daemon" in logs["node2"] and "iperf3 --client 10.10.1.2" in logs["node1"]
+    with (place / "results" / "quickstart" / "raw" / "samples.tsv").open() as sheet:
+        assert len(list(csv.DictReader(sheet, delimiter="\t"))) == 2
+
+
+def test_notebook_has_no_outputs():
+    read = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(read)
+    assert all(not cell.outputs and cell.execution_count is None for cell in read.cells if cell.cell_type == "code")
