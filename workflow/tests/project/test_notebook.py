@@ -27,7 +27,7 @@ case "$*" in
     *) exec "$(dirname "$0")/ip.simulated" "$@" ;;
 esac
 """
-SIMULATED = '#!/bin/sh\necho "{name} $*" >> "$HOME/commands.log"\n'
+IPERF3 = '#!/bin/sh\necho "iperf3 $*" >> "$HOME/commands.log"\n'
 
 
 def project(directory: Path) -> Path:

@@ -35,6 +35,10 @@ BEHAVIORS = (
         "lease_limit_h",
     ),
     Behavior(
+        "slice_without_a_requested_lease_lasts_a_day",
+        "client, Slice.submit: by default, the slice remains active for 24 hours",
+    ),
+    Behavior(
         "hosts_have_the_state_of_their_site",
         "orchestrator, resources_summary: each host's state is its site's state, PartMaint included",
     ),
