@@ -23,6 +23,11 @@ cd acapella
 .venv/bin/acapella show a.parquet | head -n 1
 for program in tshark cmake ninja pkg-config; do command -v "$program" || echo "no $program"; done
 """
+CAMPAIGN = """
+cd acapella/.test
+../.venv/bin/snakemake --snakefile ../Snakefile --cores 2 --quiet rules --config digest='{engine: native}'
+ls results/*/report.html results/*/figures/frame_sizes.svg
+"""
 
 
 @pytest.mark.parametrize(
@@ -111,10 +116,13 @@ def test_setup_fits_into_a_hub_and_ends_with_a_digest(tmp_path, capsys):
         assert (setup.status, setup.killed) == (0, 0), setup.output
         used = place.used_bytes()
         digest = place.run("sh", "-euc", DIGEST, limit_bytes=MEMORY_BYTES)
+        campaign = place.run("sh", "-euc", CAMPAIGN, limit_bytes=MEMORY_BYTES)
     with capsys.disabled():
         print(f"\nhub: {used / MIB:.0f} MiB in the home directory after make setup PACKAGES=no")
         print(f"hub: {setup.peak_bytes / MIB:.0f} MiB of memory at most, of {MEMORY_BYTES // MIB}, without page cache")
+        print(f"hub: {campaign.peak_bytes / MIB:.0f} MiB at most during a campaign with figures and report")
     assert (digest.status, digest.killed) == (0, 0), digest.output
+    assert (campaign.status, campaign.killed) == (0, 0), campaign.output
     assert "10.0.0.1 → 10.0.0.2 TCP" in digest.output
     assert [line for line in digest.output.splitlines() if line.startswith("no ")] == [
         f"no {program}" for program in ("tshark", "cmake", "ninja", "pkg-config")

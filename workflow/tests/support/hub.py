@@ -174,6 +174,8 @@ def hub(directory: Path, *, home_bytes: int) -> Iterator[Hub]:
     for name in FROM_THIS_MACHINE:
         if Path(name).is_file():
             shutil.copyfile(name, f"{created.root}{name}")
+    with (created.root / "etc" / "passwd").open("a") as accounts:
+        accounts.write(f"user:x:{USER}:{USER}::/home/user:/bin/sh\n")
     image = directory / "home.image"
     with image.open("wb") as file:
         file.truncate(home_bytes)
