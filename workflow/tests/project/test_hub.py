@@ -89,7 +89,14 @@ def test_unused_files_of_packages_are_removed(tmp_path):
         pytest.skip(f"PuLP has no solver for {platform.machine()}")
     solvers = {f"pulp/solverdir/cbc/{name}/cbc" for name in (own, "linux/i32", "osx/i64", "win/i64")}
     unused = {"numpy/lib/tests/a.py", "pyarrow/tests/b/c.py", *(solvers - {f"pulp/solverdir/cbc/{own}/cbc"})}
-    kept = {"numpy/tests.py", "numpy/testing/d.py", "acapella/tests/e.py", f"pulp/solverdir/cbc/{own}/cbc"}
+    unused |= {f"selenium/webdriver/common/{name}/selenium-manager" for name in ("macos", "windows")}
+    kept = {
+        "selenium/webdriver/common/linux/selenium-manager",
+        "numpy/tests.py",
+        "numpy/testing/d.py",
+        "acapella/tests/e.py",
+        f"pulp/solverdir/cbc/{own}/cbc",
+    }
     for name in unused | kept:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
