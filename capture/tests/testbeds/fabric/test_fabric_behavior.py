@@ -26,10 +26,12 @@ def names(fabric: Loopback) -> list[str]:
 
 
 def test_every_behavior_has_a_source_and_an_existing_switch(fabric):
-    switches = {field.name for field in dataclasses.fields(Faults)} | set(vars(fabric.nodes))
+    faults = {field.name for field in dataclasses.fields(Faults)}
+    switches = faults | set(vars(fabric.nodes)) | set(vars(fabric.orchestrator))
     assert len({each.name for each in BEHAVIORS}) == len(BEHAVIORS)
     for each in BEHAVIORS:
         assert each.source and (each.switch is None or each.switch in switches), each.name
+    assert faults <= {each.switch for each in BEHAVIORS}, "each fault has a row"
 
 
 def test_slice_on_the_second_page_is_found(fabric):

@@ -14,8 +14,8 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 
 from acapella_testing.capture.fabric_collections import collected, until
 from acapella_testing.capture.fabric_experiment import NODES, SITES, SLICE, experiment
+from acapella_testing.capture.fabric_graphs import SHARED_PORT, graph
 from acapella_testing.capture.fabric_loopback import loopback_fabric
-from acapella_testing.capture.fabric_orchestrator import SHARED_PORT, graph
 
 from acapella_capture.manifest import read
 from acapella_capture.settings import parse_settings

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import paramiko
-from acapella_testing.capture.fabric_orchestrator import mac
+from acapella_testing.capture.fabric_graphs import mac
 
 IP = """#!/bin/sh
 echo "ip $*" >> "$HOME/commands.log"

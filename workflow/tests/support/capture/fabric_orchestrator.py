@@ -7,8 +7,6 @@ model, and fails as tests request. fabric_behavior.py lists what it does like FA
 import base64
 import copy
 import datetime
-import functools
-import hashlib
 import http.server
 import json
 import re
@@ -16,15 +14,23 @@ import threading
 import time
 import urllib.parse
 import uuid
-import zlib
 from dataclasses import dataclass
 
 from acapella_testing.capture.fabric_behavior import UNSTABLE, Faults
-from fim.graph.networkx_property_graph_disjoint import NetworkXGraphImporterDisjoint
-from fim.slivers.capacities_labels import Labels, ReservationInfo
-from fim.user.topology import ExperimentTopology
+from acapella_testing.capture.fabric_graphs import (
+    OWN,
+    filled,
+    foreign_mirrors,
+    mirrors_by_receiver,
+    needs,
+    place,
+    reused_receivers,
+    with_failed_parts,
+)
 
 GONE = ("Closing", "Dead")
+STABLE = ("StableOK", "StableError")
+MODIFIED = ("ModifyOK", "ModifyError")
 PROJECT = "11111111-2222-3333-4444-555555555555"
 TAGS = ("Net.PortMirroring", "Component.SmartNIC_ConnectX_5", "Component.SmartNIC_ConnectX_6", "VM.NoLimit")
 HOST = {"cores": 32, "ram": 128, "disk": 1000, "nics": {"SmartNIC-ConnectX-6": 1, "SmartNIC-ConnectX-5": 1}}
@@ -41,11 +47,9 @@ LINKS = [  # as returned by query_links
         {"site": "STAR", "node": "n1", "port": "Bundle-Ether10.3372"},
         {"site": "UTAH", "node": "n2", "port": "Bundle-Ether1/0.3372"}]},
 ]  # fmt: skip
-OWN = "HundredGigE0/0/0/31"  # the port that listening nodes are connected to
-SHARED_PORT = "HundredGigE0/0/0/32"  # the port of the NICs of networks, which several users share
 COUNTED = {  # ifName by rack, including interfaces that are not ports
     "star": ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15", OWN, "Loopback0",
-             "Bundle-Ether1/0", "HundredGigE0/0/0/15.3370", "Optics0/0/0/5", "CoherentDSP0/0/0/5", "PTP0/RP0/CPU0/0"),
+             "HundredGigE0/0/0/15.3370", "Optics0/0/0/5", "CoherentDSP0/0/0/5", "PTP0/RP0/CPU0/0"),
     "utah": ("HundredGigE0/0/0/2",),
     "wash": ("HundredGigE0/0/0/1",),
 }  # fmt: skip
@@ -63,12 +67,6 @@ def token(lasts_s: float) -> str:
     return ".".join([*encoded, "sig"])
 
 
-def mac(node: str, interface: str) -> str:
-    """Return a MAC address derived from the interface."""
-    digest = hashlib.sha256(f"{node} {interface}".encode()).hexdigest()
-    return ":".join(["02", *(digest[i : i + 2] for i in range(0, 10, 2))])
-
-
 @dataclass
 class StoredSlice:
     """A slice."""
@@ -83,6 +81,7 @@ class StoredSlice:
     notice: str = ""
     holds: bool = True  # whether it has its resources
     failed_service: str = ""  # notice of a service that failed and stays
+    accepted: str = ""  # after a failed modification: the model without the parts that failed
     hidden: bool = False  # from lists
 
 
@@ -141,7 +140,7 @@ class Orchestrator:
             if path in ("/query", "/query_range"):
                 return self._metrics(urllib.parse.parse_qs(body.decode()), authorization)
             if authorization.removeprefix("Bearer ") not in self.tokens:
-                return 401, {"errors": [{"message": "token is not valid"}]}
+                return refused("Unable to validate provided token: INVALID/Signature has expired")
             for pattern, verb, respond in self._routes():
                 found = re.fullmatch(pattern, path)
                 if found and verb == method:
@@ -216,7 +215,7 @@ class Orchestrator:
         for stored in self.alive():
             if without == stored.slice_id or not stored.holds:
                 continue
-            for node in needs(stored.model):
+            for node in needs(stored.accepted or stored.model):
                 if not place(node, hosts):
                     raise AssertionError(f"{stored.name} does not fit")
         return hosts
@@ -242,25 +241,37 @@ class Orchestrator:
         status = self.faults.create_status.pop(0) if self.faults.create_status else 200
         name = query["name"][0]
         if any(each.name == name for each in self.alive()):
-            return 400, {"errors": [{"message": f"Slice {name} already exists"}]}
-        if lacking := self._lacking(json.loads(body)["graph_model"]):
-            return lacking
+            return refused(f"Slice {name} already exists")
+        model = json.loads(body)["graph_model"]
+        if reason := self._lacking(model) or self._in_maintenance(model):
+            return refused(reason)
         if status not in (200, 503):  # 503: rejected by the gateway, nothing is created
             self._begin(name, query, body)
         elif status == 200:
             return 200, {"data": self._slivers_of(self._begin(name, query, body))}
         return status, {"errors": [{"message": "Internal Server Error"}]}
 
-    def _lacking(self, model: str) -> tuple[int, object] | None:
-        """Return the refusal if the project lacks a permission for a slice."""
+    def _lacking(self, model: str) -> str:
+        """Return why the policy refuses a slice; empty if the project has all permissions."""
+        wanted = needs(model)
         needed = [("Component.SmartNIC", f"Component.{nic.replace('-', '_')}")
-                  for node in needs(model) for nic in node.nics if nic.startswith("SmartNIC")]  # fmt: skip
+                  for node in wanted for nic in node.nics if nic.startswith("SmartNIC")]  # fmt: skip
         needed += [("Net.PortMirroring",)] * bool(foreign_mirrors(model))
-        needed += [(tag, "VM.NoLimit") for node in needs(model) for key, (most, tag) in LIMITS.items()
+        needed += [(tag, "VM.NoLimit") for node in wanted for key, (most, tag) in LIMITS.items()
                    if (node.asked[key] or 0) > most]  # fmt: skip
         lacking = [tags for tags in needed if not set(tags) & set(self.tags)]
-        message = f"Policy Violation: Your project is lacking {' or '.join(lacking[0])}" if lacking else ""
-        return (403, {"errors": [{"message": message}]}) if lacking else None
+        reason = f"Policy Violation: Your project is lacking {' or '.join(lacking[0])}" if lacking else ""
+        return reason and f"PDP Failure: PDP Authorization check failed - {reason}"
+
+    def _in_maintenance(self, model: str) -> str:
+        """Return why a slice is refused if one of its sites is in maintenance."""
+        found = [node.site for node in needs(model) if self.states.get(node.site) == "Maint"]
+        return f"Site {found[0]} in Maint" if found else ""
+
+    def _granted(self, requested: str) -> datetime.datetime:
+        """Return the end of a lease that FABRIC grants instead of the requested one."""
+        limit = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.faults.lease_limit_h)
+        return min(datetime.datetime.strptime(requested, LEASE), limit)
 
     def _begin(self, name: str, query: dict, body: bytes) -> StoredSlice:
         model = json.loads(body)["graph_model"]
@@ -268,8 +279,8 @@ class Orchestrator:
         refused = self.faults.refuse or failed_mirror or not self._fits(model)
         stored = StoredSlice(
             slice_id=str(uuid.uuid4()), name=name, state="Configuring", model=model,
-            lease_end=query.get("lease_end_time", [tomorrow()])[0], after="StableError" if refused else "StableOK",
-            queries=self.faults.queries,
+            lease_end=self._granted(query.get("lease_end_time", [tomorrow()])[0]).strftime(LEASE),
+            after="StableError" if refused else "StableOK", queries=self.faults.queries,
             notice=self.faults.notice if refused else "", holds=not refused, hidden=self.faults.hidden > 0,
         )  # fmt: skip
         stored.model = filled(model, "Closed" if refused else "Active", self._management_ip())
@@ -288,18 +299,17 @@ class Orchestrator:
                 stored.state = stored.after
             stored.queries -= 1
 
-    def _description(self, stored: StoredSlice) -> dict:
-        return {"slice_id": stored.slice_id, "name": stored.name, "state": stored.state, "model": stored.model,
-                "lease_end_time": stored.lease_end, "project_id": PROJECT}  # fmt: skip
+    def _description(self, stored: StoredSlice, *, with_model: bool = False) -> dict:
+        model = {"model": stored.model} if with_model else {}
+        return {"slice_id": stored.slice_id, "name": stored.name, "state": stored.state, "project_id": PROJECT,
+                "lease_end_time": stored.lease_end, **model}  # fmt: skip
 
     def _list(self, query: dict, _body: bytes) -> tuple[int, object]:
-        states, exact = query.get("states"), query.get("exact_match") == ["True"]
-        name = query.get("name", [""])[0]
+        states, name = query.get("states"), query.get("name", [""])[0]
         hidden, self.faults.hidden = self.faults.hidden > 0, max(0, self.faults.hidden - 1)
         found = [
             stored for stored in self.slices.values()
-            if (stored.name == name if exact and name else name in stored.name)
-            and (not states or stored.state in states) and not (hidden and stored.hidden)
+            if name in ("", stored.name) and (not states or stored.state in states) and not (hidden and stored.hidden)
         ]  # fmt: skip
         first = int(query.get("offset", ["0"])[0])
         found = found[first : first + min(int(query["limit"][0]), self.faults.page)]
@@ -307,12 +317,12 @@ class Orchestrator:
             self._advance(stored)
         return 200, {"data": [self._description(stored) for stored in found]}
 
-    def _show(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
+    def _show(self, slice_id: str, query: dict, _body: bytes) -> tuple[int, object]:
         stored = self.slices.get(slice_id)
         if stored is None:
             return 404, {"errors": [{"message": "no such slice"}]}
         self._advance(stored)
-        return 200, {"data": [self._description(stored)]}
+        return 200, {"data": [self._description(stored, with_model=query.get("graph_format") != ["NONE"])]}
 
     def _slivers_of(self, stored: StoredSlice) -> list[dict]:
         names = [node.name for node in needs(stored.model)] or ["none"]
@@ -324,15 +334,19 @@ class Orchestrator:
         return 200, {"data": self._slivers_of(self.slices[query["slice_id"][0]])}
 
     def _modify(self, slice_id: str, _query: dict, body: bytes) -> tuple[int, object]:
-        stored = self.slices[slice_id]
-        if stored.state not in ("StableOK", "StableError"):
-            return 400, {"errors": [{"message": f"slice is {stored.state}"}]}
+        stored = self.slices.get(slice_id)
+        if stored is None:
+            return 404, {"errors": [{"message": "no such slice"}]}
+        if stored.state not in STABLE:
+            return refused(f"Unable to modify Slice# {slice_id} that is not yet stable, try again later")
         model = body.decode()
-        if lacking := self._lacking(model):
-            return lacking
+        if reason := self._lacking(model) or self._in_maintenance(model):
+            return refused(reason)
         reused = reused_receivers(stored.model, model)
         failed = self.faults.modify_fails or bool(reused) or not self._fits(model, without=slice_id)
-        if not failed:
+        if failed:
+            stored.accepted, stored.model = stored.model, with_failed_parts(stored.model, model, self._management_ip())
+        else:
             stored.model = filled(model, "Active", self._management_ip())
         reason = f"interface {reused[0]} is in use by another service" if reused else self.faults.notice
         if failed and self.faults.failed_service_stays:
@@ -344,117 +358,45 @@ class Orchestrator:
 
     def _accept(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
         stored = self.slices[slice_id]
-        stored.state = "StableError" if stored.state in ("ModifyError", "StableError") else "StableOK"
-        return 200, {"data": [self._description(stored)]}
+        if stored.state in MODIFIED:
+            stored.state = "StableError" if stored.state == "ModifyError" else "StableOK"
+            stored.model, stored.accepted = stored.accepted or stored.model, ""
+        return 200, {"data": [self._description(stored, with_model=True)]}
 
     def _renew(self, slice_id: str, query: dict, _body: bytes) -> tuple[int, object]:
         stored, requested = self.slices[slice_id], query["lease_end_time"][0]
         self.renewals.append(requested)
-        limit = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.faults.lease_limit_h)
-        end = min(datetime.datetime.strptime(requested, LEASE), limit)
+        if stored.state in GONE:
+            return 400, {"errors": [{"message": f"Slice# {slice_id} already closed"}]}
+        if stored.state not in STABLE + MODIFIED:
+            return refused(f"Unable to renew Slice# {slice_id} that is not yet stable, try again later")
+        if reason := self._in_maintenance(stored.model):
+            return refused(reason)
+        end, current = self._granted(requested), datetime.datetime.strptime(stored.lease_end, LEASE)
+        if end.replace(microsecond=0) < current:
+            return refused("Attempted new term end time is shorter than current slice end time")
+        if end.strftime(LEASE) != stored.lease_end:
+            stored.after, stored.state, stored.queries = stored.state, "Configuring", 1
         stored.lease_end = end.strftime(LEASE)
-        stored.after, stored.state, stored.queries = stored.state, "Configuring", 1
         return 200, {"data": []}
 
     def _delete(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
-        stored = self.slices[slice_id]
+        stored = self.slices.get(slice_id)
+        if stored is None:
+            return 404, {"errors": [{"message": f"Slice# {slice_id} not found"}]}
+        if stored.state in GONE:
+            return 200, {"data": []}
         if stored.state in UNSTABLE:
-            message = f"Unable to delete slice {slice_id} that is not yet stable, try again later"
-            return 500, {"errors": [{"message": message}]}
+            return refused(f"Unable to delete Slices ['{slice_id}'] that are not yet stable, try again later")
         if stored.name == self.faults.kept:
-            return 500, {"errors": [{"message": "not now"}]}
+            return refused("not now")
         stored.state = "Closing"
         return 200, {"data": []}
 
 
-def graph(model: str) -> ExperimentTopology:
-    """Return a slice's graph, separate from those of FABRIC's client in this process."""
-    topology = ExperimentTopology(importer=NetworkXGraphImporterDisjoint())
-    topology.load(graph_string=model)
-    return topology
-
-
-@dataclass(frozen=True)
-class Needs:
-    """The resources that a node takes from a host."""
-
-    name: str
-    site: str
-    asked: dict[str, int]
-    nics: list[str]
-
-
-@functools.lru_cache(64)
-def needs(model: str) -> list[Needs]:
-    """Return the resources that the nodes of a graph take."""
-    return [
-        Needs(
-            name, node.site,
-            {"cores": node.capacities.core, "ram": node.capacities.ram, "disk": node.capacities.disk},
-            [f"{component.type}-{component.model}" for component in node.components.values()],
-        )
-        for name, node in graph(model).nodes.items()
-    ]  # fmt: skip
-
-
-def place(node: Needs, hosts: list[dict]) -> bool:
-    """Take a node's resources from the first host of its site that has them."""
-    for host in hosts:
-        if host["site"] != node.site or host["broken"]:
-            continue
-        there, none = host["components"], {"capacity": 0, "allocated": 0}
-        if all(host[f"{key}_available"] >= number for key, number in node.asked.items()) and all(
-            there.get(nic, none)["capacity"] - there.get(nic, none)["allocated"] >= node.nics.count(nic)
-            for nic in node.nics
-        ):
-            for key, number in node.asked.items():
-                host[f"{key}_available"] -= number
-            for nic in node.nics:
-                there[nic]["allocated"] += 1
-            return True
-    return False
-
-
-def mirrors_by_receiver(model: str) -> dict[str, str]:
-    """Return the mirror service of each interface that receives one."""
-    return {
-        peer.name: name
-        for name, service in graph(model).network_services.items() if service.mirror_port
-        for interface in service.interface_list for peer in interface.get_peers() or ()
-    }  # fmt: skip
-
-
-def foreign_mirrors(model: str) -> list[str]:
-    """Return the mirrors of ports that no network of the same slice uses."""
-    services = graph(model).network_services
-    own = {interface.labels.local_name for service in services.values() if not service.mirror_port
-           for interface in service.interface_list if interface.labels}  # fmt: skip
-    return [name for name, service in services.items() if service.mirror_port and service.mirror_port not in own]
-
-
-def reused_receivers(before: str, after: str) -> list[str]:
-    """Return the interfaces whose mirror a modification replaces by another one."""
-    old = mirrors_by_receiver(before)
-    return [receiver for receiver, name in mirrors_by_receiver(after).items() if old.get(receiver, name) != name]
-
-
-def filled(model: str, state: str = "Active", management_ip: str = "127.0.0.1") -> str:
-    """Return a graph with what FABRIC adds: addresses, reservations, switch ports of interfaces."""
-    topology = graph(model)
-    for name, node in topology.nodes.items():
-        node.set_properties(
-            management_ip=management_ip,
-            reservation_info=ReservationInfo(reservation_id=f"sliver-{name}", reservation_state=state),
-        )
-        for interface in node.interface_list:
-            shared = "SHARED" in str(interface.type).upper()
-            vlan = {"vlan": str(2000 + zlib.crc32(interface.name.encode()) % 1000)} if shared else {}
-            interface.set_properties(label_allocations=Labels(mac=mac(name, interface.name), **vlan))
-    for service in topology.network_services.values():
-        for interface in service.interface_list:
-            port = OWN if service.mirror_port else SHARED_PORT
-            interface.set_properties(labels=Labels(local_name=port))
-    return topology.serialize()
+def refused(reason: str) -> tuple[int, object]:
+    """Return the answer to a request that FABRIC refuses: nearly all reasons have status 500."""
+    return 500, {"errors": [{"message": "Internal Server Error", "details": reason}]}
 
 
 def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:

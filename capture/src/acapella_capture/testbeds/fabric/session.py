@@ -26,6 +26,7 @@ RESOURCE_ERRORS = (
     "not available in graph node",
 )  # messages of FABRIC's broker, in notices and replies
 UNAUTHORIZED = 401
+TOKEN_ERRORS = ("Token expired", "Unable to validate provided token")  # of the client; of FABRIC, with status 500
 TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
 READ_TRIES = 6  # of a request that changes nothing, beyond those of the client
 Result = TypeVar("Result")
@@ -181,7 +182,7 @@ class Session:
         return self._tags
 
     def _is_token_error(self, error: Exception) -> bool:
-        return getattr(error, "status_code", None) == UNAUTHORIZED or "Token expired" in str(error)
+        return getattr(error, "status_code", None) == UNAUTHORIZED or any(text in str(error) for text in TOKEN_ERRORS)
 
     def _new_fablib(self, token: str) -> Any:
         self.credentials.check()
