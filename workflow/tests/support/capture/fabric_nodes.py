@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import paramiko
 from acapella_testing.capture.fabric_graphs import mac
+from acapella_testing.capture.warm_python import WarmPython
 
 IP = """#!/bin/sh
 echo "ip $*" >> "$HOME/commands.log"
@@ -121,7 +122,7 @@ class Nodes:
         for name, text in programs.items():
             (self._programs / name).write_text(text)
             (self._programs / name).chmod(0o755)
-        (self._programs / "python3").symlink_to(sys.executable)
+        self._python = WarmPython(self._programs)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -150,7 +151,8 @@ class Nodes:
         return self._programs / name
 
     def environment(self, node: str) -> dict[str, str]:
-        return {"HOME": str(self.home(node)), "PATH": f"{self._programs}:{os.environ['PATH']}", "LC_ALL": "C"}
+        path = f"{self._programs}:{os.environ['PATH']}"
+        return {"HOME": str(self.home(node)), "PATH": path, "LC_ALL": "C", **self._python.environment}
 
     def lose_connections(self) -> None:
         """Close all connections, as if a bastion host restarted; programs on the nodes keep running."""
@@ -165,6 +167,7 @@ class Nodes:
             if not (pid.parent / "status").exists():
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(int(pid.read_text()), signal.SIGKILL)
+        self._python.close()
 
     def connect(self, node: str) -> paramiko.SSHClient:
         """Return a client that is logged in to a node."""

@@ -1,0 +1,47 @@
+"""A `python3` that starts fast: forks of a running interpreter, for programs that are started for each command."""
+
+import functools
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@functools.cache
+def client() -> Path | None:
+    """Return the client, compiled once; None without a compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    program = Path(tempfile.mkdtemp(prefix="warm-python-")) / "python3"
+    subprocess.run([compiler, "-O1", "-o", str(program), str(HERE / "warm_python_client.c")], check=True)
+    return program
+
+
+class WarmPython:
+    """A program `python3` in a directory. `environment` has what it needs; without a compiler it is the interpreter."""
+
+    def __init__(self, directory: Path):
+        program = client()
+        self.environment: dict[str, str] = {}
+        self._server = None
+        if program is None:
+            (directory / "python3").symlink_to(sys.executable)
+            return
+        shutil.copy2(program, directory / "python3")
+        self._socket = Path(tempfile.mkdtemp(prefix="warm-python-")) / "socket"  # its path has to be short
+        command = [sys.executable, "-IS", str(HERE / "warm_python_server.py"), str(self._socket)]
+        self._server = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        assert self._server.stdout.readline() == b"ready\n"
+        self.environment = {"WARM_PYTHON": str(self._socket), "REAL_PYTHON": sys.executable}
+
+    def close(self) -> None:
+        """End the server; programs that run continue."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+            self._server.stdout.close()
+            shutil.rmtree(self._socket.parent)

@@ -1,0 +1,107 @@
+"""Server that runs `python3 -IS -c PROGRAM` in forks of itself: `python3 -IS warm_python_server.py SOCKET`.
+
+Each command on a node of the FABRIC on loopback starts Python, which takes ten times as long as what the agent does.
+The client (warm_python_client.c) sends its arguments, environment, directory, network namespace, and open files.
+"""
+
+import array
+import ast
+import ctypes
+import functools
+import os
+import signal
+import socket
+import sys
+import traceback
+
+HEADER = 16  # bytes and arguments that follow, in digits
+FILES = 4  # standard input, output, error; network namespace
+
+
+@functools.cache
+def compiled(program: str) -> object:
+    """Return the code of a program, with the modules that it needs imported."""
+    tree = ast.parse(program)
+    imports = [line for line in tree.body if isinstance(line, ast.Import | ast.ImportFrom)]
+    exec(compile(ast.Module(imports, []), "<imports>", "exec"), {})
+    return compile(tree, "<string>", "exec")
+
+
+def receive(connection: socket.socket) -> tuple[list[bytes], list[bytes], bytes, list[int]]:
+    """Return arguments, environment, directory and open files of a client."""
+    descriptors = array.array("i")
+    data, ancillary, _, _ = connection.recvmsg(1 << 20, socket.CMSG_SPACE(FILES * descriptors.itemsize))
+    for _, _, sent in ancillary:
+        descriptors.frombytes(sent)
+    size, number = int(data[:8]), int(data[8:HEADER])
+    while len(data) < HEADER + size:
+        data += connection.recv(HEADER + size - len(data))
+    strings = data[HEADER:].split(b"\0")[:-1]
+    return strings[:number], strings[number:-1], strings[-1], list(descriptors)
+
+
+def become(environment: list[bytes], directory: bytes, files: list[int]) -> None:
+    """Take over what a process inherits from the one that starts it."""
+    for number, descriptor in enumerate(files[:3]):
+        os.dup2(descriptor, number)
+    if ctypes.CDLL(None, use_errno=True).setns(files[3], 0) != 0 and os.geteuid() == 0:
+        raise OSError(ctypes.get_errno(), "setns")
+    for descriptor in files:
+        os.close(descriptor)
+    os.environb.clear()
+    os.environb.update(pair.split(b"=", 1) for pair in environment if b"=" in pair)
+    os.chdir(directory)
+
+
+def run(code: object, arguments: list[bytes]) -> int:
+    """Run a program as `__main__`; return its exit status."""
+    sys.argv = ["-c", *map(os.fsdecode, arguments)]
+    try:
+        exec(code, {"__name__": "__main__", "__builtins__": __builtins__})
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def serve(connection: socket.socket, listening: socket.socket) -> None:
+    arguments, environment, directory, files = receive(connection)
+    code = compiled(arguments[0].decode())
+    if os.fork() == 0:
+        status = 1
+        try:
+            listening.close()
+            become(environment, directory, files)
+            status = run(code, arguments[1:])
+            sys.stdout.flush()
+            sys.stderr.flush()
+            connection.send(bytes([status]))
+        finally:
+            os._exit(status)
+    for descriptor in files:
+        os.close(descriptor)
+
+
+def main() -> None:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(sys.argv[1])
+    listening.listen(128)
+    print("ready", flush=True)
+    while True:
+        connection, _ = listening.accept()
+        try:
+            serve(connection, listening)
+        except (OSError, ValueError):  # the client was killed
+            traceback.print_exc()
+        connection.close()
+        try:
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+        except ChildProcessError:
+            pass
+
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+main()
