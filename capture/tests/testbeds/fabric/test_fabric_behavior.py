@@ -69,6 +69,22 @@ def test_created_slice_that_is_listed_late_is_found(fabric):
     assert not names(fabric)
 
 
+def test_slice_that_is_listed_late_is_released(fabric):
+    fabric.orchestrator.faults.hidden = 1000
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, ResourceRequest(1))
+        assert testbed.slices.list_slices() == []
+    assert not names(fabric)
+
+
+def test_slice_that_is_listed_late_and_cannot_be_deleted_is_named(fabric, capsys):
+    faults = fabric.orchestrator.faults
+    faults.hidden, faults.kept = 1000, "acapella-first-UTAH"
+    status, _ = collected(fabric, collect=ONE, release_timeout_s=0.3)
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert status == 2 and "still allocated: acapella-first-UTAH (" in line and line.endswith(" --release-all")
+
+
 def test_shortened_lease_is_reported_and_not_renewed_at_once(fabric):
     """FABRIC grants less without an error, and reconfigures the slice with each renewal."""
     fabric.orchestrator.faults.lease_limit_h = 3

@@ -283,7 +283,11 @@ class Slices:
 
     def known_names(self, site: str | None = None) -> list[str]:
         """Return the names of slices that this process created or used and has not deleted, of one site or of all."""
-        return sorted(name for name in self._names.values() if site in (None, site_of(self.campaign, name)))
+        return sorted(self._names[slice_id] for slice_id in self.known_ids(site))
+
+    def known_ids(self, site: str | None = None) -> list[str]:
+        """Return the ids of these slices."""
+        return [each for each, name in list(self._names.items()) if site in (None, site_of(self.campaign, name))]
 
     def _try_delete(self, slice_id: str) -> tuple[str, bool]:
         """Ask FABRIC to delete a slice. Return why it still exists, or "", and whether retries are useless."""

@@ -274,7 +274,8 @@ class FabricTestbed(Testbed):
             self.site(site)
             self._looked_up.add(site)
         try:
-            records = self.slices.list_slices()
+            listed = [record.slice_id for record in self.slices.list_slices()
+                      if site in (None, site_of(self.campaign, record.name))]  # fmt: skip
         except UserError as error:
             names = self.slices.known_names(site)
             if not names:
@@ -282,13 +283,13 @@ class FabricTestbed(Testbed):
             raise NotReleased(names, str(error).removeprefix(f"{WHERE}: "), where=WHERE) from error
         for name in [site] if site else list(self._site_slices):
             self._forget(name)
-        self.slices.delete_all(
-            record.slice_id for record in records if site in (None, site_of(self.campaign, record.name))
-        )
+        # a new slice may be missing in the list
+        self.slices.delete_all([*listed, *(each for each in self.slices.known_ids(site) if each not in listed)])
 
     def leftovers(self) -> tuple[str, ...]:
         current = {slice_name(self.campaign, site) for site in self._site_slices}
-        return tuple(sorted(record.name for record in self.slices.list_slices() if record.name not in current))
+        listed = {record.name for record in self.slices.list_slices()}
+        return tuple(sorted({*listed, *self.slices.known_names()} - current))
 
     def interrupt_waits(self) -> None:
         self.slices.stopping.set()

@@ -1,0 +1,20 @@
+"""Collections under random schedules of faults: nothing is left unnamed, and no limit is exceeded."""
+
+import os
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_schedules import run, schedule
+
+SEEDS = range(200) if os.environ.get("ACAPELLA_SOAK") else range(5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_collection_under_a_schedule_of_faults_leaves_nothing_unnamed(tmp_path, capsys, seed):
+    plan = schedule(seed)
+    first, released = run(tmp_path, plan, capsys)
+    shown = f"{plan}\nstatus {first.status}\n{first.out}{first.err}"
+    assert first.faults() == [], shown
+    assert (released.status, released.left) == (0, ()), f"{shown}\n--release-all\n{released.out}{released.err}"

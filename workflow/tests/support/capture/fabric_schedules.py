@@ -1,0 +1,286 @@
+"""Random schedules of FABRIC's faults, and the collections that run under them.
+
+A seed determines a schedule: which faults begin and end at which request, and when the user presses Ctrl-C. Time is
+simulated where the collection waits for FABRIC, so that a hang costs no time and limits are exact.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import random
+import re
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture.fabric_behavior import Faults
+from acapella_testing.capture.fabric_collections import OTHERS, PORTS
+from acapella_testing.capture.fabric_graphs import needs
+from acapella_testing.capture.fabric_loopback import Loopback, loopback_fabric
+from acapella_testing.capture.fabric_orchestrator import LEASE, TAGS, Orchestrator, StoredSlice
+
+from acapella_capture import collect
+from acapella_capture.testbeds.fabric import remote, session, slices, testbed
+
+CAMPAIGN = "first"
+SITES = ("STAR", "UTAH")
+REQUESTS = 150  # a collection without faults takes fewer
+WAITING = (remote, session, slices, testbed)  # modules that wait for FABRIC
+LIMITS = {"wait_timeout_s": 600, "mirror_timeout_s": 300, "release_timeout_s": 300, "poll_s": 5, "lease_h": 24}
+HOST = {"cores": 32, "ram": 128, "disk": 1000, "nics": {"SmartNIC-ConnectX-6": 1, "SmartNIC-ConnectX-5": 1}}
+PATHS = ("/slices/creates", "/slices/modify", "/slices/renew", "/slices/delete", "/slices", "/slivers", "/resources")
+Draw = Callable[[random.Random], object]
+# A value of each switch: of the orchestrator's faults, of the nodes, and of the orchestrator itself.
+DRAWS: dict[str, Draw] = {
+    "create_status": lambda of: [of.choice((500, 503))] * of.randint(1, 9),
+    "refuse": lambda _: True,
+    "notice": lambda of: of.choice(("playbook failed", "Insufficient resources : ['disk']")),
+    "queries": lambda of: of.randint(1, 200),
+    "first_mirrors_fail": lambda _: True,
+    "stuck": lambda _: True,
+    "modify_fails": lambda _: True,
+    "failed_service_stays": lambda _: True,
+    "kept": lambda of: f"acapella-{CAMPAIGN}-{of.choice(SITES)}",
+    "no_summary": lambda _: True,
+    "metrics_status": lambda of: of.choice((403, 500)),
+    "lease_limit_h": lambda of: of.choice((0.5, 3)),
+    "lost_answers": lambda of: [of.choice(PATHS) for _ in range(of.randint(1, 6))],
+    "hidden": lambda of: of.randint(1, 40),
+    "latency_s": lambda _: 0.01,
+    "too_many": lambda of: of.randint(1, 40),
+    "expire_after": lambda of: of.randint(0, 40),
+    "ipv6_management": lambda _: True,
+    "drop_every": lambda of: of.randint(3, 12),
+    "refusing": lambda _: True,
+    "states": lambda of: {of.choice(SITES): of.choice(("Maint", "PartMaint"))},
+    "sites": lambda of: {site: [HOST | {"maintenance": of.random() < 0.5} for _ in range(2)] for site in SITES},
+    "tags": lambda of: tuple(tag for tag in TAGS if of.random() < 0.8),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A fault: from request `at` to request `until` (exclusive; None: to the end) a switch has a value."""
+
+    switch: str
+    value: object
+    at: int
+    until: int | None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What happens during one collection."""
+
+    seed: int
+    changes: tuple[Change, ...]
+    instances: int
+    refresh: bool  # whether the user has a refresh token
+    others: int  # slices of other campaigns
+    interrupts: tuple[int, ...]  # requests during which the user presses Ctrl-C
+
+
+def schedule(seed: int) -> Schedule:
+    """Return the schedule of a seed."""
+    of = random.Random(seed)
+    switches = of.sample(sorted(DRAWS), of.randint(1, 4))
+    changes = []
+    for switch in switches:
+        at = of.choice((0, of.randrange(REQUESTS)))
+        changes.append(Change(switch, DRAWS[switch](of), at, of.choice((None, at + of.randint(1, 100)))))
+    return Schedule(
+        seed,
+        tuple(changes),
+        instances=of.choice((1, 1, 2)),
+        refresh=of.random() < 0.5,
+        others=of.choice((1, 1, 1, 250)),
+        interrupts=tuple(sorted(of.randrange(REQUESTS) for _ in range(of.choice((0, 0, 0, 1, 1, 2))))),
+    )
+
+
+class SimulatedClock:
+    """Stands for module `time` in the modules that wait for FABRIC: each sleep advances it, for all threads."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self.passed_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.passed_s
+
+    def sleep(self, seconds: float) -> None:
+        with self._lock:
+            self.passed_s += seconds
+        time.sleep(0.001)  # others continue
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(time, name)
+
+
+class ScheduledOrchestrator(Orchestrator):
+    """An orchestrator whose faults follow a schedule. It records what exceeds a limit in `excesses`."""
+
+    def __init__(self, sites: dict[str, list[dict]] | None = None):
+        super().__init__(sites)
+        self.plan: Schedule | None = None
+        self.nodes = None
+        self.excesses: list[str] = []
+        self.interrupted = 0
+        self._before: dict[Change, object] = {}
+        self._count = 0
+
+    def answer(self, method: str, path: str, query: dict, body: bytes, authorization: str) -> tuple[int, object]:
+        with self._lock:
+            if self.plan is not None:
+                self._apply(self._count)
+                self._count += 1
+            status, content = super().answer(method, path, query, body, authorization)
+            if self.plan is not None:
+                self._check(query)
+            return status, content
+
+    def _apply(self, request: int) -> None:
+        for change in self.plan.changes:
+            owner = next(each for each in (self.faults, self.nodes, self) if hasattr(each, change.switch))
+            if request == change.at:
+                self._before[change] = getattr(owner, change.switch)
+                value = change.value
+                setattr(owner, change.switch, value.copy() if isinstance(value, list | dict) else value)
+            if request == change.until:
+                setattr(owner, change.switch, self._before[change])
+        if request in self.plan.interrupts:
+            self.interrupted += 1
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def _check(self, query: dict) -> None:
+        """Record what is beyond the limits of the collection."""
+        ours = [each for each in self.alive() if each.name.startswith(f"acapella-{CAMPAIGN}-") and is_ours(each)]
+        names = [each.name for each in ours]
+        allowed = {f"acapella-{CAMPAIGN}-{site}" for site in SITES}
+        if len(set(names)) != len(names) or not set(names) <= allowed:
+            self.excesses.append(f"slices {names}")
+        for each in ours:
+            if len(needs(each.model)) > self.plan.instances:
+                self.excesses.append(f"{each.name} has {len(needs(each.model))} nodes")
+        for text in query.get("lease_end_time", ()):
+            end = datetime.datetime.strptime(text, LEASE) - datetime.datetime.now(datetime.UTC)
+            if end > datetime.timedelta(hours=LIMITS["lease_h"], minutes=1):
+                self.excesses.append(f"a lease of {end}")
+
+
+def is_ours(stored: StoredSlice) -> bool:
+    """Return whether a slice belongs to the campaign; `acapella-first-more-STAR` belongs to campaign `first-more`."""
+    return re.fullmatch(rf"acapella-{CAMPAIGN}-[^-]+", stored.name) is not None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A collection that has ended under a schedule."""
+
+    plan: Schedule
+    status: int
+    out: str
+    err: str
+    left: tuple[str, ...]  # names of its slices that still exist
+    others: int  # slices of other campaigns that still exist
+    raw: Path
+    passed_s: float
+    excesses: tuple[str, ...]
+    interrupted: int
+
+    @property
+    def last_line(self) -> str:
+        return (self.err.strip().splitlines() or [""])[-1]
+
+    def faults(self) -> list[str]:
+        """Return what the collection must not do."""
+        found = list(self.excesses)
+        if self.status not in (0, 2, 130):
+            found.append(f"status {self.status}")
+        if "Traceback" in self.out + self.err:
+            found.append("a traceback is printed")
+        if self.status == 2 and not self.last_line.startswith("acapella: error: "):
+            found.append(f"the last line is not the error: {self.last_line!r}")
+        found += [f"{name} is left and not named" for name in self.left if name not in self.last_line]
+        if self.left and not self.last_line.endswith(" --release-all"):
+            found.append("no command releases what is left")
+        if self.others != self.plan.others:
+            found.append(f"{self.plan.others - self.others} slices of other campaigns are deleted")
+        if self.status == 0 and not (self.raw / "samples.tsv").is_file():
+            found.append("success without samples.tsv")
+        if self.passed_s > limit_s(self.plan):
+            found.append(f"{self.passed_s:.0f} s of waiting, the limit is {limit_s(self.plan):.0f} s")
+        return found
+
+
+def limit_s(plan: Schedule) -> float:
+    """Return the most simulated time of a collection: the sum of all time limits, for each site."""
+    create = 2 * LIMITS["wait_timeout_s"] + LIMITS["release_timeout_s"]
+    creations = (plan.instances + 1) * 2  # with and without first mirrors, one node fewer each time
+    moves = len(PORTS) * 4 * LIMITS["mirror_timeout_s"]  # two modifications, each of which is waited for twice
+    return len(SITES) * (creations * create + moves + 2 * LIMITS["wait_timeout_s"] + 2 * LIMITS["release_timeout_s"])
+
+
+@contextlib.contextmanager
+def scheduled_fabric(directory: Path, plan: Schedule) -> Iterator[Loopback]:
+    """Run a FABRIC whose faults follow a schedule, with slices of other campaigns."""
+    with loopback_fabric(directory, kind=ScheduledOrchestrator) as fabric:
+        orchestrator = fabric.orchestrator
+        orchestrator.nodes, orchestrator.plan = fabric.nodes, plan
+        fabric.give_token(**({"refresh_token": "refresh-1"} if plan.refresh else {}))
+        for number in range(plan.others):
+            other = StoredSlice(
+                str(uuid.uuid4()), f"acapella-{CAMPAIGN}-more{number}-STAR", "StableOK", "", "", "StableOK", holds=False
+            )
+            orchestrator.slices[other.slice_id] = other
+        yield fabric
+
+
+def collected(fabric: Loopback, *words: str, instances: int) -> tuple[int, Path]:
+    """Run `acapella collect` in this process; return its exit status and the directory of its samples."""
+    config = {
+        "testbed": "fabric",
+        "capture": {"sample_s": 0.1},
+        "collect": {
+            "mode": "sites", "sites": list(SITES), "instances": instances, "port_selection": "fixed",
+            "ports": {"STAR": PORTS, "UTAH": OTHERS[:1]}, "telemetry_wait_s": 0,
+        },
+        "fabric": asdict(fabric.settings(**LIMITS)),
+    }  # fmt: skip
+    file, campaign = fabric.directory / "config.json", fabric.directory / "results" / CAMPAIGN
+    file.write_text(json.dumps(config))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["acapella collect", str(campaign), "--config", str(file), *words])
+        return collect.main(), campaign / "raw"
+
+
+def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple[Ended, Ended]:
+    """Collect under a schedule, and release what is left once the faults have ended; return both ends."""
+    with scheduled_fabric(directory, plan) as fabric, pytest.MonkeyPatch.context() as patch:
+        first = end(fabric, plan, capsys, patch)
+        orchestrator = fabric.orchestrator
+        orchestrator.plan = None
+        orchestrator.faults, fabric.nodes.refusing, fabric.nodes.drop_every = Faults(), False, 0
+        fabric.give_token()
+        return first, end(fabric, plan, capsys, patch, "--release-all")
+
+
+def end(
+    fabric: Loopback, plan: Schedule, capsys: pytest.CaptureFixture, patch: pytest.MonkeyPatch, *words: str
+) -> Ended:
+    clock = SimulatedClock()
+    for module in WAITING:
+        patch.setattr(module, "time", clock)
+    status, raw = collected(fabric, *words, instances=plan.instances)
+    printed, orchestrator = capsys.readouterr(), fabric.orchestrator
+    left = tuple(each.name for each in orchestrator.alive() if is_ours(each))
+    return Ended(
+        plan, status, printed.out, printed.err, left, len(orchestrator.alive()) - len(left), raw, clock.passed_s,
+        tuple(dict.fromkeys(orchestrator.excesses)), orchestrator.interrupted,
+    )  # fmt: skip
