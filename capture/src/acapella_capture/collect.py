@@ -130,6 +130,8 @@ def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Eve
 
 def is_after_samples(error: NotReleased) -> bool:
     """Return whether only the release at the end of a collection failed, not something else before."""
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        return False
     return error.__cause__ is None or error.__cause__.__context__ is None
 
 
@@ -145,6 +147,11 @@ def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterator[Ev
         yield from collect(testbed, settings, args.campaign)
     except NotReleased as error:
         raise still_allocated(testbed, args, error) from error
+    except KeyboardInterrupt as error:  # perhaps during the release
+        remaining = testbed.leftovers()
+        if not remaining:
+            raise
+        raise NotReleased(remaining, "interrupted", f"testbed {testbed.name}", release_command(args)) from error
 
 
 def still_allocated(testbed: Testbed, args: argparse.Namespace, error: NotReleased) -> UserError:

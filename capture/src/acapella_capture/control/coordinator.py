@@ -105,13 +105,27 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
         finally:
             shared.stop.set()
             testbed.interrupt_waits()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
+            wait_for_sites([job for job, thread in zip(jobs, threads, strict=True) if thread.ident is not None])
     for crash in (job.crash for job in jobs if job.crash):
         raise crash
     if failures:
         raise UserError(failures[0])
+
+
+def wait_for_sites(jobs: Sequence[SiteJob]) -> None:
+    """Wait until all sites have released their resources, which has a time limit, also if Ctrl-C is pressed again.
+
+    After an interrupted Thread.join, Python 3.11 regards a running thread as ended, so `ended` is waited for.
+    """
+    interrupt: KeyboardInterrupt | None = None
+    for job in jobs:
+        while not job.ended.is_set():
+            try:
+                job.ended.wait()
+            except KeyboardInterrupt as error:
+                interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def events_until_done(threads: Sequence[threading.Thread], events: queue.SimpleQueue) -> Iterator[Event]:

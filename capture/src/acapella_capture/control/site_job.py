@@ -1,6 +1,7 @@
 """One site of a collection, from allocation to outcome. Each site has its own thread and does not wait for others."""
 
 import contextlib
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ class SiteJob:
         self.shared = shared
         self.site = site
         self.crash: Exception | None = None
+        self.ended = threading.Event()
         self._request = site_request(shared.settings, site, shared.testbed)
         self._allocation = SiteAllocation((), self._request.instances)
         self._first: tuple[str, ...] | None = None  # ports of the first cycle, if announced
@@ -37,6 +39,12 @@ class SiteJob:
 
     def run(self) -> None:
         """Allocate, sample, release, and record the outcome in any case."""
+        try:
+            self._run()
+        finally:
+            self.ended.set()
+
+    def _run(self) -> None:
         self._record_outcome("incomplete", "did not end")
         reason: str | None = None
         try:

@@ -16,6 +16,7 @@ from acapella_testing.capture.fabric_loopback import Loopback
 from acapella_capture.control.preprocess import NOTE, PROGRAM
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 from acapella_core.anonymize import make_key
 
 
@@ -207,6 +208,41 @@ def test_ctrl_c_during_a_creation_names_what_is_left_and_the_command(fabric, cap
     fabric.orchestrator.faults.stuck = False
     status, _ = collected(fabric, "--release-all")
     assert status == 0 and not fabric.orchestrator.alive()
+
+
+def test_repeated_ctrl_c_does_not_prevent_the_release(fabric, capsys):
+    orchestrator = fabric.orchestrator
+    orchestrator.faults.stuck = True
+
+    def interrupt() -> None:
+        until(orchestrator.alive)
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+            requests = len(orchestrator.requests)
+            until(lambda requests=requests: len(orchestrator.requests) > requests + 5)
+        orchestrator.faults.stuck = False
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    status, _ = collected(fabric, collect=ONE)
+    thread.join()
+    assert status == 130 and not orchestrator.alive(), capsys.readouterr()
+
+
+def test_ctrl_c_during_the_last_release_names_what_is_left(fabric, capsys, monkeypatch):
+    fabric.orchestrator.faults.kept = "acapella-first-UTAH"
+    release = FabricTestbed.release
+
+    def interrupted(testbed: FabricTestbed, site: str | None = None) -> None:
+        if site is None:
+            raise KeyboardInterrupt
+        release(testbed, site)
+
+    monkeypatch.setattr(FabricTestbed, "release", interrupted)
+    status, _ = collected(fabric, collect=ONE, release_timeout_s=0.3)
+    line = last_line(capsys.readouterr().err)
+    assert status == 2 and "still allocated: acapella-first-UTAH (interrupted)" in line
+    assert line.endswith(" --release-all")
 
 
 def test_samples_are_kept_if_a_slice_cannot_be_deleted(fabric, capsys):

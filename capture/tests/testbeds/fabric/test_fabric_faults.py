@@ -324,6 +324,22 @@ def test_other_slices_are_deleted_if_one_cannot_be(fabric):
     assert not names(fabric)
 
 
+def test_slice_may_be_deleted_by_another_thread_meanwhile(fabric, monkeypatch):
+    testbed = fabric.testbed()
+    testbed.allocate(SITE, ResourceRequest(1))
+    slices, (record,) = testbed.slices, testbed.slices.list_slices()
+    try_delete = slices._try_delete
+
+    def after_another(slice_id: str) -> tuple[str, bool]:
+        monkeypatch.undo()
+        slices.delete_all([slice_id])
+        return try_delete(slice_id)
+
+    monkeypatch.setattr(slices, "_try_delete", after_another)
+    slices.delete_all([record.slice_id])
+    assert not names(fabric)
+
+
 @pytest.mark.parametrize(
     ("lacking", "request_", "named"),
     [

@@ -8,7 +8,7 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 
 from acapella_testing.capture.fabric_schedules import run, schedule
 
-SEEDS = range(200) if os.environ.get("ACAPELLA_SOAK") else range(5)
+SEEDS = range(200) if os.environ.get("ACAPELLA_SOAK") else (0, 1, 17, 26, 41)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

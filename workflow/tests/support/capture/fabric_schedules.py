@@ -267,6 +267,8 @@ def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple
         orchestrator = fabric.orchestrator
         orchestrator.plan = None
         orchestrator.faults, fabric.nodes.refusing, fabric.nodes.drop_every = Faults(), False, 0
+        for stored in orchestrator.alive():
+            stored.queries = 0
         fabric.give_token()
         return first, end(fabric, plan, capsys, patch, "--release-all")
 

@@ -271,10 +271,11 @@ class Slices:
                 if not fault:
                     del remaining[slice_id]
                     self._names.pop(slice_id, None)
-                    self._deadlines.pop(slice_id)
+                    self._deadlines.pop(slice_id, None)
                 elif final:
                     self._deadlines[slice_id] = 0
-            if not any(self._deadlines[slice_id] > time.monotonic() for slice_id in remaining):
+            # without a deadline, another thread has deleted it
+            if not any(self._deadlines.get(slice_id, limit) > time.monotonic() for slice_id in remaining):
                 break
             time.sleep(self.settings.poll_s)
         if remaining:
