@@ -1,6 +1,7 @@
 """Faults of FABRIC: spurious errors, expired tokens, nodes that never start, lost connections."""
 
 import hashlib
+import logging
 import re
 import threading
 import time
@@ -225,6 +226,17 @@ def test_node_without_ssh_is_released(fabric):
         with pytest.raises(UserError, match="not reachable by SSH"):
             testbed.allocate(SITE, ResourceRequest(1))
         assert not names(fabric) and testbed.instances(SITE) == ()
+
+
+def test_log_messages_of_the_client_are_not_printed(fabric, capfd, monkeypatch):
+    """Without any handler, Python prints paramiko's tracebacks."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    fabric.nodes.refusing = True
+    with fabric.testbed() as testbed:
+        testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)
+        with pytest.raises(UserError, match="not reachable by SSH"):
+            testbed.allocate(SITE, ResourceRequest(1))
+    assert capfd.readouterr().err == ""
 
 
 def test_lost_connection_during_a_sample_loses_no_frame(fabric, tmp_path):

@@ -189,6 +189,8 @@ class Session:
         module, values = client(), dict(self.credentials.values)
         for name in LOGGERS:
             logger = logging.getLogger(name)
+            if not logger.handlers:  # without a handler, Python prints warnings and tracebacks
+                logger.addHandler(logging.NullHandler())
             if not any(isinstance(filter_, credentials.TokenFilter) for filter_ in logger.filters):
                 logger.addFilter(credentials.TokenFilter())
         with translated_errors("FABRIC's client does not start"):
