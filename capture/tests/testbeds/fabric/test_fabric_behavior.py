@@ -13,7 +13,7 @@ from acapella_testing.capture.fabric_behavior import BEHAVIORS, PAGE, Faults
 from acapella_testing.capture.fabric_collections import ONE, collected
 from acapella_testing.capture.fabric_loopback import Loopback
 
-from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.base import NotReleased, ResourceRequest
 from acapella_core.errors import UserError
 
 SITE = "STAR"
@@ -83,6 +83,33 @@ def test_slice_that_is_listed_late_and_cannot_be_deleted_is_named(fabric, capsys
     status, _ = collected(fabric, collect=ONE, release_timeout_s=0.3)
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert status == 2 and "still allocated: acapella-first-UTAH (" in line and line.endswith(" --release-all")
+
+
+def test_slice_is_named_if_the_token_expires_before_the_release(fabric):
+    testbed = fabric.testbed(release_timeout_s=0.3)
+    testbed.allocate(SITE, ResourceRequest(1))
+    fabric.orchestrator.tokens.clear()
+    with pytest.raises(NotReleased, match="still allocated: acapella-c-STAR"):
+        testbed.release()
+    assert testbed.leftovers() == ("acapella-c-STAR",)
+
+
+def test_slice_that_may_exist_is_named(fabric, monkeypatch):
+    """The answer to the creation is lost, and the token expires before the slice is looked up."""
+    fabric.orchestrator.faults.create_status = [500] * 4
+    testbed = fabric.testbed()
+    find_slice = testbed.slices.find_slice
+
+    def find_with_expired_token(site: str):
+        if fabric.orchestrator.alive():
+            fabric.orchestrator.tokens.clear()
+        return find_slice(site)
+
+    monkeypatch.setattr(testbed.slices, "find_slice", find_with_expired_token)
+    with pytest.raises(UserError, match="the token has expired"):
+        testbed.allocate(SITE, ResourceRequest(1))
+    with pytest.raises(NotReleased, match="still allocated: acapella-c-STAR"):
+        testbed.release()
 
 
 def test_shortened_lease_is_reported_and_not_renewed_at_once(fabric):

@@ -79,6 +79,7 @@ class Slices:
         self.campaign = campaign
         self.stopping = threading.Event()  # if set, only the end of a slice is waited for
         self._names: dict[str, str] = {}  # slices that this process created or used, by id, until they are deleted
+        self._unanswered: set[str] = set()  # names of slices whose creation had no answer
         self._deadlines: dict[str, float] = {}  # of attempts to delete a slice
         self._shortened: dict[str, tuple[datetime.datetime, datetime.datetime]] = {}  # by id: renewed when, until when
 
@@ -283,11 +284,28 @@ class Slices:
             raise NotReleased(names, ", ".join(dict.fromkeys(remaining.values())), where=WHERE)
 
     def known_names(self, site: str | None = None) -> list[str]:
-        """Return the names of slices that this process created or used and has not deleted, of one site or of all."""
-        return sorted(self._names[slice_id] for slice_id in self.known_ids(site))
+        """Return the names of slices that this process created or used and has not deleted, of one site or of all.
+
+        A slice whose creation had no answer may exist.
+        """
+        found = {*self._names.values(), *self._unanswered}
+        return sorted(name for name in found if site in (None, site_of(self.campaign, name)))
+
+    def names(self) -> set[str]:
+        """Return the names of slices that FABRIC lists or this process knows.
+
+        Raises UserError if FABRIC cannot list them and none is known.
+        """
+        known = set(self.known_names())
+        try:
+            return known | {record.name for record in self.list_slices()}
+        except UserError:
+            if not known:
+                raise
+            return known
 
     def known_ids(self, site: str | None = None) -> list[str]:
-        """Return the ids of these slices."""
+        """Return the ids of slices that this process created or used and has not deleted, of one site or of all."""
         return [each for each, name in list(self._names.items()) if site in (None, site_of(self.campaign, name))]
 
     def _try_delete(self, slice_id: str) -> tuple[str, bool]:
@@ -341,12 +359,16 @@ class Slices:
             # FABRIC may still be creating the slice if the client received no reply
             lost = isinstance(error, LookupError) or is_transient(error) or "already exists" in str(error)
             tries = LOOKUP_TRIES if lost else 1
+            self._unanswered |= {slice_name(self.campaign, site)} if lost else set()
             for attempt in range(tries):
                 if attempt:
                     time.sleep(self.settings.poll_s)
                 record = self.find_slice(site)
                 if record is not None:
-                    return record.slice_id
+                    break
+            self._unanswered.discard(slice_name(self.campaign, site))  # the list is known
+            if record is not None:
+                return record.slice_id
             if isinstance(error, UserError):
                 raise
             raise UserError("FABRIC accepted the slice request but did not create a slice", where=WHERE) from error

@@ -273,6 +273,8 @@ class FabricTestbed(Testbed):
         if site is not None:
             self.site(site)
             self._looked_up.add(site)
+        for name in [site] if site else list(self._site_slices):
+            self._forget(name)
         try:
             listed = [record.slice_id for record in self.slices.list_slices()
                       if site in (None, site_of(self.campaign, record.name))]  # fmt: skip
@@ -281,20 +283,12 @@ class FabricTestbed(Testbed):
             if not names:
                 raise
             raise NotReleased(names, str(error).removeprefix(f"{WHERE}: "), where=WHERE) from error
-        for name in [site] if site else list(self._site_slices):
-            self._forget(name)
         # a new slice may be missing in the list
         self.slices.delete_all([*listed, *(each for each in self.slices.known_ids(site) if each not in listed)])
 
     def leftovers(self) -> tuple[str, ...]:
         current = {slice_name(self.campaign, site) for site in self._site_slices}
-        try:
-            listed = {record.name for record in self.slices.list_slices()}
-        except UserError:
-            if not self.slices.known_names():
-                raise
-            listed = set()
-        return tuple(sorted({*listed, *self.slices.known_names()} - current))
+        return tuple(sorted(self.slices.names() - current))
 
     def interrupt_waits(self) -> None:
         self.slices.stopping.set()
