@@ -7,7 +7,7 @@ repeats failed requests at once.
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from urllib3.util import Retry
 from acapella_capture.settings import FabricSettings, parse_settings
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 
+Connection = Callable[[str], tuple[object, object]]  # from a node's name: the bastion host and the node
 PATCHES = ((Utils, "is_reachable"), (node.Node, "_get_ssh_connection"))
 QUICK = {
     "poll_s": 0.02,
@@ -79,6 +80,20 @@ def user_files(directory: Path, url: str) -> None:
     (directory / "fabric_rc").write_text("".join(f'export {key}="{value}"\n' for key, value in values.items()))
 
 
+def replace_functions(patch: pytest.MonkeyPatch, connect: Connection) -> None:
+    """Have FABRIC's client use hosts and nodes on this machine."""
+
+    def connection(self, **_):
+        with self._ssh_lock:
+            if not (self._ssh_client and self._ssh_client.get_transport().is_active()):
+                self._ssh_bastion, self._ssh_client = connect(self.get_name())
+            return self._ssh_bastion, self._ssh_client
+
+    for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), connection), strict=True):
+        patch.setattr(owner, name, stand_in)
+    patch.setattr(Retry, "get_backoff_time", lambda _: 0)
+
+
 @contextlib.contextmanager
 def loopback_fabric(
     directory: Path, sites: dict[str, list[dict]] | None = None, kind: type[Orchestrator] = Orchestrator
@@ -92,16 +107,7 @@ def loopback_fabric(
         nodes = Nodes(directory / "nodes")
         stack.callback(nodes.close)
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-
-        def connection(self, **_):
-            with self._ssh_lock:
-                if not (self._ssh_client and self._ssh_client.get_transport().is_active()):
-                    self._ssh_client, self._ssh_bastion = nodes.connect(self.get_name()), nodes.bastion()
-                return self._ssh_bastion, self._ssh_client
-
-        for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), connection), strict=True):
-            patch.setattr(owner, name, stand_in)
-        patch.setattr(Retry, "get_backoff_time", lambda _: 0)
+        replace_functions(patch, lambda name: (nodes.bastion(), nodes.connect(name)))
         created = Loopback(orchestrator, nodes, directory)
         user_files(directory, orchestrator.url)
         created.give_token()

@@ -175,8 +175,7 @@ class Nodes:
 
     def bastion(self) -> SimpleNamespace:
         """Return the used parts of a client that is logged in to the bastion host."""
-        transport = SimpleNamespace(get_remote_server_key=lambda: self.bastion_key, is_active=lambda: True)
-        return SimpleNamespace(get_transport=lambda: transport, close=lambda: None)
+        return bastion(self.bastion_key)
 
     def _serve(self) -> None:
         while True:
@@ -194,6 +193,12 @@ class Nodes:
             self._transports.append(transport)
             with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
                 transport.start_server(server=Door(self))
+
+
+def bastion(key: paramiko.PKey) -> SimpleNamespace:
+    """Return the used parts of a client that is logged in to a bastion host with this key."""
+    transport = SimpleNamespace(get_remote_server_key=lambda: key, is_active=lambda: True)
+    return SimpleNamespace(get_transport=lambda: transport, close=lambda: None)
 
 
 class Door(paramiko.ServerInterface):

@@ -1,0 +1,105 @@
+"""Runs `snakemake --profile fabric` against a FABRIC on loopback with each of its faults alone."""
+
+import os
+import random
+from dataclasses import asdict, replace
+
+import pytest
+import yaml
+from acapella_testing.workflow_run import ROOT, Workplace, run_snakemake
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_behavior import BEHAVIORS, PAGE
+from acapella_testing.capture.fabric_loopback import Loopback, loopback_fabric
+from acapella_testing.capture.fabric_orchestrator import HOST, TAGS, StoredSlice
+from acapella_testing.capture.fabric_program import environment
+
+PORTS = {"STAR": ["HundredGigE0/0/0/5"], "UTAH": ["HundredGigE0/0/0/2"]}
+COLLECT = {"mode": "sites", "sites": [*PORTS], "instances": 1, "port_selection": "fixed", "ports": PORTS}
+SHORT = {"wait_timeout_s": 3, "mirror_timeout_s": 3, "release_timeout_s": 3}
+# The value of each switch, and whether the campaign still has results.
+FAULTS = {
+    "create_status": ([503] * 8, True),
+    "refuse": (True, False),
+    "notice": ("playbook failed", True),
+    "queries": (20, True),
+    "first_mirrors_fail": (True, True),
+    "stuck": (True, False),
+    "modify_fails": (True, True),  # the first mirrors are created with the slice
+    "failed_service_stays": (True, True),
+    "kept": ("acapella-tiny-UTAH", False),
+    "no_summary": (True, False),
+    "metrics_status": (403, True),
+    "lease_limit_h": (0.5, True),
+    "page": (PAGE, True),
+    "lost_answers": (["/slices/creates"], True),
+    "hidden": (30, True),
+    "latency_s": (0.05, True),
+    "too_many": (10, True),
+    "expire_after": (20, True),
+    "ipv6_management": (True, True),
+    "drop_every": (5, True),
+    "refusing": (True, False),
+    "states": ({"UTAH": "Maint", "STAR": "PartMaint"}, True),
+    "sites": ({"STAR": [HOST | {"maintenance": True}], "UTAH": [HOST]}, True),
+    "tags": (TAGS[1:], False),
+}
+SOME = [*random.Random(17).sample([name for name, (_, results) in FAULTS.items() if results], 2), "stuck"]
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    (tmp_path / "fabric").mkdir()
+    with loopback_fabric(tmp_path / "fabric") as created:
+        created.give_token(refresh_token="refresh-1")
+        yield created
+
+
+def switch_on(fabric: Loopback, name: str) -> None:
+    """Switch on a fault. For pages, the project has more slices than one reply contains."""
+    owners = (fabric.orchestrator.faults, fabric.nodes, fabric.orchestrator)
+    owner = next(each for each in owners if hasattr(each, name))
+    setattr(owner, name, FAULTS[name][0])
+    if name == "page":
+        other = StoredSlice("", "", "StableOK", "", "", "StableOK", holds=False)
+        for number in range(PAGE + 1):
+            fabric.orchestrator.slices[str(number)] = replace(other, slice_id=str(number), name=f"other-{number}")
+
+
+def ours(fabric: Loopback) -> list[str]:
+    return [each.name for each in fabric.orchestrator.alive() if not each.name.startswith("other-")]
+
+
+def test_each_fault_of_the_table_is_tested():
+    assert set(FAULTS) == {each.switch for each in BEHAVIORS if each.switch}
+
+
+@pytest.mark.parametrize("name", FAULTS if os.environ.get("ACAPELLA_SOAK") else SOME)
+def test_campaign_ends_with_results_or_one_line_and_nothing_left_unnamed(fabric, tmp_path, name):
+    switch_on(fabric, name)
+    place = Workplace(tmp_path)
+    settings = fabric.settings(**(SHORT if name in ("stuck", "kept", "refusing") else {}))
+    config = {
+        "campaign": "tiny",
+        "testbed": "fabric",
+        "capture": {"sample_s": 0.3},
+        "collect": COLLECT,
+        "fabric": asdict(settings),
+        "figures": {"formats": ["svg"]},
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
+    words = ["--profile", "fabric", "--configfile", str(tmp_path / "mine.yaml"), "--directory", str(tmp_path)]
+    ended = run_snakemake(words, ROOT, environment(fabric))
+    log = (place.campaign / "logs" / "collect.log").read_text()
+    shown = f"{ended.stdout}\n{log}"
+    assert "Traceback" not in log, shown
+    assert (ended.returncode == 0) is FAULTS[name][1], shown
+    if ended.returncode == 0:
+        assert ours(fabric) == [], shown
+        assert (place.campaign / "report.html").is_file()
+        return
+    last = log.strip().splitlines()[-1]
+    assert last.startswith("acapella: error: "), shown
+    assert all(each in last for each in ours(fabric)), shown
+    assert not ours(fabric) or last.endswith(" --release-all"), shown
