@@ -1,5 +1,6 @@
 """A `python3` that starts fast: forks of a running interpreter, for programs that are started for each command."""
 
+import atexit
 import functools
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ def client() -> Path | None:
     if compiler is None:
         return None
     program = Path(tempfile.mkdtemp(prefix="warm-python-")) / "python3"
+    atexit.register(shutil.rmtree, program.parent)
     subprocess.run([compiler, "-O1", "-o", str(program), str(HERE / "warm_python_client.c")], check=True)
     return program
 
@@ -34,14 +36,15 @@ class WarmPython:
         shutil.copy2(program, directory / "python3")
         self._socket = Path(tempfile.mkdtemp(prefix="warm-python-")) / "socket"  # its path has to be short
         command = [sys.executable, "-IS", str(HERE / "warm_python_server.py"), str(self._socket)]
-        self._server = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        pipe = subprocess.PIPE
+        self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
         assert self._server.stdout.readline() == b"ready\n"
         self.environment = {"WARM_PYTHON": str(self._socket), "REAL_PYTHON": sys.executable}
 
     def close(self) -> None:
         """End the server; programs that run continue."""
         if self._server is not None:
-            self._server.kill()
+            self._server.stdin.close()
             self._server.wait()
             self._server.stdout.close()
             shutil.rmtree(self._socket.parent)

@@ -1,7 +1,8 @@
 """Server that runs `python3 -IS -c PROGRAM` in forks of itself: `python3 -IS warm_python_server.py SOCKET`.
 
 Each command on a node of the FABRIC on loopback starts Python, which takes ten times as long as what the agent does.
-The client (warm_python_client.c) sends its arguments, environment, directory, network namespace, and open files.
+The client (warm_python_client.c) sends its arguments, environment, directory, network namespace, and open files. The
+server ends with its standard input.
 """
 
 import array
@@ -9,6 +10,7 @@ import ast
 import ctypes
 import functools
 import os
+import select
 import signal
 import socket
 import sys
@@ -89,7 +91,7 @@ def main() -> None:
     listening.bind(sys.argv[1])
     listening.listen(128)
     print("ready", flush=True)
-    while True:
+    while 0 not in select.select([listening, 0], [], [])[0]:
         connection, _ = listening.accept()
         try:
             serve(connection, listening)
