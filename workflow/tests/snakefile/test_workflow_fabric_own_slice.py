@@ -14,7 +14,7 @@ from acapella_testing.capture.fabric_experiment import NODES, SITES, SLICE, expe
 from acapella_testing.capture.fabric_loopback import loopback_fabric
 
 from acapella_capture import collect
-from acapella_capture.testbeds.fabric.host import NOTE
+from acapella_capture.testbeds.fabric.own_slice.host import NOTE
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ def testbed_of(settings: Settings, campaign: str = "campaign") -> Testbed:
 
         return FilesTestbed(settings.samples)
     if settings.testbed == "fabric":
-        from .fabric.choice import permitted_testbed  # noqa: PLC0415
+        from .fabric.own_slice.choice import permitted_testbed  # noqa: PLC0415
 
         return permitted_testbed(settings, campaign)
     from .local.testbed import LocalTestbed  # noqa: PLC0415

@@ -20,7 +20,7 @@ from acapella_testing.capture.fabric_loopback import loopback_fabric
 from acapella_capture.manifest import read
 from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import ResourceRequest
-from acapella_capture.testbeds.fabric.own import OwnSliceTestbed
+from acapella_capture.testbeds.fabric.own_slice.own import OwnSliceTestbed
 from acapella_core.errors import UserError
 
 OWN = {"mode": "slice", "slice": SLICE, "sites": [], "port_selection": "all", "ports": None, "instances": 1}

@@ -28,11 +28,12 @@ from ..base import (
     Testbed,
 )
 from ..nic_settings import NicSettings
-from . import credentials, levels, mirrors, replay, requirements, resources, site_models, switch_counters
+from . import credentials, mirrors, replay, requirements, resources, site_models, switch_counters
 from .credentials import WHERE
 from .host_keys import FILE, HostKeyChangedError, HostKeys
 from .listeners import SiteSlice, instances_in, set_up
 from .moves import Moves, Position
+from .own_slice import levels
 from .remote import Remote
 from .session import GRAPH_LOCK, Session, graph_access
 from .slices import FAILED, GONE, READY, Slices, site_of, slice_name

@@ -10,9 +10,9 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from ...settings import FabricSettings, Settings
-from .. import nic_settings
-from ..base import (
+from ....settings import FabricSettings, Settings
+from ... import nic_settings
+from ...base import (
     Direction,
     Host,
     Instance,
@@ -26,14 +26,15 @@ from ..base import (
     Site,
     Telemetry,
 )
-from ..nic_settings import NicSettings
-from . import levels, requirements
-from .credentials import WHERE
-from .host_keys import HostKeyChangedError
-from .resources import natural_key
-from .session import Session, graph_access
-from .slices import check_lease
-from .testbed import FabricTestbed
+from ...nic_settings import NicSettings
+from .. import requirements
+from ..credentials import WHERE
+from ..host_keys import HostKeyChangedError
+from ..resources import natural_key
+from ..session import Session, graph_access
+from ..slices import check_lease
+from ..testbed import FabricTestbed
+from . import levels
 
 NOTE = "captured at the host: frames as the node's kernel handles them, which offloads can merge or not yet have split"
 SHARED_NIC = "NIC_Basic"

@@ -12,13 +12,14 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from ...settings import FabricSettings
-from ..base import Instance, MirrorRequest, NotReleased, Port, ResourceRequest, Site
-from . import mirrors, resources, topology
-from .credentials import WHERE
-from .session import Session, graph_access
-from .slices import check_lease
-from .testbed import FabricTestbed
+from ....settings import FabricSettings
+from ...base import Instance, MirrorRequest, NotReleased, Port, ResourceRequest, Site
+from .. import mirrors, resources
+from ..credentials import WHERE
+from ..session import Session, graph_access
+from ..slices import check_lease
+from ..testbed import FabricTestbed
+from . import topology
 
 SHARED = "SharedNIC"
 

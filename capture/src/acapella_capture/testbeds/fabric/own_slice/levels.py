@@ -6,9 +6,9 @@ from typing import Literal
 
 from acapella_core.errors import UserError
 
-from ...plan.disk import sized_to_disk
-from ...settings import FabricSettings, Settings
-from . import requirements
+from ....plan.disk import sized_to_disk
+from ....settings import FabricSettings, Settings
+from .. import requirements
 
 Level = Literal["host", "slice", "site"]
 MEANINGS: dict[Level, str] = {

@@ -1,11 +1,12 @@
 """Choice of how samples are taken on FABRIC, from the permissions of the project."""
 
-from ...settings import Settings
-from . import credentials, levels
+from ....settings import Settings
+from .. import credentials
+from ..session import Session
+from ..testbed import FabricTestbed
+from . import levels
 from .host import HostTestbed
 from .own import OwnSliceTestbed
-from .session import Session
-from .testbed import FabricTestbed
 
 
 def permitted_testbed(settings: Settings, campaign: str) -> FabricTestbed:
