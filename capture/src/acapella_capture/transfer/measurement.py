@@ -275,7 +275,8 @@ def flags_of(cell: Cell, topology: Topology, found: list[PathMeasurement]) -> li
         slow = each.rate_at_least_bps is not None  # then smaller values are no evidence
         if slow:
             flags.add("probe_limited")
-        if is_off(each.rate_bps, rate, TOLERANCE * rate, above_only=slow):
+        bounds = ((each.rate_bps, slow), (each.rate_at_least_bps, True))
+        if any(is_off(value, rate, TOLERANCE * rate, above_only=above_only) for value, above_only in bounds):
             flags.add("rate_off")
         error = max(TOLERANCE * cell.buffer_bytes, QUEUE_ERROR_BYTES)
         if is_off(each.buffer_bytes, cell.buffer_bytes, error, above_only=slow):
