@@ -1,10 +1,13 @@
 """Values computed from what probes, ss and iperf3 report, and the lines of tc."""
 
+import json
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from acapella_capture.testbeds.base import CompletedProgram
 from acapella_capture.transfer import routing, tcp_info
 from acapella_capture.transfer.delay import netem
 from acapella_capture.transfer.emulation import Emulation, queue
@@ -12,6 +15,7 @@ from acapella_capture.transfer.grid import plan
 from acapella_capture.transfer.hosts import IPV4, Hosts
 from acapella_capture.transfer.measurement import (
     QUEUE_ERROR_BYTES,
+    Measurements,
     PathMeasurement,
     flags_of,
     measured_link,
@@ -20,7 +24,7 @@ from acapella_capture.transfer.measurement import (
 from acapella_capture.transfer.probe import FRAME
 from acapella_capture.transfer.runner import Runner, extra_bytes, flight_bytes, is_background
 from acapella_capture.transfer.settings import parse_transfer_settings
-from acapella_capture.transfer.topology import read_topology
+from acapella_capture.transfer.topology import CLIENT_PORT, SERVER_PORT, read_topology
 from acapella_capture.transfer.transfer import Flow, Transfer, fault_of, read_report, start_error, start_skew, times_of
 from acapella_core.errors import UserError
 from acapella_core.topology import Topology, parse
@@ -28,7 +32,8 @@ from acapella_core.topology import Topology, parse
 RATE_BPS, QUEUE_FRAMES = 40_000_000, 66
 PER_FRAME_NS = FRAME * 8 * 10**9 // RATE_BPS
 TRANSIT_NS = 40_000
-CELL = plan(parse_transfer_settings({"transfer": {"grid": {"delay_ms": [60], "buffer_bytes": [100_000]}}}))[0]
+SETTINGS = parse_transfer_settings({"transfer": {"grid": {"delay_ms": [60], "buffer_bytes": [100_000]}}})
+CELL = plan(SETTINGS)[0]
 LINE = (
     "ESTAB 0 1305 10.80.0.1:40001 10.80.3.2:5201 bbr wscale:7,7 rto:264 rtt:63.5/0.5 ato:40 mss:1448 pmtu:1500 "
     "rcvmss:536 advmss:1448 cwnd:152 bytes_sent:3480068 bytes_retrans:460464 bytes_acked:3019118 segs_out:2404 "
@@ -213,10 +218,62 @@ def test_netem_gets_delay_loss_and_reordering():
 
 
 def test_flight_is_what_fits_on_the_path_and_into_the_queue():
-    assert flight_bytes(CELL, read_topology("linear")) == 300_000 + 100_000
-    assert flight_bytes(replace(CELL, ratio=2.0), read_topology("multipath")) == 600_000 + 100_000
-    assert flight_bytes(CELL, with_rates(80)) == 600_000 + 100_000
-    assert flight_bytes(CELL, with_rates(4)) == 30_000 + 100_000
+    round_trip = CELL.delay_ns
+    assert flight_bytes(CELL, read_topology("linear"), round_trip) == 300_000 + 100_000
+    assert flight_bytes(replace(CELL, ratio=2.0), read_topology("multipath"), round_trip) == 600_000 + 100_000
+    assert flight_bytes(CELL, with_rates(80), round_trip) == 600_000 + 100_000
+    assert flight_bytes(CELL, with_rates(4), round_trip) == 30_000 + 100_000
+
+
+class Distant:
+    """Nodes 90 ms apart; they record the ports of the probes."""
+
+    def __init__(self):
+        self.emulated_ns = 0
+
+    def apply(self, cell) -> None:
+        self.emulated_ns = cell.delay_ns
+
+    def python(self, node, script) -> list[str]:
+        return [node, script.name]
+
+    def run(self, node, argv, *, timeout_s):
+        """Answer the probe of flow n after 90 + n ms and the emulated delay."""
+        server, client = int(argv[4]), int(argv[5])
+        assert client - CLIENT_PORT == server - SERVER_PORT
+        own_ns = 90_000_000 + 1_000_000 * (server - SERVER_PORT)
+        return CompletedProgram(0, json.dumps([own_ns + self.emulated_ns] * 3), "")
+
+
+def measured(name: str, cells: list, monkeypatch) -> Measurements:
+    nodes = Distant()
+    found = Measurements(nodes, read_topology(name), nodes.apply, None)
+    monkeypatch.setattr(found, "_fill", lambda cell, path: (cell.rate_bps, cell.buffer_bytes))
+    found.measure(cells)
+    return found
+
+
+def test_round_trip_of_each_path_is_that_of_the_flow_with_its_number(monkeypatch):
+    found = measured("multipath", [CELL], monkeypatch).of(CELL)
+    assert {each.path: each.rtt_base_ns for each in found} == {
+        "red": 90_000_000, "green": 91_000_000, "blue": 92_000_000,
+    }  # fmt: skip
+    assert [each.rtt_ns - each.rtt_base_ns for each in found] == [CELL.delay_ns] * 3
+
+
+@pytest.mark.parametrize("delay_ns", [0, 60_000_000])
+def test_flight_includes_the_round_trip_that_the_slice_has_without_emulated_delay(monkeypatch, delay_ns):
+    cell = replace(CELL, delay_ns=delay_ns, rate_bps=300_000_000)
+    flight = 300_000_000 * (90_000_000 + delay_ns) // (8 * SECOND) + 100_000
+    windows = []
+    runner = Runner.__new__(Runner)
+    runner._settings, runner._topology, runner._runs = SETTINGS, SETTINGS.topology, [cell]
+    runner._hosts = SimpleNamespace(set_window=windows.append)
+    for runs in ([cell], [replace(cell, delay_ns=5_000_000)]):  # the second start measures other delays
+        runner._measurements = measured("linear", runs, monkeypatch)
+        runner.set_buffers()
+        assert extra_bytes(cell, runner._flight_bytes(cell)) >= flight
+    assert windows == [flight, flight]
 
 
 def with_rates(*rates_mbps: float) -> Topology:
@@ -360,10 +417,9 @@ def test_buffers_of_tcp_never_become_smaller(flight, most):
 def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():
     # 384 KiB unsent; in flight: 300 kB of 40 Mbit/s x 60 ms and a queue of 100 kB
     unsent, flight = 3 * 128 * 1024, 400_000
-    topology = read_topology("linear")
-    sizes = {count: extra_bytes(replace(CELL, streams=count), topology) for count in (1, 2, 8)}
+    sizes = {count: extra_bytes(replace(CELL, streams=count), flight) for count in (1, 2, 8)}
     assert sizes == {1: unsent + flight, 2: unsent + flight, 8: unsent + flight // 4}
-    assert extra_bytes(replace(CELL, mode="published"), topology) == 4 << 20, "the default of the kernel"
+    assert extra_bytes(replace(CELL, mode="published"), flight) == 4 << 20, "the default of the kernel"
 
 
 class Draining(Emulation):

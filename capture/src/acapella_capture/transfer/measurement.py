@@ -81,6 +81,18 @@ class Measurements:
         """Return the error of a probe for the settings of a cell; None if all succeeded."""
         return next((self._errors[key] for key in (0, cell.delay_ns, queue_key(cell)) if key in self._errors), None)
 
+    def round_trip_ns(self, cell: Cell) -> int:
+        """Return the longest round trip of a path with the delay of a cell.
+
+        For a delay that was not measured at this start, it is the sum of this delay and the round trip without one.
+        """
+        paths = self._measured_paths()
+        without = [self._rtt.get((path, 0), 0) for path in paths]
+        return max(
+            self._rtt.get((path, cell.delay_ns), base + cell.delay_ns)
+            for path, base in zip(paths, without, strict=True)
+        )
+
     def _attempt(self, key: object, measure: Callable[[], None]) -> None:
         """Measure, again if it fails, and keep the error of the last attempt."""
         for _ in range(TRIES):

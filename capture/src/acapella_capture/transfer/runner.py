@@ -38,6 +38,7 @@ class Runner:
     def __init__(self, nodes: Nodes, settings: TransferSettings, runs: list[Cell], scratch: Path):
         self._nodes = nodes
         self._settings = settings
+        self._runs = runs
         self._scratch = scratch
         self._topology = settings.topology
         flows = max(len(self._topology.paths), *(cell.streams for cell in runs))  # the probe of each path is a flow
@@ -46,11 +47,7 @@ class Runner:
         self._delays = delays_of(nodes, settings)
         self._emulation = Emulation(nodes, self._topology, self._delays)
         self._measurements = Measurements(nodes, self._topology, self._emulation.apply, scratch)
-        if settings.mode == "clean":
-            self._hosts.set_window(max(flight_bytes(cell, self._topology) for cell in runs))
-        router = self._topology.paths[next(iter(self._topology.paths))][1]
-        device = nodes.device(self._topology.sender, router)
-        self._environment = {**self._hosts.environment(device), **nodes.environment()}
+        self._environment: dict[str, Any] = {}
 
     def __enter__(self) -> "Runner":
         return self
@@ -68,12 +65,24 @@ class Runner:
         A probe or a warm-up that fails does not end the grid: the runs that follow are written with their own errors.
         """
         self._measurements.measure(runs)
+        self.set_buffers()
+        router = self._topology.paths[next(iter(self._topology.paths))][1]
+        device = self._nodes.device(self._topology.sender, router)
+        self._environment = {**self._hosts.environment(device), **self._nodes.environment()}
         try:
             self._warm_up(runs)
         except UserError as error:
             if exit_code_of(error) == OUTSIDE:
                 raise
             names.report(f"transfer: warning: the warm-up failed: {error}")
+
+    def set_buffers(self) -> None:
+        """Let TCP buffer what can be in flight in all runs of the grid, also in those of an earlier start."""
+        if self._settings.mode == "clean":
+            self._hosts.set_window(max(self._flight_bytes(cell) for cell in self._runs))
+
+    def _flight_bytes(self, cell: Cell) -> int:
+        return flight_bytes(cell, self._topology, self._measurements.round_trip_ns(cell))
 
     def _warm_up(self, runs: list[Cell]) -> None:
         """Run a short transfer. Raises UserError."""
@@ -117,7 +126,7 @@ class Runner:
         drops = self._delays.drops()
         before = self._emulation.counters()
         with results.part() as part:
-            extra = extra_bytes(cell, self._topology)
+            extra = extra_bytes(cell, self._flight_bytes(cell))
             transfer = Transfer(self._nodes, self._topology, cell, self._settings.interval_s, extra)
             recording = capture.Capture(self._nodes, self._topology, cell)
             try:
@@ -212,22 +221,24 @@ class Runner:
         return found + [name for name, holds in conditions.items() if holds]
 
 
-def flight_bytes(cell: Cell, topology: Topology) -> int:
-    """Return the bytes that are in flight if the queue of the fastest link is full: on the path and in the queue."""
+def flight_bytes(cell: Cell, topology: Topology, round_trip_ns: int) -> int:
+    """Return the bytes that are in flight if the queue of the fastest link is full: on the path and in the queue.
+
+    ``round_trip_ns``: with an empty queue; the emulated delay and the one that the slice has without it.
+    """
     rate = max(link.rate_bps(cell.rate_bps, cell.ratio) for link in topology.emulated().values())
-    return round(rate * cell.delay_ns / 8e9) + cell.buffer_bytes
+    return round(rate * round_trip_ns / 8e9) + cell.buffer_bytes
 
 
-def extra_bytes(cell: Cell, topology: Topology) -> int:
+def extra_bytes(cell: Cell, flight: int) -> int:
     """Return how many bytes each flow sends after the requested ones.
 
     iperf3 stops when the last byte is in the send buffer, and its receiver then closes the connection. What is not yet
     sent, or is lost and not yet sent again, never arrives. So the extra bytes are those that can be in the send buffer
-    at the end: unsent ones, two of iperf3's blocks, and twice the flow's share of those in flight.
+    at the end: unsent ones, two of iperf3's blocks, and twice the flow's share of those in flight (``flight``).
     """
     if cell.mode == "published":
         return WMEM_BYTES
-    flight = flight_bytes(cell, topology)
     return UNSENT_BYTES + 2 * BLOCK_BYTES + min(flight, 2 * flight // cell.streams)
 
 

@@ -72,6 +72,7 @@ def measure(output: Path) -> None:
     nodes = LocalNodes(settings.topology, output.parent)
     try:
         with Runner(nodes, settings, [cell], output.parent) as runner:
+            runner.set_buffers()
             runner._emulation.apply(cell)
             link: LinkProcess = runner._delays._link
             quiet = json.loads(wakeups(link, QUIET_S).communicate()[0])
