@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from acapella_capture.transfer import capture, measurement, runner
+from acapella_capture.transfer import capture, measurement, runner, transfer
 from acapella_capture.transfer.grid import plan
 from acapella_capture.transfer.measurement import Measurements
 from acapella_capture.transfer.results import MOST_ATTEMPTS, Results
@@ -18,6 +19,7 @@ from acapella_core.validation import load_jsonschema
 
 GRID = {"algorithm": ["reno"], "delay_ms": [0, 20], "buffer_bytes": [50_000, 100_000]}
 SETTINGS = parse_transfer_settings({"transfer": {"grid": GRID, "keep_captures": True}})
+CAPTURE = capture.Capture
 CELLS = sorted(plan(SETTINGS), key=lambda cell: (cell.delay_ns, cell.buffer_bytes))
 
 
@@ -107,6 +109,12 @@ class Recording:
     def __init__(self, *_: object):
         pass
 
+    def __enter__(self) -> "Recording":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def stop(self) -> dict:
         return {"frames": 0, "dropped": 0, "snaplen": 100, "file": None}
 
@@ -163,6 +171,63 @@ def test_failed_probe_is_the_error_of_its_runs(tmp_path, monkeypatch, slice_of_s
     slice_of_stubs._measurements.measure(CELLS)
     errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS)
     assert [*errors.values()] == [None, "probe: node h1: no reply", None, "probe: node h1: no reply"]
+
+
+class Running:
+    """A program that runs until it is killed."""
+
+    def __init__(self, *_: object, answers: bool = True):
+        self.signals: list[str] = []
+        self._answers = answers
+
+    def start(self) -> None:
+        """It runs already."""
+
+    def kill(self) -> None:
+        self.signal("KILL")
+
+    def poll(self) -> int | None:
+        if not self._answers:
+            raise UserError("lost connection", where="node h1")
+        return -9 if "KILL" in self.signals else None
+
+    def wait(self, timeout_s: float) -> int | None:
+        del timeout_s
+        return self.poll()
+
+    def signal(self, name: str) -> None:
+        self.signals.append(name)
+
+
+@pytest.mark.parametrize("broken", ["late_ns", "counters"])
+def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(tmp_path, monkeypatch, slice_of_stubs, broken):
+    program, calls = Running(), []
+
+    def fail() -> dict:
+        calls.append(broken)
+        if broken == "counters" and len(calls) < 4:  # twice for other traffic, and once before the transfer
+            return dict.fromkeys(SETTINGS.topology.emulated(), (0, 0, 0))
+        raise UserError("lost connection", where="node r1")
+
+    monkeypatch.setattr(capture, "Capture", CAPTURE)
+    monkeypatch.setattr(capture, "Tcpdump", lambda *_: program)
+    slice_of_stubs._nodes = SimpleNamespace(device=lambda node, peer: "eth1")
+    monkeypatch.setattr(slice_of_stubs._delays if broken == "late_ns" else slice_of_stubs._emulation, broken, fail)
+    errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
+    assert [*errors.values()] == ["node r1: lost connection"]
+    assert program.signals == ["KILL"]
+
+
+def test_program_whose_node_does_not_answer_does_not_keep_the_others_running(monkeypatch, capsys):
+    monkeypatch.setattr(transfer, "END_S", 0)
+    lost, client, server = Running(answers=False), Running(), Running()
+    ended = transfer.Transfer(None, SETTINGS.topology, CELLS[0], 1, 0)
+    ended._clients, ended._servers = [lost, client], [server]
+    with pytest.raises(UserError, match="lost connection"):
+        ended._end(failed=False)
+    assert client.signals == server.signals == ["TERM", "KILL"]
+    ended._end(failed=True)
+    assert "warning: node h1: lost connection" in capsys.readouterr().err, "it does not replace the first error"
 
 
 def test_full_disk_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):

@@ -14,6 +14,7 @@ from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.topology import Topology
 
 from ..programs.tcpdump import Tcpdump
+from .cleanup import clean_up
 from .grid import Cell
 from .nodes import ETHERNET_BYTES, MTU, Nodes
 from .topology import SERVER_PORT
@@ -36,7 +37,7 @@ class Options:
 class Capture:
     """A running capture of a cell's connections at the sender. The constructor returns when tcpdump captures.
 
-    Raises UserError if it does not start.
+    As a context, it ends tcpdump without result unless `stop` has ended it. Raises UserError if it does not start.
     """
 
     def __init__(self, nodes: Nodes, topology: Topology, cell: Cell):
@@ -45,7 +46,15 @@ class Capture:
         device = nodes.device(topology.sender, topology.paths[next(iter(topology.paths))][1])
         ports = f"tcp portrange {SERVER_PORT}-{SERVER_PORT + cell.streams - 1}"
         self._program = Tcpdump(nodes, topology.sender, device, Options(ports), FILE)
+        self._stopped = False
         self._program.start()
+
+    def __enter__(self) -> "Capture":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if not self._stopped:
+            clean_up([self._program.kill], failed=kind is not None)
 
     def stop(self) -> dict[str, Any]:
         """End the capture when all frames are written; return key `capture` of `cell.json`.
@@ -53,16 +62,13 @@ class Capture:
         Raises UserError if tcpdump failed.
         """
         counts = self._program.stop()
+        self._stopped = True
         return {
             "frames": counts.captured if counts else None,
             "dropped": counts.dropped_kernel + counts.dropped_interface if counts else None,
             "snaplen": SNAPLEN,
             "file": FILE,
         }
-
-    def abandon(self) -> None:
-        """End the capture without result."""
-        self._program.kill()
 
     def fetch(self, directory: Path) -> None:
         """Move the capture to a directory."""

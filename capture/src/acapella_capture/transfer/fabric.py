@@ -15,8 +15,9 @@ from ..testbeds.fabric import credentials, requirements
 from ..testbeds.fabric.network_slice import NetworkSlice
 from ..testbeds.fabric.networks import NodePlan, plan_slice, required_tags
 from ..testbeds.local.sandbox import interrupt
+from .cleanup import reported_error
 from .estimate import estimate_s
-from .fabric_nodes import FabricNodes, reported_error, resource_request
+from .fabric_nodes import FabricNodes, resource_request
 from .grid import Cell
 from .results import Results
 from .runner import Runner, run_grid

@@ -8,7 +8,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +25,7 @@ from ..testbeds.fabric.network_slice import NetworkSlice, ignored_signals
 from ..testbeds.fabric.networks import OtherSliceError, plan_slice
 from ..testbeds.fabric.remote import Remote
 from ..testbeds.fabric.transfer import MB, Transfer
+from .cleanup import reported_error
 from .delay import DELAY_DEVICES, DELAY_RULE
 from .hosts import IPV4, OFFLOADS
 from .link_process import Link
@@ -81,15 +82,6 @@ def resource_request(settings: TransferSettings) -> ResourceRequest:
     """Return the number of nodes, and the resources of each."""
     values = settings.nodes
     return ResourceRequest(len(settings.topology.nodes), values["cores"], values["ram_gb"], values["disk_gb"])
-
-
-@contextlib.contextmanager
-def reported_error(report: Callable[[str], None]) -> Iterator[None]:
-    """Print the error of a cleanup that follows another error."""
-    try:
-        yield
-    except UserError as error:
-        report(f"warning: {error}")
 
 
 class FabricNodes(Nodes):

@@ -128,15 +128,11 @@ class Runner:
         with results.part() as part:
             extra = extra_bytes(cell, self._flight_bytes(cell))
             transfer = Transfer(self._nodes, self._topology, cell, self._settings.interval_s, extra)
-            recording = capture.Capture(self._nodes, self._topology, cell)
-            try:
+            with capture.Capture(self._nodes, self._topology, cell) as recording:
                 outcome = transfer.run()
-            except BaseException:
-                recording.abandon()
-                raise
-            late = self._delays.late_ns()
-            after = self._emulation.counters()
-            captured = recording.stop()
+                late = self._delays.late_ns()
+                after = self._emulation.counters()
+                captured = recording.stop()
             transfer.fetch(outcome, part)
             recording.fetch(part)
             content = self._settings_of(cell, results) | self._content(cell, outcome, captured, background)

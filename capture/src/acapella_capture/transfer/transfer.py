@@ -3,6 +3,7 @@
 import json
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from acapella_core.topology import Topology
 from ..testbeds.base import Job
 from ..testbeds.local.processes import wait_until
 from . import routing, tcp_info
+from .cleanup import clean_up
 from .estimate import ideal_s
 from .grid import Cell
 from .nodes import Nodes
@@ -84,8 +86,10 @@ class Transfer:
             programs = [(self._client(flow), flow.iperf3) for flow in flows]
             self._clients = self._nodes.start_all(self._topology.sender, programs)
             outcome = self._watch(flows)
-        finally:
-            self._end()
+        except BaseException:
+            self._end(failed=True)
+            raise
+        self._end(failed=False)
         return outcome
 
     def fetch(self, outcome: Outcome, directory: Path) -> None:
@@ -150,14 +154,25 @@ class Transfer:
             flow.started_ns, flow.ended_ns = times_of(job.log())
         return outcome
 
-    def _end(self) -> None:
-        """Stop what still runs."""
-        running = [job for job in (*self._clients, *self._servers) if job.poll() is None]
-        for name in ("TERM", "KILL"):
-            for job in running:
-                job.signal(name)
-            end = time.monotonic() + END_S
-            running = [job for job in running if job.wait(max(0, end - time.monotonic())) is None]
+    def _end(self, *, failed: bool) -> None:
+        """Stop what still runs; an error for one program does not keep the others running."""
+        jobs = [*self._clients, *self._servers]
+        end = time.monotonic() + END_S
+        steps = [partial(terminate, job) for job in jobs] + [partial(kill_after, job, end) for job in jobs]
+        clean_up(steps, failed=failed)
+
+
+def terminate(job: Job) -> None:
+    """Ask a program to end, if it runs. Raises UserError."""
+    if job.poll() is None:
+        job.signal("TERM")
+
+
+def kill_after(job: Job, end: float) -> None:
+    """Kill a program unless it ends before a time of the monotonic clock. Raises UserError."""
+    if job.wait(max(0, end - time.monotonic())) is None:
+        job.signal("KILL")
+        job.wait(END_S)
 
 
 def times_of(log: str) -> tuple[int | None, int | None]:

@@ -1,0 +1,39 @@
+"""Cleanup after an error: all steps are attempted, and the first error remains the one that is reported."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from acapella_core import names
+from acapella_core.errors import UserError
+
+
+@contextlib.contextmanager
+def reported_error(report: Callable[[str], None]) -> Iterator[None]:
+    """Print the error of a cleanup that follows another error."""
+    try:
+        yield
+    except UserError as error:
+        report(f"warning: {error}")
+
+
+def clean_up(steps: Sequence[Callable[[], object]], *, failed: bool) -> None:
+    """Call all steps in order, also if one fails or is interrupted.
+
+    Errors of steps after the first one are printed as warnings; if another error is the reason for the cleanup
+    (``failed``), all are. Otherwise raises the first UserError.
+    """
+    errors: list[UserError] = []
+
+    def attempt(step: Callable[[], object]) -> None:
+        try:
+            step()
+        except UserError as error:
+            errors.append(error)
+
+    with contextlib.ExitStack() as stack:  # it calls the remaining steps after Ctrl-C
+        for step in reversed(steps):
+            stack.callback(attempt, step)
+    for error in errors if failed else errors[1:]:
+        names.report(f"transfer: warning: {error}")
+    if errors and not failed:
+        raise errors[0]
