@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from acapella_capture.transfer import capture, measurement, runner, transfer
+from acapella_capture.transfer.delay import Counts
 from acapella_capture.transfer.grid import plan
 from acapella_capture.transfer.measurement import Measurements
 from acapella_capture.transfer.results import MOST_ATTEMPTS, Results
@@ -81,6 +82,18 @@ class Links:
         del cell
 
 
+class Delayed(runner.Delays):
+    """A delayed direction with ten more packets at each question, one of them lost."""
+
+    def __init__(self):
+        super().__init__(None, SETTINGS.topology, "return")
+        self._asked = 0
+
+    def counts(self) -> dict[str, Counts]:
+        self._asked += 1
+        return {"delay-rev": Counts(10 * self._asked, self._asked, 0, 0, 1000)}
+
+
 class Hosts:
     """Hosts that have every algorithm."""
 
@@ -128,7 +141,7 @@ def slice_of_stubs(monkeypatch) -> Runner:
     made = Runner.__new__(Runner)
     made._nodes, made._settings, made._topology, made._environment = None, SETTINGS, SETTINGS.topology, {}
     made._emulation, made._hosts = Links(), Hosts()
-    made._delays = runner.Delays(None, SETTINGS.topology, "return")
+    made._delays = Delayed()
     made._measurements = Probes()
     made._measurements.measure(CELLS)
     monkeypatch.setattr(runner, "Transfer", Transfer)
@@ -165,6 +178,16 @@ def test_failed_digest_fails_its_run_only(tmp_path, monkeypatch, slice_of_stubs)
     assert (failed["wire"], failed["attempts"]) == (None, 1)
 
 
+def test_counts_of_the_delayed_directions_are_those_of_the_run(tmp_path, monkeypatch, slice_of_stubs):
+    monkeypatch.setattr(capture, "digest", lambda directory: None)
+    grid_of(slice_of_stubs, Results(tmp_path), CELLS[:2])
+    for cell in CELLS[:2]:
+        content = json.loads((tmp_path / "transfers" / cell.cell_id / "cell.json").read_text())
+        counts = {"packets": 10, "lost": 1, "reordered": 0, "dropped": 0, "late_p99_ns": 1000}
+        assert content["measured"]["delayed"] == {"delay-rev": counts}
+        assert content["flags"] == ["loss_off"]
+
+
 def test_failed_probe_is_the_error_of_its_runs(tmp_path, monkeypatch, slice_of_stubs):
     monkeypatch.setattr(capture, "digest", lambda directory: None)
     slice_of_stubs._measurements = Probes(buffer_bytes=100_000)
@@ -199,20 +222,20 @@ class Running:
         self.signals.append(name)
 
 
-@pytest.mark.parametrize("broken", ["late_ns", "counters"])
+@pytest.mark.parametrize("broken", ["counts", "counters"])
 def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(tmp_path, monkeypatch, slice_of_stubs, broken):
     program, calls = Running(), []
 
     def fail() -> dict:
         calls.append(broken)
-        if broken == "counters" and len(calls) < 4:  # twice for other traffic, and once before the transfer
-            return dict.fromkeys(SETTINGS.topology.emulated(), (0, 0, 0))
+        if len(calls) < (4 if broken == "counters" else 2):  # for other traffic, and once before the transfer
+            return dict.fromkeys(SETTINGS.topology.emulated(), (0, 0, 0)) if broken == "counters" else {}
         raise UserError("lost connection", where="node r1")
 
     monkeypatch.setattr(capture, "Capture", CAPTURE)
     monkeypatch.setattr(capture, "Tcpdump", lambda *_: program)
     slice_of_stubs._nodes = SimpleNamespace(device=lambda node, peer: "eth1")
-    monkeypatch.setattr(slice_of_stubs._delays if broken == "late_ns" else slice_of_stubs._emulation, broken, fail)
+    monkeypatch.setattr(slice_of_stubs._delays if broken == "counts" else slice_of_stubs._emulation, broken, fail)
     errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
     assert [*errors.values()] == ["node r1: lost connection"]
     assert program.signals == ["KILL"]

@@ -62,6 +62,8 @@ def test_run_without_a_condition_has_none_of_the_flags(cells):
     cell = cells["none"]
     assert cell["error"] is None and not {*TESTED} & {*cell["flags"]}, cell["flags"]
     assert (cell["capture"]["dropped"], cell["measured"]["frames_over_mtu"]) == (0, 0)
+    delayed = cell["measured"]["delayed"][RETURN]
+    assert delayed["packets"] > 0 and (delayed["lost"], delayed["reordered"], delayed["dropped"]) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("condition", TESTED)
@@ -74,6 +76,7 @@ def test_run_has_the_flag_of_its_condition_and_no_other(cells, condition):
 def test_flags_agree_with_what_was_counted(cells):
     assert cells["background"]["measured"]["background_bps"] > 0.001 * RATE_MBPS * 1_000_000
     assert cells["capture_loss"]["capture"]["dropped"] > 0
+    assert cells["link_loss"]["measured"]["delayed"][RETURN]["dropped"] > 0
     assert cells["frames_over_mtu"]["measured"]["frames_over_mtu"] > 0
     assert all(cell["capture"]["frames"] > 0 for cell in cells.values())
 

@@ -125,6 +125,10 @@ def test_proportional_ratio_is_in_config():
         ({"grid": GRID | {"ratio": [2]}}, "transfer.grid.ratio: the topology has no link with times_ratio"),
         ({"grid": GRID | {"delay_ms": []}}, "transfer.grid.delay_ms"),
         ({"grid": GRID | {"algorithm": ["bbr; reboot"]}}, "transfer.grid.algorithm"),
+        (
+            {"grid": GRID | {"delay_ms": [20, 0]}, "reorder_percent": 1},
+            "transfer.reorder_percent: only delayed packets can be reordered, but transfer.grid.delay_ms contains 0",
+        ),
         ({"grid": None}, "transfer.grid: missing"),
         ({"mode": "fast"}, "transfer.mode"),
         ({"repetitons": 2}, "transfer.repetitons: unknown key; did you mean repetitions?"),

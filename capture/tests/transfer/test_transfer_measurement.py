@@ -9,7 +9,7 @@ import pytest
 
 from acapella_capture.testbeds.base import CompletedProgram
 from acapella_capture.transfer import routing, tcp_info
-from acapella_capture.transfer.delay import netem
+from acapella_capture.transfer.delay import Counts, flags_of_counts, is_share_off, netem
 from acapella_capture.transfer.emulation import Emulation, queue
 from acapella_capture.transfer.grid import plan
 from acapella_capture.transfer.hosts import IPV4, Hosts
@@ -215,6 +215,43 @@ def test_bucket_holds_two_frames_or_as_published_the_whole_queue():
 def test_netem_gets_delay_loss_and_reordering():
     line = netem("eth1", 30_000_000, replace(CELL, loss_percent=0.5, reorder_percent=2))
     assert line.endswith("limit 1000000 delay 30000us loss 0.5% reorder 2%")
+
+
+@pytest.mark.parametrize(
+    ("percent", "total", "found", "off"),
+    [
+        (0, 10_000, 0, False),
+        (0, 10_000, 1, True),
+        (5, 10_000, 0, True),  # nothing is lost although it was requested
+        (5, 10_000, 500, False),
+        (5, 10_000, 610, False),  # 5 %, and four standard deviations of 22
+        (5, 10_000, 620, True),
+        (5, 10_000, 380, True),
+        (0.01, 1_000, 2, False),
+        (0.01, 1_000, 5, True),
+        (100, 1_000, 1_000, False),
+        (5, 0, 0, False),
+    ],
+)
+def test_number_of_lost_packets_is_compared_with_the_requested_share(percent, total, found, off):
+    assert is_share_off(found, total, percent) == off
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags"),
+    [
+        ({}, []),
+        ({"lost": 0}, ["loss_off"]),
+        ({"reordered": 0}, ["reorder_off"]),
+        ({"reordered": None, "late_p99_ns": None}, []),  # netem
+        ({"dropped": 1}, ["link_loss"]),
+        ({"late_p99_ns": 3_000_001}, ["delay_late"]),
+    ],
+)
+def test_counts_of_a_delayed_direction_that_differ_from_the_settings_are_flagged(changes, flags):
+    cell = replace(CELL, loss_percent=10, reorder_percent=20)
+    exact = Counts(packets=10_000, lost=1_000, reordered=1_800, dropped=0, late_p99_ns=100_000)
+    assert flags_of_counts(cell, {"delay-fwd": exact, "delay-rev": replace(exact, **changes)}) == flags
 
 
 def test_flight_is_what_fits_on_the_path_and_into_the_queue():

@@ -14,7 +14,7 @@ import pytest
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
 
 from acapella_capture.testbeds.base import CompletedProgram
-from acapella_capture.transfer.delay import NetemDelays, has_netem, netem
+from acapella_capture.transfer.delay import Counts, NetemDelays, has_netem, netem
 from acapella_capture.transfer.grid import Cell, plan
 from acapella_capture.transfer.nodes import Nodes
 from acapella_capture.transfer.settings import parse_transfer_settings
@@ -144,6 +144,18 @@ def test_line_that_tc_rejects_is_an_error():
     nodes = LoopbackNodes()
     with pytest.raises(UserError, match="node r1: tc failed"):
         nodes.batch("r1", "tc", [f"{netem('lo', CELL.delay_ns, CELL)} losss 1%"])
+
+
+def test_lost_packets_are_those_that_netem_dropped(monkeypatch):
+    nodes, asked = LoopbackNodes(), []
+    shown = [
+        {"kind": "tbf", "packets": 7, "drops": 7, "qlen": 7},
+        {"kind": "netem", "packets": 950, "drops": 40, "qlen": 10},
+    ]
+    monkeypatch.setattr(nodes, "checked", lambda node, argv: asked.append((node, argv)) or json.dumps(shown))
+    found = NetemDelays(nodes, read_topology("linear"), "return").counts()
+    assert found == {"delay-rev": Counts(packets=1000, lost=40, reordered=None, dropped=0, late_p99_ns=None)}
+    assert asked == [("r1", ["tc", "-s", "-j", "qdisc", "show", "dev", "lo"])]
 
 
 def test_nothing_is_removed_where_nothing_is_delayed():

@@ -8,6 +8,7 @@ policy routing sends packets for the host to the TUN device, unless they come fr
 """
 
 import json
+import math
 import shutil
 import sys
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from acapella_core.topology import Topology
 
 from .grid import Cell
 from .link_process import PROGRAM
+from .measurement import TOLERANCE, delay_error_ns
 from .nodes import Nodes
 from .processors import ReservedProcessor
 from .routing import FIRST_RULE, other_end
@@ -28,6 +30,8 @@ FORWARD, RETURN = DELAY_DEVICES = ("delay-fwd", "delay-rev")
 NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
+DEVIATIONS = 4  # standard ones, beyond which a number of lost packets is not due to chance
+FEW = 2  # packets; a small number of lost packets is not normally distributed
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,53 @@ def neighbor(topology: Topology, host: str) -> str:
     return next(other_end(link.between, host) for link in topology.links.values() if host in link.between)
 
 
+@dataclass(frozen=True)
+class Counts:
+    """Packets of a delayed direction so far, and the delay error since `apply`. None: unknown."""
+
+    packets: int  # arrived, including lost ones
+    lost: int  # as requested
+    reordered: int | None
+    dropped: int  # although no loss was requested
+    late_p99_ns: int | None  # 99 % of the packets were not later
+
+    def since(self, before: "Counts") -> "Counts":
+        """Return the packets since earlier counts."""
+        return Counts(
+            self.packets - before.packets,
+            self.lost - before.lost,
+            None if self.reordered is None else self.reordered - before.reordered,
+            self.dropped - before.dropped,
+            self.late_p99_ns,
+        )
+
+
+def is_share_off(found: int, total: int, percent: float) -> bool:
+    """Return whether a number of packets differs from a share of all by more than 5 % and more than chance explains.
+
+    Each packet is selected independently, so the number has a binomial distribution.
+    """
+    share = percent / 100
+    expected = share * total
+    chance = DEVIATIONS * math.sqrt(expected * (1 - share)) + (FEW if percent else 0)
+    return abs(found - expected) > TOLERANCE * expected + chance
+
+
+def flags_of_counts(cell: Cell, counts: dict[str, Counts]) -> list[str]:
+    """Return the flags of a run whose delayed directions have these counts."""
+    flags = set()
+    for each in counts.values():
+        if is_share_off(each.lost, each.packets, cell.loss_percent):
+            flags.add("loss_off")
+        if each.reordered is not None and is_share_off(each.reordered, each.packets - each.lost, cell.reorder_percent):
+            flags.add("reorder_off")
+        if each.dropped:
+            flags.add("link_loss")
+        if each.late_p99_ns is not None and each.late_p99_ns > delay_error_ns(cell):
+            flags.add("delay_late")
+    return sorted(flags)
+
+
 class Delays:
     """The delayed directions of a slice."""
 
@@ -66,16 +117,12 @@ class Delays:
     def remove(self) -> None:
         """Delay nothing. Raises UserError."""
 
-    def drops(self) -> int:
-        """Return the packets that were dropped so far although no loss was requested."""
-        return 0
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of each delayed direction by name. Raises UserError."""
+        return {}
 
     def close(self) -> None:
         """Stop what this object started."""
-
-    def late_ns(self) -> int | None:
-        """Return the delay error that 99 % of the packets since `apply` do not exceed; None if unknown."""
-        return None
 
     def share_ns(self, cell: Cell) -> int:
         """Return the delay of each direction."""
@@ -111,6 +158,17 @@ class NetemDelays(Delays):
             shown = json.loads(self._nodes.checked(each.router, ["tc", "-j", "qdisc", "show", "dev", device]))
             if any(qdisc["kind"] == "netem" for qdisc in shown):
                 self._nodes.checked(each.router, ["tc", "qdisc", "del", "dev", device, "root"])
+
+    def counts(self) -> dict[str, Counts]:
+        found = {}
+        for each in self._directions:
+            device = self._nodes.device(each.router, each.host)
+            shown = self._nodes.checked(each.router, ["tc", "-s", "-j", "qdisc", "show", "dev", device])
+            qdisc = next(qdisc for qdisc in json.loads(shown) if qdisc["kind"] == "netem")
+            # netem counts packets when they leave; its drops include those that found its queue full
+            arrived = qdisc["packets"] + qdisc["drops"] + qdisc["qlen"]
+            found[each.name] = Counts(arrived, qdisc["drops"], None, 0, None)
+        return found
 
 
 def netem(device: str, delay_ns: int, cell: Cell) -> str:
@@ -176,11 +234,14 @@ class LinkDelays(Delays):
             self._processor.close()
         self._link.close()
 
-    def drops(self) -> int:
-        return self._link.unrequested_drops() + sum(self._queue_drops(each) for each in self._directions)
-
-    def late_ns(self) -> int | None:
-        return max(each["late_p99_ns"] for each in self._link.statistics().values())
+    def counts(self) -> dict[str, Counts]:
+        statistics = self._link.statistics()
+        found = {}
+        for each in self._directions:
+            own = statistics[each.name]
+            dropped = own["full"] + own["unsent"] + self._queue_drops(each)
+            found[each.name] = Counts(own["received"], own["lost"], own["reordered"], dropped, own["late_p99_ns"])
+        return found
 
     def _queue_drops(self, each: Direction) -> int:
         shown = json.loads(self._nodes.checked(each.router, ["ip", "-s", "-j", "link", "show", "dev", each.name]))

@@ -29,10 +29,6 @@ class Link(ABC):
     def statistics(self) -> dict[str, dict[str, int]]:
         """Return the counts of every direction. Raises UserError."""
 
-    def unrequested_drops(self) -> int:
-        """Return the packets that found the memory full, or that the kernel did not take back. Raises UserError."""
-        return sum(each["full"] + each["unsent"] for each in self.statistics().values())
-
     @abstractmethod
     def close(self) -> None:
         """End the program."""

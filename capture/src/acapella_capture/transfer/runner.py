@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from acapella_core.topology import Topology
 
 from ..testbeds.local.processes import wait_until
 from . import capture, measurement, routing, tcp_info
-from .delay import Delays, LinkDelays, NetemDelays, has_netem
+from .delay import Counts, Delays, LinkDelays, NetemDelays, flags_of_counts, has_netem
 from .emulation import Emulation
 from .grid import Cell
 from .hosts import UNSENT_BYTES, Hosts
@@ -30,6 +30,14 @@ WARM_UP_BYTES = 1 << 20
 MOST_IN_A_ROW = 10  # failed runs; then the slice does not work
 BLOCK_BYTES = 128 << 10  # of iperf3
 WMEM_BYTES = 4 << 20  # default maximum of tcp_wmem, which mode published keeps
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Counts of the emulated links (bytes, packets, drops) and of the delayed directions at a time."""
+
+    links: dict[str, tuple[int, int, int]]
+    delays: dict[str, Counts]
 
 
 class Runner:
@@ -123,15 +131,13 @@ class Runner:
         self._emulation.apply(cell)
         self._hosts.set_algorithm(cell.algorithm)
         background = self._background_bps()
-        drops = self._delays.drops()
-        before = self._emulation.counters()
+        before = self._snapshot()
         with results.part() as part:
             extra = extra_bytes(cell, self._flight_bytes(cell))
             transfer = Transfer(self._nodes, self._topology, cell, self._settings.interval_s, extra)
             with capture.Capture(self._nodes, self._topology, cell) as recording:
                 outcome = transfer.run()
-                late = self._delays.late_ns()
-                after = self._emulation.counters()
+                after = self._snapshot()
                 captured = recording.stop()
             transfer.fetch(outcome, part)
             recording.fetch(part)
@@ -143,13 +149,13 @@ class Runner:
                     raise
                 content |= {"wire": None, "error": outcome.error or f"{error}"}
             content["capture"]["file"] = capture.FILE if self._settings.keep_captures else None
-            for name in after:
-                sent, _, dropped = (now - then for now, then in zip(after[name], before[name], strict=True))
-                content["links"][name] |= {"sent_bytes": sent, "dropped_packets": dropped}
-            content["measured"]["delay_late_p99_ns"] = late
-            content["flags"] = self._flags(cell, content, background, self._delays.drops() > drops)
+            delayed = add_counts(content, before, after)
+            content["flags"] = self._flags(cell, content, background, delayed)
             results.publish(part, cell, content)
         return content
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self._emulation.counters(), self._delays.counts())
 
     def _digest(self, part: Path) -> int:
         """Digest the capture, delete it unless it is kept, and return the number of frames above the MTU."""
@@ -203,18 +209,31 @@ class Runner:
             "paths": {name: list(path) for name, path in self._topology.paths.items()},
         }
 
-    def _flags(self, cell: Cell, content: dict[str, Any], background: dict[str, int], link_loss: bool) -> list[str]:
+    def _flags(
+        self, cell: Cell, content: dict[str, Any], background: dict[str, int], delayed: dict[str, Counts]
+    ) -> list[str]:
         measured = content["measured"]
         found = measurement.flags_of(cell, self._topology, self._measurements.of(cell))
+        found += flags_of_counts(cell, delayed)
         conditions = {
             "background": is_background(cell, self._topology, background),
             "window_limited": tcp_info.is_window_limited(content["tcp_info"]),
             "frames_over_mtu": bool(measured["frames_over_mtu"]),
             "capture_loss": content["capture"]["dropped"] != 0,
-            "link_loss": link_loss,
-            "delay_late": (measured["delay_late_p99_ns"] or 0) > measurement.delay_error_ns(cell),
         }
         return found + [name for name, holds in conditions.items() if holds]
+
+
+def add_counts(content: dict[str, Any], before: Snapshot, after: Snapshot) -> dict[str, Counts]:
+    """Add what links and delayed directions counted between two times to `cell.json`; return the latter."""
+    for name in after.links:
+        sent, _, dropped = (now - then for now, then in zip(after.links[name], before.links[name], strict=True))
+        content["links"][name] |= {"sent_bytes": sent, "dropped_packets": dropped}
+    delayed = {name: each.since(before.delays[name]) for name, each in after.delays.items()}
+    late = [each.late_p99_ns for each in delayed.values() if each.late_p99_ns is not None]
+    content["measured"]["delay_late_p99_ns"] = max(late, default=None)
+    content["measured"]["delayed"] = {name: asdict(each) for name, each in delayed.items()}
+    return delayed
 
 
 def flight_bytes(cell: Cell, topology: Topology, round_trip_ns: int) -> int:

@@ -15,6 +15,7 @@ KEYS = ("transfer", "fabric")
 MEGA = 1_000_000
 NS_PER_MS = 1_000_000
 LEAST_BUFFER = 4096  # two frames, and some
+LEAST_REORDERED_NS = 2000  # delay; the unit of tc is 1 us, and each of two directions gets a half
 ALGORITHMS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
@@ -61,6 +62,7 @@ def parse_transfer_settings(config: dict[str, Any], *, where: object = "config")
     grid["algorithm"] = tuple(name for name in grid["algorithm"] if name not in omitted)
     if grid["ratio"] != (None,) and not any(link.times_ratio for link in topology.links.values()):
         raise UserError("transfer.grid.ratio: the topology has no link with times_ratio", where=where)
+    check_reordering(transfer["reorder_percent"], min(grid["delay_ns"]), where)
     return TransferSettings(
         **{
             **{name: transfer[name] for name in names},
@@ -70,6 +72,17 @@ def parse_transfer_settings(config: dict[str, Any], *, where: object = "config")
             "fabric": FabricSettings(**values["fabric"]),
         }
     )
+
+
+def check_reordering(percent: float, delay_ns: int, where: object) -> None:
+    """Raise UserError if packets are to overtake others with a delay that is too short for this."""
+    if percent and delay_ns < LEAST_REORDERED_NS:
+        raise UserError(
+            "transfer.reorder_percent: only delayed packets can be reordered, but transfer.grid.delay_ms contains "
+            f"{delay_ns / NS_PER_MS:g}",
+            where=where,
+            fix=f"delays of at least {LEAST_REORDERED_NS / NS_PER_MS:g} ms",
+        )
 
 
 def missing_algorithms(transfer: dict[str, Any], where: object) -> tuple[str, ...]:

@@ -84,10 +84,11 @@ def measure(output: Path) -> None:
                 job.signal("INT")
                 job.wait(START_S)
             late_us = link.statistics()["delay-rev"]["late_p99_ns"] / 1000
+            dropped = sum(each.dropped for each in runner._delays.counts().values())
             times = [times_of(Path(nodes.path("r1", f"{peer}.pcap"))) for peer in ("r2", "h1")]
             flow = outcome.flows[0]
             mbps = cell.size_bytes * 8e3 / (flow.ended_ns - flow.started_ns)
-            found = {"realtime": link.realtime, "dropped": runner._delays.drops(), "mbps": mbps,
+            found = {"realtime": link.realtime, "dropped": dropped, "mbps": mbps,
                      "late_us": late_us, "load": os.getloadavg()[0], "quiet": quiet, "noise": noise}  # fmt: skip
     finally:
         nodes.close()
