@@ -253,6 +253,38 @@ def test_program_whose_node_does_not_answer_does_not_keep_the_others_running(mon
     assert "warning: node h1: lost connection" in capsys.readouterr().err, "it does not replace the first error"
 
 
+class Broken:
+    """Links and hosts whose cleanup fails; `done` lists the attempts."""
+
+    def __init__(self):
+        self.done: list[str] = []
+
+    def remove(self) -> None:
+        self.done.append("remove")
+        raise UserError("tc failed", where="node r2")
+
+    def restore(self) -> None:
+        self.done.append("restore")
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+@pytest.mark.parametrize("reason", [None, UserError("10 runs in a row failed"), KeyboardInterrupt()])
+def test_error_of_the_cleanup_stops_neither_the_cleanup_nor_the_first_error(capsys, reason):
+    ended, broken = Runner.__new__(Runner), Broken()
+    ended._emulation = ended._hosts = ended._delays = broken
+    with pytest.raises(BaseException) as caught, ended:
+        if reason is not None:
+            raise reason
+    assert broken.done == ["remove", "restore", "close"]
+    if reason is None:
+        assert f"{caught.value}" == "node r2: tc failed"
+    else:
+        assert caught.value is reason
+        assert capsys.readouterr().err == "transfer: warning: node r2: tc failed\n"
+
+
 def test_full_disk_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
     def digest(directory):
         raise UserError("no space left", where=directory, outside=True)

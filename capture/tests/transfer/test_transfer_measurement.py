@@ -1,5 +1,6 @@
 """Values computed from what probes, ss and iperf3 report, and the lines of tc."""
 
+import contextlib
 import json
 import random
 from dataclasses import replace
@@ -449,6 +450,38 @@ def test_buffers_of_tcp_never_become_smaller(flight, most):
     assert files.values["h1", f"{IPV4}/tcp_notsent_lowat"] == "131072"
     hosts.restore()
     assert files.values == before
+
+
+@pytest.mark.parametrize(("allowed", "succeeds"), [("reno cubic", True), ("reno bbr", False)])
+def test_only_an_algorithm_that_is_not_allowed_as_default_is_ignored(monkeypatch, allowed, succeeds):
+    files = Files(h1=6 << 20, h2=6 << 20)
+    for host in ("h1", "h2"):
+        files.values[host, f"{IPV4}/tcp_available_congestion_control"] = "reno cubic bbr"
+        files.values[host, f"{IPV4}/tcp_allowed_congestion_control"] = allowed
+        files.values[host, f"{IPV4}/tcp_congestion_control"] = "reno"
+
+    def write(host: str, path: str, value: str) -> None:
+        raise UserError("lost connection", where=f"node {host}")
+
+    monkeypatch.setattr(files, "write", write)
+    with contextlib.nullcontext() if succeeds else pytest.raises(UserError, match="node h1: lost connection"):
+        Hosts(files, ("h1", "h2")).set_algorithm("bbr")
+
+
+def test_all_values_are_restored_although_one_cannot_be(monkeypatch):
+    files = Files(h1=6 << 20, h2=6 << 20)
+    hosts, before, write = Hosts(files, ("h1", "h2")), dict(files.values), files.write
+    hosts.set_window(1)
+
+    def fail_first(host: str, path: str, value: str) -> None:
+        if (host, path) == ("h1", f"{IPV4}/tcp_no_metrics_save"):
+            raise UserError("lost connection", where="node h1")
+        write(host, path, value)
+
+    monkeypatch.setattr(files, "write", fail_first)
+    with pytest.raises(UserError, match="lost connection"):
+        hosts.restore()
+    assert {key for key in before if before[key] != files.values[key]} == {("h1", f"{IPV4}/tcp_no_metrics_save")}
 
 
 def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():

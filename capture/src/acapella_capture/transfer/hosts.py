@@ -1,16 +1,18 @@
 """Settings of TCP on both hosts, restored at the end."""
 
-import contextlib
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from acapella_core.errors import UserError
 
+from .cleanup import clean_up
 from .nodes import Nodes
 
 IPV4 = "/proc/sys/net/ipv4"
 ALGORITHM = f"{IPV4}/tcp_congestion_control"
+ALLOWED = f"{IPV4}/tcp_allowed_congestion_control"
 # The kernel charges memory for a segment, not its payload: up to 4 KiB for 1448 bytes. The limit of the sender grows to
 # twice (BBR: three times) the congestion window in this unit (tcp_sndbuf_expand). So 8 times the payload suffices.
 MEMORY_PER_BYTE = 8
@@ -38,17 +40,21 @@ class Hosts:
             self._before.setdefault((host, path), before)
 
     def set_algorithm(self, name: str) -> None:
-        """Set the default congestion control. Raises UserError unless the kernel has it.
+        """Set the default congestion control. Raises UserError unless the kernel has it, or for another error.
 
         In a namespace, the kernel accepts only the algorithms of tcp_allowed_congestion_control as default. iperf3
-        selects the algorithm for its own connections, so that this is no error; `transfer` checks what they used.
+        selects the algorithm for its own connections, so that this is no error; `transfer` checks what they used. The
+        list, not the message of the rejected write, shows the reason, because a shell may print none.
         """
         available = self._nodes.read(self._hosts[0], f"{IPV4}/tcp_available_congestion_control").split()
         if name not in available:
             fix = f"modprobe tcp_{name}; available here: {', '.join(available)}"
             raise UserError(f"no congestion control {name}", where="transfer.grid.algorithm", fix=fix)
-        with contextlib.suppress(UserError):
+        try:
             self.set(ALGORITHM, name)
+        except UserError:
+            if all(name in self._nodes.read(host, ALLOWED).split() for host in self._hosts):
+                raise
 
     def set_window(self, flight_bytes: int) -> None:
         """Let TCP buffer at least a number of bytes in flight, twice in payload, and keep no metrics of earlier
@@ -65,10 +71,10 @@ class Hosts:
         self.set(f"{IPV4}/tcp_notsent_lowat", f"{UNSENT_BYTES}")
 
     def restore(self) -> None:
-        """Set all values as they were. Raises UserError."""
-        for (host, path), value in self._before.items():
-            self._nodes.write(host, path, value)
+        """Set all values as they were, also if one of them cannot be set. Raises UserError."""
+        steps = [partial(self._nodes.write, *place, value) for place, value in self._before.items()]
         self._before.clear()
+        clean_up(steps, failed=False)
 
     def environment(self, device: str) -> dict[str, Any]:
         """Return the facts about the sender that results depend on, as in `cell.json`."""

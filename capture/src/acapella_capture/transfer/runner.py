@@ -12,6 +12,7 @@ from acapella_core.topology import Topology
 
 from ..testbeds.local.processes import wait_until
 from . import capture, measurement, routing, tcp_info
+from .cleanup import clean_up
 from .delay import Counts, Delays, LinkDelays, NetemDelays, flags_of_counts, has_netem
 from .emulation import Emulation
 from .grid import Cell
@@ -60,12 +61,8 @@ class Runner:
     def __enter__(self) -> "Runner":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._emulation.remove()
-            self._hosts.restore()
-        finally:
-            self._delays.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        clean_up([self._emulation.remove, self._hosts.restore, self._delays.close], failed=kind is not None)
 
     def prepare(self, runs: list[Cell]) -> None:
         """Measure the settings of these runs, and warm up.
