@@ -1,6 +1,5 @@
 """Values computed from what probes, ss and iperf3 report, and the lines of tc."""
 
-import contextlib
 import json
 import random
 from dataclasses import replace
@@ -13,7 +12,6 @@ from acapella_capture.transfer import routing, tcp_info
 from acapella_capture.transfer.delay import Counts, flags_of_counts, is_share_off, netem
 from acapella_capture.transfer.emulation import Emulation, queue
 from acapella_capture.transfer.grid import plan
-from acapella_capture.transfer.hosts import IPV4, Hosts
 from acapella_capture.transfer.measurement import (
     QUEUE_ERROR_BYTES,
     Measurements,
@@ -251,7 +249,7 @@ def test_number_of_lost_packets_is_compared_with_the_requested_share(percent, to
 )
 def test_counts_of_a_delayed_direction_that_differ_from_the_settings_are_flagged(changes, flags):
     cell = replace(CELL, loss_percent=10, reorder_percent=20)
-    exact = Counts(packets=10_000, lost=1_000, reordered=1_800, dropped=0, late_p99_ns=100_000)
+    exact = Counts(packets=10_000, lost=1_000, reordered=1_800, dropped=0, late_p99_ns=100_000, early_p99_ns=9)
     assert flags_of_counts(cell, {"delay-fwd": exact, "delay-rev": replace(exact, **changes)}) == flags
 
 
@@ -422,66 +420,6 @@ def test_every_path_has_routes_also_with_fewer_flows_than_paths(monkeypatch, tmp
     with pytest.raises(UserError, match="enough"):
         Runner(None, settings, plan(settings), tmp_path)
     assert configured == [flows]
-
-
-class Files:
-    """The values of files of two hosts."""
-
-    def __init__(self, **maxima: int):
-        names = ("tcp_rmem", "tcp_wmem")
-        self.values = {(h, f"{IPV4}/{name}"): f"4096 16384 {most}" for h, most in maxima.items() for name in names}
-        more = {"tcp_no_metrics_save": "0", "tcp_notsent_lowat": "4294967295"}
-        self.values |= {(host, f"{IPV4}/{name}"): value for host in maxima for name, value in more.items()}
-
-    def read(self, host: str, path: str) -> str:
-        return self.values[host, path]
-
-    def write(self, host: str, path: str, value: str) -> None:
-        self.values[host, path] = value
-
-
-@pytest.mark.parametrize(("flight", "most"), [(100, 64 << 20), (32 << 20, 256 << 20)])
-def test_buffers_of_tcp_never_become_smaller(flight, most):
-    files = Files(h1=6 << 20, h2=64 << 20)
-    before = dict(files.values)
-    hosts = Hosts(files, ("h1", "h2"))
-    hosts.set_window(flight)
-    assert {files.values[host, f"{IPV4}/tcp_rmem"] for host in ("h1", "h2")} == {f"4096 16384 {most}"}
-    assert files.values["h1", f"{IPV4}/tcp_notsent_lowat"] == "131072"
-    hosts.restore()
-    assert files.values == before
-
-
-@pytest.mark.parametrize(("allowed", "succeeds"), [("reno cubic", True), ("reno bbr", False)])
-def test_only_an_algorithm_that_is_not_allowed_as_default_is_ignored(monkeypatch, allowed, succeeds):
-    files = Files(h1=6 << 20, h2=6 << 20)
-    for host in ("h1", "h2"):
-        files.values[host, f"{IPV4}/tcp_available_congestion_control"] = "reno cubic bbr"
-        files.values[host, f"{IPV4}/tcp_allowed_congestion_control"] = allowed
-        files.values[host, f"{IPV4}/tcp_congestion_control"] = "reno"
-
-    def write(host: str, path: str, value: str) -> None:
-        raise UserError("lost connection", where=f"node {host}")
-
-    monkeypatch.setattr(files, "write", write)
-    with contextlib.nullcontext() if succeeds else pytest.raises(UserError, match="node h1: lost connection"):
-        Hosts(files, ("h1", "h2")).set_algorithm("bbr")
-
-
-def test_all_values_are_restored_although_one_cannot_be(monkeypatch):
-    files = Files(h1=6 << 20, h2=6 << 20)
-    hosts, before, write = Hosts(files, ("h1", "h2")), dict(files.values), files.write
-    hosts.set_window(1)
-
-    def fail_first(host: str, path: str, value: str) -> None:
-        if (host, path) == ("h1", f"{IPV4}/tcp_no_metrics_save"):
-            raise UserError("lost connection", where="node h1")
-        write(host, path, value)
-
-    monkeypatch.setattr(files, "write", fail_first)
-    with pytest.raises(UserError, match="lost connection"):
-        hosts.restore()
-    assert {key for key in before if before[key] != files.values[key]} == {("h1", f"{IPV4}/tcp_no_metrics_save")}
 
 
 def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():

@@ -27,7 +27,7 @@ from ..testbeds.fabric.remote import Remote
 from ..testbeds.fabric.transfer import MB, Transfer
 from .cleanup import reported_error
 from .delay import DELAY_DEVICES, DELAY_RULE
-from .hosts import IPV4, OFFLOADS
+from .hosts import IPV4
 from .link_process import Link
 from .node_state import DEFINE, restore_argv, set_value_argv
 from .nodes import MTU, PROGRAMS, Nodes
@@ -218,10 +218,7 @@ class FabricNodes(Nodes):
             if self._stopping.is_set():
                 raise UserError("interrupted", where=f"node {node}")
         for device in devices:
-            features = json.loads(self.checked(node, ["ethtool", "--json", "-k", device]))[0]
-            active = [short for name, short in OFFLOADS.items() if features[name]["active"]]
-            if active:
-                raise UserError(f"{', '.join(active)} of {device} cannot be disabled", where=f"node {node}")
+            self.check_offloads(node, device)
 
     def _restore(self, node: str) -> None:
         """End programs, restore queues and settings, and remove rules and delaying devices of a grid. Raises UserError.

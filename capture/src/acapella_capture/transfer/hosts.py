@@ -1,14 +1,14 @@
 """Settings of TCP on both hosts, restored at the end."""
 
-import json
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from acapella_core.errors import UserError
+from acapella_core.topology import Topology
 
 from .cleanup import clean_up
-from .nodes import Nodes
+from .nodes import OFFLOADS, Nodes
 
 IPV4 = "/proc/sys/net/ipv4"
 ALGORITHM = f"{IPV4}/tcp_congestion_control"
@@ -21,7 +21,6 @@ LEAST_BYTES = 4 << 20
 UNSENT_BYTES = 128 << 10  # in the send buffer and not yet sent; more cannot arrive after iperf3 has stopped
 MODULE = "/sys/module/tcp_bbr"
 BUILT_IN = "^CONFIG_TCP_CONG_BBR=y"
-OFFLOADS = {"tcp-segmentation-offload": "tso", "generic-segmentation-offload": "gso", "generic-receive-offload": "gro"}
 
 
 class Hosts:
@@ -76,11 +75,14 @@ class Hosts:
         self._before.clear()
         clean_up(steps, failed=False)
 
-    def environment(self, device: str) -> dict[str, Any]:
-        """Return the facts about the sender that results depend on, as in `cell.json`."""
+    def environment(self, topology: Topology) -> dict[str, Any]:
+        """Return facts that results depend on, as in `cell.json`: those of the sender, and offloads of all nodes."""
         host = self._hosts[0]
         kernel = self._nodes.checked(host, ["uname", "-r"]).strip()
-        features = json.loads(self._nodes.checked(host, ["ethtool", "--json", "-k", device]))[0]
+        ends = [ends for link in topology.links.values() for ends in (link.between, link.between[::-1])]
+        active = {
+            short for node, peer in ends for short in self._nodes.active_offloads(node, self._nodes.device(node, peer))
+        }
         return {
             "kernel": kernel,
             "bbr_version": self._bbr_version(host, kernel),
@@ -88,7 +90,7 @@ class Hosts:
             "tcp_rmem": [int(word) for word in self._nodes.read(host, f"{IPV4}/tcp_rmem").split()],
             "tcp_notsent_lowat": int(self._nodes.read(host, f"{IPV4}/tcp_notsent_lowat")),
             "tcp_wmem": [int(word) for word in self._nodes.read(host, f"{IPV4}/tcp_wmem").split()],
-            "offloads": {short: features[name]["active"] for name, short in OFFLOADS.items()},
+            "offloads": {short: short in active for short in OFFLOADS.values()},
         }
 
     def _bbr_version(self, host: str, kernel: str) -> str:

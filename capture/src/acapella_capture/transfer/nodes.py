@@ -1,5 +1,6 @@
 """Programs and files on the nodes of a slice. `LocalNodes` are network namespaces on this machine."""
 
+import json
 import shutil
 import sys
 from abc import ABC, abstractmethod
@@ -17,6 +18,7 @@ from .link_process import Link, LinkProcess
 
 MTU = 1500
 ETHERNET_BYTES = 14
+OFFLOADS = {"tcp-segmentation-offload": "tso", "generic-segmentation-offload": "gso", "generic-receive-offload": "gro"}
 PROGRAMS = {
     "ip": "iproute2",
     "tc": "iproute2",
@@ -86,6 +88,16 @@ class Nodes(ABC):
         if lines:
             self.checked(node, [program, "-batch", "-"], stdin="\n".join(lines) + "\n")
 
+    def active_offloads(self, node: str, device: str) -> list[str]:
+        """Return those of OFFLOADS that are active on a node's interface. Raises UserError."""
+        features = json.loads(self.checked(node, ["ethtool", "--json", "-k", device]))[0]
+        return [short for name, short in OFFLOADS.items() if features[name]["active"]]
+
+    def check_offloads(self, node: str, device: str) -> None:
+        """Raise UserError if an offload of a node's interface could not be disabled."""
+        if active := self.active_offloads(node, device):
+            raise UserError(f"{', '.join(active)} of {device} cannot be disabled", where=f"node {node}")
+
     def read(self, node: str, path: str) -> str:
         """Return the content of a small file of a node, without white space at its ends."""
         return self.checked(node, ["cat", path]).strip()
@@ -129,6 +141,7 @@ class LocalNodes(Nodes):
         for link in topology.links.values():
             for node, peer in (link.between, link.between[::-1]):
                 disable_offloads(node, self.device(node, peer))
+                self.check_offloads(node, self.device(node, peer))
 
     def device(self, node: str, peer: str) -> str:
         del node

@@ -71,9 +71,7 @@ class Runner:
         """
         self._measurements.measure(runs)
         self.set_buffers()
-        router = self._topology.paths[next(iter(self._topology.paths))][1]
-        device = self._nodes.device(self._topology.sender, router)
-        self._environment = {**self._hosts.environment(device), **self._nodes.environment()}
+        self._environment = {**self._hosts.environment(self._topology), **self._nodes.environment()}
         try:
             self._warm_up(runs)
         except UserError as error:

@@ -1,0 +1,108 @@
+"""Settings of TCP and of interfaces on the nodes, with nodes that only contain files and features."""
+
+import contextlib
+import json
+
+import pytest
+
+from acapella_capture.testbeds.base import CompletedProgram
+from acapella_capture.transfer import nodes as local_nodes
+from acapella_capture.transfer.hosts import IPV4, Hosts
+from acapella_capture.transfer.nodes import OFFLOADS, LocalNodes
+from acapella_capture.transfer.topology import read_topology
+from acapella_core.errors import UserError
+
+
+class OneOffload(LocalNodes):
+    """Nodes of a linear slice without namespaces. An offload of an interface of the last router remains active."""
+
+    def __init__(self):
+        self.asked: list[tuple[str, str]] = []
+
+    def run(self, node, argv, *, timeout_s=30, stdin=""):
+        if argv[0] != "ethtool":
+            return CompletedProgram(0, "1", "")
+        device = argv[-1]
+        self.asked.append((node, device))
+        features = {
+            name: {"active": (node, device, short) == ("r3", "to-h2", "gro")} for name, short in OFFLOADS.items()
+        }
+        return CompletedProgram(0, json.dumps([features]), "")
+
+
+@pytest.fixture
+def nodes(monkeypatch) -> OneOffload:
+    monkeypatch.setattr(local_nodes, "make_namespace", lambda *_, **__: None)
+    monkeypatch.setattr(local_nodes, "disable_offloads", lambda *_: None)
+    return OneOffload()
+
+
+def test_offload_of_a_router_that_cannot_be_disabled_is_an_error(nodes):
+    with pytest.raises(UserError, match="node r3: gro of to-h2 cannot be disabled"):
+        nodes._build(read_topology("linear"))
+
+
+def test_environment_contains_the_offloads_of_all_nodes(nodes):
+    found = Hosts(nodes, ("h1", "h2")).environment(read_topology("linear"))
+    assert found["offloads"] == {"tso": False, "gso": False, "gro": True}
+    assert len(set(nodes.asked)) == 2 * len(read_topology("linear").links)
+
+
+class Files:
+    """The values of files of two hosts."""
+
+    def __init__(self, **maxima: int):
+        names = ("tcp_rmem", "tcp_wmem")
+        self.values = {(h, f"{IPV4}/{name}"): f"4096 16384 {most}" for h, most in maxima.items() for name in names}
+        more = {"tcp_no_metrics_save": "0", "tcp_notsent_lowat": "4294967295"}
+        self.values |= {(host, f"{IPV4}/{name}"): value for host in maxima for name, value in more.items()}
+
+    def read(self, host: str, path: str) -> str:
+        return self.values[host, path]
+
+    def write(self, host: str, path: str, value: str) -> None:
+        self.values[host, path] = value
+
+
+@pytest.mark.parametrize(("flight", "most"), [(100, 64 << 20), (32 << 20, 256 << 20)])
+def test_buffers_of_tcp_never_become_smaller(flight, most):
+    files = Files(h1=6 << 20, h2=64 << 20)
+    before = dict(files.values)
+    hosts = Hosts(files, ("h1", "h2"))
+    hosts.set_window(flight)
+    assert {files.values[host, f"{IPV4}/tcp_rmem"] for host in ("h1", "h2")} == {f"4096 16384 {most}"}
+    assert files.values["h1", f"{IPV4}/tcp_notsent_lowat"] == "131072"
+    hosts.restore()
+    assert files.values == before
+
+
+@pytest.mark.parametrize(("allowed", "succeeds"), [("reno cubic", True), ("reno bbr", False)])
+def test_only_an_algorithm_that_is_not_allowed_as_default_is_ignored(monkeypatch, allowed, succeeds):
+    files = Files(h1=6 << 20, h2=6 << 20)
+    for host in ("h1", "h2"):
+        files.values[host, f"{IPV4}/tcp_available_congestion_control"] = "reno cubic bbr"
+        files.values[host, f"{IPV4}/tcp_allowed_congestion_control"] = allowed
+        files.values[host, f"{IPV4}/tcp_congestion_control"] = "reno"
+
+    def write(host: str, path: str, value: str) -> None:
+        raise UserError("lost connection", where=f"node {host}")
+
+    monkeypatch.setattr(files, "write", write)
+    with contextlib.nullcontext() if succeeds else pytest.raises(UserError, match="node h1: lost connection"):
+        Hosts(files, ("h1", "h2")).set_algorithm("bbr")
+
+
+def test_all_values_are_restored_although_one_cannot_be(monkeypatch):
+    files = Files(h1=6 << 20, h2=6 << 20)
+    hosts, before, write = Hosts(files, ("h1", "h2")), dict(files.values), files.write
+    hosts.set_window(1)
+
+    def fail_first(host: str, path: str, value: str) -> None:
+        if (host, path) == ("h1", f"{IPV4}/tcp_no_metrics_save"):
+            raise UserError("lost connection", where="node h1")
+        write(host, path, value)
+
+    monkeypatch.setattr(files, "write", fail_first)
+    with pytest.raises(UserError, match="lost connection"):
+        hosts.restore()
+    assert {key for key in before if before[key] != files.values[key]} == {("h1", f"{IPV4}/tcp_no_metrics_save")}
