@@ -35,10 +35,12 @@ static void print_statistics(const struct link *link) {
         printf(": {\"received\": %" PRIu64 ", \"sent\": %" PRIu64 ", \"lost\": %" PRIu64
                ", \"reordered\": %" PRIu64 ", \"full\": %" PRIu64 ", \"unsent\": %" PRIu64
                ", \"queued\": %zu, \"largest\": %" PRIu64 ", \"late_p50_ns\": %" PRId64
-               ", \"late_p99_ns\": %" PRId64 ", \"late_max_ns\": %" PRId64 "}",
+               ", \"late_p99_ns\": %" PRId64 ", \"late_max_ns\": %" PRId64 ", \"early_p99_ns\": %" PRId64
+               ", \"early_max_ns\": %" PRId64 "}",
                counts->received, counts->sent, counts->lost, counts->reordered, counts->full, counts->unsent,
                each->queue.packets, counts->largest, direction_late_ns(each, 500),
-               direction_late_ns(each, 990), each->latest_ns);
+               direction_late_ns(each, 990), each->latest_ns, direction_early_ns(each, 990),
+               each->earliest_ns);
     }
     printf("}, \"wake_ns\": %" PRId64 "}\n", link->wake_ns);
 }

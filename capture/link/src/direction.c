@@ -98,7 +98,8 @@ void direction_set(struct direction *direction, struct settings settings, uint64
     direction->settings = settings;
     direction->random = seed;
     memset(direction->late, 0, sizeof direction->late);
-    direction->latest_ns = 0;
+    memset(direction->early, 0, sizeof direction->early);
+    direction->latest_ns = direction->earliest_ns = 0;
 }
 
 static void send_packet(struct direction *direction, const uint8_t *bytes, size_t length) {
@@ -155,18 +156,27 @@ int direction_read(struct direction *direction, struct fault *fault) {
     return 0;
 }
 
-static void note_late(struct direction *direction, int64_t late_ns) {
-    const int64_t bucket = late_ns / MICROSECOND;
-    direction->late[bucket < LATE_BUCKETS ? bucket : LATE_BUCKETS - 1]++;
-    if (late_ns > direction->latest_ns) {
-        direction->latest_ns = late_ns;
+/* Adds an error to a histogram. */
+static void note(uint64_t *buckets, int64_t size, int64_t error_ns, int64_t *largest_ns) {
+    const int64_t bucket = error_ns / MICROSECOND;
+    buckets[bucket < size ? bucket : size - 1]++;
+    if (error_ns > *largest_ns) {
+        *largest_ns = error_ns;
     }
+}
+
+/* Each packet is in both histograms, in one of them without error. */
+static void note_error(struct direction *direction, int64_t late_ns) {
+    note(direction->late, LATE_BUCKETS, late_ns > 0 ? late_ns : 0, &direction->latest_ns);
+    note(direction->early, EARLY_BUCKETS, late_ns < 0 ? -late_ns : 0, &direction->earliest_ns);
 }
 
 int64_t direction_send_due(struct direction *direction, int64_t early_ns) {
     int64_t due_ns;
     size_t length;
     const uint8_t *bytes;
+    const int64_t share_ns = direction->settings.delay_ns / EARLY_SHARE;
+    early_ns = early_ns < share_ns ? early_ns : share_ns;
     while ((bytes = queue_first(&direction->queue, &due_ns, &length))) {
         const int64_t now_ns = monotonic_ns();
         if (due_ns - early_ns > now_ns) {
@@ -174,22 +184,30 @@ int64_t direction_send_due(struct direction *direction, int64_t early_ns) {
         }
         send_packet(direction, bytes, length);
         queue_pop(&direction->queue);
-        note_late(direction, now_ns > due_ns ? now_ns - due_ns : 0);
+        note_error(direction, now_ns - due_ns);
     }
     return INT64_MAX;
 }
 
-int64_t direction_late_ns(const struct direction *direction, unsigned per_mille) {
+static int64_t quantile(const uint64_t *buckets, int64_t size, int64_t largest_ns, unsigned per_mille) {
     uint64_t all = 0, seen = 0;
-    for (unsigned i = 0; i < LATE_BUCKETS; ++i) {
-        all += direction->late[i];
+    for (int64_t i = 0; i < size; ++i) {
+        all += buckets[i];
     }
-    for (int64_t i = 0; i < LATE_BUCKETS; ++i) {
-        seen += direction->late[i];
+    for (int64_t i = 0; i < size; ++i) {
+        seen += buckets[i];
         if (seen && seen * 1000 >= all * per_mille) {
             const int64_t end_ns = (i + 1) * MICROSECOND;
-            return end_ns < direction->latest_ns ? end_ns : direction->latest_ns;
+            return end_ns < largest_ns ? end_ns : largest_ns;
         }
     }
     return 0;
+}
+
+int64_t direction_late_ns(const struct direction *direction, unsigned per_mille) {
+    return quantile(direction->late, LATE_BUCKETS, direction->latest_ns, per_mille);
+}
+
+int64_t direction_early_ns(const struct direction *direction, unsigned per_mille) {
+    return quantile(direction->early, EARLY_BUCKETS, direction->earliest_ns, per_mille);
 }

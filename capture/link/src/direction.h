@@ -11,6 +11,8 @@
 
 #define WAKE_STEP_NS 100
 #define WAKE_MAX_NS 25000
+#define EARLY_SHARE 10 /* of the delay: packets leave at most a tenth of it early */
+#define EARLY_BUCKETS (2 * WAKE_MAX_NS / 1000 + 1) /* of 1 us */
 
 struct settings {
     int64_t delay_ns;
@@ -34,8 +36,9 @@ struct direction {
     int64_t last_due_ns;
     struct queue queue;
     struct counts counts;
-    uint64_t late[LATE_BUCKETS];
-    int64_t latest_ns;
+    uint64_t late[LATE_BUCKETS]; /* by error; packets that left early are in the first one */
+    uint64_t early[EARLY_BUCKETS];
+    int64_t latest_ns, earliest_ns;
 };
 
 /* Opens the TUN device NAME in the network namespace of a file. `argument` is NAME=FILE. -1: see fault. */
@@ -51,12 +54,14 @@ int direction_read(struct direction *direction, struct fault *fault);
 /* Decides about one packet that arrived at a time: drops it, sends it, or queues it. */
 void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length);
 
-/* Sends the packets that are due, or will be in less than `early_ns`. Returns when this holds for the next
- * one; INT64_MAX: the queue is empty. */
+/* Sends the packets that are due, or will be in less than `early_ns`, at most a tenth of the delay. Returns
+ * when this holds for the next one; INT64_MAX: the queue is empty. */
 int64_t direction_send_due(struct direction *direction, int64_t early_ns);
 
-/* Returns the delay error in ns that a share of the packets, in parts per 1000, does not exceed. */
+/* Returns the time in ns after which (before which) a packet was due that a share of the packets, in parts
+ * per 1000, does not exceed. */
 int64_t direction_late_ns(const struct direction *direction, unsigned per_mille);
+int64_t direction_early_ns(const struct direction *direction, unsigned per_mille);
 
 int64_t monotonic_ns(void);
 

@@ -91,7 +91,7 @@ class Delayed(runner.Delays):
 
     def counts(self) -> dict[str, Counts]:
         self._asked += 1
-        return {"delay-rev": Counts(10 * self._asked, self._asked, 0, 0, 1000)}
+        return {"delay-rev": Counts(10 * self._asked, self._asked, 0, 0, 1000, 500)}
 
 
 class Hosts:
@@ -183,7 +183,7 @@ def test_counts_of_the_delayed_directions_are_those_of_the_run(tmp_path, monkeyp
     grid_of(slice_of_stubs, Results(tmp_path), CELLS[:2])
     for cell in CELLS[:2]:
         content = json.loads((tmp_path / "transfers" / cell.cell_id / "cell.json").read_text())
-        counts = {"packets": 10, "lost": 1, "reordered": 0, "dropped": 0, "late_p99_ns": 1000}
+        counts = {"packets": 10, "lost": 1, "reordered": 0, "dropped": 0, "late_p99_ns": 1000, "early_p99_ns": 500}
         assert content["measured"]["delayed"] == {"delay-rev": counts}
         assert content["flags"] == ["loss_off"]
 

@@ -154,7 +154,9 @@ def test_lost_packets_are_those_that_netem_dropped(monkeypatch):
     ]
     monkeypatch.setattr(nodes, "checked", lambda node, argv: asked.append((node, argv)) or json.dumps(shown))
     found = NetemDelays(nodes, read_topology("linear"), "return").counts()
-    assert found == {"delay-rev": Counts(packets=1000, lost=40, reordered=None, dropped=0, late_p99_ns=None)}
+    assert found == {
+        "delay-rev": Counts(packets=1000, lost=40, reordered=None, dropped=0, late_p99_ns=None, early_p99_ns=None)
+    }
     assert asked == [("r1", ["tc", "-s", "-j", "qdisc", "show", "dev", "lo"])]
 
 

@@ -65,7 +65,8 @@ class Counts:
     lost: int  # as requested
     reordered: int | None
     dropped: int  # although no loss was requested
-    late_p99_ns: int | None  # 99 % of the packets were not later
+    late_p99_ns: int | None  # 99 % of the packets were not later,
+    early_p99_ns: int | None  # and 99 % not earlier
 
     def since(self, before: "Counts") -> "Counts":
         """Return the packets since earlier counts."""
@@ -75,6 +76,7 @@ class Counts:
             None if self.reordered is None else self.reordered - before.reordered,
             self.dropped - before.dropped,
             self.late_p99_ns,
+            self.early_p99_ns,
         )
 
 
@@ -167,7 +169,7 @@ class NetemDelays(Delays):
             qdisc = next(qdisc for qdisc in json.loads(shown) if qdisc["kind"] == "netem")
             # netem counts packets when they leave; its drops include those that found its queue full
             arrived = qdisc["packets"] + qdisc["drops"] + qdisc["qlen"]
-            found[each.name] = Counts(arrived, qdisc["drops"], None, 0, None)
+            found[each.name] = Counts(arrived, qdisc["drops"], None, 0, None, None)
         return found
 
 
@@ -240,7 +242,8 @@ class LinkDelays(Delays):
         for each in self._directions:
             own = statistics[each.name]
             dropped = own["full"] + own["unsent"] + self._queue_drops(each)
-            found[each.name] = Counts(own["received"], own["lost"], own["reordered"], dropped, own["late_p99_ns"])
+            errors = (own["late_p99_ns"], own["early_p99_ns"])
+            found[each.name] = Counts(own["received"], own["lost"], own["reordered"], dropped, *errors)
         return found
 
     def _queue_drops(self, each: Direction) -> int:
