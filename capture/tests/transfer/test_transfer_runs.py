@@ -176,6 +176,7 @@ def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multip
     assert [flow["path"] for flow in cell["flows"]] == ["red", "green", "blue"]
     assert [flow["exit_code"] for flow in cell["flows"]] == [0, 0, 0]
     assert (cell["links"]["l1"]["rate_bps"], cell["links"]["l2"]["rate_bps"]) == (20_000_000, 10_000_000)
+    assert [name for name, link in cell["links"].items() if link["times_ratio"]] == ["l1"]
     rates = {each["path"]: each["rate_bps"] for each in cell["measured"]["paths"]}
     assert min(each["rtt_ns"] for each in cell["measured"]["paths"]) >= 10_000_000 - 2 * EARLY_NS
     # a link is never faster than requested; the paths over l1 are faster than l2 could be

@@ -197,6 +197,7 @@ class Runner:
                 name: {
                     "between": list(link.between),
                     "emulated": link.emulated,
+                    "times_ratio": link.times_ratio,
                     "rate_bps": link.rate_bps(cell.rate_bps, cell.ratio) if link.emulated else None,
                 }
                 for name, link in self._topology.links.items()
