@@ -11,10 +11,9 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 
 from acapella_testing.capture.fabric_graphs import graph
 from acapella_testing.capture.fabric_transfers import SLICE, FabricTransfers, fabric_with_networks
+from acapella_testing.transfer_cells import validate_written
 
 from acapella_capture.transfer.fabric_nodes import FabricNodes
-from acapella_core import schemas
-from acapella_core.validation import load_jsonschema
 
 HASH = """
 nodes: {h1: {role: host, site: SEAT}, r1: {role: router, site: SEAT}, r2: {role: router, site: SALT},
@@ -60,7 +59,7 @@ def test_grid_over_the_linear_slice(fabric):
     assert nodes == {"h1": ("SEAT", 1), "r1": ("SALT", 1), "r2": ("STAR", 1), "r3": ("NEWY", 1), "h2": ("MASS", 1)}
     assert networks == dict.fromkeys(("access", "bottleneck", "backbone", "exit"), "L2STS")
     (cell,) = fabric.cells()
-    load_jsonschema().validate(cell, schemas.json_schema("transfer_cell"))
+    validate_written(cell)
     assert (cell["error"], cell["flows"][0]["exit_code"]) == (None, 0)
     assert cell["environment"]["offloads"] == {"tso": False, "gso": False, "gro": False}
     assert cell["environment"]["sites"]["r2"] == "STAR"

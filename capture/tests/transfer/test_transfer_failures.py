@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from acapella_testing.transfer_cells import validate_written
 
 from acapella_capture.transfer import capture, measurement, runner, transfer
 from acapella_capture.transfer.delay import Counts
@@ -14,7 +15,6 @@ from acapella_capture.transfer.results import MOST_ATTEMPTS, Results
 from acapella_capture.transfer.runner import MOST_IN_A_ROW, Runner, check_failed, run_grid
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_capture.transfer.transfer import Flow, Outcome
-from acapella_core import schemas
 from acapella_core.errors import UserError
 from acapella_core.validation import load_jsonschema
 
@@ -158,7 +158,7 @@ def grid_of(slice_of_stubs, results: Results, cells: list) -> dict[str, str | No
     found = {}
     for cell in cells:
         content = json.loads((results.directory / cell.cell_id / "cell.json").read_text())
-        load_jsonschema().validate(content, schemas.json_schema("transfer_cell"))
+        validate_written(content)
         found[cell.cell_id] = content["error"]
     return found
 
@@ -340,3 +340,10 @@ def test_values_of_a_failed_probe_are_not_used():
     probes.measure(CELLS)
     found = measurement.measured_values(probes.of(CELLS[3]))
     assert (found["buffer_bytes"], found["rtt_ns"]) == (100_000, 20_001_000)
+
+
+def test_key_that_the_schema_does_not_describe_is_an_error(tmp_path, monkeypatch, slice_of_stubs):
+    monkeypatch.setattr(capture, "digest", lambda directory: None)
+    monkeypatch.setitem(slice_of_stubs._environment, "unknown", 1)
+    with pytest.raises(load_jsonschema().ValidationError, match="'unknown' was unexpected"):
+        grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])

@@ -62,6 +62,9 @@ def test_run_without_a_condition_has_none_of_the_flags(cells):
     cell = cells["none"]
     assert cell["error"] is None and not {*TESTED} & {*cell["flags"]}, cell["flags"]
     assert (cell["capture"]["dropped"], cell["measured"]["frames_over_mtu"]) == (0, 0)
+    assert cell["environment"]["testbed"] == "local"
+    assert cell["environment"]["delay"]["by"] == "acapella-link"
+    assert all(isinstance(cell["environment"]["delay"][name], bool) for name in ("realtime", "reserved", "steered"))
     delayed = cell["measured"]["delayed"][RETURN]
     assert delayed["packets"] > 0 and (delayed["lost"], delayed["reordered"], delayed["dropped"]) == (0, 0, 0)
 

@@ -61,7 +61,7 @@ class LoopbackNodes(Nodes):
     def path(self, node, file):
         raise AssertionError("no file is read")
 
-    fetch = python = start_link = path
+    fetch = python = start_link = environment = path
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -157,6 +157,7 @@ def test_lost_packets_are_those_that_netem_dropped(monkeypatch):
     assert found == {
         "delay-rev": Counts(packets=1000, lost=40, reordered=None, dropped=0, late_p99_ns=None, early_p99_ns=None)
     }
+    assert NetemDelays(nodes, read_topology("linear"), "return").environment()["by"] == "netem"
     assert asked == [("r1", ["tc", "-s", "-j", "qdisc", "show", "dev", "lo"])]
 
 

@@ -1,13 +1,16 @@
 """The processor that is reserved for acapella-link."""
 
 import os
+import shutil
 import subprocess
 from types import SimpleNamespace
 
 import pytest
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
 
+from acapella_capture.transfer.delay import LinkDelays
 from acapella_capture.transfer.processors import STEER, ReservedProcessor, processor_mask
+from acapella_capture.transfer.topology import read_topology
 
 
 class RecordingNodes:
@@ -72,3 +75,25 @@ def test_kernel_accepts_the_mask_in_the_namespace_of_the_host():
     argv = ["unshare", "--net", "--mount", "sh", "-c", script, "sh", processor_mask([0]), "to-r1"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (int(done.stdout.replace(",", ""), 16), done.stderr) == (1, "")
+
+
+class Started:
+    """acapella-link without a process."""
+
+    pid, realtime = 77, False
+
+
+@pytest.mark.parametrize(
+    ("status", "processors", "found"),
+    [(0, {1, 4, 6}, (True, True)), (1, {1, 4, 6}, (True, False)), (0, {3}, (False, False))],
+)
+def test_how_packets_are_delayed_is_written(affinity, monkeypatch, status, processors, found):
+    affinity[0] = processors
+    nodes = RecordingNodes(status)
+    nodes.on_this_machine, nodes.batch = True, lambda *_: None
+    nodes.device, nodes.start_link = lambda node, peer: f"to-{peer}", lambda *_: Started()
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/acapella-link")
+    delays = LinkDelays(nodes, read_topology("linear"), "both", 1)
+    written = delays.environment()
+    assert (written["by"], written["realtime"]) == ("acapella-link", False)
+    assert (written["reserved"], written["steered"]) == found

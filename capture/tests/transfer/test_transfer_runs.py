@@ -15,11 +15,10 @@ from acapella_testing import processes
 from acapella_testing.c_programs import PLAIN, built_or_skip
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
 from acapella_testing.capture.interrupted_runs import tree_when
+from acapella_testing.transfer_cells import validate_written
 
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.transfer import fabric
-from acapella_core import schemas
-from acapella_core.validation import load_jsonschema
 
 MODULE = "acapella_capture.transfer.command"
 LINEAR = """
@@ -119,7 +118,7 @@ def test_every_run_is_written_whole(linear):
     cells = linear.cells()
     assert sorted(cell["settings"]["algorithm"] for cell in cells) == ["cubic", "reno"]
     for cell in cells:
-        load_jsonschema().validate(cell, schemas.json_schema("transfer_cell"))
+        validate_written(cell)
         assert cell["error"] is None
         directory = linear.campaign / "transfers" / cell["cell_id"]
         assert sorted(path.name for path in directory.iterdir()) == [
@@ -172,7 +171,7 @@ def test_finished_grid_is_not_run_again(linear):
 
 def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multipath):
     (cell,) = multipath.cells()
-    load_jsonschema().validate(cell, schemas.json_schema("transfer_cell"))
+    validate_written(cell)
     assert [flow["path"] for flow in cell["flows"]] == ["red", "green", "blue"]
     assert [flow["exit_code"] for flow in cell["flows"]] == [0, 0, 0]
     assert (cell["links"]["l1"]["rate_bps"], cell["links"]["l2"]["rate_bps"]) == (20_000_000, 10_000_000)

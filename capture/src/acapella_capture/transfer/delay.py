@@ -13,6 +13,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from acapella_core.errors import UserError
 from acapella_core.topology import Topology
@@ -123,6 +124,10 @@ class Delays:
         """Return the counts of each delayed direction by name. Raises UserError."""
         return {}
 
+    def environment(self) -> dict[str, Any]:
+        """Return how packets are delayed, as in `cell.json`."""
+        return {"by": None, "realtime": None, "reserved": None, "steered": None}
+
     def close(self) -> None:
         """Stop what this object started."""
 
@@ -172,6 +177,9 @@ class NetemDelays(Delays):
             found[each.name] = Counts(arrived, qdisc["drops"], None, 0, None, None)
         return found
 
+    def environment(self) -> dict[str, Any]:
+        return super().environment() | {"by": "netem"}
+
 
 def netem(device: str, delay_ns: int, cell: Cell) -> str:
     """Return the line of `tc` that delays packets; tc rejects reordering without a delay."""
@@ -205,12 +213,13 @@ class LinkDelays(Delays):
         for each in self._directions:
             nodes.batch(each.router, "ip", tun_lines(nodes, topology, each))
         self._processor = ReservedProcessor() if nodes.on_this_machine else None
+        self._steered = False
         try:
             self._link = nodes.start_link(Path(program), [(each.name, each.router) for each in self._directions])
             if self._processor:
                 self._processor.assign(self._link.pid)
-                for each in self._directions:
-                    self._processor.steer(nodes, each.host, nodes.device(each.host, each.router))
+                devices = [(each.host, nodes.device(each.host, each.router)) for each in self._directions]
+                self._steered = all([self._processor.steer(nodes, *place) for place in devices])
         except BaseException:
             if self._processor:
                 self._processor.close()
@@ -245,6 +254,14 @@ class LinkDelays(Delays):
             errors = (own["late_p99_ns"], own["early_p99_ns"])
             found[each.name] = Counts(own["received"], own["lost"], own["reordered"], dropped, *errors)
         return found
+
+    def environment(self) -> dict[str, Any]:
+        return {
+            "by": PROGRAM,
+            "realtime": self._link.realtime,
+            "reserved": self._processor is not None and self._processor.is_reserved,
+            "steered": self._steered,
+        }
 
     def _queue_drops(self, each: Direction) -> int:
         shown = json.loads(self._nodes.checked(each.router, ["ip", "-s", "-j", "link", "show", "dev", each.name]))

@@ -21,6 +21,8 @@ END_S = 5
 class Link(ABC):
     """acapella-link for all delayed directions of a slice."""
 
+    realtime: bool  # whether all of its processes have real-time priority
+
     def set(self, name: str, *, delay_ns: int, loss_ppm: int, reorder_ppm: int, seed: int) -> None:
         """Set the values of a direction from its next packet on. Raises UserError."""
         self._command(name, f"set {name} {delay_ns} {loss_ppm} {reorder_ppm} {seed}")
@@ -68,7 +70,7 @@ class LinkProcess(Link):
         self._answers.register(self._process.stdout, selectors.EVENT_READ)
         self._rest = b""
         try:
-            self.realtime: bool = self._answer()["realtime"]
+            self.realtime = self._answer()["realtime"]
         except BaseException:
             self.close()
             raise

@@ -67,9 +67,9 @@ class Nodes(ABC):
     def start_link(self, program: Path, devices: Sequence[tuple[str, str]]) -> Link:
         """Start acapella-link for TUN devices, each of a node: pairs of name and node. Raises UserError."""
 
+    @abstractmethod
     def environment(self) -> dict[str, Any]:
         """Return facts about the nodes that results depend on, as in `cell.json`."""
-        return {}
 
     @abstractmethod
     def close(self) -> None:
@@ -168,6 +168,9 @@ class LocalNodes(Nodes):
 
     def start_link(self, program: Path, devices: Sequence[tuple[str, str]]) -> Link:
         return LinkProcess(program, devices)
+
+    def environment(self) -> dict[str, Any]:
+        return {"testbed": "local"}
 
     def close(self) -> None:
         processes.terminate_all()

@@ -30,6 +30,11 @@ class ReservedProcessor:
         if self._others:
             os.sched_setaffinity(0, self._others)
 
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the processor is reserved."""
+        return bool(self._others)
+
     def assign(self, process: int) -> None:
         """Move a process to the reserved processor."""
         if self._others:

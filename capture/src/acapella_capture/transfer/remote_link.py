@@ -40,12 +40,13 @@ class RemoteLink(Link):
         self._nodes = dict(devices)
         self._jobs: dict[str, Job] = {}
         self._answers: dict[str, int] = {}  # read so far
+        self.realtime = True
         for node in dict.fromkeys(self._nodes.values()):
             names = [f"{name}={OWN_NETWORK}" for name, owner in devices if owner == node]
             argv = ["sh", "-c", START, "sh", COMMANDS, f"./{upload(node, program)}", *names]
             self._jobs[node] = start(node, argv, output=ANSWERS)
             self._answers[node] = 0
-            self._send(node, "")  # it reports that it is ready
+            self.realtime &= self._send(node, "")["realtime"]  # it reports that it is ready
 
     def statistics(self) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}

@@ -71,7 +71,11 @@ class Runner:
         """
         self._measurements.measure(runs)
         self.set_buffers()
-        self._environment = {**self._hosts.environment(self._topology), **self._nodes.environment()}
+        self._environment = {
+            **self._hosts.environment(self._topology),
+            **self._nodes.environment(),
+            "delay": self._delays.environment(),
+        }
         try:
             self._warm_up(runs)
         except UserError as error:
