@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from acapella_testing.transfer_cells import validate_written
@@ -78,8 +77,24 @@ class Links:
     def counters(self) -> dict:
         return dict.fromkeys(SETTINGS.topology.emulated(), (0, 0, 0))
 
+    def returned_bytes(self) -> dict:
+        return dict.fromkeys(SETTINGS.topology.emulated(), 0)
+
     def apply(self, cell) -> None:
         del cell
+
+
+class Idle:
+    """Nodes of a machine with two processors."""
+
+    busy = 2.0
+
+    def load(self, node: str) -> float:
+        del node
+        return self.busy
+
+    def device(self, node: str, peer: str) -> str:
+        return f"{node}-{peer}"
 
 
 class Delayed(runner.Delays):
@@ -139,7 +154,8 @@ class Recording:
 def slice_of_stubs(monkeypatch) -> Runner:
     """Return a runner whose nodes are stubs; results, measurements and flags are those of the program."""
     made = Runner.__new__(Runner)
-    made._nodes, made._settings, made._topology, made._environment = None, SETTINGS, SETTINGS.topology, {}
+    made._nodes, made._settings, made._topology = Idle(), SETTINGS, SETTINGS.topology
+    made._environment = {"processors": 2}
     made._emulation, made._hosts = Links(), Hosts()
     made._delays = Delayed()
     made._measurements = Probes()
@@ -188,6 +204,32 @@ def test_counts_of_the_delayed_directions_are_those_of_the_run(tmp_path, monkeyp
         assert content["flags"] == ["loss_off"]
 
 
+@pytest.mark.parametrize(("load", "flags"), [(2.0, ["loss_off"]), (2.01, ["load_high", "loss_off"])])
+def test_run_of_a_busy_machine_is_flagged(tmp_path, monkeypatch, slice_of_stubs, load, flags):
+    monkeypatch.setattr(capture, "digest", lambda directory: None)
+    monkeypatch.setattr(Idle, "busy", load)
+    grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
+    content = json.loads((tmp_path / "transfers" / CELLS[0].cell_id / "cell.json").read_text())
+    assert (content["measured"]["load"], sorted(content["flags"])) == (load, flags)
+
+
+def test_traffic_against_the_data_is_other_traffic_too(tmp_path, monkeypatch, slice_of_stubs):
+    answers = iter([1000, 1_001_000])
+    monkeypatch.setattr(capture, "digest", lambda directory: None)
+    name = next(iter(SETTINGS.topology.emulated()))
+    monkeypatch.setattr(slice_of_stubs._emulation, "returned_bytes", lambda: {name: next(answers)})
+    grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
+    content = json.loads((tmp_path / "transfers" / CELLS[0].cell_id / "cell.json").read_text())
+    assert content["measured"]["background_bps"] > 0 and "background" in content["flags"]
+
+
+def test_run_over_a_link_that_does_not_become_idle_fails(tmp_path, monkeypatch, slice_of_stubs):
+    monkeypatch.setattr(runner, "IDLE_S", 0)
+    monkeypatch.setattr(slice_of_stubs._emulation, "is_empty", lambda: False)
+    errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
+    assert [*errors.values()] == ["an emulated link is not idle after 0 s; something else sends over it"]
+
+
 def test_failed_probe_is_the_error_of_its_runs(tmp_path, monkeypatch, slice_of_stubs):
     monkeypatch.setattr(capture, "digest", lambda directory: None)
     slice_of_stubs._measurements = Probes(buffer_bytes=100_000)
@@ -234,7 +276,6 @@ def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(tmp_path, monk
 
     monkeypatch.setattr(capture, "Capture", CAPTURE)
     monkeypatch.setattr(capture, "Tcpdump", lambda *_: program)
-    slice_of_stubs._nodes = SimpleNamespace(device=lambda node, peer: "eth1")
     monkeypatch.setattr(slice_of_stubs._delays if broken == "counts" else slice_of_stubs._emulation, broken, fail)
     errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
     assert [*errors.values()] == ["node r1: lost connection"]

@@ -52,6 +52,15 @@ class Emulation:
             found[name] = (qdisc["bytes"], qdisc["packets"], qdisc["drops"])
         return found
 
+    def returned_bytes(self) -> dict[str, int]:
+        """Return the bytes sent over each emulated link against the direction of the data."""
+        found = {}
+        for name, link in self._topology.emulated().items():
+            node, peer = self._topology.upstream(link)
+            command = ["ip", "-s", "-j", "link", "show", "dev", self._nodes.device(peer, node)]
+            found[name] = json.loads(self._nodes.checked(peer, command))[0]["stats64"]["tx"]["bytes"]
+        return found
+
     def is_empty(self) -> bool:
         """Return whether no packet is in a queue of an emulated link."""
         for link in self._topology.emulated().values():

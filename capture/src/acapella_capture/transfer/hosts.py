@@ -85,6 +85,7 @@ class Hosts:
         }
         return {
             "kernel": kernel,
+            "processors": int(self._nodes.checked(host, ["getconf", "_NPROCESSORS_ONLN"])),
             "bbr_version": self._bbr_version(host, kernel),
             "iperf3_version": self._nodes.checked(host, ["iperf3", "--version"]).split("\n")[0].strip(),
             "tcp_rmem": [int(word) for word in self._nodes.read(host, f"{IPV4}/tcp_rmem").split()],

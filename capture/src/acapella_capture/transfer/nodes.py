@@ -102,6 +102,10 @@ class Nodes(ABC):
         """Return the content of a small file of a node, without white space at its ends."""
         return self.checked(node, ["cat", path]).strip()
 
+    def load(self, node: str) -> float:
+        """Return the mean number of processes of a node that were running or ready in the last minute."""
+        return float(self.read(node, "/proc/loadavg").split()[0])
+
     def write(self, node: str, path: str, value: str) -> None:
         """Write a value to a file below /proc/sys. Raises UserError if the kernel rejects it."""
         self.checked(node, ["sh", "-c", 'printf "%s\\n" "$1" > "$2"', "sh", value, path])

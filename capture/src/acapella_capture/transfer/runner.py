@@ -126,10 +126,11 @@ class Runner:
 
     def _transfer(self, cell: Cell, results: Results) -> dict[str, Any]:
         """Run a transfer, publish its directory, and return its `cell.json`. Raises UserError."""
-        wait_until(self._emulation.is_empty, timeout_s=IDLE_S)  # `apply` drops what is in the queues
+        if not wait_until(self._emulation.is_empty, timeout_s=IDLE_S):  # `apply` drops what is in the queues
+            raise UserError(f"an emulated link is not idle after {IDLE_S} s; something else sends over it")
         self._emulation.apply(cell)
         self._hosts.set_algorithm(cell.algorithm)
-        background = self._background_bps()
+        background, load = self._background_bps(), self._nodes.load(self._topology.sender)
         before = self._snapshot()
         with results.part() as part:
             extra = extra_bytes(cell, self._flight_bytes(cell))
@@ -149,6 +150,7 @@ class Runner:
                 content |= {"wire": None, "error": outcome.error or f"{error}"}
             content["capture"]["file"] = capture.FILE if self._settings.keep_captures else None
             delayed = add_counts(content, before, after)
+            content["measured"]["load"] = load
             content["flags"] = self._flags(cell, content, background, delayed)
             results.publish(part, cell, content)
         return content
@@ -166,11 +168,19 @@ class Runner:
         return capture.frames_over_mtu(part)
 
     def _background_bps(self) -> dict[str, int]:
-        """Return the rate on each emulated link while no transfer runs."""
-        before, begin = self._emulation.counters(), time.monotonic_ns()
+        """Return the rate on each emulated link while no transfer runs, in the direction that has more."""
+        before, begin = self._sent_bytes(), time.monotonic_ns()
         time.sleep(BACKGROUND_S)
-        after, span = self._emulation.counters(), time.monotonic_ns() - begin
-        return {name: round((after[name][0] - before[name][0]) * 8e9 / span) for name in before}
+        after, span = self._sent_bytes(), time.monotonic_ns() - begin
+        return {
+            name: round(max(now - then for now, then in zip(after[name], before[name], strict=True)) * 8e9 / span)
+            for name in before
+        }
+
+    def _sent_bytes(self) -> dict[str, tuple[int, int]]:
+        """Return the bytes sent over each emulated link in both directions."""
+        returned = self._emulation.returned_bytes()
+        return {name: (sent, returned[name]) for name, (sent, _, _) in self._emulation.counters().items()}
 
     def _content(self, cell: Cell, outcome: Outcome, captured: dict, background: dict[str, int]) -> dict[str, Any]:
         """Return the part of `cell.json` that a transfer provides."""
@@ -219,6 +229,7 @@ class Runner:
             "background": is_background(cell, self._topology, background),
             "window_limited": tcp_info.is_window_limited(content["tcp_info"]),
             "frames_over_mtu": bool(measured["frames_over_mtu"]),
+            "load_high": measured["load"] > self._environment["processors"],
             "capture_loss": content["capture"]["dropped"] != 0,
         }
         return found + [name for name, holds in conditions.items() if holds]
