@@ -76,6 +76,12 @@ def test_buffers_of_tcp_never_become_smaller(flight, most):
     assert files.values == before
 
 
+@pytest.mark.parametrize(("flight", "warned"), [(128 << 20, False), ((128 << 20) + 1, True)])
+def test_buffer_that_the_kernel_cannot_provide_is_reported(capsys, flight, warned):
+    Hosts(Files(h1=6 << 20, h2=6 << 20), ("h1", "h2")).set_window(flight)
+    assert ("may hold less than twice as many" in capsys.readouterr().err) == warned
+
+
 @pytest.mark.parametrize(("allowed", "succeeds"), [("reno cubic", True), ("reno bbr", False)])
 def test_only_an_algorithm_that_is_not_allowed_as_default_is_ignored(monkeypatch, allowed, succeeds):
     files = Files(h1=6 << 20, h2=6 << 20)

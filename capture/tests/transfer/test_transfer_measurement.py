@@ -197,6 +197,11 @@ def test_control_connection_is_no_flow(port):
     assert tcp_info.parse(LINE.replace(":40001", f":{port}"), 1, 5) is None
 
 
+@pytest.mark.parametrize("line", ["", "ESTAB 0 0 10.80.0.1:40001", "Cannot open netlink socket"])
+def test_line_without_two_addresses_is_no_flow(line):
+    assert tcp_info.parse(line, 1, 5) is None
+
+
 def test_sender_that_waits_for_a_window_is_recognized_by_its_last_sample():
     limited = tcp_info.parse(LINE, 1, 1)
     assert tcp_info.is_window_limited([limited])

@@ -165,6 +165,23 @@ def test_nothing_is_removed_where_nothing_is_delayed():
     NetemDelays(LoopbackNodes(), read_topology("linear"), "both").remove()
 
 
+@pytest.mark.parametrize(
+    ("message", "printed"),
+    [
+        (UNKNOWN, ""),
+        ("RTNETLINK answers: No such file or directory", ""),
+        ("RTNETLINK answers: Operation not permitted", "node r1: netem is not used: RTNETLINK answers: Operation not"),
+        ("", "node r1: netem is not used: exit status 2, no message"),
+    ],
+)
+def test_reason_why_netem_is_not_used_is_printed_unless_the_kernel_has_none(monkeypatch, capsys, message, printed):
+    nodes = LoopbackNodes()
+    monkeypatch.setattr(nodes, "run", lambda node, argv: CompletedProgram(2, "", message))
+    assert not has_netem(nodes, "r1")
+    error = capsys.readouterr().err
+    assert printed in error and bool(error) == bool(printed)
+
+
 def test_kernel_without_netem_is_recognized_by_its_answer():
     error, _ = answer("qdisc add dev lo root netem delay 1us")
     assert has_netem(LoopbackNodes(), "r1") == (error == "")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from acapella_core import names
 from acapella_core.errors import UserError
 from acapella_core.topology import Topology
 
@@ -32,6 +33,7 @@ NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
 DEVIATIONS = 4  # standard ones, beyond which a number of lost packets is not due to chance
+NO_NETEM = ("Specified qdisc kind is unknown", "No such file or directory")  # of tc, with and without extended errors
 FEW = 2  # packets; a small number of lost packets is not normally distributed
 
 
@@ -193,10 +195,13 @@ def netem(device: str, delay_ns: int, cell: Cell) -> str:
 
 
 def has_netem(nodes: Nodes, node: str) -> bool:
-    """Return whether the kernel of a node has netem."""
+    """Return whether netem works on a node. Print the reason if it does not although the kernel may have it."""
     done = nodes.run(node, ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us"])
     if done.status == 0:
         nodes.checked(node, ["tc", "qdisc", "del", "dev", "lo", "root"])
+    elif not any(message in done.stderr for message in NO_NETEM):
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.status}, no message"]
+        names.report(f"transfer: warning: node {node}: netem is not used: {lines[0]}")
     return done.status == 0
 
 

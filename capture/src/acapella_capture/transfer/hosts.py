@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from acapella_core import names
 from acapella_core.errors import UserError
 from acapella_core.topology import Topology
 
@@ -57,9 +58,14 @@ class Hosts:
 
     def set_window(self, flight_bytes: int) -> None:
         """Let TCP buffer at least a number of bytes in flight, twice in payload, and keep no metrics of earlier
-        connections. Limit what waits to be sent.
+        connections. Limit what waits to be sent. Print a warning if the kernel cannot buffer as much.
         """
         needed = min(max(MEMORY_PER_BYTE * flight_bytes, LEAST_BYTES), MOST_BYTES)
+        if MEMORY_PER_BYTE * flight_bytes > MOST_BYTES:
+            names.report(
+                f"transfer: warning: {flight_bytes} bytes can be in flight; TCP's largest buffer, {MOST_BYTES} bytes, "
+                "may hold less than twice as many"
+            )
         for name in ("tcp_rmem", "tcp_wmem"):
             path = f"{IPV4}/{name}"
             existing = [self._nodes.read(host, path).split() for host in self._hosts]

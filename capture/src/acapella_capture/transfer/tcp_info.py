@@ -31,9 +31,11 @@ def sample(nodes: Nodes, sender: str, flows: int, t_ns: int) -> list[dict[str, A
 
 
 def parse(line: str, flows: int, t_ns: int) -> dict[str, Any] | None:
-    """Return the sample of a line of ss; None for iperf3's control connection."""
-    local, _ = re.findall(r"\S+:(\d+)\s", line)[:2]
-    flow = int(local) - CLIENT_PORT
+    """Return the sample of a line of ss; None for iperf3's control connection, and for a line without two addresses."""
+    ports = re.findall(r"\S+:(\d+)\s", line)
+    if len(ports) < 2:
+        return None
+    flow = int(ports[0]) - CLIENT_PORT
     if not 0 <= flow < flows:  # the control connection has a port that the kernel selected
         return None
     values: dict[str, Any] = {"flow": flow, "t_ns": t_ns}
