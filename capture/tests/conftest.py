@@ -69,7 +69,7 @@ def dpdk_programs() -> None:
 @pytest.fixture
 def fabric(tmp_path) -> Iterator:
     """Provide a FABRIC on this machine: an orchestrator and nodes that FABRIC's client talks to."""
-    from acapella_testing.capture.fabric_loopback import loopback_fabric  # noqa: PLC0415 (FABRIC's client may be missing)
+    from acapella_testing.fabric.loopback import loopback_fabric  # noqa: PLC0415 (FABRIC's client may be missing)
 
     with loopback_fabric(tmp_path) as created:
         yield created

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_graphs import graph
-from acapella_testing.capture.fabric_transfers import SLICE, FabricTransfers, fabric_with_networks
+from acapella_testing.fabric.graphs import graph
+from acapella_testing.fabric.transfers import SLICE, FabricTransfers, fabric_with_networks
 from acapella_testing.transfer_cells import validate_written
 
 from acapella_capture.transfer.fabric_nodes import FabricNodes

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_network import inside
-from acapella_testing.capture.fabric_transfers import SLICE, FabricTransfers, fabric_with_networks
+from acapella_testing.fabric.network import inside
+from acapella_testing.fabric.transfers import SLICE, FabricTransfers, fabric_with_networks
 from fabrictestbed_extensions.fablib import node as fablib_node
 
 from acapella_capture.testbeds.fabric.network_slice import NetworkSlice

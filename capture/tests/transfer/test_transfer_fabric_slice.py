@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_orchestrator import TAGS
-from acapella_testing.capture.fabric_transfers import DUMBBELL, SLICE, FabricTransfers, fabric_with_networks
+from acapella_testing.fabric.orchestrator import TAGS
+from acapella_testing.fabric.transfers import DUMBBELL, SLICE, FabricTransfers, fabric_with_networks
 
 from acapella_capture.testbeds.fabric.tuning import cpu_list
 from acapella_capture.transfer import fabric as fabric_grid

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_experiment import SITES
-from acapella_testing.capture.fabric_loopback import QUICK, Loopback, loopback_fabric
-from acapella_testing.capture.fabric_processes import environment
+from acapella_testing.fabric.experiment import SITES
+from acapella_testing.fabric.loopback import QUICK, Loopback, loopback_fabric
+from acapella_testing.fabric.processes import environment
 from acapella_testing.processes import executable
 from acapella_testing.workflow_run import ROOT
 from nbclient import NotebookClient

@@ -10,8 +10,8 @@ from acapella_testing.workflow_run import Workplace
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_experiment import NODES, SITES, SLICE, experiment
-from acapella_testing.capture.fabric_loopback import loopback_fabric
+from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
+from acapella_testing.fabric.loopback import loopback_fabric
 
 from acapella_capture import collect
 from acapella_capture.testbeds.fabric.own_slice.host import NOTE

@@ -12,7 +12,7 @@ from acapella_testing.workflow_run import Workplace, rules_run
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from acapella_testing.capture import veth
-from acapella_testing.capture.fabric_loopback import loopback_fabric
+from acapella_testing.fabric.loopback import loopback_fabric
 
 from acapella_capture import collect
 from acapella_capture.testbeds.base import ResourceRequest

@@ -29,7 +29,7 @@ def without_tshark(directory: Path) -> str:
 @pytest.fixture
 def fabric(tmp_path_factory):
     pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-    from acapella_testing.capture.fabric_loopback import loopback_fabric  # noqa: PLC0415 (FABRIC's client may be missing)
+    from acapella_testing.fabric.loopback import loopback_fabric  # noqa: PLC0415 (FABRIC's client may be missing)
 
     with loopback_fabric(tmp_path_factory.mktemp("fabric")) as created:
         yield created

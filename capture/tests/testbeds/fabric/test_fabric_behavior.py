@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_behavior import BEHAVIORS, PAGE, Faults
-from acapella_testing.capture.fabric_collections import ONE, collected
-from acapella_testing.capture.fabric_loopback import Loopback
+from acapella_testing.fabric.behavior import BEHAVIORS, PAGE, Faults
+from acapella_testing.fabric.collection_runs import ONE, collected
+from acapella_testing.fabric.loopback import Loopback
 
 from acapella_capture.testbeds.base import NotReleased, ResourceRequest
 from acapella_core.errors import UserError

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_collections import ONE, OTHERS, PORTS, collected, until
-from acapella_testing.capture.fabric_loopback import Loopback
+from acapella_testing.fabric.collection_runs import ONE, OTHERS, PORTS, collected, until
+from acapella_testing.fabric.loopback import Loopback
 
 from acapella_capture.control.preprocess import NOTE, PROGRAM
 from acapella_capture.manifest import read

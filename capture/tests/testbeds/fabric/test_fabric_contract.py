@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_loopback import loopback_fabric
 from acapella_testing.capture.testbed_contract import *  # noqa: F403 - the tests that each testbed passes
+from acapella_testing.fabric.loopback import loopback_fabric
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_graphs import graph
-from acapella_testing.capture.fabric_loopback import Loopback
-from acapella_testing.capture.fabric_orchestrator import TAGS
+from acapella_testing.fabric.graphs import graph
+from acapella_testing.fabric.loopback import Loopback
+from acapella_testing.fabric.orchestrator import TAGS
 
 from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import parse_settings

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_graphs import OWN, graph
-from acapella_testing.capture.fabric_loopback import PATCHES, Loopback
+from acapella_testing.fabric.graphs import OWN, graph
+from acapella_testing.fabric.loopback import PATCHES, Loopback
 from fabrictestbed_extensions.fablib.fablib import FablibManager
 from fabrictestbed_extensions.fablib.validator import NodeValidator
 from fim.user.topology import AdvertizedTopology

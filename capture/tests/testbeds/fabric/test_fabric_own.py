@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_collections import collected, until
-from acapella_testing.capture.fabric_experiment import NODES, SITES, SLICE, experiment
-from acapella_testing.capture.fabric_graphs import SHARED_PORT, graph
-from acapella_testing.capture.fabric_loopback import loopback_fabric
+from acapella_testing.fabric.collection_runs import collected, until
+from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
+from acapella_testing.fabric.graphs import SHARED_PORT, graph
+from acapella_testing.fabric.loopback import loopback_fabric
 
 from acapella_capture.manifest import read
 from acapella_capture.settings import parse_settings

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_orchestrator import PROJECT
+from acapella_testing.fabric.orchestrator import PROJECT
 
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import record

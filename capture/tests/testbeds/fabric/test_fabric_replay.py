@@ -16,7 +16,7 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
-from acapella_testing.capture.fabric_loopback import Loopback
+from acapella_testing.fabric.loopback import Loopback
 
 from acapella_capture import collect
 from acapella_capture.manifest import read

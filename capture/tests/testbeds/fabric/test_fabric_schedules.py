@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.capture.fabric_schedules import run, schedule
+from acapella_testing.fabric.schedules import run, schedule
 
 SEEDS = range(200) if os.environ.get("ACAPELLA_SOAK") else (0, 1, 17, 26, 41)
 

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-from acapella_testing.capture.fabric_behavior import Faults
-from acapella_testing.capture.fabric_collections import OTHERS, PORTS
-from acapella_testing.capture.fabric_graphs import needs
-from acapella_testing.capture.fabric_loopback import Loopback, loopback_fabric
-from acapella_testing.capture.fabric_orchestrator import LEASE, TAGS, Orchestrator, StoredSlice
+from acapella_testing.fabric.behavior import Faults
+from acapella_testing.fabric.collection_runs import OTHERS, PORTS
+from acapella_testing.fabric.graphs import needs
+from acapella_testing.fabric.loopback import Loopback, loopback_fabric
+from acapella_testing.fabric.orchestrator import LEASE, TAGS, Orchestrator, StoredSlice
 
 from acapella_capture import collect
 from acapella_capture.testbeds.fabric import remote, session, slices, testbed

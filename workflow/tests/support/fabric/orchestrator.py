@@ -16,8 +16,8 @@ import urllib.parse
 import uuid
 from dataclasses import dataclass
 
-from acapella_testing.capture.fabric_behavior import UNSTABLE, Faults
-from acapella_testing.capture.fabric_graphs import (
+from acapella_testing.fabric.behavior import UNSTABLE, Faults
+from acapella_testing.fabric.graphs import (
     OWN,
     filled,
     foreign_mirrors,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import paramiko
 import pytest
-from acapella_testing.capture.fabric_nodes import Nodes
-from acapella_testing.capture.fabric_orchestrator import PROJECT, Orchestrator
+from acapella_testing.fabric.nodes import Nodes
+from acapella_testing.fabric.orchestrator import PROJECT, Orchestrator
 from fabrictestbed_extensions.fablib import node
 from fabrictestbed_extensions.utils.utils import Utils
 from fim.graph.networkx_property_graph import NetworkXGraphStorage

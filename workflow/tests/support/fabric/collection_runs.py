@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from acapella_testing.capture.fabric_loopback import Loopback
+from acapella_testing.fabric.loopback import Loopback
 
 from acapella_capture import collect
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import paramiko
-from acapella_testing.capture.fabric_graphs import mac
-from acapella_testing.capture.warm_python import WarmPython
+from acapella_testing.fabric.graphs import mac
+from acapella_testing.fabric.warm_python import WarmPython
 
 IP = """#!/bin/sh
 echo "ip $*" >> "$HOME/commands.log"

@@ -3,9 +3,9 @@
 import datetime
 from dataclasses import dataclass
 
-from acapella_testing.capture.fabric_collections import until
-from acapella_testing.capture.fabric_loopback import Loopback
-from acapella_testing.capture.fabric_orchestrator import HOST, LEASE, StoredSlice
+from acapella_testing.fabric.collection_runs import until
+from acapella_testing.fabric.loopback import Loopback
+from acapella_testing.fabric.orchestrator import HOST, LEASE, StoredSlice
 
 from acapella_capture.testbeds.fabric.session import GRAPH_LOCK
 

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from acapella_testing.capture.fabric_graphs import graph
-from acapella_testing.capture.fabric_orchestrator import Orchestrator, StoredSlice
+from acapella_testing.fabric.graphs import graph
+from acapella_testing.fabric.orchestrator import Orchestrator, StoredSlice
 from fim.slivers.capacities_labels import Labels
 
 NIC_NUMA = "1"

@@ -8,8 +8,8 @@ import sys
 
 import paramiko
 import pytest
-from acapella_testing.capture.fabric_loopback import Loopback, replace_functions
-from acapella_testing.capture.fabric_nodes import bastion, connect
+from acapella_testing.fabric.loopback import Loopback, replace_functions
+from acapella_testing.fabric.nodes import bastion, connect
 
 from acapella.cli.entry import main
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from acapella_testing.capture.fabric_graphs import graph, mac
-from acapella_testing.capture.fabric_nodes import Nodes
-from acapella_testing.capture.fabric_orchestrator import Orchestrator, StoredSlice
+from acapella_testing.fabric.graphs import graph, mac
+from acapella_testing.fabric.nodes import Nodes
+from acapella_testing.fabric.orchestrator import Orchestrator, StoredSlice
 
 LIMIT_S = 20
 FIRST_BUS = 7  # the first data interface of a node is enp7s0

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 VARIABLE = "ACAPELLA_LOOPBACK_NODES"  # JSON: port of the nodes, file with the key of the bastion host
-SITE = "from acapella_testing.capture import fabric_processes\n\nfabric_processes.install()\n"
+SITE = "from acapella_testing.fabric import processes\n\nprocesses.install()\n"
 FABLIB, NODE = "fabrictestbed_extensions.fablib.fablib", "fabrictestbed_extensions.fablib.node"
 UTILS = "fabrictestbed_extensions.utils.utils"
 
@@ -63,7 +63,7 @@ def patch(module: ModuleType) -> None:
 def connection(node, **_):
     """Return connections to the bastion host and to a node, as FABRIC's client does."""
     import paramiko  # noqa: PLC0415 (slow)
-    from acapella_testing.capture.fabric_nodes import connect  # noqa: PLC0415
+    from acapella_testing.fabric.nodes import connect  # noqa: PLC0415
 
     port, key = json.loads(os.environ[VARIABLE])
     with node._ssh_lock:

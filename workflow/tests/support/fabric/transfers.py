@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-from acapella_testing.capture.fabric_loopback import Loopback, loopback_fabric
-from acapella_testing.capture.fabric_network import NodeNetworks, node_networks
-from acapella_testing.capture.fabric_orchestrator import TAGS
-from acapella_testing.capture.fabric_placement import PlacingOrchestrator
+from acapella_testing.fabric.loopback import Loopback, loopback_fabric
+from acapella_testing.fabric.network import NodeNetworks, node_networks
+from acapella_testing.fabric.orchestrator import TAGS
+from acapella_testing.fabric.placement import PlacingOrchestrator
 
 from acapella_capture.testbeds.fabric.networks import MULTISITE
 from acapella_capture.transfer import command
