@@ -1,1 +1,1 @@
-"""Sampling with the permissions of a project: at the nodes of its own slice, or with mirrors within it."""
+"""Sampling with few permissions: at the nodes of the user's slice, or with mirrors within it."""
