@@ -6,6 +6,9 @@ import pytest
 from acapella_testing.generated import generated_transfers as made
 from acapella_testing.transfer_tables import rows, tables
 
+from acapella.campaign.layout import Campaign
+from acapella.figures import transfer_ratios
+from acapella.figures.source import NoData, Source
 from acapella.transfer import settings
 from acapella_core.errors import UserError
 
@@ -49,6 +52,53 @@ def test_completion_of_parallel_processes_counts_from_the_first_start(tmp_path):
     tables(tmp_path)
     assert rows(tmp_path, "cells", "completion_ns, first_end_ns") == [(4 * SECOND, 2 * SECOND)]
     assert rows(tmp_path, "flows", "flow, offset_ns") == [(0, 0), (1, 3 * SECOND)]
+
+
+MS = 10**6
+
+
+@pytest.mark.parametrize(
+    ("errors", "offset_errors", "flagged"),
+    [
+        # The first flow sends at 0 to 10 ms, the second at 3000 to 3040 ms: 2990 to 3040 ms later. 1 % of 4 s is 40 ms.
+        ((10 * MS, 40 * MS), (10 * MS, 40 * MS), False),
+        ((10 * MS, 41 * MS), (10 * MS, 41 * MS), True),
+        # The second flow is at most 50 ms early, because the first sends at the latest then.
+        ((50 * MS, 0), (50 * MS, 50 * MS), True),
+        ((None, 0), (None, None), True),
+        ((0, None), (None, None), True),
+    ],
+)
+def test_run_is_flagged_if_the_error_of_its_starts_is_above_one_percent(tmp_path, errors, offset_errors, flagged):
+    documents = [made.document(made.Sent(8, 8, 2.0, 2.0)), made.document(made.Sent(8, 8, 1.0, 1.0))]
+    starts = [10**18, 10**18 + 3 * SECOND]
+    flows = [{"started_ns": at, "start_error_ns": error} for at, error in zip(starts, errors, strict=True)]
+    made.cell(tmp_path, "a", documents, flows=flows)
+    tables(tmp_path)
+    assert rows(tmp_path, "flows", "offset_error_ns") == [(error,) for error in offset_errors]
+    assert rows(tmp_path, "cells", "completion_ns, error, contains(flags, 'start_error')") == [
+        (4 * SECOND, None, flagged)
+    ]
+
+
+@pytest.mark.parametrize("starts", [(10**18, None), (None, 10**18), (None, None)])
+def test_run_whose_starts_are_not_known_has_no_completion_time(tmp_path, starts):
+    documents = [made.document(made.Sent(8, 8, 2.0, 2.0)), made.document(made.Sent(8, 8, 1.0, 1.0))]
+    made.cell(tmp_path, "a", documents, flows=[{"started_ns": at} for at in starts], settings={"ratio": 2.0})
+    made.cell(tmp_path, "b", documents[:1])
+    tables(tmp_path)
+    assert rows(tmp_path, "flows", "cell_id, offset_ns, offset_error_ns, end_ns") == [
+        ("a", None, None, None),
+        ("a", None, None, None),
+        ("b", 0, 0, 2 * SECOND),
+    ]
+    assert rows(tmp_path, "intervals", "start_ns, end_ns")[:4] == [(None, None)] * 4
+    assert rows(tmp_path, "cells", "completion_ns, throughput_bps, flags, error") == [
+        (None, None, "window_unknown", "the starts of its iperf3 processes are not known"),
+        (2 * SECOND, 32, "window_unknown", None),
+    ]
+    with pytest.raises(NoData):  # the run does not count in the figure of ratios
+        transfer_ratios.draw(Source(Campaign(tmp_path)))
 
 
 def test_receiver_without_values_is_replaced_by_the_sender(tmp_path):

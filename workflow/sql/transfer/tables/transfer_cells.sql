@@ -49,7 +49,11 @@ summed as (
         bool_and(end_of_wire) as end_of_wire,
         case when count(end_ns) = count(*) then max(end_ns) end as completion_ns,
         case when count(end_ns) = count(*) then min(end_ns) end as first_end_ns,
-        case when count(completion_ns) = count(*) then max(offset_ns + completion_ns) end as iperf3_completion_ns,
+        case
+            when count(offset_ns + completion_ns) = count(*) then max(offset_ns + completion_ns)
+        end as iperf3_completion_ns,
+        count(offset_ns) < count(*) as starts_unknown,
+        case when count(offset_error_ns) = count(*) then max(offset_error_ns) end as offset_error_ns,
         case when count(retransmits) = count(*) then sum(retransmits)::bigint end as retransmits,
         min(rtt_min_ns) as rtt_min_ns,
         round(avg(rtt_mean_ns))::bigint as rtt_mean_ns,
@@ -71,6 +75,13 @@ summed as (
         string_agg(distinct window_unknown, '; ' order by window_unknown) as window_unknown
     from flows
     group by cell_id, run
+),
+
+runs as (
+    select
+        *,
+        completion_ns is not null and coalesce(offset_error_ns > $threshold * completion_ns, true) as start_error
+    from summed
 ),
 
 -- null: unknown, for the reason in window_unknown
@@ -144,6 +155,7 @@ final as (
                     list_concat(
                         n.flags,
                         case when d.unexplained > 0 then ['unexplained'] else []::varchar[] end,
+                        case when s.start_error then ['start_error'] else []::varchar[] end,
                         case when w.window_limited then ['window_limited'] else []::varchar[] end,
                         case when w.window_limited is null then ['window_unknown'] else []::varchar[] end
                     )
@@ -151,12 +163,18 @@ final as (
             ),
             ' '
         ) as flags,
-        coalesce(n.error, case when s.iperf3_completion_ns is null then 'iperf3 reported no duration' end) as error,
+        coalesce(
+            n.error,
+            case
+                when s.starts_unknown then 'the starts of its iperf3 processes are not known'
+                when s.iperf3_completion_ns is null then 'iperf3 reported no duration'
+            end
+        ) as error,
         n.iperf3_version,
         n.kernel,
         n.bbr_version
     from numbered as n
-    left join summed as s on n.cell_id = s.cell_id and n.run = s.run
+    left join runs as s on n.cell_id = s.cell_id and n.run = s.run
     inner join windows as w on n.cell_id = w.cell_id and n.run = w.run
     left join disagreements as d on n.cell_id = d.cell_id and n.run = d.run
 )

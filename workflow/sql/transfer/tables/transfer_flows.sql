@@ -11,11 +11,15 @@ wire as (
     select * from raw_wire
 ),
 
+-- Offsets are only known if all starts are, because any process may be the first one. Data begins at most
+-- start_error_ns after started_ns, so the first data of the run are sent at the latest at latest_ns.
 ways as (
     select
         cell_id,
         run,
-        min(started_ns) as first_ns
+        count(distinct flow) = 1 as single,
+        case when count(started_ns) = count(*) then min(started_ns) end as first_ns,
+        case when count(start_error_ns) = count(*) then min(started_ns + start_error_ns) end as latest_ns
     from raw
     group by cell_id, run
 ),
@@ -71,8 +75,14 @@ chosen as (
         raw.*,
         case
             when wire_offsets.captured then wire_offsets.offset_ns
-            else coalesce(raw.started_ns - ways.first_ns, 0)
+            when ways.single then 0
+            else raw.started_ns - ways.first_ns
         end as offset_ns,
+        case
+            when wire_offsets.captured or ways.single then 0
+            when raw.start_error_ns is not null and ways.latest_ns is not null
+                then greatest(raw.start_error_ns, ways.latest_ns - ways.first_ns)
+        end as offset_error_ns,
         coalesce(raw.received_bytes, raw.sent_bytes) as bytes,
         case when raw.received_bytes is null then raw.sender_ns else coalesce(raw.receiver_ns, raw.sender_ns) end
             as completion_ns
@@ -97,6 +107,7 @@ joined as (
         c.remote_port,
         c.measured_rtt_ns,
         c.offset_ns,
+        c.offset_error_ns,
         c.sent_bytes,
         c.sender_ns,
         c.received_bytes,

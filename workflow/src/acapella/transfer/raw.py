@@ -25,8 +25,8 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
     "raw_flows": {
         **STREAM,
         **{"path": TEXT, "file": TEXT, "iperf3_version": TEXT, "algorithm": TEXT, "reverse": pa.bool_()},
-        **{"local_port": pa.uint16(), "remote_port": pa.uint16(), "started_ns": INT, "sent_bytes": INT},
-        **{"measured_rtt_ns": INT},
+        **{"local_port": pa.uint16(), "remote_port": pa.uint16(), "started_ns": INT, "start_error_ns": INT},
+        **{"sent_bytes": INT, "measured_rtt_ns": INT},
         **{"sender_ns": INT, "received_bytes": INT, "receiver_ns": INT, "retransmits": INT, "rtt_min_ns": INT},
         **{"rtt_mean_ns": INT, "rtt_max_ns": INT, "cwnd_max_bytes": INT, "window_bytes": INT, "samples": INT},
         **{"busy_samples": INT},
@@ -90,7 +90,7 @@ class Raw:
         self.add_rows("raw_cells", [key | cell_columns(run)])
         for process in run.processes:
             of = key | {"flow": process.flow}
-            stated = {"path": process.stated.get("path"), "started_ns": process.stated.get("started_ns")}
+            stated = {name: process.stated.get(name) for name in ("path", "started_ns", "start_error_ns")}
             test = process.test
             stated["measured_rtt_ns"] = path_rtt(run.cell, stated["path"])
             stated["window_bytes"] = largest_window(run.cell, process)

@@ -212,7 +212,8 @@ def multipath(directory: Path, ratios=(0.5, 1.0, 2.0), total_mbps: int = 30) -> 
             seconds = 8 * size / (rate * 1e6 * MSS / (MSS + 66)) * (1 + 0.01 * number)
             sent = Sent(size, size, seconds, seconds, 20 + number)
             documents.append(document(sent, intervals=max(2, round(seconds)), size=size))
-            flows.append({"path": path, "size_bytes": size, "started_ns": 10**18 + number * 1000})
+            start = {"started_ns": 10**18 + number * 1000, "start_error_ns": 1000}
+            flows.append({"path": path, "size_bytes": size, **start})
         settings = {"ratio": ratio, "streams": 6, "size_bytes": size, "rate_bps": None, "buffer_bytes": None}
         more = {"topology": "multipath", "settings": settings, "links": links, "paths": PATHS, "flows": flows}
         cell(directory, f"ratio-{ratio}", documents, **more)
