@@ -10,12 +10,12 @@ from acapella_testing.transfer_tables import rows, tables
 SECOND = 10**9
 
 
-def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False) -> dict[str, tuple]:
+def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False, **more) -> dict[str, tuple]:
     """Return (flagged, cause) by quantity of a cell with a capture."""
     document = made.document(sent)
     document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
-    flows = [{"size_bytes": 100_000}]
-    capture.write(made.cell(tmp_path, "a", [document], wire="wire.parquet", flows=flows), cut=cut)
+    more = {"flows": [{"size_bytes": 100_000}]} | more
+    capture.write(made.cell(tmp_path, "a", [document], wire="wire.parquet", **more), cut=cut)
     tables(tmp_path)
     return {row[0]: row[1:] for row in rows(tmp_path, "disagreements", "quantity, flagged, cause")}
 
@@ -111,6 +111,51 @@ def test_known_causes_of_differences_are_named(tmp_path):
     assert (found["sent"], found["throughput"]) == ((True, "capture_loss"), (True, "capture_loss"))
     found = with_wire(tmp_path / "cut", steady(60), EXACT, cut=True)
     assert {found[name] for name in ("sent", "completion")} == {(True, "capture_loss")}
+
+
+# The last of 60 segments is acknowledged 610 ms after the first was sent. 120,000 B are twice the captured ones.
+@pytest.mark.parametrize(
+    ("seconds", "rate", "cause"),
+    [
+        (0.61, 40_000_000, "unexplained"),  # the capture ends with the test
+        (0.62, 40_000_000, "unexplained"),  # 10 ms later: at most 50,000 of the missing 60,000 B
+        (0.6225, 40_000_000, "capture_loss"),  # 12.5 ms: 62,500 B
+        (0.6225, 30_000_000, "unexplained"),  # 12.5 ms: 46,875 B
+    ],
+)
+def test_end_of_a_cut_capture_lacks_only_what_the_link_carries_until_the_end_of_the_test(
+    tmp_path, seconds, rate, cause
+):
+    sent, measured = made.Sent(120_000, 120_000, seconds, seconds, 0), {"rate_bps": rate}
+    found = with_wire(tmp_path, steady(60), sent, cut=True, measured=measured, settings={"rate_bps": rate})
+    assert (found["sent"], found["throughput"]) == ((True, cause), (True, cause))
+
+
+# 50,000 B of 150,000 B were not sent; 1 % of the wire is 1000 B.
+@pytest.mark.parametrize(
+    ("mode", "extra", "wmem", "cause"),
+    [
+        ("clean", 49_000, 10**7, "send_buffer"),
+        ("clean", 48_999, 10**7, "unexplained"),
+        ("clean", None, 49_000, "send_buffer"),
+        ("clean", None, 48_999, "unexplained"),
+        ("published", 10**7, 48_999, "unexplained"),
+        ("published", 48_999, None, "unexplained"),
+        ("published", None, None, "send_buffer"),  # 4 MiB
+    ],
+)
+def test_send_buffer_explains_no_more_bytes_than_it_has(tmp_path, mode, extra, wmem, cause):  # noqa: PLR0913, PLR0917
+    more = {"mode": mode, "flows": [{"size_bytes": 100_000, "extra_bytes": extra}]}
+    more["environment"] = {"tcp_wmem": [4096, 16_384, wmem]} if wmem else {}
+    found = with_wire(tmp_path, steady(), made.Sent(150_000, 80_000, 0.8, 0.8, 0), **more)
+    assert found["sent"] == (True, cause)
+
+
+def test_send_buffer_of_an_unknown_size_has_four_mebibytes(tmp_path):
+    over = 2**22 + 1000  # 1 % of the wire is 1000 B
+    for number, cause in enumerate(["send_buffer", "unexplained"]):
+        sent = made.Sent(100_000 + over + number, 80_000, 0.8, 0.8, 0)
+        assert with_wire(tmp_path / cause, steady(), sent)["sent"] == (True, cause)
 
 
 HALF_TIME = made.Sent(100_000, 100_000, 0.5, 0.5, 0)

@@ -6,13 +6,18 @@ measured as (
     select
         flows.*,
         raw_wire.data_frames,
-        -- Bytes that the capture lacks: missing sequence numbers, and the end of a capture without FIN or RST.
-        greatest(flows.wire_missing_bytes, case when flows.wire_cut then flows.bytes - flows.wire_bytes else 0 end)
-            as lost_bytes,
         flows.completion_ns - flows.wire_duration_ns as later_ns,
         flows.wire_duration_ns / nullif(flows.wire_bytes, 0)::double as ns_per_byte,
-        coalesce(flows.wire_start_up_ns, 0) as start_up_ns
+        coalesce(flows.wire_start_up_ns, 0) as start_up_ns,
+        -- With a ratio, one link has a multiple of the rate.
+        greatest(
+            raw_cells.measured_rate_bps,
+            raw_cells.rate_bps,
+            raw_cells.rate_bps * raw_cells.ratio,
+            flows.wire_throughput_bps
+        ) as largest_bps
     from transfer_flows as flows
+    inner join raw_cells on flows.cell_id = raw_cells.cell_id and flows.run = raw_cells.run
     inner join raw_wire
         on
             flows.cell_id = raw_wire.cell_id
@@ -20,6 +25,22 @@ measured as (
             and flows.flow = raw_wire.flow
             and flows.stream = raw_wire.stream
     where flows.wire_bytes is not null
+),
+
+-- Bytes that the capture lacks: missing sequence numbers, and the end of a capture without FIN or RST. After the last
+-- frame, at most as many bytes were sent as fit into the time until iperf3 stopped.
+lost as (
+    select
+        *,
+        greatest(
+            wire_missing_bytes,
+            case
+                when wire_cut
+                    then least(bytes - wire_bytes, greatest(later_ns, 0) * coalesce(largest_bps, 0) / 8e9)
+                else 0
+            end
+        ) as lost_bytes
+    from measured
 ),
 
 bounded as (
@@ -34,7 +55,7 @@ bounded as (
         end as buffered_ns,
         lost_bytes * ns_per_byte as lost_ns,
         ceil(lost_bytes * data_frames / nullif(wire_bytes + wire_retransmitted_bytes, 0)::double) as lost_segments
-    from measured
+    from lost
 ),
 
 flows as (
@@ -71,12 +92,21 @@ sent as (
                 and abs(sent_bytes - wire_bytes - wire_missing_bytes)
                 <= $threshold * (wire_bytes + wire_missing_bytes)
                 then 'capture_loss'
-            when sent_bytes > wire_bytes and received_bytes <= wire_bytes * (1 + $threshold) then 'send_buffer'
+            when
+                sent_bytes > wire_bytes
+                and received_bytes <= wire_bytes * (1 + $threshold)
+                and sent_bytes - wire_bytes <= send_buffer_bytes + $threshold * wire_bytes
+                then 'send_buffer'
             when
                 abs(sent_bytes - wire_ip_bytes) <= $threshold * wire_ip_bytes
                 or abs(sent_bytes - wire_frame_bytes) <= $threshold * wire_frame_bytes
                 then 'headers'
-            when sent_bytes > wire_bytes and wire_cut then 'capture_loss'
+            when
+                sent_bytes > wire_bytes
+                and wire_cut
+                and with_lost
+                and sent_bytes - wire_bytes - lost_bytes <= send_buffer_bytes + $threshold * wire_bytes
+                then 'capture_loss'
             else 'unexplained'
         end as cause
     from flows

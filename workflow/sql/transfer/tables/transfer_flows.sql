@@ -151,7 +151,8 @@ joined as (
         wire.flight_p95_bytes as wire_flight_p95_bytes,
         c.window_bytes,
         c.samples,
-        c.busy_samples
+        c.busy_samples,
+        c.send_buffer_bytes
     from chosen as c
     left join wire
         on c.cell_id = wire.cell_id and c.run = wire.run and c.flow = wire.flow and c.stream = wire.stream
@@ -162,7 +163,7 @@ joined as (
 
 checked as (
     select
-        *,
+        * replace (coalesce(send_buffer_bytes, $send_buffer) as send_buffer_bytes),
         -- null if a larger window was advertised after the last sample
         case when wire_flight_max_bytes <= window_bytes then wire_flight_p95_bytes >= $full_window * window_bytes end
             as window_limited

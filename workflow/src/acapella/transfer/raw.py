@@ -29,7 +29,7 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
         **{"sent_bytes": INT, "measured_rtt_ns": INT},
         **{"sender_ns": INT, "received_bytes": INT, "receiver_ns": INT, "retransmits": INT, "rtt_min_ns": INT},
         **{"rtt_mean_ns": INT, "rtt_max_ns": INT, "cwnd_max_bytes": INT, "window_bytes": INT, "samples": INT},
-        **{"busy_samples": INT},
+        **{"busy_samples": INT, "send_buffer_bytes": INT},
     },
     "raw_intervals": {
         **STREAM,
@@ -93,6 +93,7 @@ class Raw:
             stated = {name: process.stated.get(name) for name in ("path", "started_ns", "start_error_ns")}
             test = process.test
             stated["measured_rtt_ns"] = path_rtt(run.cell, stated["path"])
+            stated["send_buffer_bytes"] = send_buffer(run.cell, process)
             stated["window_bytes"] = largest_window(run.cell, process)
             samples = samples_of(run.cell, process)
             stated["samples"] = len(samples)
@@ -163,6 +164,18 @@ def samples_of(cell: dict, process: Process) -> list[dict]:
     """Return the samples of TCP_INFO of a process."""
     samples = cell.get("tcp_info")
     return [each for each in samples if each.get("flow") == process.flow] if isinstance(samples, list) else []
+
+
+def send_buffer(cell: dict, process: Process) -> int | None:
+    """Return the largest number of bytes in the send buffer of a process; None if cell.json does not state it.
+
+    The maximum of tcp_wmem limits the buffer. In mode clean, tcp_notsent_lowat is a lower limit of the bytes that were
+    not sent, and extra_bytes includes it.
+    """
+    wmem = (cell.get("environment") or {}).get("tcp_wmem")
+    largest = wmem[-1] if isinstance(wmem, list) and wmem and isinstance(wmem[-1], int) else None
+    extra = process.stated.get("extra_bytes")
+    return extra or largest if cell.get("mode") == "clean" else largest or extra
 
 
 def largest_window(cell: dict, process: Process) -> int | None:

@@ -35,7 +35,8 @@ TABLES = (
 THRESHOLD = 0.01  # difference of iperf3 and wire above which a value is flagged
 FULL_WINDOW = 0.95  # of the receiver's largest window; with more bytes in flight, the sender waits for the window
 SHALLOW_BDP = 0.1  # bandwidth-delay products; buffers below are shallow
-PARAMETERS = {"threshold": THRESHOLD, "full_window": FULL_WINDOW, "shallow_bdp": SHALLOW_BDP}
+SEND_BUFFER = 4 << 20  # bytes: default maximum of tcp_wmem, for runs whose cell.json does not state it
+PARAMETERS = {"threshold": THRESHOLD, "full_window": FULL_WINDOW, "shallow_bdp": SHALLOW_BDP, "send_buffer": SEND_BUFFER}
 MAX_SHOWN = 20  # faults printed; all are in the table
 
 
