@@ -45,6 +45,26 @@ def test_values_of_one_cell_are_those_computed_by_hand(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("measured", "rate", "bdp"),
+    [
+        # 150,000 B / (20 Mbit/s x 60 ms = 150,000 B)
+        ({"rate_bps": 20_000_000, "buffer_bytes": 150_000}, 20_000_000, 1.0),
+        # The probe was too slow: the requested 300,000 B / (40 Mbit/s x 60 ms = 300,000 B)
+        ({"rate_bps": 20_000_000, "buffer_bytes": 150_000, "rate_at_least_bps": 30_000_000}, 40_000_000, 1.0),
+        ({"rate_bps": 20_000_000, "buffer_bytes": 30_000, "rate_at_least_bps": 30_000_000}, 40_000_000, 1.0),
+        # At least 80 Mbit/s: 600,000 B
+        ({"rate_bps": None, "buffer_bytes": None, "rate_at_least_bps": 80_000_000}, 80_000_000, 0.5),
+        ({}, 40_000_000, 1.0),
+    ],
+)
+def test_buffer_is_compared_with_the_requested_rate_if_the_probe_was_too_slow(tmp_path, measured, rate, bdp):
+    measured = {"rtt_ns": 60_000_000, **measured}
+    made.cell(tmp_path, "a", [made.document()], measured=measured, settings={"buffer_bytes": 300_000})
+    tables(tmp_path)
+    assert rows(tmp_path, "cells", "bottleneck_bps, buffer_bdp") == [(rate, bdp)]
+
+
 def test_completion_of_parallel_processes_counts_from_the_first_start(tmp_path):
     documents = [made.document(made.Sent(8, 8, 2.0, 2.0)), made.document(made.Sent(8, 8, 1.0, 1.0))]
     flows = [{"started_ns": 10**18}, {"started_ns": 10**18 + 3 * SECOND}]

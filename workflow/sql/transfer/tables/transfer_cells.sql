@@ -40,6 +40,22 @@ numbered as (
     from raw
 ),
 
+-- A probe that was too slow to fill the queue measured a rate and a queue that are possibly too small.
+bottlenecks as (
+    select
+        cell_id,
+        run,
+        case
+            when rate_at_least_bps is null then coalesce(measured_rate_bps, rate_bps)
+            else greatest(rate_bps, rate_at_least_bps)
+        end as bottleneck_bps,
+        case
+            when rate_at_least_bps is null then coalesce(measured_buffer_bytes, buffer_bytes)
+            else coalesce(buffer_bytes, measured_buffer_bytes)
+        end as queue_bytes
+    from raw
+),
+
 summed as (
     select
         cell_id,
@@ -117,11 +133,12 @@ final as (
         n.reorder_percent,
         n.measured_rtt_ns,
         n.measured_rate_bps,
+        n.rate_at_least_bps,
         n.measured_buffer_bytes,
         n.frames_over_mtu,
         n.background_bps,
-        8e9 * coalesce(n.measured_buffer_bytes, n.buffer_bytes)
-        / nullif(coalesce(n.measured_rate_bps, n.rate_bps)::double * n.measured_rtt_ns, 0) as buffer_bdp,
+        b.bottleneck_bps,
+        8e9 * b.queue_bytes / nullif(b.bottleneck_bps::double * n.measured_rtt_ns, 0) as buffer_bdp,
         coalesce(s.flows, 0)::uinteger as flows,
         s.bytes,
         s.completion_ns,
@@ -174,6 +191,7 @@ final as (
         n.kernel,
         n.bbr_version
     from numbered as n
+    inner join bottlenecks as b on n.cell_id = b.cell_id and n.run = b.run
     left join runs as s on n.cell_id = s.cell_id and n.run = s.run
     inner join windows as w on n.cell_id = w.cell_id and n.run = w.run
     left join disagreements as d on n.cell_id = d.cell_id and n.run = d.run

@@ -12,6 +12,7 @@ measured as (
         -- With a ratio, one link has a multiple of the rate.
         greatest(
             raw_cells.measured_rate_bps,
+            raw_cells.rate_at_least_bps,
             raw_cells.rate_bps,
             raw_cells.rate_bps * raw_cells.ratio,
             flows.wire_throughput_bps

@@ -19,7 +19,8 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
         **{"mode": TEXT, "topology": TEXT, "algorithm": TEXT, "delay_ns": INT, "buffer_bytes": INT, "rate_bps": INT},
         **{"streams": UINT, "size_bytes": INT, "ratio": pa.float64(), "delay_on": TEXT},
         **{"loss_percent": pa.float64(), "reorder_percent": pa.float64(), "measured_rtt_ns": INT},
-        **{"measured_rate_bps": INT, "measured_buffer_bytes": INT, "frames_over_mtu": INT, "background_bps": INT},
+        **{"measured_rate_bps": INT, "rate_at_least_bps": INT, "measured_buffer_bytes": INT},
+        **{"frames_over_mtu": INT, "background_bps": INT},
         **{"flags": pa.list_(TEXT), "error": TEXT, "iperf3_version": TEXT, "kernel": TEXT, "bbr_version": TEXT},
     },
     "raw_flows": {
@@ -211,6 +212,7 @@ def cell_columns(run: Run) -> dict:
         "algorithm": lowered(run.values.get("algorithm")),
         "measured_rtt_ns": run.values.get("rtt_ns"),
         "measured_rate_bps": measured.get("rate_bps"),
+        "rate_at_least_bps": measured.get("rate_at_least_bps"),
         "measured_buffer_bytes": measured.get("buffer_bytes"),
         "frames_over_mtu": measured.get("frames_over_mtu"),
         "background_bps": measured.get("background_bps"),
