@@ -1,5 +1,7 @@
 -- One row per algorithm, of bbr and cubic: medians over the settings with a buffer below $shallow_bdp
--- bandwidth-delay products and complete runs of both algorithms. Values of the wire are means of the captured runs.
+-- bandwidth-delay products and complete runs of both algorithms. All values are those of the wire, as means of the
+-- captured runs. Rates of links include headers, values of the wire do not: $frame_share is the ratio of a full frame
+-- to its payload.
 with
 
 compared as (
@@ -30,14 +32,14 @@ runs as (
     select
         cells.setting,
         cells.algorithm,
-        cells.throughput_bps / nullif(coalesce(cells.measured_rate_bps, cells.rate_bps), 0)::double as rate_share,
+        cells.wire_throughput_bps / nullif(cells.bottleneck_bps, 0)::double as rate_share,
         sums.retransmits / nullif(sums.data_frames, 0)::double as retransmitted_share,
         8e9 * sums.flight_bytes
-        / nullif(coalesce(cells.measured_rate_bps, cells.rate_bps)::double * cells.measured_rtt_ns, 0) as flight_bdp,
+        / nullif(cells.bottleneck_bps::double * cells.measured_rtt_ns, 0) as flight_bdp,
         cells.queue_mean_ns,
         sums.retransmits,
         coalesce(sums.captured, false) as captured,
-        coalesce(cells.window_limited, false) as window_limited
+        cells.window_limited
     from transfer_cells as cells
     inner join compared on cells.setting = compared.setting
     left join sums on cells.cell_id = sums.cell_id and cells.run = sums.run
@@ -48,13 +50,14 @@ settings as (
     select
         setting,
         algorithm,
-        avg(rate_share order by rate_share) as rate_share,
+        $frame_share * avg(rate_share order by rate_share) filter (where captured) as rate_share,
         avg(retransmitted_share order by retransmitted_share) filter (where captured) as retransmitted_share,
-        avg(flight_bdp order by flight_bdp) filter (where captured) as flight_bdp,
+        $frame_share * avg(flight_bdp order by flight_bdp) filter (where captured) as flight_bdp,
         avg(queue_mean_ns) filter (where captured) as queue_ns,
         avg(retransmits) filter (where captured) as retransmits,
         bool_or(captured) as captured,
-        bool_or(window_limited) as window_limited
+        coalesce(bool_or(window_limited), false) as window_limited,
+        count(window_limited) < count(*) as window_unknown
     from runs
     group by setting, algorithm
 ),
@@ -65,6 +68,7 @@ final as (
         count(*)::uinteger as settings,
         count(*) filter (where captured)::uinteger as settings_captured,
         count(*) filter (where window_limited)::uinteger as settings_window_limited,
+        count(*) filter (where window_unknown and not window_limited)::uinteger as settings_window_unknown,
         median(rate_share) as rate_share,
         median(retransmits)::double as wire_retransmits,
         median(retransmitted_share) as wire_retransmitted_share,

@@ -37,8 +37,17 @@ def text(bbr: dict, cubic: dict) -> str:
         pair("retransmitted", bbr, cubic, "wire_retransmitted_share", lambda value: f"{percent(value)} of the frames"),
         pair("retransmissions per run", bbr, cubic, "wire_retransmits", digits),
         pair("queueing delay", bbr, cubic, "queue_ns", lambda value: f"{digits(value / 1e6)}{GAP}ms"),
-        pair("in flight", bbr, cubic, "wire_flight_bdp", lambda value: f"{digits(value)}{GAP}BDP"),
+        pair(
+            "in flight (sum of the streams' 95 % quantiles)",
+            bbr,
+            cubic,
+            "wire_flight_bdp",
+            lambda value: f"{digits(value)}{GAP}BDP",
+        ),
     ]
+    if unknown := bbr["settings_window_unknown"]:
+        of = count(bbr["settings"], "setting")
+        evidence.append(f"not known whether a window limited BBR: {unknown} of {of}")
     why = reasons(bbr, cubic)
     reason = f"Reason: {listed(why)}" if why else "These values contain no reason"
     return f"{head}. Medians of BBR and Cubic on the wire: {'; '.join(filter(None, evidence))}. {reason}"
@@ -69,7 +78,9 @@ def reasons(bbr: dict, cubic: dict) -> list[str]:
         )
     flight = bbr["wire_flight_bdp"]
     if flight is not None and flight < LEAST_FLIGHT_BDP:
-        found.append(f"BBR has only {digits(flight)}{GAP}BDP in flight, so it does not fill the path")
+        found.append(
+            f"BBR has only {digits(flight)}{GAP}BDP in flight (95{GAP}% quantiles), so it does not fill the path"
+        )
     if limited := bbr["settings_window_limited"]:
         found.append(f"a window limited BBR in {limited} of {count(bbr['settings'], 'setting')}")
     return found

@@ -17,7 +17,7 @@ from pathlib import Path
 from acapella.campaign.layout import Campaign, open_campaign
 from acapella_core import names
 
-from . import cells, prediction, settings, wire
+from . import cells, predict, prediction, settings, wire
 from .cells import Fault, Foreign
 
 STAGE = "transfer"
@@ -36,7 +36,10 @@ THRESHOLD = 0.01  # difference of iperf3 and wire above which a value is flagged
 FULL_WINDOW = 0.95  # of the receiver's largest window; with more bytes in flight, the sender waits for the window
 SHALLOW_BDP = 0.1  # bandwidth-delay products; buffers below are shallow
 SEND_BUFFER = 4 << 20  # bytes: default maximum of tcp_wmem, for runs whose cell.json does not state it
-PARAMETERS = {"threshold": THRESHOLD, "full_window": FULL_WINDOW, "shallow_bdp": SHALLOW_BDP, "send_buffer": SEND_BUFFER}
+PARAMETERS = {
+    **{"threshold": THRESHOLD, "full_window": FULL_WINDOW, "shallow_bdp": SHALLOW_BDP, "send_buffer": SEND_BUFFER},
+    "frame_share": predict.FRAME / predict.PAYLOAD,
+}
 MAX_SHOWN = 20  # faults printed; all are in the table
 
 
