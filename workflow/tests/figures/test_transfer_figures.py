@@ -1,5 +1,6 @@
 """Tests figures and report tables of transfers: required text, page size, overlaps, flags, and missing data."""
 
+
 import pytest
 from acapella_testing.generated import generated_transfers as made
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
@@ -11,7 +12,6 @@ from acapella.figures import (
     transfer_completion,
     transfer_gain,
     transfer_heatmap,
-    transfer_ratios,
     transfer_retransmits,
     transfer_scope,
 )
@@ -161,7 +161,8 @@ def test_flagged_cells_have_a_frame(campaigns, drawn):
         (
             "transfer_ratios",
             "small",
-            "r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; predicted best: r = 2",
+            "Cubic: r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; "
+            "predicted best: r = 2",
         ),
         # 100 segments, queued 0 to 99 times buffer / 10 MB ms, BBR half of it, and the cookie: 49.5 x 100/101 steps
         ("transfer_queueing", "captured", "Queueing delay: BBR 0.25 to 5.14 ms, Cubic 0.50 to 10.3 ms"),
@@ -220,11 +221,6 @@ def test_cell_of_repeated_runs_contains_the_range_of_the_gain(svg, drawn):
     assert "second line" not in " ".join(drawn("transfer_gain", "captured").notes), "no repeated run"
 
 
-def test_title_without_a_defined_gain_has_no_median():
-    row = {"gain_percent": None, "comparison": "bbr_zero"}
-    assert with_spaces(transfer_gain.title([row])) == "BBR is faster in 0, Cubic in 1 of 1 setting"
-
-
 def test_completion_states_bytes_left_in_the_send_buffer(tmp_path, drawn):
     text = "bytes in the send buffer when iperf3 stops do not count: less than 99 % of size_bytes received in {} of {}"
     notes = with_spaces(" ".join(drawn("transfer_completion", "small").notes))
@@ -266,59 +262,11 @@ def test_source_of_completion_times_counts_settings():
     assert not transfer_scope.completion_note([{"setting": 1, "completion_source": None}])
 
 
-def test_completion_times_that_differ_by_half_a_percent_have_no_winner():
-    times = [(1, "bbr", 1000.0), (1, "cubic", 1004.0), (2, "bbr", 1010.0), (2, "cubic", 1000.0)]
-    group = [{"setting": n, "algorithm": name, "completion_ns_mean": ns} for n, name, ns in times]
-    title = with_spaces(transfer_completion.title([group], 0, 0))
-    assert title == "BBR completes first in 0, Cubic in 1, equal within 0.5 % in 1 of 2 settings"
-
-
 @pytest.mark.parametrize(("paths", "few"), [(("red", "blue"), 1), (("main", "main"), 0)])
 def test_each_flow_sends_all_bytes_over_several_paths(paths, few):
     cell = {"cell_id": "a", "run": 0, "error": None, "size_bytes": 1000}
     flows = [{"cell_id": "a", "run": 0, "path": path, "received_bytes": 600} for path in paths]
     assert transfer_completion.incomplete([cell], flows) == (few, 1)
-
-
-def test_best_ratio_is_that_of_the_shortest_mean_completion():
-    second = 10**9
-    cells = [
-        {"setting": 1, "algorithm": "cubic", "ratio": 1.0, "completion_ns": 8 * second},  # the other run took 16 s
-        {"setting": 2, "algorithm": "cubic", "ratio": 2.0, "completion_ns": 10 * second},
-    ]
-    common = {"algorithm": "cubic", "runs": 2, "ends_apart_mean": 0.05, "ends_apart_high": 0.08}
-    settings = [
-        {**common, "setting": 1, "ratio": 1.0, "completion_ns_mean": 12.0 * second},
-        {**common, "setting": 2, "ratio": 2.0, "completion_ns_mean": 10.0 * second},
-    ]
-    assert with_spaces(transfer_ratios.title(cells, [], settings)) == (
-        "r = 2 completes first, after 10 s (mean of 2 runs); "
-        "its flows end within 5.00 % of each other (mean; largest 8.00 %)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("gain", "comparison", "printed", "outcome"),
-    [
-        (0.51, "faster_bbr", "+1", "bbr"),
-        (100.0, "cubic_zero", "+100", "bbr"),
-        (-0.51, "faster_cubic", "\N{MINUS SIGN}1", "cubic"),
-        (None, "bbr_zero", "\N{MINUS SIGN}\N{INFINITY}", "cubic"),
-        (0.5, "faster_bbr", "0", "equal"),
-        (-0.5, "faster_cubic", "0", "equal"),
-        (0.001, "faster_bbr", "0", "equal"),
-        (-0.0, "equal", "0", "equal"),
-        (None, "both_zero", "0/0", None),
-        (None, "cubic_missing", "\N{EN DASH}", None),
-    ],
-)
-def test_setting_counts_as_its_cell_is_printed(gain, comparison, printed, outcome):
-    row = {"gain_percent": gain, "comparison": comparison}
-    assert (transfer_gain.text(row), transfer_gain.outcome(row)) == (printed, outcome)
-    title = with_spaces(transfer_gain.title([row, {"gain_percent": 20.0, "comparison": "faster_bbr"}]))
-    numbers = [1 + (outcome == "bbr"), int(outcome == "cubic")]
-    equal = ", equal within 0.5 % in 1" if outcome == "equal" else ""
-    assert title.startswith(f"BBR is faster in {numbers[0]}, Cubic in {numbers[1]}{equal} of 2 settings")
 
 
 @pytest.mark.parametrize(
@@ -340,7 +288,7 @@ def test_report_tables_contain_gain_agreement_and_prediction(campaigns):
     assert [*found] == ["transfer_settings", "transfer_gain", "transfer_disagreements", "transfer_prediction"]
     assert all(len(row) == len(table["columns"]) for table in found.values() for row in table["rows"])
     faster = [row[5] for row in found["transfer_gain"]["rows"]]
-    assert {"BBR", "Cubic", "equal"} == set(faster) - {"no run of BBR"}
+    assert {"BBR", "Cubic", "equal within 0.5 %"} == {*map(with_spaces, faster)} - {"no run of BBR"}
     assert {row[-1] for row in found["transfer_prediction"]["rows"]} == {"2"}
     large = {table["name"]: table for table in transfers.tables(campaigns["large"])}
     assert large["transfer_files"]["rows"] == [["transfers/failed/cell.json", "1", "run failed: no route"]]

@@ -144,7 +144,7 @@ def test_end_of_a_cut_capture_lacks_only_what_the_link_carries_until_the_end_of_
         ("published", None, None, "send_buffer"),  # 4 MiB
     ],
 )
-def test_send_buffer_explains_no_more_bytes_than_it_has(tmp_path, mode, extra, wmem, cause):  # noqa: PLR0913, PLR0917
+def test_send_buffer_explains_no_more_bytes_than_it_has(tmp_path, mode, extra, wmem, cause):
     more = {"mode": mode, "flows": [{"size_bytes": 100_000, "extra_bytes": extra}]}
     more["environment"] = {"tcp_wmem": [4096, 16_384, wmem]} if wmem else {}
     found = with_wire(tmp_path, steady(), made.Sent(150_000, 80_000, 0.8, 0.8, 0), **more)

@@ -7,7 +7,7 @@ with
 compared as (
     select setting
     from transfer_gain
-    where buffer_bdp < $shallow_bdp and gain_percent is not null
+    where buffer_bdp < $shallow_bdp and (gain_percent is not null or comparison = 'bbr_zero')
 ),
 
 sums as (

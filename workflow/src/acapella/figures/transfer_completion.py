@@ -2,7 +2,7 @@
 
 from acapella.common.wording import GAP, count, digits
 
-from . import transfer_heatmap, transfer_scope
+from . import transfer_heatmap, transfer_outcome, transfer_scope
 from .compose import Figure
 from .source import Source
 
@@ -10,9 +10,8 @@ SUBJECT = "Completion time of transfers"
 TABLE = "transfer_settings"
 COLUMNS = (
     *("algorithm", "delay_ns", "buffer_bytes", "completion_ns_mean", "completion_ns_stddev", "completion_source"),
-    *("runs", "flags"),
+    *("completion_ns_low", "completion_ns_high", "runs", "flags"),
 )
-EQUAL_PERCENT = 0.5  # a difference up to this is no win, as in figure transfer_gain
 RECEIVED_SHARE = 0.99  # of size_bytes; runs with times of iperf3 whose receiver read less are counted in a note
 SHARE = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
@@ -32,13 +31,12 @@ def draw(source: Source) -> Figure:
         ),
     )
     chart, notes = transfer_heatmap.heatmap(rows, measure, lambda row: transfer_scope.name_of(row["algorithm"]))
-    groups = transfer_heatmap.heat_groups(rows)
-    drawn = [row for group in groups for row in group]
+    drawn = transfer_heatmap.heat_rows(rows)
     keys = {(row["setting"], row["algorithm"]) for row in drawn if row["completion_source"] == "iperf3"}
     cells = [row for row in source.rows("transfer_cells") if (row["setting"], row["algorithm"] or "unknown") in keys]
     few, known = incomplete(cells, source.rows("transfer_flows"))
     of_time = [note for note in (transfer_scope.completion_note(drawn), received(few, known)) if note]
-    return Figure(title(groups, few, known), chart, (*of_time, *transfer_heatmap.KEY, *notes))
+    return Figure(title(drawn, few, known), chart, (*of_time, *transfer_heatmap.KEY, *notes))
 
 
 def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
@@ -62,21 +60,19 @@ def received(few: int, known: int) -> str:
     return f"{text}: less than {SHARE} of size_bytes received in {few} of {count(known, 'run')}" if known else ""
 
 
-def title(groups: list[list[dict]], few: int, known: int) -> str:
+def title(rows: list[dict], few: int, known: int) -> str:
     """Return in how many settings each of the first two algorithms completes first, unless runs moved fewer bytes."""
     if few:
         return f"Completion times of unequal transfers: {few} of {count(known, 'run')} received less than {SHARE}"
-    settings: dict[int, dict[str, float]] = {}
-    for row in (row for group in groups for row in group if row["completion_ns_mean"] is not None):
-        settings.setdefault(row["setting"], {})[row["algorithm"]] = row["completion_ns_mean"]
+    settings: dict[int, dict[str, dict]] = {}
+    for row in rows:
+        if row["completion_ns_mean"] is not None:
+            settings.setdefault(row["setting"], {})[row["algorithm"]] = row
     both = [times for times in settings.values() if {*transfer_scope.FIRST} <= times.keys()]
     if not both:
         return "Completion time"
-    gains = [100 * (times["cubic"] - times["bbr"]) / max(1, times["cubic"]) for times in both]
-    first = [sum(sign * gain > EQUAL_PERCENT for gain in gains) for sign in (1, -1)]
-    ties = len(both) - sum(first)
-    equal = f", equal within {EQUAL_PERCENT}{GAP}% in {ties}" if ties else ""
-    return f"BBR completes first in {first[0]}, Cubic in {first[1]}{equal} of {count(len(both), 'setting')}"
+    outcomes = [transfer_outcome.first(times["bbr"], times["cubic"]) for times in both]
+    return transfer_outcome.summary("completes first", outcomes, len(both))
 
 
 def text(ns: float | None) -> str:

@@ -1,14 +1,15 @@
 """Gain of BBR over Cubic in throughput against buffer and delay (sliced-WAN paper, figure 5, left)."""
 
+import math
 import statistics
-from collections import Counter
 
 from acapella.common.wording import GAP, count
 from acapella.transfer.tables import SHALLOW_BDP
 
-from . import theme, transfer_heatmap, transfer_scope, transfer_shallow
+from . import theme, transfer_heatmap, transfer_outcome, transfer_scope, transfer_shallow
 from .compose import Figure
 from .source import NoData, Source
+from .transfer_outcome import DECIMALS
 
 SUBJECT = "Gain of BBR over Cubic"
 TABLE = "transfer_gain"
@@ -19,18 +20,18 @@ COLUMNS = (
 SCOPE = transfer_scope.scope_of(transfer_heatmap.compared_rows)
 # Blue: Cubic is faster; red: BBR is faster, as in the paper.
 COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
-DECIMALS = 0  # of a gain in a cell and in the title
-EQUAL_PERCENT = 0.5 / 10**DECIMALS  # a gain up to this is printed as 0
 REPEATED = 2  # runs of an algorithm from which the gain has a range
 KEY = "positive: BBR is faster; black frame: a run of the cell has a flag"
 RANGE_KEY = "second line: gain of the slowest BBR run over the fastest Cubic run, and of the fastest over the slowest"
-CASES = {"bbr_zero": "\N{MINUS SIGN}\N{INFINITY}", "both_zero": "0/0"}
+INFINITE = "\N{MINUS SIGN}\N{INFINITY}"
+CASES = {"bbr_zero": INFINITE, "both_zero": "0/0"}
+MISSING = {"bbr_missing", "cubic_missing"}
 
 
 def draw(source: Source) -> Figure:
     """Draw one heatmap."""
     rows = source.rows(TABLE)
-    if rows and all(row["gain_percent"] is None for row in rows):
+    if rows and all(row["comparison"] in MISSING for row in rows):
         raise NoData("no settings have complete runs of both BBR and Cubic")
     measure = transfer_heatmap.Measure(
         lambda row: row["gain_percent"],
@@ -44,7 +45,7 @@ def draw(source: Source) -> Figure:
     chart, notes = transfer_heatmap.heatmap(
         rows, measure, lambda row: "100 (BBR \N{MINUS SIGN} Cubic) / BBR, of mean throughput"
     )
-    drawn = [row for group in transfer_heatmap.heat_groups(rows) for row in group]
+    drawn = transfer_heatmap.heat_rows(rows)
     key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow(drawn, source), *notes)
     return Figure(title(drawn), chart, key)
 
@@ -67,30 +68,18 @@ def gain_range(row: dict) -> str:
 
 def signed(value: float, decimals: int) -> str:
     """Return a number with its sign; 0 has none."""
+    if value == -math.inf:
+        return INFINITE
     rounded = round(value, decimals)
     sign = "+" if rounded > 0 else "\N{MINUS SIGN}" if rounded < 0 else ""
     return f"{sign}{abs(rounded):.{decimals if rounded else 0}f}"
 
 
-def outcome(row: dict) -> str | None:
-    """Return what a cell shows: ``bbr`` or ``cubic`` is faster, or they are ``equal`` at the printed precision.
-
-    None if there is nothing to compare.
-    """
-    if row["gain_percent"] is None:
-        return "cubic" if row["comparison"] == "bbr_zero" else None
-    printed = round(row["gain_percent"], DECIMALS)
-    return "bbr" if printed > 0 else "cubic" if printed < 0 else "equal"
-
-
 def title(rows: list[dict]) -> str:
     """Return in how many settings each algorithm is faster as printed, and the median gain if any is defined."""
-    known = [row["gain_percent"] for row in rows if row["gain_percent"] is not None]
-    number = Counter(map(outcome, rows))
-    equal = f", equal within {EQUAL_PERCENT}{GAP}% in {number['equal']}" if number["equal"] else ""
+    known = [gain for row in rows if (gain := transfer_outcome.gain_of(row)) is not None]
     median = f"; median gain {signed(statistics.median(known), DECIMALS)}{GAP}%" if known else ""
-    whole = count(len(rows), "setting")
-    return f"BBR is faster in {number['bbr']}, Cubic in {number['cubic']}{equal} of {whole}{median}"
+    return f"{transfer_outcome.summary('is faster', [*map(transfer_outcome.outcome, rows)], len(rows))}{median}"
 
 
 def shallow(rows: list[dict], source: Source) -> list[str]:

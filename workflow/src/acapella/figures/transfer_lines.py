@@ -11,7 +11,10 @@ HOLLOW = "hollow: a run has a flag"
 KEY = f"bars: smallest and largest run; {HOLLOW}"
 COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.PURPLE, theme.ORANGE, theme.SKY)
 DASHES = ([1, 0], [5, 3], [1, 2], [7, 2, 1, 2])
-OTHERS = ("size_bytes", "mode", "topology", "rate_bps", "delay_ns", "buffer_bytes", "ratio", "delay_on", "loss_percent")
+OTHERS = (
+    *("size_bytes", "mode", "topology", "rate_bps", "delay_ns", "buffer_bytes"),
+    *("ratio", "delay_on", "loss_percent", "reorder_percent"),
+)
 LOG_SPAN = 30
 WIDTH = 262
 HEIGHT = 220

@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from acapella.common.wording import GAP, count
+from acapella.common.wording import GAP
 
 from . import transfer_lines, transfer_scope
 from .compose import Figure
@@ -32,9 +32,11 @@ def draw(source: Source) -> Figure:
 
 
 def title(gains: list[dict]) -> str:
-    """Return the largest gain per stream and its number of streams."""
+    """Return the largest gain per stream, its number of streams, and other settings that vary."""
     if not gains:
         return "Throughput per parallel stream"
     best = max(gains, key=lambda row: (row["gain_percent"], row["streams"] or 0))
     gain = f"{best['gain_percent']:.0f}".replace("-", "\N{MINUS SIGN}").replace("\N{MINUS SIGN}0", "0")
-    return f"The gain of BBR per stream is largest with {count(best['streams'] or 0, 'stream')}: {gain}{GAP}%"
+    where = transfer_scope.setting_text(best, ["streams", *transfer_scope.varying(gains, transfer_lines.OTHERS)])
+    head = "The gain of BBR per stream is" + (" largest" if len(gains) > 1 else "")
+    return f"{head} with {where}: {gain}{GAP}%"

@@ -1,11 +1,12 @@
 """Throughput of the flows over time for each ratio of the crossing links (sliced-WAN paper, figure 9)."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable
 
 import altair as alt
 
-from acapella.common.wording import GAP, digits, percent
+from acapella.common.wording import GAP, count, digits, percent
 
 from . import theme, transfer_scope
 from .compose import Figure
@@ -126,15 +127,53 @@ def settings_of(cells: list[dict], settings: list[dict]) -> list[dict]:
 
 
 def title(cells: list[dict], predicted: list[dict], settings: list[dict]) -> str:
-    """Return the ratio with the shortest mean completion, the spread of its flows' ends, and the predicted best."""
-    best = min(settings_of(cells, settings), key=lambda row: (row["completion_ns_mean"], row["ratio"]))
+    """Return the ratio with the shortest mean completion and the predicted best ratio.
+
+    Only rows of the same algorithm and other settings are compared. If these vary, the title states each algorithm, or
+    the number of comparisons.
+    """
+    others = [name for name in (*transfer_scope.FIXED, "delay_ns", "buffer_bytes") if name != "ratio"]
+    rows = settings_of(cells, settings)
+    groups = list(transfer_scope.groups(rows, ("algorithm", *others)).values())
+    if len(groups) == 1:
+        text = single(groups[0])
+    elif compared := [group for group in groups if len({row["ratio"] for row in group}) > 1]:
+        text = several(compared, by_algorithm=not transfer_scope.varying(rows, others))
+    else:
+        return f"Flows over time in {count(len(groups), 'setting')}, each with one ratio"
+    ratios = sorted({row["best_ratio"] for row in predicted if row["best_ratio"] is not None})
+    return f"{text}; predicted best: r = {digits(ratios[0])}" if len(ratios) == 1 else text
+
+
+def shortest(rows: list[dict]) -> dict:
+    """Return the row with the shortest mean completion."""
+    return min(rows, key=lambda row: (row["completion_ns_mean"], row["ratio"]))
+
+
+def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
+    """Return the ratio that completes first with each algorithm, or in how many settings and algorithms it does."""
+    best = [shortest(rows) for rows in groups]
+    if by_algorithm:
+        parts = [f"{transfer_scope.name_of(row['algorithm'])} with r = {digits(row['ratio'])}" for row in best]
+        return f"Completes first: {', '.join(parts)}"
+    numbers = Counter(row["ratio"] for row in best)
+    parts = [f"r = {digits(ratio)} in {numbers[ratio]}" for ratio in sorted(numbers)]
+    return f"Completes first: {', '.join(parts)} of {count(len(groups), 'combination')} of settings and algorithm"
+
+
+def single(rows: list[dict]) -> str:
+    """Return the ratio of one algorithm that completes first, and the spread of its flows' ends.
+
+    With one ratio, nothing is compared.
+    """
+    best = shortest(rows)
+    name, ratio = transfer_scope.name_of(best["algorithm"]), f"r = {digits(best['ratio'])}"
     mean, largest = ("", "")
     if best["runs"] > 1:
         mean = f" (mean of {best['runs']} runs)"
         largest = f" (mean; largest {percent(best['ends_apart_high'])})"
-    text = (
-        f"r = {digits(best['ratio'])} completes first, after {digits(best['completion_ns_mean'] / 1e9)}{GAP}s{mean}; "
-        f"its flows end within {percent(best['ends_apart_mean'])} of each other{largest}"
-    )
-    ratios = sorted({row["best_ratio"] for row in predicted if row["best_ratio"] is not None})
-    return f"{text}; predicted best: r = {digits(ratios[0])}" if len(ratios) == 1 else text
+    ends = f"flows end within {percent(best['ends_apart_mean'] or 0)} of each other{largest}"
+    if len({row["ratio"] for row in rows}) == 1:
+        return f"{name}, only {ratio}: {ends}"
+    time = f"{digits(best['completion_ns_mean'] / 1e9)}{GAP}s"
+    return f"{name}: {ratio} completes first, after {time}{mean}; its {ends}"

@@ -29,7 +29,7 @@ def draw(source: Source) -> Figure:
         scale="symlog",
     )
     chart, notes = transfer_heatmap.heatmap(rows, measure, lambda row: transfer_scope.name_of(row["algorithm"]))
-    drawn = {row["setting"] for group in transfer_heatmap.heat_groups(rows) for row in group}
+    drawn = {row["setting"] for row in transfer_heatmap.heat_rows(rows)}
     gains = [row for row in source.rows("transfer_gain") if row["setting"] in drawn]
     return Figure(title(gains), chart, (*transfer_heatmap.KEY, *notes, "color: logarithmic"))
 

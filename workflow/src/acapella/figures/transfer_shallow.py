@@ -6,6 +6,7 @@ from acapella.common.wording import GAP, count, digits, listed, percent
 from acapella.transfer.tables import SHALLOW_BDP
 
 from .source import Source
+from .transfer_outcome import gain_of
 
 GOAL_PERCENT = 10  # median gain that is expected with shallow buffers; a smaller one is explained
 LEAST_LOSS = 0.02  # difference of the shares of retransmitted frames that counts as a reason
@@ -13,9 +14,9 @@ LEAST_FLIGHT_BDP = 0.9  # with fewer bytes in flight, a sender does not fill the
 
 
 def gains(rows: list[dict]) -> list[float]:
-    """Return the gains of rows of transfer_gain with shallow buffers, in percent."""
+    """Return the gains of rows of transfer_gain with shallow buffers, in percent; -inf if BBR transferred nothing."""
     shallow = [row for row in rows if row["buffer_bdp"] is not None and row["buffer_bdp"] < SHALLOW_BDP]
-    return [row["gain_percent"] for row in shallow if row["gain_percent"] is not None]
+    return [gain for row in shallow if (gain := gain_of(row)) is not None]
 
 
 def explanation(source: Source) -> str:

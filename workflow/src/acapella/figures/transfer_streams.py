@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from acapella.common.wording import digits, listed
+from acapella.common.wording import count, digits, listed, span
 
 from . import transfer_lines, transfer_scope
 from .compose import Figure
@@ -14,6 +14,7 @@ COLUMNS = (
     *("algorithm", "streams", "size_bytes", "completion_ns_mean", "completion_ns_low", "completion_ns_high"),
     "completion_source",
 )
+MAX_SIZES = 4  # in the title
 SCOPE = transfer_scope.scope_of(lambda rows: transfer_lines.stream_rows(rows, "completion_ns_mean"))
 
 
@@ -35,12 +36,21 @@ def draw(source: Source) -> Figure:
 
 
 def title(gains: list[dict]) -> str:
-    """Return the mean difference for each size."""
+    """Return the mean difference for each size; the range of the differences if other settings vary, too."""
     if not gains:
         return "Completion time against parallel streams"
+    sizes = transfer_scope.groups(gains, ("size_bytes",))
+    others = transfer_scope.varying(gains, [name for name in transfer_lines.OTHERS if name != "size_bytes"])
+    if others or len(sizes) > MAX_SIZES:
+        ends = [seconds(end(row["difference_ns"] for row in gains)) for end in (min, max)]
+        return f"Cubic minus BBR: {span(*ends)} s in {count(len(gains), 'setting')}"
     parts = []
-    for (size,), rows in transfer_scope.groups(gains, ("size_bytes",)).items():
-        mean = sum(row["difference_ns"] for row in rows) / len(rows) / 1e9
-        text = digits(abs(mean)) if mean >= 0 else f"\N{MINUS SIGN}{digits(-mean)}"
-        parts.append(f"{text} s for {transfer_scope.byte_text(size)}")
-    return f"Cubic minus BBR, mean over the streams: {listed(parts[:4])}"
+    for (size,), rows in sizes.items():
+        mean = sum(row["difference_ns"] for row in rows) / len(rows)
+        parts.append(f"{seconds(mean)} s for {transfer_scope.byte_text(size)}")
+    return f"Cubic minus BBR, mean over the numbers of streams: {listed(parts)}"
+
+
+def seconds(ns: float) -> str:
+    """Return a time in seconds with its sign, without unit."""
+    return digits(ns / 1e9) if ns >= 0 else f"\N{MINUS SIGN}{digits(-ns / 1e9)}"

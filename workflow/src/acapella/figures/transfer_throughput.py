@@ -26,18 +26,17 @@ def draw(source: Source) -> Figure:
         ),
     )
     chart, notes = transfer_heatmap.heatmap(rows, measure, lambda row: transfer_scope.name_of(row["algorithm"]))
-    ranges = ranges_text(transfer_heatmap.heat_groups(rows), order)
+    ranges = ranges_text(transfer_heatmap.heat_rows(rows), order)
     return Figure(f"Throughput: {ranges}", chart, (*transfer_heatmap.KEY, *notes))
 
 
-def ranges_text(groups: list[list[dict]], order: list[str]) -> str:
+def ranges_text(rows: list[dict], order: list[str]) -> str:
     """Return the range of the mean throughput of each algorithm."""
     parts = []
     for name in order:
         found = [
             scaled(row["throughput_bps_mean"])
-            for group in groups
-            for row in group
+            for row in rows
             if row["algorithm"] == name and row["throughput_bps_mean"] is not None
         ]
         ends = f"{span(digits(min(found)), digits(max(found)))} Mbit/s" if found else "no complete run"

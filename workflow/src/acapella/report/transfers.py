@@ -3,7 +3,7 @@
 from collections import Counter
 
 from acapella.common.wording import digits, percent, span
-from acapella.figures import registry, transfer_scope, transfer_shallow
+from acapella.figures import registry, transfer_outcome, transfer_scope, transfer_shallow
 from acapella.figures.compose import ComposedFigure
 from acapella.figures.source import Source
 
@@ -19,10 +19,13 @@ QUANTITIES = {
 }
 CAUSES = ("headers", "start_up", "send_buffer", "after_end", "capture_loss", "unexplained")
 ENDS = {"wire": "all bytes acknowledged", "iperf3": "iperf3 stops"}  # of completion times, by their source
-COMPARISONS = {
-    "faster_bbr": "BBR",
-    "faster_cubic": "Cubic",
-    "equal": "equal",
+OUTCOMES = {
+    "bbr": "BBR",
+    "cubic": "Cubic",
+    "equal": transfer_outcome.EQUAL,
+    "undecided": transfer_outcome.UNDECIDED,
+}
+COMPARISONS = {  # without a gain in percent
     "bbr_zero": "Cubic; BBR transferred nothing",
     "cubic_zero": "BBR; Cubic transferred nothing",
     "both_zero": "neither transferred anything",
@@ -101,7 +104,7 @@ def gain(source: Source) -> dict:
             transfer_scope.setting_text(row, varied),
             scaled(row["buffer_bdp"], 1),
             *(scaled(row["bbr_throughput_bps"], 1e6), scaled(row["cubic_throughput_bps"], 1e6)),
-            *(signed(row["gain_percent"], 1), COMPARISONS[row["comparison"]], signed(row["difference_ns"], 1e9)),
+            *(signed(row["gain_percent"], 1), faster(row), signed(row["difference_ns"], 1e9)),
             ENDS.get(row["completion_source"], ""),
             scaled(row["retransmits_ratio"], 1),
         ]
@@ -115,6 +118,11 @@ def gain(source: Source) -> dict:
     if why := transfer_shallow.explanation(source):
         note += f" {why}."
     return table("transfer_gain", "BBR against Cubic", note, columns, cells)
+
+
+def faster(row: dict) -> str:
+    """Return which algorithm is faster, as in figure transfer_gain, or why there is nothing to compare."""
+    return COMPARISONS.get(row["comparison"]) or OUTCOMES[transfer_outcome.outcome(row)]
 
 
 def agreement(source: Source) -> dict:

@@ -1,0 +1,55 @@
+"""Which of BBR and Cubic is faster in a setting: a winner only if no run contradicts it, and not by rounding."""
+
+import math
+
+from acapella.common.wording import GAP, count
+
+DECIMALS = 0  # of a gain in a cell and in a title
+EQUAL_PERCENT = 0.5 / 10**DECIMALS  # a difference up to this is no win; a gain up to this is printed as 0
+EQUAL = f"equal within {EQUAL_PERCENT}{GAP}%"
+UNDECIDED = "undecided (runs overlap)"
+
+
+def gain_of(row: dict) -> float | None:
+    """Return the gain of a row of transfer_gain in percent, -inf if only BBR transferred nothing; None if undefined."""
+    return -math.inf if row["comparison"] == "bbr_zero" else row["gain_percent"]
+
+
+def outcome(row: dict) -> str | None:
+    """Return ``bbr`` or ``cubic`` if its throughput is larger, ``equal`` at the printed precision, or ``undecided``.
+
+    ``undecided``: the slowest run of one is slower, and its fastest run faster than runs of the other. None if there is
+    nothing to compare. ``row``: of transfer_gain.
+    """
+    gain = gain_of(row)
+    if gain is None:
+        return None
+    low, high = row["gain_low"], row["gain_high"]
+    if None not in (low, high) and low < 0 < high and (round(low, DECIMALS) or round(high, DECIMALS)):
+        return "undecided"
+    printed = round(gain, DECIMALS)
+    return "bbr" if printed > 0 else "cubic" if printed < 0 else "equal"
+
+
+def first(bbr: dict, cubic: dict) -> str:
+    """Return ``bbr`` or ``cubic`` if it completes first, ``equal`` or ``undecided``. Rows of transfer_settings."""
+    (bbr_low, bbr_high), (cubic_low, cubic_high) = (
+        (row["completion_ns_low"], row["completion_ns_high"]) for row in (bbr, cubic)
+    )
+    whole = max(1, cubic["completion_ns_mean"])
+    overlap = bbr_low < cubic_high and cubic_low < bbr_high
+    if overlap and 100 * (max(bbr_high, cubic_high) - min(bbr_low, cubic_low)) > EQUAL_PERCENT * whole:
+        return "undecided"
+    gain = 100 * (cubic["completion_ns_mean"] - bbr["completion_ns_mean"]) / whole
+    return "equal" if abs(gain) <= EQUAL_PERCENT else "bbr" if gain > 0 else "cubic"
+
+
+def summary(verb: str, outcomes: list[str | None], settings: int) -> str:
+    """Return ``BBR is faster in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings``. ``verb``: ``is faster``."""
+    parts = [f"BBR {verb} in {outcomes.count('bbr')}", f"Cubic in {outcomes.count('cubic')}"]
+    parts += [
+        f"{text} in {number}"
+        for name, text in (("equal", EQUAL), ("undecided", UNDECIDED))
+        if (number := outcomes.count(name))
+    ]
+    return f"{', '.join(parts)} of {count(settings, 'setting')}"
