@@ -1,6 +1,5 @@
 """Tests figures and report tables of transfers: required text, page size, overlaps, flags, and missing data."""
 
-
 import pytest
 from acapella_testing.generated import generated_transfers as made
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words

@@ -7,7 +7,7 @@ from acapella_testing.generated import generated_transfers as made
 from acapella_testing.transfer_tables import rows, tables
 
 from acapella.campaign.layout import Campaign
-from acapella.figures import transfer_ratios
+from acapella.figures import transfer_ratios, transfer_throughput
 from acapella.figures.source import NoData, Source
 from acapella.transfer import settings
 from acapella_core.errors import UserError
@@ -294,6 +294,24 @@ def test_directories_of_an_earlier_grid_are_not_read(tmp_path):
         1,
         "not a list of cells of this version: all cells are read",
     )
+
+
+def test_planned_runs_that_are_missing_are_counted(tmp_path, capsys):
+    for run in range(2):
+        made.cell(tmp_path, f"a-{run}", [made.document()], cell_id="a", run=run)
+    made.cell(tmp_path, "old", [made.document()])
+    grid = tmp_path / "transfers" / "grid.json"
+    grid.write_text(json.dumps({"version": 1, "cells": [{"cell_id": "a", "run": run} for run in range(5)]}))
+    (tmp_path / "transfers/a-1/iperf3-0.json").write_text("")
+    tables(tmp_path)
+    text = "3 of 5 planned runs are missing"
+    assert files(tmp_path)[0] == (None, "transfers/grid.json", 1, text)
+    assert f"transfers: transfers/grid.json: {text}" in capsys.readouterr().err
+    (note,) = [line for line in transfer_throughput.SCOPE(Source(Campaign(tmp_path))) if "grid.json" in line]
+    assert note == f"grid.json: {text}"
+    grid.write_text(json.dumps({"version": 1, "cells": [{"cell_id": "a", "run": run} for run in range(2)]}))
+    tables(tmp_path)
+    assert [file for _, file, _, _ in files(tmp_path)] == ["transfers/a-1/iperf3-0.json"], "no run is missing"
 
 
 def test_second_directory_of_a_run_is_a_fault(tmp_path):

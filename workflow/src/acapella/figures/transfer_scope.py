@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from acapella.common.wording import GAP, count, digits, listed, scaled, span
+from acapella.transfer.cells import DIRECTORY, GRID
 
 from .source import NoData, Source
 
@@ -36,10 +37,8 @@ def scope_of(select: Callable[[list[dict]], list[dict]]) -> Callable[[Source], t
         except NoData:
             drawn = rows
         keys = {(row["setting"], row["algorithm"]) for row in drawn}
-        cells = [
-            row for row in source.rows("transfer_cells") if (row["setting"], row["algorithm"] or "unknown") in keys
-        ]
-        return summary(drawn, cells)
+        runs = [row for row in source.rows("transfer_cells") if (row["setting"], row["algorithm"] or "unknown") in keys]
+        return (*summary(drawn, runs), *grid_notes(source.rows("transfer_files")))
 
     return scope
 
@@ -56,6 +55,11 @@ def summary(settings: list[dict], cells: list[dict]) -> tuple[str, ...]:
     parts.append(f"{count(sum(map(is_flagged, done)), 'run')} flagged")
     captured = sum(row["wire_bytes"] is not None for row in done)
     return tuple(filter(None, ("; ".join(parts), window_note(done), agreement(done, captured))))
+
+
+def grid_notes(files: list[dict]) -> list[str]:
+    """Return the faults of the list of planned runs: ``grid.json: 40 of 160 planned runs are missing``."""
+    return [f"{GRID}: {row['reason']}" for row in files if row["file"] == f"{DIRECTORY}/{GRID}"]
 
 
 def agreement(done: list[dict], captured: int) -> str:

@@ -62,13 +62,14 @@ class Foreign:
 
 
 def own_runs(campaign: Path, faults: list[Fault]) -> Iterator[Run]:
-    """Yield the runs below CAMPAIGN/transfers/, in the order of their names.
+    """Yield the runs below CAMPAIGN/transfers/, in the order of their names. Missing runs of the grid are a fault.
 
     A directory that is being written has a name that begins with a dot.
     """
     jsonschema = load_jsonschema()
     validator = jsonschema.Draft202012Validator(schemas.json_schema("transfer_cell"))
     planned = planned_runs(campaign / DIRECTORY / GRID, faults)
+    missing = set(planned or ())
     for path in sorted((campaign / DIRECTORY).glob(f"[!.]*/{CELL}")):
         relative = path.relative_to(campaign).as_posix()
         try:
@@ -76,8 +77,13 @@ def own_runs(campaign: Path, faults: list[Fault]) -> Iterator[Run]:
         except ValueError as error:
             faults.append(Fault(None, None, relative, 1, str(error)))
             continue
-        if planned is None or (cell["cell_id"], cell["run"]) in planned:
+        key = (cell["cell_id"], cell["run"])
+        if planned is None or key in planned:
+            missing.discard(key)
             yield run_of(cell, path.parent, faults)
+    if planned and missing:
+        reason = f"{len(missing)} of {len(planned)} planned runs are missing"
+        faults.insert(0, Fault(None, None, f"{DIRECTORY}/{GRID}", 1, reason))
 
 
 def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None:
