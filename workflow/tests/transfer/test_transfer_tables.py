@@ -440,6 +440,21 @@ def test_best_ratio_is_that_of_the_requested_sizes(tmp_path):
     assert rows(tmp_path, "prediction", "size_bytes")[:2] == [(5000,), (4900,)], "transferred"
 
 
+@pytest.mark.parametrize(
+    ("multiplied", "ratio"),
+    [(("l1",), 2.0), (("l2",), 0.5), ((), 2.0), (None, 2.0)],  # four of six flows cross l1, two cross l2
+)
+def test_best_ratio_is_that_of_the_link_whose_rate_is_multiplied(tmp_path, multiplied, ratio):
+    links = {name: {**link, "rate_bps": 10**6 if link["emulated"] else None} for name, link in made.LINKS.items()}
+    if multiplied is not None:  # absent in files of earlier versions
+        links = {name: {**link, "times_ratio": name in multiplied} for name, link in links.items()}
+    flows = [{"path": list(made.PATHS)[n % 3], "size_bytes": 5000} for n in range(6)]
+    documents = [made.document(made.Sent(5000, 5000, 1.0, 1.0), size=5000)] * 6
+    made.cell(tmp_path, "a", documents, links=links, paths=made.PATHS, flows=flows)
+    tables(tmp_path)
+    assert set(rows(tmp_path, "prediction", "best_ratio, together")) == {(ratio, True)}
+
+
 def test_unknown_path_is_a_fault(tmp_path):
     links = {"l": {"between": ["a", "b"], "rate_bps": 8}}
     made.cell(tmp_path, "a", [made.document()], links=links, paths={"p": ["a", "b"]}, flows=[{"path": "q"}])

@@ -36,9 +36,7 @@ def predict(run: Run, faults: list[Fault], on_wire: Sequence[dict] = ()) -> list
     whole = len(on_wire) == len(run.processes) and all(row["done_ns"] is not None for row in on_wire)
     transferred = [maxmin.Flow(path, size_of(each.test)) for path, each in zip(paths, run.processes, strict=True)]
     flows = requested if whole else transferred
-    best = best_ratio(
-        requested, capacity, [name for name, link in sorted(cell["links"].items()) if link.get("emulated")]
-    )
+    best = best_ratio(requested, capacity, emulated_links(cell["links"]))
     shares, ends = maxmin.fair_shares(flows, capacity), maxmin.completions(flows, capacity)
     return [
         {
@@ -64,9 +62,19 @@ def size_requested(process: Process) -> int:
     return process.stated.get("size_bytes") or process.test.requested_bytes or size_of(process.test)
 
 
+def emulated_links(links: dict) -> list[str]:
+    """Return the names of emulated links: first those whose rate is multiplied by the ratio, then by name.
+
+    cell.json of earlier versions does not state which these are.
+    """
+    emulated = [name for name, link in links.items() if link.get("emulated")]
+    return sorted(emulated, key=lambda name: (not links[name].get("times_ratio"), name))
+
+
 def best_ratio(flows: list[maxmin.Flow], capacity: dict, emulated: list[str]) -> tuple[Fraction, bool] | None:
     """Return the ratio of the two emulated links with a rate that flows cross, and whether all flows end together.
 
+    The ratio is that of the link that is named first in ``emulated`` to the other one.
     None if there are fewer or more than two such links, or one is crossed in both directions.
     """
     crossed = {hop for flow in flows for hop in flow.links}
