@@ -193,13 +193,14 @@ def test_missing_byte_or_end_of_a_capture_explains_no_other_time(tmp_path):
     assert with_wire(tmp_path / "cut", steady(60), slow, cut=True)["completion"] == (True, "unexplained")
 
 
-@pytest.mark.parametrize(("captured", "offset"), [(2, 2_500_000_000), (1, 3 * SECOND)])
-def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path, captured, offset):
-    documents = [made.document(EXACT), made.document(EXACT)]
+def two_starts(tmp_path, name: str, captured: int, sent: made.Sent = EXACT, **more) -> None:
+    """Write a run of two flows, started 3 s apart, and the capture of one or both, whose data begin 2.5 s apart."""
+    documents = [made.document(sent), made.document(sent)]
     for number, each in enumerate(documents):
         each["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201 + number}
-    flows = [{"started_ns": 10**18}, {"started_ns": 10**18 + 3 * SECOND}]
-    path = made.cell(tmp_path, "a", documents, flows=flows, wire="wire.parquet")
+    starts = [{"started_ns": 10**18 + number * 3 * SECOND, "start_error_ns": 0} for number in range(2)]
+    flows = [start | {"size_bytes": 100_000} for start in starts]
+    path = made.cell(tmp_path, name, documents, flows=flows, wire="wire.parquet", **more)
     acap, table = steady().write(path)
     frames, ports = pq.read_table(acap).to_pylist(), pq.read_table(table).to_pylist()
     if captured == 2:
@@ -210,9 +211,27 @@ def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path
             row[port] += 1
     pq.write_table(pa.Table.from_pylist(frames, schema=pq.read_schema(acap)), acap)
     pq.write_table(pa.Table.from_pylist(ports), table)
+
+
+@pytest.mark.parametrize(("captured", "offset"), [(2, 2_500_000_000), (1, 3 * SECOND)])
+def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path, captured, offset):
+    two_starts(tmp_path, "a", captured)
     tables(tmp_path)
     assert rows(tmp_path, "flows", "flow, offset_ns") == [(0, 0), (1, offset)]
     assert rows(tmp_path, "cells", "completion_ns") == [(offset + 1_010_000_000,)]
+
+
+def test_spread_of_the_ends_has_the_source_of_the_completion_times(tmp_path):
+    early = made.Sent(100_000, 100_000, 0.8, 0.8, 0)
+    two_starts(tmp_path, "a", 2, early)
+    tables(tmp_path)
+    # On the wire, both flows take 1.01 s, 2.5 s apart: ends at 1.01 and 3.51 s.
+    assert rows(tmp_path, "settings", "completion_source, round(ends_apart_mean, 5)") == [("wire", 0.71225)]
+    two_starts(tmp_path, "b", 1, early, settings={"algorithm": "bbr"})
+    tables(tmp_path)
+    # Run b has no times of the wire, so those of iperf3 count: 0.8 and 3.3 s in run a, 0.8 and 3.8 s in run b.
+    found = "algorithm, completion_source, round(ends_apart_mean, 5)"
+    assert rows(tmp_path, "settings", found) == [("bbr", "iperf3", 0.78947), ("cubic", "iperf3", 0.75758)]
 
 
 def two_flows(tmp_path, paths: list[str | None], **more) -> None:

@@ -68,6 +68,8 @@ summed as (
         case
             when count(offset_ns + completion_ns) = count(*) then max(offset_ns + completion_ns)
         end as iperf3_completion_ns,
+        case when count(offset_ns + completion_ns) = count(*) then min(offset_ns + completion_ns) end
+            as iperf3_first_end_ns,
         count(offset_ns) < count(*) as starts_unknown,
         case when count(offset_error_ns) = count(*) then max(offset_error_ns) end as offset_error_ns,
         case when count(retransmits) = count(*) then sum(retransmits)::bigint end as retransmits,
@@ -150,6 +152,7 @@ final as (
         s.rtt_mean_ns,
         s.jain,
         s.first_end_ns,
+        s.iperf3_first_end_ns,
         s.wire_bytes,
         case when s.end_of_wire then s.wire_completion_ns end as wire_completion_ns,
         case when s.wire_bytes is not null then s.wire_duration_ns end as wire_duration_ns,

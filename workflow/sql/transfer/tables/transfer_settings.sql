@@ -1,24 +1,30 @@
--- One row per settings and algorithm: mean and spread of the complete runs. Completion times of all algorithms of the
--- same settings have the same source, because those of iperf3 end before all requested bytes have arrived.
+-- One row per settings and algorithm: mean and spread of the complete runs. Completion times and first ends of all
+-- algorithms of the same settings have the same source, because those of iperf3 end before all requested bytes have
+-- arrived.
 with
+
+sources as (
+    select
+        *,
+        error is null as complete,
+        if(
+            bool_and(completion_source = 'wire') filter (where error is null) over settings, 'wire', 'iperf3'
+        ) as common_source
+    from transfer_cells
+    window settings as (partition by setting)
+),
 
 cells as (
     select
         * replace (
             coalesce(algorithm, 'unknown') as algorithm,
-            if(
-                bool_and(completion_source = 'wire') filter (where error is null) over settings,
-                completion_ns,
-                iperf3_completion_ns
-            ) as completion_ns,
-            if(
-                bool_and(completion_source = 'wire') filter (where error is null) over settings, 'wire', 'iperf3'
-            ) as completion_source
+            if(common_source = 'wire', completion_ns, iperf3_completion_ns) as completion_ns,
+            common_source as completion_source
         ),
-        error is null as complete,
-        1 - first_end_ns / nullif(completion_ns, 0) as ends_apart
-    from transfer_cells
-    window settings as (partition by setting)
+        1
+        - if(common_source = 'wire', first_end_ns, iperf3_first_end_ns)
+        / nullif(if(common_source = 'wire', completion_ns, iperf3_completion_ns), 0) as ends_apart
+    from sources
 ),
 
 streams as (
