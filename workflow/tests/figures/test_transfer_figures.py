@@ -294,7 +294,8 @@ def test_report_tables_contain_gain_agreement_and_prediction(campaigns):
     assert large["transfer_files"]["rows"] == [["transfers/failed/cell.json", "1", "run failed: no route"]]
     (row,) = large["transfer_cells"]["rows"]
     assert (row[1:], "mode published" in row[0]) == (["BBR", "0", "failed", "no route"], True)
-    assert large["transfer_cells"]["note"].startswith(f"1 of {8 * 8 * 2 + 4 + 2} runs failed")
+    note = large["transfer_cells"]["note"]
+    assert note.startswith(f"1 of {8 * 8 * 2 + 4 + 2} runs failed") and "snakemake --forcerun transfer" in note
 
 
 def test_figures_state_the_failed_runs_of_their_settings(tmp_path):

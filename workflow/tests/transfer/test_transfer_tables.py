@@ -252,7 +252,10 @@ def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
     assert rows(tmp_path, "settings", "algorithm, runs, runs_failed") == [("bbr", 1, 0), ("cubic", 1, 4)]
     printed = capsys.readouterr().err.splitlines()
     assert "transfers: transfers/cut/iperf3-0.json: truncated" in printed
-    assert len(printed) == 6
+    assert len(printed) == 7
+    (warning,) = [line for line in printed if line.startswith("transfers: warning: ")]
+    assert warning.startswith("transfers: warning: 4 of 6 runs failed; ")
+    assert "snakemake --forcerun transfer" in warning and "--retry-failed" in warning
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from acapella.common.wording import digits, percent, span
 from acapella.figures import registry, transfer_outcome, transfer_scope, transfer_shallow
 from acapella.figures.compose import ComposedFigure
 from acapella.figures.source import Source
+from acapella.transfer.tables import REPEAT
 
 from .tables import number, table
 
@@ -203,7 +204,7 @@ def failed_runs(source: Source) -> dict:
         ]
         for row in rows[:MAX_ROWS]
     ]
-    note = f"{len(rows)} of {len(cells)} runs failed; they do not count in other tables and in figures."
+    note = f"{len(rows)} of {len(cells)} runs failed; they do not count in other tables and in figures. {REPEAT}."
     return table("transfer_cells", "Failed runs", note, columns, shown)
 
 

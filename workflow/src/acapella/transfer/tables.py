@@ -40,6 +40,10 @@ PARAMETERS = {
     **{"threshold": THRESHOLD, "full_window": FULL_WINDOW, "shallow_bdp": SHALLOW_BDP, "send_buffer": SEND_BUFFER},
     "frame_share": predict.FRAME / predict.PAYLOAD,
 }
+REPEAT = (
+    "`acapella transfer` with the same config, or `snakemake --forcerun transfer`, repeats runs that failed fewer than "
+    "3 times, and runs the missing ones; `acapella transfer --retry-failed` repeats all failed runs"
+)
 MAX_SHOWN = 20  # faults printed; all are in the table
 
 
@@ -89,13 +93,18 @@ def write(campaign: Campaign, foreign: Foreign) -> list[Path]:
     faults: list[Fault] = []
     raw = Raw()
     seen: set[tuple[str, int]] = set()
+    own = failed = 0
     for found in cells.own_runs(campaign.directory, faults):
+        own += 1
+        failed += found.error is not None
         add(raw, found, seen, faults)
     if foreign.data or foreign.sheet:
         for found in cells.foreign_runs(foreign, faults):
             add(raw, found, seen, faults)
     raw.add_faults(faults)
     report_faults(faults)
+    if failed:
+        names.report(f"transfers: warning: {failed} of {own} runs failed; {REPEAT}")
     written: list[Path] = []
     with queries.one_line(campaign.directory):
         con = queries.connect()
