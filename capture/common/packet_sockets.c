@@ -1,6 +1,8 @@
 #include "common/packet_sockets.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <stdbool.h>
@@ -29,6 +31,23 @@ void packet_sockets_find(struct packet_sockets *sockets, const char *interface) 
     if (descriptors) {
         closedir(descriptors);
     }
+}
+
+int packet_sockets_ignore_outgoing(const struct packet_sockets *sockets) {
+    /* PACKET_IGNORE_OUTGOING has no effect on the sockets of a fanout group */
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_PKTTYPE)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_OUTGOING, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    const struct sock_fprog filter = {.len = sizeof code / sizeof *code, .filter = code};
+    for (unsigned i = 0; i < sockets->count; ++i) {
+        if (setsockopt(sockets->fd[i], SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0) {
+            return errno;
+        }
+    }
+    return 0;
 }
 
 void packet_sockets_count(struct packet_sockets *sockets) {

@@ -1,5 +1,5 @@
-/* Counts packets that the kernel dropped because the ring of a packet socket (packet(7)) was full.
- * net_af_packet of DPDK 22.11 does not count them. */
+/* Packet sockets (packet(7)) of net_af_packet: counts packets that the kernel dropped because a ring was
+ * full, which DPDK 22.11 does not count, and filters packets. */
 #ifndef ACAPELLA_PACKET_SOCKETS_H
 #define ACAPELLA_PACKET_SOCKETS_H
 
@@ -16,6 +16,10 @@ struct packet_sockets {
 /* Finds the packet sockets of this process that are bound to an interface: DPDK does not return those of its
  * devices. */
 void packet_sockets_find(struct packet_sockets *sockets, const char *interface);
+
+/* Lets the sockets ignore what this machine sends on the interface. Packets that the kernel has put into
+ * their rings before remain there. Returns 0 or an errno. */
+int packet_sockets_ignore_outgoing(const struct packet_sockets *sockets);
 
 /* Updates `dropped`. */
 void packet_sockets_count(struct packet_sockets *sockets);

@@ -190,12 +190,25 @@ def with_tag(frame: dpdk.Frame) -> dpdk.Frame:
     return dpdk.Frame(frame.ts_ns, len(data), data)
 
 
-def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):
+def fragments() -> list[dpdk.Frame]:
+    """Return two IPv4 fragments of a UDP datagram, which together exceed the MTU."""
+    ethernet = bytes.fromhex("02000000000102000000000208 00")
+    heads = (
+        "4500 03fc 0007 2000 4011 0000 0a000001 0a000002",  # 1000 bytes from 0, more follow
+        "4500 03fc 0007 007d 4011 0000 0a000001 0a000002",  # the last 1000 bytes
+    )
+    data = [ethernet + bytes.fromhex(head) + bytes([number]) * 1000 for number, head in enumerate(heads)]
+    return [dpdk.Frame(number, len(each), each) for number, each in enumerate(data)]
+
+
+def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged, capture):
+    """It ignores what the machine itself sends on the interfaces."""
     tagged = [with_tag(frame) if frame.wire <= 512 else frame for frame in FRAMES[100:200]]
-    parts = {"left0": FRAMES[:100] + tagged, "right1": FRAMES[200:]}
+    parts = {"left0": FRAMES[:98] + fragments() + tagged, "right1": FRAMES[200:]}
     files = {name: replayer.write_capture(tmp_path / f"{name}-in.pcap", frames) for name, frames in parts.items()}
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
         program.ask("record 0 0", "recording")
+        veth.send_capture(bridged, "left1", capture)
         with received_by_both(bridged, tmp_path, ".pcap"):
             before = time.time_ns()
             for name, path in files.items():
@@ -251,6 +264,26 @@ def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
         at += size
     assert kinds == [0x0A0D0D0A, 1, 1] + [6] * recorded["packets"]
     assert interfaces == {0: expected["left"], 1: expected["right"]} and unresolved == recorded["unresolved"]
+
+
+def promiscuity(prefix: tuple[str, ...]) -> list[tuple[str, bool, int]]:
+    """Return the name, the flag and the count of each interface of a bridge."""
+    shown = subprocess.run([*prefix, "ip", "-d", "link"], capture_output=True, text=True, check=True).stdout
+    pattern = r"^\d+: (left1|right0)@\S+ <(\S+)>.*?promiscuity (\d+)"
+    found = re.findall(pattern, shown, re.MULTILINE | re.DOTALL)
+    return sorted((name, "PROMISC" in flags, int(count)) for name, flags, count in found)
+
+
+@pytest.mark.parametrize("how", ["quit", "kill"])
+def test_interfaces_of_a_bridge_are_as_promiscuous_afterwards_as_before(bridged, how):
+    subprocess.run([*bridged, "ip", "link", "set", "left1", "promisc", "on"], check=True)
+    before = promiscuity(bridged)
+    with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
+        program.wait("ready")
+        during = promiscuity(bridged)
+        assert how == "kill" or program.end() == 0, program.messages
+    assert before == promiscuity(bridged) == [("left1", True, 1), ("right0", False, 0)]
+    assert during == [("left1", True, 2), ("right0", False, 1)]
 
 
 def test_bridge_that_would_truncate_or_lose_frames_is_refused(bridged):

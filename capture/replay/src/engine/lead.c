@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "engine/probe_socket.h"
+#include "engine/promiscuous.h"
 
 #define PROBES 201
 #define LOST_MAX 10           /* probes without a timestamp, before any had one */
@@ -188,7 +189,9 @@ static int begin_reception(struct reception *from, const struct port *port, stru
         return from->calls->enable(port->id) == 0;
     }
     if (from->port->stamps != PORT_STAMPS_NONE) {
-        rte_eth_promiscuous_enable(from->port->id); /* unsupported: the driver receives every frame anyway */
+        if (promiscuous_begin(from->port, fault) != 0) {
+            return -1;
+        }
         port_flush(from->port);
         return 1;
     }
@@ -203,7 +206,7 @@ static void end_reception(const struct reception *from) {
     if (from->socket >= 0) {
         close(from->socket);
     } else if (from->port) {
-        rte_eth_promiscuous_disable(from->port->id);
+        promiscuous_end(from->port);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "common/both_clocks.h"
 #include "common/drivers.h"
 #include "common/signals.h"
+#include "engine/promiscuous.h"
 
 #define CACHE 256
 #define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
@@ -322,24 +323,34 @@ void port_flush(struct port *port) {
 }
 
 static int start(struct port *port, bool receive, struct fault *fault) {
+    struct ifreq request;
+    const bool promiscuous = interface_ioctl(port, SIOCGIFFLAGS, &request) && request.ifr_flags & IFF_PROMISC;
     const int status = rte_eth_dev_start(port->id);
     if (status != 0) {
         return fail(fault, "%s: does not start: %s; see the lines above", port->name, rte_strerror(-status));
     }
     port->started = true;
-    if (receive) {
-        rte_eth_promiscuous_enable(port->id); /* unsupported: the driver receives every frame anyway */
+    if (promiscuous) { /* set by the user, but the start resets it */
+        rte_eth_promiscuous_enable(port->id);
+    }
+    if (receive && promiscuous_begin(port, fault) != 0) {
+        return -1;
     }
     if (port->stamps != PORT_STAMPS_NONE) {
         enable_timestamps(port);
+    }
+    if (port->hides_errors) {
+        packet_sockets_find(&port->packet_sockets, port->interface);
+    }
+    const int error = receive ? packet_sockets_ignore_outgoing(&port->packet_sockets) : 0;
+    if (error) {
+        return fail(fault, "%s: no filter for the packets that this machine sends: %s", port->name,
+                    strerror(error));
     }
     if (receive && *port->interface) {
         port_flush(port); /* packets that arrived while the queues were configured */
     }
     port->errors = port_errors(port);
-    if (port->hides_errors) {
-        packet_sockets_find(&port->packet_sockets, port->interface);
-    }
     return 0;
 }
 
@@ -434,6 +445,7 @@ struct traffic port_traffic(const struct traffic traffic[QUEUES_MAX]) {
 }
 
 static void stop(struct port *port) {
+    promiscuous_end(port);
     if (port->started) {
         rte_eth_dev_stop(port->id);
     }

@@ -49,6 +49,8 @@ struct port {
     uint64_t errors;                      /* oerrors after the latest burst */
     uint64_t flushed;                     /* packets that arrived before the start */
     struct packet_sockets packet_sockets; /* of net_af_packet */
+    bool promiscuous;
+    int promiscuous_socket; /* of drivers of network interfaces; -1: none */
     enum port_stamps stamps;
     int stamp_offset;
     uint64_t stamp_flag;

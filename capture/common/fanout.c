@@ -1,0 +1,23 @@
+/* Replaces setsockopt(2) in a program. net_af_packet adds its sockets to a group (PACKET_FANOUT), also a
+ * single one, and lets the kernel reassemble IPv4 fragments (DEFRAG) and move the packets of a flow to
+ * another socket if a ring is full (ROLLOVER). A bridge must forward fragments, and keep the order of flows.
+ * The driver has no option for this. Its library may be loaded at run time, so that the program has to export
+ * this symbol. */
+#include <linux/if_packet.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define FLAGS_SHIFT 16
+
+int setsockopt(int fd, int level, int name, const void *value, socklen_t size) {
+    uint32_t group = 0; /* its number, and its type with flags */
+    if (level == SOL_PACKET && name == PACKET_FANOUT && size == sizeof group) {
+        memcpy(&group, value, sizeof group);
+        group &= ~((uint32_t)(PACKET_FANOUT_FLAG_DEFRAG | PACKET_FANOUT_FLAG_ROLLOVER) << FLAGS_SHIFT);
+        value = &group;
+    }
+    return (int)syscall(SYS_setsockopt, fd, level, name, value, size);
+}
