@@ -68,6 +68,7 @@ def test_records_become_rows_with_metadata(tmp_path):
     assert metadata == {
         "clock_offset_ns": "-3",
         "clock_error_ns": "9",
+        "receiver_clock_error_ns": "unknown",
         "clock_source": "round trips",
         "recording_sha256": "ab" * 32,
         "speed": "2.5",

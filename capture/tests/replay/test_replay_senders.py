@@ -3,10 +3,15 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from acapella_capture.replay.departures import NO_TIME, RECORD, median_gap_ns
+from acapella_capture.replay import actions
+from acapella_capture.replay import local as replay_local
+from acapella_capture.replay.clocks import Offset
+from acapella_capture.replay.departures import MAGIC, NO_TIME, RECORD, median_gap_ns
 from acapella_capture.replay.program import PROGRAM
+from acapella_capture.testbeds.fabric import replay as fabric_replay
 from acapella_capture.testbeds.local import replay_sender, replay_tcpreplay
 from acapella_capture.testbeds.local.processes import PRIORITY
 from acapella_capture.testbeds.local.replay_path import Endpoint
@@ -63,6 +68,8 @@ class FakeProgram:
 
     def command(self, name, *arguments):
         self.commands.append((name, *arguments))
+        if name == "departures":
+            arguments[0].write_bytes(MAGIC + np.zeros(1, RECORD).tobytes())
         if name == self._refuses:
             raise replay_sender.UserError("refused", where=PROGRAM)
 
@@ -121,6 +128,52 @@ def test_replayers_are_stopped_if_one_cannot_start():
     with pytest.raises(replay_sender.UserError, match="refused"):
         sender_of(*programs).send()
     assert [[command[0] for command in program.commands] for program in programs] == [["run", "stop"], ["run", "stop"]]
+
+
+# The clock of the program was off by 700 ns in the middle of a run, and by 20 ns at its end.
+DONE = {"clock": {"error_ns": 20, "largest_error_ns": 700}}
+
+
+@pytest.mark.parametrize(("clock", "expected"), [(DONE["clock"], 700), ({"error_ns": 20}, 20)])
+def test_error_of_a_replayers_clock_is_the_largest_of_the_run(monkeypatch, tmp_path, clock, expected):
+    monkeypatch.setattr(replay_sender, "SPOOL", tmp_path)
+    (tmp_path / "part.pcap").write_bytes(b"frames")
+    sender = AcapellaSender([HERE], [Part(tmp_path / "part.pcap", "replayed.pcap")], 1500, 1, 500_000)
+    process = replay_sender.Process(sender._parts[0], (HERE,), FakeProgram(), {"clock": clock})
+    sender._processes = [process]
+    (tmp_path / "raw").mkdir()
+    sender.deliver("single-1", tmp_path / "raw")
+    metadata = pq.read_schema(tmp_path / "raw" / "single-1.departures.parquet").metadata
+    assert metadata[b"clock_error_ns"] == metadata[b"receiver_clock_error_ns"] == str(expected).encode()
+    assert actions.program_clock(Offset(5, 1_000), {"clock": clock}) == Offset(5, 1_000 + expected)
+
+
+@pytest.mark.parametrize(("system_ns", "expected"), [(1_000, b"1700"), (None, b"unknown")])
+def test_error_of_a_single_replayers_clock_includes_the_program(monkeypatch, tmp_path, system_ns, expected):
+    state = {"source": "chrony", "offset_ns": 5, "synchronized": True, "error_ns": system_ns}
+    monkeypatch.setattr(replay_local, "own_clock", lambda: state)
+    recording = replay_local.Recording(tmp_path / "x.pcap", 1, "ab" * 32)
+    done = DONE | {"speed_ppm": 1_000_000}
+    replay_local.departures(FakeProgram(), recording, tmp_path / "d.parquet", done, "bursts")
+    assert pq.read_schema(tmp_path / "d.parquet").metadata[b"clock_error_ns"] == expected
+
+
+class FakeNodeSender:
+    """A node's sender whose clock chrony knows."""
+
+    done = DONE
+
+    def clock_state(self):
+        return {"source": "chrony", "offset_ns": 5, "synchronized": True, "error_ns": 1_000}
+
+
+def test_error_of_a_single_replayers_clock_on_a_node_includes_the_program(tmp_path):
+    (tmp_path / "part.pcap").write_bytes(b"frames")
+    replayer = fabric_replay.Replayer.__new__(fabric_replay.Replayer)
+    replayer._senders, replayer._parts = [FakeNodeSender()], [Part(tmp_path / "part.pcap", "replayed.pcap")]
+    replayer._speed_ppm = 1_000_000
+    (origin,) = replayer._origins([])
+    assert (origin.clock_offset_ns, origin.clock_error_ns, origin.receiver_clock_error_ns) == (5, 1_700, None)
 
 
 @pytest.mark.parametrize(

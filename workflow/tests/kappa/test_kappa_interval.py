@@ -59,7 +59,7 @@ NAMES = ("U", "O", "L", "I", "kappa")
 
 def sources_of(replayer: Replayer, replay: replay_simulation.Replay) -> list[Departures]:
     """Return the departures of each replayer, whose clocks have exactly the stated errors."""
-    rows = replace(replay_files.rows_of(replay), clock_error_ns=math.ceil(replayer.drift_ns / 2))
+    rows = replace(replay_files.rows_of(replay), receiver_error_ns=math.ceil(replayer.drift_ns / 2))
     if not replayer.second_ns:
         return [rows]
     arrays = [name for name, value in vars(rows).items() if isinstance(value, np.ndarray)]

@@ -13,7 +13,7 @@ from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import scratch_directory
 
 from . import messages, skew
-from .clocks import Offset
+from .clocks import Offset, program_error_ns
 from .controller import Group, Remote, whole
 from .departures import Origin, Summary, convert, duration, leads_of, lost_in_kernel
 from .program import losses
@@ -229,15 +229,8 @@ def origin_of(remote: Remote, clock: Offset, run_status: dict[str, Any], plan: R
 
 
 def program_clock(clock: Offset, done: dict[str, Any]) -> Offset:
-    """Return the offset of the clock that timed a run, from that of its system's clock and the run's event `done`.
-
-    The program reads a faster clock than the agent, and reports the largest error between both, if it is known.
-    """
-    own = done.get("clock")
-    with contextlib.suppress(Refused):
-        if isinstance(own, dict):
-            return Offset(clock.offset_ns, clock.error_ns + whole(own, "error_ns"))
-    return clock
+    """Return the offset of the clock that timed a run, from that of its system's clock and the run's event `done`."""
+    return Offset(clock.offset_ns, clock.error_ns + (program_error_ns(done) or 0))
 
 
 def try_fetch(remote: Remote, target: Path) -> UserError | None:

@@ -8,7 +8,7 @@ round trips is used.
 
 import os
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,20 @@ def offset_of(round_trips: Iterable[tuple[int, int, int, int]]) -> Offset:
 def measure(request: Callable[[], tuple[int, int]], now_ns: Callable[[], int], count: int = ROUND_TRIPS) -> Offset:
     """Return the offset of a clock; ``request`` returns the times at which it received a request and responded."""
     return offset_of((sent_ns, *request(), now_ns()) for sent_ns in (now_ns() for _ in range(count)))
+
+
+def program_error_ns(done: Mapping[str, Any]) -> int | None:
+    """Return the largest error during a run between a program's clock and the system clock, from its event `done`.
+
+    The program reads a faster clock than the system's. Programs of older versions only report the error at the end of
+    the run. None if neither is known.
+    """
+    own = done.get("clock")
+    for key in ("largest_error_ns", "error_ns"):
+        error_ns = own.get(key) if isinstance(own, Mapping) else None
+        if type(error_ns) is int and 0 <= error_ns < 1 << 63:
+            return error_ns
+    return None
 
 
 def own_clock() -> dict[str, Any]:

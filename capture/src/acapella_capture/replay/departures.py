@@ -113,8 +113,9 @@ class Origin:
     """The origin of departures, stored as key-value metadata of the file; unknown values are None.
 
     ``clock_offset_ns`` is the replayer's clock minus the reference of ``clock_source``, with an error of at most
-    ``clock_error_ns``. ``node_clock`` is the clock state reported by the replayer's machine (`clocks.own_clock`).
-    ``leads`` are the lead times of the ports, in their order.
+    ``clock_error_ns``. ``receiver_clock_error_ns`` is the largest error of the replayer's clock compared with that of
+    the receiver; known only if both have the same system clock. ``node_clock`` is the clock state reported by the
+    replayer's machine (`clocks.own_clock`). ``leads`` are the lead times of the ports, in their order.
     """
 
     clock_offset_ns: int | None = None
@@ -125,6 +126,7 @@ class Origin:
     pacing: str | None = None
     node_clock: Mapping[str, Any] = field(default_factory=dict)
     leads: tuple[Lead, ...] = ()
+    receiver_clock_error_ns: int | None = None
 
     def metadata(self) -> dict[str, str]:
         """Return the metadata as text."""
@@ -132,6 +134,7 @@ class Origin:
         values = {
             "clock_offset_ns": self.clock_offset_ns,
             "clock_error_ns": self.clock_error_ns,
+            "receiver_clock_error_ns": self.receiver_clock_error_ns,
             "clock_source": self.clock_source,
             "recording_sha256": self.recording_sha256,
             "speed": f"{integer}.{millionths:06}".rstrip("0").rstrip("."),

@@ -156,6 +156,7 @@ def test_two_interfaces_of_one_node_have_the_same_clock(fabric, path, capsys):
             assert set(table["outcome"].to_pylist()) == {"sent"}
             metadata = table.schema.metadata
             assert (metadata[b"clock_source"], metadata[b"clock_offset_ns"]) == (b"system", b"0")
+            assert metadata[b"receiver_clock_error_ns"] == b"unknown", "the receiver is another machine"
             assert metadata[b"speed"] == b"4"
         assert (manifest["speed"], manifest["median_gap_ns"]) == (4, replay_capture.GAP_NS // 4)
 

@@ -16,6 +16,7 @@ QUEUE = "queue"  # absent in files of older versions
 RECORDING = "recording_sha256"
 CLOCK_ERROR = "clock_error_ns"
 CLOCK_OFFSET = "clock_offset_ns"
+RECEIVER_ERROR = "receiver_clock_error_ns"  # absent in files of older versions
 SPEED = "speed"
 SENT = "sent"
 UNKNOWN = "unknown"  # a value of the metadata
@@ -27,8 +28,8 @@ MAX_LOOPS = 1_000_000
 class Departures:
     """The rows of a file in the order of (loop, packet), as arrays, and its metadata.
 
-    ``departed_ns`` is 0 if ``measured`` is false. ``queue``, ``clock_error_ns`` and ``clock_offset_ns`` are None if
-    unknown.
+    ``departed_ns`` is 0 if ``measured`` is false. ``queue``, ``clock_error_ns``, ``clock_offset_ns`` and
+    ``receiver_error_ns`` (largest error of the clock compared with that of the receiver) are None if unknown.
     """
 
     path: str
@@ -36,6 +37,7 @@ class Departures:
     speed: str | None
     clock_error_ns: int | None
     clock_offset_ns: int | None
+    receiver_error_ns: int | None
     loop: np.ndarray
     port: np.ndarray
     queue: np.ndarray | None
@@ -74,6 +76,7 @@ def read(path: str) -> Departures:
         speed=metadata.get(SPEED),
         clock_error_ns=number(path, metadata, CLOCK_ERROR),
         clock_offset_ns=number(path, metadata, CLOCK_OFFSET),
+        receiver_error_ns=number(path, metadata, RECEIVER_ERROR),
         **arrays(path, table),
     )
     check_rows(rows)

@@ -46,7 +46,8 @@ class Schedule:
 
     ``usable``: sent, with a known departure. ``deviation_ns``: departed minus requested. ``late_ns``: how much later
     than its timestamp the packet may have departed. ``burst``, ``source``: numbers of its burst and its replayer.
-    ``unknown``: why the departures are unknown, else "". ``skew_ns``: bound for the clock of each replayer.
+    ``unknown``: why the departures are unknown, else "". ``receiver_error_ns``: error of the replayers' clocks compared
+    with that of the receiver, None if unknown. ``skew_ns``: bound for the difference between two replayers' clocks.
     """
 
     usable: np.ndarray
@@ -59,7 +60,7 @@ class Schedule:
     unknown: str
     outcomes: dict[str, int]
     unresolved: int
-    clock_error_ns: int | None
+    receiver_error_ns: int | None
     skew_ns: float
 
 
@@ -92,7 +93,7 @@ def schedule_of(sources: list[Departures], numbering: Numbering, burst_ns: int |
         **{"usable": usable, "sent": sent, "departed_ns": departed, "deviation_ns": deviation, "late_ns": late},
         **{"burst": burst, "source": source, "unresolved": unresolved, "outcomes": outcomes_of(sources)},
         unknown=reason(not sent.any() or usable.any(), unbounded, len(sources) < 2 or clock_error(sources) is not None),
-        clock_error_ns=clock_error(sources),
+        receiver_error_ns=largest([rows.receiver_error_ns for rows in sources]),
         skew_ns=skew(sources),
     )
 
@@ -155,9 +156,13 @@ def outcomes_of(sources: list[Departures]) -> dict[str, int]:
 
 
 def clock_error(sources: list[Departures]) -> int | None:
-    """Return the largest error of the replayers' clocks, or None if one is unknown."""
-    errors = [rows.clock_error_ns for rows in sources]
-    return None if None in errors else max(errors)
+    """Return the largest error of the replayers' clocks compared with their reference, or None if one is unknown."""
+    return largest([rows.clock_error_ns for rows in sources])
+
+
+def largest(errors_ns: list[int | None]) -> int | None:
+    """Return the largest of some errors, or None if one is unknown."""
+    return None if None in errors_ns else max(errors_ns)
 
 
 def skew(sources: list[Departures]) -> float:
@@ -222,6 +227,6 @@ def runs(keys: np.ndarray, in_recording: np.ndarray, number: np.ndarray, own: Sc
 
 
 def drift(own: Schedule, duration_ns: float) -> float:
-    """Return a bound for the change of the replayer's clock during a trial."""
+    """Return a bound for the change of the replayers' clocks against that of the receiver during a trial."""
     slewed = MAX_SLEW * duration_ns
-    return slewed if own.clock_error_ns is None else min(2.0 * own.clock_error_ns, slewed)
+    return slewed if own.receiver_error_ns is None else min(2.0 * own.receiver_error_ns, slewed)

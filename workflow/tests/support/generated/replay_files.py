@@ -52,6 +52,7 @@ def write_departures(path: Path, recording: Path, columns: dict, **metadata: str
     stated = {
         "recording_sha256": hashlib.sha256(Path(recording).read_bytes()).hexdigest(),
         **{"clock_offset_ns": "0", "clock_error_ns": "0", "clock_source": "simulated"},
+        "receiver_clock_error_ns": "0",
         **{"speed": "1000000", "pacing": "single"},
         **metadata,
     }
@@ -76,7 +77,7 @@ def rows_of(replay: Replay) -> Departures:
     names = ("loop", "port", "packet", "requested_ns", "resolved", "burst_first", "queue")
     return Departures(
         **{"path": "departures", "recording_sha256": "r", "speed": "1000000", "outcomes": {}},
-        **{"clock_error_ns": 0, "clock_offset_ns": 0},
+        **{"clock_error_ns": 0, "clock_offset_ns": 0, "receiver_error_ns": 0},
         **{name: columns[name] for name in names},
         **{"departed_ns": np.where(replay.sent, replay.departed_ns, 0), "sent": replay.sent, "measured": replay.sent},
     )

@@ -19,7 +19,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import scratch_directory, sha256_of
 
 from ...replay import departures, skew
-from ...replay.clocks import Offset
+from ...replay.clocks import Offset, program_error_ns
 from ...replay.departures import NO_TIME, Origin
 from ...settings import FabricReplayEnvironment, FabricReplaySettings
 from ..base import Port, Replay, Site, Testbed
@@ -238,28 +238,26 @@ class Replayer:
             return [self._origin(0, state, state["source"], state["offset_ns"], state["error_ns"])]
         source, offsets = common_reference(before, self._clocks)
         return [
-            self._origin(place, clock.state, source, offset.offset_ns, offset.error_ns + error_ns(sender))
-            for place, (clock, offset, sender) in enumerate(zip(self._clocks, offsets, self._senders, strict=True))
+            self._origin(place, clock.state, source, offset.offset_ns, offset.error_ns)
+            for place, (clock, offset) in enumerate(zip(self._clocks, offsets, strict=True))
         ]
 
     def _origin(
         self, place: int, state: dict[str, Any], source: str | None, offset_ns: int | None, error_ns: int | None
     ) -> Origin:
-        """Return the origin of the departures of a replayer, by its place, with a clock."""
+        """Return the origin of the departures of a replayer, by its place. ``error_ns``: that of its node's clock.
+
+        The error against the receiver is unknown: the receiver is another machine, also for replayers on one node.
+        """
         return Origin(
             clock_offset_ns=offset_ns,
-            clock_error_ns=error_ns,
+            clock_error_ns=None if error_ns is None else error_ns + (program_error_ns(self._senders[place].done) or 0),
             clock_source=source,
             recording_sha256=sha256_of(self._parts[place].capture),
             speed_ppm=self._speed_ppm,
             pacing=PACING,
             node_clock=state,
         )
-
-
-def error_ns(sender: NodeSender) -> int:
-    """Return the error of a program's clock compared with that of its node."""
-    return sender.done.get("clock", {}).get("error_ns") or 0
 
 
 def deviation_of(name: str, records: np.ndarray, origin: Origin) -> skew.Deviation | None:

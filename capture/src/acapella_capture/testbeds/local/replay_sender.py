@@ -18,7 +18,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
 from ...replay import departures, skew
-from ...replay.clocks import Offset
+from ...replay.clocks import Offset, program_error_ns
 from ...replay.departures import NO_TIME, Origin
 from ...replay.ports import ProgramSettings
 from ...replay.program import ReplayProgram, executable
@@ -29,7 +29,7 @@ from .replay_path import Endpoint
 
 PACING = "bursts"
 AHEAD_NS = 1_000_000_000  # from the first command to the start, within which all replayers have to get theirs
-SAME_CLOCK = "system"  # all replayers read the clock of this machine
+SAME_CLOCK = "system"  # all replayers and the receiver read the clock of this machine
 PPM = 1_000_000
 WAKE_NS = 100_000  # a thread with real-time priority wakes up this long before each departure
 
@@ -137,12 +137,16 @@ class AcapellaSender:
         recordings, written, records, deviations = [], [], [], []
         for number, process in enumerate(self._processes, 1):
             checksum = keep_recording(process.part, raw)
-            clock_ns = process.done.get("clock", {}).get("error_ns") or 0
+            clock_ns = program_error_ns(process.done) or 0
             target = departures_file(sample, raw, number, len(self._processes))
             binary = SPOOL / f"departures{number}"
             binary.unlink(missing_ok=True)
             process.program.command("departures", binary)
-            origin = Origin(0, clock_ns, SAME_CLOCK, checksum, self._speed_ppm, PACING)
+            origin = Origin(
+                **{"clock_offset_ns": 0, "clock_error_ns": clock_ns, "receiver_clock_error_ns": clock_ns},
+                **{"clock_source": SAME_CLOCK, "recording_sha256": checksum},
+                **{"speed_ppm": self._speed_ppm, "pacing": PACING},
+            )
             departures.convert(binary, target, origin)
             recordings.append({"file": process.part.name, "sha256": checksum})
             written.append({"file": target.name, "sha256": sha256_of(target)})
