@@ -44,7 +44,7 @@ UNITS = {
     "kappa_matrix": ("kappa", "Trials in the order of the config"),
     "iat_delta": (f"{DIFFERENCE} inter-arrival time", "difference of inter-arrival time", "packets (%)", "0 ns"),
     "reordering_spacing": ("pair", "1, 4, 16, ... or 4096 packets apart"),
-    "kappa_replayer": ("1 - kappa", "measured", "replayer alone", "path, 95 % interval"),
+    "kappa_replayer": ("1 - kappa", "measured", "replayer alone", "path, 95 % interval of each run"),
     "latency_delta": (f"{DIFFERENCE} latency", "difference of latency", "packets (%)"),
 }
 
@@ -161,19 +161,39 @@ def test_trials_whose_sender_lost_the_cpu_are_marked_in_every_figure(drawn, svg)
 
 def test_replayer_and_path_are_drawn_where_departures_are_known(drawn, svg):
     text = words(svg("kappa_replayer", "replayed"))
-    assert "measured, 0.9890 replayer, 0.9990 to 0.9995 path (quiet)" in text
+    assert "measured, 0.9890 replayer, path with mean limits 0.9990 to 0.9995 (quiet)" in text
     assert text.count("departures not measured") == 1, "of loaded"
     spec = drawn("kappa_replayer", "replayed").spec["concat"][0]
     values = [value for layer in spec["layer"] for value in layer.get("data", {}).get("values", ()) if "kind" in value]
     own = {(value["kind"], value["label"]) for value in values}
-    kinds = ("measured", "replayer alone", "path, 95 % interval")
+    kinds = ("measured", "replayer alone", "path, 95 % interval of each run")
     assert own == {*((kind, "quiet") for kind in kinds), ("measured", "loaded")}
     ends = {(round(value["from"], 9), round(value["to"], 9)) for value in values if value["kind"] == kinds[2]}
     assert ends == {(0.0005, 0.001)}
 
 
-def test_means_at_the_right_of_the_replayer_figure_are_described(svg):
-    assert "Numbers at the right: mean kappa of the runs." in words(svg("kappa_replayer", "replayed"))
+def test_means_of_limits_are_not_called_an_interval(drawn, svg):
+    """Limits of several runs are averaged, although all of these runs were compared with the same trial."""
+    text = words(svg("kappa_replayer", "replayed"))
+    assert "These mean limits are no interval of the mean" in text
+    assert text.count("mean limits 0.9990 to 0.9995") == 2, "in the title and at the right"
+
+
+def test_titles_state_that_the_sender_lost_the_cpu_and_that_errors_are_missing(drawn):
+    """Senders of quiet lost the CPU in 3 of 4 trials; the other environment was not sent by a known sender."""
+    title = with_spaces(drawn("kappa_replayer", "replayed").title)
+    assert title.endswith("; limits lack the receiver's errors; the sender lost the CPU in 3 of 4 trials")
+
+
+@pytest.mark.parametrize(("lost", "expected"), [((), ""), ((2, 5), " (the sender lost the CPU in 2 of 5 trials)")])
+def test_difference_of_environments_is_not_attributed_to_the_path_alone(tmp_path, lost, expected):
+    """Of the reference and the environment that differs, which have 2 and 3 trials with a known sender."""
+    gaps = {number: {"largest_gap_ns": 10**9 if number in lost else 1} for number in range(1, 6)}
+    samples = {f"quiet-{n}": gaps[n] for n in (1, 2)} | {f"loaded-{n}": gaps[n + 2] for n in (1, 2, 3)}
+    write_replays(tmp_path, samples)
+    source = source_of(tmp_path, {"quiet": [{"I": 0.01 + n / 1000} for n in range(5)], "loaded": [{"I": 0.3}] * 5})
+    title = with_spaces(compose.compose_figure("kappa_environments", source).title)
+    assert title.startswith("loaded is ") and title.endswith(f"){expected}"), title
 
 
 def test_note_states_that_path_intervals_lack_the_error_of_the_receiver(svg):
@@ -316,7 +336,7 @@ def test_timeline_title_has_the_lowest_window_and_the_key_its_length(campaigns, 
 )
 def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows, expected):
     title = timeline_title({name: [kappa if n == at else 0.9 for n in range(4)] for name, at, kappa in windows})
-    assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){expected}{' at that time' * bool(expected)}"
+    assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){expected}{' at 2 ms' * bool(expected)}"
 
 
 def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:

@@ -1,5 +1,7 @@
 """Functions shared by the figures of trials: pairs, names of runs, and subtitles."""
 
+from collections.abc import Iterable
+
 from acapella.campaign.trial_tables import JOINED
 from acapella.common.wording import count, listed, short_labels
 from acapella.kappa.baseline import CODE as ODD_BASELINE
@@ -41,6 +43,13 @@ def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
 def trials_without_cpu(source: Source) -> set[tuple[str, int]]:
     """Return the trials, by environment and place, whose sender lost the CPU for longer than its median gap."""
     return {(row["environment"], row["trial"]) for row in source.rows("consistency_replays") if row["cpu_lost"]}
+
+
+def lost_cpu_text(source: Source, environments_: Iterable[str]) -> str:
+    """Return in how many trials of some environments the sender lost the CPU, for a title; "" if it did in none."""
+    rows = [row for row in source.rows("consistency_replays") if row["environment"] in set(environments_)]
+    known = [row["cpu_lost"] for row in rows if row["cpu_lost"] is not None]
+    return f"the sender lost the CPU in {sum(known)} of {count(len(known), 'trial')}" if any(known) else ""
 
 
 def marked(label: str, lost: bool) -> str:

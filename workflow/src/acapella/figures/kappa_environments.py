@@ -8,7 +8,15 @@ from acapella.common.wording import count, listed, percent, short_labels, span
 from acapella.kappa.environments import LESS, MORE, TOO_FEW, UNDECIDED
 
 from . import theme
-from .comparison import MARK, environments, environments_with_odd_baseline, pairs, runs_against_first, scope
+from .comparison import (
+    MARK,
+    environments,
+    environments_with_odd_baseline,
+    lost_cpu_text,
+    pairs,
+    runs_against_first,
+    scope,
+)
 from .compose import Figure
 from .rows import Rows
 from .source import NoData, Source
@@ -50,7 +58,7 @@ def draw(source: Source) -> Figure:
     texts = [{"label": labels[row["environment_b"]], "text": verdict_text(row)} for row in rows]
     texts.append({"label": labels[first], "text": "reference"})
     chart = panels(kappas, values, texts, names, labels[first])
-    return Figure(title(rows, labels), chart, notes_of(source, rows, labels))
+    return Figure(title(source, rows, labels), chart, notes_of(source, rows, labels))
 
 
 def point_values(row: dict, labels: dict[str, str]) -> dict:
@@ -88,8 +96,18 @@ def verdict_text(row: dict) -> str:
     return f"{row['verdict']} ({span(signed_percent(row['relative_lo']), signed_percent(row['relative_hi']))})"
 
 
-def title(rows: list[dict], labels: dict[str, str]) -> str:
-    """Return the title: the differences that are supported by the intervals."""
+def title(source: Source, rows: list[dict], labels: dict[str, str]) -> str:
+    """Return the title: the differences, and in how many trials the sender lost the CPU, which may be their cause.
+
+    These are trials of the environments that differ, and of the first one.
+    """
+    differing = [row["environment_b"] for row in rows if row["verdict"] in SHORT_VERDICTS]
+    lost = lost_cpu_text(source, [rows[0]["environment_a"], *differing]) if differing else ""
+    return differences(rows, labels) + (f" ({lost})" if lost else "")
+
+
+def differences(rows: list[dict], labels: dict[str, str]) -> str:
+    """Return the differences that are supported by the intervals."""
     first = labels[rows[0]["environment_a"]]
     decided = [row for row in rows if row["verdict"] in SHORT_VERDICTS]
     if not decided:

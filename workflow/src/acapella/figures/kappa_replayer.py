@@ -5,7 +5,7 @@ import altair as alt
 from acapella.common.wording import count, short_labels, span
 
 from . import theme
-from .comparison import environments, pairs, runs_against_first, scope
+from .comparison import environments, lost_cpu_text, pairs, runs_against_first, scope
 from .compose import Figure
 from .kappa_components import format_kappa
 from .source import NoData, Source
@@ -15,14 +15,16 @@ TABLE = "consistency"
 SCOPE = scope
 COLUMNS = ("kappa", "kappa_replayer", "path_kappa_lo", "path_kappa_hi")
 LABEL = 28
-MEASURED, REPLAYER, PATH = "measured", "replayer alone", "path, 95 % interval"
+MEASURED, REPLAYER, PATH = "measured", "replayer alone", "path, 95 % interval of each run"
+BAR = "M-0.3,-1H0.3V1H-0.3Z"  # shape of the legend for the bars of the path, most of which are narrow
 VALUES = {MEASURED: ["kappa"], REPLAYER: ["kappa_replayer"], PATH: ["path_kappa_lo", "path_kappa_hi"]}
-MARKS = {MEASURED: (theme.BLACK, "circle"), REPLAYER: (theme.VERMILION, "triangle-up"), PATH: (theme.BLUE, "square")}
+MARKS = {MEASURED: (theme.BLACK, "circle"), REPLAYER: (theme.VERMILION, "triangle-up"), PATH: (theme.BLUE, BAR)}
 PLACES = {MEASURED: 0.22, REPLAYER: 0.5, PATH: 0.78}  # of a row's height
 ROW = 42  # px
 FLOOR = 0.5  # share of the smallest value above 0 at which 0 is drawn
 MIN_WIDTH = 1.012  # ratio of the ends of a drawn interval, so that narrow ones are visible
 UNKNOWN = "departures not measured"
+MEAN_LIMITS = "mean limits"
 RECEIVER_NOTE = (
     "The intervals do not include errors of the receiver's timestamps other than the rounding of its clock "
     "(consistency.arrival_error_ns)."
@@ -42,12 +44,13 @@ def draw(source: Source) -> Figure:
     key = (
         "Distance from perfect consistency, on a logarithmic axis: further left is more consistent. Replayer alone: of "
         "the departures, without any network. Path: what perfect replays would have had; it includes switches and the "
-        "recorder (docs/kappa.md). Numbers at the right: mean kappa of the runs.",
+        "recorder (docs/kappa.md). Numbers at the right: mean kappa of the runs; of the path, means of the lower and "
+        "of the upper limits. These mean limits are no interval of the mean: all runs share the first trial.",
         *((RECEIVER_NOTE,) if any(lacks_arrival_error(row) for row in rows) else ()),
         *(("Hollow: the sender of either trial lost the CPU.",) if any(value["lost"] for value in values) else ()),
         *((f"A value of 0 is drawn at {least:.1e}.",) if any(value["zero"] for value in values) else ()),
     )
-    return Figure(title(rows, labels), chart(values, texts, list(labels.values()), least), key)
+    return Figure(title(source, rows, labels), chart(values, texts, list(labels.values()), least), key)
 
 
 def loss(kappa: float) -> float:
@@ -98,6 +101,7 @@ def captions(rows: list[dict], environment: str, label: str) -> list[dict]:
         means = [mean([row[name] for row in own]) for name in names]
         if None not in means:
             text = span(*(format_kappa(end) for end in (means[0], means[-1])))
+            text = f"{MEAN_LIMITS} {text}" if kind == PATH else text
             found.append({"label": label, "place": PLACES[kind], "text": text})
     if len(found) == 1:
         found.append({"label": label, "place": PLACES[REPLAYER], "text": UNKNOWN})
@@ -110,8 +114,21 @@ def mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def title(rows: list[dict], labels: dict[str, str]) -> str:
-    """Return the title: mean kappa measured, of replayer and path, by environment; of many, their number."""
+def title(source: Source, rows: list[dict], labels: dict[str, str]) -> str:
+    """Return the title: the means, what the limits lack, and in how many trials the sender lost the CPU."""
+    of_path = [row for row in rows if row["path_kappa_lo"] is not None]
+    parts = [means_text(rows, labels)]
+    if any(lacks_arrival_error(row) for row in of_path):
+        parts.append("limits lack the receiver's errors")
+    if lost := lost_cpu_text(source, {row["environment"] for row in of_path}):
+        parts.append(lost)
+    return "; ".join(parts)
+
+
+def means_text(rows: list[dict], labels: dict[str, str]) -> str:
+    """Return mean kappa measured and of the replayer, and mean limits of the path; only the number of environments if
+    there are many.
+    """
     known = {}
     for name, label in labels.items():
         own = [row for row in rows if row["environment"] == name]
@@ -119,7 +136,9 @@ def title(rows: list[dict], labels: dict[str, str]) -> str:
         if None not in ends:
             own = [row for row in own if row["path_kappa_lo"] is not None]
             measured, replayer = (format_kappa(mean([row[name] for row in own])) for name in COLUMNS[:2])
-            known[label] = f"{measured} measured, {replayer} replayer, {span(*map(format_kappa, ends))} path"
+            known[label] = (
+                f"{measured} measured, {replayer} replayer, path with {MEAN_LIMITS} {span(*map(format_kappa, ends))}"
+            )
     if not known:
         return "Kappa of the path is unknown: departures were not measured"
     if len(known) > MAX_NAMED:

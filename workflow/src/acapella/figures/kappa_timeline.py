@@ -84,11 +84,14 @@ def title(rows: list[dict], trials: dict, size: int, unit: str) -> str:
     elsewhere = f" and in {count(equal, 'other window')}" if equal else ""
     at = f"{digits(worst['from_ns'] / size)}{GAP}{unit}"
     lowest = f"Lowest window kappa: {format_kappa(worst['kappa'])} at {at} ({run}){elsewhere}"
-    return "; ".join([lowest, *runs_lowest_at(rows, worst)])
+    return "; ".join([lowest, *runs_lowest_at(rows, worst, at)])
 
 
-def runs_lowest_at(rows: list[dict], worst: dict) -> list[str]:
-    """Return a text with the number of runs whose lowest window overlaps the lowest of all; [] if it is only one."""
+def runs_lowest_at(rows: list[dict], worst: dict, at: str) -> list[str]:
+    """Return a text with the number of runs whose lowest window overlaps the lowest of all; [] if it is only one.
+
+    ``at`` is the time of that window, which is the first one if several are as low.
+    """
     lowest: dict[tuple, float] = {}
     for row in rows:
         run = row["environment"], row["b"]
@@ -102,7 +105,7 @@ def runs_lowest_at(rows: list[dict], worst: dict) -> list[str]:
     }
     if len(overlapping) < 2:
         return []
-    return [f"{len(overlapping):,} of {count(len(lowest), 'run')} have their lowest kappa at that time"]
+    return [f"{len(overlapping):,} of {count(len(lowest), 'run')} have their lowest kappa at {at}"]
 
 
 def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:
