@@ -135,16 +135,18 @@ def test_kappa_of_replayer_and_path_is_null_without_departures(tmp_path):
 
 def test_order_of_replayers_is_that_of_each_trial(results):
     write_replays(results, {f"quiet-{n}": {"replayers": 2} for n in (1, 2, 3)})
-    orders = {f"quiet-{n}": {"pairs": 100, "reversed": 10 + n, "unexplained": n} for n in (1, 2)}
+    orders = {
+        f"quiet-{n}": {"pairs": 100, "reversed": 10 + n, "unexplained": n, "sent_in_order": 5 + n} for n in (1, 2)
+    }
 
     def add(found: dict) -> None:
         for pair in found["pairs"]:
             pair["replayer"] = {"kappa": 1, "order_a": orders.get(pair["a"]), "order_b": orders.get(pair["b"])}
 
     change_result(results, "quiet", add)
-    columns = ("replayer_pairs", "reversed_pairs", "unexplained_pairs")
+    columns = ("replayer_pairs", "reversed_pairs", "unexplained_pairs", "sent_in_order_pairs")
     found = [tuple(row[name] for name in columns) for row in make(results)["consistency_replays"]]
-    assert found == [(100, 11, 1), (100, 12, 2), (None, None, None)]
+    assert found == [(100, 11, 1, 6), (100, 12, 2, 7), (None, None, None, None)]
 
 
 def test_error_of_arrival_timestamps_is_that_of_the_comparison(tmp_path):

@@ -20,7 +20,10 @@ REPLAY_COLUMNS = (
     *("preemptions", "largest_gap_ns", "median_gap_ns", "skew_ns", "skew_error_ns"),
 )
 # Columns of the same table, by their names in the result of `acapella kappa`.
-ORDER_COLUMNS = {"pairs": "replayer_pairs", "reversed": "reversed_pairs", "unexplained": "unexplained_pairs"}
+ORDER_COLUMNS = {
+    **{"pairs": "replayer_pairs", "reversed": "reversed_pairs"},
+    **{"unexplained": "unexplained_pairs", "sent_in_order": "sent_in_order_pairs"},
+}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from acapella_core.errors import UserError
 
 # Columns of schemas/tables/departures.yaml that kappa needs.
 COLUMNS = ("loop", "port", "packet", "requested_ns", "departed_ns", "outcome", "resolved", "burst_first")
-QUEUE = "queue"  # absent in files of older versions
+QUEUE, RETRIES = "queue", "retries"
+OPTIONAL = (QUEUE, RETRIES)  # absent in files of older versions
 RECORDING = "recording_sha256"
 CLOCK_ERROR = "clock_error_ns"
 CLOCK_OFFSET = "clock_offset_ns"
@@ -30,6 +31,7 @@ class Departures:
 
     ``departed_ns`` is 0 if ``measured`` is false. ``queue``, ``clock_error_ns``, ``clock_offset_ns`` and
     ``receiver_error_ns`` (largest error of the clock compared with that of the receiver) are None if unknown.
+    ``retried``: number of packets that the driver did not accept at once.
     """
 
     path: str
@@ -49,6 +51,7 @@ class Departures:
     resolved: np.ndarray
     burst_first: np.ndarray
     outcomes: dict[str, int]
+    retried: int = 0
 
     @property
     def loops(self) -> int:
@@ -64,7 +67,7 @@ def read(path: str) -> Departures:
         with pq.ParquetFile(path) as file:
             metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
             check_columns(path, file.schema_arrow)
-            names = [*COLUMNS, *({QUEUE} & {*file.schema_arrow.names})]
+            names = [*COLUMNS, *(name for name in OPTIONAL if name in file.schema_arrow.names)]
             table = file.read(columns=names, use_threads=False)
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror or str(error).splitlines()[0]}", where=path) from error
@@ -86,7 +89,7 @@ def read(path: str) -> Departures:
 def check_columns(path: str, schema: pa.Schema) -> None:
     """Raise UserError if a column is missing or has another type."""
     defined = arrow_schema("departures")
-    for name in (*COLUMNS, *({QUEUE} & {*schema.names})):
+    for name in (*COLUMNS, *(name for name in OPTIONAL if name in schema.names)):
         if name not in schema.names:
             raise UserError(f"not a file of departures: no column {name}", where=path)
         actual, expected = (
@@ -119,6 +122,7 @@ def arrays(path: str, table: pa.Table) -> dict:
     departed = table["departed_ns"]
     counts = table["outcome"].value_counts().to_pylist()
     outcomes = {entry["values"]: entry["counts"] for entry in sorted(counts, key=lambda entry: entry["values"])}
+    retried = int((table[RETRIES].to_numpy() > 0).sum()) if RETRIES in table.column_names else 0
     return {
         **columns,
         "queue": table[QUEUE].to_numpy() if QUEUE in table.column_names else None,
@@ -126,6 +130,7 @@ def arrays(path: str, table: pa.Table) -> dict:
         "measured": departed.is_valid().to_numpy(),
         "sent": pa.compute.equal(table["outcome"].cast(pa.string()), SENT).to_numpy(),
         "outcomes": outcomes,
+        "retried": retried,
     }
 
 

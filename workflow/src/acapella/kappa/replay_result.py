@@ -195,6 +195,7 @@ class Pairs:
         for side, schedule, name in zip(sides, schedules, "ab", strict=True):
             counts |= {f"excluded_{name}": side.excluded, f"arrived_unsent_{name}": side.arrived_unsent}
             counts |= {f"other_{name}": side.other, f"unresolved_{name}": schedule.unresolved}
+            counts[f"retried_{name}"] = schedule.retried
             counts |= {f"sigma_{name}_ns": side.trial.sigma_ns, f"drift_{name}_ns": round(side.trial.drift_ns, 3)}
         return {**bounded(native, trials, self._compare), **counts}
 

@@ -46,8 +46,9 @@ class Schedule:
 
     ``usable``: sent, with a known departure. ``deviation_ns``: departed minus requested. ``late_ns``: how much later
     than its timestamp the packet may have departed. ``burst``, ``source``: numbers of its burst and its replayer.
-    ``unknown``: why the departures are unknown, else "". ``receiver_error_ns``: error of the replayers' clocks compared
-    with that of the receiver, None if unknown. ``skew_ns``: bound for the difference between two replayers' clocks.
+    ``unknown``: why the departures are unknown, else "". ``retried``: packets that the driver did not accept at once.
+    ``receiver_error_ns``: error of the replayers' clocks compared with that of the receiver, None if unknown.
+    ``skew_ns``: bound for the difference between two replayers' clocks.
     """
 
     usable: np.ndarray
@@ -60,6 +61,7 @@ class Schedule:
     unknown: str
     outcomes: dict[str, int]
     unresolved: int
+    retried: int
     receiver_error_ns: int | None
     skew_ns: float
 
@@ -93,6 +95,7 @@ def schedule_of(sources: list[Departures], numbering: Numbering, burst_ns: int |
         **{"usable": usable, "sent": sent, "departed_ns": departed, "deviation_ns": deviation, "late_ns": late},
         **{"burst": burst, "source": source, "unresolved": unresolved, "outcomes": outcomes_of(sources)},
         unknown=reason(not sent.any() or usable.any(), unbounded, len(sources) < 2 or clock_error(sources) is not None),
+        retried=sum(rows.retried for rows in sources),
         receiver_error_ns=largest([rows.receiver_error_ns for rows in sources]),
         skew_ns=skew(sources),
     )

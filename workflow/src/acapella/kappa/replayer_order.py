@@ -1,10 +1,12 @@
 """Order of arrival of packets that several replayers send: reversed pairs, and those that the replayers do not explain.
 
 Two neighbors in the requested order, from different replayers, may arrive reversed because of the replayers alone if
-their requested departures differ by at most the skew of the replayers plus the larger departure error of both packets.
-Every port of a replayer counts as a replayer.
+their requested departures differ by at most the skew of the replayers plus the larger departure error of both packets,
+or if they may have departed in the other order. Every port of a replayer counts as a replayer. Neighbors that were
+requested to depart at the same time have no order and are not counted.
 """
 
+import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -12,14 +14,21 @@ import numpy as np
 from .departures import Departures
 from .replayed import Numbering, Schedule, keys_of
 
+Z_95 = 1.959964  # of the normal distribution
+
 
 @dataclass(frozen=True)
 class Order:
-    """Counts of a trial: neighbors of different replayers that arrived, those reversed, and those not explained."""
+    """Counts of a trial: neighbors of different replayers that arrived, and of these those that arrived reversed.
+
+    ``unexplained``: of these, those that the replayers do not explain. ``sent_in_order``: reversed pairs that certainly
+    departed in the requested order, however late both were.
+    """
 
     pairs: int
     reversed: int
     unexplained: int
+    sent_in_order: int
 
 
 @dataclass(frozen=True)
@@ -27,10 +36,13 @@ class Senders:
     """The ports of all replayers of a trial. ``of_key``: the number of the sender of each key, -1 for none.
 
     ``skew_ns``: for each pair of senders, the difference of their median departure errors plus its uncertainty.
+    ``clock_ns``: for each pair, the largest error of the difference between their clocks; ``offset_ns`` of each.
     """
 
     of_key: np.ndarray
     skew_ns: np.ndarray
+    clock_ns: np.ndarray
+    offset_ns: np.ndarray
 
 
 def order_of(
@@ -46,33 +58,52 @@ def order_of(
     usable = own.usable[numbers]
     numbers, times = numbers[usable], times[usable]
     requested = own.departed_ns[numbers] - own.deviation_ns[numbers]
-    in_order = np.lexsort((numbers, requested))
-    numbers, times, requested = numbers[in_order], times[in_order], requested[in_order]
+    order = np.lexsort((numbers, requested))
+    numbers, times, requested = numbers[order], times[order], requested[order]
     error = np.abs(own.deviation_ns[numbers]) + own.late_ns[numbers]
     sender = senders.of_key[numbers]
     distance = np.diff(requested)
     neighbors = (sender[1:] != sender[:-1]) & (distance > 0)
     reversed_ = neighbors & (np.diff(times) < 0)
     bound = senders.skew_ns[sender[1:], sender[:-1]] + np.maximum(error[1:], error[:-1])
-    return asdict(Order(int(neighbors.sum()), int(reversed_.sum()), int((reversed_ & (distance > bound)).sum())))
+    earliest = own.departed_ns[numbers] - senders.offset_ns[sender]
+    latest = earliest + own.late_ns[numbers]
+    in_order = reversed_ & (earliest[1:] - latest[:-1] > senders.clock_ns[sender[1:], sender[:-1]])
+    counted = (neighbors, reversed_, in_order & (distance > bound), in_order)
+    return asdict(Order(*(int(pairs.sum()) for pairs in counted)))
 
 
 def senders_of(own: Schedule, sources: list[Departures], numbering: Numbering) -> Senders | None:
     """Return the senders of a trial; None if there is one, or if the error of a replayer's clock is unknown."""
     of_key = np.full(numbering.replayed, -1, dtype=np.int64)
-    medians, clocks, replayers = [], [], []
+    medians, errors, clocks, offsets, replayers = [], [], [], [], []
     for number, rows in enumerate(sources):
         keys = keys_of(rows, numbering)
         for port in np.unique(rows.port):
             of_port = keys[rows.port == port]
             timed = of_port[own.usable[of_port]]
             of_key[of_port] = len(medians)
-            medians.append((np.median(own.deviation_ns[timed]) if len(timed) else 0) - (rows.clock_offset_ns or 0))
+            median, error = median_of(own.deviation_ns[timed])
+            medians.append(median - (rows.clock_offset_ns or 0))
+            errors.append(error)
             clocks.append(rows.clock_error_ns)
+            offsets.append(rows.clock_offset_ns or 0)
             replayers.append(number)
     different = np.not_equal.outer(replayers, replayers)
     if len(medians) < 2 or (different.any() and None in clocks):
         return None
-    errors = np.array([clock or 0 for clock in clocks])
-    skew_ns = np.abs(np.subtract.outer(medians, medians)) + np.where(different, np.add.outer(errors, errors), 0)
-    return Senders(of_key, skew_ns)
+    known = np.array([clock or 0 for clock in clocks])
+    clock_ns = np.where(different, np.add.outer(known, known), 0)
+    skew_ns = np.abs(np.subtract.outer(medians, medians)) + np.add.outer(errors, errors) + clock_ns
+    return Senders(of_key, skew_ns, clock_ns, np.array(offsets))
+
+
+def median_of(deviations_ns: np.ndarray) -> tuple[int, int]:
+    """Return the lower median and its largest error (95 %, order statistics, binomial distribution); 0 if empty."""
+    ordered, count = np.sort(deviations_ns), len(deviations_ns)
+    if not count:
+        return 0, 0
+    half = Z_95 * math.sqrt(count) / 2
+    low, high = max(0, math.floor(count / 2 - half) - 1), min(count - 1, math.ceil(count / 2 + half))
+    median = int(ordered[(count - 1) // 2])
+    return median, max(int(ordered[high]) - median, median - int(ordered[low]))

@@ -147,7 +147,7 @@ def order_lines(replayer: dict) -> list[str]:
     orders = {side.upper(): replayer[f"order_{side}"] for side in "ab"}
     return [
         f"  order {side}     {order['reversed']:,} of {count(order['pairs'], 'pair')} of different replayers reversed; "
-        f"{order['unexplained']:,} not explained by skew and departure errors"
+        f"{order['unexplained']:,} not explained by skew and departure errors, {order['sent_in_order']:,} sent in order"
         for side, order in orders.items()
         if order
     ]

@@ -59,6 +59,23 @@ def warning(code: str, components: str, text: str) -> dict:
     return {"code": code, "components": list(components), "text": text.replace(GAP, " ")}
 
 
+def of_departures(pair: dict) -> list[dict]:
+    """Return the warnings about the corrected kappa of a pair, which is complete: the driver had more to send.
+
+    A burst's bound assumes that the driver's queue is empty when the next burst is passed (docs/kappa.md, Interval).
+    """
+    path = pair["corrected"] or {}
+    retried = {pair[side]: path.get(f"retried_{side}", 0) for side in "ab"}
+    parts = [f"{count(number, 'packet')} of trial {name}" for name, number in retried.items() if number]
+    if not parts:
+        return []
+    text = (
+        f"the driver's queue was full for {listed(parts)}: packets waited in it for an unknown time after their "
+        "departures. The limits of the corrected kappa may be too narrow; replay more slowly, or with more queues."
+    )
+    return [warning("full_queue", "OLI", text)]
+
+
 @about_pair
 def empty_trial(pair: dict, a: dict, b: dict):
     """A trial has no packets."""
