@@ -1,5 +1,6 @@
 """What every sender of trials leaves in raw/, and what it reports about delays (manifest key `replay`)."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ def keep_recording(part: Part, raw: Path) -> str:
     checksum = sha256_of(part.capture)
     if not recording.is_file() or sha256_of(recording) != checksum:
         with atomic_path(recording) as temporary:
-            temporary.write_bytes(part.capture.read_bytes())
+            shutil.copyfile(part.capture, temporary)  # in blocks
     return checksum
 
 

@@ -4,6 +4,7 @@ import itertools
 import shutil
 import struct
 import subprocess
+import tracemalloc
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from acapella_testing.capture.pcap_records import contents, frames
 from acapella_testing.frames.traces import write_pcapng, write_stamped
 
 from acapella_capture.scan import scan
+from acapella_capture.testbeds import sent_trials
 from acapella_capture.testbeds.base import CompletedProgram
 from acapella_capture.testbeds.local import replay, replay_capture
 from acapella_core.errors import UserError
@@ -104,6 +106,48 @@ def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path):
         replay_capture.split(path, parts)
     with pytest.raises(UserError, match="5 frames cannot be distributed to 6 replayers"):
         replay_capture.write_interfaces(path, tmp_path / "x", ["02:00:00:00:fe:01"] * 6)
+
+
+def test_capture_with_too_many_packets_is_refused(tmp_path, monkeypatch):
+    path = write_five(tmp_path, "<", 0xA1B23C4D)
+    monkeypatch.setattr(replay_capture, "MAX_PACKETS", 5)
+    replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    monkeypatch.setattr(replay_capture, "MAX_PACKETS", 4)
+    with pytest.raises(UserError, match=r"fabric\.replay\.capture: the capture has more than 4 packets"):
+        replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01", "fabric.replay.capture")
+
+
+def test_captures_are_not_read_into_memory(tmp_path):
+    """Each function needs less memory than a tenth of the capture."""
+    path, megabyte = tmp_path / "large.pcap", b"\1" * 10**6
+    with path.open("wb") as stream:
+        stream.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 2**20, 1))
+        for number in range(60):
+            stream.write(struct.pack("<IIII", 3, number, len(megabyte), len(megabyte)) + megabyte)
+    (tmp_path / "raw").mkdir()
+    for use in (
+        replay_capture.mean_gap_ns,
+        lambda path: replay_capture.split(path, [tmp_path / "1", tmp_path / "2"]),
+        lambda path: replay_capture.write_interfaces(path, tmp_path / "x", ["02:00:00:00:fe:01"]),
+        lambda path: sent_trials.keep_recording(sent_trials.Part(path, "kept.pcap"), tmp_path / "raw"),
+    ):
+        tracemalloc.start()
+        use(path)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 6 * 10**6
+
+
+def test_empty_capture_is_an_error(tmp_path):
+    (tmp_path / "empty.pcap").touch()
+    for use in (
+        replay_capture.mean_gap_ns,
+        lambda path: replay_capture.split(path, [tmp_path / "1"]),
+        lambda path: replay_capture.write_interfaces(path, tmp_path / "x", ["02:00:00:00:fe:01"]),
+        lambda path: replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01"),
+    ):
+        with pytest.raises(UserError, match=r"empty\.pcap is not a pcap"):
+            use(tmp_path / "empty.pcap")
 
 
 @pytest.mark.parametrize(("order", "magic", "unit_ns"), [("<", 0xA1B23C4D, 1), (">", 0xA1B2C3D4, 1000)])

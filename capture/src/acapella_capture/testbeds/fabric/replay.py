@@ -112,7 +112,7 @@ def write_capture(given: str | None, target: Path, source_mac: str, destination_
         raise UserError(f"editcap cannot use {given}: {lines[-1].strip()}", where=f"{KEY}.capture")
     if not replay_capture.is_ethernet_pcap(target):
         raise UserError(f"the frames of {given} are not Ethernet", where=f"{KEY}.capture")
-    replay_capture.put_between(target, source_mac, destination_mac)
+    replay_capture.put_between(target, source_mac, destination_mac, f"{KEY}.capture")
 
 
 def write_parts(given: str | None, directory: Path, destination_macs: Sequence[str]) -> list[Part]:

@@ -13,10 +13,13 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from acapella_core.errors import UserError
 
 KEY = "local.replay.capture"
 PACKETS = 3000
+MAX_PACKETS = 2_000_000  # of a capture: about 1 s for each pass over its packets, of which a replay needs a few
 GAP_NS = 500_000
 START_NS = 1_700_000_000_000_000_000  # timestamp of the first frame; replays only use the gaps
 FRAME_BYTES = (60, 60, 60, 60, 590, 590, 1514, 1514)  # small, medium and large, chosen pseudorandomly
@@ -43,42 +46,68 @@ def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) 
             stream.write(struct.pack("<IIII", seconds, nanoseconds, len(frame), len(frame)) + frame)
 
 
-def put_between(path: Path, source_mac: str, target_mac: str) -> None:
+def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) -> None:
     """Set the MAC addresses of each frame of an Ethernet pcap in place, except in frames cut before the EtherType.
 
-    tcprewrite also does that, but assigns multicast addresses to IPv6 frames regardless of its options (4.4.3).
+    tcprewrite also does that, but assigns multicast addresses to IPv6 frames regardless of its options (4.4.3). Raises
+    UserError, which names the config key of the capture, if it is not a pcap or has more than MAX_PACKETS packets.
     """
     addresses = mac_bytes(target_mac, source_mac)
-    with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as data:
-        length = struct.Struct(
-            "<I" if data[3] == 0xA1 else ">I"
-        )  # the most significant byte of the magic number is last
-        offset = FILE_HEADER_BYTES
-        while offset + RECORD_HEADER_BYTES <= len(data):  # a loop over packets, as in `write`
-            (captured,) = length.unpack_from(data, offset + 8)
-            offset += RECORD_HEADER_BYTES
-            if captured > len(addresses) and offset + captured <= len(data):
-                data[offset : offset + len(addresses)] = addresses
-            offset += captured
+    with mapped(path, mmap.ACCESS_WRITE, key) as data:
+        for at, captured in places(data, byte_order(data), key):
+            frame = at + RECORD_HEADER_BYTES
+            if captured > len(addresses) and frame + captured <= len(data):
+                data[frame : frame + len(addresses)] = addresses
 
 
-def records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the time of each frame of a pcap in ns, and its record with the record header."""
-    data = path.read_bytes()
-    order = "<" if data[3] == 0xA1 else ">"  # the most significant byte of the magic number is last
-    unit_ns = 1 if struct.unpack_from(f"{order}I", data)[0] == NANOSECONDS else 1000
-    at = FILE_HEADER_BYTES
-    while at < len(data):  # as in `write`, one pass over the packets
-        seconds, parts, captured = struct.unpack_from(f"{order}III", data, at)
-        end = at + RECORD_HEADER_BYTES + captured
-        yield seconds * 10**9 + parts * unit_ns, data[at:end]
-        at = end
+@contextlib.contextmanager
+def mapped(path: Path, access: int = mmap.ACCESS_READ, key: str = KEY) -> Iterator[mmap.mmap]:
+    """Map a pcap into memory, so that a large one does not occupy it. Raises UserError if it has no file header."""
+    mode = "rb" if access == mmap.ACCESS_READ else "r+b"
+    if path.stat().st_size < FILE_HEADER_BYTES:
+        raise UserError(f"{path.name} is not a pcap: it has no file header", where=key)
+    with path.open(mode) as stream, mmap.mmap(stream.fileno(), 0, access=access) as data:
+        yield data
+
+
+def byte_order(data: mmap.mmap) -> str:
+    """Return the byte order of a pcap: the most significant byte of the magic number is last, or first."""
+    return "<" if data[3] == 0xA1 else ">"
+
+
+def places(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int, int]]:
+    """Yield the offset of each record of a pcap and the captured length; the last frame may be cut.
+
+    This is a loop over packets, because only the length of a record leads to the next one. Raises UserError if there
+    are more than MAX_PACKETS.
+    """
+    length = struct.Struct(f"{order}I")
+    at, number = FILE_HEADER_BYTES, 0
+    while at + RECORD_HEADER_BYTES <= len(data):
+        number += 1
+        if number > MAX_PACKETS:
+            fix = "replay a part of it, for example of editcap -r"
+            raise UserError(f"the capture has more than {MAX_PACKETS:,} packets", where=key, fix=fix)
+        (captured,) = length.unpack_from(data, at + 8)
+        yield at, captured
+        at += RECORD_HEADER_BYTES + captured
+
+
+def records(path: Path, key: str = KEY) -> Iterator[tuple[int, bytes]]:
+    """Yield the time of each frame of a pcap in ns, and its record with the record header. Raises UserError."""
+    with mapped(path, key=key) as data:
+        order = byte_order(data)
+        time = struct.Struct(f"{order}II")
+        unit_ns = 1 if struct.unpack_from(f"{order}I", data)[0] == NANOSECONDS else 1000
+        for at, captured in places(data, order, key):
+            seconds, parts = time.unpack_from(data, at)
+            yield seconds * 10**9 + parts * unit_ns, data[at : at + RECORD_HEADER_BYTES + captured]
 
 
 def mean_gap_ns(path: Path) -> float:
     """Return the mean gap between the frames of a pcap; 0 if there are fewer than two."""
-    times = [ts_ns for ts_ns, _ in records(path)]
-    return (max(times) - min(times)) / (len(times) - 1) if len(times) > 1 else 0
+    times = np.fromiter((ts_ns for ts_ns, _ in records(path)), np.int64)
+    return float(np.ptp(times)) / (len(times) - 1) if len(times) > 1 else 0
 
 
 def split(path: Path, targets: Sequence[Path], key: str = KEY) -> list[int]:
@@ -90,10 +119,12 @@ def split(path: Path, targets: Sequence[Path], key: str = KEY) -> list[int]:
     offsets: list[int] = []
     with contextlib.ExitStack() as files:
         streams = [files.enter_context(target.open("wb")) for target in targets]
+        with mapped(path, key=key) as data:
+            header = data[:FILE_HEADER_BYTES]
         for stream in streams:
-            stream.write(path.read_bytes()[:FILE_HEADER_BYTES])
+            stream.write(header)
         start_ns = None
-        for number, (ts_ns, record) in enumerate(records(path)):
+        for number, (ts_ns, record) in enumerate(records(path, key)):
             start_ns = ts_ns if start_ns is None else start_ns
             if number < len(targets):
                 offsets.append(ts_ns - start_ns)
@@ -106,7 +137,8 @@ def write_interfaces(path: Path, target: Path, source_macs: Sequence[str]) -> No
     """Write a pcap as pcapng with an interface for each source MAC address: frame i is of interface i modulo their
     number, and has its source address. Raises UserError if there are fewer frames than interfaces.
     """
-    order = "<" if path.open("rb").read(4)[3] == 0xA1 else ">"
+    with mapped(path) as data:
+        order = byte_order(data)
     sources = [mac_bytes(mac) for mac in source_macs]
     count = 0
     with target.open("wb") as stream:
