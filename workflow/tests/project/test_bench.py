@@ -262,7 +262,12 @@ def test_arrival_error_is_that_of_the_timestamps():
     times = numpy.arange(20_000, dtype=numpy.int64) * 10**6
     errors = numpy.random.default_rng(1).normal(0, 200, len(times)).astype(numpy.int64)
     errors[::100] += 10**5
-    assert senders.arrival_error_ns(senders.errors_of(times, times + errors)) == pytest.approx(200, rel=0.05)
+    found = senders.errors_of(times, times + errors)
+    assert senders.arrival_error_ns(found) == pytest.approx(200, rel=0.05)
+    rms = float(numpy.sqrt(numpy.mean(numpy.square(errors - errors.mean()))))
+    rows = {row["measured"]: row["value"] for row in senders.arrival_rows(found)}
+    assert rows["root mean square of arrival timestamps"] == pytest.approx(rms, rel=0.05), "includes the outliers"
+    assert rows["standard deviation of arrival timestamps"] < rms / 40
 
 
 def test_goal_of_the_replayer_is_a_fifth_of_tcpreplay_or_twice_the_noise(monkeypatch):

@@ -72,6 +72,7 @@ class Errors:
     largest: int
     lost: int
     drift_ppm: float
+    rms: float = 0.0  # root mean square
 
     def words(self) -> str:
         lost = f", {self.lost} packets lost" if self.lost else ""
@@ -98,7 +99,8 @@ def errors_of(requested: np.ndarray, measured: np.ndarray) -> Errors:
     rank = max(0, int(np.ceil(0.99 * len(errors))) - 1)
     duration = int(requested[-1] - requested[0])
     drift = (int(measured[-1] - measured[0]) - duration) / duration * 1e6 if duration else 0.0
-    return Errors(int(errors[(len(errors) - 1) // 2]), int(errors[rank]), int(errors[-1]), lost, drift)
+    rms = float(np.sqrt(np.mean(np.square(errors.astype(np.float64)))))
+    return Errors(int(errors[(len(errors) - 1) // 2]), int(errors[rank]), int(errors[-1]), lost, drift, rms)
 
 
 def constant_gaps(directory: Path, gap_us: int, seconds: float) -> Capture:
@@ -253,10 +255,7 @@ def run(bench: Bench) -> list[dict]:
             "measured": "noise of receiver and veth", "value": floor.median, "unit": "ns",
             "note": f"median error of gaps; p99 {floor.p99:,}, largest {floor.largest:,}",
         })  # fmt: skip
-        rows.append({
-            "measured": "standard deviation of arrival timestamps", "value": arrival_error_ns(floor), "unit": "ns",
-            "note": "from this median, for consistency.arrival_error_ns; upper limit, because it includes the sender",
-        })  # fmt: skip
+        rows += arrival_rows(floor)
         for capture in [*captures, *([real] if real else [])]:
             rows += gap_rows(road, capture, senders, floor)
         rows += drift_rows(road, constant_gaps(bench.directory, GAPS_US[-1], drift_s), senders, drift_s)
@@ -282,6 +281,24 @@ def arrival_error_ns(floor: Errors) -> int:
     The error of a gap is the difference of two errors. The outliers, which delays in the kernel cause, do not count.
     """
     return math.ceil(floor.median / (NORMAL_MEDIAN * math.sqrt(2)))
+
+
+def arrival_rms_ns(floor: Errors) -> int:
+    """Return the root mean square of the errors of timestamps, if independent, including all outliers."""
+    return math.ceil(floor.rms / math.sqrt(2))
+
+
+def arrival_rows(floor: Errors) -> list[dict]:
+    """Return the rows for consistency.arrival_error_ns: the median ignores outliers, the root mean square does not."""
+    values = {"standard deviation": arrival_error_ns(floor), "root mean square": arrival_rms_ns(floor)}
+    notes = {
+        "standard deviation": "from the median error of gaps, if errors are normal; without outliers",
+        "root mean square": "with outliers; use the larger of both for consistency.arrival_error_ns",
+    }
+    return [
+        {"measured": f"{name} of arrival timestamps", "value": value, "unit": "ns", "note": notes[name]}
+        for name, value in values.items()
+    ]
 
 
 def gap_rows(road: Road, capture: Capture, senders: dict, floor: Errors) -> list[dict]:
