@@ -234,6 +234,19 @@ def test_lost_controller_ends_its_recording_and_the_agent_can_be_controlled_agai
         assert again.ask(status={})["done"]["state"] == "idle"
 
 
+def test_recording_that_could_not_be_stopped_is_logged_and_counted(agent, monkeypatch):
+    program = agent.agent.replayer.program
+    with agent.session() as lost:
+        lost.ask(record={"from_ns": 0, "until_ns": 0})
+
+        def no_reply(*_: object) -> None:
+            raise UserError("no reply for 20 s", where="acapella-dpdk-replay")
+
+        monkeypatch.setattr(program, "command", no_reply)
+    agent.logged("replay: the recording or run may continue: acapella-dpdk-replay: no reply for 20 s")
+    assert agent.agent.counts["failed_stops"] == 1
+
+
 def test_controller_may_be_silent_until_the_planned_end_of_its_run():
     """The run takes longer than the agent otherwise waits."""
     with listening(stand_in_argv(), Timeouts(proof_s=TIMEOUT_S, silent_s=2)) as agent, agent.session() as peer:

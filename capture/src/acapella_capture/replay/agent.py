@@ -216,10 +216,20 @@ class Agent:
         finally:
             if connection.left_running and self.replayer.program.fault is None:
                 self.log(f"replay: connection of controller {peer} lost: stopping its recording or run")
-                with contextlib.suppress(UserError):  # the program ends: `_wait_for_end` reports it
-                    await asyncio.shield(asyncio.to_thread(self.replayer.program.command, "stop"))
+                await self._stop_program()
             else:
                 self.log(f"replay: controller {peer} disconnected")
+
+    async def _stop_program(self) -> None:
+        """Stop the program's recording or run. Count and log an error: the program may continue."""
+        program = self.replayer.program
+        try:
+            await asyncio.shield(asyncio.to_thread(program.command, "stop"))
+        except UserError as error:
+            # `_wait_for_end` reports a program that has ended; a run may also end before it is stopped.
+            if program.fault is None and program.state != "idle":
+                self.counts["failed_stops"] += 1
+                self.log(f"replay: the recording or run may continue: {error}")
 
 
 def format_peer(writer: asyncio.StreamWriter) -> str:
