@@ -28,7 +28,10 @@ def test_smaller_trials_are_not_ambiguous():
 
 
 def test_warnings_have_a_row_in_the_document():
-    codes = [check.__name__ for check in [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]] + [baseline.CODE]
+    codes = [check.__name__ for check in [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]] + [
+        baseline.CODE,
+        warnings.FULL_QUEUE,
+    ]
     for code in codes:
         assert f"| `{code}` |" in TEXT
 

@@ -11,33 +11,22 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import START_NS, arp, kappa, packet, pair
-from acapella_testing.generated.replay_files import SCHEMA, write_departures, write_replays
+from acapella_testing.generated.replay_files import (
+    COUNT,
+    GAP_NS,
+    SCHEMA,
+    TIMES,
+    columns,
+    write_departures,
+    write_replays,
+)
 from acapella_testing.oracles import replay_simulation
 from acapella_testing.oracles.replay_simulation import Path, Replayer, Setup
 
 from acapella.cli.main import main
 from acapella.kappa.replayed import NO_QUEUE, ONE_BURST
-from acapella.kappa.replayer_order import median_of
 
 COMPONENTS = ("U", "O", "L", "I", "kappa")
-GAP_NS = 1_237
-COUNT = 200
-
-
-def columns(count: int = COUNT, **changed) -> dict:
-    """Return departures at the requested times, with some columns changed."""
-    requested = START_NS + GAP_NS * np.arange(count)
-    return {
-        **{"loop": np.zeros(count, np.int32), "port": np.zeros(count, np.int16), "packet": np.arange(count)},
-        **{"requested_ns": requested, "departed_ns": requested, "outcome": ["sent"] * count},
-        **{"resolved": np.ones(count, bool), "burst_first": np.ones(count, bool)},
-        **{"hardware": np.zeros(count, bool), "retries": np.zeros(count, np.int32)},
-        "queue": np.zeros(count, np.int16),
-        **changed,
-    }
-
-
-TIMES = [START_NS + GAP_NS * n for n in range(COUNT)]
 
 
 @pytest.fixture
@@ -297,84 +286,6 @@ def test_trials_of_two_replayers(tmp_path, capsys):
     assert corrected["kappa_lo"] < 1 == corrected["kappa_hi"]
     assert corrected["U"] == corrected["O"] == 0
     assert corrected["L_hi"] > 50 / (GAP_NS * COUNT)
-
-
-@pytest.fixture
-def two_replayers(tmp_path):
-    """Return a function that writes two equal trials of two replayers in turn, with some arrivals changed."""
-
-    def write(late_ns: tuple[int, int], swapped: dict[int, int], own=None, times=TIMES, **metadata: str) -> list[str]:
-        """Packets depart late by their replayer, packet n ``own[n]`` ns later than that; packet n arrives
-        ``swapped[n]`` ns after its departure, or at once. ``times``: the requested ones.
-        """
-        deviations = np.array([late_ns[n % 2] + (own or {}).get(n, 0) for n in range(COUNT)])
-        words, departures, recordings = [], [], []
-        for source in range(2):
-            rows = [(ns, packet(n)) for n, ns in enumerate(times) if n % 2 == source]
-            recordings.append(write_pcap(tmp_path / f"recording{source}.pcap", rows))
-        for side in "ab":
-            arrivals = [(ns + int(deviations[n]) + swapped.get(n, 0), packet(n)) for n, ns in enumerate(times)]
-            words.append(str(write_pcap(tmp_path / f"{side}.pcap", sorted(arrivals))))
-            paths = []
-            for source in range(2):
-                requested = np.array(times[source::2])
-                departed = requested + deviations[source::2]
-                rows = columns(len(requested), requested_ns=requested, departed_ns=departed)
-                path = tmp_path / f"{side}{source}.parquet"
-                paths.append(str(write_departures(path, recordings[source], rows, **metadata)))
-            departures.append(",".join(paths))
-        return [*words, "--recording", *map(str, recordings), "--departures", *departures]
-
-    return write
-
-
-def test_reversed_packets_of_two_replayers_are_explained_or_counted(two_replayers, capsys):
-    """The first replayer is late by 1,300 ns and the gaps are 1,237 ns, so its packets arrive after the next ones."""
-    found = pair(capsys, *two_replayers((1_300, 0), {}))["replayer"]
-    expected = {"pairs": COUNT - 1, "reversed": COUNT // 2, "unexplained": 0, "sent_in_order": 0}
-    assert found["order_a"] == found["order_b"] == expected
-    # the path delays packets 10, 11 and 40 by more than both replayers explain
-    late = {10: 2 * GAP_NS, 11: 2 * GAP_NS, 40: GAP_NS + 1}
-    found = pair(capsys, *two_replayers((0, 0), late))["replayer"]
-    assert found["order_a"] == {"pairs": COUNT - 1, "reversed": 2, "unexplained": 2, "sent_in_order": 2}
-    # an error of the clocks, of 620 ns each, explains a gap of 1,237 ns
-    found = pair(capsys, *two_replayers((0, 0), late, clock_error_ns="620"))["replayer"]
-    assert found["order_a"] == {"pairs": COUNT - 1, "reversed": 2, "unexplained": 0, "sent_in_order": 0}
-    unknown = {"clock_error_ns": "unknown", "clock_offset_ns": "unknown"}
-    assert pair(capsys, *two_replayers((0, 0), late, **unknown))["replayer"]["order_a"] is None
-
-
-def test_departures_in_the_other_order_explain_reversed_packets(two_replayers, capsys):
-    """Packet 20 is late and packet 21 early, each by less than their distance of 1,237 ns."""
-    found = pair(capsys, *two_replayers((0, 0), {}, {20: 700, 21: -700}))["replayer"]
-    assert found["order_a"] == {"pairs": COUNT - 1, "reversed": 1, "unexplained": 0, "sent_in_order": 0}
-
-
-def test_packets_that_departed_late_but_in_order_are_counted(two_replayers, capsys):
-    """All packets from 20 on depart late by 30 ms, which explains any order; the path reverses 40 and 41."""
-    late = dict.fromkeys(range(20, COUNT), 30_000_000)
-    found = pair(capsys, *two_replayers((0, 0), {40: GAP_NS + 1}, late))["replayer"]
-    assert found["order_a"] == {"pairs": COUNT - 1, "reversed": 1, "unexplained": 0, "sent_in_order": 1}
-
-
-def test_packets_requested_at_the_same_time_have_no_order(two_replayers, capsys):
-    times = [START_NS + n // 2 * GAP_NS for n in range(COUNT)]
-    found = pair(capsys, *two_replayers((300, 0), {}, times=times))["replayer"]
-    assert found["order_a"] == {"pairs": COUNT // 2 - 1, "reversed": 0, "unexplained": 0, "sent_in_order": 0}
-
-
-@pytest.mark.parametrize(
-    ("deviations", "expected"), [([], (0, 0)), ([7] * 50, (7, 0)), ([-100, 100] * 50, (-100, 200))]
-)
-def test_skew_of_replayers_includes_the_error_of_medians(deviations, expected):
-    assert median_of(np.array(deviations, np.int64)) == expected
-
-
-def test_order_of_two_replayers_is_printed(two_replayers, capsys):
-    assert main(["kappa", *two_replayers((0, 0), {40: GAP_NS + 1})]) == 0
-    line = "order A     1 of 199 pairs of different replayers reversed; 1 not explained by skew and departure errors"
-    line += ", 1 sent in order"
-    assert line in capsys.readouterr().out
 
 
 def test_unknown_error_against_the_receiver_is_bounded_by_the_largest_adjustment(replay, capsys):

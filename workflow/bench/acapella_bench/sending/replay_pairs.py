@@ -1,7 +1,7 @@
 """Order of arrival of packets that two replayers send in turn over one bridge of the local testbed, on the real clock.
 
 Two neighbors that arrive in another order than requested have to be within the skew of the replayers plus the larger
-departure error of both (docs/kappa.md, Order of several replayers).
+departure error of both (docs/kappa_path.md, Order of several replayers).
 """
 
 import json

@@ -44,8 +44,8 @@ def draw(source: Source) -> Figure:
     key = (
         "Distance from perfect consistency, on a logarithmic axis: further left is more consistent. Replayer alone: of "
         "the departures, without any network. Path: what perfect replays would have had; it includes switches and the "
-        "recorder (docs/kappa.md). Numbers at the right: mean kappa of the runs; of the path, means of the lower and "
-        "of the upper limits. These mean limits are no interval of the mean: all runs share the first trial.",
+        "recorder (docs/kappa_path.md). Numbers at the right: mean kappa of the runs; of the path, means of the lower "
+        "and of the upper limits. These mean limits are no interval of the mean: all runs share the first trial.",
         *((RECEIVER_NOTE,) if any(lacks_arrival_error(row) for row in rows) else ()),
         *(("Hollow: the sender of either trial lost the CPU.",) if any(value["lost"] for value in values) else ()),
         *((f"A value of 0 is drawn at {least:.1e}.",) if any(value["zero"] for value in values) else ()),

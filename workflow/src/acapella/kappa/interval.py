@@ -1,7 +1,7 @@
 """Bound the components of the path's kappa, given trials corrected by departures and the errors of their timestamps.
 
-docs/kappa.md, "Interval", derives the bounds, and "What is proved" lists what is only simulated: that sums over packets
-are nearly normal, and the swaps of three or more close packets in I. Random errors (normal, independent between
+docs/kappa_path.md, "Interval", derives the bounds, and "What is proved" lists what is only simulated: that sums over
+packets are nearly normal, and the swaps of three or more close packets in I. Random errors (normal, independent between
 packets, of at most the stated standard deviation) are bounded with 95 % confidence for all components together; bounded
 errors, such as the unknown departures inside a burst, are added in the worst case. Nothing is assumed about the path
 except that its delays do not depend on when packets are sent. Without any error both limits are the exact value.

@@ -1,6 +1,6 @@
 """The part of the result that needs departures: kappa of the replayer alone, and of the path alone.
 
-schemas/kappa.schema.json describes both; docs/kappa.md, "Replayer and path", derives them.
+schemas/kappa.schema.json describes both; docs/kappa_path.md derives them.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Separate the replayer from the path: kappa of the departures, and trials corrected by each packet's departure.
 
-docs/kappa.md, "Replayer and path", defines both. Packets are numbered by keys (acapella_core.kappa.align).
+docs/kappa_path.md defines both. Packets are numbered by keys (acapella_core.kappa.align).
 """
 
 from dataclasses import dataclass

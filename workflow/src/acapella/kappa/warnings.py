@@ -26,6 +26,7 @@ FILE_ENDS = {  # FileEnd of the core; all others are damage
     "trailing_bytes": "uncompressed bytes after the compressed data",
 }
 
+FULL_QUEUE = "full_queue"
 PAIR_CHECKS = []
 TRIAL_CHECKS = []
 
@@ -60,9 +61,10 @@ def warning(code: str, components: str, text: str) -> dict:
 
 
 def of_departures(pair: dict) -> list[dict]:
-    """Return the warnings about the corrected kappa of a pair, which is complete: the driver had more to send.
+    """Return the warnings about the corrected kappa of a pair.
 
-    A burst's bound assumes that the driver's queue is empty when the next burst is passed (docs/kappa.md, Interval).
+    The bound for departures inside a burst requires that the driver's queue is empty when the next burst is passed
+    (docs/kappa_path.md, Interval).
     """
     path = pair["corrected"] or {}
     retried = {pair[side]: path.get(f"retried_{side}", 0) for side in "ab"}
@@ -73,7 +75,7 @@ def of_departures(pair: dict) -> list[dict]:
         f"the driver's queue was full for {listed(parts)}: packets waited in it for an unknown time after their "
         "departures. The limits of the corrected kappa may be too narrow; replay more slowly, or with more queues."
     )
-    return [warning("full_queue", "OLI", text)]
+    return [warning(FULL_QUEUE, "OLI", text)]
 
 
 @about_pair

@@ -7,13 +7,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from acapella_testing.frames.pcap_files import write_pcap
-from acapella_testing.frames.trial_captures import packet
+from acapella_testing.frames.trial_captures import START_NS, packet
 from acapella_testing.oracles.replay_simulation import Replay
 
 from acapella.kappa.departures import Departures
 from acapella_core.arrow_tables import arrow_schema
 
 SCHEMA = arrow_schema("departures")
+GAP_NS = 1_237
+COUNT = 200
+TIMES = [START_NS + GAP_NS * n for n in range(COUNT)]
+
+
+def columns(count: int = COUNT, **changed) -> dict:
+    """Return departures at the requested times, with some columns changed."""
+    requested = START_NS + GAP_NS * np.arange(count)
+    return {
+        **{"loop": np.zeros(count, np.int32), "port": np.zeros(count, np.int16), "packet": np.arange(count)},
+        **{"requested_ns": requested, "departed_ns": requested, "outcome": ["sent"] * count},
+        **{"resolved": np.ones(count, bool), "burst_first": np.ones(count, bool)},
+        **{"hardware": np.zeros(count, bool), "retries": np.zeros(count, np.int32)},
+        "queue": np.zeros(count, np.int16),
+        **changed,
+    }
 
 
 def write_recording(path: Path, replay: Replay) -> Path:
