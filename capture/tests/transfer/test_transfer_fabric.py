@@ -183,7 +183,10 @@ def test_packets_are_delayed_on_the_routers(fabric, delay_on):
     status, out, err = fabric.transfer("--keep", grid={"delay_ms": [20]}, delay_on=delay_on)
     assert status == 0, err + out
     (cell,) = fabric.cells()
-    assert cell["measured"]["rtt_ns"] >= 20_000_000  # a busy machine delays more, never less
+    early_ns = 50_000 * (1 + (delay_on == "both"))  # acapella-link sends packets at most 50 us early
+    assert cell["measured"]["rtt_ns"] >= 20_000_000 - early_ns
+    assert cell["environment"]["delay"]["by"] == "acapella-link"
+    assert cell["environment"]["delay"]["reserved"] is False
     assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
     assert all(sample["min_rtt_ns"] >= 19_000_000 for sample in cell["tcp_info"] if (sample["bytes_acked"] or 0) > 1000)
     status, out, err = fabric.transfer(grid={"delay_ms": [10]}, delay_on=delay_on)
