@@ -130,6 +130,31 @@ static void test_other_frames_during_a_run_are_counted(struct session *session) 
     expect("answered scheduled answered answered running done");
 }
 
+/* The clock is wrong by 5 ms in the middle of a run. */
+static void test_done_contains_the_largest_error_of_the_clock_in_the_run(struct session *session) {
+    static const char key[] = "\"largest_error_ns\": ";
+    struct timebase *time = &session->time;
+    for (unsigned run = 0; run < 2; ++run) {
+        time->largest_error_ns = INT64_MAX; /* of another run */
+        CHECK(execute(session, "run 0 1 1000000") == 0);
+        if (run == 0) {
+            time->clock.line.ns += 5000000;
+            timebase_discipline(time);
+            time->clock.line.ns -= 5000000;
+            timebase_discipline(time);
+        }
+        wait_until_idle(session);
+        time->clock.line.ns += run ? 5000000 : 0; /* after the latest correction */
+        CHECK(execute(session, "stop") == 0);
+        time->clock.line.ns -= run ? 5000000 : 0;
+        const char *done = strstr(text + checked, "\"done\"");
+        CHECK(done && strstr(done, key));
+        const int64_t largest = strtoll(strstr(done, key) + strlen(key), NULL, 10);
+        CHECK(largest > 4000000 && largest < INT64_MAX);
+        expect("scheduled running done");
+    }
+}
+
 static void test_done_precedes_the_next_command(struct session *session) {
     CHECK(execute(session, "run 0 1 1000000") == 0);
     wait_until_idle(session);
@@ -191,6 +216,7 @@ int main(void) {
     test_packets_lost_before_reception_are_reported(&session);
     test_packets_that_the_bridge_did_not_receive_are_reported(&session);
     test_other_frames_during_a_run_are_counted(&session);
+    test_done_contains_the_largest_error_of_the_clock_in_the_run(&session);
     test_done_precedes_the_next_command(&session);
     session_close(&session);
     rte_eal_cleanup();

@@ -41,16 +41,20 @@ static void put_bool(FILE *to, const char *key, bool value) {
 }
 
 /* The state of the conversion from the TSC to the system clock, and the kernel's state of the system clock.
- */
-static void put_clock(FILE *to, const struct timebase *time) {
+ * `of_run`: also the largest error of the run. */
+static void put_clock(FILE *to, const struct timebase *time, bool of_run) {
     const struct clock *clock = &time->clock;
     const int64_t offset = clock->offset_ns < 0 ? -clock->offset_ns : clock->offset_ns;
     struct timex kernel = {.modes = 0};
     const int state = adjtimex(&kernel);
+    fputs(", \"clock\": {", to);
+    if (of_run) {
+        fprintf(to, "\"largest_error_ns\": %" PRId64 ", ", time->largest_error_ns);
+    }
     fprintf(to,
-            ", \"clock\": {\"source\": \"tsc\", \"tsc_hz\": %.0f, \"offset_ns\": %" PRId64
-            ", \"error_ns\": %" PRId64 ", \"largest_offset_ns\": %" PRId64 ", \"updates\": %" PRIu64
-            ", \"steps\": %" PRIu64 ", \"system_synchronized\": %s, \"system_error_ns\": %" PRId64 "}",
+            "\"source\": \"tsc\", \"tsc_hz\": %.0f, \"offset_ns\": %" PRId64 ", \"error_ns\": %" PRId64
+            ", \"largest_offset_ns\": %" PRId64 ", \"updates\": %" PRIu64 ", \"steps\": %" PRIu64
+            ", \"system_synchronized\": %s, \"system_error_ns\": %" PRId64 "}",
             time->tsc_hz, clock->offset_ns, offset + time->error_ns, clock->largest_offset_ns, clock->updates,
             clock->steps, state >= 0 && state != TIME_ERROR ? "true" : "false",
             state >= 0 ? (int64_t)kernel.esterror * 1000 : -1);
@@ -202,7 +206,7 @@ void report_ready(const struct session *session) {
             ", \"total_bytes\": %" PRIu64 "}",
             session->options.packets, memory->mbufs, memory->mbuf_bytes, memory->packet_bytes,
             session->options.departures, memory->departure_bytes, memory->total_bytes);
-    put_clock(to, &session->time);
+    put_clock(to, &session->time, false);
     end(to);
 }
 
@@ -229,7 +233,7 @@ void report_recorded(const struct session *session) {
     put_recording(to, &session->recording);
     put_number(to, "removed_memory", session->worker.bridge.removed_memory);
     put_receptions(to, session);
-    put_clock(to, &session->time);
+    put_clock(to, &session->time, false);
     end(to);
 }
 
@@ -263,7 +267,7 @@ void report_scheduled(const struct session *session) {
     put_number(to, "time_reversed", plan->time_reversed);
     fprintf(to, ", \"refused\": {\"too_long\": %" PRIu64 ", \"too_short\": %" PRIu64 "}",
             plan->refused[OUTCOME_TOO_LONG], plan->refused[OUTCOME_TOO_SHORT]);
-    put_clock(to, &session->time);
+    put_clock(to, &session->time, false);
     end(to);
 }
 
@@ -347,7 +351,7 @@ void report_done(const struct session *session) {
         put_counters(to, session, i);
     }
     fputc(']', to);
-    put_clock(to, &session->time);
+    put_clock(to, &session->time, true);
     end(to);
 }
 
@@ -371,7 +375,7 @@ void report_status(const struct session *session) {
         fputc('}', to);
     }
     fputc(']', to);
-    put_clock(to, &session->time);
+    put_clock(to, &session->time, false);
     end(to);
 }
 

@@ -239,7 +239,7 @@ static int start_run(struct session *session, const struct command *command, str
     if (replay_start_at(replay, command->at_ns ? command->at_ns : soon, fault) != 0) {
         return -1;
     }
-    counters_read_all(session, session->counters_before);
+    timebase_begin_run(&session->time);
     ++session->runs;
     session->running_reported = false;
     session->activity = ACTIVITY_RUNNING;
@@ -329,6 +329,7 @@ static void report_end(struct session *session) {
         session->activity = ACTIVITY_IDLE;
         counters_read_after(session);
         if (before == ACTIVITY_RECORDING) {
+        timebase_measure(&session->time);
             recording_merge(&session->recording); /* the polling thread does not use it any more */
             report_recorded(session);
         } else {

@@ -25,9 +25,27 @@ int timebase_begin(struct timebase *timebase, struct fault *fault) {
     return 0;
 }
 
+static void note_error(struct timebase *timebase, int64_t offset_ns, int64_t half_ns) {
+    const int64_t error_ns = (offset_ns < 0 ? -offset_ns : offset_ns) + half_ns;
+    if (error_ns > timebase->largest_error_ns) {
+        timebase->largest_error_ns = error_ns;
+    }
+}
+
+void timebase_begin_run(struct timebase *timebase) {
+    timebase->largest_error_ns = 0;
+    timebase_measure(timebase);
+}
+
+void timebase_measure(struct timebase *timebase) {
+    const struct both_clocks now = both_clocks_read();
+    note_error(timebase, now.ns - line_ns(&timebase->clock.line, now.tsc), half_window_ns(timebase, &now));
+}
+
 void timebase_discipline(struct timebase *timebase) {
     const struct both_clocks now = both_clocks_read();
     clock_discipline(&timebase->clock, now.tsc, now.ns);
     timebase->error_ns = half_window_ns(timebase, &now);
+    note_error(timebase, timebase->clock.offset_ns, timebase->error_ns);
     timebase->steps = (unsigned)timebase->clock.steps;
 }

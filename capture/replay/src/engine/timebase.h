@@ -14,7 +14,9 @@
 struct timebase {
     struct clock clock;
     double tsc_hz;
-    int64_t error_ns;       /* half of the time that the latest reading of both clocks took */
+    int64_t error_ns; /* half of the time that the latest reading of both clocks took */
+    int64_t
+        largest_error_ns;   /* of the readings since timebase_begin_run: the offset and half of their time */
     _Atomic unsigned steps; /* of the system clock, by more than CLOCK_STEP_NS */
     /* below: used by the polling thread only */
     struct clock_line line;
@@ -29,6 +31,11 @@ int timebase_begin(struct timebase *timebase, struct fault *fault);
 
 /* Reads both clocks and corrects the line; for the main thread. */
 void timebase_discipline(struct timebase *timebase);
+
+/* Begins `largest_error_ns` of a run, or includes the current error, without a correction. For the main
+ * thread. */
+void timebase_begin_run(struct timebase *timebase);
+void timebase_measure(struct timebase *timebase);
 
 /* Copies the line if it has changed. A line that is being written is copied by a later call, so that the
  * polling thread never waits for the main thread. */
