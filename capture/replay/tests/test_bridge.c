@@ -320,6 +320,9 @@ static void test_forwarding_during_a_run_ends_before_the_guard(void) {
     }
     run_with_traffic(&world, &bridge);
     CHECK(world.ports.port[0].traffic[0].forwarded > forwarded[0] + possible / 10);
+    bridge.cost.ns[1] = 8000000; /* of two packets only */
+    run_with_traffic(&world, &bridge);
+    CHECK(bridge.cost.ns[1] < GAP_NS);
     check_balance(&world);
     for (unsigned port = 0; port < 2; ++port) {
         CHECK(rte_eth_remove_rx_callback(world.ports.port[port].id, 0, callback[port]) == 0);

@@ -124,36 +124,45 @@ static void learn_cost(struct forward_cost *cost, unsigned packets, int64_t ns) 
     cost->ns[size] = ns > known ? ns : known - (known - ns) / 16;
 }
 
-/* If a burst took exceptionally long, for example because the thread was preempted, no packet may be possible
- * any more, and thus no measurement: then the cost decreases with each departure. */
-static void forget_cost(struct forward_cost *cost, int64_t until_ns) {
-    if (cost->allowed_until_ns == until_ns || cost->refused_until_ns == until_ns) {
-        return;
-    }
-    cost->refused_until_ns = until_ns;
-    for (unsigned size = 0; size < BURST_SIZES; ++size) {
-        cost->ns[size] -= cost->ns[size] / 8;
+/* If a burst took exceptionally long, for example because the thread was preempted, bursts of its size may
+ * not be possible any more, and thus not measured: their cost decreases with each departure, at most to twice
+ * that of half as many packets. */
+static void forget_cost(struct forward_cost *cost, unsigned first_size) {
+    for (unsigned size = first_size; size < BURST_SIZES; ++size) {
+        const int64_t least = size ? 2 * cost->ns[size - 1] : 0;
+        const int64_t less = cost->ns[size] - cost->ns[size] / 8;
+        if (cost->ns[size] > least) {
+            cost->ns[size] = less > least ? less : least;
+        }
     }
 }
 
-/* Returns how many packets can be forwarded until a time. A size of bursts without a measurement is assumed
- * to take twice as long as half of it. */
+/* Returns the time that is expected for a burst. Without a measurement, it is twice that of half as many
+ * packets, `half_ns`. */
+static int64_t expected_ns(const struct forward_cost *cost, unsigned size, int64_t half_ns) {
+    const int64_t known = cost->ns[size];
+    if (known == 0) {
+        return 2 * half_ns;
+    }
+    return size > 0 && known < half_ns ? half_ns : known;
+}
+
+/* Returns how many packets can be forwarded until a time. */
 static unsigned allowed_packets(struct bridge *bridge, int64_t left_ns, int64_t until_ns) {
     int64_t needed_ns = FIRST_NS / 2;
-    unsigned allowed = 0;
-    for (unsigned size = 0; size < BURST_SIZES && allowed < bridge->options->burst; ++size) {
-        const int64_t known = bridge->cost.ns[size];
-        needed_ns = known == 0 ? 2 * needed_ns : known > needed_ns || size == 0 ? known : needed_ns;
+    unsigned sizes = 0; /* that are possible */
+    while (sizes < BURST_SIZES) {
+        needed_ns = expected_ns(&bridge->cost, sizes, needed_ns);
         if (needed_ns > left_ns) {
             break;
         }
-        allowed = 1U << size;
+        ++sizes;
     }
-    if (allowed == 0) {
-        forget_cost(&bridge->cost, until_ns);
-    } else {
-        bridge->cost.allowed_until_ns = until_ns;
+    if (bridge->cost.until_ns != until_ns) {
+        bridge->cost.until_ns = until_ns;
+        forget_cost(&bridge->cost, sizes);
     }
+    const unsigned allowed = sizes ? 1U << (sizes - 1) : 0;
     return allowed < bridge->options->burst ? allowed : bridge->options->burst;
 }
 
