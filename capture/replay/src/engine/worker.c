@@ -129,7 +129,8 @@ static void idle(struct worker *worker, unsigned *empty) {
     if (worker->activity == ACTIVITY_RECORDING && !worker->bridge.records) {
         worker->activity = ACTIVITY_IDLE;
     }
-    if (*empty > SPINS && !worker->spin) {
+    /* recorded times are those of the transmission, so that a sleep would delay them */
+    if (*empty > SPINS && !worker->spin && worker->activity != ACTIVITY_RECORDING) {
         sleep_for(SLEEP_NS);
     }
 }
