@@ -14,20 +14,28 @@ static bool parse(const char *values, struct interface_counters *to) {
                   &to->tx_dropped) == 9;
 }
 
-struct interface_counters read_interface_counters(const char *interface) {
-    struct interface_counters counters = {0};
-    FILE *file = *interface ? fopen("/proc/self/net/dev", "re") : NULL;
+void read_counters_of_interfaces(const char *const interface[], unsigned count,
+                                 struct interface_counters counters[]) {
+    FILE *file = fopen("/proc/self/net/dev", "re");
     char line[512];
-    while (file && !counters.known && fgets(line, sizeof line, file)) {
+    memset(counters, 0, count * sizeof *counters);
+    while (file && fgets(line, sizeof line, file)) {
         char *name = line + strspn(line, " ");
         char *colon = strchr(name, ':');
-        if (colon && (size_t)(colon - name) == strlen(interface) &&
-            strncmp(name, interface, strlen(interface)) == 0) {
-            counters.known = parse(colon + 1, &counters);
+        for (unsigned i = 0; colon && i < count; ++i) {
+            if ((size_t)(colon - name) == strlen(interface[i]) &&
+                strncmp(name, interface[i], strlen(interface[i])) == 0) {
+                counters[i].known = parse(colon + 1, &counters[i]);
+            }
         }
     }
     if (file) {
         fclose(file);
     }
+}
+
+struct interface_counters read_interface_counters(const char *interface) {
+    struct interface_counters counters;
+    read_counters_of_interfaces(&interface, 1, &counters);
     return counters;
 }

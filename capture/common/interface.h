@@ -14,4 +14,8 @@ struct interface_counters {
 /* Reads the counters; `known` is false if the name is empty or there is no such interface. */
 struct interface_counters read_interface_counters(const char *interface);
 
+/* The same for several interfaces, in one reading. */
+void read_counters_of_interfaces(const char *const interface[], unsigned count,
+                                 struct interface_counters counters[]);
+
 #endif

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
+from pathlib import Path
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
@@ -298,13 +299,46 @@ def test_bridge_that_would_truncate_or_lose_frames_is_refused(bridged):
         assert program.ended() == 1
         assert "net_af_packet1: frames of 1 of its 2 Rx queues would be lost" in program.errors()[0]
 
+    small = [word.replace("iface=right0", "iface=right0,framesz=64") for word in BRIDGE]
+    with replayer.Replayer(*small, prefix=bridged) as program:
+        assert program.ended() == 1
+        assert "net_af_packet1: framesz is not a number from 128 to 1048576" in program.errors()[0]
+
+
+def test_packets_that_arrived_before_a_recording_do_not_count_as_received_by_it(bridged, capture):
+    """They wait in the ring of the driver while the program is stopped."""
+    ring = [word.replace("iface=left1", "iface=left1,blocksz=4096,framecnt=1024") for word in BRIDGE]
+    with replayer.Replayer(*ring, prefix=bridged) as program:
+        program.wait("ready")
+        program.process.send_signal(signal.SIGSTOP)
+        veth.send_capture(bridged, "left0", capture)
+        program.send("record 0 0")
+        program.process.send_signal(signal.SIGCONT)
+        program.wait("recording")
+        left, _ = program.ask("stop", "recorded")["ports"]
+        assert program.ask("status", "status")["ports"][0]["received"] == len(FRAMES)
+        assert program.end() == 0, program.messages
+    assert left["reception"]["received"] == left["reception"]["interface_packets"] == 0
+
+
+def least_sleeps(program: replayer.Replayer) -> int:
+    """Return the number of sleeps of the polling thread, the only thread that never sleeps while it records."""
+    states = Path(f"/proc/{program.process.pid}/task").glob("*/status")
+    found = [
+        re.search(r"^Name:\t(\S+).*^voluntary_ctxt_switches:\t(\d+)", state.read_text(), re.M | re.S)
+        for state in states
+    ]
+    (sleeps,) = (int(match[2]) for match in found if "worker" in match[1])
+    return sleeps
 
 def test_rolling_recording_is_bounded_by_time(bridged, capture):
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
         program.ask("rolling 1", "recording")
         veth.send_capture(bridged, "left0", capture)
         time.sleep(1.5)
+        sleeps = least_sleeps(program)
         assert program.ask("stop", "recorded")["packets"] == 0
+        assert least_sleeps(program) - sleeps < 10  # one in 20 us without a recording
         program.ask("rolling 60", "recording")
         veth.send_capture(bridged, "left0", capture)
         time.sleep(0.3)

@@ -3,13 +3,14 @@
 #include <time.h>
 
 #define SETTLE_NS 1000000
+#define WHOLE_POLLS 2    /* the first poll may have begun earlier */
 #define SETTLE_POLLS 100 /* on a busy machine, the kernel delivers packets later than it counts them */
 
-struct counters counters_read(const struct session *session, unsigned at) {
+/* Reads the counters of the program and of the driver. */
+static struct counters read_own(const struct session *session, unsigned at) {
     const struct port *port = &session->ports.port[at];
     struct rte_eth_stats stats;
-    struct counters counters = {.interface = read_interface_counters(port->interface)};
-    counters.answered = session->answered[at];
+    struct counters counters = {.answered = session->answered[at]};
     if (session->options.bridge) {
         counters.forwarded = port_traffic(session->worker.traffic[1 - at]).forwarded;
         counters.received = port_traffic(session->worker.traffic[at]).received;
@@ -21,6 +22,22 @@ struct counters counters_read(const struct session *session, unsigned at) {
         counters.missed = stats.imissed;
         counters.no_mbuf = stats.rx_nombuf;
     }
+    return counters;
+}
+
+/* Reads the counters of all interfaces at once: packets that arrive between two readings would be in one
+ * only. */
+static void read_interfaces(const struct session *session, struct interface_counters of[OPTIONS_PORTS]) {
+    const char *names[OPTIONS_PORTS];
+    for (unsigned i = 0; i < session->ports.count; ++i) {
+        names[i] = session->ports.port[i].interface;
+    }
+    read_counters_of_interfaces(names, session->ports.count, of);
+}
+
+struct counters counters_read(const struct session *session, unsigned at) {
+    struct counters counters = read_own(session, at);
+    counters.interface = read_interface_counters(session->ports.port[at].interface);
     return counters;
 }
 
@@ -45,7 +62,8 @@ static bool have_received(struct session *session, const uint64_t awaited[OPTION
     worker_request(&session->worker, REQUEST_COUNT);
     counters_count_drops(session);
     for (unsigned i = 0; i < session->ports.count; ++i) {
-        struct counters now = counters_read(session, i);
+        struct counters now = read_own(session, i);
+        now.interface.known = session->counters_before[i].interface.known;
         now.awaited = awaited[i];
         if (counters_not_received(&now, &session->counters_before[i])) {
             return false;
@@ -58,8 +76,10 @@ static bool have_received(struct session *session, const uint64_t awaited[OPTION
  * packets are still in the ring of the driver after a run of dense traffic. Sets `awaited`. */
 static void await_reception(struct session *session, uint64_t awaited[OPTIONS_PORTS]) {
     const struct timespec pause = {0, SETTLE_NS};
+    struct interface_counters interfaces[OPTIONS_PORTS];
+    read_interfaces(session, interfaces);
     for (unsigned i = 0; i < session->ports.count; ++i) {
-        awaited[i] = read_interface_counters(session->ports.port[i].interface).rx_packets;
+        awaited[i] = interfaces[i].rx_packets;
     }
     for (unsigned polls = 0; polls < SETTLE_POLLS && !have_received(session, awaited); ++polls) {
         nanosleep(&pause, NULL);
@@ -69,12 +89,34 @@ static void await_reception(struct session *session, uint64_t awaited[OPTIONS_PO
 /* Reads the counters of all ports. The polling thread is paused meanwhile: frames that it sends between the
  * reading of two counters would count as lost or hide a loss. */
 void counters_read_all(struct session *session, struct counters counters[OPTIONS_PORTS]) {
+    struct interface_counters interfaces[OPTIONS_PORTS];
     worker_request(&session->worker, REQUEST_PAUSE);
+    read_interfaces(session, interfaces);
     counters_count_drops(session);
     for (unsigned i = 0; i < session->ports.count; ++i) {
-        counters[i] = counters_read(session, i);
+        counters[i] = read_own(session, i);
+        counters[i].interface = interfaces[i];
     }
     worker_request(&session->worker, REQUEST_RESUME);
+}
+
+/* Waits at most SETTLE_POLLS ms until the bridge has received all packets that have arrived: a packet that
+ * the interface has counted before the first reading, and the bridge receives afterwards, would hide a lost
+ * one. */
+static void await_empty(const struct session *session) {
+    const struct timespec pause = {0, SETTLE_NS};
+    const uint64_t before = session->worker.empty_polls;
+    for (unsigned polls = 0; polls < SETTLE_POLLS && session->worker.empty_polls - before < WHOLE_POLLS;
+         ++polls) {
+        nanosleep(&pause, NULL);
+    }
+}
+
+void counters_read_before(struct session *session) {
+    if (session->options.bridge) {
+        await_empty(session);
+    }
+    counters_read_all(session, session->counters_before);
 }
 
 /* Reads the counters after a run or a recording. */

@@ -14,6 +14,10 @@ void counters_count_drops(struct session *session);
 /* Reads the counters of all ports. */
 void counters_read_all(struct session *session, struct counters counters[OPTIONS_PORTS]);
 
+/* Reads `counters_before`. A bridge first receives what has arrived, which takes at most 100 ms. No run may
+ * be active. */
+void counters_read_before(struct session *session);
+
 /* Reads `counters_after`. A bridge first receives what its interfaces have received, which takes at most 100
  * ms. */
 void counters_read_after(struct session *session);

@@ -200,7 +200,7 @@ static int begin_recording(struct session *session, const struct command *comman
     worker->from_ns = command->from_ns;
     worker->until_ns = command->until_ns;
     worker->window_ns = command->window_ns;
-    counters_read_all(session, session->counters_before);
+    counters_read_before(session);
     worker_request(worker, REQUEST_RECORD);
     session->activity = ACTIVITY_RECORDING;
     report_recording(session);
@@ -231,7 +231,8 @@ static int start_run(struct session *session, const struct command *command, str
         replay_prepare(replay, command->loops, command->speed_ppm, fault) != 0) {
         return -1;
     }
-    const int64_t now = realtime_ns(); /* building the plan took time */
+    counters_read_before(session);
+    const int64_t now = realtime_ns(); /* building the plan and reading counters took time */
     const int64_t soon = now + SOON_NS + ports_largest_lead_ns(&session->ports);
     if (command->at_ns && command->at_ns <= now) {
         return fail(fault, "run: AT_NS is %" PRId64 " ns in the past", now - command->at_ns);

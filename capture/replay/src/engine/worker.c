@@ -125,7 +125,9 @@ static void idle(struct worker *worker, unsigned *empty) {
         sleep_for(IDLE_NS);
         return;
     }
-    *empty = bridge_poll(&worker->bridge) ? 0 : *empty + 1;
+    const bool received = bridge_poll(&worker->bridge) > 0;
+    worker->empty_polls += !received;
+    *empty = received ? 0 : *empty + 1;
     if (worker->activity == ACTIVITY_RECORDING && !worker->bridge.records) {
         worker->activity = ACTIVITY_IDLE;
     }

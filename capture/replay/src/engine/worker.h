@@ -33,6 +33,8 @@ struct worker {
                                                           so that the counts add up */
     _Atomic enum request request;                      /* the polling thread resets it when it is done */
     _Atomic enum activity activity;
+    _Atomic uint64_t
+        empty_polls;    /* polls of all queues of the bridge that received nothing, outside of runs */
     _Atomic bool began; /* the first packet of a run is due within 2 ms, or was sent */
 };
 
