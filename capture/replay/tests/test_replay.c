@@ -121,6 +121,33 @@ static void test_a_packet_that_is_taken_late_has_the_time_of_its_departure(void)
     world_close(&world);
 }
 
+static int compare(const void *a, const void *b) {
+    const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+static void test_percentiles_of_errors_are_those_of_sorted_errors(void) {
+    enum { PACKETS = 999 };
+    int64_t error[PACKETS];
+    struct world world = {0};
+    unsigned seed = 3;
+    world_open(&world);
+    add_jittered(&world, PACKETS, 0, 1);
+    world_start(&world, 1, 1000000);
+    world_run(&world, NULL, NULL, 0);
+    for (uint32_t i = 0; i < PACKETS; ++i) {
+        error[i] = rand_r(&seed) % 300 - 200;
+        world.replay.departed[i].ns = replay_requested(&world.replay, 0, i) + error[i];
+    }
+    struct summary summary;
+    summarize(&summary, &world.replay);
+    qsort(error, PACKETS, sizeof *error, compare);
+    CHECK(summary.measured && summary.median_ns == error[499] && summary.p99_ns == error[989]);
+    CHECK(summary.largest_ns == -error[0]);
+    world_drain(&world, NULL, NULL);
+    world_close(&world);
+}
+
 static void test_packets_that_cannot_be_sent_are_refused_before_the_start(void) {
     struct world world = {.options = {.max_frame = 512}};
     world_open(&world);
@@ -431,6 +458,7 @@ int main(int argc, char **argv) {
     test_a_speed_of_two_halves_each_gap();
     test_a_full_ring_is_retried_then_counted();
     test_a_packet_that_is_taken_late_has_the_time_of_its_departure();
+    test_percentiles_of_errors_are_those_of_sorted_errors();
     test_packets_that_cannot_be_sent_are_refused_before_the_start();
     test_late_packets_are_dropped_on_request();
     test_sleep_between_departures_is_no_gap();

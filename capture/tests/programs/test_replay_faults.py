@@ -27,6 +27,7 @@ def results(program: replayer.Replayer, capture: Path, directory: Path) -> list[
         (f"departures {directory / 'departures'}", "saved"),
     )
     events = [program.ask(line, kind, "error") for line, kind in lines]
+    assert all(event["error_ns"] for event in events if event["event"] == "done")
     assert program.end() == 0, program.messages
     return [event.get("message", event["event"]) for event in events]
 

@@ -85,7 +85,8 @@ int session_check_memory(struct session *session, struct fault *fault) {
     const uint64_t lists = options->bridge ? 2 : 1;
     memory->packet_bytes =
         options->packets * (lists * sizeof(struct packet) + sizeof(struct rte_mbuf *) + sizeof(struct entry));
-    memory->departure_bytes = options->departures * sizeof(struct departure);
+    memory->departure_bytes =
+        options->departures * (sizeof(struct departure) + sizeof(int64_t)); /* and errors */
     memory->available_bytes = available_bytes();
     if (options->eal.memory_mb == 0) {
         options->eal.memory_mb = (unsigned)(memory->mbuf_bytes / MB + 1);

@@ -1,27 +1,46 @@
 #include "control/summary.h"
 
-#include <stdlib.h>
-
-static int compare(const void *a, const void *b) {
-    const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return left < right ? -1 : left > right;
-}
-
-static int64_t rank(const int64_t *sorted, uint64_t count, unsigned percent) {
-    const uint64_t at = (count * percent + 99) / 100;
-    return sorted[at ? at - 1 : 0];
-}
-
-/* Sets the percentiles; sorts the errors. */
-static void measure(struct summary *summary, int64_t *error, uint64_t count) {
-    if (!error || count == 0) {
-        return;
+/* Returns the value of a rank (from 0) in the sorted order. It changes the order of the values, and needs no
+ * memory: C. A. R. Hoare, Algorithm 65 (FIND), Communications of the ACM 4 (1961). */
+static int64_t find_rank(int64_t *value, uint64_t count, uint64_t rank) {
+    int64_t low = 0, high = (int64_t)count - 1;
+    const int64_t wanted = (int64_t)rank;
+    while (low < high) {
+        const int64_t pivot = value[wanted];
+        int64_t left = low, right = high;
+        while (left <= right) {
+            for (; value[left] < pivot; ++left) {
+            }
+            for (; value[right] > pivot; --right) {
+            }
+            if (left <= right) {
+                const int64_t swapped = value[left];
+                value[left++] = value[right];
+                value[right--] = swapped;
+            }
+        }
+        low = right < wanted ? left : low;
+        high = wanted < left ? right : high;
     }
-    qsort(error, count, sizeof *error, compare);
-    summary->measured = true;
-    summary->median_ns = rank(error, count, 50);
-    summary->p99_ns = rank(error, count, 99);
-    summary->largest_ns = error[count - 1] > -error[0] ? error[count - 1] : -error[0];
+    return value[wanted];
+}
+
+static int64_t percentile(int64_t *value, uint64_t count, unsigned percent) {
+    const uint64_t at = (count * percent + 99) / 100;
+    return find_rank(value, count, at ? at - 1 : 0);
+}
+
+/* Sets the percentiles; changes the order of the errors. */
+static void measure(struct summary *summary, int64_t *error, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+        const int64_t size = error[i] < 0 ? -error[i] : error[i];
+        summary->largest_ns = size > summary->largest_ns ? size : summary->largest_ns;
+    }
+    summary->measured = count > 0;
+    if (summary->measured) {
+        summary->median_ns = percentile(error, count, 50);
+        summary->p99_ns = percentile(error, count, 99);
+    }
 }
 
 /* The retries of a burst are counted once, at its first packet. */
@@ -62,7 +81,7 @@ static uint64_t sent_by_queues(const struct ports *ports) {
 
 void summarize(struct summary *summary, const struct replay *replay) {
     const uint32_t packets = replay->plan.packets;
-    int64_t *errors = malloc(replay->departures * sizeof *errors);
+    int64_t *errors = replay->errors;
     uint64_t sent = 0, total = 0;
     const bool same_lead = have_same_lead(replay->ports);
     int64_t latest_ns[OPTIONS_PORTS];
@@ -80,12 +99,11 @@ void summarize(struct summary *summary, const struct replay *replay) {
         const int64_t error = was_sent ? departed->ns - requested : 0;
         add(summary, departed, error, replay->options->late_ns,
             &latest_ns[same_lead ? 0 : replay->plan.entry[i % packets].port]);
-        if (was_sent && errors) {
+        if (was_sent) {
             errors[sent++] = error;
         }
     }
     measure(summary, errors, sent);
-    free(errors);
     for (unsigned i = 0; i < OUTCOMES; ++i) {
         total += summary->outcome[i];
     }

@@ -19,7 +19,8 @@ struct summary {
     bool balanced; /* the counts add up, and agree with those of the polling thread */
 };
 
-/* Summarizes the departures of a run that has ended. If memory cannot be allocated, `measured` is false. */
+/* Summarizes the departures of a run that has ended. It uses replay->errors; `measured` is false if no packet
+ * was sent. */
 void summarize(struct summary *summary, const struct replay *replay);
 
 #endif

@@ -16,15 +16,21 @@ int replay_open(struct replay *replay, const struct options *options, struct por
     *replay = (struct replay){.options = options, .ports = ports, .time = time};
     replay->capacity = options->departures;
     replay->departed = calloc(replay->capacity, sizeof *replay->departed);
-    return replay->departed ? 0
-                            : fail(fault, "departures of %llu packets: out of memory; lower --departures",
-                                   (unsigned long long)replay->capacity);
+    replay->errors = calloc(replay->capacity, sizeof *replay->errors);
+    if (!replay->departed || !replay->errors) {
+        replay_close(replay);
+        return fail(fault, "departures of %llu packets: out of memory; lower --departures",
+                    (unsigned long long)options->departures);
+    }
+    return 0;
 }
 
 void replay_close(struct replay *replay) {
     plan_free(&replay->plan);
     free(replay->departed);
+    free(replay->errors);
     replay->departed = NULL;
+    replay->errors = NULL;
 }
 
 /* Sets the time of a lane's burst; at the end of a loop, the lane continues in the next one. */

@@ -33,6 +33,7 @@ struct replay {
     struct timebase *time;
     struct plan plan;
     struct departure *departed;    /* loop * plan.packets + packet */
+    int64_t *errors;               /* of summarize, as many as `departed` */
     uint64_t capacity, departures; /* of `departed`; of this run */
     int64_t start_ns;
     uint32_t loops;
