@@ -225,7 +225,7 @@ static int start_run(struct session *session, const struct command *command, str
     }
     replay->departures = 0;
     for (unsigned i = 0; i < session->ports.count; ++i) {
-        port_find_longest(&session->ports.port[i], &session->options);
+        port_find_longest(&session->ports.port[i]);
     }
     if (plan_build(&replay->plan, &session->recording, &session->ports, &session->options, command->speed_ppm,
                    fault) != 0 ||
@@ -329,9 +329,9 @@ static void report_end(struct session *session) {
     }
     if (before != ACTIVITY_IDLE && ended) {
         session->activity = ACTIVITY_IDLE;
+        timebase_measure(&session->time);
         counters_read_after(session);
         if (before == ACTIVITY_RECORDING) {
-        timebase_measure(&session->time);
             recording_merge(&session->recording); /* the polling thread does not use it any more */
             report_recorded(session);
         } else {

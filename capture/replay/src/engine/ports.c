@@ -11,11 +11,10 @@
 #include "common/drivers.h"
 #include "common/signals.h"
 #include "engine/promiscuous.h"
+#include "engine/ring_room.h"
 
 #define CACHE 256
 #define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
-#define PACKET_FRAME 2048 /* default framesz of net_af_packet */
-#define PACKET_HEAD 66    /* bytes that the kernel puts before a frame: header, address, alignment */
 #define VLAN_BYTES 4
 #define VLAN_AT 12
 #define LINK_POLL_NS 10000000
@@ -49,18 +48,6 @@ static bool interface_ioctl(const struct port *port, unsigned long code, struct 
     return known;
 }
 
-/* Returns the frame size of a ring of net_af_packet, from the arguments of its device. */
-static uint32_t ring_frame_size(const struct port *port, const struct options *options) {
-    const size_t size = strlen(port->name);
-    for (unsigned i = 0; i < options->eal.vdevs; ++i) {
-        if (strncmp(options->eal.vdev[i], port->name, size) == 0 && options->eal.vdev[i][size] == ',') {
-            const char *framesz = strstr(options->eal.vdev[i], "framesz=");
-            return framesz ? (uint32_t)strtoul(framesz + strlen("framesz="), NULL, 10) : PACKET_FRAME;
-        }
-    }
-    return PACKET_FRAME;
-}
-
 /* Returns the length of the longest frame for the current MTU of the interface or device. */
 static uint32_t longest_of_mtu(const struct port *port) {
     struct ifreq request;
@@ -73,29 +60,27 @@ static uint32_t longest_of_mtu(const struct port *port) {
     return mtu + RTE_ETHER_HDR_LEN;
 }
 
-void port_find_longest(struct port *port, const struct options *options) {
+void port_find_longest(struct port *port) {
     port->longest = longest_of_mtu(port);
-    if (strcmp(port->driver, "net_af_packet") == 0) {
-        const uint32_t room = ring_frame_size(port, options) - PACKET_HEAD;
-        port->longest = port->longest < room ? port->longest : room;
+    if (port->ring_room && port->longest > port->ring_room) {
+        port->longest = port->ring_room;
     }
 }
 
 /* A bridge has to receive whole frames, but net_af_packet truncates frames to the frame size of its ring. */
-static int check_reception(const struct port *port, const struct options *options,
-                           const struct rte_eth_dev_info *info, struct fault *fault) {
+static int check_reception(const struct port *port, const struct rte_eth_dev_info *info,
+                           struct fault *fault) {
     if (driver_has_fixed_queues(port->driver) && port->rx_queues < info->max_rx_queues) {
         return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; use --queues %u", port->name,
                     (unsigned)(info->max_rx_queues - port->rx_queues), info->max_rx_queues,
                     info->max_rx_queues);
     }
     const uint32_t longest = longest_of_mtu(port);
-    if (strcmp(port->driver, "net_af_packet") == 0 &&
-        longest > ring_frame_size(port, options) - PACKET_HEAD) {
+    if (port->ring_room && longest > port->ring_room) {
         return fail(fault,
                     "%s: frames of up to %u bytes (the MTU of %s) would be truncated to %u; add "
                     "framesz=16384,blocksz=65536, and --max-frame 16384",
-                    port->name, longest, port->interface, ring_frame_size(port, options) - PACKET_HEAD);
+                    port->name, longest, port->interface, port->ring_room);
     }
     return 0;
 }
@@ -175,8 +160,8 @@ static int configure(struct port *port, const struct options *options, struct rt
     if (!port->receives && port->rx_queues > info.max_rx_queues) {
         port->rx_queues = info.max_rx_queues ? info.max_rx_queues : 1;
     }
-    if (check_queues(port, &info, fault) != 0 ||
-        (options->bridge && check_reception(port, options, &info, fault) != 0)) {
+    if (ring_room_find(port, options, fault) != 0 || check_queues(port, &info, fault) != 0 ||
+        (options->bridge && check_reception(port, &info, fault) != 0)) {
         return -1;
     }
     use_rss(port, &info, &config);
@@ -196,7 +181,7 @@ static int configure(struct port *port, const struct options *options, struct rt
         return fail(fault, "%s: cannot be configured: %s; see the lines above, or change --max-frame",
                     port->name, rte_strerror(-status));
     }
-    port_find_longest(port, options);
+    port_find_longest(port);
     port->configured = true;
     port->hides_errors = strcmp(port->driver, "net_af_packet") == 0;
     if (port->receives && strcmp(port->driver, "net_pcap") == 0) {
@@ -394,8 +379,9 @@ int ports_check_links(struct ports *ports, struct fault *fault) {
         const struct port *port = any_port(ports, i);
         if (!link_is_up(port)) {
             return *port->interface ? fail(fault,
-                                           "%s: the link is down: %s; set it up: ip link set INTERFACE up",
-                                           port->name, port->interface)
+                                           "%s: the link is down: %s; set it and its peer up: ip link set %s "
+                                           "up",
+                                           port->name, port->interface, port->interface)
                                     : fail(fault, "%s: the link is down; connect it", port->name);
         }
     }

@@ -41,6 +41,7 @@ struct port {
     char driver[64];
     char interface[IF_NAMESIZE]; /* network interface; empty: none */
     uint32_t longest;            /* frame without FCS and VLAN tag, bytes */
+    uint32_t ring_room;          /* longest frame that the ring of net_af_packet can contain; 0: no ring */
     bool configured, started;
     bool receives;     /* a port of a bridge, or one that receives probes */
     bool hides_errors; /* the driver accepts packets that it cannot send, and counts them in oerrors */
@@ -101,7 +102,7 @@ struct traffic port_traffic(const struct traffic traffic[QUEUES_MAX]);
 void port_flush(struct port *port);
 
 /* Sets `longest` of a port from the current MTU of its interface. */
-void port_find_longest(struct port *port, const struct options *options);
+void port_find_longest(struct port *port);
 
 /* Returns true if a packet is not longer than the port can send. */
 bool port_fits(const struct port *port, const struct rte_mbuf *mbuf);
