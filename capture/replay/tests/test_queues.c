@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "control/summary.h"
-#include "engine/flow_queue.h"
 #include "files/load.h"
 #include "files/save.h"
+#include "packets/flow_queue.h"
 #include "ring_world.h"
 
 #define BYTES 60

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "engine/tag.h"
+#include "packets/tag.h"
 
 #define PPM 1000000
 #define SHORTEST 15 /* Ethernet header and a byte */

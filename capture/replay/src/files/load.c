@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/files/capture_file.h"
-#include "engine/flow_queue.h"
+#include "packets/flow_queue.h"
 
 /* Copies a frame into an mbuf. NULL: see fault. */
 static struct rte_mbuf *copy_to_mbuf(const struct blocks_frame *frame, uint64_t number,

@@ -1,4 +1,4 @@
-#include "engine/tag.h"
+#include "packets/tag.h"
 
 #include <netinet/in.h>
 #include <rte_ether.h>

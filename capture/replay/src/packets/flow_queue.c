@@ -1,4 +1,4 @@
-#include "engine/flow_queue.h"
+#include "packets/flow_queue.h"
 
 #include <rte_ether.h>
 #include <rte_jhash.h>
