@@ -38,7 +38,7 @@ FAST = {"rtt_ns": 60_000_000, "rate_bps": 400_000_000, "buffer_bytes": 102_400}
 
 def test_title_without_a_defined_gain_has_no_median():
     row = gain_row(None, "both_zero")
-    assert with_spaces(transfer_gain.title([row])) == "BBR is faster in 0, Cubic in 0 of 1 setting"
+    assert with_spaces(transfer_gain.title([row])) == "BBR and Cubic are not comparable in the only setting"
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,25 @@ def test_title_without_a_defined_gain_has_no_median():
 def test_setting_whose_runs_overlap_has_no_winner(low, high, outcome):
     row = gain_row(1.0, "faster_bbr", low, high)
     assert transfer_outcome.outcome(row) == outcome
-    title = "BBR is faster in 0, Cubic in 0, undecided (runs overlap) in 1 of 1 setting; median gain +1 %"
+    title = "BBR is faster in 0, Cubic in 0, undecided (runs overlap) in 2 of 2 settings; median gain +1 %"
     if outcome == "undecided":
-        assert with_spaces(transfer_gain.title([row])) == title
+        assert with_spaces(transfer_gain.title([row, row])) == title
+
+
+@pytest.mark.parametrize(
+    ("row", "title"),
+    [
+        ((20.0, "faster_bbr"), "BBR is faster in the only setting; median gain +20 %"),
+        ((-20.0, "faster_cubic"), "Cubic is faster in the only setting; median gain \N{MINUS SIGN}20 %"),
+        ((0.1, "faster_bbr"), "BBR and Cubic are equal within 0.5 % in the only setting; median gain 0 %"),
+        (
+            (1.0, "faster_bbr", -30.0, 30.0),
+            "Undecided (runs overlap) in the only setting; median gain +1 %",
+        ),
+    ],
+)
+def test_title_of_a_single_setting_has_no_count(row, title):
+    assert with_spaces(transfer_gain.title([gain_row(*row)])) == title
 
 
 def test_runs_that_overlap_within_the_printed_precision_are_equal():

@@ -44,8 +44,20 @@ def first(bbr: dict, cubic: dict) -> str:
     return "equal" if abs(gain) <= EQUAL_PERCENT else "bbr" if gain > 0 else "cubic"
 
 
+def single(verb: str, found: str | None) -> str:
+    """Return the outcome of one setting as text."""
+    names = {"bbr": f"BBR {verb}", "cubic": f"Cubic {verb}"}
+    both = {"equal": f"BBR and Cubic are {EQUAL}", "undecided": UNDECIDED.capitalize()}
+    return (names | both).get(found, "BBR and Cubic are not comparable")
+
+
 def summary(verb: str, outcomes: list[str | None], settings: int) -> str:
-    """Return ``BBR is faster in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings``. ``verb``: ``is faster``."""
+    """Return ``BBR is faster in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings``. ``verb``: ``is faster``.
+
+    With one setting: ``BBR is faster in the only setting``.
+    """
+    if settings == 1:
+        return f"{single(verb, outcomes[0])} in the only setting"
     parts = [f"BBR {verb} in {outcomes.count('bbr')}", f"Cubic in {outcomes.count('cubic')}"]
     parts += [
         f"{text} in {number}"
