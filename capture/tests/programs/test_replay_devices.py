@@ -305,18 +305,19 @@ def test_bridge_that_would_truncate_or_lose_frames_is_refused(bridged):
         assert "net_af_packet1: framesz is not a number from 128 to 1048576" in program.errors()[0]
 
 
-def test_packets_that_arrived_before_a_recording_do_not_count_as_received_by_it(bridged, capture):
+def test_packets_that_arrived_before_a_recording_do_not_count_as_received_by_it(bridged, tmp_path):
     """They wait in the ring of the driver while the program is stopped."""
-    ring = [word.replace("iface=left1", "iface=left1,blocksz=4096,framecnt=1024") for word in BRIDGE]
+    many = replayer.write_capture(tmp_path / "many.pcap", 8 * FRAMES)
+    ring = [word.replace("iface=left1", "iface=left1,blocksz=4096,framecnt=4096") for word in BRIDGE]
     with replayer.Replayer(*ring, prefix=bridged) as program:
         program.wait("ready")
         program.process.send_signal(signal.SIGSTOP)
-        veth.send_capture(bridged, "left0", capture)
+        veth.send_capture(bridged, "left0", many)
         program.send("record 0 0")
         program.process.send_signal(signal.SIGCONT)
         program.wait("recording")
         left, _ = program.ask("stop", "recorded")["ports"]
-        assert program.ask("status", "status")["ports"][0]["received"] == len(FRAMES)
+        assert program.ask("status", "status")["ports"][0]["received"] == 8 * len(FRAMES)
         assert program.end() == 0, program.messages
     assert left["reception"]["received"] == left["reception"]["interface_packets"] == 0
 

@@ -12,7 +12,7 @@ from acapella_testing.capture.replay_agents import TIMEOUT_S, stand_in_argv, wai
 
 from acapella_capture.replay import program as programs
 from acapella_capture.replay.ports import ProgramSettings
-from acapella_capture.replay.program import ReplayProgram, losses
+from acapella_capture.replay.program import ReplayProgram, drops_to_note, losses
 from acapella_capture.testbeds.local import replay_capture
 from acapella_core.errors import UserError
 
@@ -59,6 +59,7 @@ def test_packets_lost_before_the_program_received_them_are_a_warning(lost):
 
 
 def test_every_kind_of_loss_is_named_and_other_values_are_not_counted():
+    """Drops of the interface may be of frames that the bridge received."""
     reception = {
         "missed": 1,
         "no_mbuf": 2,
@@ -69,10 +70,13 @@ def test_every_kind_of_loss_is_named_and_other_values_are_not_counted():
     }
     (line,) = losses({"event": "done", "ports": [{"name": "eth1", "reception": reception}]})
     counts = (
-        "1 missed by the device, 2 without memory, 3 dropped by the interface, "
+        "1 missed by the device, 2 without memory, "
         "4 dropped by the kernel because the ring of the driver was full, 5 counted by the interface and not received"
     )
     assert line == f"eth1: packets were not received during the run: {counts}"
+    event = {"event": "done", "ports": [{"name": "eth1", "reception": {"interface_dropped": 3}}]}
+    text = "eth1: frames were counted as 3 dropped by the interface or after the bridge received them"
+    assert losses(event) == [] and drops_to_note(event) == [text]
     for value in (0, -1, True, "7", None, [1]):
         assert losses({"ports": [{"name": "eth1", "reception": {"missed": value}}]}) == []
     for ports in (None, 7, [7], [{"reception": 7}], [{}]):

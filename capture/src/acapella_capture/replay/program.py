@@ -5,7 +5,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from acapella_core import names
@@ -56,10 +56,11 @@ def executable() -> str:
 LOST = {
     "missed": "missed by the device",
     "no_mbuf": "without memory",
-    "interface_dropped": "dropped by the interface",
     "kernel_dropped": "dropped by the kernel because the ring of the driver was full",
     "not_received": "counted by the interface and not received",
 }
+# rx_dropped of Linux: also frames that the bridge received and no protocol of the kernel took.
+NOTED = {"interface_dropped": "dropped by the interface or after the bridge received them"}
 LACKING = {"recorded": "the recording lacks packets", "done": "packets were not received during the run"}
 
 
@@ -68,16 +69,25 @@ def losses(event: Mapping[str, Any]) -> list[str]:
 
     ``event`` is `recorded` or `done` of the program. Values of another kind are not counted.
     """
+    lacking = LACKING.get(event.get("event"), LACKING["done"])
+    return [f"{name}: {lacking}: {counts}" for name, counts in receptions(event, LOST)]
+
+
+def drops_to_note(event: Mapping[str, Any]) -> list[str]:
+    """Return a line for each port with counts of an event that need not be losses of the bridge."""
+    return [f"{name}: frames were counted as {counts}" for name, counts in receptions(event, NOTED)]
+
+
+def receptions(event: Mapping[str, Any], kinds: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each port of an event that has counts of these kinds, and these counts as text."""
     ports = event.get("ports")
-    lines = []
     for port in ports if isinstance(ports, list) else ():
         reception = port.get("reception") if isinstance(port, dict) else None
-        counts = {key: number_in(reception.get(key)) for key in LOST} if isinstance(reception, dict) else {}
-        lost = [f"{count} {LOST[key]}" for key, count in counts.items() if count]
-        if lost:
+        counts = {key: number_in(reception.get(key)) for key in kinds} if isinstance(reception, dict) else {}
+        found = [f"{count} {kinds[key]}" for key, count in counts.items() if count]
+        if found:
             name = text if isinstance(text := port.get("name"), str) and text.isprintable() else UNKNOWN
-            lines.append(f"{name}: {LACKING.get(event.get('event'), LACKING['done'])}: {', '.join(lost)}")
-    return lines
+            yield name, ", ".join(found)
 
 
 def number_in(value: object) -> int:
@@ -263,6 +273,9 @@ class ReplayProgram:
         if name == "recorded":
             for line_ in losses(event):
                 self._report(f"acapella: warning: {line_}")
+        if name in LACKING:
+            for line_ in drops_to_note(event):
+                self._report(f"acapella: note: {line_}")
         if name == "control" and (receive := self.on_control) is not None:
             receive(event)
         return None
