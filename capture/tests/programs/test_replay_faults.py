@@ -50,7 +50,7 @@ def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, p
     assert found == ["loaded", "done", "saved", "saved"]
     assert set(complete) == {"saved.pcapng", "departures"}
     failed = 0
-    for number in range(1, 8):
+    for number in range(1, 12):
         found, files = with_fault(tmp_path, preload, plain, f"{kind}:{number}")
         written = [
             name for name, text in zip(("saved.pcapng", "departures"), found[2:], strict=True) if text == "saved"
