@@ -322,8 +322,8 @@ def test_packets_that_arrived_before_a_recording_do_not_count_as_received_by_it(
     assert left["reception"]["received"] == left["reception"]["interface_packets"] == 0
 
 
-def least_sleeps(program: replayer.Replayer) -> int:
-    """Return the number of sleeps of the polling thread, the only thread that never sleeps while it records."""
+def polling_sleeps(program: replayer.Replayer) -> int:
+    """Return how often the polling thread has slept so far."""
     states = Path(f"/proc/{program.process.pid}/task").glob("*/status")
     found = [
         re.search(r"^Name:\t(\S+).*^voluntary_ctxt_switches:\t(\d+)", state.read_text(), re.M | re.S)
@@ -337,9 +337,9 @@ def test_rolling_recording_is_bounded_by_time(bridged, capture):
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
         program.ask("rolling 1", "recording")
         veth.send_capture(bridged, "left0", capture)
-        sleeps = least_sleeps(program)
+        sleeps = polling_sleeps(program)
         time.sleep(1.5)
-        assert least_sleeps(program) - sleeps < 10  # one in 20 us without a recording
+        assert polling_sleeps(program) - sleeps < 10  # one in 20 us without a recording
         assert program.ask("stop", "recorded")["packets"] == 0
         program.ask("rolling 60", "recording")
         veth.send_capture(bridged, "left0", capture)
