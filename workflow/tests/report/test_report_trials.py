@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of
+from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of, write_replays
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
@@ -104,3 +104,16 @@ def test_missing_file_of_trials_error_names_the_stage_to_run(name, fix, compared
     capsys.readouterr()
     assert cli.main(["campaign", "report", str(directory), "--trials", "--papers"]) == 2
     assert f"{name}: no such file; {fix}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("counted", "expected"), [((7, 2), ["9 of 100", "7", "2"]), ((None, None), ["", "", ""])])
+def test_replays_list_the_reversed_pairs_that_departed_in_order(tmp_path, counted, expected):
+    write_replays(tmp_path, {"quiet-1": {"replayers": 2}})
+    source = source_of(tmp_path, {"quiet": [{}]})
+    (row,) = source.rows("consistency_replays")
+    in_order, unexplained = counted
+    row |= {"replayer_pairs": 100, "reversed_pairs": None if in_order is None else 9}
+    row |= {"sent_in_order_pairs": in_order, "unexplained_pairs": unexplained}
+    source.rows = lambda name, rows=source.rows: [row] if name == "consistency_replays" else rows(name)
+    (cells,) = trials.replays_table(source)["rows"]
+    assert cells[-3:] == expected

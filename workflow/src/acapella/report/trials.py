@@ -221,7 +221,7 @@ def replays_table(source: Source) -> dict:
     columns = [("Environment", False), ("Trial", False), ("Sender", False), ("Replayers", True), ("Polling", False)]
     columns += [("Priority", True), ("Speed", True), ("Path", False), ("Mbit/s", True), ("Noise", True)]
     columns += [("Late", True), ("Preempted", True), ("Largest gap", True), ("Median gap", True), ("Skew", True)]
-    columns += [("Reversed", True), ("Unexplained", True)]
+    columns += [("Reversed", True), ("Sent in order", True), ("Unexplained", True)]
     cells = [
         [
             *(row["environment"], trial_letter(row["trial"]), row["sender"], number(row["replayers"])),
@@ -231,7 +231,7 @@ def replays_table(source: Source) -> dict:
             *(gap_text(row["largest_gap_ns"], mark=row["cpu_lost"]), gap_text(row["median_gap_ns"])),
             "" if row["skew_ns"] is None else f"{nanoseconds(row['skew_ns'])} ± {nanoseconds(row['skew_error_ns'])}",
             "" if row["reversed_pairs"] is None else f"{row['reversed_pairs']:,} of {row['replayer_pairs']:,}",
-            "" if row["unexplained_pairs"] is None else number(row["unexplained_pairs"]),
+            *("" if row[name] is None else number(row[name]) for name in ("sent_in_order_pairs", "unexplained_pairs")),
         ]
         for row in rows[:MAX_PAIRS]
     ]
@@ -240,7 +240,8 @@ def replays_table(source: Source) -> dict:
         f"gap: the longest time for which the sender did not run although it had to; {MARK} if it exceeds the median "
         "gap between packets. Skew: between the earliest and the latest replayer. "
         "Reversed: neighbors in the requested order, of different replayers, that arrived in the other order; "
-        "unexplained: by more than the skew and their departure errors. tcpreplay measures none of these."
+        "sent in order: of these, pairs that certainly departed in order; unexplained: of these, pairs requested "
+        "farther apart than the skew and their departure errors. tcpreplay measures none of these."
     )
     return table("consistency_replays", "How trials were sent", note + truncation_note(rows), columns, cells)
 
