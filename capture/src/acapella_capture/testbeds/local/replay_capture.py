@@ -19,7 +19,7 @@ from acapella_core.errors import UserError
 
 KEY = "local.replay.capture"
 PACKETS = 3000
-MAX_PACKETS = 2_000_000  # of a capture: about 1 s for each pass over its packets, of which a replay needs a few
+MAX_PACKETS = 2_000_000  # of a capture: 1 to 6 s for each pass over its packets, of which a replay needs a few
 GAP_NS = 500_000
 START_NS = 1_700_000_000_000_000_000  # timestamp of the first frame; replays only use the gaps
 FRAME_BYTES = (60, 60, 60, 60, 590, 590, 1514, 1514)  # small, medium and large, chosen pseudorandomly
