@@ -192,21 +192,10 @@ def with_tag(frame: dpdk.Frame) -> dpdk.Frame:
     return dpdk.Frame(frame.ts_ns, len(data), data)
 
 
-def fragments() -> list[dpdk.Frame]:
-    """Return two IPv4 fragments of a UDP datagram, which together exceed the MTU."""
-    ethernet = bytes.fromhex("02000000000102000000000208 00")
-    heads = (
-        "4500 03fc 0007 2000 4011 0000 0a000001 0a000002",  # 1000 bytes from 0, more follow
-        "4500 03fc 0007 007d 4011 0000 0a000001 0a000002",  # the last 1000 bytes
-    )
-    data = [ethernet + bytes.fromhex(head) + bytes([number]) * 1000 for number, head in enumerate(heads)]
-    return [dpdk.Frame(number, len(each), each) for number, each in enumerate(data)]
-
-
 def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged, capture):
     """It ignores what the machine itself sends on the interfaces."""
     tagged = [with_tag(frame) if frame.wire <= 512 else frame for frame in FRAMES[100:200]]
-    parts = {"left0": FRAMES[:98] + fragments() + tagged, "right1": FRAMES[200:]}
+    parts = {"left0": FRAMES[:98] + dpdk.fragments() + tagged, "right1": FRAMES[200:]}
     files = {name: replayer.write_capture(tmp_path / f"{name}-in.pcap", frames) for name, frames in parts.items()}
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
         program.ask("record 0 0", "recording")

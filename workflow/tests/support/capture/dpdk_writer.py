@@ -120,6 +120,17 @@ def read_pcapng(path: Path) -> Pcapng:
     return found
 
 
+def fragments() -> list[Frame]:
+    """Return two IPv4 fragments of a UDP datagram, which together exceed the MTU."""
+    ethernet = bytes.fromhex("02000000000102000000000208 00")
+    heads = (
+        "4500 03fc 0007 2000 4011 0000 0a000001 0a000002",  # 1000 bytes from 0, more follow
+        "4500 03fc 0007 007d 4011 0000 0a000001 0a000002",  # the last 1000 bytes
+    )
+    data = [ethernet + bytes.fromhex(head) + bytes([number]) * 1000 for number, head in enumerate(heads)]
+    return [Frame(number, len(each), each) for number, each in enumerate(data)]
+
+
 def some_frames(count: int, seed: int = 1, sizes: tuple[int, ...] = (60, 64, 128, 512, 1514, 9000)) -> list[Frame]:
     """Return UDP and TCP frames over IPv4 with random payload and ascending timestamps in whole microseconds."""
     draw, ts_ns, frames = random.Random(seed), 1_700_000_000 * SECOND, []
