@@ -32,7 +32,7 @@ from .grid import Cell, grid_file, plan
 from .nodes import LocalNodes
 from .results import Results
 from .runner import Runner, check_failed, duration, run_grid
-from .settings import TransferSettings, read_transfer_settings
+from .settings import TransferSettings, check_algorithms, listed_algorithms, read_transfer_settings
 
 PRIVATE = 0o077  # umask: captures are private, also while they are written
 
@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> int | None:
     if args.dry_run:
         print("\n".join(describe(settings, name, runs, missing)))
         return None
+    if missing and settings.testbed == "local":
+        check_algorithms((cell.algorithm for cell in missing), listed_algorithms())
     if missing and not sandbox.inside():
         for omitted in settings.omitted:
             names.report(f"transfer: no runs of {omitted}, which this kernel does not list (modprobe tcp_{omitted})")
@@ -117,11 +119,27 @@ def describe(settings: TransferSettings, campaign: str, runs: list[Cell], missin
     for name, path in topology.paths.items():
         lines.append(f"path {name}: {' - '.join(path)}")
     lines += [f"emulated link {name}: {' - '.join(link.between)}" for name, link in topology.emulated().items()]
+    lines += missing_algorithm(settings, missing)
     seconds = estimate_s(settings, missing)
     lines.append(
         f"{len(runs)} runs, {len(missing)} missing; about {duration(seconds)} if transfers reach the full rate"
     )
     return [*lines, *(f"run {cell.cell_id}: {cell.summary}" for cell in missing)]
+
+
+def missing_algorithm(settings: TransferSettings, missing: list[Cell]) -> list[str]:
+    """Return a line if testbed local cannot run the cells because the kernel does not list an algorithm; else []."""
+    if settings.testbed != "local":
+        return []
+    try:
+        listed = listed_algorithms()
+    except UserError:  # a dry run does not need the list
+        return []
+    try:
+        check_algorithms((cell.algorithm for cell in missing), listed)
+    except UserError as error:
+        return [f"missing: {error}"]
+    return []
 
 
 def main() -> int:

@@ -33,7 +33,7 @@ from .node_state import DEFINE, restore_argv, set_value_argv
 from .nodes import MTU, PROGRAMS, Nodes
 from .remote_link import RemoteLink
 from .routing import FIRST_RULE
-from .settings import TransferSettings
+from .settings import TransferSettings, check_algorithms
 
 PROBE = ["python3", "-I", "-S"]
 TO_LOG = ["sh", "-c", 'exec "$@" >&2', "sh"]  # standard output of a program to the log of its job
@@ -198,13 +198,7 @@ class FabricNodes(Nodes):
         self._find_devices(self._each(lambda node: self._interfaces(node, time.monotonic())))
         self._each(self._set_up_node)
         listed = self.read(self._topology.sender, f"{IPV4}/tcp_available_congestion_control").split()
-        for name in self._settings.grid["algorithm"]:
-            if name not in listed:
-                raise UserError(
-                    f"no congestion control {name}",
-                    where="transfer.grid.algorithm",
-                    fix=f"the nodes have {', '.join(listed)}",
-                )
+        check_algorithms(self._settings.grid["algorithm"], listed)
 
     def _set_up_node(self, node: str) -> None:
         devices = self._devices_of(node)

@@ -10,6 +10,7 @@ from acapella_core.topology import Topology
 
 from .cleanup import clean_up
 from .nodes import OFFLOADS, Nodes
+from .settings import check_algorithms
 
 IPV4 = "/proc/sys/net/ipv4"
 ALGORITHM = f"{IPV4}/tcp_congestion_control"
@@ -46,10 +47,7 @@ class Hosts:
         selects the algorithm for its own connections, so that this is no error; `transfer` checks what they used. The
         list, not the message of the rejected write, shows the reason, because a shell may print none.
         """
-        available = self._nodes.read(self._hosts[0], f"{IPV4}/tcp_available_congestion_control").split()
-        if name not in available:
-            fix = f"modprobe tcp_{name}; available here: {', '.join(available)}"
-            raise UserError(f"no congestion control {name}", where="transfer.grid.algorithm", fix=fix)
+        check_algorithms([name], self._nodes.read(self._hosts[0], f"{IPV4}/tcp_available_congestion_control").split())
         try:
             self.set(ALGORITHM, name)
         except UserError:

@@ -1,5 +1,7 @@
 """The part of the config that `acapella transfer` uses; schemas/config.schema.json defines keys, types and defaults."""
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,15 +91,34 @@ def missing_algorithms(transfer: dict[str, Any], where: object) -> tuple[str, ..
     """Return the algorithms of a grid that this kernel does not list. Raises UserError if it lists none of them."""
     if transfer["testbed"] != "local":
         raise UserError("transfer.omit_missing_algorithms: only supported by testbed local", where=where)
-    try:
-        listed = ALGORITHMS.read_text(encoding="ascii").split()
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", where=ALGORITHMS) from error
+    listed = listed_algorithms()
     wanted = transfer["grid"]["algorithm"]
     missing = tuple(name for name in wanted if name not in listed)
     if len(missing) == len(wanted):
         raise UserError(f"transfer.grid.algorithm: this kernel only lists {', '.join(listed)}", where=where)
     return missing
+
+
+def listed_algorithms() -> list[str]:
+    """Return the congestion control algorithms that this kernel lists. Raises UserError if the list cannot be read."""
+    try:
+        return ALGORITHMS.read_text(encoding="ascii").split()
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=ALGORITHMS) from error
+
+
+def check_algorithms(wanted: Iterable[str], listed: list[str]) -> None:
+    """Raise UserError for the first algorithm that a kernel does not list. The error names a similar one."""
+    for name in wanted:
+        if name not in listed:
+            near = difflib.get_close_matches(name, listed, n=1)
+            load = f"modprobe tcp_{name}"
+            fix = f"did you mean {near[0]}? (if not: {load})" if near else load
+            raise UserError(
+                f"no congestion control {name}; the kernel lists {', '.join(listed)}",
+                where="transfer.grid.algorithm",
+                fix=fix,
+            )
 
 
 def values_of_grid(grid: dict[str, list], where: object) -> dict[str, tuple]:
