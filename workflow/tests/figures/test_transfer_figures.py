@@ -8,6 +8,7 @@ from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.figures import (
     compose,
+    theme,
     transfer_completion,
     transfer_gain,
     transfer_heatmap,
@@ -196,6 +197,21 @@ def test_shallow_buffers_have_their_own_median(drawn):
 )
 def test_cell_of_gain_shows_sign_or_case(gain, comparison, text):
     assert transfer_gain.text({"gain_percent": gain, "comparison": comparison}) == text
+
+
+@pytest.mark.parametrize(("faster", "color"), [(0.12, "#F7F7F7"), (0.5, "#F7F7F7"), (5.0, "#EBAE7F"), (12.0, None)])
+def test_small_gain_has_no_color_of_a_large_one(faster, color):
+    row = {"comparison": "faster_bbr", "flagged": False, "bbr_runs": 1, "cubic_runs": 1, "gain_percent": faster}
+    measure = transfer_gain.measure()
+    domain = transfer_heatmap.value_domain([faster], measure)
+    values = transfer_heatmap.cell_values(row | {"gain_low": faster, "gain_high": faster}, measure, domain)
+    place = transfer_heatmap.place(values["shade"], domain, measure)
+    assert theme.color_at(transfer_gain.COLORS, place) == (color or transfer_gain.COLORS[-1])
+    assert values["value"] == faster, "the tooltip shows the value"
+
+
+def test_heatmap_of_gain_draws_the_shades_of_its_cells(drawn):
+    assert "'field': 'shade'" in str(drawn("transfer_gain", "small").spec)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ COLUMNS = (
 SCOPE = transfer_scope.scope_of(transfer_heatmap.compared_rows)
 # Blue: Cubic is faster; red: BBR is faster, as in the paper.
 COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
+LEAST_SCALE = 10.0  # percent; otherwise noise has the colors of large gains
 REPEATED = 2  # runs of an algorithm from which the gain has a range
 KEY = "positive: BBR is faster; black frame: a run of the cell has a flag"
 RANGE_KEY = "second line: gain of the slowest BBR run over the fastest Cubic run, and of the fastest over the slowest"
@@ -33,21 +34,27 @@ def draw(source: Source) -> Figure:
     rows = source.rows(TABLE)
     if rows and all(row["comparison"] in MISSING for row in rows):
         raise NoData("no settings have complete runs of both BBR and Cubic")
-    measure = transfer_heatmap.Measure(
+    chart, notes = transfer_heatmap.heatmap(
+        rows, measure(), lambda row: "100 (BBR \N{MINUS SIGN} Cubic) / BBR, of mean throughput"
+    )
+    drawn = transfer_heatmap.heat_rows(rows)
+    key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow(drawn, source), *notes)
+    return Figure(title(drawn), chart, key)
+
+
+def measure() -> transfer_heatmap.Measure:
+    """Return what the heatmap shows."""
+    return transfer_heatmap.Measure(
         lambda row: row["gain_percent"],
         text,
         "gain (%)",
         COLORS,
         spread=gain_range,
         symmetric=True,
+        least=LEAST_SCALE,
+        neutral=transfer_outcome.EQUAL_PERCENT,
         spread_title="range of the gain",
     )
-    chart, notes = transfer_heatmap.heatmap(
-        rows, measure, lambda row: "100 (BBR \N{MINUS SIGN} Cubic) / BBR, of mean throughput"
-    )
-    drawn = transfer_heatmap.heat_rows(rows)
-    key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow(drawn, source), *notes)
-    return Figure(title(drawn), chart, key)
 
 
 def text(row: dict) -> str:

@@ -36,6 +36,8 @@ class Measure:
     spread: Callable[[dict], str] = lambda row: ""
     scale: str = "linear"
     symmetric: bool = False  # around 0
+    least: float = 0.0  # end of a symmetric color scale, at least
+    neutral: float = 0.0  # values up to this have the color of 0
     spread_title: str = "standard deviation"
 
 
@@ -94,7 +96,7 @@ def value_domain(values: list[float], measure: Measure) -> list[float]:
     """Return the ends of the color scale."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if measure.symmetric:
-        most = max(abs(low), abs(high)) or 1.0
+        most = max(abs(low), abs(high), measure.least) or 1.0
         return [-most, most]
     return [0.0 if measure.scale == "symlog" else low, high if high > low else low + 1]
 
@@ -139,7 +141,7 @@ def panel(
         base.transform_filter(unknown).mark_rect(color=NO_VALUE, stroke=theme.WHITE),
         base.transform_filter(known)
         .mark_rect(stroke=theme.WHITE, strokeWidth=1)
-        .encode(color=alt.Color("value:Q", scale=scale, legend=legend)),
+        .encode(color=alt.Color("shade:Q", scale=scale, legend=legend)),
         base.transform_filter("datum.flagged").mark_rect(fillOpacity=0, stroke=FLAG, strokeWidth=1.6),
     ]
     if cell >= MIN_TEXT_CELL:
@@ -181,9 +183,11 @@ def axis_values(rows: list[dict], name: str) -> list:
 def cell_values(row: dict, measure: Measure, domain: list[float]) -> dict:
     """Return the values of a cell for the chart."""
     value = measure.value(row)
-    background = NO_VALUE if value is None else theme.color_at(measure.colors, place(value, domain, measure))
+    shade = 0.0 if value is not None and abs(value) <= measure.neutral else value
+    background = NO_VALUE if shade is None else theme.color_at(measure.colors, place(shade, domain, measure))
     return {
         "value": value,
+        "shade": shade,
         "text": measure.text(row),
         "spread": measure.spread(row),
         "ink": theme.ink_on(background),
