@@ -25,6 +25,7 @@ from acapella.figures import (
 from acapella.figures.registry import figure_module
 from acapella.figures.source import NoData, Source
 from acapella.report import transfers
+from acapella_core import schemas
 
 
 def gain_row(gain: float | None, comparison: str, low: float | None = None, high: float | None = None) -> dict:
@@ -255,3 +256,11 @@ def test_report_names_the_faster_algorithm_as_the_figure_does():
     slightly = gain_row(0.1, "faster_bbr")
     assert with_spaces(transfers.faster(slightly)) == "equal within 0.5 %"
     assert transfers.faster(gain_row(1.0, "faster_bbr", -30.0, 30.0)) == "undecided (runs overlap)"
+
+
+def test_schema_distinguishes_the_sign_in_the_table_from_the_rule_of_figures():
+    (about,) = [
+        column["about"] for column in schemas.table("transfer_gain")["columns"] if column["name"] == "comparison"
+    ]
+    assert about.startswith("sign of the difference")
+    assert f"figures and the report treat a gain up to {transfer_outcome.EQUAL_PERCENT} % as equal" in about
