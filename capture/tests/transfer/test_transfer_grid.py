@@ -2,6 +2,7 @@
 
 import pytest
 
+from acapella_capture.transfer import command
 from acapella_capture.transfer.estimate import PROBE_S, RUN_S, estimate_s, ideal_s
 from acapella_capture.transfer.grid import grid_file, plan
 from acapella_capture.transfer.settings import parse_transfer_settings, read_transfer_settings
@@ -32,6 +33,24 @@ def test_missing_algorithms_are_omitted_on_request():
     assert settings.omitted == ("nosuch",)
     assert {cell.algorithm for cell in plan(settings)} == {"reno"}
     assert {cell.algorithm for cell in plan(settings_of(grid=grid))} == {"nosuch", "reno"}
+
+
+@pytest.mark.parametrize(
+    ("grid", "defaults"),
+    [
+        (
+            {"delay_ms": [20]},
+            "algorithm: [bbr, cubic], buffer_bytes: [100K, 1M], rate_mbps: [40], streams: [1], size_bytes: [20M]",
+        ),
+        (GRID | {"algorithm": ["reno"], "rate_mbps": [10]}, "streams: [1]"),
+        (GRID | {"algorithm": ["reno"], "rate_mbps": [10], "streams": [2]}, None),
+    ],
+)
+def test_dry_run_prints_the_defaults_of_keys_that_the_grid_does_not_set(grid, defaults):
+    settings = settings_of(grid=grid)
+    runs = plan(settings)
+    found = [line for line in command.describe(settings, "one", runs, runs) if line.startswith("not set")]
+    assert found == ([f"not set in transfer.grid, so defaults are used: {defaults}"] if defaults else [])
 
 
 def test_order_is_random_and_repeatable():

@@ -119,6 +119,8 @@ def describe(settings: TransferSettings, campaign: str, runs: list[Cell], missin
     for name, path in topology.paths.items():
         lines.append(f"path {name}: {' - '.join(path)}")
     lines += [f"emulated link {name}: {' - '.join(link.between)}" for name, link in topology.emulated().items()]
+    used = [f"{key}: [{', '.join(map(str, values))}]" for key, values in settings.defaults.items() if values]
+    lines += [f"not set in transfer.grid, so defaults are used: {', '.join(used)}"] if used else []
     lines += missing_algorithm(settings, missing)
     seconds = estimate_s(settings, missing)
     lines.append(

@@ -31,6 +31,7 @@ class TransferSettings:
     delay_on: str
     grid: dict[str, tuple]
     omitted: tuple[str, ...]  # algorithms
+    defaults: dict[str, list]  # of the grid's keys that the config does not set
     repetitions: int
     repeated_cells: dict[str, int]
     seed: int
@@ -71,6 +72,7 @@ def parse_transfer_settings(config: dict[str, Any], *, where: object = "config")
             "topology": topology,
             "grid": grid,
             "omitted": omitted,
+            "defaults": {key: used for key, used in transfer["grid"].items() if key not in config["transfer"]["grid"]},
             "fabric": FabricSettings(**values["fabric"]),
         }
     )
