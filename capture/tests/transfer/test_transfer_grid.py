@@ -1,5 +1,8 @@
 """The runs of a grid: their number, order, names and sizes."""
 
+import argparse
+import json
+
 import pytest
 
 from acapella_capture.transfer import command
@@ -51,6 +54,31 @@ def test_dry_run_prints_the_defaults_of_keys_that_the_grid_does_not_set(grid, de
     runs = plan(settings)
     found = [line for line in command.describe(settings, "one", runs, runs) if line.startswith("not set")]
     assert found == ([f"not set in transfer.grid, so defaults are used: {defaults}"] if defaults else [])
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "config", "figures"),
+    [
+        ("bbr, cubic", "mine.yaml", "transfer_gain transfer_throughput"),
+        ("reno, cubic", "mine.yaml", "transfer_throughput"),
+        ("bbr, cubic", "one/transfers/config.json", None),  # the workflow writes tables and figures itself
+    ],
+)
+def test_commands_that_follow_are_printed_also_if_no_run_is_missing(tmp_path, capsys, algorithms, config, figures):
+    campaign, path = tmp_path / "one", tmp_path / config
+    (campaign / "transfers").mkdir(parents=True)
+    path.write_text(f"transfer: {{grid: {{algorithm: [{algorithms}], delay_ms: [20]}}}}\n")
+    for cell in plan(read_transfer_settings(path)):
+        (campaign / "transfers" / cell.cell_id).mkdir()
+        done = {"cell_id": cell.cell_id, "error": None, "flags": []}
+        (campaign / "transfers" / cell.cell_id / "cell.json").write_text(json.dumps(done))
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    command.run(parser.parse_args([f"{campaign}", "--config", f"{path}"]))
+    summary, *following = capsys.readouterr().out.splitlines()
+    assert summary == f"4 runs: {campaign}/transfers"
+    commands = f"acapella campaign transfers {campaign}; acapella campaign figures {campaign} --only {figures}"
+    assert following == ([f"next: {commands}"] if figures else [])
 
 
 def test_order_is_random_and_repeatable():

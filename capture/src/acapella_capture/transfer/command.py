@@ -16,7 +16,9 @@ docs/transfer.md describes the files.
 
 import argparse
 import os
+import shlex
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,7 +97,16 @@ def run(args: argparse.Namespace) -> int | None:
         failed = results.write_complete(runs)
     check_failed(failed, len(runs))
     print(f"{len(runs)} runs: {results.directory}", flush=True)
+    if args.config.resolve() != results.directory.resolve() / "config.json":  # that of the workflow, which goes on
+        print(next_commands(args.campaign, settings.grid["algorithm"]), flush=True)
     return None
+
+
+def next_commands(campaign: Path, algorithms: Collection[str]) -> str:
+    """Return a line with the commands that write the tables and the heatmaps of the runs."""
+    path = shlex.quote(f"{campaign}")
+    figures = ["transfer_gain"] * ({"bbr", "cubic"} <= {*algorithms}) + ["transfer_throughput"]
+    return f"next: acapella campaign transfers {path}; acapella campaign figures {path} --only {' '.join(figures)}"
 
 
 def run_local(settings: TransferSettings, runs: list[Cell], missing: list[Cell], results: Results) -> None:
