@@ -178,6 +178,11 @@ def test_proportional_ratio_is_in_config():
         ),
         ({"grid": None}, "transfer.grid: missing"),
         ({"mode": "fast"}, "transfer.mode"),
+        (
+            {"grid": GRID | {"buffer_bytes": ["64X"]}},
+            "transfer.grid.buffer_bytes[0]: '64X' is not valid; expected: bytes, or with K, M or G",
+        ),
+        ({"grid": GRID | {"size_bytes": ["1MB"]}}, "'1MB' is not valid; expected: bytes, or with K, M, G or T"),
         ({"repetitons": 2}, "transfer.repetitons: unknown key; did you mean repetitions?"),
         ({"grid": GRID | {"rate_mbs": [1]}}, "transfer.grid.rate_mbs: unknown key; did you mean rate_mbps?"),
         ({"testbed": "fabric", "omit_missing_algorithms": True}, "only supported by testbed local"),

@@ -75,6 +75,7 @@ def test_transfers_are_run_analyzed_and_reported_without_samples(tmp_path, capsy
     page = (place.campaign / "report.html").read_text()
     assert re.findall(r'<section id="(\w+)"', page) == ["transfers", "provenance"]
     assert "<li>Flows over time for each ratio: no transfer over several paths with a ratio has run" in page
+    assert "Completion times are those of the wire" in " ".join(page.split())
     assert "tables/transfer_cells.parquet" in page, "provenance lists the tables"
     assert "Nothing to be done" in place.succeed()
     assert cli.main(["campaign", "check", str(place.campaign)]) == 0

@@ -38,7 +38,9 @@ def first_error(value: Any, schema: dict) -> str | None:
 
 def describe(error: "ValidationError") -> str:
     """Return the path of the key and a short description of the error."""
+    alternatives = None  # description of all alternatives together
     while error.context:  # anyOf: prefer the deepest error, then one with a correct type
+        alternatives = error.schema.get("description")
         error = max(error.context, key=specificity)
     key = dotted(error.absolute_path)
     if error.validator == "additionalProperties":
@@ -50,6 +52,8 @@ def describe(error: "ValidationError") -> str:
         missing = next(key for key in error.validator_value if key not in error.instance)
         about = error.schema.get("properties", {}).get(missing, {}).get("description")
         return f"{key}{'.' if key else ''}{missing}: missing{f' ({about})' if about else ''}"
+    if error.validator == "pattern" and alternatives and "description" not in error.schema:
+        return f"{key}: {error.instance!r} is not valid; expected: {alternatives}"
     if error.validator == "pattern":
         about = error.schema.get("description")
         return f"{key}: {error.instance!r} does not match {error.validator_value}{f' ({about})' if about else ''}"
