@@ -15,7 +15,7 @@ from acapella_core import kappa as core
 from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
-from . import departures, interval, ratios, replayed
+from . import departures, fit, interval, ratios, replayed
 from .replayer_order import order_of
 
 BYTES_PER_PACKET = 500  # arrays of a pair, per packet of the longer trial or the recording
@@ -147,6 +147,7 @@ class Pairs:
         if self._cached_schedule is None or self._cached_schedule[0] != a:
             self._cached_schedule = (a, self._schedule(a))
         schedules = (self._cached_schedule[1], self._schedule(b))
+        self._check_fit((a, b), schedules)
         unknown = next((schedule.unknown for schedule in schedules if schedule.unknown), None)
         if unknown:
             name = self._natives[a if schedules[0].unknown else b]["name"]
@@ -158,6 +159,13 @@ class Pairs:
             "corrected": self._corrected(a, b, schedules),
             "corrected_unknown": None,
         }
+
+    def _check_fit(self, pair: tuple[int, int], schedules: tuple) -> None:
+        trials = [self._trials[trial] for trial in pair]
+        for trial, arrivals, schedule in zip(pair, trials, schedules, strict=True):
+            paths = [rows.path for rows in self._replay.sources[trial]]
+            fit.check_durations(*arrivals, schedule, self._natives[trial]["name"], paths)
+        fit.check_order(trials, schedules, [self._natives[trial]["name"] for trial in pair])
 
     def _schedule(self, trial: int) -> replayed.Schedule:
         return replayed.schedule_of(self._replay.sources[trial], self._numbering, self._replay.burst_ns)

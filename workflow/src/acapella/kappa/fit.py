@@ -1,0 +1,83 @@
+"""Check that departures fit the arrivals of their trial: departures of another run give a wrong corrected kappa.
+
+docs/kappa_path.md, "Which departures are rejected", states what is compared. Loss does not matter, because only packets
+that departed and arrived are compared. Jitter and queues are allowed for.
+"""
+
+import numpy as np
+
+from acapella.common.wording import GAP, nanoseconds
+from acapella_core.errors import UserError
+
+from .replayed import Schedule
+
+MIN_PACKETS = 20  # fewer do not show a trend
+MAX_RATE = 0.01  # of the duration: clocks differ by far less
+# The delay may change during a trial by this much. It grows while a queue fills, for which buffers limit it.
+MAX_DECREASE_NS = 10_000_000
+MAX_INCREASE_NS = 250_000_000
+# A queue or a route changes the delay at some times, another speed changes it in proportion to time: the median
+# distance of the delays from a line is then a small share of the whole change.
+MAX_DISTANCE_SHARE = 0.1
+# Departures of another trial must fit twice as well to be reported: without a swap, they fit as well at most.
+BETTER = 0.5
+
+
+def check_durations(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, name: str, paths: list[str]) -> None:
+    """Raise UserError if packets arrived at another speed than they departed. Each replayer has its own clock.
+
+    ``paths``: the files of departures of the trial ``name``, one for each replayer.
+    """
+    for source, path in enumerate(paths):
+        usable = own.usable & (own.source == source)
+        check_duration(*timed(keys, ts_ns, usable, own.departed_ns), f"trial {name}, {path}")
+
+
+def check_duration(arrived: np.ndarray, departed: np.ndarray, where: str) -> None:
+    """Raise UserError if the delay of packets, in order of departure, changes in proportion to time."""
+    if len(arrived) < MIN_PACKETS:
+        return
+    delay = (arrived - arrived.min()) - (departed - departed[0])
+    half = len(delay) // 2
+    distance = np.median(departed[half:]) - np.median(departed[:half])
+    if distance <= 0:
+        return
+    slope = (np.median(delay[half:]) - np.median(delay[:half])) / distance
+    spans = [int(times.max() - times.min()) for times in (departed, arrived)]
+    change = slope * spans[0]
+    line = slope * (departed - departed[0])
+    from_line = np.median(np.abs(delay - line - np.median(delay - line)))
+    allowed = MAX_RATE * spans[0] + (MAX_INCREASE_NS if change > 0 else MAX_DECREASE_NS)
+    if abs(change) > allowed and from_line < MAX_DISTANCE_SHARE * abs(change):
+        text = f"packets arrived within {nanoseconds(spans[1])}, but departed within {nanoseconds(spans[0])}"
+        raise UserError(
+            f"departures of another run: {text}".replace(GAP, " "), where=where, fix="name the departures of this trial"
+        )
+
+
+def check_order(trials: list[tuple], schedules: list[Schedule], names: list[str]) -> None:
+    """Raise UserError if the departures of each of two trials (as of align) fit the other one far better."""
+    usable = np.logical_and(*(schedule.usable & (schedule.late_ns == 0) for schedule in schedules))
+    for index, (keys, ts_ns) in enumerate(trials):
+        own, other = (misfit(keys, ts_ns, usable, schedules[at].departed_ns) for at in (index, 1 - index))
+        if own is None or other is None or other >= BETTER * own:
+            return
+    text = f"the departures of trials {' and '.join(names)} are swapped: those of the other trial fit better"
+    raise UserError(text, where="--departures", fix="name them in the order of the trials")
+
+
+def timed(keys, ts_ns, usable: np.ndarray, departed_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arrivals and the departures, in order of departure, of the packets of a trial that are usable."""
+    replayed = keys < len(usable)
+    number, arrived = keys[replayed].astype(np.int64), ts_ns[replayed]
+    number, arrived = number[usable[number]], arrived[usable[number]]
+    order = np.argsort(departed_ns[number], kind="stable")
+    return arrived[order], departed_ns[number][order]
+
+
+def misfit(keys, ts_ns, usable: np.ndarray, departed_ns: np.ndarray) -> float | None:
+    """Return the median difference, in ns, between gaps of arrivals and of departures; None for too few packets."""
+    arrived, departed = timed(keys, ts_ns, usable, departed_ns)
+    if len(arrived) < MIN_PACKETS:
+        return None
+    return float(np.median(np.abs(np.diff(arrived) - np.diff(departed))))

@@ -1,0 +1,74 @@
+"""`acapella kappa --departures`: departures of another run are errors; loss, jitter and queues of a path are not."""
+
+import numpy as np
+import pytest
+from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.trial_captures import START_NS, packet, pair
+from acapella_testing.generated.replay_files import COUNT, columns, write_departures
+
+from acapella.cli.main import main
+
+GAP_NS = 10_000_000
+REQUESTED = START_NS + GAP_NS * np.arange(COUNT)
+
+
+@pytest.fixture
+def replays(tmp_path):
+    """Return a function that writes two trials and their departures, and returns the arguments of the command."""
+    recording = write_pcap(tmp_path / "r.pcap", [(int(ns), packet(n)) for n, ns in enumerate(REQUESTED)])
+
+    def write(arrivals, departures, lost=()):
+        words, named = [], []
+        for name, arrived, departed in zip("ab", arrivals, departures, strict=True):
+            rows = sorted((int(ns), packet(n)) for n, ns in enumerate(arrived) if n not in lost)
+            words.append(write_pcap(tmp_path / f"{name}.pcap", rows))
+            rows = columns(requested_ns=REQUESTED, departed_ns=departed)
+            named.append(write_departures(tmp_path / f"{name}.parquet", recording, rows))
+        return [str(word) for word in (*words, "--recording", recording, "--departures", *named)]
+
+    return write
+
+
+def deviations(seed: int, largest_ns: int = 3_000_000) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, largest_ns, size=COUNT)
+
+
+def error(capsys, words) -> str:
+    assert main(["kappa", *words]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    return message
+
+
+@pytest.mark.parametrize(("factor", "span"), [(0.5, "995 ms"), (2, "3.98 s")])
+def test_departures_of_another_speed_are_an_error(replays, capsys, factor, span):
+    departed = START_NS + (GAP_NS * factor * np.arange(COUNT)).astype(np.int64)
+    message = error(capsys, replays([REQUESTED, REQUESTED], [departed, departed]))
+    assert "trial A, " in message
+    assert f"packets arrived within 1.99 s, but departed within {span};" in message
+    assert "name the departures of this trial" in message
+
+
+def test_swapped_departures_are_an_error(replays, capsys):
+    departed = [REQUESTED + deviations(seed) for seed in (1, 2)]
+    arrived = [times + deviations(seed, 300_000) for times, seed in zip(departed, (3, 4), strict=True)]
+    assert pair(capsys, *replays(arrived, departed))["corrected"]["kappa"] > 0.9
+    message = error(capsys, replays(arrived, departed[::-1]))
+    assert "--departures: the departures of trials A and B are swapped" in message
+
+
+@pytest.mark.parametrize(
+    "delay_ns",
+    [
+        np.where(np.arange(COUNT) < COUNT // 3, 0, 200_000_000),  # a queue from then on
+        np.where(np.arange(COUNT) < COUNT // 3, 60_000_000, 0),  # another route from then on
+        np.minimum(np.arange(COUNT) * 5_000_000, 200_000_000),  # a queue fills
+        np.where(np.arange(COUNT) < 3, 900_000_000, 0),  # the first packets wait for an address
+        deviations(5, 100_000_000),
+        1_000_000_000 + 100 * np.arange(COUNT),  # a clock that is wrong by 10 ppm
+    ],
+)
+def test_delays_and_losses_of_a_path_are_accepted(replays, capsys, delay_ns):
+    departed = [REQUESTED + deviations(seed) for seed in (1, 2)]
+    words = replays([departed[0] + delay_ns, departed[1]], departed, lost=(0, 1, 50, COUNT - 1))
+    assert pair(capsys, *words)["corrected"] is not None
