@@ -199,6 +199,23 @@ def test_only_burst_has_no_bound_without_burst_error(replay, capsys):
     assert pair(capsys, *replay.words(rows, rows), "--burst-error", "1us")["corrected"]["kappa_hi"] > 0
 
 
+def test_interval_that_bursts_make_wide_is_a_warning(replay, capsys):
+    """Not if the interval is wide for another reason, or narrow."""
+
+    def text(rows, *options):
+        found = pair(capsys, *replay.words(rows, rows), *options)["warnings"]
+        return [entry["text"] for entry in found if entry["code"] == "wide_interval"]
+
+    first = np.arange(COUNT) % 8 == 0
+    stamps = columns()["requested_ns"][np.arange(COUNT) // 8 * 8]
+    bursts = columns(resolved=first, burst_first=first, departed_ns=stamps)
+    (line,) = text(bursts)
+    assert "because 175 packets of trial A and 175 packets of trial B left in bursts" in line
+    assert "--pace single" in line
+    assert text(bursts, "--burst-error", "1ns") == []
+    assert text(columns(), "--arrival-error", "10us") == []
+
+
 def test_nothing_sent_has_no_corrected_kappa(replay, capsys):
     nothing = columns(outcome=["late"] * COUNT, departed_ns=pa.nulls(COUNT, pa.int64()))
     found = pair(capsys, *replay.words(nothing, columns()))
@@ -217,6 +234,9 @@ def test_packets_of_no_recording_stay_in_the_trial(replay, capsys):
     found = pair(capsys, *replay.words(columns(), columns()))
     assert (found["corrected"]["other_a"], found["corrected"]["other_b"]) == (1, 3)
     assert found["n_common"] == found["corrected"]["n_common"] == 201
+    (text,) = [entry["text"] for entry in found["warnings"] if entry["code"] == "not_in_recording"]
+    assert text.startswith("not in the recording: 1 packet of trial A and 3 packets of trial B. ")
+    assert "Turn off IPv6" in text
     assert {name: found["corrected"][name] for name in COMPONENTS} == {name: found[name] for name in COMPONENTS}
 
 
@@ -394,6 +414,7 @@ def test_trial_of_other_traffic_is_an_error(replay, capsys):
     ("words", "message"),
     [
         (["--flow", "10.0.0.1,10.0.0.2"], "--flow cannot be combined with --departures"),
+        (["--filter", "tcp"], "--departures; select the packets first: tshark -r TRIAL -Y FILTER -w NEW"),
         (["--from", "1ms"], "--from cannot be combined with --departures"),
         (["--identity", "tag"], "--identity tag cannot be combined with --departures"),
         (["--arrival-error=-1ns"], "an error is not negative"),

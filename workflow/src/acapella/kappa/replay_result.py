@@ -5,7 +5,7 @@ schemas/kappa.schema.json describes both; docs/kappa_path.md derives them.
 
 import argparse
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,11 @@ from acapella_core.files import sha256_of
 
 from . import departures, fit, interval, ratios, replayed
 from .replayer_order import order_of
+from .warnings import WIDE
 
 BYTES_PER_PACKET = 500  # arrays of a pair, per packet of the longer trial or the recording
 SELECTING = ("filter", "flow", "begin", "end")
+MAX_WIDTH = 0.05  # of kappa's interval; environments that differ by less are hardly distinguished by a wider one
 DIGITS = 10**12  # limits are floating-point sums; they are rounded outward, so that every machine has the same ones
 
 
@@ -57,12 +59,7 @@ def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
         raise UserError(f"{len(args.departures)} departures for {trials} trials", where="--departures")
     selecting = [name for name in SELECTING if getattr(args, name) is not None]
     if selecting or args.identity == "tag":
-        option = (
-            "--identity tag"
-            if not selecting
-            else {"begin": "--from", "end": "--to"}.get(selecting[0], f"--{selecting[0]}")
-        )
-        raise UserError(f"{option} cannot be combined with --departures", fix="compare whole trials")
+        raise combination_error(selecting)
     errors = {f"{name}_ns": None if text is None else error_ns(text, name) for name, text in errors_given.items()}
     recordings = [path for argument in args.recording for path in files_of(argument)]
     sources = [[departures.read(path) for path in files_of(argument)] for argument in args.departures]
@@ -72,6 +69,20 @@ def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
     if len(set(sha256)) < len(sha256):
         raise UserError("the same recording twice", where="--recording", fix="name it once")
     return Replay(recordings, sources, **errors, sha256=sha256)
+
+
+def combination_error(selecting: list[str]) -> UserError:
+    """Return the error for an option that cannot be combined with departures; ``selecting``: options that select."""
+    option = (
+        {"begin": "--from", "end": "--to"}.get(selecting[0], f"--{selecting[0]}") if selecting else "--identity tag"
+    )
+    fix = "compare whole trials"
+    if option in ("--filter", "--flow"):
+        fix = (
+            "select the packets first: tshark -r TRIAL -Y FILTER -w NEW, for each trial; or repeat the trials without "
+        )
+        fix += "other traffic"
+    return UserError(f"{option} cannot be combined with --departures", fix=fix)
 
 
 def error_ns(text: str, name: str) -> int:
@@ -156,7 +167,7 @@ class Pairs:
             return {"replayer": shares, "corrected": None, "corrected_unknown": f"trial {name}: {unknown}"}
         return {
             "replayer": self._replayer(schedules) | self._order((a, b), schedules),
-            "corrected": self._corrected(a, b, schedules),
+            **self._corrected(a, b, schedules),
             "corrected_unknown": None,
         }
 
@@ -205,7 +216,8 @@ class Pairs:
             counts |= {f"other_{name}": side.other, f"unresolved_{name}": schedule.unresolved}
             counts[f"retried_{name}"] = schedule.retried
             counts |= {f"sigma_{name}_ns": side.trial.sigma_ns, f"drift_{name}_ns": round(side.trial.drift_ns, 3)}
-        return {**bounded(native, trials, self._compare), **counts}
+        limits = bounded(native, trials, self._compare)
+        return {"corrected": {**limits, **counts}, WIDE: wide_by_bursts(native, trials, self._compare, limits)}
 
     def _sigma(self, trial: int) -> float:
         arrival = self._replay.arrival_ns
@@ -264,6 +276,16 @@ def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
         f"{name}_{end}": value for name, both in limits.items() for end, value in zip(("lo", "hi"), both, strict=True)
     }
     return {**counts, **values, "kappa": kappa, **ends}
+
+
+def wide_by_bursts(native: dict, trials: list[interval.TimedTrial], compare, limits: dict) -> bool:
+    """Return whether kappa's interval is wide because the departures inside bursts are unknown."""
+    if limits["kappa_lo"] is None or not any(trial.late_ns.any() for trial in trials):
+        return False
+    known = [replace(trial, late_ns=np.zeros_like(trial.late_ns)) for trial in trials]
+    narrow = bounded(native, known, compare)
+    width = limits["kappa_hi"] - limits["kappa_lo"]
+    return width > MAX_WIDTH and narrow["kappa_hi"] - narrow["kappa_lo"] < width / 2
 
 
 def order(native: dict, trials: list[interval.TimedTrial], compare) -> tuple[float, float]:

@@ -27,6 +27,8 @@ FILE_ENDS = {  # FileEnd of the core; all others are damage
 }
 
 FULL_QUEUE = "full_queue"
+NOT_IN_RECORDING = "not_in_recording"
+WIDE = "wide_interval"
 PAIR_CHECKS = []
 TRIAL_CHECKS = []
 
@@ -60,22 +62,58 @@ def warning(code: str, components: str, text: str) -> dict:
     return {"code": code, "components": list(components), "text": text.replace(GAP, " ")}
 
 
-def of_departures(pair: dict) -> list[dict]:
-    """Return the warnings about the corrected kappa of a pair.
+def of_departures(pair: dict, wide: bool = False) -> list[dict]:
+    """Return the warnings about the corrected kappa of a pair. ``wide``: bursts make its interval wide."""
+    checks = (full_queue(pair), not_in_recording(pair), wide_interval(pair) if wide else None)
+    return [warning for warning in checks if warning]
+
+
+def packets_by_trial(pair: dict, name: str) -> str:
+    """Return a count of the corrected trials as text, such as "4 packets of trial A"; "" if there are none."""
+    path = pair["corrected"] or {}
+    counts = {pair[side]: path.get(f"{name}_{side}", 0) for side in "ab"}
+    parts = [f"{count(number, 'packet')} of trial {trial}" for trial, number in counts.items() if number]
+    return listed(parts) if parts else ""
+
+
+def full_queue(pair: dict):
+    """The driver did not accept packets at once.
 
     The bound for departures inside a burst requires that the driver's queue is empty when the next burst is passed
     (docs/kappa_path.md, Interval).
     """
-    path = pair["corrected"] or {}
-    retried = {pair[side]: path.get(f"retried_{side}", 0) for side in "ab"}
-    parts = [f"{count(number, 'packet')} of trial {name}" for name, number in retried.items() if number]
-    if not parts:
-        return []
+    packets = packets_by_trial(pair, "retried")
+    if not packets:
+        return None
     text = (
-        f"the driver's queue was full for {listed(parts)}: packets waited in it for an unknown time after their "
+        f"the driver's queue was full for {packets}: packets waited in it for an unknown time after their "
         "departures. The limits of the corrected kappa may be too narrow; replay more slowly, or with more queues."
     )
-    return [warning(FULL_QUEUE, "OLI", text)]
+    return warning(FULL_QUEUE, "OLI", text)
+
+
+def not_in_recording(pair: dict):
+    """Trials have packets that no replayer sent."""
+    packets = packets_by_trial(pair, "other")
+    if not packets:
+        return None
+    text = (
+        f"not in the recording: {packets}. The replayer did not send them, but they count in every component, also of "
+        "the corrected kappa. They are usually IPv6 neighbor discovery, multicast (MLD, mDNS) or ARP of the machines, "
+        "or duplicates created by the path. Turn off IPv6 on the interfaces (docs/replay.md) and repeat the trials, or "
+        "write only the replayed traffic to new captures: tshark -r TRIAL -Y FILTER -w NEW."
+    )
+    return warning(NOT_IN_RECORDING, "UOLI", text)
+
+
+def wide_interval(pair: dict) -> dict:
+    """The departures inside bursts are unknown, which makes the interval wide."""
+    text = (
+        f"the interval of the corrected kappa is wide because {packets_by_trial(pair, 'unresolved')} left in bursts, "
+        "for which only the departure of the first packet is known. Replay with --pace single, or specify "
+        "--burst-error if you know how long a burst takes."
+    )
+    return warning(WIDE, "OLI", text)
 
 
 @about_pair
