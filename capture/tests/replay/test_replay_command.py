@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -90,6 +91,33 @@ def test_packets_that_were_not_sent_are_exit_code_1(place, monkeypatch):
     assert done.stdout.startswith("20 packets, 17 sent (3 ring_full)\n")
 
 
+def test_packets_longer_than_the_mtu_are_explained(place, monkeypatch):
+    stand_in_on_path(place, monkeypatch, too_long=3)
+    done = replay(place / "trace.pcap", "-i", "lo")
+    mtu = Path("/sys/class/net/lo/mtu").read_text().strip()
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[:2] == [
+        "20 packets, 17 sent (3 too_long)",
+        f"too_long: 3 packets are longer than the MTU {mtu} of lo permits",
+    ]
+
+
+def test_truncated_packets_are_a_warning(place, monkeypatch):
+    assert "truncated" not in replay(place / "trace.pcap", "-i", "lo").stderr
+    stand_in_on_path(place, monkeypatch, truncated=3)
+    done = replay(place / "trace.pcap", "-i", "lo")
+    assert done.returncode == 0
+    assert "acapella: warning: 3 of 20 packets were truncated by the capture and are sent truncated" in done.stderr
+
+
+def test_departures_that_cannot_be_written_are_an_error_before_packets_are_sent(place, monkeypatch):
+    stand_in_on_path(place, monkeypatch, fault="scheduled:die")
+    done = replay(place / "trace.pcap", "-i", "lo", "--departures", place / "none" / "d.parquet")
+    assert f"--departures {place / 'none' / 'd.parquet'}: no such directory" in message(done)
+    assert not (place / "none").exists()
+    assert "is not a regular file" in message(replay(place / "trace.pcap", "-i", "lo", "--departures", place))
+
+
 def test_packets_that_the_kernel_dropped_are_a_warning_and_exit_code_1(place, monkeypatch):
     stand_in_on_path(place, monkeypatch, lost=3)
     done = replay(place / "trace.pcap", "-i", "lo")
@@ -152,6 +180,7 @@ def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
         (("FILE", "-i", "lo", "--loops", "0"), "--loops: '0' is not a whole number from 1 to"),
         (("FILE", "-i", "lo", "--speed", "-1"), "--speed"),
         (("FILE", "-i", "lo", "--at", "noon"), "'noon' is not a time; write 2026-01-31T12:00:00Z"),
+        (("FILE", "-i", "lo", "--at", "2020-01-01T00:00:00Z"), "--at 2020-01-01T00:00:00Z: is in the past"),
         (("FILE", "-i", "lo", "--pace", "fast"), "'fast' is unknown; choose from bursts, single"),
         (("status",), "status requires --control HOST:PORT"),
         (("--control", "h:1"), "choose an action: record, stop"),

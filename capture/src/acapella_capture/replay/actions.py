@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -277,7 +277,7 @@ def numbered(path: Path | None, number: int, of: int) -> Path | None:
 def report(outcomes: Sequence[Outcome], show: Print) -> int:
     """Print the summary of every agent and the skew between them; return 1 if packets were not sent, otherwise 0."""
     for outcome in outcomes:
-        for line in (*outcome.summary.lines(), *loop_lines(outcome.done), *lead_lines(outcome.done)):
+        for line in result_lines(outcome.summary, outcome.done):
             show(f"{outcome.remote.name}: {line}")
         show(clock_line(outcome.remote, outcome.clock))
     deviations_or_none = [
@@ -294,6 +294,21 @@ def report(outcomes: Sequence[Outcome], show: Print) -> int:
     for line in lost:
         names.report(f"acapella: warning: {line}")
     return DAMAGED if lost or any(item.summary.sent < item.summary.packets for item in outcomes) else 0
+
+
+def result_lines(summary: Summary, done: dict[str, Any], mtus: Mapping[str, int] | None = None) -> list[str]:
+    """Return the lines about a run; ``mtus``: the MTU of each network interface, if known."""
+    head, *others = summary.lines()
+    return [head, *too_long_lines(summary, mtus or {}), *others, *loop_lines(done), *lead_lines(done)]
+
+
+def too_long_lines(summary: Summary, mtus: Mapping[str, int]) -> list[str]:
+    """Return a line that explains why packets were too long to be sent."""
+    number = summary.outcomes.get("too_long", 0)
+    if not number:
+        return []
+    known = ", ".join(f"{mtu} of {name}" for name, mtu in mtus.items())
+    return [f"too_long: {number} packets are longer than the MTU{f' {known}' if known else ' of their port'} permits"]
 
 
 def losses_of(done: dict[str, Any]) -> list[str]:

@@ -30,6 +30,7 @@ after an error. docs/replay.md describes accuracy, clocks, and the control proto
 import argparse
 import asyncio
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -44,8 +45,8 @@ from acapella_core.files import scratch_directory
 from . import actions, frame_socket, local, messages, times
 from .agent import Agent, Replayer
 from .controller import Group
-from .ports import LOOPS_OF_AGENT, MIN_DEPARTURES, ProgramSettings
-from .program import ReplayProgram
+from .ports import LOOPS_OF_AGENT, MIN_DEPARTURES, ProgramSettings, mtu_of
+from .program import ReplayProgram, number_in
 
 ACTIONS = ("record", "stop", "save", "clear", "run", "status", "quit")
 DEFAULT_PACKETS = 65_536
@@ -241,20 +242,69 @@ def settings_of(args: argparse.Namespace, packets: int | None, departures: int) 
 
 def replay_file(args: argparse.Namespace) -> int:
     """Send a capture file and print the summary. Return 1 if packets were not sent, otherwise 0."""
-    at_ns = 0 if args.at is None else args.at(time.time_ns())
+    at_ns = start_of(args)
+    check_target(args.departures)
     with contextlib.ExitStack() as parts:
         recording = parts.enter_context(local.recording_of(Path(args.what), decompression.limits_of(args)))
         settings = settings_of(args, recording.frames, recording.frames * args.loops)
         program = parts.enter_context(ReplayProgram(settings.argv()))
-        program.command("load", recording.path)
+        load(program, recording)
+        check_start(at_ns)
         done = local.replay(program, at_ns=at_ns, loops=args.loops, speed_ppm=args.speed)
         summary = local.departures(program, recording, args.departures, done, args.pace)
-    for line in (*summary.lines(), *actions.loop_lines(done), *actions.lead_lines(done)):
+    for line in actions.result_lines(summary, done, mtus_of(args.interface)):
         print(line, flush=True)
     losses = actions.losses_of(done)
     for line in losses:
         names.report(f"acapella: warning: {line}")
     return DAMAGED if losses or summary.sent < summary.packets else 0
+
+
+def start_of(args: argparse.Namespace) -> int:
+    """Return the time of --at in ns; 0 without it. Raises UserError if it is in the past."""
+    if args.at is None:
+        return 0
+    at_ns = args.at(time.time_ns())
+    check_start(at_ns)
+    return at_ns
+
+
+def check_start(at_ns: int) -> None:
+    """Raise UserError if the start is in the past; 0 is at once."""
+    if at_ns and at_ns <= time.time_ns():
+        raise UserError("is in the past", where=f"--at {times.text(at_ns)}", fix="choose a later time, such as --at +5")
+
+
+def check_target(departures: Path | None) -> None:
+    """Raise UserError if the file of departures cannot be written, before packets are sent."""
+    if departures is None:
+        return
+    where = f"--departures {departures}"
+    if not departures.parent.is_dir():
+        raise UserError("no such directory", where=where, fix="create it, or choose another file name")
+    if departures.exists() and not departures.is_file():
+        raise UserError("is not a regular file", where=where, fix="choose another file name")
+    if not os.access(departures.parent, os.W_OK):
+        raise UserError("the directory is not writable", where=where, fix="choose another file name")
+
+
+def load(program: ReplayProgram, recording: local.Recording) -> None:
+    """Load a recording; print a warning if the capture truncated packets."""
+    truncated = number_in(program.command("load", recording.path).get("truncated"))
+    if truncated:
+        names.report(
+            f"acapella: warning: {truncated} of {recording.frames} packets were truncated by the capture and are sent "
+            "truncated; capture whole packets (tcpdump -s 0) to send them as they were"
+        )
+
+
+def mtus_of(ports: list[str]) -> dict[str, int]:
+    """Return the MTU of the ports that are network interfaces."""
+    mtus = {}
+    for port in ports:
+        with contextlib.suppress(UserError):  # a DPDK device
+            mtus[port] = mtu_of(port)
+    return mtus
 
 
 def listen(args: argparse.Namespace) -> int:
@@ -273,7 +323,7 @@ def listen(args: argparse.Namespace) -> int:
         scratch = parts.enter_context(scratch_directory())
         program = parts.enter_context(ReplayProgram(settings.argv()))
         if recording:
-            program.command("load", recording.path)
+            load(program, recording)
         ports = ("bridge " if args.bridge else "") + " ".join(settings.ports)
         replayer = Replayer(program, directory, scratch, ports, args.pace, recording.sha256 if recording else None)
         agent = Agent(replayer, secret)
@@ -307,6 +357,7 @@ def control(args: argparse.Namespace) -> int:
 def act(args: argparse.Namespace, group: Group) -> int:
     """Perform an action. Return the exit code."""
     if args.what == "run":
+        check_target(args.departures)
         plan = actions.RunPlan(at=args.at, loops=args.loops, speed_ppm=args.speed, departures=args.departures)
         return actions.run(group, plan, show)
     if args.what == "status":

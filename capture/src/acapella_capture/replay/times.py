@@ -46,6 +46,13 @@ def instant_ns(text: str) -> int | None:
     return (since.days * 86_400 + since.seconds) * 10**9 + int(Fraction("0" + (match[2] or ".0")) * 10**9)
 
 
+def text(at_ns: int) -> str:
+    """Return a time in ns since 1970 as RFC 3339 in UTC, such as 2026-01-31T12:00:00.25Z."""
+    seconds, ns = divmod(at_ns, 10**9)
+    whole = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    return f"{whole.isoformat()}{f'.{ns:09d}'.rstrip('0') if ns else ''}Z"
+
+
 def speed_ppm(text: str) -> int:
     """Return a speed in millionths of the recorded speed. Raises ArgumentTypeError."""
     if len(text) <= 20 and re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):

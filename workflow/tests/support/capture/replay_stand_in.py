@@ -18,6 +18,7 @@ from pathlib import Path
 RECORD = struct.Struct("<IHBBQqqIHH")
 NEVER = -(1 << 63)
 RING_FULL = 1
+TOO_LONG = 3
 LATE_NS = 1000
 PATH_COMMANDS = ("load", "save", "departures")
 
@@ -29,6 +30,8 @@ class StandIn:
         self.clock_ns = int(options.get("clock", 0))
         self.late_ns = int(options.get("late", 0))
         self.refused = int(options.get("refuse", 0))
+        self.too_long = int(options.get("too_long", 0))
+        self.truncated = int(options.get("truncated", 0))
         self.lost = int(options.get("lost", 0))
         self.error_ns = int(options.get("error", 0))
         self.missed = int(options.get("missed", 0))
@@ -81,7 +84,7 @@ class StandIn:
             stamps.append(seconds * 10**9 + rest * (1 if data[:4] == b"\x4d\x3c\xb2\xa1" else 1000))
             at += 16 + size
         self.gaps = [stamp - stamps[0] for stamp in stamps]
-        self.event("loaded", file=file, packets=len(stamps))
+        self.event("loaded", file=file, packets=len(stamps), truncated=self.truncated)
 
     def on_record(self, start: str, until: str) -> None:
         self.begin("recording", max(int(start), self.now()), int(until))
@@ -163,6 +166,8 @@ class StandIn:
                 at = start + loop * period + self.gaps[packet]
                 refused = number < self.refused
                 departed, outcome = (NEVER, RING_FULL) if refused else (at + self.late_ns, 0)
+                if number < self.too_long:
+                    departed, outcome = NEVER, TOO_LONG
                 out.write(RECORD.pack(loop, 0, outcome, 3, packet, at, departed, 5 if refused else 0, 0, 0))
         self.event("saved", command="departures", file=file, packets=len(self.gaps) * loops)
 
