@@ -18,7 +18,7 @@ MAX_DECREASE_NS = 10_000_000
 MAX_INCREASE_NS = 250_000_000
 # A queue or a route changes the delay at some times, another speed changes it in proportion to time: the median
 # distance of the delays from a line is then a small share of the whole change.
-MAX_DISTANCE_SHARE = 0.1
+MAX_DISTANCE_SHARE = 0.05
 # Departures of another trial must fit twice as well to be reported: without a swap, they fit as well at most.
 BETTER = 0.5
 
