@@ -256,7 +256,7 @@ def main() -> int:
     parser.add_argument("--debug", action="store_true")
     args = parser.parse_args()
     args.own_process = True
-    os.umask(PRIVATE)
+    previous = os.umask(PRIVATE)
     try:
         return run(args) or 0
     except BrokenPipeError:  # the reader of the output has ended
@@ -269,6 +269,8 @@ def main() -> int:
         return exit_code_of(error)
     except KeyboardInterrupt:
         return 130
+    finally:
+        os.umask(previous)
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ def main() -> int:
     add_arguments(parser)
     parser.add_argument("--debug", action="store_true")
     args = parser.parse_args()
-    os.umask(PRIVATE)
+    previous = os.umask(PRIVATE)
     try:
         return run(args) or 0
     except (UserError, OSError) as error:
@@ -171,6 +171,8 @@ def main() -> int:
         return exit_code_of(error)
     except KeyboardInterrupt:
         return 130
+    finally:
+        os.umask(previous)
 
 
 if __name__ == "__main__":

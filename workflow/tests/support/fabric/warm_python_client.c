@@ -47,13 +47,17 @@ static int send_request(int connection, const char *data, size_t size, const int
     return sent < 0 ? -1 : 0;
 }
 
+static int run_interpreter(char **argv) {
+    argv[0] = getenv("REAL_PYTHON");
+    execv(argv[0], argv);
+    perror(argv[0]);
+    return 127;
+}
+
 int main(int argc, char **argv, char **environment) {
     const char *path = getenv("WARM_PYTHON");
     if (!path || argc < 4 || strcmp(argv[1], "-IS") != 0 || strcmp(argv[2], "-c") != 0) {
-        argv[0] = getenv("REAL_PYTHON");
-        execv(argv[0], argv);
-        perror(argv[0]);
-        return 127;
+        return run_interpreter(argv);
     }
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char directory[PATH_MAX];
@@ -61,8 +65,7 @@ int main(int argc, char **argv, char **environment) {
     if (strlen(path) >= sizeof address.sun_path || !getcwd(directory, sizeof directory)) return 126;
     strcpy(address.sun_path, path);
     if (connect(connection, (struct sockaddr *)&address, sizeof address) != 0) {
-        perror(path);
-        return 126;
+        return run_interpreter(argv); /* the server has ended */
     }
     size_t size = size_of(argv + 3) + size_of(environment) + strlen(directory) + 1;
     char *data = malloc(HEADER + 1 + size);
