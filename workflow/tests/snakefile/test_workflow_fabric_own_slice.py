@@ -1,19 +1,17 @@
 """Runs the workflow on samples that the nodes of the user's own slice captured, for a project without permissions."""
 
 import html
-import os
 from dataclasses import asdict
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.workflow_run import Workplace
+from acapella_testing.workflow_run import Workplace, collect_in_process
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.loopback import loopback_fabric
 
-from acapella_capture import collect
 from acapella_capture.testbeds.fabric.own_slice.host import NOTE
 
 
@@ -31,16 +29,7 @@ def place(tmp_path_factory):
             collect={"mode": "slice", "slice": SLICE, "instances": 1, "port_selection": "busiest", "cycles": 2},
             fabric=asdict(fabric.settings()),
         )
-        place.campaign.mkdir(parents=True)
-        (place.campaign / "collect.json").touch()
-        config = place.directory / "config" / "config.yaml"
-        umask = os.umask(0o077)
-        try:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("sys.argv", ["acapella collect", str(place.campaign), "--config", str(config)])
-                assert collect.main() == 0
-        finally:
-            os.umask(umask)
+        collect_in_process(place)
     place.succeed("--cores", "2")
     return place
 

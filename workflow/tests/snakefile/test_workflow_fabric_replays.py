@@ -1,20 +1,18 @@
 """Runs the workflow on trials that nodes of a FABRIC on loopback replayed, up to tables and figures."""
 
 import json
-import os
 import subprocess
 from dataclasses import asdict
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.workflow_run import Workplace, rules_run
+from acapella_testing.workflow_run import Workplace, collect_in_process, rules_run
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from acapella_testing.capture import veth
 from acapella_testing.fabric.loopback import loopback_fabric
 
-from acapella_capture import collect
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import replay
 from acapella_capture.testbeds.local import replay_capture
@@ -68,7 +66,7 @@ def place(tmp_path_factory):
         settings = fabric.settings(replay=REPLAY | {"capture": str(capture)})
         place.configure(**SHORT, fabric=asdict(settings))
         dry_run = place.succeed("--dry-run")
-        collected(place)
+        collect_in_process(place)
     place.succeed("--cores", "2")
     place.dry_run = dry_run
     return place
@@ -83,20 +81,6 @@ def join(prefix: list[str], interfaces: list[str]) -> None:
         f"link set {RECEIVER} up",
     ):
         subprocess.run([*prefix, "ip", *line.split()], check=True)
-
-
-def collected(place: Workplace) -> None:
-    """Run `acapella collect` in this process, whose FABRIC is the one on loopback, as the rule does."""
-    place.campaign.mkdir(parents=True)
-    (place.campaign / "collect.json").touch()
-    config = place.directory / "config" / "config.yaml"
-    umask = os.umask(0o077)
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sys.argv", ["acapella collect", str(place.campaign), "--config", str(config)])
-            assert collect.main() == 0
-    finally:
-        os.umask(umask)
 
 
 def rows(place: Workplace, table: str) -> list[dict]:

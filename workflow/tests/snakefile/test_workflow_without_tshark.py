@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from acapella_testing.workflow_run import ROOT, Workplace, rules_run, workplace
+from acapella_testing.workflow_run import ROOT, Workplace, collect_in_process, rules_run, workplace
 
 from acapella.digest.acap_files import metadata_of
 from acapella.snakefile.engine import MISSING, with_engine
@@ -49,18 +49,6 @@ def configure(place: Workplace, fabric, **digest: str) -> None:
     )  # fmt: skip
 
 
-def collect(place: Workplace) -> None:
-    """Run `acapella collect` in this process, whose FABRIC is the simulated one, as the rule does."""
-    from acapella_capture import collect as command  # noqa: PLC0415
-
-    place.campaign.mkdir(parents=True)
-    (place.campaign / "collect.json").touch()
-    config = place.directory / "config" / "config.yaml"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["acapella collect", str(place.campaign), "--config", str(config)])
-        assert command.main() == 0
-
-
 def test_run_stops_before_a_request_to_fabric(place, fabric):
     configure(place, fabric)
     before = len(fabric.orchestrator.requests)
@@ -76,7 +64,7 @@ def test_run_uses_engine_native_and_reports_it_in_one_line(place, fabric):
     planned = place.succeed("--dry-run")
     assert planned.count(WARNING) == 1 and "collect" in rules_run(planned)
     assert not fabric.orchestrator.slices
-    collect(place)
+    collect_in_process(place)
     printed = place.succeed("--cores", "1", "index")
     assert printed.count(WARNING) == 1 and "digest" in rules_run(printed)
     (acap,) = (place.campaign / "acap").glob("*.parquet")

@@ -210,3 +210,15 @@ def workplace(directory: Path, **changes) -> Workplace:
     names = ("alpha-p1", "alpha-p2", "beta-p1")
     place.sheet(*((name, *name.split("-"), f"../captures/{name}.pcap.gz") for name in names))
     return place
+
+
+def collect_in_process(place: Workplace) -> None:
+    """Run `acapella collect` in this process, whose FABRIC is the one on loopback, as the rule does."""
+    from acapella_capture import collect  # noqa: PLC0415 (other tests do not need it)
+
+    place.campaign.mkdir(parents=True)
+    (place.campaign / "collect.json").touch()
+    config = place.directory / "config" / "config.yaml"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["acapella collect", str(place.campaign), "--config", str(config)])
+        assert collect.main() == 0

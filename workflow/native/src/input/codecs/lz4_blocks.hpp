@@ -1,4 +1,4 @@
-// The blocks of an lz4 stream: where they begin, and how to begin decoding at one of them.
+// The positions of the blocks of an lz4 stream, and what is needed to begin decoding at one of them.
 #pragma once
 
 #include <algorithm>
