@@ -204,9 +204,9 @@ demo: setup
 	@$(BIN)/snakemake --cores $(CORES) --configfile config/demo.yaml
 	@echo
 	@echo "demo: made results/demo"
-	@find results/demo -maxdepth 1 -name '*.html' -printf 'demo: report   %p\n'
-	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
 	@find results/demo/tables -name '*.csv' -printf 'demo: table    %p (and .parquet)\n' | sort
+	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
+	@find results/demo -maxdepth 1 -name '*.html' -printf 'demo: report   %p\n'
 
 # Some container images set this variable: then each of the many processes of the tests compiles our modules again.
 CACHED_BYTECODE := PYTHONDONTWRITEBYTECODE=

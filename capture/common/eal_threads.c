@@ -5,11 +5,23 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/eal.h"
 
 #define FIXED 12 /* EAL arguments besides devices and those of the command line */
 #define MORE 64
+
+/* Returns the first CPU of a list that this machine does not have, or -1. */
+static long missing_cpu(const unsigned *cpu, unsigned count) {
+    const long present = sysconf(_SC_NPROCESSORS_CONF);
+    for (unsigned i = 0; i < count; ++i) {
+        if (present > 0 && cpu[i] >= (unsigned long)present) {
+            return cpu[i];
+        }
+    }
+    return -1;
+}
 
 /* Lists the usable CPUs: those of --cpus, or those of the process. Returns their number. */
 static unsigned usable_cpus(const struct eal_settings *settings, unsigned *cpu, unsigned most) {
@@ -43,6 +55,11 @@ static int thread_map(char *to, size_t size, const struct eal_settings *settings
     if (cpus == 0) {
         return fail(fault, "--cpus %s: not a list of CPU numbers, as in 1,2",
                     settings->cpus ? settings->cpus : "");
+    }
+    const long missing = missing_cpu(cpu, cpus);
+    if (missing >= 0) {
+        return fail(fault, "--cpus %s: this machine has no CPU %ld; nproc prints their number",
+                    settings->cpus, missing);
     }
     const unsigned skip = !settings->cpus && cpus > settings->threads ? 1 : 0;
     size_t used = (size_t)snprintf(to, size, "--lcores=0@(");

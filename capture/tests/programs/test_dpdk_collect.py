@@ -95,12 +95,19 @@ def test_drops_not_reported_by_af_packet_are_counted():
     assert counts_of(accounts) == Counts(captured=7, received=15, dropped_kernel=8, dropped_interface=4, sampled_out=4)
 
 
-@pytest.mark.parametrize(("mtu", "frame"), [(1500, 2048), (1968, 2048), (1969, 4096), (9000, 16384)])
+@pytest.mark.parametrize(("mtu", "frame"), [(1500, 2048), (1968, 2048), (1969, 4096), (9000, 16384), (32688, 32768)])
 def test_ring_fits_whole_frames(mtu, frame):
     text, size = device("eth1", mtu, 32768)
     assert size == frame
     values = dict(pair.split("=") for pair in text.split(",")[1:])
     assert int(values["framesz"]) * int(values["framecnt"]) == 32768 * 1024
+
+
+def test_larger_frames_than_an_mbuf_holds_are_an_error():
+    with pytest.raises(
+        UserError, match=r"^eth1: MTU 32689 is too large for DPDK's net_af_packet; ip link set eth1 mtu 9000$"
+    ):
+        device("eth1", 32689, 32768)
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,26 @@ def test_interface_receives_what_was_recorded_in_order(tmp_path, direct, capture
     assert done["sent"] == port["driver_sent"] == port["interface"]["tx_packets"] == 2 * len(FRAMES)
 
 
-def test_a_link_that_is_down_at_the_start_is_one_line(direct):
-    subprocess.run([*direct, "ip", "link", "set", "in0", "down"], check=True)
+@pytest.mark.parametrize(
+    ("down", "text"),
+    [
+        ("in0", "out0: no carrier; set its peer up, or connect its cable"),
+        ("out0", "out0: the interface is down: ip link set out0 up"),
+    ],
+)
+def test_a_link_that_is_down_at_the_start_is_one_line(direct, down, text):
+    subprocess.run([*direct, "ip", "link", "set", down, "down"], check=True)
     with replayer.Replayer(*OUT, prefix=direct) as program:
         assert program.ended() == 1
-        text = "net_af_packet0: the link is down: out0; set it and its peer up: ip link set out0 up"
         assert program.errors() == [f"acapella-dpdk-replay: error: {text}"]
         assert program.events == []
+
+
+def test_a_cpu_that_the_machine_lacks_is_one_line():
+    with replayer.Replayer("--vdev", "net_null0", "--tx", "net_null0", "--cpus", "0,9999") as program:
+        assert program.ended() == 1
+        text = "--cpus 0,9999: this machine has no CPU 9999; nproc prints their number"
+        assert program.errors() == [f"acapella-dpdk-replay: error: {text}"]
 
 
 def test_a_link_that_goes_down_ends_the_run_and_the_program(direct, capture):
@@ -79,7 +92,7 @@ def test_a_link_that_goes_down_ends_the_run_and_the_program(direct, capture):
         subprocess.run([*direct, "ip", "link", "set", "in0", "down"], check=True)
         done = replayer.checked(program.wait("done"))
         assert program.ended() == 1
-        assert len(program.errors()) == 1 and "the link is down: out0" in program.errors()[0]
+        assert len(program.errors()) == 1 and "out0: no carrier" in program.errors()[0]
     assert done["stopped_by"] == "link_down" and done["dropped"]["stopped"] > 0
 
 

@@ -149,6 +149,7 @@ def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
     done = replay(place / "trace.pcap", "-i", "lo", "--departures", place / "d.parquet")
     lines = [line for line in done.stderr.splitlines() if line.startswith("acapella: error:")]
     assert done.returncode == 2 and lines == [f"acapella: error: acapella-dpdk-replay: {why}"]
+    assert done.stderr.count("is down") == why.count("is down"), "not printed twice"
     assert not (place / "d.parquet").exists() and list((place / "tmp").iterdir()) == []
 
 

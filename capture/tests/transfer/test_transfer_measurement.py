@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from acapella_capture.testbeds.base import CompletedProgram
-from acapella_capture.transfer import routing, tcp_info
+from acapella_capture.transfer import emulation, routing, tcp_info
 from acapella_capture.transfer.delay import Counts, flags_of_counts, is_share_off, netem
 from acapella_capture.transfer.emulation import Emulation, queue
 from acapella_capture.transfer.grid import plan
@@ -20,6 +20,7 @@ from acapella_capture.transfer.measurement import (
     measured_link,
     rate_and_queue,
 )
+from acapella_capture.transfer.nodes import LocalNodes
 from acapella_capture.transfer.probe import FRAME
 from acapella_capture.transfer.runner import Runner, extra_bytes, flight_bytes, is_background
 from acapella_capture.transfer.settings import parse_transfer_settings
@@ -433,6 +434,44 @@ def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():
     sizes = {count: extra_bytes(replace(CELL, streams=count), flight) for count in (1, 2, 8)}
     assert sizes == {1: unsent + flight, 2: unsent + flight, 8: unsent + flight // 4}
     assert extra_bytes(replace(CELL, mode="published"), flight) == 4 << 20, "the default of the kernel"
+
+
+class Unreachable:
+    """Delays that cannot be removed."""
+
+    def remove(self) -> None:
+        raise UserError("no reply", where="node r1")
+
+
+def test_queues_are_removed_also_if_a_delay_cannot_be(monkeypatch):
+    removed = []
+    monkeypatch.setattr(emulation, "remove_root", lambda _nodes, node, device: removed.append((node, device)))
+    topology = read_topology("multipath")
+    nodes = SimpleNamespace(device=lambda node, peer: f"{node}-{peer}")
+    links = Emulation(nodes, topology, Unreachable())
+    with pytest.raises(UserError, match="node r1: no reply"):
+        links.remove()
+    assert len(removed) == len(topology.emulated()) > 1
+
+
+class Starting(LocalNodes):
+    """Nodes on which the second program cannot be started."""
+
+    def __init__(self):
+        self.signals, self.started = [], 0
+
+    def start(self, node, argv, *, output=None):
+        self.started += 1
+        if self.started == 2:
+            raise UserError("no memory", where=node)
+        return SimpleNamespace(signal=self.signals.append)
+
+
+def test_programs_are_ended_if_another_one_cannot_be_started():
+    nodes = Starting()
+    with pytest.raises(UserError, match="h1: no memory"):
+        nodes.start_all("h1", [(["iperf3"], "0.json"), (["iperf3"], "1.json"), (["iperf3"], "2.json")])
+    assert nodes.signals == ["KILL"]
 
 
 class Draining(Emulation):

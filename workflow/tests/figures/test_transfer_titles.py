@@ -133,17 +133,20 @@ def test_best_ratio_is_that_of_the_shortest_mean_completion():
         {"setting": 1, "algorithm": "cubic", "ratio": 1.0, "completion_ns": 8 * second},  # the other run took 16 s
         {"setting": 2, "algorithm": "cubic", "ratio": 2.0, "completion_ns": 10 * second},
     ]
-    settings = [ratio_row(1, "cubic", 1.0, 12.0 * second), ratio_row(2, "cubic", 2.0, 10.0 * second)]
+    settings = [ratio_row(1, "cubic", 1.0, 12.0 * second, low=8.0 * second), ratio_row(2, "cubic", 2.0, 10.0 * second)]
     assert with_spaces(transfer_ratios.title(cells, [], settings)) == (
-        "Cubic: r = 2 completes first, after 10 s (mean of 2 runs); "
+        "Cubic: r = 2 completes first after 10 s (mean of 2 runs), but runs with r = 1 overlap; "
         "its flows end within 5.00 % of each other (mean; largest 8.00 %)"
     )
 
 
-def ratio_row(setting: int, algorithm: str, ratio: float, ns: float, delay_ns: int = 0) -> dict:
-    """Return a row of transfer_settings of two runs."""
+def ratio_row(  # noqa: PLR0913
+    setting: int, algorithm: str, ratio: float, ns: float, delay_ns: int = 0, *, low: float | None = None
+) -> dict:
+    """Return a row of transfer_settings of two runs, of the same duration unless the fastest took `low` ns."""
     row = dict.fromkeys((*transfer_scope.FIXED, "buffer_bytes")) | {"delay_ns": delay_ns, "ratio": ratio}
     row |= {"runs": 2, "ends_apart_mean": 0.05, "ends_apart_high": 0.08, "completion_ns_mean": ns}
+    row |= {"completion_ns_low": low or ns, "completion_ns_high": 2 * ns - (low or ns)}
     return row | {"setting": setting, "algorithm": algorithm}
 
 
@@ -161,13 +164,21 @@ def ratio_row(setting: int, algorithm: str, ratio: float, ns: float, delay_ns: i
             ],
             "Completes first: BBR with r = 1, Cubic with r = 2",
         ),
+        (
+            [
+                *(ratio_row(1, "bbr", 1.0, 8e9), ratio_row(2, "bbr", 2.0, 9e9, low=7.9e9)),
+                *(ratio_row(1, "cubic", 1.0, 8e9), ratio_row(2, "cubic", 2.0, 7e9)),
+            ],
+            "Completes first: BBR with r = 1 (runs overlap), Cubic with r = 2",
+        ),
         (  # r = 1 without delay is faster than r = 2 with delay, which is no comparison of ratios
             [
                 *(ratio_row(1, "bbr", 1.0, 8e9), ratio_row(2, "bbr", 2.0, 7e9)),
-                *(ratio_row(3, "bbr", 1.0, 20e9, 60), ratio_row(4, "bbr", 2.0, 19e9, 60)),
+                *(ratio_row(3, "bbr", 1.0, 20e9, 60, low=18e9), ratio_row(4, "bbr", 2.0, 19e9, 60)),
                 *(ratio_row(5, "bbr", 1.0, 30e9, 90), ratio_row(6, "bbr", 2.0, 31e9, 90)),
             ],
-            "Completes first: r = 1 in 1, r = 2 in 2 of 3 combinations of settings and algorithm",
+            "Completes first: r = 1 in 1, r = 2 in 1, undecided (runs overlap) in 1 of 3 combinations of settings and "
+            "algorithm",
         ),
         (
             [ratio_row(1, "bbr", 1.0, 8e9), ratio_row(2, "bbr", 2.0, 7e9, 60)],

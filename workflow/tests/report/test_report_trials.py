@@ -4,7 +4,8 @@ import re
 import shutil
 
 import pytest
-from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of, write_replays
+from acapella_testing.generated.generated_trials import PACKETS, odd_baseline, shapes, source_of, write_replays
+from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
@@ -48,6 +49,14 @@ def test_warning_of_several_trials_is_shown_once_with_their_number(tmp_path):
     ]
 
 
+def test_packets_that_only_one_trial_has_are_named(tmp_path):
+    source = source_of(tmp_path, {"quiet": [{"common": PACKETS - 75}, {}], "loaded": [{}]})
+    assert [with_spaces(text) for text in trials.warnings(source)] == [
+        "quiet, 1 of 2 pairs (U): a trial has up to 75 packets that the other lacks. They were lost (also before the "
+        "mirror, which does not count these), or do not belong to the trial."
+    ]
+
+
 def test_section_on_trials_compares_environments_and_draws_its_figures(compared, browser):
     page, messages = browser.new_page(), []
     page.on("console", lambda message: messages.append(message.text))
@@ -60,7 +69,8 @@ def test_section_on_trials_compares_environments_and_draws_its_figures(compared,
     assert [row.split("\t")[0] for row in rows] == ["quiet", "noisy", "shared"]
     assert "0.9848" in rows[0]
     warned = page.locator("#consistency .warnings li").all_inner_texts()
-    assert warned == ["noisy, runs B and C (O, L and I): the clock of trial noisy-1 is coarse."]
+    assert with_spaces(warned[0]).startswith("noisy, 2 of 2 pairs (U): a trial has up to 400 packets that the other")
+    assert warned[1:] == ["noisy, runs B and C (O, L and I): the clock of trial noisy-1 is coarse."]
     for name in TRIAL_FIGURES:
         assert page.locator(f'#consistency [data-name="{name}"] svg .role-mark').count() > 0, name
     assert page.locator("#table-kappa_published").count() == 1

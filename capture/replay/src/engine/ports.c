@@ -363,26 +363,34 @@ void ports_discipline(struct ports *ports, int64_t now_ns) {
     }
 }
 
-static bool link_is_up(const struct port *port) {
+static bool has_flag(const struct port *port, unsigned flag) {
     struct ifreq request;
+    return interface_ioctl(port, SIOCGIFFLAGS, &request) && ((unsigned short)request.ifr_flags & flag);
+}
+
+static bool link_is_up(const struct port *port) {
     struct rte_eth_link link;
-    const unsigned flags = IFF_UP | IFF_RUNNING;
     if (*port->interface) { /* net_af_packet reports its link as up */
-        return interface_ioctl(port, SIOCGIFFLAGS, &request) &&
-               ((unsigned short)request.ifr_flags & flags) == flags;
+        return has_flag(port, IFF_UP) && has_flag(port, IFF_RUNNING);
     }
     return rte_eth_link_get_nowait(port->id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
+}
+
+static int link_is_down(const struct port *port, struct fault *fault) {
+    if (!*port->interface) {
+        return fail(fault, "%s: the link is down; connect it", port->name);
+    }
+    return has_flag(port, IFF_UP)
+               ? fail(fault, "%s: no carrier; set its peer up, or connect its cable", port->interface)
+               : fail(fault, "%s: the interface is down: ip link set %s up", port->interface,
+                      port->interface);
 }
 
 int ports_check_links(struct ports *ports, struct fault *fault) {
     for (unsigned i = 0; i < ports->count + ports->extras; ++i) {
         const struct port *port = any_port(ports, i);
         if (!link_is_up(port)) {
-            return *port->interface ? fail(fault,
-                                           "%s: the link is down: %s; set it and its peer up: ip link set %s "
-                                           "up",
-                                           port->name, port->interface, port->interface)
-                                    : fail(fault, "%s: the link is down; connect it", port->name);
+            return link_is_down(port, fault);
         }
     }
     return 0;

@@ -20,6 +20,7 @@ FRAME_HEAD = 66 + 14  # bytes before a frame in AF_PACKET's ring; Ethernet heade
 BLOCK = 65536
 LIMITS = "id -u; cut -c 23- /proc/self/uid_map | tail -n 1; ulimit -l"
 INITIAL_USER_IDS = 2**32 - 1  # user ids in the initial user namespace; in others, root may not lock memory
+MAX_MTU = 32768 - FRAME_HEAD  # the ring's frames are powers of 2, and 65536 bytes do not fit into an mbuf
 QUEUE = 512  # frames in the program's own memory; those that wait for it are in the kernel's ring
 
 
@@ -33,7 +34,14 @@ def executable() -> str:
 
 
 def device(interface: str, mtu: int, buffer_kib: int) -> tuple[str, int]:
-    """Return the net_af_packet device whose ring fits whole frames of an interface, and its frame size."""
+    """Return the net_af_packet device whose ring fits whole frames of an interface, and its frame size.
+
+    Raises UserError if a frame does not fit into an mbuf.
+    """
+    if mtu > MAX_MTU:
+        raise UserError(
+            f"MTU {mtu} is too large for DPDK's net_af_packet", where=interface, fix=f"ip link set {interface} mtu 9000"
+        )
     frame = 2048
     while frame < mtu + FRAME_HEAD:
         frame *= 2

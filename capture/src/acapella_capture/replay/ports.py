@@ -10,7 +10,7 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
-from ..programs.dpdk import LIMITS, ring_kib
+from ..programs.dpdk import LIMITS, MAX_MTU, ring_kib
 from ..programs.dpdk import device as af_packet_device
 from .program import executable
 
@@ -106,7 +106,7 @@ def port_options(
         return ["--pci", name], name, 0
     if VIRTUAL.fullmatch(name):
         return ["--vdev", name], name.partition(",")[0], 0
-    mtu = mtu or mtu_of(name)
+    mtu = min(mtu or mtu_of(name), MAX_MTU)
     limits = subprocess.run(["sh", "-c", LIMITS], capture_output=True, text=True, check=True).stdout
     options, frame = af_packet_device(name, mtu, ring_kib(RING_KIB, limits) * ring // RING_KIB // queues)
     device = f"net_af_packet{number}"

@@ -116,6 +116,7 @@ class ReplayProgram:
         self._commands = threading.Lock()
         self._fault: str | None = None
         self._last_message = ""
+        self._error: str | None = None  # its last error, until a UserError contains it
         self._received = 0  # events so far
         self._latest: dict[str, tuple[int, Event]] = {}  # by name, with the number of the event
         self.state = "starting"
@@ -214,6 +215,7 @@ class ReplayProgram:
             thread.join()
         process.stdout.close()
         process.stderr.close()
+        self._report_error()
         self._process = None
 
     def _wait(self, names_: Sequence[str], after: int, timeout_s: float | None) -> Event:
@@ -233,6 +235,7 @@ class ReplayProgram:
 
     def _ended(self) -> UserError:
         """Return the error of a program that has ended or failed."""
+        self._error = None
         return UserError(self._fault or "has ended", where=self._where)
 
     def _wait_for_end(self) -> None:
@@ -286,4 +289,14 @@ class ReplayProgram:
             text = line.decode("utf-8", "replace").strip()
             if text:
                 self._last_message = text.removeprefix(f"{PROGRAM}: ").removeprefix("error: ")
-                self._report(text)
+                if text.startswith(f"{PROGRAM}: error: "):
+                    self._report_error()
+                    self._error = text  # the reason of a UserError, unless another one follows
+                else:
+                    self._report(text)
+
+    def _report_error(self) -> None:
+        """Print the error that the program printed, unless a UserError contains it."""
+        if self._error is not None:
+            self._report(self._error)
+        self._error = None

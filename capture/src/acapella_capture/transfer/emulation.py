@@ -6,9 +6,11 @@ frame, so that the bucket has no effect. The return direction has no limit in ei
 """
 
 import json
+from functools import partial
 
 from acapella_core.topology import Topology
 
+from .cleanup import clean_up
 from .delay import Delays
 from .grid import Cell
 from .nodes import ETHERNET_BYTES, MTU, Nodes
@@ -37,10 +39,9 @@ class Emulation:
 
     def remove(self) -> None:
         """Remove rate, queue and delay. Raises UserError."""
-        self._delays.remove()
-        for link in self._topology.emulated().values():
-            node, peer = self._topology.upstream(link)
-            remove_root(self._nodes, node, self._nodes.device(node, peer))
+        ends = [self._topology.upstream(link) for link in self._topology.emulated().values()]
+        queues = [partial(remove_root, self._nodes, node, self._nodes.device(node, peer)) for node, peer in ends]
+        clean_up([self._delays.remove, *queues], failed=False)
 
     def counters(self) -> dict[str, tuple[int, int, int]]:
         """Return the bytes and packets sent and the packets dropped by each emulated link."""

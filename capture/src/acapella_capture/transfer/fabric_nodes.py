@@ -8,7 +8,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
 from dataclasses import asdict
 from pathlib import Path
@@ -249,9 +249,8 @@ class FabricNodes(Nodes):
         """Write a value after its previous value was recorded on the node."""
         self.checked(node, set_value_argv(path, value))
 
-    def start_all(self, node: str, programs: Sequence[tuple[Sequence[str], str]]) -> list[Job]:
-        """Start programs in parallel, because each command takes a round trip over SSH."""
-        return call_for_each(lambda each: self.start(node, each[0], output=each[1]), programs)
+    def _call_for_each(self, call: Callable[[int], None], numbers: Iterable[int]) -> None:
+        call_for_each(call, numbers)  # in parallel, because each command takes a round trip over SSH
 
     def path(self, node: str, file: str) -> str:
         del node

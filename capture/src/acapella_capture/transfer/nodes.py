@@ -4,7 +4,8 @@ import json
 import shutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from acapella_core.topology import Topology
 from ..testbeds.base import CompletedProgram, Job
 from ..testbeds.local import processes, sandbox
 from ..testbeds.local.network import disable_offloads, make_namespace, tear_down
+from .cleanup import clean_up
 from .link_process import Link, LinkProcess
 
 MTU = 1500
@@ -48,8 +50,23 @@ class Nodes(ABC):
         """Start a program; its standard output goes to the node's file `output`, by default to the log."""
 
     def start_all(self, node: str, programs: Sequence[tuple[Sequence[str], str]]) -> list[Job]:
-        """Start programs, each with its own output file, as close together as possible."""
-        return [self.start(node, argv, output=output) for argv, output in programs]
+        """Start programs, each with its own output file, as close together as possible; all, or none."""
+        jobs: dict[int, Job] = {}
+
+        def start(number: int) -> None:
+            argv, output = programs[number]
+            jobs[number] = self.start(node, argv, output=output)
+
+        try:
+            self._call_for_each(start, range(len(programs)))
+        except BaseException:
+            clean_up([partial(job.signal, "KILL") for job in jobs.values()], failed=True)
+            raise
+        return [jobs[number] for number in range(len(programs))]
+
+    def _call_for_each(self, call: Callable[[int], None], numbers: Iterable[int]) -> None:
+        for number in numbers:
+            call(number)
 
     @abstractmethod
     def path(self, node: str, file: str) -> str:

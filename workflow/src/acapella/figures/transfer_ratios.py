@@ -8,7 +8,7 @@ import altair as alt
 
 from acapella.common.wording import GAP, count, digits, percent
 
-from . import theme, transfer_scope
+from . import theme, transfer_outcome, transfer_scope
 from .compose import Figure
 from .source import NoData, Source
 
@@ -150,14 +150,26 @@ def shortest(rows: list[dict]) -> dict:
     return min(rows, key=lambda row: (row["completion_ns_mean"], row["ratio"]))
 
 
+def overlapping(rows: list[dict]) -> list[float]:
+    """Return the other ratios with a run that completed before the slowest run of the best ratio."""
+    best = shortest(rows)
+    later = [row for row in rows if row["ratio"] != best["ratio"]]
+    return sorted({row["ratio"] for row in later if row["completion_ns_low"] <= best["completion_ns_high"]})
+
+
 def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
     """Return the ratio that completes first with each algorithm, or in how many settings and algorithms it does."""
-    best = [shortest(rows) for rows in groups]
+    best = [(shortest(rows), bool(overlapping(rows))) for rows in groups]
     if by_algorithm:
-        parts = [f"{transfer_scope.name_of(row['algorithm'])} with r = {digits(row['ratio'])}" for row in best]
+        parts = [
+            f"{transfer_scope.name_of(row['algorithm'])} with r = {digits(row['ratio'])}{' (runs overlap)' * unsure}"
+            for row, unsure in best
+        ]
         return f"Completes first: {', '.join(parts)}"
-    numbers = Counter(row["ratio"] for row in best)
+    numbers = Counter(row["ratio"] for row, unsure in best if not unsure)
     parts = [f"r = {digits(ratio)} in {numbers[ratio]}" for ratio in sorted(numbers)]
+    if unsure := sum(unsure for _, unsure in best):
+        parts.append(f"{transfer_outcome.UNDECIDED} in {unsure}")
     return f"Completes first: {', '.join(parts)} of {count(len(groups), 'combination')} of settings and algorithm"
 
 
@@ -176,4 +188,7 @@ def single(rows: list[dict]) -> str:
     if len({row["ratio"] for row in rows}) == 1:
         return f"{name}, only {ratio}: {ends}"
     time = f"{digits(best['completion_ns_mean'] / 1e9)}{GAP}s"
+    if others := overlapping(rows):
+        names = ", ".join(f"r = {digits(other)}" for other in others)
+        return f"{name}: {ratio} completes first after {time}{mean}, but runs with {names} overlap; its {ends}"
     return f"{name}: {ratio} completes first, after {time}{mean}; its {ends}"

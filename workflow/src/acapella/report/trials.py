@@ -49,7 +49,22 @@ def warnings(source: Source) -> list[str]:
     order = {name: index for index, name in enumerate(environments(source))}
     trials = {row["environment"]: row["trials"] for row in source.rows("consistency_environments")}
     kinds = sorted(about.items(), key=lambda item: (order[item[0][0]], min(item[1])))
-    return [warning_text(*kind[:2], texts, trials[kind[0]]) for kind, texts in kinds]
+    return [*different_packets(source), *(warning_text(*kind[:2], texts, trials[kind[0]]) for kind, texts in kinds)]
+
+
+def different_packets(source: Source) -> list[str]:
+    """Return a sentence per environment whose trials do not contain the same packets: no other counter has these."""
+    found = []
+    for name in environments(source):
+        rows = [row for row in pairs(source) if row["environment"] == name]
+        only = [max(row["packets_a"], row["packets_b"]) - row["packets_common"] for row in rows]
+        if any(only):
+            found.append(
+                f"{name}, {sum(map(bool, only))} of {count(len(rows), 'pair')} (U): a trial has up to {max(only):,} "
+                "packets that the other lacks. They were lost (also before the mirror, which does not count these), "
+                "or do not belong to the trial."
+            )
+    return found
 
 
 def warning_text(environment: str, components: str, texts: dict[str, list[str]], trials: int) -> str:
