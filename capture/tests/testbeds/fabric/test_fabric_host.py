@@ -1,5 +1,6 @@
 """Capture on the nodes of the user's own slice, for a project without permissions, on a FABRIC on loopback."""
 
+import json
 import os
 import shutil
 import signal
@@ -134,6 +135,32 @@ def test_node_that_cannot_capture_does_not_affect_the_others(fabric, capsys):
     assert {read(path)["instance"] for path in (campaign / "raw").glob("*.json")} == {"n1", "n3"}
     assert "note: n2 cannot capture: no interface for n2-nic-p1" in printed.out
     assert files_of(fabric, "n2") == []
+
+
+@pytest.mark.parametrize("above", ["enp8s0.100", "bridge0"])
+def test_interfaces_above_a_data_interface_are_not_captured(fabric, above):
+    """A VLAN interface, as FABRIC's client creates for a tagged network, and a bridge have the same MAC address."""
+    file = fabric.nodes.home("n1") / "links.json"
+    links = json.loads(file.read_text())
+    (below,) = [link for link in links if link["ifname"] == "enp8s0"]
+    file.write_text(json.dumps([*links, below | {"ifname": above}]))
+    with HostTestbed(fabric.settings(), "first", own=SLICE) as testbed:
+        (instance,) = [each for each in testbed.allocate("STAR", ResourceRequest(1)) if each.name == "n1"]
+        assert instance.receivers == ("enp8s0",)
+        testbed.release()
+
+
+def test_member_of_a_bond_is_found_by_its_own_address(fabric):
+    file = fabric.nodes.home("n1") / "links.json"
+    links = json.loads(file.read_text())
+    for link in links:
+        if link["ifname"] == "enp8s0":
+            link |= {"permaddr": link["address"], "address": "02:00:00:00:00:99"}
+    file.write_text(json.dumps(links))
+    with HostTestbed(fabric.settings(), "first", own=SLICE) as testbed:
+        (instance,) = [each for each in testbed.allocate("STAR", ResourceRequest(1)) if each.name == "n1"]
+        assert instance.receivers == ("enp8s0",)
+        testbed.release()
 
 
 def test_missing_tcpdump_is_named(fabric, tmp_path, capsys):

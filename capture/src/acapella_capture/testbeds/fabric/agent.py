@@ -228,10 +228,18 @@ def clean():
 
 
 def interfaces():
-    """Return the names of the network interfaces by MAC address."""
+    """Return the names of the network interfaces by MAC address.
+
+    VLAN interfaces, which FABRIC's client creates for tagged networks, and bridges have the address of the interface
+    below them. That one was created first, so `ip` prints it first. In a bond, `permaddr` is the own address.
+    """
     result = subprocess.run(["ip", "-j", "link", "show"], stdout=subprocess.PIPE, check=True)
-    links = json.loads(result.stdout.decode())
-    return {"interfaces": {link["address"].lower(): link["ifname"] for link in links if link.get("address")}}
+    names = {}
+    for link in json.loads(result.stdout.decode()):
+        address = link.get("permaddr") or link.get("address")
+        if address:
+            names.setdefault(address.lower(), link["ifname"])
+    return {"interfaces": names}
 
 
 def main():
