@@ -41,6 +41,8 @@ FAULTS = {
     "ipv6_management": (True, True),
     "drop_every": (5, True),
     "refusing": (True, False),
+    "expired_key": (True, False),
+    "booting": (5, True),
     "states": ({"UTAH": "Maint", "STAR": "PartMaint"}, True),
     "sites": ({"STAR": [HOST | {"maintenance": True}], "UTAH": [HOST]}, True),
     "tags": (TAGS[1:], False),

@@ -20,7 +20,7 @@ from ..testbeds.base import CompletedProgram, Job, ResourceRequest
 from ..testbeds.fabric import tuning
 from ..testbeds.fabric.background import call_for_each, submit
 from ..testbeds.fabric.credentials import WHERE
-from ..testbeds.fabric.host_keys import HostKeyChangedError
+from ..testbeds.fabric.login import LoginError
 from ..testbeds.fabric.network_slice import NetworkSlice, ignored_signals
 from ..testbeds.fabric.networks import OtherSliceError, plan_slice
 from ..testbeds.fabric.remote import Remote
@@ -95,7 +95,11 @@ class FabricNodes(Nodes):
         self._slice = NetworkSlice(settings.fabric, campaign)
         fabric = settings.fabric
         self._remote = Remote(
-            self._slice.node, f"acapella-{campaign}-transfer", tries=fabric.ssh_tries, interval_s=fabric.ssh_retry_s
+            self._slice.node,
+            f"acapella-{campaign}-transfer",
+            tries=fabric.ssh_tries,
+            interval_s=fabric.ssh_retry_s,
+            explain_refusal=self._slice.session.explain_refusal,
         )
         self._transfer = Transfer(self._remote, self._download, fabric.part_mb * MB)
         self._devices: dict[tuple[str, str], str] = {}
@@ -144,7 +148,7 @@ class FabricNodes(Nodes):
         while True:
             try:
                 return self._remote.call(node, "interfaces")["interfaces"]
-            except HostKeyChangedError:
+            except LoginError:
                 raise
             except UserError as error:
                 if time.monotonic() > end:
@@ -174,7 +178,7 @@ class FabricNodes(Nodes):
             try:
                 if self.checked(node, BOOT_ID) != before:
                     return
-            except HostKeyChangedError:
+            except LoginError:
                 raise
             except UserError:  # the node shuts down
                 pass

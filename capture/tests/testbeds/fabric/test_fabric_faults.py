@@ -221,7 +221,7 @@ def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
 
 
 def test_node_without_ssh_is_released(fabric):
-    fabric.nodes.refusing = True
+    fabric.nodes.booting = 1000
     with fabric.testbed() as testbed:
         testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)  # timeout for SSH only
         with pytest.raises(UserError, match="not reachable by SSH"):
@@ -232,7 +232,7 @@ def test_node_without_ssh_is_released(fabric):
 def test_log_messages_of_the_client_are_not_printed(fabric, capfd, monkeypatch):
     """Without any handler, Python prints paramiko's tracebacks."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    fabric.nodes.refusing = True
+    fabric.nodes.booting = 1000
     with fabric.testbed() as testbed:
         testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)
         with pytest.raises(UserError, match="not reachable by SSH"):
@@ -454,7 +454,7 @@ def test_changed_host_key_within_a_slice_is_rejected(fabric, tmp_path):
     assert keys[1].get_base64() in message
     known = (tmp_path / "acapella_known_hosts").read_text()
     fabric.nodes.bastion_key = keys[0]
-    (tmp_path / "acapella_known_hosts").write_text(re.sub("(?m)^.*/@bastion .*\n", "", known))
+    (tmp_path / "acapella_known_hosts").write_text(re.sub("(?m)^.*/@bastion/.*\n", "", known))
     assert first.run(instance.name, ["true"]).status == 0, "a removed key is stored again"
     first.release()
 

@@ -190,6 +190,18 @@ BEHAVIORS = (
         "refusing",
     ),
     Behavior(
+        "bastion_refuses_an_expired_key",
+        'learn.fabric-testbed.net, "Logging into FABRIC VMs": bastion keys expire after 6 months; client, '
+        "FablibManager.probe_bastion_host: bastion hosts block machines with repeated failed logins",
+        "expired_key",
+    ),
+    Behavior(
+        "booting_node_refuses_logins",
+        "AMHandlers 18c9f98 (2025-01), VMHandler.__build_user_data: a script that cloud-init runs adds the user's keys "
+        "to the node, while its SSH server is already running",
+        "booting",
+    ),
+    Behavior(
         "management_is_ipv6_only",
         "client, Node.get_management_ip: the management address may be IPv6",
         "ipv6_management",

@@ -1,8 +1,8 @@
 """A testbed `fabric` with a FABRIC on loopback: config, keys and tokens of a user, an orchestrator, nodes.
 
-FABRIC's client is the real one, except for two functions in PATCHES: the test whether a host is reachable, which
-connects to port 443 of a host name, and the SSH connection to a node, which goes through FABRIC's bastion. urllib3
-repeats failed requests at once.
+FABRIC's client is the real one, except for three functions in PATCHES: the test whether a host is reachable, which
+connects to port 443 of a host name, the login to FABRIC's bastion host, and the SSH connection to a node, which goes
+through the bastion host. urllib3 repeats failed requests at once.
 """
 
 import contextlib
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import paramiko
 import pytest
-from acapella_testing.fabric.nodes import Nodes
+from acapella_testing.fabric.nodes import BASTION, Nodes
 from acapella_testing.fabric.orchestrator import PROJECT, Orchestrator
-from fabrictestbed_extensions.fablib import node
+from fabrictestbed_extensions.fablib import fablib, node
 from fabrictestbed_extensions.utils.utils import Utils
 from fim.graph.networkx_property_graph import NetworkXGraphStorage
 from urllib3.util import Retry
@@ -24,7 +24,9 @@ from acapella_capture.settings import FabricSettings, parse_settings
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 
 Connection = Callable[[str], tuple[object, object]]  # from a node's name: the bastion host and the node
-PATCHES = ((Utils, "is_reachable"), (node.Node, "_get_ssh_connection"))
+PATCHES = (
+    (Utils, "is_reachable"), (fablib.FablibManager, "probe_bastion_host"), (node.Node, "_get_ssh_connection")
+)  # fmt: skip
 QUICK = {
     "poll_s": 0.02,
     "wait_timeout_s": 60,
@@ -89,7 +91,11 @@ def replace_functions(patch: pytest.MonkeyPatch, connect: Connection) -> None:
                 self._ssh_bastion, self._ssh_client = connect(self.get_name())
             return self._ssh_bastion, self._ssh_client
 
-    for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), connection), strict=True):
+    def probe(self):
+        connect(BASTION)[1].close()
+        return True
+
+    for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), probe, connection), strict=True):
         patch.setattr(owner, name, stand_in)
     patch.setattr(Retry, "get_backoff_time", lambda _: 0)
 

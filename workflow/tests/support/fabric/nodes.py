@@ -45,10 +45,14 @@ case "$1 $3 $4" in
         echo "Current hardware settings:"; echo "RX:\t\t$(cat "$HOME/$dev.ring" || echo 512)"; echo "TX:\t\t512" ;;
 esac
 """
+BASTION = "@bastion"
 ID = "#!/bin/sh\necho 1000\n"  # the user who runs the tests; on FABRIC an ordinary user logs in
 INSTALL = """#!/bin/sh
 echo "install $*" >> "$HOME/commands.log"
 """  # prevents tests from installing packages
+LOGGED = """#!/bin/sh
+echo "${0##*/} $*" >> "$HOME/commands.log"
+"""  # of programs that would change or wait for this machine
 SUDO = """#!/bin/sh
 [ "$1" = -n ] && shift
 exec "$@"
@@ -90,28 +94,40 @@ def connect(port: int, node: str) -> paramiko.SSHClient:
     client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
     way = socket.create_connection(("127.0.0.1", port))
     way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    client.connect("", username=node, password="x", sock=way, allow_agent=False, look_for_keys=False)
+    try:
+        client.connect("", username=node, password="x", sock=way, allow_agent=False, look_for_keys=False)
+    except BaseException:
+        client.close()
+        way.close()
+        raise
     return client
 
 
 class Nodes:
-    """The server. `connections` counts logins; `refusing` rejects all."""
+    """The server, for nodes and for the login to the bastion host, whose user name is BASTION."""
 
     def __init__(self, directory: Path):
         self.directory = directory
-        self.refusing = False
+        self.refusing = False  # closes all connections
+        self.expired_key = False  # the bastion host refuses the user
+        self.booting = 0  # number of the next logins to nodes that are refused
         self.drop_every = 0  # every n-th command loses its connection after it was received; 0: none
         self.prefixes: dict[str, tuple[str, ...]] = {}  # commands that run those of a node, such as nsenter
         self.cut_downloads_after: int | None = None  # bytes after which the connection closes
         self.downloaded = 0
         self.commands: list[str] = []
         self.key, self.bastion_key = self.new_key(), self.new_key()
+        self.bastion_address = "192.0.2.1"
+        self.logins: list[str] = []
         self._transports: list[paramiko.Transport] = []
         self._programs = directory / "bin"
         self._programs.mkdir()
         programs = {
             "apt-get": INSTALL,
             "dnf": INSTALL,
+            "cloud-init": LOGGED,
+            "nmcli": LOGGED,
+            "sysctl": LOGGED,
             "ethtool": ETHTOOL,
             "ip": IP,
             "chronyc": CHRONYC,
@@ -175,7 +191,7 @@ class Nodes:
 
     def bastion(self) -> SimpleNamespace:
         """Return the used parts of a client that is logged in to the bastion host."""
-        return bastion(self.bastion_key)
+        return bastion(self.bastion_key, self.bastion_address)
 
     def _serve(self) -> None:
         while True:
@@ -195,9 +211,11 @@ class Nodes:
                 transport.start_server(server=Door(self))
 
 
-def bastion(key: paramiko.PKey) -> SimpleNamespace:
+def bastion(key: paramiko.PKey, address: str = "192.0.2.1") -> SimpleNamespace:
     """Return the used parts of a client that is logged in to a bastion host with this key."""
-    transport = SimpleNamespace(get_remote_server_key=lambda: key, is_active=lambda: True)
+    transport = SimpleNamespace(
+        get_remote_server_key=lambda: key, is_active=lambda: True, getpeername=lambda: (address, 22)
+    )
     return SimpleNamespace(get_transport=lambda: transport, close=lambda: None)
 
 
@@ -210,6 +228,12 @@ class Door(paramiko.ServerInterface):
 
     def check_auth_password(self, username, password):
         self.node = username
+        self.nodes.logins.append(username)
+        if username == BASTION:
+            return paramiko.AUTH_FAILED if self.nodes.expired_key else paramiko.AUTH_SUCCESSFUL
+        if self.nodes.booting > 0:
+            self.nodes.booting -= 1
+            return paramiko.AUTH_FAILED
         return paramiko.AUTH_SUCCESSFUL
 
     def check_channel_request(self, kind, chanid):

@@ -1,6 +1,6 @@
 """FABRIC's client in other processes, such as the kernel of a notebook, with the nodes of a FABRIC on loopback.
 
-A `sitecustomize` module calls `install`, which replaces the two functions of fabric_loopback.PATCHES when the client is
+A `sitecustomize` module calls `install`, which replaces the functions of loopback.PATCHES when the client is
 imported, and the validation of keys at FABRIC's portal, which is not simulated.
 """
 
@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 VARIABLE = "ACAPELLA_LOOPBACK_NODES"  # JSON: port of the nodes, file with the key of the bastion host
 SITE = "from acapella_testing.fabric import processes\n\nprocesses.install()\n"
@@ -56,6 +56,7 @@ def patch(module: ModuleType) -> None:
         module.Utils.is_reachable = staticmethod(lambda **_: True)
     elif module.__name__ == FABLIB:
         module.FablibManager.verify_and_configure = lambda *_, **__: True
+        module.FablibManager.probe_bastion_host = lambda *_: True
     else:
         module.Node._get_ssh_connection = connection
 
@@ -63,13 +64,12 @@ def patch(module: ModuleType) -> None:
 def connection(node, **_):
     """Return connections to the bastion host and to a node, as FABRIC's client does."""
     import paramiko  # noqa: PLC0415 (slow)
-    from acapella_testing.fabric.nodes import connect  # noqa: PLC0415
+    from acapella_testing.fabric.nodes import bastion, connect  # noqa: PLC0415
 
     port, key = json.loads(os.environ[VARIABLE])
     with node._ssh_lock:
         if not (node._ssh_client and node._ssh_client.get_transport().is_active()):
             bastion_key = paramiko.ECDSAKey.from_private_key_file(key)
-            transport = SimpleNamespace(get_remote_server_key=lambda: bastion_key, is_active=lambda: True)
             node._ssh_client = connect(port, node.get_name())
-            node._ssh_bastion = SimpleNamespace(get_transport=lambda: transport, close=lambda: None)
+            node._ssh_bastion = bastion(bastion_key)
         return node._ssh_bastion, node._ssh_client

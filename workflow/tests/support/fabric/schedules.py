@@ -58,6 +58,8 @@ DRAWS: dict[str, Draw] = {
     "ipv6_management": lambda _: True,
     "drop_every": lambda of: of.randint(3, 12),
     "refusing": lambda _: True,
+    "expired_key": lambda _: True,
+    "booting": lambda of: of.randint(1, 30),
     "states": lambda of: {of.choice(SITES): of.choice(("Maint", "PartMaint"))},
     "sites": lambda of: {site: [HOST | {"maintenance": of.random() < 0.5} for _ in range(2)] for site in SITES},
     "tags": lambda of: tuple(tag for tag in TAGS if of.random() < 0.8),
@@ -267,6 +269,7 @@ def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple
         orchestrator = fabric.orchestrator
         orchestrator.plan = None
         orchestrator.faults, fabric.nodes.refusing, fabric.nodes.drop_every = Faults(), False, 0
+        fabric.nodes.expired_key, fabric.nodes.booting = False, 0
         for stored in orchestrator.alive():
             stored.queries = 0
         fabric.give_token()

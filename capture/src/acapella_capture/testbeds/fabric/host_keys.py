@@ -1,7 +1,8 @@
-"""SSH host keys of listening nodes and of FABRIC's bastion host: trust on first use within a slice.
+"""SSH host keys of listening nodes and of FABRIC's bastion hosts: trust on first use within a slice.
 
 FABRIC publishes no host keys, and its client accepts any key at each connection. The keys are kept next to the user's
-token file, so that a later collection that reuses the slice compares them too.
+token file, so that a later collection that reuses the slice compares them too. Several bastion hosts share one name
+for load balancing (fabric-testbed/jupyter-examples, issue 184), so their keys are stored by address.
 """
 
 import fcntl
@@ -14,13 +15,15 @@ from typing import Any, TextIO
 from acapella_core.errors import UserError
 from acapella_core.files import PRIVATE
 
+from .login import LoginError
+
 FILE = "acapella_known_hosts"
-BASTION = "@bastion"  # instead of a node name; node names have no @
+BASTION = "@bastion"  # instead of a node name, with the address; node names have no @
 LINE = re.compile(r"\S+ \S+ [A-Za-z0-9+/]+={0,2}\n")
 OTHERS = 0o077
 
 
-class HostKeyChangedError(UserError):
+class HostKeyChangedError(LoginError):
     """A host presents a different host key than at the first connection within its slice."""
 
 
@@ -41,7 +44,9 @@ class HostKeys:
         def checked(**options: Any) -> tuple[Any, Any]:
             bastion, client = connect(**options)
             try:
-                self.check(f"{slice_id}/{BASTION}", bastion.get_transport().get_remote_server_key())
+                transport = bastion.get_transport()
+                address = transport.getpeername()[0]
+                self.check(f"{slice_id}/{BASTION}/{address}", transport.get_remote_server_key())
                 self.check(host, client.get_transport().get_remote_server_key())
             except UserError:
                 node.close_ssh()
@@ -67,10 +72,10 @@ class HostKeys:
         except (OSError, ValueError) as error:
             raise UserError(f"cannot update the file of host keys: {error}", where=self._file) from error
         if keys[place] != presented_key:
-            host = place.rpartition("/")[2]
+            host = place.partition("/")[2]
             raise HostKeyChangedError(
                 f"SSH host key changed to {presented_key}; connection closed",
-                where="bastion host" if host == BASTION else f"node {host}",
+                where="bastion host" if host.startswith(BASTION) else f"node {host}",
                 fix=f"delete the slice, or remove {place} from {self._file} if you know why the key changed",
             )
 

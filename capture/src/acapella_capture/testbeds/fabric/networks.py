@@ -164,6 +164,7 @@ class NetworkSlices(Slices):
                     disk=request.disk_gb,
                     image=self.settings.image,
                 )
+                requirements.check_image(self.settings.image, added.get_username())
                 for number in range(node.nics):
                     added.add_component(model=models[node.name], name=f"nic{number + 1}")
             for network in plan.networks:

@@ -21,6 +21,7 @@ from acapella_core.errors import UserError
 
 from ..base import CompletedProgram, Job
 from .background import submit
+from .login import is_refusal
 from .session import GRAPH_LOCK, format_error
 
 REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
@@ -32,13 +33,25 @@ SHELL = (
 
 
 class Remote:
-    """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError."""
+    """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError.
 
-    def __init__(self, node_of: Callable[[str], Any], directory: str, *, tries: int, interval_s: float):
+    `explain_refusal` is called after a refused login; it raises UserError if retries are useless.
+    """
+
+    def __init__(
+        self,
+        node_of: Callable[[str], Any],
+        directory: str,
+        *,
+        tries: int,
+        interval_s: float,
+        explain_refusal: Callable[[], None],
+    ):
         self.directory = directory
         self._node_of = node_of
         self._tries = tries
         self._interval_s = interval_s
+        self._explain_refusal = explain_refusal
         self._program = resources.files(__package__).joinpath("agent.py").read_text(encoding="utf-8")
 
     def call(self, node: str, command: str, *, duration_s: float = 0, **arguments: Any) -> dict[str, Any]:
@@ -76,6 +89,8 @@ class Remote:
         except Exception as error:  # SSHError, an exception of paramiko, an invalid slice state
             if isinstance(error.__cause__, UserError):  # raised by host_keys: retries cannot succeed
                 raise error.__cause__ from None
+            if is_refusal(error.__cause__):  # by the bastion host or by the node; the error does not contain which one
+                self._explain_refusal()
             return "", format_error(error)
         lines = err.strip().splitlines()
         return out, lines[-1] if lines else "the connection ended"

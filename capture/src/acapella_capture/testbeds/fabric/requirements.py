@@ -24,6 +24,16 @@ SMART_NIC = "Component.SmartNIC"  # permits all models; the table of FABRIC's cl
 FREE = {"cores": 2, "ram_gb": 10, "disk_gb": 10}  # maximum of a node without extra permissions
 LIMITS = {"cores": "VM.NoLimitCPU", "ram_gb": "VM.NoLimitRAM", "disk_gb": "VM.NoLimitDisk"}
 NO_LIMIT = "VM.NoLimit"
+UNSUPPORTED = ("cirros", "freebsd", "nixos", "openbsd")  # not Linux, or neither apt-get nor dnf
+IMAGES_FIX = "such as default_ubuntu_22, default_debian_12 or default_rocky_9; fablib.get_image_names() lists all"
+
+
+def check_image(image: str, user: str | None) -> None:
+    """Raise UserError if nodes with an image cannot be used; `user`: for whom FABRIC's client logs in, if known."""
+    if user is None:
+        raise UserError(f"FABRIC's client knows no user of image {image!r}", where="fabric.image", fix=IMAGES_FIX)
+    if any(system in image for system in UNSUPPORTED):
+        raise UserError(f"the system of image {image!r} is not supported", where="fabric.image", fix=IMAGES_FIX)
 
 
 def nic_tag(model: str) -> str:

@@ -17,7 +17,7 @@ from acapella_core import pandas_import
 from acapella_core.errors import UserError
 
 from ..base import InsufficientResources
-from . import credentials
+from . import credentials, login
 from .credentials import WHERE, Credentials, redact
 
 LOGGERS = ("fablib", "fabric.manager", "fabric.orchestrator", "fabric.credmgr", "paramiko")
@@ -28,6 +28,7 @@ RESOURCE_ERRORS = (
 UNAUTHORIZED = 401
 TOKEN_ERRORS = ("Token expired", "Unable to validate provided token")  # of the client; of FABRIC, with status 500
 TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
+LOGIN_FAULT_S = 60  # during which an unreachable bastion host is not tried again for other sites
 READ_TRIES = 6  # of a request that changes nothing, beyond those of the client
 Result = TypeVar("Result")
 
@@ -102,6 +103,9 @@ class Session:
         self._token: str | None = None
         self._refused: str | None = None
         self._tags: frozenset[str] | None = None
+        self._login_lock = threading.Lock()
+        self._login_fault: tuple[UserError, float] | None = None  # and when it was found
+        self._login_works = False
 
     def fablib(self) -> Any:
         """Return FABRIC's FablibManager with a valid token. Raises UserError if there is none."""
@@ -127,6 +131,42 @@ class Session:
         """Raise UserError if FABRIC cannot be used."""
         with translated_errors("cannot connect to FABRIC"):
             self.fablib().get_manager()
+
+    def check_login(self, *, tries: int, interval_s: float) -> None:
+        """Raise UserError if no node can be reached over SSH, whatever FABRIC allocates.
+
+        Sites are checked once together: bastion hosts block a machine after repeated failed logins.
+        """
+        with self._login_lock:
+            self._raise_login_fault()
+            if not self._login_works:
+                with self._kept_login_fault():
+                    login.check_slice_key(self.credentials)
+                    login.check_bastion(self.fablib(), self.credentials, tries=tries, interval_s=interval_s)
+                self._login_works = True
+
+    def explain_refusal(self) -> None:
+        """Raise LoginError if not a node but the bastion host refuses logins."""
+        with self._login_lock, contextlib.suppress(UserError):
+            self._raise_login_fault()
+            with self._kept_login_fault():
+                login.check_bastion(self.fablib(), self.credentials, tries=1, interval_s=0)
+        if self._login_fault and isinstance(self._login_fault[0], login.LoginError):
+            raise self._login_fault[0]
+
+    def _raise_login_fault(self) -> None:
+        if self._login_fault:
+            fault, found = self._login_fault
+            if isinstance(fault, login.LoginError) or time.monotonic() - found < LOGIN_FAULT_S:
+                raise fault
+
+    @contextlib.contextmanager
+    def _kept_login_fault(self) -> Iterator[None]:
+        try:
+            yield
+        except UserError as error:
+            self._login_fault = error, time.monotonic()
+            raise
 
     def call_manager(self, action: str, call: Callable[[Any], Result]) -> Result:
         """Call FABRIC's manager, as `call_fablib` does. Raises UserError."""

@@ -16,7 +16,7 @@ from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
 from ..base import Direction, Instance, InsufficientResources, MirrorRequest, NotReleased, ResourceRequest
-from . import mirrors
+from . import mirrors, requirements
 from .credentials import WHERE, redact
 from .resources import natural_key
 from .session import GRAPH_LOCK, RESOURCE_ERRORS, Session, graph_access, is_transient
@@ -333,6 +333,7 @@ class Slices:
             disk=request.disk_gb,
             image=self.settings.image,
         )
+        requirements.check_image(self.settings.image, created.get_username())
         created.add_component(model=nic, name="nic")
 
     def _submit(self, site: str, graph: str, key: str) -> str:

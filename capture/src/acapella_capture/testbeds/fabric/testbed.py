@@ -30,8 +30,9 @@ from ..base import (
 from ..nic_settings import NicSettings
 from . import credentials, mirrors, replay, requirements, resources, site_models, switch_counters
 from .credentials import WHERE
-from .host_keys import FILE, HostKeyChangedError, HostKeys
+from .host_keys import FILE, HostKeys
 from .listeners import SiteSlice, instances_in, set_up
+from .login import LoginError
 from .moves import Moves, Position
 from .own_slice import levels
 from .remote import Remote
@@ -77,7 +78,13 @@ class FabricTestbed(Testbed):
         self._announced: dict[str, list[Position]] = {}  # first mirrors by site, until a slice is created
         self._listener_ports: dict[str, set[str]] = {}  # known switch ports that lead to our receivers, by site
         directory = f"acapella-{campaign}"
-        self._remote = Remote(self._node, directory, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
+        self._remote = Remote(
+            self._node,
+            directory,
+            tries=settings.ssh_tries,
+            interval_s=settings.ssh_retry_s,
+            explain_refusal=self.session.explain_refusal,
+        )
         self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
 
@@ -140,6 +147,7 @@ class FabricTestbed(Testbed):
         tags = self.session.tags()
         request = requirements.permitted_request(request, tags)
         requirements.check_tags(self.settings, request, tags)
+        self.session.check_login(tries=self.settings.ssh_tries, interval_s=self.settings.ssh_retry_s)
         fabric_slice = self._usable_slice(site)
         existing = instances_in(fabric_slice, self._prefix(site)) if fabric_slice else []
         missing = request.instances - len(existing)
@@ -471,7 +479,7 @@ class FabricTestbed(Testbed):
         while True:
             try:
                 return self._remote.call(name, "interfaces")["interfaces"]
-            except HostKeyChangedError:
+            except LoginError:
                 raise
             except UserError as error:
                 if time.monotonic() > end or self.slices.stopping.is_set():

@@ -29,7 +29,7 @@ from ...base import (
 from ...nic_settings import NicSettings
 from .. import requirements
 from ..credentials import WHERE
-from ..host_keys import HostKeyChangedError
+from ..login import LoginError
 from ..resources import natural_key
 from ..session import Session, graph_access
 from ..slices import check_lease
@@ -143,7 +143,7 @@ class HostTestbed(FabricTestbed):
             if name not in self._allocated:
                 try:
                     self._allocated[name] = self._prepare_own(name)
-                except HostKeyChangedError:
+                except LoginError:
                     raise
                 except UserError as error:
                     faults.append(f"{name} cannot capture: {str(error).removeprefix(f'node {name}: ')}")
