@@ -17,7 +17,7 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ..testbeds.base import CompletedProgram, Job, ResourceRequest
-from ..testbeds.fabric import tuning
+from ..testbeds.fabric import packages, tuning
 from ..testbeds.fabric.background import call_for_each, submit
 from ..testbeds.fabric.credentials import WHERE
 from ..testbeds.fabric.login import LoginError
@@ -43,21 +43,19 @@ SET_UP_S = 600
 RESTORE_S = 60  # for all nodes together
 RESTORE_INTERRUPTED_S = 1
 # `$1`: kernel modules, then programs as PROGRAM=PACKAGE/PACKAGE (of apt-get and dnf).
-INSTALL = """set -e
+INSTALL = (
+    packages.DEFINE
+    + """set -e
+wait_for_boot
 for module in $1; do modprobe "$module" 2> /dev/null || echo "no module $module"; done
 shift
 for program; do
     command -v "${program%%=*}" > /dev/null && continue
     names=${program#*=}
-    if command -v apt-get > /dev/null; then
-        export DEBIAN_FRONTEND=noninteractive
-        apt-get -qq -o DPkg::Lock::Timeout=120 update
-        apt-get -qq -y -o DPkg::Lock::Timeout=120 install "${names%/*}"
-    else
-        dnf -q -y install "${names#*/}"
-    fi
+    add_package "${names%/*}" "${names#*/}"
 done
 """
+)
 # `$1`: MTU, then interfaces.
 SET_UP = (
     "set -e\n"

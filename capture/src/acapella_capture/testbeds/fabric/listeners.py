@@ -10,27 +10,33 @@ from acapella_core.errors import UserError
 from .. import nic_settings
 from ..base import CompletedProgram, Instance
 from ..nic_settings import NicSettings
+from . import packages
 from .session import GRAPH_LOCK
 
 NODE = re.compile(r"(.+)-listener(\d+)")
-SET_UP = """set -e
+# A receiver sends nothing: NetworkManager, which FABRIC's Rocky images use (AMHandlers 18c9f98, playbook
+# nmcli_config_nw_interface), would request an address. The kernel would solicit routers and accept mirrored router
+# advertisements (Linux, ip-sysctl, accept_ra). The MTU is the largest common one, so that mirrored jumbo frames are
+# accepted; otherwise FABRIC's default.
+SET_UP = (
+    packages.DEFINE
+    + """set -e
+wait_for_boot
 for dev; do
+    if command -v nmcli > /dev/null; then nmcli device set "$dev" managed no || echo "nmcli: $dev"; fi
+    sysctl -q -w "net/ipv6/conf/$dev/disable_ipv6=1" || echo "IPv6 of $dev is unchanged"
     ip link set dev "$dev" mtu 9216 || ip link set dev "$dev" mtu 9000 || echo "the MTU of $dev is unchanged"
     ip link set dev "$dev" up
 done
 get() {
-    command -v "$1" > /dev/null && return
-    if command -v apt-get > /dev/null; then
-        apt-get -qq -o DPkg::Lock::Timeout=120 update && apt-get -qq -y -o DPkg::Lock::Timeout=120 install "$1"
-    else
-        dnf -q -y install "$1"
-    fi
+    command -v "$1" > /dev/null || add_package "$1" "$1"
 }
 get zstd || echo "no zstd: captures are fetched uncompressed"
-command -v ethtool > /dev/null || get ethtool || echo "no ethtool: offloads are unchanged"
+get ethtool || echo "no ethtool: offloads are unchanged"
 get tcpdump
-"""  # the largest common MTU, so that mirrored jumbo frames are accepted; otherwise FABRIC's default
-SET_UP_S = 300
+"""
+)
+SET_UP_S = 600
 
 
 @dataclass

@@ -1,0 +1,33 @@
+"""Installation of packages on nodes, as a shell function that scripts for nodes begin with."""
+
+WAIT_S = 120  # for another apt-get or dpkg, such as unattended-upgrades after the first boot
+
+# `wait_for_boot`: until cloud-init has ended, with which FABRIC configures new nodes (AMHandlers 18c9f98, VMHandler).
+# `add_package APT DNF`: a package by its names for apt-get and for dnf. DPkg::Lock::Timeout only applies to the lock of
+# dpkg: `apt-get update` of apt 2.6 ends at once if another process has the lock of the package lists.
+DEFINE = f"""export DEBIAN_FRONTEND=noninteractive
+wait_for_boot() {{
+    command -v cloud-init > /dev/null || return 0
+    timeout {WAIT_S} cloud-init status --wait > /dev/null 2>&1 || echo "cloud-init has not ended without errors"
+}}
+update_lists() {{
+    [ -z "$updated" ] || return 0
+    end=$(($(date +%s) + {WAIT_S}))
+    until message=$(apt-get -qq update 2>&1); do
+        case $message in
+            *"get lock"*) [ "$(date +%s)" -lt "$end" ] && sleep 3 && continue ;;
+        esac
+        echo "$message" >&2
+        return 1
+    done
+    updated=yes
+}}
+add_package() {{
+    if command -v apt-get > /dev/null; then
+        update_lists && apt-get -qq -y -o DPkg::Lock::Timeout={WAIT_S} install "$1"
+    else
+        dnf -q -y install "$2"
+    fi
+}}
+updated=
+"""

@@ -1,0 +1,56 @@
+"""Setup of listening nodes after their first boot: packages, and receivers that send nothing."""
+
+import subprocess
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.fabric import packages
+
+SITE = "STAR"
+
+
+def test_receivers_send_no_frames(fabric):
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        commands = (fabric.nodes.home(instance.name) / "commands.log").read_text().splitlines()
+    changes = [line for line in commands if line.startswith(("cloud-init", "ip link set", "ethtool", "install"))]
+    assert changes[0] == "cloud-init status --wait"
+    for receiver in instance.receivers:
+        assert f"sysctl -q -w net/ipv6/conf/{receiver}/disable_ipv6=1" in commands
+        assert f"nmcli device set {receiver} managed no" in commands
+
+
+APT = """#!/bin/sh
+echo "$*" >> calls
+case "$*" in *update) [ "$(grep -c update calls)" -gt {refusals} ] && exit
+echo "E: {message}" >&2
+exit 100 ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("refusals", "message", "expected"),
+    [
+        (2, "Could not get lock /var/lib/apt/lists/lock. It is held by process 1 (apt-get)", ["update"] * 3),
+        (2, "The repository 'http://a' does not have a Release file.", None),
+    ],
+)
+def test_package_lists_are_updated_when_another_apt_has_ended(tmp_path, refusals, message, expected):
+    programs = {"apt-get": APT.format(refusals=refusals, message=message), "sleep": "#!/bin/sh\n"}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    script = packages.DEFINE + "set -e\nadd_package tcpdump tcpdump\nadd_package zstd zstd\n"
+    ended = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )  # fmt: skip
+    calls = [line.split()[-1] for line in (tmp_path / "calls").read_text().splitlines()]
+    if expected is None:
+        assert ended.returncode == 1 and message in ended.stderr and calls == ["update"]
+        return
+    assert ended.returncode == 0, ended
+    assert calls == [*expected, "tcpdump", "zstd"]
