@@ -12,7 +12,6 @@ from acapella_core.errors import UserError
 from .control import preprocess
 from .plan.port_selection import find_selection
 from .settings import CaptureSettings, Settings, methods_by_name
-from .testbeds.fabric import replay
 
 COMPILE_S = 30
 PREFIX = "tcpdump: "
@@ -29,6 +28,8 @@ def check(settings: Settings) -> None:
         check_filter(settings.capture.filter)
     preprocess.check(settings.testbed, settings.preprocess)
     if settings.testbed == "fabric":
+        from .testbeds.fabric import replay  # noqa: PLC0415 - imports numpy and pyarrow
+
         replay.check(settings.fabric.replay)
     if settings.testbed != "local":  # on other testbeds the files are on nodes that are not allocated yet
         return

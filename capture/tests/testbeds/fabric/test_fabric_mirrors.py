@@ -355,13 +355,15 @@ def test_placement_agrees_with_fabrics_validator(tmp_path):
         assert resources.choose_nics(hosts, site, nics, ResourceRequest(1, cores=10**4)) is None
 
 
-def test_dry_run_needs_no_client_network_or_token(tmp_path):
+def test_dry_run_needs_no_client_network_token_or_large_modules(tmp_path):
     program = (
         "import sys; from acapella_capture.settings import parse_settings;"
         "from acapella_capture.testbeds.base import ResourceRequest;"
         "from acapella_capture.testbeds.fabric import requirements;"
         "print(*requirements.describe(parse_settings({}).fabric, 'STAR', 2, ResourceRequest(2)), sep='\\n');"
-        "assert not [name for name in sys.modules if name.startswith(('fabrictestbed', 'fim', 'paramiko', 'requests'))]"
+        "import acapella_capture.collect, acapella_capture.testbeds.local.testbed;"
+        "large = ('fabrictestbed', 'fim', 'paramiko', 'requests', 'numpy', 'pyarrow');"
+        "assert not [name for name in sys.modules if name.startswith(large)]"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -8,7 +8,7 @@ from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
 from ..base import ResourceRequest
-from . import credentials, replay
+from . import credentials
 
 # Dedicated NICs with two ports each, and the rate of a port (fabrictestbed-extensions 2.0.9, Node.add_component).
 NICS = {
@@ -124,4 +124,13 @@ def describe(
         f"project permissions: {permissions}",
         *foreign,
     ]
-    return [*lines, *replay.describe(settings.replay), *missing]
+    return [*lines, *replay_lines(settings), *missing]
+
+
+def replay_lines(settings: FabricSettings) -> list[str]:
+    """Return the lines of a plan about the replay; [] if there is none."""
+    if settings.replay is None:
+        return []
+    from . import replay  # noqa: PLC0415 - imports numpy and pyarrow
+
+    return replay.describe(settings.replay)

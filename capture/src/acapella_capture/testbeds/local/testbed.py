@@ -33,7 +33,6 @@ from .counters import Counters
 from .inventory import Inventory
 from .network import PATHS, Network, kernel_has, tear_down
 from .ovs import OvsSwitches
-from .replay import Replayer
 from .slices import slices_of
 from .switch import LocalMirror
 from .traffic import Traffic, resolve
@@ -72,7 +71,11 @@ class LocalTestbed(Testbed):
         self._prometheus: dict[str, Prometheus] = {}  # by site, like _counters
         self._counters: dict[str, Counters] = {}
         self._items = resolve(self.network, settings.traffic)
-        self._replayer = Replayer(self.network, settings.replay, bridges=not ovs) if settings.replay else None
+        self._replayer = None
+        if settings.replay:
+            from .replay import Replayer  # noqa: PLC0415 - imports numpy and pyarrow
+
+            self._replayer = Replayer(self.network, settings.replay, bridges=not ovs)
         self._traffic: Traffic | None = None
         self._mirrors: dict[tuple[str, str], LocalMirror] = {}  # by instance and receiver
         self._lock = threading.RLock()  # each site is used by its own thread
