@@ -34,12 +34,11 @@ class WarmPython:
             (directory / "python3").symlink_to(sys.executable)
             return
         shutil.copy2(program, directory / "python3")
-        self._socket = Path(tempfile.mkdtemp(prefix="warm-python-")) / "socket"  # its path has to be short
-        command = [sys.executable, "-IS", str(HERE / "warm_python_server.py"), str(self._socket)]
+        command = [sys.executable, "-IS", str(HERE / "warm_python_server.py"), str(directory)]
         pipe = subprocess.PIPE
         self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
         assert self._server.stdout.readline() == b"ready\n"
-        self.environment = {"WARM_PYTHON": str(self._socket), "REAL_PYTHON": sys.executable}
+        self.environment = {"WARM_PYTHON": str(directory), "REAL_PYTHON": sys.executable}
 
     def close(self) -> None:
         """End the server; programs that run continue."""
@@ -47,4 +46,3 @@ class WarmPython:
             self._server.stdin.close()
             self._server.wait()
             self._server.stdout.close()
-            shutil.rmtree(self._socket.parent)

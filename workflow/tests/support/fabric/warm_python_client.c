@@ -54,19 +54,25 @@ static int run_interpreter(char **argv) {
     return 127;
 }
 
+/* Connect to the socket in the directory of the server, whose path may be too long for sun_path. */
+static int connect_to_server(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int connection = socket(AF_UNIX, SOCK_STREAM, 0), directory = open(path, O_PATH | O_DIRECTORY);
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/socket", directory);
+    int status = connect(connection, (struct sockaddr *)&address, sizeof address);
+    close(directory);
+    return status == 0 ? connection : -1;
+}
+
 int main(int argc, char **argv, char **environment) {
     const char *path = getenv("WARM_PYTHON");
     if (!path || argc < 4 || strcmp(argv[1], "-IS") != 0 || strcmp(argv[2], "-c") != 0) {
         return run_interpreter(argv);
     }
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     char directory[PATH_MAX];
-    int connection = socket(AF_UNIX, SOCK_STREAM, 0);
-    if (strlen(path) >= sizeof address.sun_path || !getcwd(directory, sizeof directory)) return 126;
-    strcpy(address.sun_path, path);
-    if (connect(connection, (struct sockaddr *)&address, sizeof address) != 0) {
-        return run_interpreter(argv); /* the server has ended */
-    }
+    if (!getcwd(directory, sizeof directory)) return 126;
+    int connection = connect_to_server(path);
+    if (connection < 0) return run_interpreter(argv); /* the server has ended */
     size_t size = size_of(argv + 3) + size_of(environment) + strlen(directory) + 1;
     char *data = malloc(HEADER + 1 + size);
     if (!data) return 126;

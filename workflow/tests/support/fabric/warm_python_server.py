@@ -1,4 +1,4 @@
-"""Server that runs `python3 -IS -c PROGRAM` in forks of itself: `python3 -IS warm_python_server.py SOCKET`.
+"""Server that runs `python3 -IS -c PROGRAM` in forks of itself: `python3 -IS warm_python_server.py DIRECTORY`.
 
 Each command on a node of the FABRIC on loopback starts Python, which takes ten times as long as what the agent does.
 The client (warm_python_client.c) sends its arguments, environment, directory, network namespace, and open files. The
@@ -88,7 +88,8 @@ def serve(connection: socket.socket, listening: socket.socket) -> None:
 
 def main() -> None:
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(sys.argv[1])
+    os.chdir(sys.argv[1])  # the path of a socket has at most 107 bytes
+    listening.bind("socket")
     listening.listen(128)
     print("ready", flush=True)
     while 0 not in select.select([listening, 0], [], [])[0]:
