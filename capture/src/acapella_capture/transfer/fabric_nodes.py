@@ -93,11 +93,7 @@ class FabricNodes(Nodes):
         self._slice = NetworkSlice(settings.fabric, campaign)
         fabric = settings.fabric
         self._remote = Remote(
-            self._slice.node,
-            f"acapella-{campaign}-transfer",
-            tries=fabric.ssh_tries,
-            interval_s=fabric.ssh_retry_s,
-            explain_refusal=self._slice.session.explain_refusal,
+            self._slice.node, f"acapella-{campaign}-transfer", fabric, self._slice.session.explain_refusal
         )
         self._transfer = Transfer(self._remote, self._download, fabric.part_mb * MB)
         self._devices: dict[tuple[str, str], str] = {}

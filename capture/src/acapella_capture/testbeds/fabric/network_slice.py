@@ -46,7 +46,7 @@ class NetworkSlice:
         Raises OtherSliceError if it has another topology, UserError otherwise.
         """
         self.session.check()
-        self.session.check_login(tries=self.settings.ssh_tries, interval_s=self.settings.ssh_retry_s)
+        self.session.check_login(self.settings)
         record = self.slices.find_slice(SITE)
         if record is not None and record.state in FAILED:
             self.slices.delete(record.slice_id, wait=True)

@@ -19,6 +19,7 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
+from ...settings import FabricSettings
 from ..base import CompletedProgram, Job
 from .background import submit
 from .login import is_refusal
@@ -42,15 +43,13 @@ class Remote:
         self,
         node_of: Callable[[str], Any],
         directory: str,
-        *,
-        tries: int,
-        interval_s: float,
+        settings: FabricSettings,
         explain_refusal: Callable[[], None],
     ):
         self.directory = directory
         self._node_of = node_of
-        self._tries = tries
-        self._interval_s = interval_s
+        self._tries = settings.ssh_tries
+        self._interval_s = settings.ssh_retry_s
         self._explain_refusal = explain_refusal
         self._program = resources.files(__package__).joinpath("agent.py").read_text(encoding="utf-8")
 

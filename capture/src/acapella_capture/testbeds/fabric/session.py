@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from acapella_core import pandas_import
 from acapella_core.errors import UserError
 
+from ...settings import FabricSettings
 from ..base import InsufficientResources
 from . import credentials, login
 from .credentials import WHERE, Credentials, redact
@@ -132,7 +133,7 @@ class Session:
         with translated_errors("cannot connect to FABRIC"):
             self.fablib().get_manager()
 
-    def check_login(self, *, tries: int, interval_s: float) -> None:
+    def check_login(self, settings: FabricSettings) -> None:
         """Raise UserError if no node can be reached over SSH, whatever FABRIC allocates.
 
         Sites are checked once together: bastion hosts block a machine after repeated failed logins.
@@ -142,6 +143,7 @@ class Session:
             if not self._login_works:
                 with self._kept_login_fault():
                     login.check_slice_key(self.credentials)
+                    tries, interval_s = settings.ssh_tries, settings.ssh_retry_s
                     login.check_bastion(self.fablib(), self.credentials, tries=tries, interval_s=interval_s)
                 self._login_works = True
 

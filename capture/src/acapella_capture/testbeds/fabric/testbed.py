@@ -78,13 +78,7 @@ class FabricTestbed(Testbed):
         self._announced: dict[str, list[Position]] = {}  # first mirrors by site, until a slice is created
         self._listener_ports: dict[str, set[str]] = {}  # known switch ports that lead to our receivers, by site
         directory = f"acapella-{campaign}"
-        self._remote = Remote(
-            self._node,
-            directory,
-            tries=settings.ssh_tries,
-            interval_s=settings.ssh_retry_s,
-            explain_refusal=self.session.explain_refusal,
-        )
+        self._remote = Remote(self._node, directory, settings, self.session.explain_refusal)
         self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
 
@@ -147,7 +141,7 @@ class FabricTestbed(Testbed):
         tags = self.session.tags()
         request = requirements.permitted_request(request, tags)
         requirements.check_tags(self.settings, request, tags)
-        self.session.check_login(tries=self.settings.ssh_tries, interval_s=self.settings.ssh_retry_s)
+        self.session.check_login(self.settings)
         fabric_slice = self._usable_slice(site)
         existing = instances_in(fabric_slice, self._prefix(site)) if fabric_slice else []
         missing = request.instances - len(existing)
