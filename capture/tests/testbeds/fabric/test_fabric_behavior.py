@@ -142,7 +142,7 @@ def test_mirrors_move_although_an_earlier_service_has_failed(fabric):
     ("where", "switch", "value"),
     [
         ("faults", "latency_s", 0.05),
-        ("faults", "too_many", 5),
+        ("faults", "too_many", 15),  # more than one request and its repetitions by the client
         ("faults", "ipv6_management", True),
         ("faults", "lease_limit_h", 0.5),
         ("nodes", "drop_every", 5),

@@ -417,6 +417,8 @@ def test_lease_is_extended_only_if_it_ends_earlier(fabric):
         assert fabric.orchestrator.renewals == []
         testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9)
         (requested,) = fabric.orchestrator.renewals
+        (renewed,) = fabric.orchestrator.alive()
+        assert renewed.state == "StableOK", "a renewed slice is Configuring; until then, FABRIC refuses other changes"
         assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000", requested)
         testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9 - 10**9)
         assert len(fabric.orchestrator.renewals) == 1
