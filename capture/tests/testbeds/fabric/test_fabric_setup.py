@@ -23,6 +23,13 @@ def test_receivers_send_no_frames(fabric):
         assert f"nmcli device set {receiver} managed no" in commands
 
 
+def test_clock_that_is_not_synchronized_is_a_note(fabric):
+    (fabric.nodes.home("STAR-listener1") / "unsynchronized").touch()
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        assert any(note.startswith(f"the clock of {instance.name} was not synchronized") for note in testbed.notes())
+
+
 APT = """#!/bin/sh
 echo "$*" >> calls
 case "$*" in *update) [ "$(grep -c update calls)" -gt {refusals} ] && exit

@@ -50,6 +50,9 @@ ID = "#!/bin/sh\necho 1000\n"  # the user who runs the tests; on FABRIC an ordin
 INSTALL = """#!/bin/sh
 echo "install $*" >> "$HOME/commands.log"
 """  # prevents tests from installing packages
+TIMEDATECTL = """#!/bin/sh
+[ -e "$HOME/unsynchronized" ] && echo no || echo yes
+"""
 LOGGED = """#!/bin/sh
 echo "${0##*/} $*" >> "$HOME/commands.log"
 """  # of programs that would change or wait for this machine
@@ -128,6 +131,7 @@ class Nodes:
             "cloud-init": LOGGED,
             "nmcli": LOGGED,
             "sysctl": LOGGED,
+            "timedatectl": TIMEDATECTL,
             "ethtool": ETHTOOL,
             "ip": IP,
             "chronyc": CHRONYC,

@@ -37,6 +37,7 @@ get tcpdump
 """
 )
 SET_UP_S = 600
+CLOCK = "timedatectl show --property=NTPSynchronized --value"  # yes, no, or nothing if it is unknown
 
 
 @dataclass
@@ -64,8 +65,13 @@ def set_up(
         raise UserError(f"setup failed: {message[-1] if message else result.status}", where=f"node {name}")
     result = run(name, ["sh", "-c", nic_settings.SCRIPT, "sh", *receivers], timeout_s=SET_UP_S)
     settings = nic_settings.parse(result.stdout)
+    clock = run(name, ["sh", "-c", CLOCK], timeout_s=SET_UP_S).stdout.strip()
     notes = [f"{receiver} of {name}: offloads cannot be turned off: {', '.join(nic.enabled())}"
              for receiver, nic in settings.items() if nic.enabled()]  # fmt: skip
+    if clock == "no":
+        notes.append(
+            f"the clock of {name} was not synchronized: times of its captures differ from those of other nodes"
+        )
     return settings, notes
 
 
