@@ -10,6 +10,7 @@ import paramiko
 from acapella_testing.fabric.collection_runs import ONE, collected
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.nodes import BASTION
+from fabrictestbed_extensions.fablib.fablib import FablibManager
 
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric.login import LoginError
@@ -41,6 +42,22 @@ def test_nothing_is_created_if_the_bastion_host_is_not_reachable(fabric):
         with pytest.raises(UserError, match="no SSH connection"):  # the other sites do not wait, too
             testbed.allocate("UTAH", ResourceRequest(1))
     assert not fabric.orchestrator.slices
+
+
+def test_login_that_loses_its_connection_is_repeated(fabric, monkeypatch):
+    """Paramiko then raises the same exception as for a refused key."""
+    texts = ("Authentication failed: transport shut down or saw EOF", "Authentication timeout.")
+    faults, login = [paramiko.AuthenticationException(text) for text in texts], FablibManager.probe_bastion_host
+
+    def probe(manager: FablibManager) -> bool:
+        if faults:
+            raise faults.pop()
+        return login(manager)
+
+    monkeypatch.setattr(FablibManager, "probe_bastion_host", probe)
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, ResourceRequest(1))
+    assert logins(fabric) == 1
 
 
 def test_key_that_expires_during_a_collection_is_not_tried_again(fabric):

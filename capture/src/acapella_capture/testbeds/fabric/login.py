@@ -5,13 +5,18 @@ block a machine after repeated failed logins (fabrictestbed-extensions 2.0.9, Fa
 refused login is not repeated.
 """
 
+import concurrent.futures
 import time
 from typing import Any
 
 from acapella_core.errors import UserError
 
+from .background import submit
 from .credentials import WHERE, Credentials, redact
 
+PROBE_S = 60  # of a login, for which FABRIC's client has no time limit
+# In messages of paramiko's AuthenticationException: the connection ended during the login, or was too slow.
+TRANSIENT = ("transport shut down", "timeout")
 BASTION_FIX = "create a bastion key in FABRIC's portal (My SSH Keys), or run configure_and_validate on its JupyterHub"
 
 
@@ -50,8 +55,10 @@ def check_bastion(fablib: Any, credentials: Credentials, *, tries: int, interval
         if attempt:
             time.sleep(interval_s)
         try:
-            fablib.probe_bastion_host()
+            submit(fablib.probe_bastion_host).result(PROBE_S)
             return
+        except concurrent.futures.TimeoutError:
+            fault = f"silent for {PROBE_S} s"
         except Exception as error:  # an exception of paramiko or of the operating system
             fault = redact(" ".join(str(error).split()) or type(error).__name__)
             if is_refusal(error):
@@ -63,4 +70,5 @@ def check_bastion(fablib: Any, credentials: Credentials, *, tries: int, interval
 
 def is_refusal(error: BaseException | None) -> bool:
     """Return whether an exception of paramiko is a refused login or a key that needs a passphrase."""
-    return any(kind.__name__ == "AuthenticationException" for kind in type(error).__mro__)
+    refused = any(kind.__name__ == "AuthenticationException" for kind in type(error).__mro__)
+    return refused and not any(text in str(error).lower() for text in TRANSIENT)
