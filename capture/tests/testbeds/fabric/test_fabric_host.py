@@ -15,11 +15,12 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 from acapella_testing.fabric.collection_runs import collected, until
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.loopback import loopback_fabric
+from fabrictestbed_extensions.fablib.fablib import FablibManager
 
 from acapella_capture.manifest import read
 from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import Host, ResourceRequest
-from acapella_capture.testbeds.fabric.own_slice.host import NOTE, HostTestbed
+from acapella_capture.testbeds.fabric.own_slice.host import NOTE, HostTestbed, own_nodes
 from acapella_core.errors import UserError
 
 OWN = {"mode": "slice", "slice": SLICE, "sites": [], "port_selection": "all", "ports": None, "instances": 1}
@@ -135,6 +136,22 @@ def test_node_that_cannot_capture_does_not_affect_the_others(fabric, capsys):
     assert {read(path)["instance"] for path in (campaign / "raw").glob("*.json")} == {"n1", "n3"}
     assert "note: n2 cannot capture: no interface for n2-nic-p1" in printed.out
     assert files_of(fabric, "n2") == []
+
+
+def test_p4_switches_of_a_slice_do_not_capture(tmp_path):
+    """FABRIC's client lists them among the nodes, and their interfaces belong to no NIC."""
+    fablib = FablibManager(
+        offline=True, no_ssh=True, project_id="x", bastion_username="x", log_file=str(tmp_path / "l")
+    )
+    created = fablib.new_slice(name="s")
+    node, switch = created.add_node(name="node", site="STAR"), created.add_switch(name="switch", site="STAR")
+    node.add_component(model="NIC_Basic", name="nic")
+    created.add_l2network(
+        name="net", interfaces=[node.get_interfaces()[0], switch.get_interfaces()[0]], type="L2Bridge"
+    )
+    assert [(name, list(own.rates)) for name, own in own_nodes(created, lambda each: each)] == [
+        ("node", ["node-nic-p1"])
+    ]
 
 
 @pytest.mark.parametrize("above", ["enp8s0.100", "bridge0"])

@@ -34,7 +34,7 @@ from ..resources import natural_key
 from ..session import Session, graph_access
 from ..slices import check_lease
 from ..testbed import FabricTestbed
-from . import levels
+from . import levels, topology
 
 NOTE = "captured at the host: frames as the node's kernel handles them, which offloads can merge or not yet have split"
 SHARED_NIC = "NIC_Basic"
@@ -252,11 +252,11 @@ class HostTestbed(FabricTestbed):
 
 
 def own_nodes(fabric_slice: Any, watched: Callable[[Any], Any]) -> Iterator[tuple[str, OwnNode]]:
-    """Yield the nodes of a slice by name, with their interfaces that are in a network.
+    """Yield the virtual machines of a slice by name, with their interfaces that are in a network.
 
     `watched` returns FABRIC's object of a node with a check of its host key.
     """
-    for node in sorted(fabric_slice.get_nodes(), key=lambda node: natural_key(node.get_name())):
+    for node in sorted(topology.machines(fabric_slice), key=lambda node: natural_key(node.get_name())):
         interfaces = [each for each in node.get_interfaces(include_subs=False) if each.get_network() is not None]
         interfaces.sort(key=lambda each: natural_key(each.get_name()))
         macs = {each.get_name(): str(each.get_mac()).lower() for each in interfaces}

@@ -54,7 +54,7 @@ class OwnSliceTestbed(FabricTestbed):
         found = self._own_slice()
         ports: dict[str, dict[str, Port]] = {}
         with graph_access(f"cannot read slice {self._own}"):
-            for node in found.get_nodes():
+            for node in topology.machines(found):
                 if self._ours().fullmatch(node.get_name()):
                     continue
                 for interface in node.get_interfaces(include_subs=False):

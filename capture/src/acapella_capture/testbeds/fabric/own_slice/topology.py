@@ -11,6 +11,11 @@ Element = tuple[tuple[str, str], ...]  # properties
 Topology = Mapping[str, Element]  # by identifier; `neighbors` is a property, too
 
 
+def machines(fabric_slice: Any) -> list[Any]:
+    """Return FABRIC's objects of the virtual machines of a slice; its P4 switches have neither NICs nor tcpdump."""
+    return [node for node in fabric_slice.get_nodes() if str(node.get_type()) == "VM"]
+
+
 def our_names(campaign: str, site: str | None = None) -> re.Pattern[str]:
     """Return the pattern of the names of our nodes, and mirrors, in a user's slice; group 1 is the node's name."""
     place = r"[^-]+" if site is None else re.escape(site)
