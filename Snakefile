@@ -71,6 +71,7 @@ pathvars:
 
 wildcard_constraints:
     sample=r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    batch=r"b[0-9]+",
 
 
 # Used with `--software-deployment-method apptainer` alone: the image that workflow/setup/container.def describes,
@@ -87,8 +88,9 @@ rule all:
     default_target: True
     input:
         "<campaign>/report.html",
-        digests=SAMPLES.files("<campaign>/{kind}/{sample}.parquet", kind=("acap", "flows")) if HAS_SAMPLES else [],
-        partials=SAMPLES.files("<campaign>/partial/{sample}") if HAS_SAMPLES else [],
+        acaps=results("digest", "<campaign>/acap/{sample}.parquet") if HAS_SAMPLES else [],
+        flows=results("digest", "<campaign>/flows/{sample}.parquet") if HAS_SAMPLES else [],
+        partials=results("analyze", "<campaign>/partial/{sample}") if HAS_SAMPLES else [],
         catalog="<campaign>/catalog.duckdb" if HAS_SAMPLES else [],
 
 
@@ -110,6 +112,8 @@ include: "rules/report.smk"
 onstart:
     record_signals(JOB_RECORDS.record_stop)
     CACHED_DIGESTS.record_verified()
+    if BATCHED:
+        BATCHES.start()
     if config["testbed"] == "files":
         cleanup.remove_unlisted(CAMPAIGN, SHEET.rows)
     cleanup.remove_unconfigured(CAMPAIGN, OPTIONAL_STAGES)

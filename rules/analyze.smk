@@ -1,33 +1,68 @@
 # analyze: one sample's acap, flows, manifest -> partial/<sample>/<table>.parquet, its part of each table
 
+ANALYZE_SQL = [
+    *sorted((ROOT / "workflow/sql/analyze").glob("*.sql")),
+    *sorted((ROOT / "workflow/sql/congestion").glob("*.sql")),
+    *sorted((ROOT / "workflow/sql/shared").glob("*.sql")),
+]
+ANALYZE_OPTIONS = [
+    f"--bin-ns={round(config['analysis']['throughput_bin_s'] * 1_000_000_000)}",
+    "--congestion",
+    *(f"{key}={value}" for key, value in config["analysis"]["congestion"].items()),
+]
 
-rule analyze:
-    input:
-        manifest="<campaign>/raw/{sample}.json",
-        acap="<campaign>/acap/{sample}.parquet",
-        flows="<campaign>/flows/{sample}.parquet",
-        sql=[
-            *sorted((ROOT / "workflow/sql/analyze").glob("*.sql")),
-            *sorted((ROOT / "workflow/sql/congestion").glob("*.sql")),
-            *sorted((ROOT / "workflow/sql/shared").glob("*.sql")),
-        ],
-        heuristics=ROOT / "schemas/heuristics.tsv",
-    output:
-        partial=directory("<campaign>/partial/{sample}"),
-    log:
-        "<campaign>/logs/analyze/{sample}.log",
-    benchmark:
-        "<campaign>/benchmarks/analyze/{sample}.tsv"
-    resources:
-        mem_mb=2048,
-        runtime=120,
-    params:
-        campaign=lambda wildcards: CAMPAIGN,
-        bin_ns=round(config["analysis"]["throughput_bin_s"] * 1_000_000_000),
-        congestion=[f"{key}={value}" for key, value in config["analysis"]["congestion"].items()],
-        code=digest_of_code("acapella.campaign.analyze"),
-    message:
-        "analyze {wildcards.sample}"
-    shell:
-        "acapella campaign analyze {params.campaign:q} --sample {wildcards.sample:q} -o {output.partial:q}"
-        " --bin-ns {params.bin_ns} --congestion {params.congestion:q} > {log:q} 2>&1"
+if BATCHED:
+
+    rule analyze:
+        input:
+            digests="<campaign>/batches/digest/{batch}.tsv",
+            sql=ANALYZE_SQL,
+            heuristics=ROOT / "schemas/heuristics.tsv",
+        output:
+            outcomes="<campaign>/batches/analyze/{batch}.tsv",
+        log:
+            "<campaign>/logs/batches/analyze/{batch}.log",
+        benchmark:
+            "<campaign>/benchmarks/batches/analyze/{batch}.tsv"
+        resources:
+            mem_mb=2048,
+            runtime=120,
+        params:
+            campaign=lambda wildcards: CAMPAIGN,
+            members=lambda wildcards: BATCHES.description(wildcards.batch),
+            options=ANALYZE_OPTIONS,
+            code=digest_of_code("acapella.campaign.analyze"),
+        message:
+            "analyze batch {wildcards.batch}: progress is in {log}"
+        shell:
+            "acapella campaign batch {params.campaign:q} analyze {wildcards.batch} -o {output.outcomes:q}"
+            " --code={params.code}.$(cat {input.sql:q} {input.heuristics:q} | sha256sum | cut -c 1-64)"
+            " -- {params.options:q} > {log:q} 2>&1"
+
+else:
+
+    rule analyze:
+        input:
+            manifest="<campaign>/raw/{sample}.json",
+            acap="<campaign>/acap/{sample}.parquet",
+            flows="<campaign>/flows/{sample}.parquet",
+            sql=ANALYZE_SQL,
+            heuristics=ROOT / "schemas/heuristics.tsv",
+        output:
+            partial=directory("<campaign>/partial/{sample}"),
+        log:
+            "<campaign>/logs/analyze/{sample}.log",
+        benchmark:
+            "<campaign>/benchmarks/analyze/{sample}.tsv"
+        resources:
+            mem_mb=2048,
+            runtime=120,
+        params:
+            campaign=lambda wildcards: CAMPAIGN,
+            options=ANALYZE_OPTIONS,
+            code=digest_of_code("acapella.campaign.analyze"),
+        message:
+            "analyze {wildcards.sample}"
+        shell:
+            "acapella campaign analyze {params.campaign:q} --sample {wildcards.sample:q} -o {output.partial:q}"
+            " {params.options:q} > {log:q} 2>&1"

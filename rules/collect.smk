@@ -5,7 +5,32 @@
 # edit of the code does not discard captures; other settings of the capture do. Ctrl-C signals the whole process group,
 # and tee ignores it to write the last line.
 
-if config["testbed"] == "files":
+if FILES and BATCHED:
+
+    rule collect:
+        output:
+            outcomes="<campaign>/batches/collect/{batch}.tsv",
+            config="<campaign>/batches/collect/{batch}.json",
+        log:
+            "<campaign>/logs/batches/collect/{batch}.log",
+        benchmark:
+            "<campaign>/benchmarks/batches/collect/{batch}.tsv"
+        resources:
+            mem_mb=256,
+            runtime=60,
+        params:
+            campaign=lambda wildcards: CAMPAIGN,
+            config=collection_config(config),
+            members=lambda wildcards: BATCHES.description(wildcards.batch),
+            code=digest_of_code("acapella_capture.collect"),
+        message:
+            "collect batch {wildcards.batch}"
+        shell:
+            "printf '%s\\n' {params.config:q} > {output.config:q};"
+            " acapella campaign batch {params.campaign:q} collect {wildcards.batch} -o {output.outcomes:q}"
+            " --code={params.code}.$(sha256sum < {output.config:q} | cut -c 1-64) -- --config {output.config:q} > {log:q} 2>&1"
+
+elif FILES:
 
     rule collect:
         input:
@@ -29,27 +54,6 @@ if config["testbed"] == "files":
         shell:
             "acapella collect {params.campaign:q} --config <(printf %s {params.config:q})"
             " --only {wildcards.sample:q} > {log:q} 2>&1"
-
-    rule samples:
-        output:
-            sheet="<campaign>/raw/samples.tsv",
-        log:
-            "<campaign>/logs/samples.log",
-        benchmark:
-            "<campaign>/benchmarks/samples.tsv"
-        resources:
-            mem_mb=256,
-            runtime=10,
-        params:
-            campaign=lambda wildcards: CAMPAIGN,
-            config=collection_config(config),
-            rows=SHEET.list_values(),
-            code=digest_of_code("acapella_capture.collect"),
-        message:
-            "collect: sample sheet"
-        shell:
-            "acapella collect {params.campaign:q} --config <(printf %s {params.config:q})"
-            " --list -o {output.sheet:q} > {log:q} 2>&1"
 
 else:
 
@@ -75,3 +79,27 @@ else:
         shell:
             "printf '%s\\n' {params.config:q} > {output.config:q};"
             " acapella collect {params.campaign:q} --config {output.config:q} 2>&1 | (trap '' INT TERM; tee {log:q})"
+
+
+if FILES:
+
+    rule samples:
+        output:
+            sheet="<campaign>/raw/samples.tsv",
+        log:
+            "<campaign>/logs/samples.log",
+        benchmark:
+            "<campaign>/benchmarks/samples.tsv"
+        resources:
+            mem_mb=256,
+            runtime=10,
+        params:
+            campaign=lambda wildcards: CAMPAIGN,
+            config=collection_config(config),
+            rows=SHEET.list_values(),
+            code=digest_of_code("acapella_capture.collect"),
+        message:
+            "collect: sample sheet"
+        shell:
+            "acapella collect {params.campaign:q} --config <(printf %s {params.config:q})"
+            " --list -o {output.sheet:q} > {log:q} 2>&1"

@@ -9,42 +9,77 @@ from acapella.digest.command import ENGINES
 
 DEEP_FRAMES = config["digest"]["deep_frames"]
 DECOMPRESSION = [f"--max-{key}={config['digest'][f'max_{key}']}" for key in ("decompressed", "ratio")]
+DIGEST_OPTIONS = [
+    f"--engine={config['digest']['engine']}",
+    *(["--deep-frames", *map(str, DEEP_FRAMES)] if DEEP_FRAMES else []),
+    *DECOMPRESSION,
+]
+
+if BATCHED:
+
+    rule digest:
+        input:
+            manifests="<campaign>/batches/collect/{batch}.tsv" if FILES else COLLECTED_SHEET,
+        output:
+            outcomes="<campaign>/batches/digest/{batch}.tsv",
+        log:
+            "<campaign>/logs/batches/digest/{batch}.log",
+        benchmark:
+            "<campaign>/benchmarks/batches/digest/{batch}.tsv"
+        threads: config["digest"]["threads"]
+        resources:
+            mem_mb=config["digest"]["memory_mb"] + 1536,  # in addition to the tables: 256 for acapella, 1280 for tshark
+            runtime=24 * 60,
+            damaged=config["digest"]["damaged"],
+            memory=f"{config['digest']['memory_mb']}M",  # a limit, which changes no result
+        params:
+            campaign=lambda wildcards: CAMPAIGN,
+            members=lambda wildcards: BATCHES.description(wildcards.batch),
+            options=DIGEST_OPTIONS,
+            tshark=tshark_version(config["digest"]["engine"]),
+            vendors=vendors_sha256(),
+            code=digest_of_code("acapella.digest.command", ENGINES[config["digest"]["engine"]]),
+        message:
+            "digest batch {wildcards.batch}: progress is in {log}"
+        shell:
+            "acapella campaign batch {params.campaign:q} digest {wildcards.batch} -o {output.outcomes:q}"
+            " --code={params.code}.{params.tshark:q}.{params.vendors:q} -- {params.options:q}"
+            " --memory={resources.memory} --threads={threads} --damaged={resources.damaged} --progress > {log:q} 2>&1"
+
+else:
+
+    rule digest:
+        input:
+            capture=capture_of_digest,
+        output:
+            acap="<campaign>/acap/{sample}.parquet",
+            flows="<campaign>/flows/{sample}.parquet",
+        log:
+            "<campaign>/logs/digest/{sample}.log",
+        benchmark:
+            "<campaign>/benchmarks/digest/{sample}.tsv"
+        cache: has_cache(workflow)
+        threads: config["digest"]["threads"]
+        resources:
+            mem_mb=config["digest"]["memory_mb"] + 1536,  # in addition to the tables: 256 for acapella, 1280 for tshark
+            runtime=24 * 60,
+            damaged=config["digest"]["damaged"],
+            memory=f"{config['digest']['memory_mb']}M",  # a limit, which changes no result
+        params:
+            site=lambda wildcards: SAMPLES[wildcards.sample].site,
+            port=lambda wildcards: SAMPLES[wildcards.sample].port,
+            options=DIGEST_OPTIONS,
+            tshark=tshark_version(config["digest"]["engine"]),
+            vendors=vendors_sha256(),
+            code=digest_of_code("acapella.digest.command", ENGINES[config["digest"]["engine"]]),
+        message:
+            "digest {wildcards.sample}: progress is in {log}"
+        shell:
+            "acapella digest -o {output.acap:q} --flows {output.flows:q}"
+            " --site={params.site:q} --port={params.port:q} {params.options:q}"
+            " --memory {resources.memory} --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"
 
 
-rule digest:
-    input:
-        capture=capture_of_digest,
-    output:
-        acap="<campaign>/acap/{sample}.parquet",
-        flows="<campaign>/flows/{sample}.parquet",
-    log:
-        "<campaign>/logs/digest/{sample}.log",
-    benchmark:
-        "<campaign>/benchmarks/digest/{sample}.tsv"
-    cache: has_cache(workflow)
-    threads: config["digest"]["threads"]
-    resources:
-        mem_mb=config["digest"]["memory_mb"] + 1536,  # in addition to the tables: 256 for acapella, 1280 for tshark
-        runtime=24 * 60,
-        damaged=config["digest"]["damaged"],
-        memory=f"{config['digest']['memory_mb']}M",  # a limit, which changes no result
-    params:
-        limits=DECOMPRESSION,
-        site=lambda wildcards: SAMPLES[wildcards.sample].site,
-        port=lambda wildcards: SAMPLES[wildcards.sample].port,
-        engine=config["digest"]["engine"],
-        deep_frames=["--deep-frames", *DEEP_FRAMES] if DEEP_FRAMES else [],
-        tshark=tshark_version(config["digest"]["engine"]),
-        vendors=vendors_sha256(),
-        code=digest_of_code("acapella.digest.command", ENGINES[config["digest"]["engine"]]),
-    message:
-        "digest {wildcards.sample}: progress is in {log}"
-    shell:
-        "acapella digest -o {output.acap:q} --flows {output.flows:q}"
-        " --site={params.site:q} --port={params.port:q} --engine {params.engine} {params.deep_frames}"
-        " {params.limits} --memory {resources.memory} --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"
-
-
-if has_cache(workflow):
+if has_cache(workflow) and not BATCHED:
     with exit_on_user_error():
         CACHED_DIGESTS.use_cache()

@@ -13,8 +13,8 @@ from acapella.flowreports.tables import TABLES as FLOW_TABLES
 rule flowreports:
     input:
         capture=capture,
-        acap="<campaign>/acap/{sample}.parquet",
-        flows="<campaign>/flows/{sample}.parquet",
+        acap=results_of_sample("digest", "<campaign>/acap/{sample}.parquet"),
+        flows=results_of_sample("digest", "<campaign>/flows/{sample}.parquet"),
         program=ROOT / "p4/spec/flowstats.spec",
         sql=[
             *sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
@@ -35,6 +35,8 @@ rule flowreports:
         runtime=240,
     params:
         directory=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
+        acap=lambda wildcards: f"{CAMPAIGN}/acap/{wildcards.sample}.parquet",
+        flows=lambda wildcards: f"{CAMPAIGN}/flows/{wildcards.sample}.parquet",
         size=REPORTED["sketch"],
         triggers=REPORTED["triggers"],
         limits=DECOMPRESSION,
@@ -44,8 +46,8 @@ rule flowreports:
     message:
         "flowreports {wildcards.sample}"
     shell:
-        "acapella p4 reports -o {params.directory:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
-        " --flows={input.flows:q} --size {params.size} --triggers={params.triggers} {params.times} {params.limits}"
+        "acapella p4 reports -o {params.directory:q} --sample={wildcards.sample:q} --acap={params.acap:q}"
+        " --flows={params.flows:q} --size {params.size} --triggers={params.triggers} {params.times} {params.limits}"
         " {params.sketches} -- {input.capture:q} > {log:q} 2>&1"
 
 

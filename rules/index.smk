@@ -6,9 +6,9 @@
 rule index:
     input:
         sheet="<campaign>/raw/samples.tsv",
-        manifests=SAMPLES.files("<campaign>/raw/{sample}.json"),
-        acaps=SAMPLES.files("<campaign>/acap/{sample}.parquet"),
-        flows=SAMPLES.files("<campaign>/flows/{sample}.parquet"),
+        manifests=results("collect", "<campaign>/raw/{sample}.json"),
+        acaps=results("digest", "<campaign>/acap/{sample}.parquet"),
+        flows=results("digest", "<campaign>/flows/{sample}.parquet"),
         sql=sorted((ROOT / "workflow/sql/index").glob("*.sql")),
     output:
         catalog=update("<campaign>/catalog.duckdb"),

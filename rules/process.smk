@@ -11,7 +11,7 @@ rule process:
     input:
         catalog="<campaign>/catalog.duckdb",
         indexed="<campaign>/logs/index.done",  # missing if the last index failed and left an earlier catalog
-        partials=SAMPLES.files("<campaign>/partial/{sample}"),
+        partials=results("analyze", "<campaign>/partial/{sample}"),
         sql=sorted((ROOT / "workflow/sql").rglob("*.sql")),
         schemas=sorted((ROOT / "schemas/tables").glob("*.yaml")),
     output:

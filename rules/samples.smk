@@ -5,6 +5,7 @@
 # The code is in acapella.snakefile, which does not import acapella_capture: this file passes its functions.
 
 from acapella.snakefile import cleanup, optional_stages, sample_names
+from acapella.snakefile.batches import Batches
 from acapella.snakefile.cached_digests import CachedDigests
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
 from acapella.snakefile.sample_sheet import SampleSheet
@@ -54,6 +55,37 @@ else:
     SAMPLES = Samples(
         CAMPAIGN, config["exclude"], lambda: read_collected(checkpoints.collect.get().output.sheet, CAMPAIGN)
     )
+
+
+# With batches, outputs of the rules collect (files), digest and analyze are lists of samples (acapella.campaign.batches).
+BATCHED = config["batches"]["samples"] > 1
+FILES = config["testbed"] == "files"
+BATCHES = Batches(
+    workflow,
+    CAMPAIGN,
+    SAMPLES,
+    config["batches"],
+    stages=("collect", "digest", "analyze") if FILES else ("digest", "analyze"),
+    values=SHEET.manifest_values if FILES else lambda sample: [],
+)
+
+
+if BATCHED and FILES:
+    SAMPLES.manifest_list = lambda sample: BATCHES.output_with("collect", sample)
+
+
+def results(stage, pattern):
+    """Return an input function: the files of all samples that a stage creates, or with batches the lists of them."""
+    if BATCHED and (stage != "collect" or FILES):
+        return lambda wildcards: BATCHES.outputs(stage)
+    return SAMPLES.files(pattern)
+
+
+def results_of_sample(stage, pattern):
+    """Return an input function: a file of a job's sample that a stage creates, or with batches the list that has it."""
+    if BATCHED:
+        return lambda wildcards: BATCHES.output_with(stage, wildcards.sample)
+    return pattern
 
 
 def plan_of_dry_run(wildcards):

@@ -42,6 +42,8 @@ from .testbeds.local import sandbox
 
 PRIVATE = 0o077  # umask: captures are private, even while they are incomplete
 
+_preloaded: dict[Path, Settings] = {}
+
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add the parser of `acapella collect`."""
@@ -72,9 +74,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def preload(args: argparse.Namespace) -> None:
+    """Read the config and the sample sheet, before `acapella campaign batch` forks a process for each sample."""
+    settings = _preloaded[args.config] = read_settings(args.config)
+    files.preload(settings.samples)
+
+
 def run(args: argparse.Namespace) -> int | None:
     """Run the command; testbed `local` runs it again inside its own namespaces."""
-    settings = read_settings(args.config)
+    settings = _preloaded.get(args.config) or read_settings(args.config)
     if args.only and settings.testbed != "files":
         raise UserError("--only requires testbed files", where=args.config)
     if args.output and not args.list:

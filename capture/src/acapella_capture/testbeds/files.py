@@ -33,6 +33,8 @@ SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
 RESERVED_NAME = "all"  # stands for all sites in the tables
 END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive), equal to kNoPlausibleNs of the core
 
+_preloaded: dict[Path, list["Row"]] = {}
+
 
 @dataclass(frozen=True)
 class Row:
@@ -279,12 +281,17 @@ def name_with_crc(file: Path, others: Sequence[Path]) -> str | None:
     return None
 
 
+def preload(sheet: Path) -> None:
+    """Read a sheet that `describe` will read in each of many forks of this process. Raises UserError."""
+    _preloaded[sheet] = read_sheet(sheet)
+
+
 def describe(sheet: Path, campaign: Path, *, sample: str | None = None, limits=None) -> Iterator[dict[str, Any]]:
     """Link a sheet's captures into raw/, write their manifests, and yield these.
 
     With `sample`, only this one; otherwise all files are checked before the first is linked. Raises UserError.
     """
-    rows = [row for row in read_sheet(sheet) if sample in (None, row.sample)]
+    rows = [row for row in _preloaded.get(sheet) or read_sheet(sheet) if sample in (None, row.sample)]
     if not rows:
         raise UserError(f"no sample {sample!r}", where=sheet)
     faults = Faults(sheet)

@@ -54,6 +54,13 @@ def confine(args) -> None:
     confine_self(output_of(args))
 
 
+def preload(args) -> None:
+    """Import what an analysis uses, before `acapella campaign batch` forks a process for each sample."""
+    import duckdb  # noqa: F401, PLC0415 - the start of `--help` stays quick
+
+    import acapella.digest.acap_files  # noqa: F401, PLC0415 (pyarrow)
+
+
 def output_of(args) -> Path:
     """Return the directory of the partial tables."""
     return Path(args.output or Path(args.campaign, "partial", args.sample))

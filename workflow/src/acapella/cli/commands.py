@@ -53,6 +53,7 @@ CAMPAIGN = Group(
         "figures": "figures.command",
         "report": "report.command",
         "check": "cli.check",
+        "batch": "cli.batch",
     },
 )
 
@@ -107,7 +108,7 @@ COMMANDS = {name: command for commands in HEADINGS.values() for name, command in
 
 RENAMED = {
     "anonymise": "anonymize",
-    **{name: f"campaign {name}" for name in CAMPAIGN.modules},
+    **{name: f"campaign {name}" for name in CAMPAIGN.modules if name != "batch"},
     "collector run": "p4 collect",
     "collector top": "p4 top",
     "collector sql": "p4 sql",

@@ -52,6 +52,7 @@ UNREADABLE = "unsupported_link_type"  # value of column `issue` of frames
 PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15: tshark knows their names but does not dissect them
 
 MEMORY = "2G"
+MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other pools retain 12 MiB for a few pages
 ANSWER_S = 120.0  # default of acapella.common.tshark, which is slow to import
 MAX_TIMEOUT_S = 10**6
 REPAIR = (
@@ -149,6 +150,13 @@ def confine(args: argparse.Namespace) -> None:
     confine_self(args.acap, args.flows, starts=True)
 
 
+def preload(args: argparse.Namespace) -> None:
+    """Import what a digest uses, before `acapella campaign batch` forks a process for each sample."""
+    os.environ.setdefault(*MEMORY_POOL)
+    importlib.import_module("acapella.digest.acap_files")
+    importlib.import_module(ENGINES[args.engine])
+
+
 def run(args: argparse.Namespace) -> int:
     """Digest one sample and return the exit code: 1 with an error if bytes of a capture are damaged, otherwise 0.
 
@@ -202,7 +210,7 @@ def check_paths(sources: Sequence[str], acap: str, flows: str) -> None:
 
 def digest(sources: Sequence[str], acap: str, flows: str, options: Options, progress: bool = False) -> dict:
     """Convert the captures of a sample to two Parquet files; return the metadata, which is the same in both."""
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other pools retain 12 MiB for a few pages
+    os.environ.setdefault(*MEMORY_POOL)
     from .acap_files import flow_writer, frame_writer  # noqa: PLC0415 - pyarrow is slow to import
 
     with (

@@ -16,6 +16,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from acapella.campaign.batches import read_failures
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -80,14 +81,15 @@ class JobRecords(logging.Handler):
             if record.log and not self.dry_run():
                 self._renew_log(record)
         elif event == LogEvent.JOB_ERROR and record.log:
-            self.failed.append(self._failure(record, sys.exception()))
+            failure = self._failure(record, sys.exception())
+            self.failed += failures_of_samples(failure) if "batch" in record.wildcards else [failure]
 
     def _renew_log(self, record: logging.LogRecord) -> None:
         """Create an empty log for a job that starts, and remove its old exit code. Raises WorkflowError."""
         log = Path(record.log[0])
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            for earlier in (exit_file(log), log):
+            for earlier in (exit_file(log), failed_samples(log), log):
                 earlier.unlink(missing_ok=True)
             log.touch(mode=0o600)
         except OSError as error:
@@ -105,6 +107,20 @@ class JobRecords(logging.Handler):
             write_exit_code(log, code)
         earlier = self._existed.get(record.jobid, ())
         return FailedJob(record.rule_name, self._samples.get(record.jobid), log, code, number, earlier)
+
+
+def failed_samples(log: Path) -> Path:
+    """Return the path of the list of failed samples that belongs to the log of a batch."""
+    return log.with_suffix(".failed.tsv")
+
+
+def failures_of_samples(failure: FailedJob) -> list[FailedJob]:
+    """Return a failure for each failed sample of a batch; the failure of the job itself if it has no list of them."""
+    failed = read_failures(failed_samples(failure.log))
+    logs = failure.log.parents[2]  # logs/batches/STAGE/BATCH.log
+    return [
+        FailedJob(failure.rule, sample, logs / failure.rule / f"{sample}.log", code) for sample, code in failed.items()
+    ] or [failure]
 
 
 def exit_file(log: Path) -> Path:

@@ -41,6 +41,7 @@ class Samples:
         self._excluded = frozenset(excluded)
         self._find = find
         self._is_readable = is_readable
+        self.manifest_list: Callable[[str], str] | None = None  # with batches: the file that lists a manifest
 
     def known(self) -> Mapping[str, Sample]:
         """Return all samples by name, including excluded ones."""
@@ -65,8 +66,8 @@ class Samples:
         return lambda wildcards: expand(pattern, sample=self.included(), **values)
 
     def manifest(self, name: str) -> str:
-        """Return the path of the manifest of a sample."""
-        return f"{self._campaign}/raw/{name}.json"
+        """Return the path of the manifest of a sample; with batches, of the list that the job creates with it."""
+        return self.manifest_list(name) if self.manifest_list else f"{self._campaign}/raw/{name}.json"
 
     def capture(self, name: str) -> str:
         """Return the path of a sample's capture.

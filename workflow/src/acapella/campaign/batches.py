@@ -1,0 +1,184 @@
+"""Batches of samples: which samples are in which batch, and which of them a stage has completed.
+
+CAMPAIGN/batches/plan.jsonl lists the samples of each batch, with site, port and capture. A sample stays in its batch:
+new samples form new batches, so that other batches need not run again. For each stage, the file
+CAMPAIGN/batches/done/STAGE/BATCH.tsv records the completed samples: the key of each (command, code and inputs) and the
+state of its output files. A stage that runs again skips a sample if both are unchanged.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from acapella_core import beneath, names
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+BATCH = "b{:04}"
+BATCH_NAME = re.compile("b([0-9]{4,18})")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A sample of a batch. ``capture``: path; ``values``: what its manifest contains from the user's sheet."""
+
+    batch: str
+    sample: str
+    site: str
+    port: str
+    capture: str
+    values: list = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage reads and writes for each sample: a row of the sheet, the capture, and files of the campaign."""
+
+    reads_sheet: bool
+    reads_capture: bool
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+STAGES = {
+    "collect": Stage(True, True, (), ("raw/{}.json",)),
+    "digest": Stage(False, True, (), ("acap/{}.parquet", "flows/{}.parquet")),
+    "analyze": Stage(
+        False, False, ("raw/{}.json", "acap/{}.parquet", "flows/{}.parquet"), ("partial/{}/quality.parquet",)
+    ),
+}
+
+
+def plan_file(campaign: Path) -> Path:
+    """Return the path of the file that lists the members of all batches: a JSON object per line."""
+    return campaign / "batches" / "plan.jsonl"
+
+
+def read_plan(campaign: Path) -> list[Member]:
+    """Return the members of all batches; [] if there is no plan. Raises UserError if a line is invalid."""
+    path = plan_file(campaign)
+    if not path.is_file():
+        return []
+    try:
+        members = [Member(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        for member in members:
+            names.sample(member.sample, path)
+            int(BATCH_NAME.fullmatch(member.batch)[1])
+    except (ValueError, TypeError) as error:
+        fix = "delete it; then samples are assigned to batches again"
+        raise UserError("is not a plan of batches", where=path, fix=fix) from error
+    return members
+
+
+def write_plan(campaign: Path, members: Iterable[Member]) -> None:
+    """Write the members of all batches."""
+    atomic_text(plan_file(campaign), "".join(f"{json.dumps(asdict(member))}\n" for member in members))
+
+
+def extended(
+    earlier: Mapping[str, str], samples: Sequence[str], sizes: Mapping[str, int], *, most: int, most_bytes: int
+) -> dict[str, str]:
+    """Return the batch of each sample. ``earlier``: batches of samples that have one, which they keep.
+
+    The others form new batches in the order of ``samples``. A batch has at most ``most`` samples, and ``most_bytes`` if
+    it has several. ``sizes``: bytes of the captures.
+    """
+    number = max((int(batch[1:]) for batch in earlier.values()), default=0)
+    batches, count, total = {}, 0, 0
+    for sample in samples:
+        if sample in earlier:
+            batches[sample] = earlier[sample]
+            continue
+        size = sizes.get(sample, 0)
+        if count in (0, most) or total + size > most_bytes:
+            number, count, total = number + 1, 0, 0
+        batches[sample] = BATCH.format(number)
+        count, total = count + 1, total + size
+    return batches
+
+
+def state_of(path: str | os.PathLike) -> list:
+    """Return size and modification time of a file; nulls if it does not exist."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - called for each file of each sample
+    except OSError:
+        return [None, None]
+    return [status.st_size, status.st_mtime_ns]
+
+
+def key_of(campaign: Path, stage: Stage, member: Member, command: Sequence[str], code: str) -> str:
+    """Return the SHA-256 over everything on which the outputs of a sample depend: command, code and state of inputs."""
+    files = [member.capture] if stage.reads_capture else []
+    files += [str(campaign / pattern.format(member.sample)) for pattern in stage.inputs]
+    described = [[*command], code, member.values if stage.reads_sheet else [], [state_of(file) for file in files]]
+    return hashlib.sha256(json.dumps(described).encode()).hexdigest()
+
+
+def outputs_of(campaign: Path, stage: Stage, sample: str) -> list[Path]:
+    """Return the output files of a stage for a sample."""
+    return [campaign / pattern.format(sample) for pattern in stage.outputs]
+
+
+class Journal:
+    """The completed samples of a batch in a stage. Lines are appended; the last line of a sample counts."""
+
+    def __init__(self, campaign: Path, stage: str, batch: str):
+        self.path = campaign / "batches" / "done" / stage / f"{batch}.tsv"
+        self._recorded = dict(self._lines())
+
+    def _lines(self) -> Iterable[tuple[str, str]]:
+        """Yield each sample with the rest of its line. A line that was not written completely is ignored."""
+        if self.path.is_file():
+            for line in self.path.read_text(encoding="utf-8").split("\n")[:-1]:
+                sample, _, recorded = line.partition("\t")
+                yield sample, recorded
+
+    def is_complete(self, sample: str, key: str, outputs: Sequence[Path]) -> bool:
+        """Return whether a sample was completed with this key, and its outputs exist and are unchanged."""
+        states = [state_of(path) for path in outputs]
+        return [None, None] not in states and self._recorded.get(sample) == record(key, states)
+
+    def add(self, sample: str, key: str, outputs: Sequence[Path]) -> None:
+        """Record that a sample was completed."""
+        recorded = record(key, [state_of(path) for path in outputs])
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with os.fdopen(beneath.open_file(self.path, flags), "w", encoding="utf-8") as stream:
+            stream.write(f"{sample}\t{recorded}\n")
+        self._recorded[sample] = recorded
+
+
+def record(key: str, states: Sequence[list]) -> str:
+    """Return the text that the journal has for a completed sample."""
+    return f"{key}\t{json.dumps([*states])}"
+
+
+def log_of(campaign: Path, stage: str, sample: str) -> Path:
+    """Return the path of a sample's log."""
+    return campaign / "logs" / stage / f"{sample}.log"
+
+
+def failures_file(campaign: Path, stage: str, batch: str) -> Path:
+    """Return the path of the list of failed samples of a batch, next to the log of its job."""
+    return campaign / "logs" / "batches" / stage / f"{batch}.failed.tsv"
+
+
+def write_failures(path: Path, failed: Mapping[str, int]) -> None:
+    """Write the exit codes of the failed samples of a batch."""
+    atomic_text(path, sheet(("sample", "exit_code"), failed.items()))
+
+
+def read_failures(path: Path) -> dict[str, int]:
+    """Return the exit codes of the failed samples of a batch; {} if it has no list."""
+    if not path.is_file():
+        return {}
+    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    return {names.sample(sample, path): int(code) for sample, code in rows}
+
+
+def sheet(columns: Sequence[str], rows: Iterable[Sequence]) -> str:
+    """Return rows as TSV with a header line."""
+    return "".join("\t".join(map(str, row)) + "\n" for row in (columns, *rows))

@@ -1,0 +1,206 @@
+"""Run one stage for the samples of a batch, each in its own process, and skip samples that are complete.
+
+    acapella campaign batch results/mine digest b0001 -o results/mine/batches/digest/b0001.tsv -- --engine native
+    acapella campaign batch results/mine analyze b0001 -o results/mine/batches/analyze/b0001.tsv
+
+The stages are collect, digest and analyze; options after -- are those of the command `acapella collect`, `acapella
+digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so that an
+error, a crash or the memory of one sample does not affect the others. CAMPAIGN/logs/STAGE/SAMPLE.log is the log of a
+sample. OUT lists the samples and their outcomes: done, or kept if its command, code and input files are those of an
+earlier run. CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample.
+
+If a sample fails, the others are processed all the same. The exit code is then that of the failed samples (the
+smallest, if they differ), and CAMPAIGN/logs/batches/STAGE/BATCH.failed.tsv lists them. The next run processes only
+these.
+"""
+
+import argparse
+import atexit
+import contextlib
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella.campaign.batches import (
+    STAGES,
+    Journal,
+    Member,
+    failures_file,
+    key_of,
+    log_of,
+    outputs_of,
+    read_plan,
+    sheet,
+    write_failures,
+)
+from acapella.campaign.layout import open_campaign
+from acapella_core import beneath, names
+from acapella_core.errors import INTERRUPTED, UserError
+from acapella_core.files import atomic_text
+
+from . import entry
+from .commands import build_parser
+
+NEUTRAL = ("--damaged=", "--memory=", "--progress", "--threads=")  # options that do not change the output
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sample of a batch ended. ``result``: done, kept or failed; ``exit_code``: 128 + N if signal N ended it."""
+
+    sample: str
+    result: str
+    exit_code: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    max_rss_mb: float = 0.0
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella campaign batch`."""
+    parser = subparsers.add_parser("batch", help="run a stage for the samples of a batch", description=__doc__)
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
+    parser.add_argument("stage", choices=[*STAGES], help="stage to run")
+    parser.add_argument("batch", metavar="BATCH", help="name of the batch in CAMPAIGN/batches/plan.jsonl")
+    parser.add_argument("-o", dest="output", metavar="OUT", required=True, help="list of samples and outcomes (TSV)")
+    parser.add_argument("--code", default="", help="version of the code; another version processes all samples again")
+    parser.add_argument("options", nargs="*", metavar="-- OPTION", help="options of the stage's command")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Process the samples of a batch; return 0 if all of them are complete."""
+    campaign = open_campaign(args.campaign).directory
+    members = [member for member in read_plan(campaign) if member.batch == args.batch]
+    if not members:
+        raise UserError(f"no batch {args.batch!r}", where=campaign / "batches" / "plan.jsonl")
+    failures = failures_file(campaign, args.stage, args.batch)
+    failures.unlink(missing_ok=True)
+    outcomes: list[Outcome] = []
+    try:
+        for outcome in process(campaign, args, members):
+            outcomes.append(outcome)
+            print_progress(outcome, len(outcomes), len(members))
+    finally:
+        failed = [outcome for outcome in outcomes if outcome.result == "failed"]
+        if failed:
+            write_failures(failures, {outcome.sample: outcome.exit_code for outcome in failed})
+    write_costs(campaign / "benchmarks" / "batches" / args.stage / f"{args.batch}.samples.tsv", outcomes)
+    if failed:
+        names.report(f"acapella: error: {len(failed)} of {len(members)} samples failed: {failures}")
+        return min(outcome.exit_code for outcome in failed)
+    atomic_text(args.output, sheet(("sample", "outcome"), ((o.sample, o.result) for o in outcomes)))
+    return 0
+
+
+def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member]) -> Iterator[Outcome]:
+    """Process each sample that is not complete; yield all outcomes. After a signal to stop, no other sample starts."""
+    stage, journal = STAGES[args.stage], Journal(campaign, args.stage, args.batch)
+    for pattern in stage.outputs:
+        beneath.make_directory(campaign / pattern.partition("/")[0])
+    loaded = False
+    for member in members:
+        command = command_of(args.stage, campaign, member, args.options)
+        outputs = outputs_of(campaign, stage, member.sample)
+        key = key_of(campaign, stage, member, [word for word in command if not word.startswith(NEUTRAL)], args.code)
+        if journal.is_complete(member.sample, key, outputs):
+            yield Outcome(member.sample, "kept")
+            continue
+        if not loaded:
+            load(command)
+            loaded = True
+        outcome = run_in_fork(command, member.sample, log_of(campaign, args.stage, member.sample))
+        if outcome.exit_code == 0:
+            journal.add(member.sample, key, outputs)
+        yield outcome
+        if outcome.exit_code in INTERRUPTED:  # Ctrl-C reaches the whole process group
+            sys.exit(outcome.exit_code)
+
+
+def command_of(stage: str, campaign: Path, member: Member, options: Sequence[str]) -> list[str]:
+    """Return the arguments of `acapella` that process a sample."""
+    outputs = [str(path) for path in outputs_of(campaign, STAGES[stage], member.sample)]
+    match stage:
+        case "collect":
+            return ["collect", str(campaign), "--only", member.sample, *options]
+        case "digest":
+            place = [f"--site={member.site}", f"--port={member.port}"]
+            return ["digest", "-o", outputs[0], "--flows", outputs[1], *place, *options, "--", member.capture]
+        case _:
+            return ["campaign", "analyze", str(campaign), "--sample", member.sample, *options]
+
+
+def load(command: Sequence[str]) -> None:
+    """Import the modules that a command uses, and read what all samples share, before the first fork.
+
+    The module of a command has a function `preload(args)` for this.
+    """
+    args = build_parser(command).parse_args(command)
+    module = importlib.import_module(args.run.__module__)
+    if hasattr(module, "preload"):
+        module.preload(args)
+
+
+def run_in_fork(command: Sequence[str], sample: str, log: Path) -> Outcome:
+    """Run a command in a fork, with its output in a log. A signal that ends this process is sent to the fork first."""
+    descriptor = beneath.open_file(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    start = time.monotonic()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        run_command(command, descriptor)
+    os.close(descriptor)
+    try:
+        _, status, usage = os.wait4(pid, 0)
+    except BaseException as stop:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM)
+        os.waitpid(pid, 0)
+        raise
+    code = os.waitstatus_to_exitcode(status)
+    code = 128 - code if code < 0 else code
+    elapsed, cpu_s = time.monotonic() - start, usage.ru_utime + usage.ru_stime
+    return Outcome(sample, "failed" if code else "done", code, elapsed, cpu_s, usage.ru_maxrss / 1024)
+
+
+def run_command(command: Sequence[str], log: int) -> None:
+    """Run a command in this fork and end it; nothing of the parent's stack runs."""
+    code = 70
+    try:
+        for number, handler in ((signal.SIGINT, entry.stop), (signal.SIGTERM, None), (signal.SIGHUP, None)):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, handler or signal.SIG_DFL)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        sys.argv = ["acapella", *command]
+        try:
+            code = entry.main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def print_progress(outcome: Outcome, number: int, total: int) -> None:
+    """Print a line about a sample that was processed."""
+    if outcome.result != "kept":
+        code = f", exit code {outcome.exit_code}" if outcome.exit_code else ""
+        print(f"{number} of {total}: {outcome.sample}: {outcome.result} in {outcome.seconds:.2f} s{code}", flush=True)
+
+
+def write_costs(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """Write time and memory of the samples that were processed."""
+    rows = (
+        (o.sample, o.result, f"{o.seconds:.3f}", f"{o.cpu_s:.3f}", f"{o.max_rss_mb:.1f}")
+        for o in outcomes
+        if o.result != "kept"
+    )
+    atomic_text(path, sheet(("sample", "outcome", "seconds", "cpu_s", "max_rss_mb"), rows))

@@ -1,0 +1,133 @@
+"""Batches of samples for rules: their members, their files, and samples whose results are missing."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from acapella.campaign.batches import STAGES, Member, extended, read_plan, state_of, write_plan
+from acapella_core.errors import UserError
+
+from . import snakemake_internals
+from .exit import exit_on_user_error
+from .samples import Sample, Samples
+
+MEGABYTE = 1 << 20
+KINDS = {pattern.partition("/")[0] for stage in STAGES.values() for pattern in stage.outputs}
+
+
+class Batches:
+    """The batches of a campaign.
+
+    ``limits``: value of the config key `batches`; ``values``: returns what the manifest of a sample contains from the
+    user's sheet; ``stages``: stages that run in batches. The plan is written to the campaign after Snakemake has
+    started to run jobs, so that a dry run writes no file.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        workflow,
+        campaign: str,
+        samples: Samples,
+        limits: Mapping[str, int],
+        *,
+        stages: tuple[str, ...],
+        values: Callable[[str], list] = lambda sample: [],
+    ):
+        self._workflow = workflow
+        self._campaign = campaign
+        self._samples = samples
+        self._limits = limits
+        self._stages = stages
+        self._values = values
+        self._started = False
+        self._known: Mapping[str, Sample] | None = None
+        self._members: dict[str, list[Member]] = {}
+
+    def start(self) -> None:
+        """Write the plan, and write it again if later input functions change it. Called when jobs start."""
+        self._started = True
+        if self._known is not None:
+            self._save()
+
+    def members(self) -> Mapping[str, list[Member]]:
+        """Return the members of all batches, by batch."""
+        known = self._samples.known()
+        if known is not self._known:
+            self._known = known
+            with exit_on_user_error("acapella: error: "):
+                self._members = self._plan(known)
+            if self._started:
+                self._save()
+            self._force_missing()
+        return self._members
+
+    def _plan(self, known: Mapping[str, Sample]) -> dict[str, list[Member]]:
+        """Return the members of all batches. Raises UserError if the plan of an earlier run is invalid."""
+        included = self._samples.included()
+        earlier = {member.sample: member.batch for member in read_plan(Path(self._campaign))}
+        sizes = {sample: state_of(known[sample].capture)[0] or 0 for sample in included if sample not in earlier}
+        most, most_bytes = self._limits["samples"], self._limits["megabytes"] * MEGABYTE
+        batches: dict[str, list[Member]] = {}
+        for sample, batch in extended(earlier, included, sizes, most=most, most_bytes=most_bytes).items():
+            row = known[sample]
+            member = Member(batch, sample, row.site, row.port, row.capture, json_values(self._values(sample)))
+            batches.setdefault(batch, []).append(member)
+        return batches
+
+    def _save(self) -> None:
+        """Write the plan if it differs from that of an earlier run. An error ends Snakemake."""
+        members = [member for batch in self._members.values() for member in batch]
+        if not snakemake_internals.is_main_process(self._workflow):
+            return
+        with exit_on_user_error("acapella: error: "):
+            if members != read_plan(Path(self._campaign)):
+                write_plan(Path(self._campaign), members)
+
+    def _force_missing(self) -> None:
+        """Have the jobs run whose output lists samples without results, because Snakemake sees only the list."""
+        if not snakemake_internals.is_main_process(self._workflow):
+            return
+        existing = {kind: names_in(Path(self._campaign, kind)) for kind in KINDS}
+        for stage in self._stages:
+            patterns = [pattern.split("/")[:2] for pattern in STAGES[stage].outputs]
+            for batch, members in self._members.items():
+                expected = ((kind, name.format(member.sample)) for kind, name in patterns for member in members)
+                if any(name not in existing[kind] for kind, name in expected):
+                    snakemake_internals.force_outputs(self._workflow, [self.output(stage, batch)])
+
+    def output(self, stage: str, batch: str) -> str:
+        """Return the path of the list of a batch's samples and outcomes in a stage."""
+        return f"{self._campaign}/batches/{stage}/{batch}.tsv"
+
+    def outputs(self, stage: str) -> list[str]:
+        """Return the lists of all batches in a stage."""
+        return [self.output(stage, batch) for batch in self.members()]
+
+    def output_with(self, stage: str, sample: str) -> str:
+        """Return the list of the batch of a sample in a stage."""
+        return next(
+            self.output(stage, batch)
+            for batch, members in self.members().items()
+            if any(member.sample == sample for member in members)
+        )
+
+    def description(self, batch: str) -> str:
+        """Return the SHA-256 over the members of a batch and the state of their captures: a parameter of rules."""
+        described = [[*vars(member).values(), state_of(member.capture)] for member in self.members().get(batch, [])]
+        return hashlib.sha256(json.dumps(described).encode()).hexdigest()
+
+
+def json_values(values: list) -> list:
+    """Return values as they are after they have been written to a JSON file and read."""
+    return json.loads(json.dumps(values))
+
+
+def names_in(directory: Path) -> set[str]:
+    """Return the names in a directory; an empty set if it does not exist."""
+    try:
+        return {path.name for path in directory.iterdir()}
+    except FileNotFoundError:
+        return set()
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=directory) from error
