@@ -13,6 +13,7 @@ min_version("9.16")
 
 from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
+from acapella.snakefile.code import sql_digest as digest_of_sql
 from acapella.snakefile.engine import with_engine
 from acapella.snakefile.exit import exit_on_user_error
 from acapella.snakefile.failures import report_failures

@@ -1,10 +1,5 @@
 # analyze: one sample's acap, flows, manifest -> partial/<sample>/<table>.parquet, its part of each table
 
-ANALYZE_SQL = [
-    *sorted((ROOT / "workflow/sql/analyze").glob("*.sql")),
-    *sorted((ROOT / "workflow/sql/congestion").glob("*.sql")),
-    *sorted((ROOT / "workflow/sql/shared").glob("*.sql")),
-]
 ANALYZE_OPTIONS = [
     f"--bin-ns={round(config['analysis']['throughput_bin_s'] * 1_000_000_000)}",
     "--congestion",
@@ -16,7 +11,6 @@ if BATCHED:
     rule analyze:
         input:
             digests="<campaign>/batches/digest/{batch}.tsv",
-            sql=ANALYZE_SQL,
             heuristics=ROOT / "schemas/heuristics.tsv",
         output:
             outcomes="<campaign>/batches/analyze/{batch}.tsv",
@@ -31,12 +25,13 @@ if BATCHED:
             campaign=lambda wildcards: CAMPAIGN,
             members=lambda wildcards: BATCHES.description(wildcards.batch),
             options=ANALYZE_OPTIONS,
+            sql=digest_of_sql("analyze", "congestion", "shared"),
             code=digest_of_code("acapella.campaign.analyze"),
         message:
             "analyze batch {wildcards.batch}: progress is in {log}"
         shell:
             "acapella campaign batch {params.campaign:q} analyze {wildcards.batch} -o {output.outcomes:q}"
-            " --code={params.code}.$(cat {input.sql:q} {input.heuristics:q} | sha256sum | cut -c 1-64)"
+            " --code={params.code}.{params.sql}.$(sha256sum < {input.heuristics:q} | cut -c 1-64)"
             " -- {params.options:q} > {log:q} 2>&1"
 
 else:
@@ -46,7 +41,6 @@ else:
             manifest="<campaign>/raw/{sample}.json",
             acap="<campaign>/acap/{sample}.parquet",
             flows="<campaign>/flows/{sample}.parquet",
-            sql=ANALYZE_SQL,
             heuristics=ROOT / "schemas/heuristics.tsv",
         output:
             partial=directory("<campaign>/partial/{sample}"),
@@ -60,6 +54,7 @@ else:
         params:
             campaign=lambda wildcards: CAMPAIGN,
             options=ANALYZE_OPTIONS,
+            sql=digest_of_sql("analyze", "congestion", "shared"),
             code=digest_of_code("acapella.campaign.analyze"),
         message:
             "analyze {wildcards.sample}"

@@ -16,10 +16,6 @@ rule flowreports:
         acap=results_of_sample("digest", "<campaign>/acap/{sample}.parquet"),
         flows=results_of_sample("digest", "<campaign>/flows/{sample}.parquet"),
         program=ROOT / "p4/spec/flowstats.spec",
-        sql=[
-            *sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
-            *sorted((ROOT / "workflow/sql/comparators").glob("*.sql")),
-        ],
     output:
         parts=[
             f"<campaign>/flowreports/{{sample}}/{part}.parquet" for part in (*FLOW_PARTS, "memory", "flows", "series")
@@ -42,6 +38,7 @@ rule flowreports:
         limits=DECOMPRESSION,
         sketches=["--sketch", *REPORTED["sketches"]] if REPORTED["sketches"] else [],
         times=[f"--epoch={REPORTED['epoch']}", f"--window={REPORTED['window']}", f"--interval={REPORTED['interval']}"],
+        sql=digest_of_sql("flowreports", "comparators"),
         code=digest_of_code("acapella.flowreports.command"),
     message:
         "flowreports {wildcards.sample}"
@@ -59,7 +56,6 @@ rule flowtables:
             part=[*FLOW_PARTS, "memory"],
         ),
         names=rules.process.output.provenance,
-        sql=sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOW_TABLES],
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=FLOW_TABLES)),
@@ -76,6 +72,7 @@ rule flowtables:
         campaign=lambda wildcards: CAMPAIGN,
         samples=lambda wildcards: SAMPLES.selected(REPORTED["samples"]),
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
+        sql=digest_of_sql("flowreports"),
         code=digest_of_code("acapella.flowreports.tables"),
     message:
         "flowtables"
@@ -108,7 +105,6 @@ rule response_flows:
     input:
         capture=rules.measure_response.output.capture,
         program=ROOT / "p4/spec/flowstats.spec",
-        sql=sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
     output:
         parts=[f"<campaign>/flowstudy/response/{part}.parquet" for part in FLOW_PARTS],
     log:
@@ -120,6 +116,7 @@ rule response_flows:
         runtime=60,
     params:
         directory=lambda wildcards: f"{CAMPAIGN}/flowstudy/response",
+        sql=digest_of_sql("flowreports", "comparators"),
         code=digest_of_code("acapella.flowreports.command"),
     message:
         "flowreports of the flows whose rates change"
@@ -157,7 +154,6 @@ rule flowstudy:
         response=rules.measure_response.output.json,
         flows=rules.response_flows.output.parts,
         offered=rules.measure_collector.output.json,
-        sql=sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOWSTUDY_TABLES],
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=FLOWSTUDY_TABLES)),
@@ -172,6 +168,7 @@ rule flowstudy:
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
+        sql=digest_of_sql("flowreports"),
         code=digest_of_code("acapella.flowreports.study"),
     message:
         "flowstudy"

@@ -9,7 +9,6 @@ rule index:
         manifests=results("collect", "<campaign>/raw/{sample}.json"),
         acaps=results("digest", "<campaign>/acap/{sample}.parquet"),
         flows=results("digest", "<campaign>/flows/{sample}.parquet"),
-        sql=sorted((ROOT / "workflow/sql/index").glob("*.sql")),
     output:
         catalog=update("<campaign>/catalog.duckdb"),
         done=touch("<campaign>/logs/index.done"),
@@ -25,6 +24,7 @@ rule index:
         exclude=["--exclude", *sorted(config["exclude"])] if config["exclude"] else [],
         traffic=config["analysis"]["traffic"],
         trials=["--trials", *TRIALS.samples()] if ENVIRONMENTS else [],
+        sql=digest_of_sql("index"),
         code=digest_of_code("acapella.campaign.index"),
     message:
         "index"

@@ -12,7 +12,6 @@ rule process:
         catalog="<campaign>/catalog.duckdb",
         indexed="<campaign>/logs/index.done",  # missing if the last index failed and left an earlier catalog
         partials=results("analyze", "<campaign>/partial/{sample}"),
-        sql=sorted((ROOT / "workflow/sql").rglob("*.sql")),
         schemas=sorted((ROOT / "schemas/tables").glob("*.yaml")),
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=PUBLISHED)),
@@ -30,6 +29,7 @@ rule process:
         campaign=lambda wildcards: CAMPAIGN,
         top=config["analysis"]["top_flows"],
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
+        sql=digest_of_sql("shared", "merge", "process"),
         code=digest_of_code("acapella.campaign.process"),
     message:
         "process"

@@ -17,7 +17,6 @@ rule transfer_tables:
         data=sorted({path for pattern in TRANSFER["data"] for path in glob(pattern, recursive=True)}),
         sheet=[TRANSFER["sheet"]] if TRANSFER["sheet"] else [],
         cells="<campaign>/transfers/complete.json" if TRANSFER.get("grid") else [],
-        sql=sorted((ROOT / "workflow/sql/transfer").rglob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in TRANSFER_TABLES],
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=TRANSFER_TABLES)),
@@ -35,6 +34,7 @@ rule transfer_tables:
         data=[f"--data={pattern}" for pattern in TRANSFER["data"]],
         sheet=[f"--sheet={TRANSFER['sheet']}"] if TRANSFER["sheet"] else [],
         pattern=[f"--name-pattern={TRANSFER['name_pattern']}"] if TRANSFER["name_pattern"] else [],
+        sql=digest_of_sql("transfer"),
         code=digest_of_code("acapella.transfer.tables"),
     message:
         "transfer_tables"

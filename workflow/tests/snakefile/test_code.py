@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from acapella.snakefile import code
+from acapella.snakefile.canonical import canonical, checksums
 
 SOURCE = Path(code.__file__).parents[1]
+
+
+ADDED = {".py": "\nEDITED = 1\n", ".hpp": "\ninline int edited = 1;\n"}
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def copy(tmp_path, monkeypatch):
 
 def forget() -> None:
     """Clear the caches of file contents and digests."""
-    for cached in (code.digest, code.content, code.imports, code.module_files, code.native_sources):
+    for cached in (code.digest, code.content, code.imports, code.module_files, code.native_sources, checksums):
         cached.cache_clear()
 
 
@@ -52,8 +56,78 @@ def fresh() -> str:
 )
 def test_only_edits_of_the_native_core_and_imported_modules_change_the_digest(copy, edited, changes):
     before = fresh()
-    (copy / edited).write_text((copy / edited).read_text() + "\n# edited\n")
+    (copy / edited).write_text((copy / edited).read_text() + ADDED[Path(edited).suffix])
     assert (fresh() != before) == changes
+
+
+PYTHON_CODE = '''"""A module."""
+
+import sys  # for one function
+
+
+def check(value: int) -> int:
+    """Return the value."""
+    if value < 0:
+        raise ValueError(f"{value}: negative")
+    print("checked", file=sys.stderr)
+    names.report(f"note: {value}")
+    parser.add_argument("--value", help="a value", default="zero")
+    return refuse(value) or LABELS["positive"]
+'''
+CPP_CODE = """// A file.
+#include <x>
+/* comment */ int f(int a) {
+  const char* name = "// not a comment";  // a comment
+  if (a > 1'000) throw InputError("too; large: " + std::to_string(a));
+  return a;
+}
+"""
+SQL_CODE = "-- One row per value.\nselect /* all */ 'a -- b' as label\nfrom t -- t\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "old", "new", "changes"),
+    [
+        ("m.py", PYTHON_CODE, "for one function", "for it", False),
+        ("m.py", PYTHON_CODE, "A module.", "Another module.", False),
+        ("m.py", PYTHON_CODE, '    """Return the value."""\n', "", False),
+        ("m.py", PYTHON_CODE, "negative", "less than 0", False),
+        ("m.py", PYTHON_CODE, '"checked"', '"checked it"', False),
+        ("m.py", PYTHON_CODE, "note: ", "remark: ", False),
+        ("m.py", PYTHON_CODE, '"a value"', '"some value"', False),
+        ("m.py", PYTHON_CODE, "\n\n\n", "\n\n", False),
+        ("m.py", PYTHON_CODE, '"zero"', '"one"', True),
+        ("m.py", PYTHON_CODE, '"positive"', '"other"', True),
+        ("m.py", PYTHON_CODE, "value < 0", "value < 1", True),
+        ("m.py", PYTHON_CODE, "ValueError", "KeyError", True),
+        ("m.cpp", CPP_CODE, "A file.", "Another file.", False),
+        ("m.cpp", CPP_CODE, "  // a comment", "", False),
+        ("m.cpp", CPP_CODE, "/* comment */ ", "", False),
+        ("m.cpp", CPP_CODE, "too; large: ", "above 1000; it is ", False),
+        ("m.cpp", CPP_CODE, "// not a comment", "// another text", True),
+        ("m.cpp", CPP_CODE, "1'000", "2'000", True),
+        ("m.cpp", CPP_CODE, "return a;", "return -a;", True),
+        ("m.cpp", CPP_CODE, "to_string(a)", "to_string(-a)", True),
+        ("m.sql", SQL_CODE, "One row", "A row", False),
+        ("m.sql", SQL_CODE, "/* all */ ", "", False),
+        ("m.sql", SQL_CODE, " -- t", "", False),
+        ("m.sql", SQL_CODE, "a -- b", "a -- c", True),
+        ("m.sql", SQL_CODE, "from t", "from u", True),
+        ("m.json", "1", "1", "1 ", True),
+    ],
+)
+def test_only_code_counts_not_comments_and_messages(name, source, old, new, changes):
+    assert old in source
+    edited = source.replace(old, new)
+    assert (canonical(Path(name), edited.encode()) != canonical(Path(name), source.encode())) == changes
+
+
+def test_checksums_of_sources_are_kept_and_a_damaged_file_is_ignored(copy):
+    before = fresh()
+    kept = copy / "python" / "acapella" / "__pycache__" / "checksums.json"
+    assert kept.is_file() and fresh() == before
+    kept.write_text("{")
+    assert fresh() == before
 
 
 def test_digest_does_not_depend_on_the_directory(copy, monkeypatch):

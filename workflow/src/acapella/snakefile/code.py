@@ -3,7 +3,7 @@
 Snakemake compares the command line of a rule, but not the program that it runs. Therefore each rule has a parameter
 `code.digest(STAGE, ...)`. It is the SHA-256 of the module of the stage, all modules of Acapella that it imports (found
 by parsing, without running code), their data files, the sources of the native core if it is used, and the versions of
-third-party packages that affect the output.
+third-party packages that affect the output. Comments, docstrings and messages do not count (`canonical`).
 """
 
 import functools
@@ -14,8 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from acapella.common import tshark, vendors
+from acapella.common import queries, tshark, vendors
 from acapella_core.errors import UserError
+
+from . import canonical
 
 OURS = ("acapella", "acapella_core", "acapella_capture")
 SHAPING = {"altair": "altair", "duckdb": "duckdb", "pyarrow": "pyarrow", "vl_convert": "vl-convert-python"}
@@ -34,10 +36,40 @@ def digest(*stages: str) -> str:
         files |= set(native_sources())
     total = hashlib.sha256()
     for path in sorted(files, key=lambda file: (file.parent.name, file.name, str(file))):
-        total.update(f"{path.name}\0".encode() + content(path))
+        total.update(f"{path.name}\0{checksum(path)}".encode())
+    save_checksums()
     for package in sorted(foreign):
         total.update(f"{package} {version_of(package)}\n".encode())
     return total.hexdigest()
+
+
+@functools.cache
+def sql_digest(*stages: str) -> str:
+    """Return the SHA-256, in hexadecimal, of the queries in the directories workflow/sql/STAGE and those beneath them.
+
+    A rule cannot have them as inputs, because an edited comment changes the modification time.
+    """
+    total = hashlib.sha256()
+    for stage in stages:
+        for path in sorted((queries.DIRECTORY / stage).rglob("*.sql")):
+            total.update(f"{path.relative_to(queries.DIRECTORY)}\0{checksum(path)}".encode())
+    save_checksums()
+    return total.hexdigest()
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a source file without comments, docstrings and messages."""
+    return canonical.checksums(checksums_file()).of(path, content(path))
+
+
+def save_checksums() -> None:
+    """Keep checksums for the next start of Snakemake."""
+    canonical.checksums(checksums_file()).save()
+
+
+def checksums_file() -> Path:
+    """Return the file with checksums of sources, next to the modules that Python has compiled."""
+    return package_directory("acapella") / "__pycache__" / "checksums.json"
 
 
 def closure(*stages: str) -> tuple[set[Path], set[str], bool]:

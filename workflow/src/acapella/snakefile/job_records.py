@@ -62,6 +62,7 @@ class JobRecords(logging.Handler):
         self.reported = False  # set by failures.report_failures
         self.stopping = False  # Snakemake received SIGTERM or SIGINT
         self._samples: dict[int, str | None] = {}
+        self._batches: set[int] = set()
         self._existed: dict[int, tuple[Path, ...]] = {}
 
     def record_stop(self) -> None:
@@ -77,12 +78,14 @@ class JobRecords(logging.Handler):
         event = getattr(record, "event", None)
         if event == LogEvent.JOB_INFO:
             self._samples[record.jobid] = record.wildcards.get("sample")
+            if "batch" in record.wildcards:
+                self._batches.add(record.jobid)
             self._existed[record.jobid] = tuple(path for path in map(Path, record.output) if path.exists())
             if record.log and not self.dry_run():
                 self._renew_log(record)
         elif event == LogEvent.JOB_ERROR and record.log:
             failure = self._failure(record, sys.exception())
-            self.failed += failures_of_samples(failure) if "batch" in record.wildcards else [failure]
+            self.failed += failures_of_samples(failure) if record.jobid in self._batches else [failure]
 
     def _renew_log(self, record: logging.LogRecord) -> None:
         """Create an empty log for a job that starts, and remove its old exit code. Raises WorkflowError."""
@@ -116,7 +119,10 @@ def failed_samples(log: Path) -> Path:
 
 def failures_of_samples(failure: FailedJob) -> list[FailedJob]:
     """Return a failure for each failed sample of a batch; the failure of the job itself if it has no list of them."""
-    failed = read_failures(failed_samples(failure.log))
+    try:
+        failed = read_failures(failed_samples(failure.log))
+    except (OSError, ValueError, UserError):  # Snakemake would wait for ever after an exception in a logger
+        return [failure]
     logs = failure.log.parents[2]  # logs/batches/STAGE/BATCH.log
     return [
         FailedJob(failure.rule, sample, logs / failure.rule / f"{sample}.log", code) for sample, code in failed.items()

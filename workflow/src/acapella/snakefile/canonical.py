@@ -1,0 +1,148 @@
+"""The parts of source files that can change results: code without comments, docstrings and messages.
+
+`canonical` returns the same bytes for two versions of a file that differ only in these parts or in their layout, so that
+Snakemake does not repeat a stage for them. Messages are texts of exceptions, of lines printed on the terminal or in
+logs, and of help. Texts in manifests (`notes`) come from exceptions: they stay as they are until a stage runs for
+another reason.
+"""
+
+import ast
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+PRINTING = ("print", "report")  # functions whose texts are messages
+PARSING = ("add_argument", "add_parser", "add_argument_group", "add_subparsers")  # of argparse
+HELP = ("help", "description", "epilog", "metavar")
+STRING = rb'"(?:\\.|[^"\\])*"'
+CPP = re.compile(
+    rb'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|'
+    + STRING
+    + rb"|(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])|'(?:\\.|[^'\\\n])*'|(?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+)",
+    re.DOTALL,
+)
+THROW = re.compile(rb"\bthrow\b(?:" + STRING + rb'|[^;"])*;')
+SQL = re.compile(rb"""'[^']*'|"[^"]*"|(?P<space>(?:\s|--[^\n]*|/\*.*?\*/)+)""", re.DOTALL)
+
+
+def canonical(path: Path, source: bytes) -> bytes:
+    """Return a source file without comments, docstrings, messages and layout; other files unchanged.
+
+    A Python file with a syntax error is returned unchanged.
+    """
+    if path.suffix == ".py":
+        with contextlib.suppress(SyntaxError):
+            return ast.dump(WithoutMessages().visit(ast.parse(source))).encode()
+    if path.suffix in (".cpp", ".hpp", ".c", ".h"):
+        code = CPP.sub(lambda match: line_break(match["space"], match[0]), source).strip()
+        return THROW.sub(lambda match: re.sub(STRING, b'""', match[0]), code)
+    if path.suffix == ".sql":
+        return SQL.sub(lambda match: b" " if match["space"] else match[0], source).strip()
+    return source
+
+
+def line_break(space: bytes | None, token: bytes) -> bytes:
+    """Return a line break or a space for ``space`` and comments; another token unchanged.
+
+    A line break ends a preprocessor directive.
+    """
+    if space is None:
+        return token
+    return b"\n" if b"\n" in space else b" "
+
+
+class WithoutMessages(ast.NodeTransformer):
+    """Removes docstrings and texts of messages from a syntax tree."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Remove expressions that are only a text, such as docstrings."""
+        super().generic_visit(node)
+        if isinstance(getattr(node, "body", None), list):
+            node.body = [statement for statement in node.body if not is_text(statement)]
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:  # noqa: N802 - name of the interface
+        """Remove texts of exceptions."""
+        return self.generic_visit(WithoutTexts().visit(node))
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 - name of the interface
+        """Remove texts of printed lines, exceptions and help."""
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name in PRINTING or name.endswith("Error"):
+            WithoutTexts().generic_visit(node)
+        elif name in PARSING:
+            for keyword in node.keywords:
+                if keyword.arg in HELP:
+                    WithoutTexts().generic_visit(keyword)
+        return self.generic_visit(node)
+
+
+class WithoutTexts(ast.NodeTransformer):
+    """Replaces all texts in a syntax tree by an empty one."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:  # noqa: N802 - name of the interface
+        """Replace a text."""
+        return ast.Constant("") if isinstance(node.value, str) else node
+
+    def visit_JoinedStr(self, _: ast.JoinedStr) -> ast.AST:  # noqa: N802 - name of the interface
+        """Replace an f-string with the expressions in it."""
+        return ast.Constant("")
+
+
+def is_text(statement: ast.AST) -> bool:
+    """Return whether a statement is only a text."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+class Checksums:
+    """SHA-256 of canonical sources, kept in a file, because parsing all modules takes as long as Snakemake's start.
+
+    ``file``: JSON with the checksum of the canonical source for that of the source. It is only a cache.
+    """
+
+    def __init__(self, file: Path):
+        self._file = file
+        self._version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+        self._known = self._read()
+        self._new = False
+
+    def _read(self) -> dict[str, str]:
+        """Return the content of the file; an empty dict if it is missing, damaged or of another version."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            content = json.loads(self._file.read_text(encoding="utf-8"))
+            if content.get("version") == self._version:
+                return dict(content["checksums"])
+        return {}
+
+    def of(self, path: Path, source: bytes) -> str:
+        """Return the SHA-256 of a canonical source."""
+        key = hashlib.sha256(path.suffix.encode() + source).hexdigest()
+        if key not in self._known:
+            self._known[key] = hashlib.sha256(canonical(path, source)).hexdigest()
+            self._new = True
+        return self._known[key]
+
+    def save(self) -> None:
+        """Write new checksums to the file; do nothing if it is not writable."""
+        if not self._new:
+            return
+        self._new = False
+        temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(exist_ok=True)
+            temporary.write_text(json.dumps({"version": self._version, "checksums": self._known}), encoding="utf-8")
+            temporary.replace(self._file)
+
+
+@functools.cache
+def checksums(file: Path) -> Checksums:
+    """Return the checksums in a file; it is read once."""
+    return Checksums(file)
