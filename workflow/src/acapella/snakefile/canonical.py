@@ -1,9 +1,9 @@
 """The parts of source files that can change results: code without comments, docstrings and messages.
 
-`canonical` returns the same bytes for two versions of a file that differ only in these parts or in their layout, so that
-Snakemake does not repeat a stage for them. Messages are texts of exceptions, of lines printed on the terminal or in
-logs, and of help. Texts in manifests (`notes`) come from exceptions: they stay as they are until a stage runs for
-another reason.
+`canonical` returns the same bytes for two versions of a file that differ only in these parts or in their layout, so
+that Snakemake does not repeat a stage for them. Messages are texts of exceptions, of lines printed on the
+terminal or in logs, and of help. Texts in manifests (`notes`) come from exceptions: they stay as they are until a stage
+runs for another reason.
 """
 
 import ast
@@ -65,11 +65,11 @@ class WithoutMessages(ast.NodeTransformer):
             node.body = [statement for statement in node.body if not is_text(statement)]
         return node
 
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:  # noqa: N802 - name of the interface
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
         """Remove texts of exceptions."""
         return self.generic_visit(WithoutTexts().visit(node))
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 - name of the interface
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         """Remove texts of printed lines, exceptions and help."""
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name in PRINTING or name.endswith("Error"):
@@ -84,11 +84,11 @@ class WithoutMessages(ast.NodeTransformer):
 class WithoutTexts(ast.NodeTransformer):
     """Replaces all texts in a syntax tree by an empty one."""
 
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:  # noqa: N802 - name of the interface
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
         """Replace a text."""
         return ast.Constant("") if isinstance(node.value, str) else node
 
-    def visit_JoinedStr(self, _: ast.JoinedStr) -> ast.AST:  # noqa: N802 - name of the interface
+    def visit_JoinedStr(self, _: ast.JoinedStr) -> ast.AST:
         """Replace an f-string with the expressions in it."""
         return ast.Constant("")
 
