@@ -29,7 +29,7 @@ NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists
 
 .PHONY: setup packages packages-test packages-lint packages-bench
 setup: packages $(PYTHON_PACKAGES) $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture \
-		$(BIN)/acapella-dpdk-replay $(BIN)/acapella-link $(BIN)/acapella-p4-run
+		$(BIN)/acapella-dpdk-replay $(BIN)/acapella-link $(BIN)/acapella-p4-run $(wildcard $(BIN)/acapella-digest)
 	@$(if $(filter no,$(PACKAGES)),rm -rf $(TOOLS))
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
@@ -169,7 +169,7 @@ $(C_INSTALLED) &: $(C_SOURCES) | $(PYTHON_PACKAGES)
 
 # The requirements of testbed fabric are large and useful only on FABRIC: not part of setup, but tested by `make test`.
 .PHONY: setup-fabric
-setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymize $(BIN)/acapella-dpdk-replay-static
+setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymize $(BIN)/acapella-digest $(BIN)/acapella-dpdk-replay-static
 
 $(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES)
 	@echo "setup: FABRIC's client at the versions and hashes of $<; this takes a minute or two the first time"
@@ -178,13 +178,25 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES)
 	@touch $@
 
 # Copied to FABRIC nodes, and therefore linked statically. The static libraries are in Debian's -dev packages.
-$(BIN)/acapella-anonymize: workflow/native/programs/anonymize.cpp $(STAMPS)/native
+NODE_PROGRAM = $(CXX) -std=c++20 -O2 -flto=auto $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated
+$(BIN)/acapella-anonymize: $(NATIVE)/programs/anonymize.cpp $(NATIVE)/programs/program.hpp $(STAMPS)/native
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
-	if $(CXX) -std=c++20 -O2 -flto=auto $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated $< $$core -lcrypto -lzstd -llz4 -lz \
+	if $(NODE_PROGRAM) $< $$core -lcrypto -lzstd -llz4 -lz \
 			-o $@ 2> build/anonymize.log; then \
 		echo "setup: acapella-anonymize, for captures to be anonymized on FABRIC's nodes"; \
 	else \
 		echo "setup: acapella-anonymize is not built, so nothing can be anonymized on FABRIC's nodes: build/anonymize.log"; \
+	fi
+
+# It reads captures that were just recorded, which are not compressed. decoder.cpp without codecs replaces that of the
+# core, so that no library is needed and the program can be built without Debian's packages. `make setup` rebuilds the
+# program if it exists, because it has to have the code of the core.
+$(BIN)/acapella-digest: $(NATIVE)/programs/digest.cpp $(NATIVE)/programs/program.hpp $(STAMPS)/native
+	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
+	if $(NODE_PROGRAM) $< $(NATIVE)/src/input/decoder.cpp $$core -o $@ 2> build/digest.log; then \
+		echo "setup: acapella-digest, for captures to be digested on FABRIC's nodes"; \
+	else \
+		echo "setup: acapella-digest is not built, so nothing can be digested on FABRIC's nodes: build/digest.log"; \
 	fi
 
 # Linked statically like acapella-anonymize, with the libraries of the other C programs.

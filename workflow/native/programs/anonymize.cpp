@@ -6,65 +6,23 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 
 #include "anonymize/file.hpp"
 #include "dissect/vendors.hpp"
 #include "input/input_error.hpp"
+#include "program.hpp"
 
 namespace {
 
 using namespace acapella;
+using namespace acapella::programs;
 using anonymize::kKey;
 
 enum Status { kWhole = 0, kDamaged = 1, kNothing = 2 };
-
-std::runtime_error fault_of(const std::string& path) {
-    const bool full = errno == ENOSPC || errno == EDQUOT;
-    return std::runtime_error(path + ": " + std::strerror(errno) + (full ? "; free some space" : ""));
-}
-
-class Descriptor {
-  public:
-    Descriptor(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {
-        if (fd_ < 0) throw fault_of(path);
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() { close(fd_); }
-    [[nodiscard]] int get() const { return fd_; }
-
-  private:
-    int fd_;
-};
-
-// The output file. It is removed unless it is complete, so that it takes no space on a full disk.
-class Output {
-  public:
-    explicit Output(const std::string& path) : path_(path), file_(path, O_WRONLY | O_CREAT | O_TRUNC) {}
-    Output(const Output&) = delete;
-    Output& operator=(const Output&) = delete;
-    ~Output() {
-        struct stat found {};  // never a device
-        if (!whole_ && fstat(file_.get(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path_.c_str());
-    }
-    [[nodiscard]] int get() const { return file_.get(); }
-    void finish() {
-        if (fsync(file_.get()) != 0) throw fault_of(path_);
-        whole_ = true;
-    }
-
-  private:
-    std::string path_;
-    Descriptor file_;
-    bool whole_ = false;
-};
 
 // Reads the key like acapella_core.anonymize.read_key. No message contains any part of the key.
 std::array<std::byte, kKey> key_of(const std::string& path) {
@@ -80,16 +38,6 @@ std::array<std::byte, kKey> key_of(const std::string& path) {
     std::array<std::byte, kKey> key{};
     std::memcpy(key.data(), buffer.data(), kKey);
     return key;
-}
-
-Vendors vendors_of(char** first, char** last) {
-    Vendors vendors;
-    for (; first != last; ++first) {
-        std::ifstream list(*first, std::ios::binary);
-        if (!list) throw std::runtime_error(std::string(*first) + ": cannot read");
-        vendors.add(std::string(std::istreambuf_iterator<char>(list), {}));
-    }
-    return vendors;
 }
 
 // Returns true if the capture is damaged, with the same meaning as DAMAGED in `acapella digest`: frames may

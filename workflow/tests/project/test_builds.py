@@ -16,6 +16,7 @@ BIN = ROOT / ".venv" / "bin"
 BUILT = {
     "core": Path(_native.__file__),
     "acapella-anonymize": BIN / "acapella-anonymize",
+    "acapella-digest": BIN / "acapella-digest",
     "acapella-dpdk-capture": BIN / "acapella-dpdk-capture",
     "acapella-dpdk-replay": BIN / "acapella-dpdk-replay",
     "acapella-p4-run": BIN / "acapella-p4-run",

@@ -4,34 +4,16 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings/batches.hpp"
+#include "bindings/facts.hpp"
 #include "bindings/file_info.hpp"
 #include "digest/native_digest.hpp"
 #include "digest/native_tags.hpp"
 #include "dissect/vendors.hpp"
-#include "frame/issue.hpp"
 
 namespace nb = nanobind;
 
 namespace acapella {
 namespace {
-
-template <typename By, std::size_t N>
-nb::dict counts_by_source(const std::array<std::uint64_t, N>& counts) {
-    nb::dict result;
-    for (std::size_t i = 0; i < N; ++i) {
-        const std::string_view name = text_of(static_cast<By>(i));
-        result[nb::str(name.empty() ? "none" : std::string(name).c_str())] = counts[i];
-    }
-    return result;
-}
-
-nb::dict issues(const Summary& summary) {
-    nb::dict result;
-    for (std::size_t i = 1; i < summary.issues.size(); ++i)
-        if (summary.issues[i] > 0)
-            result[nb::str(std::string(text_of(static_cast<Issue>(i))).c_str())] = summary.issues[i];
-    return result;
-}
 
 std::optional<ArrowBatch> next_tags(NativeTags& tags) { return next_batch(tags); }
 
@@ -53,26 +35,8 @@ class PyNativeDigest : public PyBatches<NativeDigest> {
 }  // namespace
 
 nb::dict summary_dict(const DigestBuilder& builder, const FrameReader& reader) {
-    const Summary& summary = builder.summary();
-    const FlowTable& flow_table = builder.flow_table();
     nb::dict result = file_dict(reader.info());
-    const bool any = summary.clock.stamps() > 0;
-    result["frames"] = summary.frames;
-    result["implausible_times"] = summary.implausible_times;
-    result["first_ns"] = any ? nb::object(nb::int_(summary.first_ns)) : nb::object(nb::none());
-    result["last_ns"] = any ? nb::object(nb::int_(summary.last_ns)) : nb::object(nb::none());
-    result["wire_bytes"] = summary.wire_bytes;
-    result["captured_bytes"] = summary.captured_bytes;
-    result["clock_resolution_ns"] =
-        any ? nb::object(nb::int_(summary.clock.resolution_ns())) : nb::object(nb::none());
-    result["equal_stamps"] = summary.clock.equal();
-    result["time_reversals"] = summary.clock.reversals();
-    result["issues"] = issues(summary);
-    result["l4_by"] = counts_by_source<L4By>(summary.l4_by);
-    result["app_by"] = counts_by_source<AppBy>(summary.app_by);
-    result["flows"] = flow_table.size();
-    result["peers_ambiguous"] = flow_table.peers_ambiguous();
-    result["ranges_forgotten"] = flow_table.ranges_forgotten();
+    put_digest_facts(builder.summary(), builder.flow_table(), PutIntoDict(result));
     return result;
 }
 

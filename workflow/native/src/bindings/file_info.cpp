@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "anonymize/pseudonyms/aes.hpp"
+#include "bindings/facts.hpp"
 #include "input/clock_resolution.hpp"
 #include "input/decoder.hpp"
 
@@ -70,22 +71,7 @@ void bind_captures(nb::module_& module) {
 
 nb::dict file_dict(const input::FileInfo& info) {
     nb::dict file;
-    nb::list link_types;
-    for (const std::uint16_t type : info.link_types) link_types.append(type);
-    file["format"] = info.format;
-    file["compression"] = info.compression;
-    file["link_types"] = link_types;
-    file["snaplen"] = info.snaplen == 0 ? nb::object(nb::none()) : nb::object(nb::int_(info.snaplen));
-    file["fcs_len"] = info.fcs_len;
-    file["untimed"] = info.untimed;
-    file["longer_than_snaplen"] = info.longer_than_snaplen;
-    file["ts_out_of_range"] = info.ts_out_of_range;
-    file["blocks_not_frames"] = info.blocks_not_frames;
-    const bool complete = info.end == input::FileEnd::clean;
-    file["file_issue"] = complete ? nb::object(nb::none()) : nb::object(nb::str(input::name_of(info.end)));
-    file["file_issue_detail"] = info.end_detail;
-    file["file_unread_bytes"] = info.unread_bytes;
-    file["file_issue_offset"] = complete ? nb::object(nb::none()) : nb::object(nb::int_(info.end_offset));
+    put_file_facts(info, PutIntoDict(file));
     return file;
 }
 

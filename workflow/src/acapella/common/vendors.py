@@ -63,6 +63,20 @@ def find(program: tshark.Tshark | None = None) -> Vendors | None:
     return read(directory, program.version) if directory else None
 
 
+def lists() -> tuple[dict | None, dict[str, bytes]]:
+    """Return the metadata of the lists that `find` uses, and their contents by name, as the core reads them.
+
+    Without lists, return None and no contents.
+    """
+    installed = find()
+    if installed is None:
+        return None, {}
+    if installed.included:
+        return installed.metadata(), {INCLUDED.name: expanded(INCLUDED.read_text(encoding="ascii"))}
+    directory = directory_of(tshark.find())
+    return installed.metadata(), {name: (directory / name).read_bytes() for name in FILES}
+
+
 def read(directory: Path, version: str) -> Vendors | None:
     """Return the vendors of the lists in ``directory``; None if one of them cannot be read."""
     core = _native.Vendors()
@@ -83,8 +97,13 @@ def included() -> Vendors:
     text = INCLUDED.read_bytes()
     listing = text.decode("ascii")
     core = _native.Vendors()
-    core.add("".join(f"{prefix}\t\n" for prefix in prefixes(listing)).encode())
+    core.add(expanded(listing))
     return Vendors(core, SOURCE.search(listing)[1], {INCLUDED.name: hashlib.sha256(text).hexdigest()}, included=True)
+
+
+def expanded(listing: str) -> bytes:
+    """Return an included list in the format of tshark's lists."""
+    return "".join(f"{prefix}\t\n" for prefix in prefixes(listing)).encode()
 
 
 def prefixes(listing: str) -> Iterator[str]:

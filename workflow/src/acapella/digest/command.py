@@ -233,6 +233,12 @@ def digest(sources: Sequence[str], acap: str, flows: str, options: Options, prog
 @contextlib.contextmanager
 def open_engine(sources: Sequence[str], options: Options):
     """Yield the engine for one capture, or for several captures merged by time."""
+    from . import node_digest  # noqa: PLC0415 - pyarrow is slow to import
+
+    if len(sources) == 1 and node_digest.is_node_digest(sources[0]):
+        with contextlib.closing(node_digest.open_digest(sources[0], options)) as engine:
+            yield engine
+        return
     open_digest = importlib.import_module(ENGINES[options.engine]).open_digest
     if len(sources) == 1:
         yield open_digest(sources[0], options)

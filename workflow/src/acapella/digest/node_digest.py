@@ -1,0 +1,267 @@
+"""Digests that acapella-digest computed on the node that recorded the capture (config key collect.digest_on: node).
+
+The file of such a digest contains the columns of both tables as the core created them
+(workflow/native/src/columns/column_file.hpp), so the Parquet files are those of a digest on this machine. The file is
+untrusted input: pyarrow checks every column before it is used.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from acapella import __version__
+from acapella.common import vendors
+from acapella.common.tables import arrow_schema
+from acapella_core import _native
+from acapella_core.errors import UserError
+
+from .acap_files import FORMAT
+
+MAGIC = b"acapcol1"
+ZSTD = b"\x28\xb5\x2f\xfd"
+KINDS = (b"record  ", b"frames  ", b"flows   ", b"position", b"facts   ")
+RECORD, FRAMES, FLOWS, POSITIONS, FACTS = KINDS
+WORD = 8
+NO_BUFFER = 2**64 - 1
+MAX_BLOCK_BYTES = 1 << 30  # a batch has 131,072 rows of about 80 bytes, and the texts of its header stacks
+MAX_DEPTH = 8  # of nested columns
+FORMATS = {
+    "b": pa.bool_(),
+    "C": pa.uint8(),
+    "S": pa.uint16(),
+    "I": pa.uint32(),
+    "L": pa.uint64(),
+    "l": pa.int64(),
+    "g": pa.float64(),
+    "u": pa.utf8(),
+}
+# The facts about a capture (workflow/native/src/digest/facts.hpp), and the types of their values.
+COUNTS = (
+    *("fcs_len", "untimed", "longer_than_snaplen", "ts_out_of_range", "blocks_not_frames", "file_unread_bytes"),
+    *("frames", "wire_bytes", "captured_bytes", "implausible_times", "equal_stamps", "time_reversals"),
+    *("flows", "peers_ambiguous", "ranges_forgotten"),
+)
+NULLABLE = ("snaplen", "file_issue_offset", "first_ns", "last_ns", "clock_resolution_ns", "longest_frame_bytes")
+FACT_TYPES = {
+    **dict.fromkeys(COUNTS, (int,)),
+    **dict.fromkeys(NULLABLE, (int, type(None))),
+    **dict.fromkeys(("format", "compression", "file_issue_detail"), (str,)),
+    **dict.fromkeys(("issues", "l4_by", "app_by"), (dict,)),
+    "file_issue": (str, type(None)),
+    "link_types": (list,),
+}
+
+
+def preparation() -> tuple[dict, dict[str, bytes]]:
+    """Return the record that a digest on a node contains, and the vendor lists that it needs, by file name.
+
+    `acapella collect` calls this function through the entry point `acapella.node_digest`.
+    """
+    metadata, lists = vendors.lists()
+    return {"version": __version__, "acap_format": FORMAT, "vendors": metadata}, lists
+
+
+def is_node_digest(source: str) -> bool:
+    """Return whether a path is a regular file with a digest of a node. Other files are not read."""
+    if not Path(source).is_file():
+        return False
+    try:
+        with open_stream(source) as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except (OSError, pa.ArrowInvalid):
+        return False
+
+
+def open_stream(source: str) -> pa.NativeFile:
+    """Open a file, decompressed if it is compressed with zstd. Raises OSError."""
+    with Path(source).open("rb") as file:
+        compression = "zstd" if file.read(len(ZSTD)) == ZSTD else None
+    return pa.input_stream(source, compression=compression)
+
+
+def open_digest(source: str, options) -> "NodeDigest":
+    """Open the file of a node's digest. Raises UserError if it does not match the options or this version."""
+    if options.engine != "native":
+        raise UserError("was digested on its node with engine native", where=source, fix="use --engine native")
+    digest = NodeDigest(source, options.limits or _native.DecompressionLimits())
+    record = digest.record
+    versions = (record.get("version"), record.get("acap_format"))
+    if versions != (__version__, FORMAT):
+        raise UserError(
+            f"was digested on its node by acapella {versions[0]} (format {versions[1]}), "
+            f"this is {__version__} (format {FORMAT})",
+            where=source,
+            fix="collect the sample again, or use that version",
+        )
+    for key in ("site", "port"):
+        if record.get(key) != getattr(options, key):
+            raise UserError(f"was digested on its node with {key} {record.get(key)!r}", where=source,
+                            fix=f"use --{key}={record.get(key)}")  # fmt: skip
+    return digest
+
+
+class NodeDigest:
+    """The digest in a file, with the interface of native.NativeDigest. Methods raise UserError for a damaged file."""
+
+    def __init__(self, source: str, limits):
+        self._source = source
+        self._left = limits.bytes
+        self._stream = open_stream(source)
+        self._next: tuple[bytes, pa.Buffer] | None = None
+        if self._read(len(MAGIC)) != MAGIC:
+            raise self._damaged("it has another format")
+        self.record = self._json(RECORD)
+
+    def frame_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the frame table in file order."""
+        yield from self._batches(FRAMES, "frames")
+
+    def flow_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the flow table. Call it after the last frame batch."""
+        yield from self._batches(FLOWS, "flows")
+
+    def positions(self) -> bytes:
+        """Return the encoded positions of the frames. Call it after `summary`, as for the other engines."""
+        return self._positions
+
+    def summary(self) -> dict:
+        """Return the metadata of the sample. Call it after the last flow batch."""
+        self._positions = self._take(POSITIONS).to_pybytes()
+        facts = self._json(FACTS)
+        if not are_facts(facts):
+            raise self._damaged("facts about the capture are missing or have other types")
+        del facts["longest_frame_bytes"]
+        return facts | {"tshark": None, "vendors": self.record.get("vendors")}
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+    def _batches(self, kind: bytes, table: str) -> Iterator[pa.RecordBatch]:
+        schema = arrow_schema(table)
+        while (block := self._peek())[0] == kind:
+            self._next = None
+            try:
+                batch = record_batch(block[1])
+            except (pa.ArrowException, ValueError, KeyError, IndexError, OverflowError, TypeError) as error:
+                raise self._damaged(str(error)) from error
+            if not batch.schema.equals(schema):
+                raise self._damaged(f"its columns are not those of table {table}")
+            yield batch
+
+    def _json(self, kind: bytes) -> dict:
+        try:
+            content = json.loads(self._take(kind).to_pybytes())
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
+        if not isinstance(content, dict):
+            raise self._damaged("a block is not a JSON object")
+        return content
+
+    def _take(self, kind: bytes) -> pa.Buffer:
+        found, payload = self._peek()
+        if found != kind:
+            raise self._damaged(f"expected {kind.decode().strip()!r}")
+        self._next = None
+        return payload
+
+    def _peek(self) -> tuple[bytes, pa.Buffer]:
+        """Return the kind and the payload of the next block, without consuming it."""
+        if self._next is None:
+            kind, length = self._read(WORD), int.from_bytes(self._read(WORD), "little")
+            if kind not in KINDS or length > MAX_BLOCK_BYTES:
+                raise self._damaged("a block has an unknown kind or length")
+            payload = pa.py_buffer(self._read(length + -length % WORD))
+            self._next = (kind, payload.slice(0, length))
+        return self._next
+
+    def _read(self, count: int) -> bytes:
+        self._left -= count
+        if self._left < 0:
+            raise UserError("has more bytes than --max-decompressed permits", where=self._source)
+        try:
+            data = self._stream.read(count)
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(str(error)) from error
+        if len(data) < count:
+            raise self._damaged("it is truncated")
+        return data
+
+    def _damaged(self, reason: str) -> UserError:
+        first = reason.splitlines()[0] if reason else "unknown"
+        return UserError(f"not a complete digest of a node: {first}", where=self._source,
+                         fix="collect the sample again")  # fmt: skip
+
+
+def are_facts(facts: dict) -> bool:
+    """Return whether these are the facts about a capture, each of its type."""
+    if facts.keys() != FACT_TYPES.keys() or not all(isinstance(facts[key], FACT_TYPES[key]) for key in facts):
+        return False
+    numbers = [*facts["link_types"], *(count for key in ("issues", "l4_by", "app_by") for count in facts[key].values())]
+    return all(isinstance(number, int) for number in numbers)
+
+
+class Payload:
+    """The payload of a batch, read from its beginning. Raises ValueError at its end."""
+
+    def __init__(self, payload: pa.Buffer):
+        self._payload = payload
+        self._at = 0
+
+    def numbers(self, count: int) -> list[int]:
+        """Return the next unsigned numbers of 64 bits."""
+        data = self._take(count * WORD).to_pybytes()
+        return [int.from_bytes(data[at : at + WORD], "little") for at in range(0, len(data), WORD)]
+
+    def buffer(self) -> pa.Buffer | None:
+        """Return the next buffer without copying it; None if it is missing."""
+        (length,) = self.numbers(1)
+        if length == NO_BUFFER:
+            return None
+        buffer = self._take(length)
+        self._take(-length % WORD)
+        return buffer
+
+    def text(self) -> str:
+        """Return the next text."""
+        buffer = self.buffer()
+        if buffer is None:
+            raise ValueError("a name is missing")
+        return buffer.to_pybytes().decode("ascii")
+
+    def _take(self, count: int) -> pa.Buffer:
+        if count > self._payload.size - self._at:
+            raise ValueError("a batch is truncated")
+        self._at += count
+        return self._payload.slice(self._at - count, count)
+
+
+def record_batch(payload: pa.Buffer) -> pa.RecordBatch:
+    """Return a batch after a check of all its values. Raises ValueError or an exception of pyarrow."""
+    _, rows = column(Payload(payload), MAX_DEPTH)
+    batch = pa.RecordBatch.from_struct_array(rows)
+    batch.validate(full=True)
+    return batch
+
+
+def column(payload: Payload, depth: int) -> tuple[pa.Field, pa.Array]:
+    """Return the next column. Its values are not checked."""
+    if depth == 0:
+        raise ValueError("columns are nested too deeply")
+    name, form = payload.text(), payload.text()
+    nullable, length, nulls, buffers, children, dictionaries = payload.numbers(6)
+    content = [payload.buffer() for _ in range(buffers)]
+    parts = [column(payload, depth - 1) for _ in range(children)]
+    if form == "+s":
+        kind = pa.struct([field for field, _ in parts])
+    elif form == "+l":
+        kind = pa.list_(parts[0][0])
+    else:
+        kind = FORMATS[form]
+    values = pa.Array.from_buffers(kind, length, content, nulls, children=[array for _, array in parts] or None)
+    if dictionaries:
+        values.validate(full=True)
+        values = pa.DictionaryArray.from_arrays(values, column(payload, depth - 1)[1])
+    return pa.field(name, values.type, nullable=bool(nullable)), values

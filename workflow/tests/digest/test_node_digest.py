@@ -1,0 +1,178 @@
+"""Digests by acapella-digest, as on the node that recorded a capture, compared with those of engine native here."""
+
+import gzip
+import json
+import random
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from acapella_testing.digest_run import START, Digest, frames
+from acapella_testing.frames import traces
+from acapella_testing.frames.pcap_files import header, record, write_pcap
+from acapella_testing.workflow_run import CAPTURES
+
+from acapella.digest import node_digest
+from acapella.digest.acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
+
+PROGRAM = Path(sys.executable).with_name("acapella-digest")
+SITE, PORT = "STAR", 'HundredGigE0/0/0/5 "x"'
+PLACE = (f"--site={SITE}", f"--port={PORT}")
+
+pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason=f"no {PROGRAM.name} here: build/digest.log")
+
+
+def on_node(capture: Path, out: Path, memory: int = 1 << 30, **changes) -> subprocess.CompletedProcess:
+    """Run the program as a collection does."""
+    record, lists = node_digest.preparation()
+    vendors = []
+    for name, content in lists.items():
+        (out.parent / f"vendors-{name}").write_bytes(content)
+        vendors.append(str(out.parent / f"vendors-{name}"))
+    text = json.dumps(record | {"site": SITE, "port": PORT} | changes)
+    command = [str(PROGRAM), str(capture), str(out), SITE, PORT, str(memory), text, *vendors]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def many_flows() -> list[tuple[int, bytes]]:
+    """Return more frames than a batch of the frame table has, of more flows than a batch of the flow table."""
+    _, first = frames(3)[2]
+    at = first.index(b"\x0a\x00\x00\x02") + 4  # source port of the segment
+    flows = [first[:at] + struct.pack(">H", 1024 + i) + first[at + 2 :] for i in range(FLOW_BATCH_ROWS + 10)]
+    return [(START + i, flows[i % len(flows)]) for i in range(BATCH_ROWS + 10)]
+
+
+def captures(directory: Path) -> dict[str, Path]:
+    """Return captures by name."""
+    found = {}
+    for path in sorted(CAPTURES.glob("*.pcap.gz")):
+        found[path.stem] = directory / path.stem
+        found[path.stem].write_bytes(gzip.decompress(path.read_bytes()))
+    found["mixed"] = write_pcap(directory / "mixed.pcap", traces.busy_port(), 200)
+    found["pcapng"] = traces.write_stamped(directory / "some.pcapng", frames(50))
+    found["untimed"] = directory / "untimed.pcapng"
+    traces.write_untimed(found["untimed"], [frame for _, frame in frames(5)])
+    found["empty"] = write_pcap(directory / "empty.pcap", [])
+    found["many"] = write_pcap(directory / "many.pcap", many_flows(), 100)
+    found["truncated"] = directory / "truncated.pcap"
+    found["truncated"].write_bytes(found["mixed"].read_bytes()[:-7])
+    found["damaged"] = directory / "damaged.pcap"
+    found["damaged"].write_bytes(header() + record(START, frames(1)[0][1]) + b"\xff" * 16 + bytes(400))
+    return found
+
+
+@pytest.fixture
+def digest(tmp_path):
+    return Digest(tmp_path)
+
+
+def result(digest: Digest, source: Path) -> tuple[int, bytes, bytes]:
+    """Digest a file and return the exit code and both Parquet files."""
+    status = digest(source, *PLACE)
+    return status, digest.acap.read_bytes(), digest.flows.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Return results here and from the node, by capture."""
+    directory = tmp_path_factory.mktemp("captures")
+    pairs = {}
+    for name, capture in captures(directory).items():
+        places = [Digest(tmp_path_factory.mktemp(name)) for _ in range(2)]
+        ended = on_node(capture, directory / f"{name}.columns")
+        assert (ended.returncode, ended.stderr) == (0, ""), name
+        pairs[name] = (result(places[0], capture), result(places[1], directory / f"{name}.columns"))
+    return pairs
+
+
+def test_files_are_those_of_a_digest_of_the_capture_here(compared):
+    assert len(compared) > 8
+    for name, (here, node) in compared.items():
+        assert here == node, name
+    assert {name for name, (here, _) in compared.items() if here[0]} == {"damaged"}
+
+
+def test_compressed_file_gives_the_same_digest(tmp_path, digest):
+    capture = write_pcap(tmp_path / "a.pcap", frames(40))
+    assert on_node(capture, tmp_path / "a.columns").returncode == 0
+    plain = result(digest, tmp_path / "a.columns")
+    with pa.CompressedOutputStream(str(tmp_path / "a.columns.zst"), "zstd") as out:
+        out.write((tmp_path / "a.columns").read_bytes())
+    assert result(digest, tmp_path / "a.columns.zst") == plain
+
+
+def test_program_prints_the_facts_of_the_capture(tmp_path):
+    capture = write_pcap(tmp_path / "a.pcap", frames(40), 200)
+    ended = on_node(capture, tmp_path / "a.columns")
+    facts = json.loads(ended.stdout)
+    assert facts["frames"] == 40 and facts["snaplen"] == 200 and facts["file_issue"] is None
+    assert facts["longest_frame_bytes"] == max(len(frame) for _, frame in frames(40))
+
+
+@pytest.mark.parametrize(
+    ("out", "memory", "status", "reason"),
+    [
+        ("/dev/full", 1 << 30, 75, "/dev/full: No space left on device; free some space"),
+        ("{}/a.columns", 1, 75, "2 header stacks need 1 MiB at frame 40, 0 MiB are allowed"),
+        ("{}/none/a.columns", 1 << 30, 2, "No such file or directory"),
+    ],
+)
+def test_failure_is_one_line_and_leaves_no_file(out, memory, status, reason, tmp_path):
+    capture = write_pcap(tmp_path / "a.pcap", frames(40))
+    path = Path(out.format(tmp_path))
+    command = [str(PROGRAM), str(capture), str(path), SITE, PORT, str(memory), "{}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == status and ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith("acapella-digest: error: ") and reason in ended.stderr
+    assert not path.is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "reason"),
+    [
+        (("--site=STAR", "--port=other"), {}, "was digested on its node with port"),
+        ((*PLACE, "--engine=hybrid"), {}, "was digested on its node with engine native; use --engine native"),
+        (PLACE, {"version": "0.0.1"}, "was digested on its node by acapella 0.0.1"),
+        (PLACE, {"acap_format": 1}, "(format 1)"),
+    ],
+)
+def test_other_options_or_another_version_are_an_error(options, changes, reason, digest, capsys):
+    tmp_path = digest.directory
+    capture = write_pcap(tmp_path / "a.pcap", frames(4))
+    assert on_node(capture, tmp_path / "a.columns", **changes).returncode == 0
+    assert digest(tmp_path / "a.columns", *options) == 2
+    printed = capsys.readouterr().err
+    assert reason in printed and printed.count("\n") == 1
+    assert not digest.acap.exists() and not digest.flows.exists()
+
+
+def test_limit_of_decompression_applies(tmp_path, digest, capsys):
+    capture = write_pcap(tmp_path / "a.pcap", frames(40))
+    on_node(capture, tmp_path / "a.columns")
+    assert digest(tmp_path / "a.columns", *PLACE, "--max-decompressed=1K") == 2
+    assert "has more bytes than --max-decompressed permits" in capsys.readouterr().err
+
+
+def test_truncated_or_altered_file_is_an_error_in_one_line_or_valid(tmp_path, digest, capsys):
+    """A node is not trusted: whatever its file contains, pyarrow finds it valid, or nothing is written."""
+    capture = write_pcap(tmp_path / "a.pcap", frames(30))
+    on_node(capture, tmp_path / "a.columns")
+    whole, draw = (tmp_path / "a.columns").read_bytes(), random.Random(1)
+    altered = [whole[: draw.randrange(8, len(whole))] for _ in range(40)]
+    for _ in range(300):
+        content = bytearray(whole)
+        content[draw.randrange(8, len(content))] ^= 1 << draw.randrange(8)
+        altered.append(bytes(content))
+    refused = 0
+    for content in altered:
+        (tmp_path / "b.columns").write_bytes(content)
+        status = digest(tmp_path / "b.columns", *PLACE)
+        printed = capsys.readouterr().err
+        refused += status == 2
+        assert status == 0 or (status == 2 and printed.count("\n") == 1 and not digest.acap.exists()), printed
+        digest.acap.unlink(missing_ok=True)
+        digest.flows.unlink(missing_ok=True)
+    assert refused > 100
