@@ -23,6 +23,7 @@ def test_unknown_values_are_null_and_round_trip(tmp_path):
     assert set(schemas.json_schema("manifest")["properties"]) - set(manifest) == {
         *optional,
         "watchdog",
+        "node_digest",
         "captured_at",
         "nic",
         "one_in_by",

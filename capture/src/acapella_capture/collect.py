@@ -205,7 +205,7 @@ def write_sheets(raw: Path, rows: list[dict[str, Any]], failures: list[Failure])
         sheet.unlink(missing_ok=True)
         raise UserError(f"no sample could be taken; reason of the first failure: {failures[0].why}", where=failed)
     ordered = sorted(rows, key=lambda row: ("trial" in row, row["site"], row["requested"]["start_ns"] or 0))
-    atomic_text(sheet, manifests.sheet(ordered))
+    atomic_text(sheet, manifests.sheet(map(manifests.sheet_row, ordered)))
     print(f"{pluralize(len(rows), 'sample')}: {sheet}")
 
 

@@ -63,6 +63,11 @@ def read(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def sheet_row(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the line of a manifest in raw/samples.tsv. Its file is the digest if the capture was not fetched."""
+    return manifest | {"file": manifest.get("node_digest", manifest)["file"]}
+
+
 def sheet(rows: Iterable[dict[str, Any]], columns: Sequence[str] = SHEET_COLUMNS) -> str:
     """Return raw/samples.tsv, one line per sample; or raw/failed.tsv, with its columns."""
     lines = ["\t".join(columns)]

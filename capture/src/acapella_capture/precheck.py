@@ -9,7 +9,7 @@ from pathlib import Path
 from acapella_core import p4_control
 from acapella_core.errors import UserError
 
-from .control import preprocess
+from .control import node_digest, preprocess
 from .plan.port_selection import find_selection
 from .settings import CaptureSettings, Settings, methods_by_name
 
@@ -27,6 +27,8 @@ def check(settings: Settings) -> None:
     if settings.capture.filter is not None:
         check_filter(settings.capture.filter)
     preprocess.check(settings.testbed, settings.preprocess)
+    if settings.collect.digest_on == "node":
+        node_digest.check()
     if settings.testbed == "fabric":
         from .testbeds.fabric import replay  # noqa: PLC0415 - imports numpy and pyarrow
 

@@ -42,6 +42,11 @@ def scan(path: Path, limits=None) -> Facts:
         metadata = _native.scan_capture(str(path), limits or _native.DecompressionLimits())
     except _native.InputError as error:
         return Facts(fault=str(error).removeprefix(f"{path}: "))
+    return facts_of(metadata)
+
+
+def facts_of(metadata: dict) -> Facts:
+    """Return the facts in metadata of a capture, from the core or from acapella-digest. Raises KeyError."""
     clock_resolution_ns, snaplen = metadata["clock_resolution_ns"], metadata["snaplen"]
     return Facts(
         metadata["frames"],

@@ -77,6 +77,7 @@ class CollectSettings:
     cycles: int | None
     total_s: float | None
     gather: str
+    digest_on: str
     compress: bool
     fetch_tries: int
     watch_s: int
@@ -302,9 +303,23 @@ def check_combinations(values: dict[str, Any], where: object) -> None:
         raise UserError("collect.slice: missing; mode slice requires the name of a slice", where=where)
     if values["testbed"] == "fabric" and values["fabric"]["nodes"] == "own" and values["collect"]["mode"] != "slice":
         raise UserError("fabric.nodes: own requires collect.mode: slice, and collect.slice", where=where)
+    check_digest_on(values, where)
     if values["preprocess"]["anonymize"] and not values["preprocess"]["key_file"]:
         raise UserError(
             "preprocess.key_file: missing; anonymize requires a key: acapella anonymize --new-key FILE", where=where
+        )
+
+
+def check_digest_on(values: dict[str, Any], where: object) -> None:
+    """Check that nothing needs captures that are not fetched. Raises UserError naming the wrong key."""
+    testbed = values["testbed"]
+    if values["collect"]["digest_on"] == "here":
+        return
+    if testbed == "files":
+        raise UserError("collect.digest_on: node: testbed files has no nodes; use here", where=where)
+    if values[testbed]["replay"] is not None:
+        raise UserError(
+            f"collect.digest_on: node: the trials of {testbed}.replay need their captures; use here", where=where
         )
 
 

@@ -80,7 +80,7 @@ def test_own_captures_are_digested_by_engine_native(tmp_path):
 def test_config_is_unchanged_if_tshark_is_not_needed(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     for digest in ({"engine": "native", "without_tshark": "native"}, {"engine": "hybrid", "without_tshark": "stop"}):
-        config = {"digest": digest}
+        config = {"digest": digest, "collect": {"digest_on": "here"}}
         assert with_engine(config, prints=True) is config
     assert capsys.readouterr().err == ""
 

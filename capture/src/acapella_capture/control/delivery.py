@@ -1,8 +1,8 @@
-"""Fetches the capture of a sample into raw/ and writes its manifest."""
+"""Fetches the capture of a sample, or its digest, into raw/ and writes its manifest."""
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,41 +11,92 @@ from acapella_core.files import sha256_of
 
 from .. import manifest as manifests
 from ..plan.samples import PlannedSample
+from ..plan.space import free_bytes
 from ..programs.tcpdump import Counts
 from ..scan import Facts, scan_apart
 from ..settings import Settings
 from ..testbeds.base import Testbed
 from ..testbeds.nic_settings import too_long_note
-from .gather import gather
+from .gather import delete_on_node, gather
+from .node_digest import CannotDigest, deliver_digest, size_on_node
 from .preprocess import preprocess
 from .sampling import ActiveSample, Failure
-from .watchdog import parse_clock
+from .watchdog import MB, parse_clock
 
 NO_COUNTS = Counts(captured=None, received=None, dropped_kernel=None, dropped_interface=None)
 
 
-def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: ActiveSample) -> dict[str, Any] | Failure:
-    """Fetch a sample's capture and return its manifest, or the reason for its failure. Failed captures are fetched too.
+@dataclass(frozen=True)
+class Recorded:
+    """A capture, here or on the node that digested it: its name, SHA-256, size, facts, and more manifest keys."""
 
-    A capture left on its node would use disk space that later samples need.
+    file: str
+    sha256: str
+    bytes: int
+    facts: Facts
+    keys: dict[str, Any] = field(default_factory=dict)
+
+
+def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: ActiveSample) -> dict[str, Any] | Failure:
+    """Fetch a sample's capture or digest and return its manifest, or the reason for its failure.
+
+    The capture of a failed sample is fetched too, or deleted if captures are digested on their nodes: left on its node,
+    it would use disk space that later samples need.
     """
     manifest = None
     with sample.recording_fault():
         if sample.capture is not None:
             node, file = sample.instance.name, sample.planned.file
             sample.history.notes += preprocess(testbed, node, file, settings.preprocess)
-            path = gather(testbed, node, file, campaign / "raw", settings.collect)
+            recorded = obtain(testbed, settings, campaign / "raw", sample)
             if sample.replayed is not None:
                 sample.replay = testbed.deliver_replay(sample.planned.name, campaign / "raw")
-            if not sample.fault:
-                manifest = describe(testbed, campaign, sample, path)
+            if recorded is not None:
+                manifest = describe(testbed, campaign, sample, recorded)
     return manifest or sample.failure()
 
 
-def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, path: Path) -> dict[str, Any]:
-    """Read a fetched capture and write its manifest. Raises UserError if it does not contain the counted frames."""
-    planned, capture_settings, counts = sample.planned, sample.capture_settings, sample.counts or NO_COUNTS
+def obtain(testbed: Testbed, settings: Settings, raw: Path, sample: ActiveSample) -> Recorded | None:
+    """Fetch a sample's capture or digest. Return None for a failed sample. Raises UserError."""
+    node, planned = sample.instance.name, sample.planned
+    if settings.collect.digest_on == "node":
+        if sample.fault:
+            delete_on_node(testbed, node, planned.file)
+            return None
+        try:
+            digest = deliver_digest(testbed, sample, raw, settings.collect)
+        except CannotDigest as error:
+            check_space(testbed, sample, raw, settings, error)
+            sample.history.notes.append(f"{planned.name}: capture fetched, because its node cannot digest it: {error}")
+        else:
+            keys = {"node_digest": digest.manifest_key()}
+            return Recorded(planned.file, digest.sha256, digest.bytes, digest.facts, keys)
+    path = gather(testbed, node, planned.file, raw, settings.collect)
+    if sample.fault:
+        return None
     facts = scan_truncated(path) if sample.ended_early else scan_apart(path)
+    return Recorded(path.name, sha256_of(path), path.stat().st_size, facts)
+
+
+def check_space(testbed: Testbed, sample: ActiveSample, raw: Path, settings: Settings, reason: CannotDigest) -> None:
+    """Raise UserError if a capture that its node cannot digest does not fit into the free space here."""
+    try:
+        needed = (
+            size_on_node(testbed, sample.instance.name, sample.planned.file) + settings.collect.disk_reserve_mb * MB
+        )
+    except CannotDigest as error:
+        raise UserError(f"neither digested nor fetched: {reason}; {error}") from error
+    if (free := free_bytes(raw)) < needed:
+        raise UserError(
+            f"neither digested nor fetched: {reason}; fetching the capture needs {needed // MB} MB here, "
+            f"{free // MB} MB is free"
+        ) from reason
+
+
+def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: Recorded) -> dict[str, Any]:
+    """Write the manifest of a capture. Raises UserError if it does not contain the counted frames."""
+    planned, capture_settings, counts = sample.planned, sample.capture_settings, sample.counts or NO_COUNTS
+    facts, path = recorded.facts, campaign / "raw" / recorded.file
     if facts.fault:
         raise UserError(facts.fault, where=path)
     unwritten = counts.received - counts.dropped_kernel - facts.frames if sample.ended_early and sample.counts else 0
@@ -63,9 +114,9 @@ def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, path: Path)
         "port": planned.port.name,
         "direction": planned.direction,
         "method": capture_settings.method,
-        "file": path.name,
-        "sha256": sha256_of(path),
-        "bytes": path.stat().st_size,
+        "file": recorded.file,
+        "sha256": recorded.sha256,
+        "bytes": recorded.bytes,
         "snaplen": capture_settings.snaplen,
         "filter": capture_settings.filter,
         "requested": {
@@ -83,6 +134,7 @@ def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, path: Path)
         "port_rate_bps": planned.port.rate_bps,
         "notes": testbed.notes(),
         **optional_keys(testbed, planned, sample, facts),
+        **recorded.keys,
     }
     manifests.write(campaign / "raw", manifest)
     return manifest

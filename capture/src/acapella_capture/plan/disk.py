@@ -14,12 +14,13 @@ SYSTEM_GB = 5  # assumed for the image and the packages that are installed; the 
 def longest_sample_s(settings: Settings, disk_gb: int, receivers: int) -> float:
     """Return the longest sample that fits onto a disk if all receivers get the rate that tcpdump captures, seconds.
 
-    The captures are on the disk together. Compressing or anonymizing writes a second copy of one at a time.
+    The captures are on the disk together. Compressing, anonymizing or digesting writes a second file, which is not
+    larger, for one at a time.
     """
     capture, collect = settings.capture, settings.collect
     frames_per_s = TCPDUMP_BPS / 8 / collect.mean_frame_bytes
     bytes_per_s = frames_per_s * (min(capture.snaplen, collect.mean_frame_bytes) + RECORD_BYTES[capture.format])
-    copies = receivers + (collect.compress or settings.preprocess.anonymize)
+    copies = receivers + (collect.compress or settings.preprocess.anonymize or collect.digest_on == "node")
     free_bytes = (disk_gb - SYSTEM_GB) * GB - collect.disk_reserve_mb * MB
     return math.floor(10 * max(0, free_bytes) / (bytes_per_s * copies)) / 10
 

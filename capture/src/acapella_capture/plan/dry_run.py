@@ -16,7 +16,7 @@ from .allocation import nodes_that_fit, pluralize, receivers_at, site_request
 from .overload import overload_lines
 from .port_selection import STATIC_SELECTIONS
 from .samples import SitePlan, sites_to_sample, skipped_sites, trials
-from .space import max_site_bytes, space_line
+from .space import max_site_bytes, space_lines
 
 MAX_LISTED_CYCLES = 12
 
@@ -96,7 +96,7 @@ def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site], dire
         yield from site_lines(settings, testbed, plan)
     for batch in trials(testbed.replay_plan(), settings.capture.format):
         yield f"then {len(batch)} trials {batch[0].name} to {batch[-1].name} at {batch[0].site.name}"
-    yield from space_line(settings, planned, directory)
+    yield from space_lines(settings, planned, directory)
 
 
 def signal_lines(signal: SignalSettings | None) -> Iterator[str]:

@@ -27,6 +27,11 @@ def collection_config(config: dict) -> str:
         selected["digest"] = {key: config["digest"][key] for key in LIMITS}
     elif config["preprocess"]["anonymize"]:
         selected["preprocess"] = config["preprocess"]
+    if "collect" in selected:
+        # The default is omitted, so that collections of versions without this key remain up to date.
+        selected["collect"] = {
+            key: value for key, value in selected["collect"].items() if (key, value) != ("digest_on", "here")
+        }
     return json.dumps(selected, sort_keys=True)
 
 

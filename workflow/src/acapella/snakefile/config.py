@@ -72,6 +72,19 @@ def check_across_keys(config: dict) -> None:
         if background >= limit:
             raise UserError(f"config error: storage.thresholds: [{background}, {limit}]: the lower one comes first")
     check_trials(config["trials"] or {}, config["exclude"])
+    check_digest_on(config)
+
+
+def check_digest_on(config: dict) -> None:
+    """Check that no stage needs captures that are not fetched. Raises UserError."""
+    if config["collect"]["digest_on"] == "here":
+        return
+    for key, value in {"trials": config["trials"], "flowreports.samples": config["flowreports"]["samples"]}.items():
+        if value:
+            raise UserError(
+                f"config error: {key}: needs captures, which collect.digest_on: node does not fetch",
+                fix=f"set collect.digest_on: here, or remove {key}",
+            )
 
 
 def has_samples(config: dict) -> bool:

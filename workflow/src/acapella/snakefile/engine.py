@@ -11,17 +11,22 @@ MISSING = "tshark is not installed, or does not start"
 
 
 def with_engine(config: dict, *, prints: bool) -> dict:
-    """Return a config whose engine this machine can run, if `digest.without_tshark` is native; else the same config.
+    """Return a config whose engine can run, on this machine or on the nodes that digest; else the same config.
 
-    ``prints``: report the change in one line.
+    Nodes have no tshark. This machine uses another engine only if `digest.without_tshark` is native. ``prints``: report
+    the change in one line.
     """
     engine = config["digest"]["engine"]
-    if config["digest"]["without_tshark"] != NATIVE or runs(engine):
+    if engine == NATIVE:
+        return config
+    if config["collect"]["digest_on"] == "node":
+        reason, key = "nodes have no tshark", "collect.digest_on"
+    elif config["digest"]["without_tshark"] == NATIVE and not runs(engine):
+        reason, key = MISSING, "digest.without_tshark"
+    else:
         return config
     if prints:
-        names.report(
-            f"acapella: warning: {MISSING}; digest uses engine {NATIVE} instead of {engine} (digest.without_tshark)"
-        )
+        names.report(f"acapella: warning: {reason}; digest uses engine {NATIVE} instead of {engine} ({key})")
     changed = copy.deepcopy(config)
     changed["digest"]["engine"] = NATIVE
     return changed

@@ -1,0 +1,163 @@
+"""Digest of a capture on the node that recorded it (config key collect.digest_on: node).
+
+The node needs no other software: acapella-digest is linked statically and uploaded, with the vendor lists that
+`acapella digest` uses here. Only the digest is fetched; rule digest creates the Parquet files from it. Therefore the
+files are the same as those of engine native on this machine. The capture is deleted on the node.
+"""
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+from acapella_core.files import sha256_of
+
+from ..plan.samples import PlannedSample
+from ..scan import Facts, facts_of
+from ..settings import CollectSettings
+from ..testbeds.base import Testbed
+from .gather import checksum_on_node, delete_on_node, gather
+from .sampling import ActiveSample
+
+PROGRAM = "acapella-digest"  # built by make setup-fabric
+SUFFIX = ".columns"
+MEMORY_BYTES = 2 << 30  # for flows and header stacks, as the default of digest.memory_mb; about 330 bytes per flow
+GB = 10**9
+TIMEOUT_S = 3600  # time for a node to digest a capture
+READ_S = 60
+ENTRY_POINT = "acapella.node_digest"  # of the package that provides `acapella digest`
+
+
+class CannotDigest(UserError):
+    """The node cannot digest a capture, which is still there."""
+
+
+@dataclass(frozen=True)
+class NodeDigest:
+    """A fetched digest: its path, the facts about the capture, and the capture's SHA-256 and size."""
+
+    path: Path
+    facts: Facts
+    sha256: str
+    bytes: int
+
+    def manifest_key(self) -> dict[str, Any]:
+        """Return manifest key `node_digest`."""
+        return {
+            "file": self.path.name,
+            "sha256": sha256_of(self.path),
+            "bytes": self.path.stat().st_size,
+            "engine": "native",
+            "program_sha256": sha256_of(digest_program()),
+        }
+
+
+def digest_program() -> Path:
+    """Return the path of the program for the nodes. Raises UserError if it was not built."""
+    program = Path(sys.executable).with_name(PROGRAM)
+    if not program.is_file():
+        raise UserError(f"{PROGRAM}, which is needed on the nodes, is missing", where="collect.digest_on",
+                        fix="run make setup-fabric and read its messages, or set collect.digest_on: here")  # fmt: skip
+    return program
+
+
+def preparation() -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return the record that the digest has to contain, and the vendor lists by name. Raises UserError."""
+    for entry in entry_points(group=ENTRY_POINT):
+        prepare: Callable[[], tuple[dict[str, Any], dict[str, bytes]]] = entry.load()
+        return prepare()
+    raise UserError("the package acapella is not installed", where="collect.digest_on", fix="run make setup")
+
+
+def check() -> None:
+    """Raise UserError if something that the nodes need is missing, before any resource is requested."""
+    digest_program()
+    preparation()
+
+
+def deliver_digest(testbed: Testbed, sample: ActiveSample, raw: Path, settings: CollectSettings) -> NodeDigest:
+    """Digest a capture on its node, fetch the digest, and delete the capture, which may be truncated if it ended early.
+
+    Raises CannotDigest if the node cannot do so, UserError if the capture or the transfer is faulty.
+    """
+    node, planned = sample.instance.name, sample.planned
+    file, columns = planned.file, f"{planned.name}{SUFFIX}"
+    try:
+        facts = digest(testbed, node, planned, columns, settings)
+        if sample.ended_early and facts.fault and facts.whole_bytes is not None and file.endswith(".pcap"):
+            run_checked(testbed, node, ["truncate", "-s", str(facts.whole_bytes), testbed.path_on_node(node, file)])
+            facts = digest(testbed, node, planned, columns, settings)
+        size = size_on_node(testbed, node, file)
+        checksum = checksum_on_node(testbed, node, file)
+        if checksum is None:
+            raise CannotDigest("sha256sum failed", where=f"node {node}")
+    except CannotDigest:
+        delete_on_node(testbed, node, columns)
+        raise
+    path = gather(testbed, node, columns, raw, replace(settings, compress=True))
+    delete_on_node(testbed, node, file)
+    return NodeDigest(path, facts, checksum, size)
+
+
+def digest(testbed: Testbed, node: str, planned: PlannedSample, columns: str, settings: CollectSettings) -> Facts:
+    """Write the digest of a capture to a file on its node; return the facts about the capture. Raises CannotDigest."""
+    record, lists = preparation()
+    record |= {"site": planned.site.name, "port": planned.port.name}
+    program, vendors = programs_on_node(testbed, node, lists)
+    memory = min(MEMORY_BYTES, settings.ram_gb * GB // 2)
+    paths = [testbed.path_on_node(node, file) for file in (planned.file, columns)]
+    argv = [program, *paths, record["site"], record["port"], str(memory), json.dumps(record, sort_keys=True), *vendors]
+    printed = run_checked(testbed, node, argv)
+    try:
+        return facts_of(json.loads(printed))
+    except (ValueError, LookupError, TypeError) as error:
+        raise CannotDigest(f"{PROGRAM} printed no facts", where=f"node {node}") from error
+
+
+def programs_on_node(testbed: Testbed, node: str, lists: dict[str, bytes]) -> tuple[str, list[str]]:
+    """Return the paths of the program and of the vendor lists on a node, to which they are uploaded once."""
+    names = [f"vendors-{name}" for name in lists]
+    with tempfile.TemporaryDirectory() as directory:
+        for name, content in zip(names, lists.values(), strict=True):
+            Path(directory, name).write_bytes(content)
+        program = upload(testbed, node, digest_program(), PROGRAM)
+        return program, [upload(testbed, node, Path(directory, name), name) for name in names]
+
+
+def upload(testbed: Testbed, node: str, source: Path, file: str) -> str:
+    """Upload a file to a node unless it is already there. Return its path, usable as a command. Raises CannotDigest."""
+    path = testbed.path_on_node(node, file)
+    path = path if "/" in path else f"./{path}"
+    try:
+        if checksum_on_node(testbed, node, file) != sha256_of(source):
+            testbed.put(node, source, file)
+    except UserError as error:
+        raise CannotDigest(str(error)) from error
+    return path
+
+
+def size_on_node(testbed: Testbed, node: str, file: str) -> int:
+    """Return the size of a node's file in bytes. Raises CannotDigest."""
+    printed = run_checked(testbed, node, ["stat", "-c", "%s", testbed.path_on_node(node, file)], timeout_s=READ_S)
+    if not re.fullmatch(r"\d+\n?", printed):
+        raise CannotDigest(f"stat printed {printed[:40]!r}", where=f"node {node}")
+    return int(printed)
+
+
+def run_checked(testbed: Testbed, node: str, argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
+    """Run a program on a node and return its standard output. Raises CannotDigest if it fails."""
+    try:
+        result = testbed.run(node, argv, timeout_s=timeout_s)
+    except UserError as error:
+        raise CannotDigest(str(error)) from error
+    if result.status != 0:
+        lines = result.stderr.strip().splitlines()
+        reason = lines[-1].removeprefix(f"{PROGRAM}: error: ") if lines else f"exit status {result.status}"
+        raise CannotDigest(f"{Path(argv[0]).name} failed: {reason}", where=f"node {node}")
+    return result.stdout
