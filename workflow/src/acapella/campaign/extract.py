@@ -34,7 +34,7 @@ from acapella.common import queries
 from acapella_core import decompression, files, names
 from acapella_core.errors import UserError
 
-from .layout import Campaign, open_campaign, require
+from .layout import Campaign, check_fetched, open_campaign, require
 
 # The number of a frame, and its values that are compared with the capture if there are no positions: bytes per value.
 COLUMNS = {"frame": 8, "ts_ns": 8, "wire_len": 4, "cap_len": 4}
@@ -273,6 +273,7 @@ def split_by_sample(campaign: Campaign, table, samples: dict[str, tuple[Path, st
 
     for sample in sorted(pc.unique(table["sample"]).to_pylist()):
         capture, checksum = samples[sample]
+        check_fetched(campaign, sample)
         check_capture(capture)
         yield Part(capture, campaign.acap(sample), table.filter(pc.equal(table["sample"], sample)), checksum)
 

@@ -1,5 +1,6 @@
 """Layout of a campaign directory, results/<campaign>/."""
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,25 @@ def existing_provenance(campaign: Campaign, stage: str) -> Path:
 def provenance_names(stage: str) -> list[str]:
     """Return the current and the earlier name of a stage's provenance file, relative to the campaign directory."""
     return [f"provenance/{stage}.json", EARLIER_PROVENANCE[stage]]
+
+
+def node_digest_of(manifest: object) -> dict | None:
+    """Return key `node_digest` of a manifest: the sample was digested on its node, and its capture was not fetched."""
+    digest = manifest.get("node_digest") if isinstance(manifest, dict) else None
+    return digest if isinstance(digest, dict) else None
+
+
+def check_fetched(campaign: Campaign, sample: str) -> None:
+    """Raise UserError if the capture of a sample was not fetched from its node."""
+    try:
+        manifest = json.loads(campaign.manifest(sample).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # a release has no manifests; other errors are reported by those who read it
+        return
+    if node_digest_of(manifest):
+        raise UserError(
+            f"the capture of sample {sample} was not fetched: it was digested on its node (collect.digest_on)",
+            where=campaign.directory,
+        )
 
 
 def require(path: Path, fix: str) -> Path:

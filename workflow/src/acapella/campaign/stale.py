@@ -21,7 +21,7 @@ from acapella_core import beneath
 from acapella_core.files import atomic_text
 from acapella_core.names import SAMPLE, shown
 
-from .layout import Campaign
+from .layout import Campaign, node_digest_of
 
 TABLES = ("acap", "flows")  # KIND/SAMPLE.parquet
 DIRECTORIES = ("partial", "flowreports")  # KIND/SAMPLE/
@@ -228,14 +228,17 @@ def moved(path: Path, directory: Path) -> Removed:
 
 
 def capture_name(manifest: Path) -> str | None:
-    """Return the name of the capture in a manifest; None if the file is not a manifest of the sample in its name."""
+    """Return the name of the capture in a manifest, or of its digest if only that was fetched.
+
+    Return None if the file is not a manifest of the sample in its name.
+    """
     try:
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     if not isinstance(content, dict) or "acapella_manifest" not in content or content.get("sample") != manifest.stem:
         return None
-    file = content.get("file")
+    file = (node_digest_of(content) or content).get("file")
     return file if isinstance(file, str) and Path(file).name == file else None
 
 

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acapella.campaign import sql
-from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, open_campaign
+from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, node_digest_of, open_campaign
 from acapella.common import queries
 from acapella.common.links import links
 from acapella.figures import registry
@@ -336,7 +336,9 @@ def check_manifests(findings: Findings) -> None:
             continue
         try:
             names.sample(manifest.get("sample"), place)
-            file = names.file(manifest.get("file"), place)
+            stored = node_digest_of(manifest) or manifest  # the capture may not have been fetched
+            file = names.file(stored.get("file"), place)
+            names.file(manifest.get("file"), place)
             for key in ("site", "port"):
                 names.label(manifest.get(key), place)
         except UserError as error:
@@ -344,7 +346,7 @@ def check_manifests(findings: Findings) -> None:
             continue
         if manifest["sample"] != path.stem:
             findings.add(place, "is the manifest of another sample")
-        findings.verify(f"raw/{file}", manifest.get("sha256"), str(place))
+        findings.verify(f"raw/{file}", stored.get("sha256"), str(place))
         check_replay(findings, manifest.get("replay"), str(place))
 
 

@@ -30,7 +30,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, existing_provenance, open_campaign, require
+from acapella.campaign.layout import (
+    EARLIER_PROVENANCE,
+    Campaign,
+    check_fetched,
+    existing_provenance,
+    open_campaign,
+    require,
+)
 from acapella.common.pseudonyms import HEADER, Name, is_pseudonym, write_mapping
 from acapella.digest.command import ENGINES
 from acapella_core import decompression, names
@@ -280,6 +287,7 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     public_names = pseudonyms(rows) if hide else true_names(rows)
     samples = []
     for row, name in zip(rows, public_names, strict=True):
+        check_fetched(campaign, row["sample"])
         file = require(campaign.directory / "raw" / row["file"], "the captures are needed for anonymization")
         samples.append(ReleaseSample(row["sample"], name.sample, name.site, name.port, file, row))
     return sorted(samples, key=lambda sample: sample.name)
