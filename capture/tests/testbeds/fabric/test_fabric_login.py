@@ -1,5 +1,6 @@
 """Logins to FABRIC: what is checked before anything is requested, and what happens if a login is refused."""
 
+import re
 import subprocess
 
 import pytest
@@ -31,6 +32,18 @@ def test_nothing_is_created_if_the_bastion_host_refuses_the_key(fabric, capsys):
     printed = capsys.readouterr()
     assert status == 2 and "bastion host refuses user me_0000" in printed.err and "(My SSH Keys)" in printed.err
     assert logins(fabric) == 1 and not fabric.orchestrator.slices
+
+
+def test_plan_names_a_refused_login(fabric, capsys):
+    status, _ = collected(fabric, "--dry-run")
+    assert status == 0 and "missing" not in capsys.readouterr().out and logins(fabric) == 1
+    fabric.nodes.expired_key = True
+    status, _ = collected(fabric, "--dry-run")
+    printed = capsys.readouterr().out
+    assert status == 0 and re.search(
+        r"(?m)^missing: \S+bastion_key: FABRIC's bastion host refuses user me_0000", printed
+    )
+    assert logins(fabric) == 2
 
 
 def test_nothing_is_created_if_the_bastion_host_is_not_reachable(fabric):

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -146,6 +147,14 @@ class Session:
                     tries, interval_s = settings.ssh_tries, settings.ssh_retry_s
                     login.check_bastion(self.fablib(), self.credentials, tries=tries, interval_s=interval_s)
                 self._login_works = True
+
+    def missing_login(self, settings: FabricSettings) -> list[str]:
+        """Return why no node can be reached over SSH, as a line of a plan; nothing if a login can succeed."""
+        try:
+            self.check_login(replace(settings, ssh_tries=1))
+        except UserError as error:
+            return [f"missing: {error}"]
+        return []
 
     def explain_refusal(self) -> None:
         """Raise LoginError if not a node but the bastion host refuses logins."""

@@ -87,7 +87,8 @@ class FabricTestbed(Testbed):
 
     def plan_notes(self, settings: Settings) -> list[str]:
         tags = self.session.tags()
-        return [*levels.describe(self.settings, tags), *levels.reductions(settings, self.adapt(settings))]
+        level = [*levels.describe(self.settings, tags), *levels.reductions(settings, self.adapt(settings))]
+        return [*level, *self.session.missing_login(self.settings)]
 
     def __enter__(self) -> Self:
         self.prepare()  # allocates nothing, so there is nothing to release on failure
@@ -464,8 +465,7 @@ class FabricTestbed(Testbed):
         site_slice.rates[name] = requirements.NICS.get(model)
         nics, notes = set_up(self.run, name, list(receivers))
         site_slice.nics |= {(name, receiver): nic for receiver, nic in nics.items()}
-        for note in notes:
-            self._note(note)
+        self._notes += [note for note in notes if note not in self._notes]
         return Instance(name, site, tuple(receivers))
 
     def _interfaces(self, name: str, end: float) -> dict[str, str]:

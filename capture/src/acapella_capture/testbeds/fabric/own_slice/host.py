@@ -98,7 +98,7 @@ class HostTestbed(FabricTestbed):
 
     def plan_notes(self, settings: Settings) -> list[str]:
         del settings
-        return list(levels.describe(self.settings, self.session.tags()))
+        return [*levels.describe(self.settings, self.session.tags()), *self.session.missing_login(self.settings)]
 
     def sites(self) -> tuple[Site, ...]:
         if self._sites is None:
