@@ -15,6 +15,7 @@ from acapella_core.errors import UserError
 
 from ..settings import PreprocessSettings
 from ..testbeds.base import Testbed
+from ..testbeds.uploads import upload
 
 NOTE = "anonymized on its node before it was fetched: headers only, pseudonyms for addresses (docs/release.md)"
 COMMAND_NOT_FOUND = 127
@@ -61,24 +62,15 @@ def uploads_program(testbed: str, settings: PreprocessSettings) -> bool:
 def run_uploaded(testbed: Testbed, node: str, path: str, output: str, settings: PreprocessSettings) -> None:
     """Anonymize with an uploaded program, vendor lists and key, and delete the key."""
     program = anonymizer_program()
-    paths = [upload(testbed, node, file, file.name) for file in (program, *vendor_lists())]
     try:
-        key = upload(testbed, node, Path(str(settings.key_file)), KEY, overwrite=True)
+        try:
+            paths = [upload(testbed, node, file, file.name) for file in (program, *vendor_lists())]
+            key = upload(testbed, node, Path(str(settings.key_file)), KEY, overwrite=True)
+        except UserError as error:
+            raise UserError(f"not anonymized, so not fetched: {error}", where=f"node {node}") from error
         run_checked(testbed, node, [paths[0], path, output, key, settings.macs, *paths[1:]])
     finally:
         testbed.run(node, ["rm", "-f", testbed.path_on_node(node, KEY)])
-
-
-def upload(testbed: Testbed, node: str, source: Path, file: str, *, overwrite: bool = False) -> str:
-    """Upload a file to a node unless it already exists there. Return its path on the node, usable as a command."""
-    path = testbed.path_on_node(node, file)
-    path = path if "/" in path else f"./{path}"
-    if overwrite or testbed.run(node, ["test", "-f", path]).status != 0:
-        try:
-            testbed.put(node, source, file)
-        except UserError as error:
-            raise UserError(f"not anonymized, so not fetched: {error}", where=f"node {node}") from error
-    return path
 
 
 def anonymizer_program() -> Path:
