@@ -13,7 +13,7 @@ PYTHON ?= python3
 CORES ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 TEST_ARGS ?=
-TEST_JOBS ?= 3
+TEST_JOBS ?= 4
 BENCH_ARGS ?=
 
 VENV := .venv

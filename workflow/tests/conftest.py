@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,24 +15,39 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
 TIMEOUT_MS = 180_000  # reached only if the browser hangs
-# Files that take the longest are first in the queue, so that no worker starts one when the others are done.
+# Files that take the longest are first in the queue, so that no worker starts one when the others are done. Those that
+# mostly wait and those that mostly compute alternate.
 LONG = (
+    "test_fabric_replay.py",
     "test_workflow_runs.py",
-    "test_workflow_trials.py",
-    "test_verify.py",
-    "test_figures.py",
+    "test_transfer_fabric.py",
     "test_congestion.py",
-    "test_trial_figures.py",
-    "test_dissect_matches_tshark.py",
-    "test_workflow_stops.py",  # not at the same time as test_workflow_runs.py: both need the finished campaign
-    "test_hybrid.py",
+    "test_notebook.py",
+    "test_workflow_trials.py",
+    "test_transfer_fabric_slice.py",
+    "test_fault_injection.py",
     "test_slurm.py",
-    "test_collect_local.py",
+    "test_trial_figures.py",
+    "test_transfer_runs.py",
+    "test_figures.py",
     "test_testbed_contract.py",
-    "test_tutorial.py",
-    "test_report_trials.py",
-    "test_report.py",
+    "test_hybrid.py",
+    "test_workflow_fabric_replays.py",
+    "test_dissect_matches_tshark.py",
+    "test_collect_local.py",
     "test_flowreport_figures.py",
+    "test_workflow_replays.py",
+    "test_traffic_selection.py",
+    "test_replay_network.py",
+    "test_verify.py",
+    "test_workflow_stops.py",  # not at the same time as test_workflow_runs.py: both need the finished campaign
+    "test_process.py",
+    "test_workflow_fabric_own_slice.py",
+    "test_flowreports.py",
+    "test_fabric_collect.py",
+    "test_cache.py",
+    "test_tutorial.py",
+    "test_demo.py",
 )
 # Failed assertions of helper modules print both sides, as those of test modules do.
 pytest.register_assert_rewrite("acapella_testing")
@@ -44,8 +60,16 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(items):
-    """Move the tests of long files to the beginning."""
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    """Move the tests of long files to the beginning; mix the other files.
+
+    In the order of directories, the tests of capture, which mostly wait, would be at the end and leave processors idle.
+    """
+    items.sort(key=lambda item: (rank(item.path.name), zlib.crc32(item.path.name.encode())))
+
+
+def rank(name: str) -> int:
+    """Return the place of a file in LONG, or behind all of them."""
+    return LONG.index(name) if name in LONG else len(LONG)
 
 
 @pytest.fixture(scope="session")
