@@ -9,6 +9,7 @@ from altair.utils import schemapi
 
 from . import flowreport_scope, quality, registry, restrictions, theme
 from .rows import Rows, sampled
+from .shared_parts import shared_parts
 from .source import NoData, Source
 
 
@@ -55,7 +56,8 @@ def compose_figure(name: str, source: Source, *, origin: bool = True) -> Compose
     module = registry.figure_module(name)
     scope = getattr(module, "SCOPE", quality.scope)
     foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
-    with schemapi.debug_mode(False):  # the complete specification is validated below, not each of its parts as well
+    # The complete specification is validated below, not each of its parts as well.
+    with schemapi.debug_mode(False), shared_parts():
         try:
             figure, reason = module.draw(source), ""
         except NoData as error:
