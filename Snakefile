@@ -20,7 +20,6 @@ from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
 from acapella.snakefile.replays import with_replays
 from acapella.snakefile.snakemake_internals import (
-    has_cache,
     has_configfile,
     is_dry_run,
     is_main_process,
@@ -28,6 +27,7 @@ from acapella.snakefile.snakemake_internals import (
     runs_no_jobs,
 )
 from acapella.common.links import refusal
+from acapella.digest.cache import LOCATION as CACHE
 from acapella_core import beneath
 from acapella_core.files import temporary_directory
 
@@ -49,6 +49,9 @@ with exit_on_user_error():
     config.update(with_replays(configuration.checked(config)))
     config.update(with_engine(config, prints=is_main_process(workflow)))
     temporary_directory()  # Snakemake passes it to every job, and would silently use another one.
+
+if config["digest"]["cache"]:
+    os.environ[CACHE] = os.path.abspath(os.path.expanduser(config["digest"]["cache"]))
 
 JOB_RECORDS = JobRecords(lambda: runs_no_jobs(workflow))
 logger.addHandler(JOB_RECORDS)

@@ -1,7 +1,7 @@
 # digest: one capture -> acap/<sample>.parquet (one row per frame), flows/<sample>.parquet (one row per directed flow)
 #
 # Both depend only on the bytes of the capture and on the params below, so that a cache can be shared between campaigns
-# (`--cache`). Therefore the manifest, which names the campaign, is not an input. `damaged` is a resource instead of a
+# (digest.cache). Therefore the manifest, which names the campaign, is not an input. `damaged` is a resource instead of a
 # param, because Snakemake does not rerun a job if a resource changes: it determines the exit code, not the output.
 
 from acapella.snakefile.code import tshark_version, vendors_sha256
@@ -44,6 +44,7 @@ if BATCHED:
         shell:
             "acapella campaign batch {params.campaign:q} digest {wildcards.batch} -o {output.outcomes:q}"
             " --code={params.code}.{params.tshark:q}.{params.vendors:q} -- {params.options:q}"
+            " --cache-key={params.code}.{params.tshark:q}.{params.vendors:q}"
             " --memory={resources.memory} --threads={threads} --damaged={resources.damaged} --progress > {log:q} 2>&1"
 
 else:
@@ -58,7 +59,6 @@ else:
             "<campaign>/logs/digest/{sample}.log",
         benchmark:
             "<campaign>/benchmarks/digest/{sample}.tsv"
-        cache: has_cache(workflow)
         threads: config["digest"]["threads"]
         resources:
             mem_mb=config["digest"]["memory_mb"] + 1536,  # in addition to the tables: 256 for acapella, 1280 for tshark
@@ -77,9 +77,5 @@ else:
         shell:
             "acapella digest -o {output.acap:q} --flows {output.flows:q}"
             " --site={params.site:q} --port={params.port:q} {params.options:q}"
+            " --cache-key={params.code}.{params.tshark:q}.{params.vendors:q}"
             " --memory {resources.memory} --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"
-
-
-if has_cache(workflow) and not BATCHED:
-    with exit_on_user_error():
-        CACHED_DIGESTS.use_cache()

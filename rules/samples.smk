@@ -66,6 +66,7 @@ BATCHES = Batches(
     SAMPLES,
     config["batches"],
     stages=("collect", "digest", "analyze") if FILES else ("digest", "analyze"),
+    is_damaged=CACHED_DIGESTS.is_damaged,
     values=SHEET.manifest_values if FILES else lambda sample: [],
 )
 

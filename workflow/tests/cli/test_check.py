@@ -114,7 +114,7 @@ def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_list
 
 def test_outputs_of_rules_have_a_known_kind():
     """Acaps, flow tables and captures are in lists; of a directory, a file in it."""
-    wildcards = {"table": "frame_sizes", "figure": "flow_sizes", "suffix": "csv", "format": "svg"}
+    wildcards = {"table": "frame_sizes", "figure": "flow_sizes", "suffix": "csv", "format": "svg", "batch": "b0001"}
     paths = set()
     for rules in (ROOT / "rules").glob("*.smk"):
         for path in re.findall(r'"<campaign>/([^"]+)"', rules.read_text()):

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +16,19 @@ from acapella_testing.generated.tiny import SECOND, add_sample, flow
 from acapella_testing.workflow_run import Workplace
 
 from acapella.cli import main as cli
-from acapella.digest.cache import changed, damaged_entries, keep, record_verified, sum_file
+from acapella.cli.doctor import digest_cache
+from acapella.digest.cache import (
+    changed,
+    damaged_entries,
+    digests,
+    entries_of,
+    fault_of,
+    fetch,
+    keep,
+    record_verified,
+    store,
+    sum_file,
+)
 
 DIGESTS = ("acap/*", "flows/*")
 
@@ -95,15 +108,14 @@ LATER = {
 REMOVED, INTACT = "s3", "s6"
 
 
-def campaign_of(directory: Path, cache: Path, samples=SAMPLES) -> Workplace:
+def campaign_of(directory: Path, cache: Path, samples=SAMPLES, **settings) -> Workplace:
     """Return a workplace that uses a cache. Each sample has a separate capture."""
     place = Workplace(directory)
-    place.configure(digest={"engine": "native"})
+    place.configure(digest={"engine": "native", "cache": str(cache)}, **settings)
     (directory / "captures").mkdir()
     for shift, sample in enumerate(samples):
         write_pcap(directory / "captures" / f"{sample}.pcap", busy_port(shift=shift))
     place.sheet(*((sample, "alpha", f"port-{sample}", f"../captures/{sample}.pcap") for sample in samples))
-    place.environment["SNAKEMAKE_OUTPUT_CACHE"] = str(cache)
     return place
 
 
@@ -115,15 +127,22 @@ def cached(tmp_path_factory) -> tuple[Workplace, Path]:
     before = os.umask(0)
     try:
         (directory / "cache").mkdir()
-        place.succeed("--cache", "--until", "digest")
+        place.succeed("--until", "digest")
     finally:
         os.umask(before)
     return place, directory / "cache"
 
 
 def entry_of(place: Workplace, sample: str, kind: str) -> str:
-    """Return the name of a sample's cache entry."""
-    return (place.campaign / kind / f"{sample}.parquet").readlink().name
+    """Return the path of a sample's entry, relative to its cache."""
+    entry = (place.campaign / kind / f"{sample}.parquet").readlink()
+    return f"{entry.parent.name}/{entry.name}"
+
+
+def check_all(cache: Path) -> None:
+    """Verify all entries of a cache with sha256sum."""
+    for directory in cache.glob("??"):
+        subprocess.run("sha256sum --quiet -c *.sha256", cwd=directory, shell=True, check=True)
 
 
 def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached, tmp_path):
@@ -137,18 +156,20 @@ def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached
     for sample, (change, _) in zip(SAMPLES, DAMAGE.values(), strict=True):
         change(entries[sample], intact)
     second = campaign_of(tmp_path / "second", cache, [*SAMPLES, "spare"])
-    printed = second.succeed("--cache", "--until", "digest")
+    second.succeed("--until", "digest")
+    logs = {path.stem: path.read_text() for path in (second.campaign / "logs" / "digest").glob("*.log")}
+    printed = "".join(logs.values())
     for sample, (_, words) in zip(SAMPLES, DAMAGE.values(), strict=True):
         (report,) = (line for line in printed.splitlines() if f" of sample {sample} " in line)
         assert re.fullmatch(rf"warning: cache entry {entries[sample]} of .*{words}.*; the digest is .* again", report)
     assert len(re.findall("^warning: ", printed, re.M)) == len(SAMPLES)
-    assert not (second.campaign / "logs" / "digest" / "spare.log").read_text(), "it came from the cache"
+    assert ": from the cache " in logs["spare"]
     assert second.sha256(*DIGESTS) == first.sha256(*DIGESTS)
-    subprocess.run("sha256sum --quiet -c *.sha256", cwd=cache, shell=True, check=True)
-    for entry in original.iterdir():
-        assert not (cache / entry.name).is_symlink()
-        assert (cache / entry.name).read_bytes() == entry.read_bytes()
-    assert [path.read_text() for path in cache.glob("*.rejected/*/notes.txt")] == ["mine\n"]
+    check_all(cache)
+    for entry in original.glob("??/*"):
+        copy = cache / entry.relative_to(original)
+        assert not copy.is_symlink() and copy.read_bytes() == entry.read_bytes()
+    assert [path.read_text() for path in cache.glob("??/*.rejected/*/notes.txt")] == ["mine\n"]
 
 
 def state(directory: Path) -> dict[Path, tuple]:
@@ -157,8 +178,8 @@ def state(directory: Path) -> dict[Path, tuple]:
     return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
 
 
-@pytest.mark.parametrize("cache_option", [[], ["--cache"]], ids=["without cache", "with cache"])
-def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, cache_option):
+@pytest.mark.parametrize("batches", [{}, {"batches": {"samples": 3}}], ids=["single", "batches"])
+def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, batches):
     """The entries keep their modification time, as after a disk error or if a program restores it.
 
     Snakemake treats the output as complete, so without the check `index` is the first to read the damage. Dry runs
@@ -168,8 +189,8 @@ def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, cache_opti
     cache = tmp_path / "cache"
     shutil.copytree(original, cache)
     samples = sorted([*LATER, REMOVED, INTACT])
-    place = campaign_of(tmp_path / "second", cache, samples)
-    place.succeed("--cache", "--until", "digest")
+    place = campaign_of(tmp_path / "second", cache, samples, **batches)
+    place.succeed("--until", "digest")
     entries = {sample: cache / entry_of(place, sample, "acap") for sample in samples}
     linked = place.campaign / "acap" / "s5.parquet"
     linked.unlink()
@@ -183,13 +204,13 @@ def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, cache_opti
     damaged = [*LATER, REMOVED]
     before = state(cache) | state(place.campaign)
     looking = (("process", "--dry-run"), ("--lint",), ("--unlock",), ("process", "--summary"))
-    for arguments in () if cache_option else looking:  # only once: both cases start with the same files
+    for arguments in () if batches else looking:  # only once: both cases start with the same files
         printed = place.run(*arguments).stdout
         assert state(cache) | state(place.campaign) == before, (arguments, printed)
         if "--dry-run" in arguments:
             assert len(re.findall("^warning: cache entry ", printed, re.M)) == len(damaged), printed
             assert len(re.findall(r"^Job \d+: digest s", printed, re.M)) == len(damaged), printed
-    printed = place.succeed("index" if cache_option else "process", *cache_option)
+    printed = place.succeed("index" if batches else "process")
     for sample in damaged:
         assert len(re.findall(rf"^warning: cache entry {entries[sample]} of sample {sample} ", printed, re.M)) == 1, (
             printed
@@ -198,10 +219,9 @@ def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, cache_opti
     assert not changed(entries[INTACT]), "its checksum would be computed before every run"
     theirs = first.sha256(*DIGESTS)
     assert all(theirs[name] == checksum for name, checksum in place.sha256(*DIGESTS).items())
-    assert (place.campaign / ("catalog.duckdb" if cache_option else "provenance/process.json")).is_file()
-    if cache_option:
-        subprocess.run("sha256sum --quiet -c *.sha256", cwd=cache, shell=True, check=True)
-        assert all((place.campaign / "acap" / f"{sample}.parquet").is_symlink() for sample in samples)
+    assert (place.campaign / ("catalog.duckdb" if batches else "provenance/process.json")).is_file()
+    check_all(cache)
+    assert all((place.campaign / "acap" / f"{sample}.parquet").is_symlink() for sample in samples)
 
 
 @pytest.mark.parametrize("kind", ["acap", "flows"])
@@ -230,7 +250,7 @@ def test_index_detects_damage_with_an_unchanged_modification_time(kind, tmp_path
 
 def test_other_users_cannot_read_or_write_entries_with_umask_0(cached):
     place, cache = cached
-    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in cache.iterdir()}
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in cache.glob("??/*")}
     assert len(modes) == 4 * len([*SAMPLES, "spare"]) and set(modes.values()) == {"0o600"}, modes
     assert not cache.stat().st_mode & 0o022
     others = [path for path in place.campaign.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077]
@@ -240,7 +260,8 @@ def test_other_users_cannot_read_or_write_entries_with_umask_0(cached):
 def test_unwritable_cache_does_not_end_a_run(tmp_path):
     (tmp_path / "file").write_text("")
     place = campaign_of(tmp_path / "place", tmp_path / "file" / "cache", ["s0"])
-    printed = place.succeed("--cache", "--until", "digest")
+    place.succeed("--until", "digest")
+    printed = (place.campaign / "logs" / "digest" / "s0.log").read_text()
     assert re.search(r"^warning: sample s0 is not cached: .*: Not a directory$", printed, re.M), printed
     assert not (place.campaign / "acap" / "s0.parquet").is_symlink()
 
@@ -263,3 +284,118 @@ def test_change_after_verification_is_detected_with_any_system_clock(tmp_path, m
     time.sleep(0.05)
     flip(0.1)(entry, None)
     assert changed(entry) and entry in damaged_entries(directory, "a")
+
+
+def filled(directory: Path, sizes: list[int]) -> list[Path]:
+    """Return acaps of a new cache, each with a checksum; the first is the least recently used."""
+    entries = []
+    for number, size in enumerate(sizes):
+        entry = entries_of(directory / "cache", f"{number:064x}")[0]
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        output = directory / f"{number}.parquet"
+        output.write_bytes(b"PAR1" + bytes(size) + b"PAR1")
+        keep(output, entry)
+        os.utime(entry, ns=(number * SECOND, number * SECOND))
+        os.utime(sum_file(entry), ns=(number * SECOND, number * SECOND))
+        entries.append(entry)
+    return entries
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        ([], [0, 1, 2]),
+        (["--max-size", "1T"], [0, 1, 2]),
+        (["--max-size", "25000"], [1, 2]),
+        (["--max-size", "1", "--dry-run"], [0, 1, 2]),
+        (["--max-size", "1"], []),
+        (["--unused-days", "1"], []),
+    ],
+)
+def test_prune_removes_the_least_recently_used_digests(tmp_path, capsys, arguments, kept):
+    entries = filled(tmp_path, [10_000] * 3)
+    assert cli.main(["campaign", "cache", str(tmp_path / "cache"), *arguments]) == 0
+    assert f"{tmp_path / 'cache'}: 3 digests, 29.7 KiB\n" in capsys.readouterr().out
+    assert [entry.exists() for entry in entries] == [number in kept for number in range(3)]
+    assert [sum_file(entry).exists() for entry in entries] == [number in kept for number in range(3)]
+
+
+def test_used_digest_is_pruned_last(tmp_path):
+    first, second = filled(tmp_path, [100, 100])
+    flows = [entry.with_name(entry.name.replace("_acap", "_flows")) for entry in (first, second)]
+    for source, entry in zip((first, second), flows, strict=True):
+        keep(Path(shutil.copyfile(source, tmp_path / entry.name)), entry)
+        os.utime(sum_file(entry), ns=(0, 0))
+        os.utime(entry, ns=(0, 0))
+    assert fetch([first, flows[0]], [tmp_path / "a.parquet", tmp_path / "b.parquet"])
+    assert [digest.entries[0] for digest in digests(tmp_path / "cache")] == [second, first]
+
+
+def test_doctor_reports_the_size_of_the_cache(tmp_path, monkeypatch):
+    filled(tmp_path, [100, 100])
+    monkeypatch.setenv("ACAPELLA_CACHE", str(tmp_path / "cache"))
+    (finding,) = digest_cache()
+    assert finding.available and finding.state == f"2 digests, 0.0 GiB in {tmp_path / 'cache'}"
+
+
+def test_entries_of_other_users_are_used_only_in_a_shared_cache(tmp_path, monkeypatch):
+    (entry,) = filled(tmp_path, [100])
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    os.chown(entry, 4242, -1)
+    assert fault_of(entry) == "belongs to another user"
+    entry.parent.chmod(0o2770)
+    assert fault_of(entry) is None
+    entry.parent.chmod(0o2777)
+    assert fault_of(entry) == "belongs to another user"
+
+
+def test_new_directories_and_entries_of_a_shared_cache_are_shared(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o2770)
+    entry = entries_of(cache, "0" * 64)[0]
+    output = tmp_path / "a.parquet"
+    output.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    store([entry], [output])
+    assert output.resolve() == entry
+    assert entry.parent.stat().st_mode & 0o7777 == 0o2770
+    assert {entry.stat().st_mode & 0o777, sum_file(entry).stat().st_mode & 0o777} == {0o640}
+
+
+def test_concurrent_writers_of_an_entry_leave_an_intact_one(tmp_path):
+    """Several processes digest the same capture with the same cache at the same time."""
+    capture = write_pcap(tmp_path / "x.pcap", busy_port())
+    command = [sys.executable, "-m", "acapella.cli.main", "digest", str(capture), "--engine", "native"]
+    running = [
+        subprocess.Popen([*command, "--cache", str(tmp_path / "cache"), "-o", str(tmp_path / f"{number}.parquet")])
+        for number in range(4)
+    ]
+    assert [process.wait() for process in running] == [0] * 4
+    (digest,) = digests(tmp_path / "cache")
+    assert all(fault_of(entry) is None for entry in digest.entries) and len(digest.entries) == 2
+    assert {(tmp_path / f"{number}.parquet").resolve() for number in range(4)} == {digest.entries[0]}
+    assert not list((tmp_path / "cache").rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    "change", [["--port", "p2"], ["--deep-frames", "3"], ["--max-ratio", "9"], ["--cache-key", "b"]]
+)
+def test_other_parameters_use_other_entries(tmp_path, change):
+    capture = write_pcap(tmp_path / "x.pcap", busy_port())
+    words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache"), "--port", "p1"]
+    for number, more in enumerate(([], [], change)):
+        assert cli.main([*words, "-o", str(tmp_path / f"{number}.parquet"), *more]) == 0
+    links = [(tmp_path / f"{number}.parquet").resolve() for number in range(3)]
+    assert links[0] == links[1] != links[2]
+
+
+def test_damaged_capture_from_the_cache_has_the_same_exit_code_and_message(tmp_path, capsys):
+    capture = write_pcap(tmp_path / "x.pcap", busy_port())
+    capture.write_bytes(capture.read_bytes() + b"\xff" * 100)
+    words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache")]
+    ended = []
+    for name in ("a", "b"):
+        code = cli.main([*words, "-o", str(tmp_path / f"{name}.parquet")])
+        ended.append((code, capsys.readouterr().err.splitlines()[-1]))
+    assert ended[0] == ended[1] and ended[0][0] == 1
+    assert cli.main([*words, "-o", str(tmp_path / "c.parquet"), "--damaged", "keep"]) == 0

@@ -3,7 +3,7 @@ import os
 
 from acapella.snakefile import snakemake_internals as internals
 
-NAMES = ("is_dry_run", "runs_no_jobs", "is_main_process", "has_cache", "has_configfile")
+NAMES = ("is_dry_run", "runs_no_jobs", "is_main_process", "has_configfile")
 
 
 def state(at):
@@ -29,14 +29,8 @@ rule copy:
         "out.txt",
     benchmark:
         "benchmark.tsv"
-    cache: internals.has_cache(workflow)
     shell:
         "echo text > {output}"
-
-
-if internals.has_cache(workflow):
-    internals.replace_cache()
-    internals.remove_benchmark(workflow, "copy")
 
 
 onstart:

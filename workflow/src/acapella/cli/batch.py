@@ -39,6 +39,7 @@ from acapella.campaign.batches import (
     write_failures,
 )
 from acapella.campaign.layout import open_campaign
+from acapella.digest.cache import damaged_entries
 from acapella_core import beneath, names
 from acapella_core.errors import INTERRUPTED, UserError
 from acapella_core.files import atomic_text
@@ -46,7 +47,8 @@ from acapella_core.files import atomic_text
 from . import entry
 from .commands import build_parser
 
-NEUTRAL = ("--damaged=", "--memory=", "--progress", "--threads=")  # options that do not change the output
+# Options that do not change the output, or repeat --code.
+NEUTRAL = ("--cache-key=", "--damaged=", "--memory=", "--progress", "--threads=")
 
 
 @dataclass(frozen=True)
@@ -108,12 +110,16 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
         command = command_of(args.stage, campaign, member, args.options)
         outputs = outputs_of(campaign, stage, member.sample)
         key = key_of(campaign, stage, member, [word for word in command if not word.startswith(NEUTRAL)], args.code)
-        if journal.is_complete(member.sample, key, outputs):
+        damaged = args.stage == "digest" and damaged_entries(campaign, member.sample)
+        if not damaged and journal.is_complete(member.sample, key, outputs):
             yield Outcome(member.sample, "kept")
             continue
         if not loaded:
             load(command)
             loaded = True
+        for path in outputs:
+            if path.is_symlink():  # to an entry of a cache; nothing is written through links
+                path.unlink()
         outcome = run_in_fork(command, member.sample, log_of(campaign, args.stage, member.sample))
         if outcome.exit_code == 0:
             journal.add(member.sample, key, outputs)

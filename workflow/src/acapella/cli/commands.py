@@ -54,6 +54,7 @@ CAMPAIGN = Group(
         "report": "report.command",
         "check": "cli.check",
         "batch": "cli.batch",
+        "cache": "cli.cache",
     },
 )
 
@@ -108,7 +109,7 @@ COMMANDS = {name: command for commands in HEADINGS.values() for name, command in
 
 RENAMED = {
     "anonymise": "anonymize",
-    **{name: f"campaign {name}" for name in CAMPAIGN.modules if name != "batch"},
+    **{name: f"campaign {name}" for name in CAMPAIGN.modules if name not in ("batch", "cache")},
     "collector run": "p4 collect",
     "collector top": "p4 top",
     "collector sql": "p4 sql",

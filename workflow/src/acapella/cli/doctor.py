@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from acapella_core import names
+
 TIMEOUT_S = 20
 SIGNALS_ABI = 6  # first ABI of Landlock that restricts signals
 GIB = 1024**3
@@ -158,6 +160,7 @@ def examine() -> list[Finding]:
     programs = [program(entry) for entry in PROGRAMS]
     findings = [
         *machine(),
+        *digest_cache(),
         *core_features(),
         *programs,
         rdma(),
@@ -200,6 +203,19 @@ def machine() -> list[Finding]:
         Finding("machine", "disk", True, f"{disk / GIB:.1f} GiB free here", "captures and acaps", None),
         Finding("machine", "system", True, f"{os.uname().sysname} {os.uname().release}", "namespaces, mirrors", None),
     ]
+
+
+def digest_cache() -> list[Finding]:
+    """Return the finding about the cache of digests in the environment, with its size; none if it has no cache."""
+    directory = os.environ.get("ACAPELLA_CACHE")
+    if not directory:
+        return []
+    from acapella.digest import cache  # noqa: PLC0415 - only if there is one
+
+    found = cache.digests(Path(directory))
+    size = sum(digest.size_bytes for digest in found) / GIB
+    state = f"{len(found)} digests, {size:.1f} GiB in {directory}"
+    return [Finding("machine", "cache of digests", True, names.shown(state), "digests shared by campaigns", None)]
 
 
 def memory_bytes() -> int:

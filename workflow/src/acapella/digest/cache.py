@@ -1,29 +1,40 @@
 """The cache of digests, shared by campaigns. Its files are private, and their checksums are verified.
 
-Each entry NAME has a file NAME.sha256 in the format of sha256sum: `sha256sum -c *.sha256` in the cache directory
-verifies all entries. An entry that is damaged, is not a regular file, or belongs to another user is not used. A warning
-then names the entry and the sample, and the digest is computed again. A cache that cannot be written only causes a
-warning.
+Entries are addressed by content: the key is a SHA-256 over that of the capture and everything else on which a digest
+depends. The entry CACHE/KK/KEY_acap.parquet, where KK are the first two digits of the key, has a file
+KEY_acap.parquet.sha256 in the format of sha256sum: `sha256sum -c *.sha256` in a directory verifies all its entries. An
+entry that is damaged, is not a regular file, or belongs to another user is not used. A warning then names the entry and
+the sample, and the digest is computed again. A cache that cannot be written only causes a warning.
+
+Users share a cache whose directory belongs to their group (`chgrp GROUP CACHE; chmod 2770 CACHE`): entries of all
+members of the group are then used. Writers of the same entry do not disturb each other: each writes a temporary file
+and renames it, and both files have the same bytes.
 """
 
 import contextlib
 import functools
+import hashlib
+import json
 import os
 import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from acapella.common.links import ENTRY
 from acapella_core import names
-from acapella_core.files import atomic_link, atomic_path, atomic_text, sha256_of
+from acapella_core.errors import UserError
+from acapella_core.files import PRIVATE, atomic_link, atomic_path, atomic_text, sha256_of
 
 KINDS = ("acap", "flows")
 MISSING = "is missing"
 MAGIC = b"PAR1"  # the first and the last 4 bytes of a Parquet file
 
-LOCATION = "SNAKEMAKE_OUTPUT_CACHE"  # environment variable of Snakemake
+LOCATION = "ACAPELLA_CACHE"  # environment variable with the directory of the cache
+SHARED = stat.S_ISGID | stat.S_IWGRP  # mode of the directory of a cache that a group shares
 
 _reported: set[str] = set()
 _verified: dict[Path, int] = {}  # entry -> start of its verification, file system time in ns since 1970
@@ -57,7 +68,7 @@ def warning(entry: Path, sample: str, fault: str) -> str:
 def entry_of(output: Path) -> Path | None:
     """Return the entry that an output of digest is a symbolic or hard link to; None if it is not such a link.
 
-    A hard link is recognized only if the entry is in the cache that Snakemake uses.
+    A hard link is recognized only if the entry is in the cache that the campaign uses.
     """
     if output.is_symlink():
         return output.parent / output.readlink() if ENTRY.fullmatch(output.readlink().name) else None
@@ -71,11 +82,65 @@ def entries_by_inode(cache: Path) -> dict[tuple[int, int], Path]:
     """Return the entries of a cache by device and inode; an empty dict if the cache cannot be read."""
     entries = {}
     with contextlib.suppress(OSError):
-        for path in cache.iterdir():
+        for path in cache.glob("??/*.parquet"):
             if ENTRY.fullmatch(path.name) and not path.is_symlink():
                 inode = path.stat()
                 entries[inode.st_dev, inode.st_ino] = path
     return entries
+
+
+def key_of(capture_sha256: str, dependencies: dict) -> str:
+    """Return the key of a digest. ``dependencies``: all parameters and versions on which it depends."""
+    return hashlib.sha256(json.dumps([capture_sha256, dependencies], sort_keys=True).encode()).hexdigest()
+
+
+def entries_of(cache: Path, key: str) -> list[Path]:
+    """Return the entries of a key, in the order of KINDS."""
+    return [cache / key[:2] / f"{key}_{kind}.parquet" for kind in KINDS]
+
+
+def is_shared(cache: Path) -> bool:
+    """Return whether the members of a group share a cache."""
+    try:
+        mode = cache.stat().st_mode
+    except OSError:
+        return False
+    return mode & SHARED == SHARED and not mode & stat.S_IWOTH
+
+
+def fetch(entries: list[Path], outputs: list[Path]) -> bool:
+    """Link the outputs of a sample to their entries and return True; False if an entry is missing or not intact.
+
+    Outputs are linked after all entries are verified. The entries become the most recently used.
+    """
+    began_ns = time_of_file_system(entries[0].parent)
+    faults = {entry: fault for entry in entries if (fault := fault_of(entry))}
+    for entry, fault in faults.items():
+        if fault != MISSING:
+            report(warning(entry, outputs[0].stem, fault))
+        with contextlib.suppress(OSError):  # store() reports a directory that is not writable
+            discard(entry)
+    if faults:
+        return False
+    for entry, output in zip(entries, outputs, strict=True):
+        atomic_link(entry.absolute(), output)
+        if began_ns is not None:
+            with contextlib.suppress(OSError):
+                os.utime(sum_file(entry), ns=(began_ns, began_ns))
+    return True
+
+
+def store(entries: list[Path], outputs: list[Path]) -> None:
+    """Move the outputs of a sample to the cache and replace them with links. If that fails, they stay in place."""
+    for entry, output in zip(entries, outputs, strict=True):
+        try:
+            for directory in (entry.parent.parent, entry.parent):
+                prepare_directory(directory)
+            keep(output, entry)
+        except (OSError, UserError) as error:
+            reason = getattr(error, "strerror", None) or error
+            report(f"warning: sample {output.stem} is not cached: {entry}: {reason}")
+            return
 
 
 def sum_file(entry: Path) -> Path:
@@ -98,22 +163,31 @@ def keep(output: Path, entry: Path) -> None:
     time of the entry (see `changed`). An entry without a checksum is not used.
     """
     checksum = sha256_of(output)
+    mode = 0o640 if is_shared(entry.parent) else PRIVATE
     if quick_fault(entry):
         discard(entry)
-    with atomic_path(entry) as temporary:
+    with atomic_path(entry, mode) as temporary:
         try:
             temporary.unlink()
             os.link(output, temporary)
-        except OSError:  # on another file system
+        except OSError:  # on another file system, or the process is confined
             shutil.copyfile(output, temporary)
-    atomic_link(entry, output)
-    atomic_text(sum_file(entry), f"{checksum}  {entry.name}\n")
+    atomic_link(entry.absolute(), output)
+    atomic_text(sum_file(entry), f"{checksum}  {entry.name}\n", mode)
 
 
 def prepare_directory(directory: Path) -> None:
-    """Create the cache directory if it is missing; if this user owns it, remove write permission for others."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Create a directory of the cache if it is missing; if this user owns it, remove write permission for others.
+
+    In a cache that a group shares, new directories are also shared.
+    """
+    if not directory.is_dir():
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_shared(directory.parent):
+            directory.chmod(0o2770)
     status = directory.stat()
+    if is_shared(directory):
+        return
     if status.st_uid == os.geteuid() and status.st_mode & 0o022:
         directory.chmod(stat.S_IMODE(status.st_mode) & ~0o022)
         report(f"warning: other users could write to the cache {directory}; removed their write permission")
@@ -152,19 +226,22 @@ def quick_fault(entry: Path) -> str | None:
     except OSError as error:
         return "is a link" if entry.is_symlink() else f"cannot be read: {error.strerror}"
     try:
-        return fault_of_open(descriptor)
+        return fault_of_open(descriptor, shared=is_shared(entry.parent))
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     finally:
         os.close(descriptor)
 
 
-def fault_of_open(descriptor: int) -> str | None:
-    """Return the fault that `quick_fault` reports for an open file; None if there is none."""
+def fault_of_open(descriptor: int, *, shared: bool) -> str | None:
+    """Return the fault that `quick_fault` reports for an open file; None if there is none.
+
+    ``shared``: entries may belong to other users.
+    """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
-    if status.st_uid not in (os.geteuid(), 0):
+    if status.st_uid not in (os.geteuid(), 0) and not shared:
         return "belongs to another user"
     if status.st_mode & 0o022:
         return "can be written by others"
@@ -230,3 +307,46 @@ def changed(entry: Path) -> bool:
         return entry.stat().st_ctime_ns >= sum_file(entry).stat().st_mtime_ns
     except OSError:
         return True
+
+
+@dataclass(frozen=True)
+class Digest:
+    """The entries of one key in a cache: their bytes and when they were last used, in ns since 1970."""
+
+    entries: tuple[Path, ...]
+    size_bytes: int
+    used_ns: int
+
+
+def digests(cache: Path) -> list[Digest]:
+    """Return the digests in a cache, the least recently used first."""
+    found: dict[str, list[Path]] = {}
+    for path in cache.glob("??/*.parquet"):
+        if ENTRY.fullmatch(path.name) and not path.is_symlink():
+            found.setdefault(path.name[:64], []).append(path)
+    result = []
+    for paths in found.values():
+        states = [state for path in (*paths, *map(sum_file, paths)) if (state := existing_state(path))]
+        size, used_ns = sum(state.st_size for state in states), max((state.st_mtime_ns for state in states), default=0)
+        result.append(Digest(tuple(sorted(paths)), size, used_ns))
+    return sorted(result, key=lambda digest: (digest.used_ns, digest.entries))
+
+
+def existing_state(path: Path) -> os.stat_result | None:
+    """Return the state of a file; None if it does not exist, for example because another process removed it."""
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def prunable(found: Sequence[Digest], *, max_bytes: int | None, unused_since_ns: int | None) -> list[Digest]:
+    """Return the digests to remove: those not used since a time, then the least recently used until the size fits."""
+    total = sum(digest.size_bytes for digest in found)
+    removed = []
+    for digest in found:
+        too_old = unused_since_ns is not None and digest.used_ns < unused_since_ns
+        if too_old or (max_bytes is not None and total > max_bytes):
+            removed.append(digest)
+            total -= digest.size_bytes
+    return removed

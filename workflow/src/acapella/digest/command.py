@@ -139,6 +139,19 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         default="fail",
         help="exit code for a capture with damaged bytes: 1 (fail) or 0 (keep) (default: fail)",
     )
+    parser.add_argument(
+        "--cache",
+        metavar="DIR",
+        type=Path,
+        default=os.environ.get("ACAPELLA_CACHE") or None,
+        help="use a digest of the same bytes in this cache, or store a new one there (default: $ACAPELLA_CACHE)",
+    )
+    parser.add_argument(
+        "--cache-key",
+        metavar="TEXT",
+        help="versions of the code, of tshark and of the vendor list; --cache uses digests with the same text "
+        "(default: the installed ones)",
+    )
     parser.add_argument("--progress", action="store_true", help="print frames and rate on standard error")
     return parser
 
@@ -147,7 +160,7 @@ def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads captures."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(args.acap, args.flows, starts=True)
+    confine_self(args.acap, args.flows, args.cache and args.cache / "entries", starts=True)
 
 
 def preload(args: argparse.Namespace) -> None:
@@ -179,7 +192,10 @@ def run(args: argparse.Namespace) -> int:
     )
     flows = args.flows or str(default_flows_path(Path(args.acap)))
     check_paths(args.sources, args.acap, flows)
-    metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
+    if args.cache and len(args.sources) == 1 and args.sources[0] != "-":
+        metadata = cached_digest(args, flows, options)
+    else:
+        metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
     name = name_of(args.sources)
     damaged = metadata["file_issue"] in DAMAGING and args.damaged == "fail"
     if oddities := oddities_of(metadata):
@@ -191,6 +207,53 @@ def run(args: argparse.Namespace) -> int:
         message = f"{name}: {describe_fault(metadata)}; {written_frames(metadata['frames'])}{advice}"
         names.report(f"acapella: {'error' if damaged else 'warning'}: {message}")
     return int(damaged)
+
+
+def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dict:
+    """Link the outputs to a digest of the cache, or compute and store it; return the metadata.
+
+    If the capture changes meanwhile, the digest is not stored.
+    """
+    from . import cache  # noqa: PLC0415 - only with --cache
+    from .acap_files import FORMAT  # noqa: PLC0415 (pyarrow)
+    from .acap_files import metadata_of as metadata_of_file  # noqa: PLC0415 (pyarrow)
+
+    source, outputs = Path(args.sources[0]), [Path(args.acap), Path(flows)]
+    if not source.is_file():
+        return digest(args.sources, args.acap, flows, options, progress=args.progress)
+    before = source.stat()
+    dependencies = {
+        "format": FORMAT,
+        "engine": options.engine,
+        "site": options.site,
+        "port": options.port,
+        "deep_frames": options.deep_frames,
+        "limits": [str(args.max_decompressed), str(args.max_ratio)],
+        "versions": args.cache_key or installed_versions(options.engine),
+    }
+    entries = cache.entries_of(args.cache, cache.key_of(files.sha256_of(source), dependencies))
+    if cache.fetch(entries, outputs):
+        names.report(f"acapella: note: {source}: from the cache {args.cache}")
+        return metadata_of_file(args.acap)
+    metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
+    after = source.stat()
+    if (before.st_size, before.st_mtime_ns, before.st_ino) == (after.st_size, after.st_mtime_ns, after.st_ino):
+        cache.store(entries, outputs)
+    return metadata
+
+
+def installed_versions(engine: str) -> str:
+    """Return the versions of the program, of tshark if the engine uses it, and of the vendor list."""
+    from acapella.common import tshark, vendors  # noqa: PLC0415 - starts tshark
+
+    installed = vendors.find()
+    return " ".join(
+        [
+            __version__,
+            tshark.find().version if engine != "native" else "",
+            *(installed.sha256.values() if installed else ()),
+        ]
+    )
 
 
 def default_flows_path(acap: Path) -> Path:

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from acapella.campaign.batches import STAGES, Member, extended, read_plan, state_of, write_plan
+from acapella.digest.cache import LOCATION
 from acapella_core.errors import UserError
 
 from . import snakemake_internals
@@ -13,14 +15,14 @@ from .exit import exit_on_user_error
 from .samples import Sample, Samples
 
 MEGABYTE = 1 << 20
-KINDS = {pattern.partition("/")[0] for stage in STAGES.values() for pattern in stage.outputs}
 
 
 class Batches:
     """The batches of a campaign.
 
     ``limits``: value of the config key `batches`; ``values``: returns what the manifest of a sample contains from the
-    user's sheet; ``stages``: stages that run in batches. The plan is written to the campaign after Snakemake has
+    user's sheet; ``is_damaged``: returns whether the digest of a sample is a link to a damaged entry of a cache;
+    ``stages``: stages that run in batches. The plan is written to the campaign after Snakemake has
     started to run jobs, so that a dry run writes no file.
     """
 
@@ -33,6 +35,7 @@ class Batches:
         *,
         stages: tuple[str, ...],
         values: Callable[[str], list] = lambda sample: [],
+        is_damaged: Callable[[str], bool] = lambda sample: False,
     ):
         self._workflow = workflow
         self._campaign = campaign
@@ -40,6 +43,7 @@ class Batches:
         self._limits = limits
         self._stages = stages
         self._values = values
+        self._is_damaged = is_damaged
         self._started = False
         self._known: Mapping[str, Sample] | None = None
         self._members: dict[str, list[Member]] = {}
@@ -88,13 +92,29 @@ class Batches:
         """Have the jobs run whose output lists samples without results, because Snakemake sees only the list."""
         if not snakemake_internals.is_main_process(self._workflow):
             return
-        existing = {kind: names_in(Path(self._campaign, kind)) for kind in KINDS}
         for stage in self._stages:
-            patterns = [pattern.split("/")[:2] for pattern in STAGES[stage].outputs]
-            for batch, members in self._members.items():
-                expected = ((kind, name.format(member.sample)) for kind, name in patterns for member in members)
-                if any(name not in existing[kind] for kind, name in expected):
-                    snakemake_internals.force_outputs(self._workflow, [self.output(stage, batch)])
+            incomplete = self._missing(stage) | (self._damaged() if stage == "digest" else set())
+            snakemake_internals.force_outputs(self._workflow, [self.output(stage, batch) for batch in incomplete])
+
+    def _missing(self, stage: str) -> set[str]:
+        """Return the batches with samples that lack a file of a stage."""
+        patterns = [pattern.split("/")[:2] for pattern in STAGES[stage].outputs]
+        existing = {kind: names_in(Path(self._campaign, kind)) for kind, _ in patterns}
+        return {
+            batch
+            for batch, members in self._members.items()
+            if any(name.format(member.sample) not in existing[kind] for kind, name in patterns for member in members)
+        }
+
+    def _damaged(self) -> set[str]:
+        """Return the batches with digests that are links to damaged entries of a cache; report each of these."""
+        linked = {name for kind in ("acap", "flows") for name in links_in(Path(self._campaign, kind))}
+        return {
+            member.batch
+            for members in self._members.values()
+            for member in members
+            if f"{member.sample}.parquet" in linked and self._is_damaged(member.sample)
+        }
 
     def output(self, stage: str, batch: str) -> str:
         """Return the path of the list of a batch's samples and outcomes in a stage."""
@@ -131,3 +151,11 @@ def names_in(directory: Path) -> set[str]:
         return set()
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=directory) from error
+
+
+def links_in(directory: Path) -> set[str]:
+    """Return the names of files in a directory that may be entries of a cache: symbolic links, or all with a cache."""
+    if not directory.is_dir():
+        return set()
+    with os.scandir(directory) as entries:
+        return {entry.name for entry in entries if os.environ.get(LOCATION) or entry.is_symlink()}

@@ -21,7 +21,7 @@ class CachedDigests:
         """Report the outputs of a sample that link to damaged entries, and force Snakemake to recreate them.
 
         Each sample is checked once. This deletes nothing, because it also runs in a dry run and before Snakemake locks
-        the directory. The job replaces its outputs and, with --cache, the damaged entries.
+        the directory. The job replaces its outputs and the damaged entries.
         """
         if sample in self._checked or not snakemake_internals.is_main_process(self._workflow):
             return
@@ -30,11 +30,10 @@ class CachedDigests:
             outputs = [f"{self._campaign}/{kind}/{sample}.parquet" for kind in KINDS]
             snakemake_internals.force_outputs(self._workflow, outputs)
 
+    def is_damaged(self, sample: str) -> bool:
+        """Report the outputs of a sample that link to damaged entries; return whether there are any."""
+        return cache.report_damaged(Path(self._campaign), sample)
+
     def record_verified(self) -> None:
         """Record the entries that `check` verified; not in a dry run, which writes no file."""
         cache.record_verified()
-
-    def use_cache(self) -> None:
-        """Make Snakemake verify the entries of its cache for rule digest. Raises UserError."""
-        snakemake_internals.replace_cache()
-        snakemake_internals.remove_benchmark(self._workflow, "digest")

@@ -1,0 +1,64 @@
+"""Print the size of a cache of digests, and remove digests from it.
+
+    acapella campaign cache ~/acapella-cache
+    acapella campaign cache ~/acapella-cache --max-size 50G --unused-days 90
+
+Digests are removed in the order of their last use. A campaign whose digests were removed computes them again when it
+runs. Do not remove digests while a campaign that uses the cache runs: its tables could not be read.
+"""
+
+import argparse
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from acapella.digest import cache
+from acapella_core import names
+from acapella_core.arguments import size_bytes
+from acapella_core.errors import UserError
+
+DAY_NS = 24 * 3600 * 10**9
+UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+STEP = 1024
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella campaign cache`."""
+    parser = subparsers.add_parser("cache", help="print the size of a cache of digests; prune it", description=__doc__)
+    parser.add_argument("cache", metavar="DIR", type=Path, help="directory of the cache")
+    parser.add_argument("--max-size", metavar="SIZE", help="remove digests until the cache has this size, such as 50G")
+    parser.add_argument("--unused-days", metavar="N", type=float, help="remove digests not used for N days")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be removed")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the size of the cache; remove digests if a limit is given."""
+    if not args.cache.is_dir():
+        raise UserError("no such cache", where=args.cache)
+    max_bytes = None if args.max_size is None else size_bytes(args.max_size)
+    since_ns = None if args.unused_days is None else time.time_ns() - int(args.unused_days * DAY_NS)
+    found = cache.digests(args.cache)
+    removed = cache.prunable(found, max_bytes=max_bytes, unused_since_ns=since_ns)
+    if not args.dry_run:
+        for entry in (entry for digest in removed for entry in digest.entries):
+            with contextlib.suppress(FileNotFoundError):  # removed by another process
+                cache.discard(entry)
+    print(names.shown(f"{args.cache}: {describe(found)}"))
+    if max_bytes is not None or since_ns is not None:
+        print(f"{'would be removed' if args.dry_run else 'removed'}: {describe(removed)}")
+
+
+def describe(found: Sequence[cache.Digest]) -> str:
+    """Return the number of digests and their size."""
+    size = format_size(sum(digest.size_bytes for digest in found))
+    return f"{len(found)} digest{'' if len(found) == 1 else 's'}, {size}"
+
+
+def format_size(size_bytes: float) -> str:
+    """Return a size with a unit of powers of 1024."""
+    unit = 0
+    while size_bytes >= STEP and unit < len(UNITS) - 1:
+        size_bytes, unit = size_bytes / STEP, unit + 1
+    return f"{size_bytes:.1f} {UNITS[unit]}" if unit else f"{size_bytes:.0f} bytes"
