@@ -104,9 +104,7 @@ def test_ring_fits_whole_frames(mtu, frame):
 
 
 def test_larger_frames_than_an_mbuf_holds_are_an_error():
-    with pytest.raises(
-        UserError, match=r"^eth1: MTU 32689 is too large for DPDK.s net_af_packet; ip link"
-    ):
+    with pytest.raises(UserError, match=r"^eth1: MTU 32689 is too large for DPDK.s net_af_packet; ip link"):
         device("eth1", 32689, 32768)
 
 
