@@ -29,6 +29,7 @@ def test_unknown_values_are_null_and_round_trip(tmp_path):
         "one_in_by",
         "sampled_out",
         "p4",
+        "dpdk",
         "replayed_frames",
         "replay",
         "restrictions",

@@ -44,7 +44,6 @@ def test_default_p4_program_is_found_from_any_working_directory(tmp_path, monkey
         ({"collect": {"mode": "slice"}}, "collect.slice"),
         ({"collect": {"busiest_every": 1}}, "collect.busiest_every"),
         ({"capture": {"one_in": 10}}, "capture.one_in"),
-        ({"testbed": "fabric", "capture": {"method": "dpdk"}}, "capture.method"),
         ({"capture": {"method": "dpkd"}}, "capture.method: 'dpkd' is not one of ['tcpdump', 'dpdk', 'fpga']"),
         ({"capture": {"method": {"site2": "dpdk"}}}, "capture.method"),
         (
@@ -52,7 +51,6 @@ def test_default_p4_program_is_found_from_any_working_directory(tmp_path, monkey
             "capture.method.site2: 'windump' is not",
         ),
         ({"capture": {"method": {"default": "tcpdump", "site2": "dpdk"}, "one_in": 2}}, "capture.one_in"),
-        ({"testbed": "fabric", "capture": {"method": {"default": "tcpdump", "UTAH": "dpdk"}}}, "capture.method"),
         ({"fabric": {"nics": ["NIC_Basic"]}}, "fabric.nics[0]"),
         ({"capture": {"filter": "-w/tmp/elsewhere"}}, "capture.filter"),
         ({"capture": {"filter": " -r/etc/passwd"}}, "capture.filter"),

@@ -30,7 +30,7 @@ from . import manifest as manifests
 from .control.coordinator import Event, collect
 from .control.experiment import Notice
 from .control.outcomes import Outcome
-from .control.sampling import Failure
+from .control.sampling import Failure, Progress
 from .plan.allocation import pluralize
 from .plan.dry_run import dry_run, site_plans, summary
 from .plan.samples import sites_to_sample, trials
@@ -243,6 +243,9 @@ def report_progress(events: Iterable[Event], failures: list[Failure]) -> Iterato
             continue
         if isinstance(manifest, Notice):
             names.report(f"warning: {manifest.text}")
+            continue
+        if isinstance(manifest, Progress):
+            names.report(manifest.text, sys.stdout)
             continue
         if isinstance(manifest, Outcome):
             names.report(f"{manifest.site}: {manifest.outcome}{manifest.reason and ': '}{manifest.reason}", sys.stdout)

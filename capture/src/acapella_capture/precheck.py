@@ -12,6 +12,7 @@ from acapella_core.errors import UserError
 from .control import node_digest, preprocess
 from .plan.port_selection import find_selection
 from .settings import CaptureSettings, Settings, methods_by_name
+from .testbeds.fabric.nodes.source_archive import source_archive
 
 COMPILE_S = 30
 PREFIX = "tcpdump: "
@@ -29,15 +30,18 @@ def check(settings: Settings) -> None:
     preprocess.check(settings.testbed, settings.preprocess)
     if settings.collect.digest_on == "node":
         node_digest.check()
+    methods = set(methods_by_name(settings.capture.method).values())
     if settings.testbed == "fabric":
         from .testbeds.fabric import replay  # noqa: PLC0415 - imports numpy and pyarrow
 
         replay.check(settings.fabric.replay)
-    if settings.testbed != "local":  # on other testbeds the files are on nodes that are not allocated yet
-        return
-    if "fpga" in methods_by_name(settings.capture.method).values():
+        if methods - {"tcpdump"}:
+            source_archive()
+    if "fpga" in methods:
         check_program(settings.capture)
         check_registers(settings.capture)
+    if settings.testbed != "local":  # on other testbeds the files are on nodes that are not allocated yet
+        return
     if settings.preprocess.anonymize:
         check_readable(settings.preprocess.key_file, "preprocess.key_file")
     if settings.local.replay is not None and settings.local.replay.capture is not None:

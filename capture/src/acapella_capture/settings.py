@@ -281,8 +281,6 @@ def check_methods(values: dict[str, Any], where: object) -> None:
     """Check capture.method beyond the schema. Raises UserError naming the wrong key."""
     capture = values["capture"]
     methods = sorted(set(methods_by_name(capture["method"]).values()))
-    if values["testbed"] == "fabric" and {"dpdk", "fpga"} & set(methods):
-        raise UserError("capture.method: methods dpdk and fpga are not supported on FABRIC; use tcpdump", where=where)
     for key in ("p4_program", "p4_control"):
         if "fpga" in methods and capture[key] is not None and not Path(capture[key]).is_file():
             raise UserError(f"capture.{key}: no file {capture[key]}; method fpga requires it", where=where)

@@ -90,6 +90,7 @@ def test_drops_not_reported_by_af_packet_are_counted():
     accounts = {
         "frames": {"written": 7, "received": 24, "sampled_out": 4, "dropped": {"writer_full": 2, "write_error": 1}},
         "p4": None,
+        "device": {"driver": "net_af_packet"},
         "interface": {"rx_packets": 29, "rx_errors": 3, "rx_fifo": 1, "rx_dropped": 99},
     }
     assert counts_of(accounts) == Counts(captured=7, received=15, dropped_kernel=8, dropped_interface=4, sampled_out=4)

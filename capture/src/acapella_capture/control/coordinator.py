@@ -25,15 +25,15 @@ from ..testbeds.base import ResourceRequest, Site, Testbed
 from .delivery import deliver
 from .experiment import ExperimentSignal, Notice
 from .outcomes import Outcome, OutcomeTable
-from .sampling import ActiveSample, Collection, Failure, SharedTraffic, running_samples, stop_mirrors
-from .site_job import SiteJob
+from .sampling import ActiveSample, Collection, Failure, Progress, SharedTraffic, running_samples, stop_mirrors
+from .site_job import SiteJob, log_directory
 
 MAX_SNAPLEN = 262144  # snap length of trials, so that whole packets can be compared
 POLL_S = 0.2  # interval of checks for finished sites
 DAY_S = 86400
 LOCK = ".collect.lock"
 
-Event = dict[str, Any] | Failure | Outcome | Notice
+Event = dict[str, Any] | Failure | Outcome | Notice | Progress
 
 
 def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Event]:
@@ -49,7 +49,7 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Ev
         yield from collect_sites(testbed, settings, campaign, sites)
         testbed.resume_waits()
         for batch in trials(testbed.replay_plan(), settings.capture.format):
-            with contextlib.closing(take_trials(testbed, settings.capture, batch)) as samples:
+            with contextlib.closing(take_trials(testbed, settings.capture, batch, campaign)) as samples:
                 for sample in samples:
                     yield deliver(testbed, settings, campaign, sample)
 
@@ -147,7 +147,7 @@ def traffic_duration_s(testbed: Testbed, settings: Settings, sites: Sequence[Sit
 
 
 def take_trials(
-    testbed: Testbed, capture_settings: CaptureSettings, batch: list[PlannedSample]
+    testbed: Testbed, capture_settings: CaptureSettings, batch: list[PlannedSample], campaign: Path
 ) -> Iterator[ActiveSample]:
     """Take the trials of one environment, one after the other. If it cannot be set up, all of them fail."""
     node = testbed.allocate(batch[0].site.name, ResourceRequest(instances=1))[0]
@@ -161,6 +161,7 @@ def take_trials(
     with contextlib.ExitStack() as environment:
         fault = None
         try:
+            testbed.prepare_capture(node, capture_settings.method, log_directory(campaign), lambda _: None)
             environment.enter_context(testbed.environment(batch[0].environment))
         except UserError as error:
             fault = str(error)

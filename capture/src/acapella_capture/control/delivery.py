@@ -12,6 +12,7 @@ from acapella_core.files import sha256_of
 from .. import manifest as manifests
 from ..plan.samples import PlannedSample
 from ..plan.space import free_bytes
+from ..programs.dpdk import Dpdk
 from ..programs.tcpdump import Counts
 from ..scan import Facts, scan_apart
 from ..settings import Settings
@@ -162,6 +163,14 @@ def p4_facts(sample: ActiveSample) -> dict[str, Any]:
     }
 
 
+def method_keys(sample: ActiveSample) -> dict[str, Any]:
+    """Return manifest keys `p4` and `dpdk` if they apply."""
+    keys = {"p4": p4_facts(sample)} if sample.capture_settings.method == "fpga" else {}
+    if isinstance(sample.capture, Dpdk) and sample.capture.facts is not None:
+        keys["dpdk"] = sample.capture.facts
+    return keys
+
+
 def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
     """Replace `reason-N` by the name in the .json file that p4/compile writes next to the program, if there is one."""
     try:
@@ -185,8 +194,7 @@ def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample
     keys: dict[str, Any] = {"one_in": sample.capture_settings.one_in, "receiver": sample.receiver}
     if sample.capture_settings.one_in > 1 and sample.counts:
         keys |= {"one_in_by": sample.capture_settings.one_in_by, "sampled_out": sample.counts.sampled_out}
-    if sample.capture_settings.method == "fpga":
-        keys["p4"] = p4_facts(sample)
+    keys |= method_keys(sample)
     if sample.traffic is not None:
         keys["traffic"] = sample.traffic
     nic, merged = nic_keys(testbed, sample, facts)

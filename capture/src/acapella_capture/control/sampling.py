@@ -77,6 +77,13 @@ class Failure:
     why: str
 
 
+@dataclass(frozen=True)
+class Progress:
+    """A step of the preparation of a node, which takes minutes."""
+
+    text: str
+
+
 @dataclass
 class ActiveSample:
     """A sample in progress: its node, mirror, capture, times, and the first fault.

@@ -5,7 +5,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 
 from acapella_core.errors import UserError
 
@@ -15,8 +17,13 @@ from ..plan.samples import PlannedSample, SitePlan, max_sample_bytes, next_start
 from ..testbeds.base import Instance, Rates, Site
 from . import outcomes
 from .delivery import deliver
-from .sampling import ActiveSample, Collection, Failure, complete_congestion, take_samples
+from .sampling import ActiveSample, Collection, Failure, Progress, complete_congestion, take_samples
 from .watchdog import Watchdog
+
+
+def log_directory(campaign: Path) -> Path:
+    """Return the directory of logs from nodes."""
+    return campaign / "logs" / "collect"
 
 
 class SiteJob:
@@ -92,9 +99,12 @@ class SiteJob:
         return plan.choose_ports(cycle, self._rates(), history)
 
     def _reachable(self, instances: Sequence[Instance]) -> list[Instance]:
-        """Return the nodes on which a watchdog could be started."""
+        """Return the nodes that are prepared for their method, and on which a watchdog could be started."""
+        with ThreadPoolExecutor(len(instances)) as pool:
+            faults = dict(zip(instances, pool.map(self._prepare, instances), strict=True))
+        self._problems += [fault for fault in faults.values() if fault is not None]
         nodes = []
-        for instance in instances:
+        for instance in [instance for instance, fault in faults.items() if fault is None]:
             watchdog = Watchdog(self.shared.testbed, instance, self.shared.settings.collect)
             try:
                 watchdog.start()
@@ -104,6 +114,17 @@ class SiteJob:
             self._watchdogs[instance.name] = watchdog
             nodes.append(instance)
         return nodes
+
+    def _prepare(self, instance: Instance) -> str | None:
+        """Prepare a node for its capture method. Return the reason if that fails."""
+        method = self.shared.settings.capture.for_node(instance.site, instance.name).method
+        try:
+            self.shared.testbed.prepare_capture(
+                instance, method, log_directory(self.shared.campaign), lambda text: self.shared.emit(Progress(text))
+            )
+        except UserError as error:
+            return str(error)
+        return None
 
     def _cycles(self) -> str | None:
         """Run the cycles. Return the reason if they stopped early, or None at the end of the plan."""
@@ -230,7 +251,7 @@ class SiteJob:
 
     def _stop_watchdogs(self) -> None:
         """Fetch the watchdog logs; a log that cannot be fetched is noted."""
-        directory = self.shared.campaign / "logs" / "collect"
+        directory = log_directory(self.shared.campaign)
         for name, watchdog in self._watchdogs.items():
             try:
                 watchdog.stop(directory / f"{name}.jsonl")

@@ -9,11 +9,12 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ..settings import CaptureSettings
-from ..testbeds.base import Job, Testbed
+from ..testbeds.base import DpdkDevice, Job, Testbed
 from .executables import find_executable
 from .tcpdump import Counts
 
 PROGRAM = "acapella-dpdk-capture"
+AF_PACKET = "net_af_packet"
 START_S = 20  # until the program listens
 STOP_S = 20  # until all received frames are written
 FRAME_HEAD = 66 + 14  # bytes before a frame in AF_PACKET's ring; Ethernet header, which the MTU excludes
@@ -46,7 +47,7 @@ def device(interface: str, mtu: int, buffer_kib: int) -> tuple[str, int]:
     while frame < mtu + FRAME_HEAD:
         frame *= 2
     count = max(buffer_kib * 1024 // BLOCK, 1) * (BLOCK // frame)
-    return f"net_af_packet0,iface={interface},blocksz={BLOCK},framesz={frame},framecnt={count}", frame
+    return f"{AF_PACKET}0,iface={interface},blocksz={BLOCK},framesz={frame},framecnt={count}", frame
 
 
 def ring_kib(buffer_kib: int, limits: str) -> int:
@@ -62,21 +63,30 @@ def ring_kib(buffer_kib: int, limits: str) -> int:
     return min(buffer_kib, int(locked) // 2)
 
 
-def counts_of(accounts: dict[str, Any]) -> Counts:
-    """Return the program's counts in the terms of tcpdump.
-
+def lost_before(accounts: dict[str, Any]) -> tuple[int, int]:
+    """Return the frames that found no place in the queue of the device, and those that the interface rejected.
 
     net_af_packet does not count frames that arrive when its ring is full: they are the difference between the counts of
-    the interface and of the program.
+    the interface and of the program. A NIC counts them, and its kernel does not see frames that DPDK receives.
     """
-    frames, interface = accounts["frames"], accounts["interface"]
-    lost = max(0, interface["rx_packets"] - frames["received"])
+    if accounts["device"]["driver"] != AF_PACKET:
+        nic = accounts["nic"]
+        return nic["imissed"] + nic["rx_nombuf"], nic["ierrors"]
+    interface = accounts["interface"]
+    lost = max(0, interface["rx_packets"] - accounts["frames"]["received"])
+    return lost, interface["rx_errors"] + interface["rx_fifo"]
+
+
+def counts_of(accounts: dict[str, Any]) -> Counts:
+    """Return the program's counts in the terms of tcpdump."""
+    frames = accounts["frames"]
+    lost, rejected = lost_before(accounts)
     dropped = sum(frames["dropped"].values()) + lost
     return Counts(
         captured=frames["written"],
         received=frames["written"] + dropped,
         dropped_kernel=dropped,
-        dropped_interface=interface["rx_errors"] + interface["rx_fifo"],
+        dropped_interface=rejected,
         sampled_out=frames["sampled_out"],
         preprocessed=not_sent(accounts["p4"]),
     )
@@ -90,6 +100,20 @@ def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
     return dict(sorted((p4["sunk"] | lost).items()))
 
 
+def facts_of(accounts: dict[str, Any], chosen: DpdkDevice | None) -> dict[str, Any]:
+    """Return manifest key `dpdk`: the device, and the dropped frames by place."""
+    device = accounts["device"]
+    lost, _ = lost_before(accounts)
+    return {
+        "device": device["name"],
+        "driver": device["driver"],
+        "huge_pages": device["hugepages"],
+        "kernel_driver": chosen and chosen.kernel_driver,
+        "reason": chosen and chosen.reason,
+        "dropped": {"queue_full": lost, **accounts["frames"]["dropped"]},
+    }
+
+
 class Dpdk:
     """One capture. `start` returns when the program captures, `stop` when all frames are written."""
 
@@ -101,9 +125,13 @@ class Dpdk:
         self._settings = settings
         self._output = output
         self._job: Job | None = None
+        self._device: DpdkDevice | None = None
+        self.facts: dict[str, Any] | None = None  # manifest key `dpdk`, after the end
 
     def start(self) -> None:
         """Start the program. Raises UserError with its message if it ends or does not listen in time."""
+        self._device = self._testbed.dpdk_device(self._node, self._interface)
+        self._remove_previous()
         self._job = self._testbed.start(self._node, self._argv())
         end = time.monotonic() + START_S
         while "listening on" not in self._job.log():
@@ -123,19 +151,37 @@ class Dpdk:
         if status != 0:
             self._job.signal("KILL")
             raise UserError(f"failed: {self._last_line()}", where=self.where)
-        path = self._path(Path(self._output).with_suffix(".json").name)
+        path = self._accounts()
         read = self._testbed.run(self._node, ["cat", path])
         self._testbed.run(self._node, ["rm", "-f", path])
-        return counts_of(json.loads(read.stdout))
+        accounts = json.loads(read.stdout)
+        self.facts = facts_of(accounts, self._device)
+        return counts_of(accounts)
 
     def _argv(self) -> list[str]:
         settings = self._settings
-        limits = self._testbed.run(self._node, ["sh", "-c", LIMITS]).stdout
-        vdev, frame = device(self._interface, self._mtu(), ring_kib(settings.buffer_kib, limits))
-        argv = [executable(), "--vdev", vdev, "--max-frame", str(frame), "--depth", str(QUEUE), "--buffers", "8",
+        program = executable() if self._device is None else self._device.program
+        argv = [program, *self._device_argv(), "--buffers", "8",
                 "--write", self._path(self._output), "--snaplen", str(settings.snaplen),
                 "--sample", str(settings.one_in), "--sample-by", settings.one_in_by]  # fmt: skip
         return argv + (["--filter", settings.filter] if settings.filter else [])
+
+    def _device_argv(self) -> list[str]:
+        """Return the options of the device and its queue; the default queue is for a NIC."""
+        if self._device is not None and self._device.pci is not None:
+            return ["--pci", self._device.pci, *(["--huge"] if self._device.huge_pages else [])]
+        limits = self._testbed.run(self._node, ["sh", "-c", LIMITS]).stdout
+        vdev, frame = device(self._interface, self._mtu(), ring_kib(self._settings.buffer_kib, limits))
+        return ["--vdev", vdev, "--max-frame", str(frame), "--depth", str(QUEUE)]
+
+    def _remove_previous(self) -> None:
+        """Remove the files of a killed collection: the program never overwrites files."""
+        if self._device is not None:  # other testbeds have a new directory for each collection
+            paths = [self._path(self._output), self._accounts()]
+            self._testbed.run(self._node, ["rm", "-f", *paths, *(f"{path}.part" for path in paths)])
+
+    def _accounts(self) -> str:
+        return self._path(Path(self._output).with_suffix(".json").name)
 
     def _path(self, file: str) -> str:
         return self._testbed.path_on_node(self._node, file)
@@ -157,6 +203,9 @@ class Fpga(Dpdk):
 
     def _argv(self) -> list[str]:
         settings = self._settings
-        program = ["--p4", str(Path(settings.p4_program).resolve())]
-        control = ["--p4-control", str(Path(settings.p4_control).resolve())] if settings.p4_control else []
+        program = ["--p4", self._provided(settings.p4_program)]
+        control = ["--p4-control", self._provided(settings.p4_control)] if settings.p4_control else []
         return [*super()._argv(), *program, *control]
+
+    def _provided(self, path: str) -> str:
+        return self._testbed.provide(self._node, Path(path))

@@ -7,7 +7,7 @@ instance, a host). The coordinator uses nothing else. Sites are used by several 
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -164,6 +164,22 @@ class CompletedProgram:
     status: int
     stdout: str
     stderr: str
+
+
+@dataclass(frozen=True)
+class DpdkDevice:
+    """How acapella-dpdk-capture captures the frames of a node's interface.
+
+    `program` is its path on the node. `pci` is the address of a NIC that DPDK's driver uses together with the kernel;
+    None: a socket of the kernel (net_af_packet), because of `reason`. `kernel_driver` is the driver of the interface,
+    None if it has none.
+    """
+
+    program: str
+    pci: str | None = None
+    huge_pages: bool = False
+    kernel_driver: str | None = None
+    reason: str | None = None
 
 
 class Job(ABC):
@@ -350,6 +366,27 @@ class Testbed(ABC):
     def path_on_node(self, node: str, file: str) -> str:
         """Return the path of a node's file for programs on the node. Raises UserError if unsupported."""
         raise UserError(f"programs cannot open {file!r}; use capture.method tcpdump", where=f"node {node}")
+
+    def prepare_capture(self, instance: Instance, method: str, logs: Path, report: Callable[[str], None]) -> None:
+        """Prepare a node for captures with a method, which may take minutes; no effect if its programs are installed.
+
+        `logs`: local directory for the log of a failed step. `report` is called with lines of progress. Raises
+        UserError.
+        """
+        return
+
+    def dpdk_device(self, node: str, interface: str) -> DpdkDevice | None:
+        """Return how acapella-dpdk-capture captures an interface; None: the program of this machine, and a socket.
+
+        Raises UserError if the node was not prepared.
+        """
+        del node, interface
+        return None
+
+    def provide(self, node: str, source: Path) -> str:
+        """Return the path of a local file for programs on a node, which may read a copy. Raises UserError."""
+        del node
+        return str(source.resolve())
 
     @abstractmethod
     def fetch(self, node: str, path: str, target: Path) -> None:

@@ -17,12 +17,14 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ..testbeds.base import CompletedProgram, Job, ResourceRequest
-from ..testbeds.fabric import packages, tuning
+from ..testbeds.fabric import tuning
 from ..testbeds.fabric.background import call_for_each, submit
 from ..testbeds.fabric.credentials import WHERE
 from ..testbeds.fabric.login import LoginError
 from ..testbeds.fabric.network_slice import NetworkSlice, ignored_signals
 from ..testbeds.fabric.networks import OtherSliceError, plan_slice
+from ..testbeds.fabric.nodes import packages
+from ..testbeds.fabric.nodes.programs import BOOT_ID
 from ..testbeds.fabric.remote import Remote
 from ..testbeds.fabric.transfer import MB, Transfer
 from .cleanup import reported_error
@@ -37,7 +39,6 @@ from .settings import TransferSettings, check_algorithms
 
 PROBE = ["python3", "-I", "-S"]
 TO_LOG = ["sh", "-c", 'exec "$@" >&2', "sh"]  # standard output of a program to the log of its job
-BOOT_ID = ["sysctl", "-n", "kernel.random.boot_id"]
 MODULES = ("sch_netem", "sch_tbf", "sch_htb")
 SET_UP_S = 600
 RESTORE_S = 60  # for all nodes together

@@ -85,7 +85,7 @@ def test_plan_names_the_level_and_what_the_next_one_needs(fabric, capsys):
     status, campaign = collected(fabric, "--dry-run", collect=OWN)
     printed = capsys.readouterr().out
     assert status == 0 and not campaign.exists()
-    assert "sampling level host, chosen from the project's permissions: tcpdump on the data interfaces" in printed
+    assert "sampling level host, chosen from the project's permissions: captures on the data interfaces" in printed
     assert "level site needs the permission Net.PortMirroring, Component.SmartNIC_ConnectX_6 or " in printed
     assert "  captures on 2 nodes of your slice; allocates nothing" in printed
     assert "  2 ports at once, direction both" in printed

@@ -13,7 +13,7 @@ from acapella_testing.fabric.collection_runs import ONE, collected
 
 from acapella_capture.control import delivery, node_digest
 from acapella_capture.manifest import read
-from acapella_capture.testbeds.fabric import testbed
+from acapella_capture.testbeds.fabric.nodes import programs
 from acapella_capture.testbeds.fabric.transfer import Transfer
 
 ON_NODE = ONE | {"digest_on": "node"}
@@ -89,7 +89,7 @@ def test_interrupted_transfer_of_a_digest_resumes(fabric, capsys, monkeypatch):
         received.append(partial.stat().st_size if partial.exists() else 0)
         fetch(self, node, path, target)
 
-    monkeypatch.setattr(testbed, "MB", PART_BYTES)
+    monkeypatch.setattr(programs, "MB", PART_BYTES)
     monkeypatch.setattr(Transfer, "fetch", interrupted)
     status, campaign = collected(fabric, collect=ON_NODE)
     assert status == 0, capsys.readouterr().err

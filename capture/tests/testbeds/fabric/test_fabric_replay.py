@@ -208,8 +208,10 @@ def test_program_that_a_killed_collection_left_is_ended(fabric, path, tmp_path, 
         patch.setattr(NodeSender, "close", lambda self: None)
         status, _ = collected(fabric, capture=str(capture_of(tmp_path)), repeats=2)
         assert status == 0, capsys.readouterr()
-    (file,) = fabric.nodes.home(NODE).rglob("replay-1-commands.pid")
-    left = Path("/proc", file.read_text().strip(), "cmdline")
+    pids = [
+        pid.read_text() for pid in fabric.nodes.home(NODE).glob("*/jobs/*/pid") if not pid.with_name("status").exists()
+    ]
+    (left,) = [Path("/proc", pid, "cmdline") for pid in pids]
     assert replay.PROGRAM.encode() in left.read_bytes()
     (fabric.directory / "results" / "first").rename(fabric.directory / "results" / "killed")
     status, _ = collected(fabric, capture=str(capture_of(tmp_path)))

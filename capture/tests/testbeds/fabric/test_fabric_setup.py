@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from acapella_capture.testbeds.base import ResourceRequest
-from acapella_capture.testbeds.fabric import packages
+from acapella_capture.testbeds.fabric.nodes import packages
 
 SITE = "STAR"
 

@@ -25,18 +25,22 @@ def until(condition) -> None:
         time.sleep(0.02)
 
 
-def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
-    """Run `acapella collect` and return its exit status and the campaign's directory."""
+def config_of(fabric: Loopback, **changes) -> dict:
+    """Return the config of a collection; `changes` are keys of sections `collect`, `capture`, ..., or of `fabric`."""
     nodes = {"nodes": changes.pop("nodes", "separate")}  # depends on other sections, so it is no setting on its own
-    config = {
+    return {
         "testbed": "fabric",
-        "capture": {"sample_s": changes.pop("sample_s", 0.3)},
+        "capture": {"sample_s": changes.pop("sample_s", 0.3)} | changes.pop("capture", {}),
         "collect": COLLECT | changes.pop("collect", {}),
         "preprocess": changes.pop("preprocess", {}),
         "fabric": asdict(fabric.settings(**changes)) | nodes,
     }
+
+
+def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
+    """Run `acapella collect` and return its exit status and the campaign's directory."""
     path, campaign = fabric.directory / "config.json", fabric.directory / "results" / "first"
-    path.write_text(json.dumps(config))
+    path.write_text(json.dumps(config_of(fabric, **changes)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["acapella collect", str(campaign), "--config", str(path), *words])
         return collect.main(), campaign

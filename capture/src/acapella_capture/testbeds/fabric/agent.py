@@ -214,13 +214,19 @@ def is_used():
     return {"used": DIRECTORY.is_dir()}
 
 
-def clean():
-    """End all programs that were started here, and delete the agent's directory."""
+def end_programs():
+    """End all programs that were started here, also those of a killed collection."""
     for file in (DIRECTORY / "jobs").glob("*/pid"):
         with contextlib.suppress(OSError):  # after a reboot, another program may have the process id
             if Path("/proc/" + read(file) + "/cwd").resolve(strict=True) == DIRECTORY.resolve():
                 kill(file.parent.name, "KILL")
                 state(file.parent.name, KILL_S)
+    return {}
+
+
+def clean():
+    """End all programs that were started here, and delete the agent's directory."""
+    end_programs()
     end = time.time() + KILL_S
     while DIRECTORY.exists():  # a program that ended may still write its status
         shutil.rmtree(str(DIRECTORY), ignore_errors=time.time() < end)
@@ -244,7 +250,7 @@ def interfaces():
 
 def main():
     os.umask(0o077)
-    if sys.argv[2] not in ("is_used", "clean"):
+    if sys.argv[2] not in ("is_used", "end_programs", "clean"):
         DIRECTORY.mkdir(exist_ok=True)
     commands = {
         command.__name__: command
@@ -258,6 +264,7 @@ def main():
             accept_upload,
             remove,
             is_used,
+            end_programs,
             clean,
             interfaces,
         )

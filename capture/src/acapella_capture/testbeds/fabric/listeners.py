@@ -10,7 +10,7 @@ from acapella_core.errors import UserError
 from .. import nic_settings
 from ..base import CompletedProgram, Instance
 from ..nic_settings import NicSettings
-from . import packages
+from .nodes import packages
 from .session import GRAPH_LOCK
 
 NODE = re.compile(r"(.+)-listener(\d+)")

@@ -26,7 +26,7 @@ from ..base import Port, Replay, Site, Testbed
 from ..local import replay_capture
 from ..sent_trials import Part, delays, departures_file, keep_recording
 from .replay_clocks import NodeClock, common_reference
-from .replay_sender import KEY, PACING, PROGRAM, NodeSender, end_previous, program
+from .replay_sender import KEY, PACING, PROGRAM, NodeSender, program
 
 SENDER_MAC = "02:00:00:00:fe:{:02x}"  # used by no host: identifies replayed frames, by the number of the replayer
 SENDER = "acapella replay"
@@ -160,7 +160,7 @@ class Replayer:
             self._directory = self._stack.enter_context(scratch_directory())
             self._parts = write_parts(self._capture, self._directory, self._macs)
             for node in dict.fromkeys(sender.node for sender in self._senders):
-                end_previous(self._testbed, node)
+                self._testbed.end_programs(node)
             for sender, part in zip(self._senders, self._parts, strict=True):
                 self._stack.callback(sender.close)
                 sender.open(part.capture)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core.errors import UserError
-from acapella_core.files import sha256_of
 
 from ...control.watchdog import CLOCK
 from ...replay.clocks import clock_of, measure
@@ -21,6 +20,7 @@ from ...replay.ports import ProgramSettings
 from ...scan import scan_apart
 from ..base import Job, Testbed
 from ..sent_trials import unsent
+from ..uploads import upload_version
 from .replay_clocks import NodeClock
 
 PROGRAM = "acapella-dpdk-replay-static"  # built by make setup-fabric
@@ -30,20 +30,7 @@ COMMAND_S = 60  # for a command to take effect; a run may take its duration long
 POLL_S = 0.2
 ROUND_TRIPS = 4  # over SSH, of which the shortest counts
 # The FIFO is opened for reading and writing, so that the program sees no end of its input between two commands.
-# $$ remains the ID of the process after exec.
-START = 'echo $$ > "$1.pid" && rm -f "$1" && mkfifo -m 600 "$1" && fifo=$1 && shift && exec "$@" <> "$fifo"'
-# The process ID may have been reused by another program. A program that does not end within 10 s is killed.
-END = """
-for file in "$1"replay-*-commands.pid; do
-    pid=$(cat "$file" 2>/dev/null) || continue
-    rm -f "$file"
-    grep -aq "$2" "/proc/$pid/cmdline" 2>/dev/null || continue
-    kill "$pid"
-    left=100
-    while [ $left -gt 0 ] && grep -aq "$2" "/proc/$pid/cmdline" 2>/dev/null; do sleep 0.1; left=$((left - 1)); done
-    if grep -aq "$2" "/proc/$pid/cmdline" 2>/dev/null; then kill -9 "$pid"; fi
-done
-"""
+START = 'rm -f "$1" && mkfifo -m 600 "$1" && fifo=$1 && shift && exec "$@" <> "$fifo"'
 SEND = 'printf "%s\\n" "$2" > "$1"'
 
 
@@ -54,15 +41,6 @@ def program() -> Path:
         raise UserError(f"{PROGRAM} is missing, which is needed on the node", where=KEY,
                         fix="run make setup-fabric and read its messages")  # fmt: skip
     return found
-
-
-def end_previous(testbed: Testbed, node: str) -> None:
-    """End the programs that a killed collection of this campaign has left on a node. Raises UserError."""
-    directory = testbed.path_on_node(node, "x").removesuffix("x")
-    done = testbed.run(node, ["sh", "-c", END, "sh", directory, PROGRAM])
-    if done.status != 0:
-        reason = done.stderr.strip()[-200:]
-        raise UserError(f"cannot end the program of a previous collection: {reason}", where=f"replay on node {node}")
 
 
 class NodeSender:
@@ -88,7 +66,7 @@ class NodeSender:
         if not frames:
             raise UserError("the capture has no frames", where=f"{KEY}.capture")
         self._testbed.put(self.node, capture, self._file("capture"))
-        place = self._upload_program()
+        place = upload_version(self._testbed, self.node, program())
         settings = ProgramSettings((self.interface,), packets=frames, departures=frames, pace=PACING, mtu=self._mtu())
         argv = ["sh", "-c", START, "sh", self._path("commands"), *settings.argv(place)]
         self._job = self._testbed.start(self.node, argv, output=self._file("events"))
@@ -147,15 +125,6 @@ class NodeSender:
         self._testbed.run(self.node, ["rm", "-f", self._path("departures")])
         self._command(f"departures {self._path('departures')}", ("saved",))
         self._testbed.fetch(self.node, self._path("departures"), target)
-
-    def _upload_program(self) -> str:
-        """Upload the program unless this version is there. Return its path on the node, usable as a command."""
-        source = program()
-        file = f"{PROGRAM}-{sha256_of(source)[:16]}"
-        place = self._testbed.path_on_node(self.node, file)
-        if self._testbed.run(self.node, ["test", "-f", place]).status != 0:
-            self._testbed.put(self.node, source, file)
-        return place if "/" in place else f"./{place}"
 
     def _file(self, kind: str) -> str:
         """Return the name of a file of this sender on the node."""

@@ -9,14 +9,12 @@ from typing import Any, Self
 
 from acapella_core.errors import UserError
 
-from ...settings import FabricSettings, Settings
+from ...settings import FabricSettings, Settings, methods_by_name
 from ..base import (
-    CompletedProgram,
     Direction,
     Host,
     Instance,
     InsufficientResources,
-    Job,
     Mirror,
     MirrorRequest,
     NotReleased,
@@ -25,7 +23,6 @@ from ..base import (
     ResourceRequest,
     Site,
     Telemetry,
-    Testbed,
 )
 from ..nic_settings import NicSettings
 from . import credentials, mirrors, replay, requirements, resources, site_models, switch_counters
@@ -34,16 +31,16 @@ from .host_keys import FILE, HostKeys
 from .listeners import SiteSlice, instances_in, set_up
 from .login import LoginError
 from .moves import Moves, Position
+from .nodes.build import check_build_image, plan_notes
+from .nodes.programs import NodePrograms
 from .own_slice import levels
-from .remote import Remote
 from .session import GRAPH_LOCK, Session, graph_access
 from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
-from .transfer import MB, Transfer
 
 NOTE = "the switch also copies before and after a sample; frames that it could not copy are not counted"
 
 
-class FabricTestbed(Testbed):
+class FabricTestbed(NodePrograms):
     """FABRIC as its users can access it.
 
     `follow`: a slice of the project whose ports are sampled; `fixed`: ports by site that the config names.
@@ -77,18 +74,18 @@ class FabricTestbed(Testbed):
         self._moves = Moves(self.slices, settings)
         self._announced: dict[str, list[Position]] = {}  # first mirrors by site, until a slice is created
         self._listener_ports: dict[str, set[str]] = {}  # known switch ports that lead to our receivers, by site
-        directory = f"acapella-{campaign}"
-        self._remote = Remote(self._node, directory, settings, self.session.explain_refusal)
-        self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
+        super().__init__(f"acapella-{campaign}")
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
 
     def adapt(self, settings: Settings) -> Settings:
+        check_build_image(self.settings.image, methods_by_name(settings.capture.method).values())
         return levels.adapt(settings, self.session.tags(), self.receivers_per_instance)
 
     def plan_notes(self, settings: Settings) -> list[str]:
         tags = self.session.tags()
         level = [*levels.describe(self.settings, tags), *levels.reductions(settings, self.adapt(settings))]
-        return [*level, *self.session.missing_login(self.settings)]
+        built = plan_notes(methods_by_name(settings.capture.method).values())
+        return [*level, *built, *self.session.missing_login(self.settings)]
 
     def __enter__(self) -> Self:
         self.prepare()  # allocates nothing, so there is nothing to release on failure
@@ -300,22 +297,6 @@ class FabricTestbed(Testbed):
     def resume_waits(self) -> None:
         self.slices.stopping.clear()
 
-    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
-        return self._remote.run(node, argv, timeout_s=timeout_s, stdin=stdin)
-
-    def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
-        return self._remote.start(node, argv, output=output)
-
-    def path_on_node(self, node: str, file: str) -> str:
-        self._node(node)
-        return file  # programs run in the directory of the files
-
-    def fetch(self, node: str, path: str, target: Path) -> None:
-        self._transfer.fetch(node, path, target)
-
-    def put(self, node: str, source: Path, file: str) -> None:
-        self._remote.put(node, source, file)
-
     def replay_plan(self) -> Replay | None:
         settings = self.settings.replay
         if settings is None:
@@ -463,10 +444,16 @@ class FabricTestbed(Testbed):
             receivers[links[mac]] = interface
         site_slice.interfaces |= {(name, receiver): interface for receiver, interface in receivers.items()}
         site_slice.rates[name] = requirements.NICS.get(model)
-        nics, notes = set_up(self.run, name, list(receivers))
-        site_slice.nics |= {(name, receiver): nic for receiver, nic in nics.items()}
-        self._notes += [note for note in notes if note not in self._notes]
-        return Instance(name, site, tuple(receivers))
+        instance = Instance(name, site, tuple(receivers))
+        self._set_up_receivers(instance)
+        return instance
+
+    def _set_up_receivers(self, instance: Instance) -> None:
+        nics, notes = set_up(self.run, instance.name, list(instance.receivers))
+        settings = {(instance.name, receiver): nic for receiver, nic in nics.items()}
+        self._site_slices[instance.site].nics |= settings
+        for note in notes:
+            self._note(note)
 
     def _interfaces(self, name: str, end: float) -> dict[str, str]:
         """Return the node's interfaces by MAC address once SSH works. Raises UserError on a timeout."""
@@ -494,6 +481,3 @@ class FabricTestbed(Testbed):
         for name, node in site_slice.nodes.items() if site_slice else ():
             node.close_ssh()
             self._moves.forget(name)
-
-    def _download(self, node: str, path: str, local: Path) -> None:
-        self._node(node).download_file(str(local), path, retry=1)

@@ -1,4 +1,4 @@
-"""Testbed `fabric` without permissions: tcpdump on the data interfaces of the user's own nodes, over SSH.
+"""Testbed `fabric` without permissions: captures on the data interfaces of the user's own nodes, over SSH.
 
 Nothing is allocated, and no setting of the nodes is changed. All interfaces of a site are captured at the same time.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from ....settings import FabricSettings, Settings
+from ....settings import FabricSettings, Settings, methods_by_name
 from ... import nic_settings
 from ...base import (
     Direction,
@@ -30,6 +30,7 @@ from ...nic_settings import NicSettings
 from .. import requirements
 from ..credentials import WHERE
 from ..login import LoginError
+from ..nodes.build import plan_notes
 from ..resources import natural_key
 from ..session import Session, graph_access
 from ..slices import check_lease
@@ -74,6 +75,7 @@ class HostTestbed(FabricTestbed):
 
     mirrors_at_creation = False
     allocates = False
+    own_nodes = False
 
     def __init__(self, settings: FabricSettings, campaign: str, *, own: str | None, session: Session | None = None):
         super().__init__(settings, campaign, session=session)
@@ -97,8 +99,9 @@ class HostTestbed(FabricTestbed):
         return settings
 
     def plan_notes(self, settings: Settings) -> list[str]:
-        del settings
-        return [*levels.describe(self.settings, self.session.tags()), *self.session.missing_login(self.settings)]
+        built = plan_notes(methods_by_name(settings.capture.method).values())
+        level = levels.describe(self.settings, self.session.tags())
+        return [*level, *built, *self.session.missing_login(self.settings)]
 
     def sites(self) -> tuple[Site, ...]:
         if self._sites is None:

@@ -12,7 +12,7 @@ from .. import requirements
 
 Level = Literal["host", "slice", "site"]
 MEANINGS: dict[Level, str] = {
-    "host": "tcpdump on the data interfaces of your slice's nodes; needs no permission",
+    "host": "captures on the data interfaces of your slice's nodes; needs no permission",
     "slice": "mirrors of your slice's ports, to listening nodes that are added to it",
     "site": "mirrors of switch ports to listening nodes in separate slices",
 }

@@ -1,0 +1,1 @@
+"""Programs on FABRIC's nodes: packages, builds, captures with DPDK."""

@@ -1,0 +1,216 @@
+"""Devices and huge pages of captures with DPDK on FABRIC's nodes: choice by the kernel's driver, reboot, fallback."""
+
+import contextlib
+import os
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture import veth
+from acapella_testing.fabric.loopback import Loopback
+from acapella_testing.fabric.network import MODPROBE, SYSCTL
+
+from acapella_capture.testbeds.base import CompletedProgram, DpdkDevice, Instance, ResourceRequest
+from acapella_capture.testbeds.fabric.nodes import dpdk_devices
+from acapella_capture.testbeds.fabric.nodes.build import NodeBuild
+from acapella_capture.testbeds.fabric.nodes.dpdk_devices import HUGE_MB, Nic, choose, nic_of
+from acapella_core.errors import UserError
+
+NODE, RECEIVERS = "UTAH-listener1", ("enp8s0", "enp9s0")
+ADDRESSES = ("0000:07:00.0", "0000:07:00.1")
+DOWN_S = 0.5  # time of a reboot during which SSH is refused
+PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+# The pages that the kernel finds before and after the reboot.
+CAT = """#!/bin/sh
+case "$1" in *nr_hugepages) [ -e "$HOME/rebooted" ] && exec {cat} "$HOME/at_boot"; exec echo 3 ;; esac
+exec {cat} "$@"
+"""
+SYSTEMCTL = """#!/bin/sh
+echo "systemctl $*" >> "$HOME/commands.log"
+"""
+UPDATE_GRUB = """#!/bin/sh
+echo "update-grub" >> "$HOME/commands.log"
+"""
+# acapella-dpdk-capture of a node whose NIC works, or not with huge pages.
+PROGRAM = """#!/bin/sh
+echo "$*" >> "$HOME/tried.log"
+case "$*" in {fails}) echo "EAL: lines before"; echo "acapella-dpdk-capture: error: cannot"; exit 1 ;; esac
+"""
+
+
+@contextlib.contextmanager
+def node_files(fabric: Loopback, directory: Path) -> Iterator[tuple[str, ...]]:
+    """Yield a prefix for commands of a node: it has ConnectX NICs, its own GRUB settings, and a network namespace."""
+    drivers, devices = directory / "drivers" / "mlx5_core", directory / "devices"
+    drivers.mkdir(parents=True)
+    for receiver, address in zip(RECEIVERS, ADDRESSES, strict=True):
+        (devices / address / "infiniband").mkdir(parents=True)
+        (devices / address / "driver").symlink_to(drivers)
+        (directory / "class" / receiver).mkdir(parents=True)
+        (directory / "class" / receiver / "device").symlink_to(devices / address)
+    (directory / "grub").mkdir()
+    (directory / "nr_hugepages").touch()
+    mounts = [(directory / "class", "/sys/class/net"), (directory / "grub", "/etc/default"),
+              (directory / "nr_hugepages", PAGES)]  # fmt: skip
+    script = "".join(f"mount --bind {source} {target} && " for source, target in mounts)
+    ready = directory / "ready"
+    with veth.namespace((RECEIVERS[0], "far0"), (RECEIVERS[1], "far1")) as prefix:
+        holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", f"{script} touch {ready} && exec sleep infinity"])
+        try:
+            end = time.monotonic() + 20
+            while not ready.exists():
+                if holder.poll() is not None or time.monotonic() > end:
+                    pytest.skip("mount namespaces are not available")
+                time.sleep(0.01)
+            mounted = ("nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", f"--wd={fabric.nodes.home(NODE)}")
+            yield (*prefix, *mounted, "env", "-u", "WARM_PYTHON")  # its server has other mounts
+        finally:
+            holder.kill()
+            holder.wait()
+
+
+@pytest.fixture
+def node(fabric, tmp_path) -> Iterator[Instance]:
+    """Provide a listening node with two ConnectX ports, on which the kernel finds few huge pages before a reboot."""
+    programs = {"modprobe": MODPROBE, "sysctl": SYSCTL.format(sysctl="/sbin/sysctl"), "systemctl": SYSTEMCTL,
+                "update-grub": UPDATE_GRUB, "cat": CAT.format(cat="/bin/cat")}  # fmt: skip
+    for name, text in programs.items():
+        fabric.nodes.program(name).write_text(text)
+        fabric.nodes.program(name).chmod(0o755)
+    home = fabric.nodes.home(NODE)
+    (home / "boot_id").write_text(f"{uuid.uuid4()}\n")
+    (home / "at_boot").write_text(f"{2 * HUGE_MB // 2 + 16}\n")
+    with node_files(fabric, tmp_path / "files") as prefix:
+        fabric.nodes.prefixes |= {NODE: prefix}
+        fabric.made = fabric.testbed("first")
+        (instance,) = fabric.made.allocate("UTAH", ResourceRequest(1))
+        yield instance
+        fabric.nodes.prefixes.clear()
+
+
+def program(fabric: Loopback, fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the node a program that fails with some options; it was built before."""
+    path = fabric.nodes.home(NODE) / "program"
+    path.write_text(PROGRAM.format(fails=fails))
+    path.chmod(0o755)
+    monkeypatch.setattr(NodeBuild, "program", lambda self: str(path))
+
+
+def reboot_when_asked(fabric: Loopback) -> threading.Thread:
+    """Start a thread that reboots the node once it runs `systemctl reboot`: SSH is refused for a while."""
+
+    def reboot() -> None:
+        log = fabric.nodes.home(NODE) / "commands.log"
+        end = time.monotonic() + 60
+        while "systemctl reboot" not in log.read_text() and time.monotonic() < end:
+            time.sleep(0.01)
+        fabric.nodes.refusing = True
+        fabric.nodes.lose_connections()
+        time.sleep(DOWN_S)
+        (fabric.nodes.home(NODE) / "boot_id").write_text(f"{uuid.uuid4()}\n")
+        (fabric.nodes.home(NODE) / "rebooted").touch()
+        fabric.nodes.refusing = False
+
+    thread = threading.Thread(target=reboot)
+    thread.start()
+    return thread
+
+
+def commands(fabric: Loopback) -> list[str]:
+    return (fabric.nodes.home(NODE) / "commands.log").read_text().splitlines()
+
+
+def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_path, monkeypatch):
+    program(fabric, "none", monkeypatch)
+    lines, rebooting = [], reboot_when_asked(fabric)
+    fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
+    rebooting.join()
+    assert [fabric.made.dpdk_device(NODE, receiver) for receiver in RECEIVERS] == [
+        DpdkDevice(str(fabric.nodes.home(NODE) / "program"), address, True, "mlx5_core") for address in ADDRESSES
+    ]
+    needed = 2 * HUGE_MB // 2
+    assert lines[0] == f"{NODE}: 3 of {needed} huge pages, reboot to reserve them"
+    (setting,) = (tmp_path / "files" / "grub" / "grub.d").iterdir()
+    assert setting.read_text() == f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX hugepages={needed + 16}"\n'
+    done = commands(fabric)
+    assert done.index("update-grub") < done.index("systemctl reboot")
+    after = done[done.index("systemctl reboot") :]
+    assert "ip link set dev enp8s0 mtu 9216" in after and "ethtool -K enp8s0 gro off" in after, "set up again"
+    tried = (fabric.nodes.home(NODE) / "tried.log").read_text().splitlines()
+    assert [line.split(" --write")[0] for line in tried] == [f"--pci {address} --huge" for address in ADDRESSES]
+
+
+def test_node_does_not_reboot_twice(fabric, node, tmp_path, monkeypatch):
+    """Huge pages that a reboot does not provide, and a NIC that works without them."""
+    program(fabric, "*--huge*", monkeypatch)
+    (fabric.nodes.home(NODE) / "at_boot").write_text("5\n")
+    lines, rebooting = [], reboot_when_asked(fabric)
+    fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
+    rebooting.join()
+    assert commands(fabric).count("systemctl reboot") == 1
+    assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).huge_pages is False
+    assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).pci == ADDRESSES[0]
+    assert lines[-1] == f"{NODE}: enp9s0 is captured with DPDK's driver at 0000:07:00.1, without huge pages"
+
+
+def test_node_that_does_not_reboot_is_named(fabric, node, tmp_path, monkeypatch):
+    program(fabric, "none", monkeypatch)
+    monkeypatch.setattr(fabric.made, "settings", fabric.settings(wait_timeout_s=1))
+    with pytest.raises(UserError, match=f"node {NODE}: did not reboot; set capture.method: tcpdump"):
+        fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("eth0 - - no", Nic("eth0", None, None, "no device driver")),
+        ("eth0 virtio_net - no", Nic("eth0", "virtio_net", None, "kernel driver virtio_net")),
+        ("eth0 mlx5_core 0000:07:00.0 yes", Nic("eth0", "mlx5_core", "0000:07:00.0", None)),
+        ("eth0 mlx5_core 0000:07:00.0 no", Nic("eth0", "mlx5_core", None, "kernel module mlx5_ib is not available")),
+    ],
+)
+def test_device_is_chosen_by_the_driver_of_the_kernel(line, expected):
+    assert nic_of(*line.split()) == expected
+
+
+@pytest.mark.parametrize(
+    ("works", "expected"),
+    [
+        (("--huge",), DpdkDevice("p", "0000:07:00.0", True, "mlx5_core")),
+        (("",), DpdkDevice("p", "0000:07:00.0", False, "mlx5_core")),
+        ((), DpdkDevice("p", None, False, "mlx5_core", "0000:07:00.0 cannot be used: no such port")),
+    ],
+)
+def test_nic_that_dpdk_cannot_use_is_captured_from_a_socket(works, expected):
+    class Node:
+        def run(self, node, argv, **_):
+            huge = "--huge" if "--huge" in argv else ""
+            return CompletedProgram(0 if huge in works else 1, "no such port\n", "")
+
+    found = choose(Node(), "n", "p", Nic("eth0", "mlx5_core", "0000:07:00.0", None), huge_pages=True)
+    assert found == expected
+
+
+def test_huge_pages_of_this_machine_are_reserved(fabric, monkeypatch):
+    """The kernel of this machine reserves them; the test restores their number."""
+    if not os.access(PAGES, os.W_OK):
+        pytest.skip("this user may not reserve huge pages of 2 MiB")
+    before = PAGES.read_text()
+    monkeypatch.setattr(dpdk_devices, "HUGE_MB", 16)
+    testbed = fabric.testbed("first")
+    testbed.allocate("UTAH", ResourceRequest(1))
+    try:
+        found = dpdk_devices.reserve(testbed, NODE, 2)
+        assert found.needed == 16 and found.reserved == int(PAGES.read_text())
+        if not found.enough:
+            pytest.skip(f"the kernel of this machine reserves {found.reserved} huge pages only")
+        assert dpdk_devices.reserve(testbed, NODE, 1) == dpdk_devices.HugePages(8, found.reserved), "none is returned"
+    finally:
+        PAGES.write_text(before)
