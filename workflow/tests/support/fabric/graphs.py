@@ -49,10 +49,13 @@ def needs(model: str) -> list[Needs]:
     ]  # fmt: skip
 
 
-def place(node: Needs, hosts: list[dict]) -> bool:
-    """Take a node's resources from the first host of its site that has them."""
+def place(node: Needs, hosts: list[dict], *, running: bool = False) -> bool:
+    """Take a node's resources from the first host of its site that has them.
+
+    A node that is already `running` stays on its host when maintenance begins.
+    """
     for host in hosts:
-        if host["site"] != node.site or host["broken"]:
+        if host["site"] != node.site or (host["broken"] and not running):
             continue
         there, none = host["components"], {"capacity": 0, "allocated": 0}
         if all(host[f"{key}_available"] >= number for key, number in node.asked.items()) and all(

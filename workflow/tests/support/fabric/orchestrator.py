@@ -5,6 +5,7 @@ model, and fails as tests request. fabric_behavior.py lists what it does like FA
 """
 
 import base64
+import contextlib
 import copy
 import datetime
 import http.server
@@ -216,13 +217,15 @@ class Orchestrator:
             if without == stored.slice_id or not stored.holds:
                 continue
             for node in needs(stored.accepted or stored.model):
-                if not place(node, hosts):
+                if not place(node, hosts, running=True):
                     raise AssertionError(f"{stored.name} does not fit")
         return hosts
 
     def _fits(self, model: str, without: str = "") -> bool:
         hosts = self._hosts(without)
-        return all(place(node, hosts) for node in needs(model))
+        before = self.slices.get(without)
+        running = {node.name for node in needs(before.accepted or before.model)} if before and before.holds else set()
+        return all(place(node, hosts, running=node.name in running) for node in needs(model))
 
     def _summary(self, query: dict, _body: bytes) -> tuple[int, object]:
         self.forced.append(query.get("force_refresh") == ["True"])
@@ -417,11 +420,12 @@ def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             content = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            with contextlib.suppress(ConnectionError):  # the client was interrupted
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
 
         do_GET = do_POST = do_PUT = do_DELETE = respond
 
