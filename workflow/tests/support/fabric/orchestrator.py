@@ -5,12 +5,12 @@ model, and fails as tests request. fabric_behavior.py lists what it does like FA
 """
 
 import base64
-import contextlib
 import copy
 import datetime
 import http.server
 import json
 import re
+import sys
 import threading
 import time
 import urllib.parse
@@ -101,7 +101,7 @@ class Orchestrator:
         self.forced: list[bool] = []  # force_refresh of each resource query
         self.renewals: list[str] = []
         self._lock = threading.RLock()
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
+        self._server = Server(("127.0.0.1", 0), handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -402,6 +402,14 @@ def refused(reason: str) -> tuple[int, object]:
     return 500, {"errors": [{"message": "Internal Server Error", "details": reason}]}
 
 
+class Server(http.server.ThreadingHTTPServer):
+    """Prints nothing about connections that clients close, as after Ctrl-C."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:
     """Return the class that passes requests to the orchestrator."""
 
@@ -420,12 +428,11 @@ def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             content = json.dumps(answer).encode()
-            with contextlib.suppress(ConnectionError):  # the client was interrupted
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
 
         do_GET = do_POST = do_PUT = do_DELETE = respond
 
