@@ -1,6 +1,7 @@
 """Fixtures of all tests: the corpus, finished campaigns, a browser."""
 
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -57,6 +58,17 @@ def pytest_configure():
     """Restore the default handling of SIGINT if the tests run as a background job of a shell."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection():
+    """Search for unreachable objects only after the collection, which creates millions of objects that remain."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """Exclude the objects of the collection from all later searches."""
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):
