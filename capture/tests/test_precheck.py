@@ -1,11 +1,11 @@
 """Config errors are reported before a testbed is built or queried, by a dry run as by a collection."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from acapella_testing.requirements import require_built
 
 from acapella_capture import collect, precheck
 from acapella_capture.settings import parse_settings
@@ -70,8 +70,7 @@ def test_dry_run_rejects_an_ambiguous_register_value(tmp_path, capsys):
 
 
 def test_dry_run_rejects_a_control_file_that_does_not_match_its_program(tmp_path, capsys):
-    if not (Path(sys.executable).parent / precheck.LOADER).exists():
-        pytest.skip(f"no {precheck.LOADER} here: make setup builds it where libdpdk-dev is installed")
+    require_built(precheck.LOADER)
     spec = Path(__file__).resolve().parents[2] / "p4" / "loader" / "tests" / "forward.spec"
     control, bad = tmp_path / "control.txt", tmp_path / "bad.spec"
     bad.write_text("no program\n")

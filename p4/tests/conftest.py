@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from acapella_testing.requirements import require
 
 P4 = Path(__file__).resolve().parents[1]
 
@@ -33,8 +34,7 @@ def p4_directory() -> Path:
 def corpus() -> Path:
     """Return the directory of public captures next to the project; skip if it does not exist."""
     directory = Path(os.environ.get("ACAPELLA_CORPUS", P4.parents[1] / "shared" / "corpus"))
-    if not directory.is_dir():
-        pytest.skip(f"no corpus: {directory} is not there (set ACAPELLA_CORPUS)")
+    require(directory.is_dir(), f"no corpus: {directory} is not there (set ACAPELLA_CORPUS)")
     return directory
 
 

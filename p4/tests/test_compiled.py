@@ -6,16 +6,15 @@ import re
 import pytest
 from acapella_p4_model import running
 from acapella_p4_model.running import Frame, compiled_pipeline
+from acapella_testing.requirements import require, require_built
 
 from acapella.p4 import compiled
 
 
 @pytest.fixture(autouse=True)
 def _compiled_or_skip(p4_directory):
-    if not running.LOADER.exists():
-        pytest.skip(f"no {running.LOADER.name} here: make setup builds it where libdpdk-dev is installed")
-    if compiled.find_source(None) is None:
-        pytest.skip(f"the tests of this directory ran interpreted only: no DPDK source; {compiled.GET_SOURCE}")
+    require_built(running.LOADER.name)
+    require(compiled.find_source(None), f"other tests ran interpreted only: no DPDK source; {compiled.GET_SOURCE}")
     for program in ("preprocess", "flowstats"):
         assert compiled_pipeline(p4_directory / "spec" / f"{program}.spec").reason == ""
 

@@ -11,6 +11,7 @@ from acapella_p4_model.flow_key import Key
 from acapella_p4_model.flowstats import ROWS
 from acapella_p4_model.generated_connections import generated_connections
 from acapella_p4_model.parsing import parse
+from acapella_testing.requirements import require_built
 
 SECOND_NS = 10**9
 KEY = ("ip_version", "ip_proto", "src", "dst", "src_port", "dst_port", "vlan_count", "mpls_count")
@@ -51,8 +52,7 @@ def reported(ran: running.Result) -> Counter:
 
 
 def run(frames, settings: dict[str, int], directory, spec) -> running.Result:
-    if not running.LOADER.exists():
-        pytest.skip("acapella-p4-run is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
+    require_built(running.LOADER.name)
     lines = [f"register {name} 0 {value}" for name, value in ({"qp_number": 17} | settings).items()]
     lines += [f"epoch {SECOND_NS}"]
     for row in range(ROWS):

@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pytest
 from acapella_p4_model import reports, running
 from acapella_p4_model.flowstats import ROWS
 from acapella_p4_model.generated_load import RECORD, write_load
 from acapella_p4_model.running import P4
+from acapella_testing.requirements import require_built
 
 CONNECTIONS, SLOTS = 18_750, 2**15  # as 150,000 are to 2^18
 CELLS = 2**17
@@ -33,23 +33,16 @@ def write_spec(path: Path) -> Path:
 
 def run(directory: Path, slots: int, *, cells: int = CELLS, triggers: int = 495) -> tuple[np.ndarray, list[int]]:
     """Run the program over the load; return the reports, and slot_counters."""
-    if not running.LOADER.exists():
-        pytest.skip("acapella-p4-run is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
+    require_built(running.LOADER.name)
     write_load(directory / "load.pcap", CONNECTIONS)
     settings = {"qp_number": 17, "qp_end": 2**40, "slot_mask": slots - 1, "triggers": triggers, "cell_mask": cells - 1}
     lines = [f"register {name} 0 {value}" for name, value in settings.items()] + ["epoch 10s"]
     lines += [f"epoch-clear sketch_{what}_{row} {cells}" for what in ("bytes", "packets") for row in range(ROWS)]
     (directory / "control").write_text("\n".join(lines) + "\n")
-    command = [running.LOADER, "--spec", write_spec(directory / "flowstats.spec"), "--in", directory / "load.pcap"]
-    files = [
-        "--out",
-        directory / "reports.pcap",
-        "--stats",
-        directory / "stats",
-        "--dump-registers",
-        directory / "registers",
-    ]
-    subprocess.run([*command, "--control", directory / "control", *files], check=True)
+    write_spec(directory / "flowstats.spec")
+    files = "--spec flowstats.spec --in load.pcap --control control --out reports.pcap --stats stats"
+    argv = [running.LOADER, *files.split(), "--dump-registers", "registers"]
+    subprocess.run(argv, cwd=directory, check=True)
     counts = json.loads((directory / "stats").read_text())
     assert counts["in"] + counts["probes"] == counts["out"] + sum(counts["sunk"].values())
     size = RECORD_BYTES + reports.HEADER_BYTES + 192 + reports.ICRC_BYTES

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
 from acapella_p4_model import reports, running
 from acapella_p4_model.generated_connections import generated_connections
 from acapella_p4_model.running import P4
+from acapella_testing.requirements import require_built, require_programs
 
 # One field in P4, which has none of more than 64 bits, for a part of one or for several of the layout.
 PARTS = {
@@ -59,8 +59,8 @@ def test_reports_are_138_and_266_bytes_with_their_icrc():
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_wireshark_dissects_reports_as_rdma_writes(number, small_spec, tmp_path):
-    if not running.LOADER.exists() or not shutil.which("tshark"):
-        pytest.skip("acapella-p4-run or tshark is not there: make setup")
+    require_built(running.LOADER.name)
+    require_programs("tshark")
     control = f"register qp_number 0 0x123456\nregister format 0 {number}\nregister report_dst_ip 0 0x7f000001\n"
     ran = running.run("flowstats", generated_connections(5, 300), control, tmp_path, small_spec)
     fields = (

@@ -5,12 +5,12 @@ import importlib.machinery
 import importlib.util
 import json
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 from acapella_p4_model.running import P4
+from acapella_testing.requirements import require_programs
 
 REACHED_BITS = 256 * 8  # an operand's place in its struct is 8 bits of bytes, and wraps
 HASH_DESTINATION_BITS = 256  # a hash's result: 8 bits of bits
@@ -102,8 +102,7 @@ def inputs_of_compiling() -> str:
 
 def test_compiling_reproduces_the_committed_spec():
     """Each program takes the compiler ten seconds of CPU and more: once for the same inputs is enough."""
-    if not shutil.which("p4c-dpdk"):
-        pytest.skip("no p4c-dpdk on PATH, so that the committed .spec files are not compiled again")
+    require_programs("p4c-dpdk")
     known, inputs = P4.parent / "build" / "p4" / "compiled-again", inputs_of_compiling()
     if known.exists() and known.read_text() == inputs:
         return
@@ -118,8 +117,7 @@ def test_compiling_reproduces_the_committed_spec():
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_p4test_accepts_program_with_generic_pna(program):
     """The architecture as its specification has it, without the names that p4c-dpdk adds."""
-    if not shutil.which("p4test"):
-        pytest.skip("no p4test on PATH: whether the generic PNA accepts the programs is not checked")
+    require_programs("p4test")
     done = subprocess.run(["p4test", "-I", ".", f"{program}.p4"], cwd=P4, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 

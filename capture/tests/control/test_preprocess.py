@@ -1,7 +1,6 @@
 """Anonymization of captures on their nodes: only anonymized captures are fetched."""
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture.fake_testbed import PCAP, FakeTestbed
+from acapella_testing.requirements import require_built, require_root
 
 from acapella_capture.control import coordinator
 from acapella_capture.control.preprocess import NOTE, PROGRAM, anonymizer_program, preprocess, vendor_lists
@@ -122,8 +122,7 @@ def test_incomplete_output_of_a_killed_program_is_removed_from_the_node(tmp_path
 @pytest.mark.parametrize("out", ["regular", "device"])
 def test_uploaded_program_removes_incomplete_output_but_no_device(tmp_path, key, out):
     program = Path(sys.executable).with_name(PROGRAM)
-    if not program.exists():
-        pytest.skip(f"no {PROGRAM} here: make setup-fabric builds it")
+    require_built(PROGRAM, "make setup-fabric builds it")
     target = tmp_path / "out.pcap"
     if out == "device":
         target.symlink_to("/dev/full")
@@ -193,8 +192,7 @@ class FullDisk(NodeTestbed):
 @contextlib.contextmanager
 def small_disk_or_skip(kind: str, directory: Path):
     """Return a command prefix that mounts a file system of 24 MB at `directory`."""
-    if os.geteuid() != 0:
-        pytest.skip("not root: no file systems of our own")
+    require_root("no file systems of our own")
     directory.mkdir()
     image = directory.parent / "image"
     mount = {
@@ -217,8 +215,8 @@ def small_disk_or_skip(kind: str, directory: Path):
 @pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the uploaded program
 def test_full_disk_keeps_the_capture_on_the_node(tmp_path, key, name, disk):
     settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
-    if name == "fabric" and not Path(sys.executable).with_name(PROGRAM).exists():
-        pytest.skip(f"no {PROGRAM} here: make setup-fabric builds it")
+    if name == "fabric":
+        require_built(PROGRAM, "make setup-fabric builds it")
     (tmp_path / "c.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
     with small_disk_or_skip(disk, tmp_path / "node") as inside:
         node = FullDisk(tmp_path / "node", inside, name)

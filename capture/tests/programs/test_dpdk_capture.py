@@ -1,13 +1,13 @@
 """The DPDK writer with input files (net_pcap): every frame is written or counted."""
 
 import itertools
-import shutil
 import struct
 import subprocess
 import zlib
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.requirements import require_programs
 
 FRAMES = dpdk.some_frames(3000)
 
@@ -58,8 +58,7 @@ def test_hash_in_pcap_is_rejected(tmp_path):
 
 @pytest.mark.parametrize("text", ["udp", "tcp dst port 443", "greater 1000", "net 10.0.1.0/24 and not port 53"])
 def test_filter_accepts_the_same_frames_as_tcpdump(tmp_path, text):
-    if shutil.which("tcpdump") is None:
-        pytest.skip("tcpdump is not installed")
+    require_programs("tcpdump")
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", text, "--snaplen", 64)
     assert run.status == 0, run.stderr
     expected = tmp_path / "expected.pcap"
@@ -145,8 +144,7 @@ def test_interface_statistics_match_the_counts(tmp_path):
 
 
 def test_tshark_reads_every_frame_of_pcapng(tmp_path):
-    if shutil.which("tshark") is None:
-        pytest.skip("tshark is not installed")
+    require_programs("tshark")
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:200]), "--snaplen", 64, name="c.pcapng")
     assert run.status == 0, run.stderr
     argv = ["tshark", "-r", tmp_path / "c.pcapng", "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import veth
+from acapella_testing.requirements import require
 
 FRAMES = dpdk.some_frames(2000, seed=3, sizes=(60, 128, 512, 1514))
 
@@ -97,8 +98,7 @@ def test_frame_size_that_would_truncate_frames_is_rejected(tmp_path, inside):
 def test_af_xdp_captures_every_frame_or_counts_its_losses(tmp_path, inside):
     argv = ["--vdev", "net_af_xdp0,iface=in0,start_queue=0,queue_count=1,force_copy=1", "--stop-when-idle", "0.1"]
     tried = dpdk.capture(tmp_path, *argv, name="c.pcap", prefix=inside)
-    if tried.status != 0:
-        pytest.skip(f"the kernel lets no AF_XDP here: {tried.stderr.strip().splitlines()[-1:]}")
+    require(tried.status == 0, f"the kernel lets no AF_XDP here: {tried.stderr.strip().splitlines()[-1:]}")
     directory = tmp_path / "xdp"
     directory.mkdir()
     run = take(inside, directory, FRAMES, argv[1])
@@ -136,8 +136,7 @@ def test_sink_counts_frames_and_writes_no_file(tmp_path):
 
 def test_capture_runs_with_hugepages(tmp_path):
     free = sum(int(path.read_text()) for path in Path("/sys/kernel/mm/hugepages").glob("*/free_hugepages"))
-    if free < 64:
-        pytest.skip(f"{free} free hugepages here, 64 are needed: sysctl vm.nr_hugepages=64")
+    require(free >= 64, f"{free} free hugepages here, 64 are needed: sysctl vm.nr_hugepages=64")
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--huge", "--depth", 256, "--max-frame", 2048)
     assert run.status == 0, run.stderr
     assert run.accounts["device"]["hugepages"] and dpdk.read_pcap(tmp_path / "c.pcap")[0] == FRAMES

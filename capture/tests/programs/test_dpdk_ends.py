@@ -12,6 +12,8 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.processes import run as run_program
+from acapella_testing.requirements import require, require_programs, require_root, require_success
+from acapella_testing.waiting import wait_until
 
 FRAMES = dpdk.some_frames(6000, sizes=(128, 512, 1514, 9000))  # 17 MB
 # Frames of net_null come as fast as they are taken: some of them, so that the disk is not what is tested.
@@ -29,10 +31,7 @@ def read(path: Path) -> tuple[list[dpdk.Frame], int]:
 
 
 def wait_for_bytes(path: Path, size: int) -> None:
-    end = time.monotonic() + dpdk.LIMIT_S
-    while not path.exists() or path.stat().st_size < size:
-        assert time.monotonic() < end, f"{path} does not grow"
-        time.sleep(0.01)
+    wait_until(lambda: path.exists() and path.stat().st_size >= size, f"{path} does not grow")
 
 
 @pytest.mark.parametrize(("writer", "number"), [("direct", signal.SIGTERM), ("buffered", signal.SIGINT)])
@@ -83,16 +82,13 @@ def test_timestamps_are_of_the_system_clock_and_differ_within_a_burst(tmp_path):
 def small_disk_or_skip(kind: str, directory: Path, size: str) -> tuple[str, ...]:
     """Words before a command that give it a small file system in ``directory``, in a separate mount namespace; what
     is on it in the end is copied to ``directory``/../left."""
-    if os.geteuid() != 0:
-        pytest.skip("not root: no file systems of our own")
+    require_root("no file systems of our own")
     if kind == "tmpfs":
         mount = f"mount -t tmpfs -o size={size} none {directory}"
     else:
         image = directory.parent / "image"
         mount = f"truncate -s {size} {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {directory}"
-    tried = run_program("unshare", "-m", "sh", "-c", mount)
-    if tried.returncode != 0:
-        pytest.skip(f"no {kind} of our own here: {tried.stderr.strip()}")
+    require_success(["unshare", "-m", "sh", "-c", mount], f"{kind} of our own")
     # unmounted before the copy is read: a loop device ends with its mount
     copy = f"cp -a {directory}/. {directory.parent}/left"
     script = f'{mount} && {{ "$@"; status=$?; {copy}; umount {directory}; exit $status; }}'
@@ -109,8 +105,7 @@ def test_full_disk_ends_the_capture_with_whole_records(tmp_path, disk, writer, n
     prefix = small_disk_or_skip(disk, directory, "8M")
     arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--rotate-bytes", "3M"]
     done = run_program(*prefix, *dpdk.command("--write", directory / name, *arguments), timeout=dpdk.LIMIT_S)
-    if "no O_DIRECT" in done.stderr:
-        pytest.skip(done.stderr.strip())
+    require("no O_DIRECT" not in done.stderr, done.stderr.strip())
     run = dpdk.finished(left, done.returncode, done.stderr)
     assert (run.status, run.accounts["stopped_by"]) == (1, "write error"), run.stderr
     assert "No space left on device; free some space or write elsewhere; kept " in run.stderr
@@ -137,8 +132,7 @@ def test_full_disk_ends_the_capture_with_whole_records(tmp_path, disk, writer, n
 
 @pytest.mark.parametrize("writer", ["direct", "buffered"])
 def test_file_size_limit_is_a_write_error(tmp_path, writer):
-    if shutil.which("prlimit") is None:
-        pytest.skip("prlimit is not installed")
+    require_programs("prlimit")
     arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--preallocate", 0]
     run = dpdk.capture(tmp_path, *arguments, prefix=("prlimit", "--fsize=3000000"))
     assert run.status == 1 and "File too large; raise the limit on file sizes or use --rotate-bytes" in run.stderr

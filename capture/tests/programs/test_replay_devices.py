@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
+from acapella_testing.requirements import require_success
 
 from acapella_capture.replay.departures import lost_in_kernel
 from acapella_capture.replay.program import losses
@@ -121,9 +122,7 @@ def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(direct, 
 def slow_queue(prefix: tuple[str, ...], interface: str) -> None:
     """Give an interface a queue of 3,000 bytes and 1 Mbit/s; skip the test if the kernel has no tbf."""
     limit = ["tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", "1mbit", "burst", "2kb", "limit", "3000"]
-    tried = subprocess.run([*prefix, *limit], capture_output=True, text=True, check=False)
-    if tried.returncode != 0:
-        pytest.skip(f"no tbf here: {tried.stderr.strip()}")
+    require_success([*prefix, *limit], "tbf")
 
 
 def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp_path, direct, capture):

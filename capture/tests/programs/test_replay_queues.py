@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
+from acapella_testing.waiting import wait_until
 
 FLOWS = 24
 QUEUES = 3
@@ -176,9 +177,7 @@ def memif(role: str, path) -> str:
 
 def wait_for(socket: Path, program: replayer.Replayer) -> None:
     """Wait until a server listens on a socket of memif."""
-    while not socket.exists():
-        assert program.process.poll() is None, program.messages
-        time.sleep(0.01)
+    wait_until(socket.exists, program.messages, running=program.process)
 
 
 def bridge_to_nowhere(device: str) -> list[object]:
@@ -197,9 +196,7 @@ def check_that_queues_carry_flows(tmp_path, sending: replayer.Replayer, receivin
     receiving.ask("record 0 0", "recording")
     sending.ask(f"load {replayer.write_capture(tmp_path / 'in.pcap', frames)}", "loaded")
     done = sending.run()
-    end = time.monotonic() + 10
-    while receiving.ask("status", "status")["ports"][0]["received"] < len(frames) and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_until(lambda: receiving.ask("status", "status")["ports"][0]["received"] >= len(frames))
     status = receiving.ask("status", "status")
     assert receiving.ask("stop", "recorded")["packets"] == len(frames)
     receiving.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")

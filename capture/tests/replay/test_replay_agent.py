@@ -4,11 +4,11 @@ import asyncio
 import errno
 import json
 import os
-import shutil
 import socket
 import time
 
 import pytest
+from acapella_testing import stranger
 from acapella_testing.capture.replay_agents import (
     OTHER_SECRET,
     SECRET,
@@ -17,9 +17,8 @@ from acapella_testing.capture.replay_agents import (
     listening,
     secret_file,
     stand_in_argv,
-    wait_until,
 )
-from acapella_testing.processes import run
+from acapella_testing.waiting import wait_until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -356,24 +355,9 @@ def test_secret_is_neither_sent_nor_logged(agent):
     assert b'"to":2' in sent
 
 
-STRANGER = """\
-import socket, sys
-try:
-    print(open(sys.argv[1]).read())
-except OSError as error:
-    print(error.errno)
-link = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
-link.sendall(b'{"quit": {}}\\n')
-print(link.makefile().read())
-"""
-
-
 def test_other_users_can_neither_read_the_secret_nor_control_the_agent(agent, tmp_path_factory):
-    python = shutil.which("python3", path="/usr/bin:/bin")  # a Python of the user may be in a private directory
-    if os.geteuid() != 0 or python is None:
-        pytest.skip("needs root, to be another user, and Debian's python3")
     path = secret_file(tmp_path_factory.mktemp("open"))
-    number, answer = run(python, "-c", STRANGER, path, agent.port, user=65534, check=True).stdout.split("\n", 1)
+    number, answer = stranger.approach(path, agent.port, '{"quit": {}}\n')
     assert number == "13"
     assert '"error"' in answer
     assert "welcome" not in answer

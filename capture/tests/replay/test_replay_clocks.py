@@ -6,17 +6,16 @@ true offset is 0; the injected one is so large that delays of a busy machine can
 
 import contextlib
 import json
-import os
-import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.capture.replay_agents import TIMEOUT_S, program_or_skip
+from acapella_testing.capture.replay_agents import program_or_skip
+from acapella_testing.requirements import require_programs, require_root
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.testbeds.local import replay_capture
 
@@ -40,8 +39,7 @@ PTP = ["ptp4l", "-2", "-S", "-m", "--free_running", "1", "--logSyncInterval", "-
 @pytest.fixture
 def prefix() -> Iterator[list[str]]:
     """Provide the prefix of commands in a network namespace with a veth pair and an empty /run."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces require root")
+    require_root("no network namespaces")
     argv = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", SET_UP]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as holder:
         try:
@@ -51,12 +49,6 @@ def prefix() -> Iterator[list[str]]:
             yield ["nsenter", f"--net=/proc/{holder.pid}/ns/net", f"--mount=/proc/{holder.pid}/ns/mnt"]
         finally:
             holder.kill()
-
-
-def require(package: str, *programs: str) -> None:
-    for program in programs:
-        if shutil.which(program) is None:
-            pytest.skip(f"no {program} here: apt-get install {package}")
 
 
 @contextlib.contextmanager
@@ -78,11 +70,11 @@ def own_clock(prefix: list[str]) -> dict:
 
 def clock_when(prefix: list[str], condition) -> dict:
     """Return the clock once a condition holds. Raises AssertionError if that takes too long."""
-    end = time.monotonic() + TIMEOUT_S
-    while not condition(found := own_clock(prefix)):
-        assert time.monotonic() < end, found
-        time.sleep(0.1)
-    return found
+
+    def found() -> dict | None:
+        return clock if condition(clock := own_clock(prefix)) else None
+
+    return wait_until(found)
 
 
 def chronyd(directory: Path, name: str, config: str) -> list[str]:
@@ -95,7 +87,7 @@ def chronyd(directory: Path, name: str, config: str) -> list[str]:
 @pytest.mark.parametrize("injected_s", [30, -20])
 def test_offset_of_chrony_is_recorded_with_its_sign(tmp_path, prefix, injected_s):
     """`offset` is added to what chronyd measures: if it is positive, the system clock seems to be behind."""
-    require("chrony", "chronyd", "chronyc")
+    require_programs("chronyd", "chronyc")
     client = CLIENT + SOURCE.format(injected_s)
     with running(prefix, chronyd(tmp_path, "server", SERVER), chronyd(tmp_path, "client", client)):
         found = clock_when(prefix, lambda clock: clock["source"] == "chrony" and clock["synchronized"])
@@ -104,7 +96,7 @@ def test_offset_of_chrony_is_recorded_with_its_sign(tmp_path, prefix, injected_s
 
 
 def test_chrony_without_a_source_is_not_synchronized(tmp_path, prefix):
-    require("chrony", "chronyd", "chronyc")
+    require_programs("chronyd", "chronyc")
     with running(prefix, chronyd(tmp_path, "client", CLIENT)):
         found = clock_when(prefix, lambda clock: clock["source"] == "chrony")
     assert found == {"source": "chrony", "offset_ns": 0, "synchronized": False, "error_ns": None}
@@ -112,7 +104,7 @@ def test_chrony_without_a_source_is_not_synchronized(tmp_path, prefix):
 
 def test_offset_of_ptp_is_recorded_in_departures(tmp_path, prefix):
     """An asymmetry of the delay that does not exist becomes an offset: both ends have the same clock."""
-    require("linuxptp", "ptp4l", "pmc")
+    require_programs("ptp4l", "pmc")
     program_or_skip()
     capture, departures = tmp_path / "a.pcap", tmp_path / "a.parquet"
     replay_capture.write(capture, "02:00:00:00:00:01", "02:00:00:00:00:02", 10)
@@ -130,7 +122,7 @@ def test_offset_of_ptp_is_recorded_in_departures(tmp_path, prefix):
 
 
 def test_ptp_without_a_grandmaster_is_not_synchronized(prefix):
-    require("linuxptp", "ptp4l", "pmc")
+    require_programs("ptp4l", "pmc")
     with running(prefix, [*PTP, "-i", "left1"]):
         found = clock_when(prefix, lambda clock: clock["source"] == "ptp")
     assert found == {"source": "ptp", "offset_ns": None, "synchronized": False, "error_ns": None}

@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.capture.process_tree import Tree
-from acapella_testing.capture.replay_agents import TIMEOUT_S, secret_file, stand_in_on_path, wait_until
+from acapella_testing.capture.replay_agents import TIMEOUT_S, secret_file, stand_in_on_path
+from acapella_testing.waiting import wait_until
 
 from acapella.cli.main import main
 from acapella_capture.replay import command

@@ -15,8 +15,8 @@ from acapella_testing.capture.replay_agents import (
     Peer,
     listening,
     stand_in_argv,
-    wait_until,
 )
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.replay import actions, channel, controller, messages
 from acapella_capture.replay.actions import RunPlan

@@ -12,8 +12,8 @@ from acapella_testing.capture.replay_agents import (
     RunningAgent,
     listening,
     stand_in_argv,
-    wait_until,
 )
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.replay import channel, controller, frame_socket, frames, inband, messages
 from acapella_capture.replay.controller import Remote

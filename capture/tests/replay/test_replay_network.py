@@ -13,8 +13,9 @@ import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
 from acapella_testing.capture.process_tree import Tree
-from acapella_testing.capture.replay_agents import TIMEOUT_S, program_or_skip, secret_file, wait_until
+from acapella_testing.capture.replay_agents import TIMEOUT_S, program_or_skip, secret_file
 from acapella_testing.processes import run
+from acapella_testing.waiting import wait_until
 
 from acapella_core.files import sha256_of
 

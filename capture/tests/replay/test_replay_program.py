@@ -1,14 +1,14 @@
 """Running acapella-dpdk-replay: commands, events, and a program that fails or does not keep the protocol."""
 
-import itertools
 import os
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
-from acapella_testing.capture.replay_agents import TIMEOUT_S, stand_in_argv, wait_until
+from acapella_testing.capture.replay_agents import TIMEOUT_S, stand_in_argv
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.replay import program as programs
 from acapella_capture.replay.ports import ProgramSettings
@@ -167,13 +167,7 @@ def test_program_ends_with_its_parent(number):
         child = int(parent.stdout.readline())
         os.kill(parent.pid, number)
         parent.wait(TIMEOUT_S)
-    for _ in itertools.count():
-        try:
-            os.kill(child, 0)
-        except ProcessLookupError:
-            break
-        assert _ < TIMEOUT_S * 20, f"{child} is still running"
-        time.sleep(0.05)
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), f"{child} is still running")
 
 
 def test_interfaces_get_a_ring_for_each_queue():

@@ -2,19 +2,18 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.processes import run
+from acapella_testing.requirements import require, require_programs, require_root, required
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.storage import NotMeasurable, rates, thresholds, trace
-from acapella_core.errors import UserError
 
 COMMAND = [sys.executable, "-m", "acapella.cli.main", "measure", "storage"]
 BINS = '[{"min": 4, "max": 7, "count": 2}, {"min": 8, "max": 15, "count": 0}, {"min": 16, "max": 31, "count": 1}]'
@@ -141,10 +140,8 @@ def test_thresholds_in_descending_order_are_rejected():
 
 def needs_bpftrace() -> str:
     """Return PATH with the measured program; skip the test if measuring is impossible."""
-    if os.geteuid() != 0:
-        pytest.skip("not root: no bpftrace")
-    if shutil.which("bpftrace") is None:
-        pytest.skip("bpftrace is missing; apt-get install bpftrace")
+    require_root("no bpftrace")
+    require_programs("bpftrace")
     return f"{dpdk.built_or_skip().parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -185,17 +182,13 @@ def test_interrupted_study_leaves_nothing(tmp_path):
     argv += ["--rate", "1000", "--seconds", "60"]
     process = subprocess.Popen(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True)
     try:
-        end = time.monotonic() + 300
-        while process.poll() is None and not list(tmp_path.glob("acapella-scratch-*/c.json.part")):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until(lambda: process.poll() is not None or [*tmp_path.glob("acapella-scratch-*/c.json.part")])
         process.terminate()
         measured = process.communicate(timeout=60)[0]
     finally:
         process.kill()
         process.wait()
-    if process.returncode == 0:
-        pytest.skip(measured.strip())
+    require(process.returncode != 0, measured.strip())
     assert process.returncode == 128 + signal.SIGTERM
     assert machines() == before
     assert list(tmp_path.iterdir()) == []
@@ -216,10 +209,7 @@ def test_rates_decrease_until_a_run_loses_nothing(tmp_path, monkeypatch):
 
 
 def test_table_run_accounts_for_every_frame_and_leaves_no_file(tmp_path):
-    try:
-        rates.executable()
-    except UserError as reason:
-        pytest.skip(str(reason))
+    required(rates.executable)
     row = rates.run(tmp_path, "direct", 64, 1514, 0.2, 10_000)
     assert row["offered"] == row["written"] + row["lost"] > 0
     assert (row["frame_bytes"], row["snaplen"], row["wanted_fps"]) == (1514, 64, 10_000)

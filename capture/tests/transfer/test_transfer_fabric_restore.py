@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from acapella_testing.waiting import wait_until
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
@@ -60,13 +61,6 @@ def running(fabric: FabricTransfers) -> list[str]:
     return [str(job) for job in jobs if not (job / "status").exists()]
 
 
-def wait_for(condition, what: str) -> None:
-    end = time.monotonic() + END_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 def kill_during_a_transfer(fabric: FabricTransfers) -> None:
     """Run the command in a separate process, and kill it while the transfer runs."""
     process = os.fork()
@@ -77,7 +71,7 @@ def kill_during_a_transfer(fabric: FabricTransfers) -> None:
             os._exit(0)
     home = fabric.loopback.nodes.home("h1")
     try:
-        wait_for(lambda: list(home.rglob("wire.pcap")) and list(home.rglob("iperf3-0.json")), "no transfer")
+        wait_until(lambda: list(home.rglob("wire.pcap")) and list(home.rglob("iperf3-0.json")), "no transfer")
     finally:
         os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)
@@ -94,7 +88,7 @@ def test_next_start_undoes_the_changes_of_a_killed_grid(fabric):
     assert status == 0, err + out
     assert all(re.search(rf"node {node}: undid \d+ changes of an earlier run", out) for node in NODES)
     assert states(fabric) == dict.fromkeys(NODES, fresh)
-    wait_for(lambda: not running(fabric), "programs still run")
+    wait_until(lambda: not running(fabric), "programs still run")
     assert leftovers(fabric) == []
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from acapella_testing.waiting import wait_until
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
@@ -157,10 +158,7 @@ def test_interrupt_during_a_transfer_deletes_the_slice_unless_it_is_kept(fabric,
     assert list((fabric.campaign / "transfers").glob(".cell-*")) == []
     if keep:
         jobs = [path.parent for path in fabric.loopback.nodes.directory.glob("*/*/jobs/*/pid")]
-        end = time.monotonic() + END_S
-        while not all((job / "status").exists() for job in jobs):
-            assert time.monotonic() < end, "a program still runs"
-            time.sleep(0.05)
+        wait_until(lambda: all((job / "status").exists() for job in jobs), "a program still runs")
         assert jobs
 
 

@@ -5,7 +5,6 @@ All runs have the same settings on one slice. Each has one condition, except the
 
 import contextlib
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.c_programs import PLAIN, built_or_skip
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
+from acapella_testing.requirements import require_programs
 
 from acapella_capture.testbeds.base import Job
 from acapella_capture.testbeds.local import sandbox
@@ -43,9 +43,7 @@ GRID = {
 def cells(tmp_path_factory) -> dict[str, dict]:
     """Return `cell.json` of a run with each condition, and of one without."""
     namespaces_or_skip(Caller())
-    for program in ("iperf3", "ping", "ss", "tcpdump", "ethtool"):
-        if shutil.which(program, path=sandbox.search_path()) is None:
-            pytest.skip(f"{program} is not installed")
+    require_programs("iperf3", "ping", "ss", "tcpdump", "ethtool", path=sandbox.search_path())
     directory = tmp_path_factory.mktemp("flags")
     path = f"{built_or_skip('acapella-link', PLAIN).parent}:{sandbox.search_path()}"
     argv = [sys.executable, __file__, str(directory)]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
+from acapella_testing.requirements import require
 
 from acapella_capture.transfer.delay import LinkDelays
 from acapella_capture.transfer.processors import STEER, ReservedProcessor, processor_mask
@@ -69,8 +70,7 @@ def test_mask_has_groups_of_32_bits(processors, mask):
 
 def test_kernel_accepts_the_mask_in_the_namespace_of_the_host():
     namespaces_or_skip(Caller())
-    if os.geteuid() != 0:
-        pytest.skip("receive packet steering needs root")
+    require(os.geteuid() == 0, "receive packet steering needs root")
     script = f'ip link add to-r1 type veth peer name other && ({STEER}) && cat "/sys/class/net/$2/queues/rx-0/rps_cpus"'
     argv = ["unshare", "--net", "--mount", "sh", "-c", script, "sh", processor_mask([0]), "to-r1"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -15,6 +15,7 @@ from acapella_testing import processes
 from acapella_testing.c_programs import PLAIN, built_or_skip
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
 from acapella_testing.capture.interrupted_runs import tree_when
+from acapella_testing.requirements import require_programs
 from acapella_testing.transfer_cells import validate_written
 
 from acapella_capture.testbeds.local import sandbox
@@ -75,9 +76,7 @@ class Grid:
 def programs() -> None:
     """Skip the tests, with the reason, if something is missing."""
     namespaces_or_skip(Caller())
-    for program in ("iperf3", "ss"):
-        if shutil.which(program, path=sandbox.search_path()) is None:
-            pytest.skip(f"{program} is not installed")
+    require_programs("iperf3", "ss", path=sandbox.search_path())
     built_or_skip("acapella-link", PLAIN)
 
 

@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 import p4_loader as p4
 import pytest
 from acapella_testing import c_programs, processes
+from acapella_testing.requirements import require_programs, require_success
 from p4_loader import FORWARD, REPORTS, SECOND, ethernet, frame, good, run, write_pcap
 from scapy.contrib.roce import BTH
 from scapy.layers.l2 import Ether
@@ -226,8 +226,7 @@ def test_icrc_of_reports_is_that_of_scapy(tmp_path):
 
 
 def test_tshark_dissects_reports_without_errors(tmp_path):
-    if not shutil.which("tshark"):
-        pytest.skip("tshark is not installed")
+    require_programs("tshark")
     done = good(tmp_path, REPORTS, traffic(5))
     fields = ("infiniband.bth.opcode", "infiniband.reth.dmalen", "infiniband.invariant.crc", "_ws.expert")
     shown = [word for field in fields for word in ("-e", field)]
@@ -295,8 +294,7 @@ def test_truncated_capture_is_used_up_to_its_last_whole_record(tmp_path):
 
 
 def test_dpdk_leaves_no_directory_if_the_user_is_not_root(tmp_path):
-    if processes.run("unshare", "--user", "true").returncode:
-        pytest.skip("no user namespace, in which root would be another user")
+    require_success(["unshare", "--user", "true"], "user namespace, in which root is another user,")
     place = tmp_path / "tmp"
     place.mkdir()
     environment = p4.ENVIRONMENT | {"TMPDIR": str(place)}
@@ -451,8 +449,7 @@ def test_list_of_frames_does_not_follow_a_link(tmp_path):
 
 def test_frames_are_sent_on_an_interface(tmp_path):
     own = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
-    if processes.run(*own, "true").returncode != 0:
-        pytest.skip("a separate network namespace is not available")
+    require_success([*own, "true"], "separate network namespace")
     argv = [*p4.command(tmp_path, FORWARD, traffic(50)), "--out-interface", "lo"]
     script = 'ip link set lo up && "$@" && cat /proc/net/dev'
     done = processes.run(*own, "sh", "-c", script, "sh", *argv, env=p4.ENVIRONMENT)

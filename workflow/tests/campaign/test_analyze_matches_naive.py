@@ -1,6 +1,5 @@
 """Compares every table with the naive reference, for digested captures and for generated acaps."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ from acapella_testing.frames import traces
 from acapella_testing.generated import tiny
 from acapella_testing.oracles import naive_frames, naive_samples, naive_tables
 from acapella_testing.oracles.table_agreement import assert_equal
+from acapella_testing.requirements import require_programs
 from acapella_testing.stages import add_capture, analyze_campaign, rows
 
 MS = traces.MS
@@ -65,8 +65,7 @@ def captured(tmp_path_factory):
 @pytest.fixture(scope="module")
 def labeled(tmp_path_factory):
     """Return the directory and the naive samples of the same captures, labeled by tshark."""
-    if shutil.which("tshark") is None:
-        pytest.skip("no tshark on this machine")
+    require_programs("tshark")
     directory = tmp_path_factory.mktemp("labeled") / "small"
     made_campaign(directory, "hybrid")
     return analyze_campaign(directory), naive_samples.read_campaign(directory)

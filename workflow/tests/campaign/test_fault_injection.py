@@ -24,6 +24,7 @@ from acapella_testing.collector_input import CONTROL, reports
 from acapella_testing.frames.report_frames import pcap
 from acapella_testing.frames.traces import write_pcap
 from acapella_testing.generated.files_campaign import collected
+from acapella_testing.requirements import skip_if
 from acapella_testing.workflow_run import CAPTURES
 
 from acapella.cli.main import main
@@ -269,8 +270,7 @@ def incomplete(directory: Path, temporary: Path) -> list[str]:
 @pytest.mark.parametrize("name", KILLED)
 def test_next_run_removes_incomplete_files_of_a_killed_command(name, before, run, tmp_path):
     kind, stage = KILLED[name]
-    if name == "flowreports" and (why := program.why_unavailable()):
-        pytest.skip(why)
+    skip_if(name == "flowreports" and program.why_unavailable())
     directory, temporary = shutil.copytree(before.get(name, before["digest"]), tmp_path / "killed"), tmp_path / "tmp"
     temporary.mkdir()
     ended = run(directory, *stage, f"{kind}:1", ACAPELLA_FAIL_BY="kill", TMPDIR=str(temporary))

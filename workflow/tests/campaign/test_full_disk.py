@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.generated.tiny import add_sample
+from acapella_testing.requirements import require_success, skip_if
 from acapella_testing.stages import analyze_campaign
 from acapella_testing.workflow_run import Workplace
 
@@ -33,9 +34,7 @@ def run_twice(tmp_path):
     """Return a function that runs a command twice, first after ``prepare`` and then after ``enlarge``. It returns the
     output of the first run and the list of files after it. Skips the test if no file system can be mounted.
     """
-    probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
-    if (found := subprocess.run(probe, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"no file system in a namespace: {found.stderr}")
+    require_success(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], "file system in a namespace")
 
     def run(disk: str, prepare: str, enlarge: str, words: list[str], code: int) -> tuple[str, list[str]]:
         script = RUN_TWICE.format(disk=disk, prepare=prepare, enlarge=enlarge)
@@ -153,8 +152,7 @@ def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all
     ids=lambda words: " ".join(words[:2]),
 )
 def test_commands_report_a_full_disk_as_a_fault_of_the_machine(tmp_path, limited, words):
-    if words[0] == "p4" and (reason := program.why_unavailable()):
-        pytest.skip(reason)
+    skip_if(words[0] == "p4" and program.why_unavailable())
     (tmp_path / "made").mkdir()
     frames = [(START_NS + at * 1000, frame) for at, (_, frame) in enumerate(busy_port() * 40)]
     write_pcap(tmp_path / "made" / "s.pcap", frames)

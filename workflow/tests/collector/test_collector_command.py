@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.collector_input import BASE, CONTROL, SLOTS, reports
 from acapella_testing.frames.report_frames import BYTES, frame, pcap, report
+from acapella_testing.requirements import require_success
 
 from acapella.cli.main import main
 from acapella.collector import output_directory, rejections, top
@@ -365,9 +366,7 @@ sys.exit(code)
 @pytest.fixture
 def full_disk(control, tmp_path):
     """Run a collector with many flows and a series row per report on a file system of a given size."""
-    probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
-    if (found := subprocess.run(probe, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"no file system in a namespace: {found.stderr}")
+    require_success(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], "file system in a namespace")
     capture = tmp_path / "many.pcap"
     capture.write_bytes(pcap(reports(40_000, flows=20_000)))
 

@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 
 import duckdb
-import pytest
 from acapella_testing.live_reports import capture
+from acapella_testing.requirements import require
 
 from acapella.cli import doctor
 from acapella.cli.main import main
@@ -16,8 +16,7 @@ TEXT = (Path(__file__).resolve().parents[3] / "docs" / "collector.md").read_text
 
 
 def test_commands_of_the_page_turn_a_capture_into_flows(tmp_path, monkeypatch, capsys):
-    if not doctor.which("acapella-p4-run"):
-        pytest.skip("no acapella-p4-run: libdpdk-dev was not there when make setup ran")
+    require(doctor.which("acapella-p4-run"), "no acapella-p4-run: libdpdk-dev was not there when make setup ran")
     monkeypatch.chdir(tmp_path)
     capture(tmp_path / "trace.pcap", 1000)
     for name, lines in re.findall(r"^    \$ cat (\S+)\n((?:    [^$].*\n)+)", TEXT, re.M):

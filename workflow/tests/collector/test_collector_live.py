@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from acapella_testing.requirements import require, require_namespaces
 
 from acapella.cli import doctor
 
@@ -17,10 +18,8 @@ SCENARIOS = Path(__file__).parents[1] / "support" / "live_reports.py"
 @pytest.fixture
 def run_scenario(tmp_path):
     """Run a scenario of live_reports.py in a namespace; skip with a reason if that is not possible."""
-    if problem := doctor.isolated(["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"]):
-        pytest.skip(f"no network namespace with a veth: {problem}")
-    if not doctor.which("acapella-p4-run"):
-        pytest.skip("no acapella-p4-run: libdpdk-dev was not there when make setup ran")
+    require_namespaces("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+    require(doctor.which("acapella-p4-run"), "no acapella-p4-run: libdpdk-dev was not there when make setup ran")
 
     def run(scenario: str) -> dict:
         command = [shutil.which("unshare"), "-rn", sys.executable, str(SCENARIOS), scenario, str(tmp_path)]

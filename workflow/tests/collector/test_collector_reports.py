@@ -1,6 +1,5 @@
 """Invalid reports, ICRC compared with scapy and tshark, snapshots of a running collector, and invalid options."""
 
-import shutil
 import subprocess
 import threading
 
@@ -8,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from acapella_testing.frames.report_frames import BYTES, LAYOUTS, frame, icrc, pcap, report
+from acapella_testing.requirements import require, require_programs
 
 from acapella_core import collector as core
 from acapella_core.arrow_tables import arrow_schema
@@ -102,8 +102,7 @@ def test_icrc_matches_scapy(vlans):
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_tshark_dissects_reports_cleanly_and_shows_the_same_icrc(tmp_path, number):
-    if shutil.which("tshark") is None:
-        pytest.skip("tshark is not installed")
+    require_programs("tshark")
     created = GOOD if number == 2 else report(1, timestamp=5)
     good = [frame(created, psn=n, address=BASE + n * BYTES[number], vlans=(5,) * (n % 3)) for n in range(6)]
     damaged = frame(created, psn=6, address=BASE, damage_icrc=True)
@@ -157,8 +156,7 @@ def test_invalid_options_are_errors():
 
 
 def test_missing_rdma_device_is_an_error():
-    if core.rdma_devices():
-        pytest.skip("this machine has an RDMA device")
+    require(not core.rdma_devices(), "this machine has an RDMA device")
     with (
         Collector() as collector,
         pytest.raises(UserError, match=r"no RDMA device on this machine|libibverbs") as caught,

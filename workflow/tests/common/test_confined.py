@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.processes import ATTEMPT, PYTHON, confined_python, executable, running, until_confined
+from acapella_testing.requirements import require_success
 
 from acapella.cli.commands import CAMPAIGN
 from acapella.cli.doctor import confinement
@@ -375,8 +376,7 @@ def test_doctor_reports_the_user_of_tshark():
     states = "[f.state for f in confinement() if 'user' in f.piece]"
     command = f"from acapella.cli.doctor import confinement; print({states})"
     for prefix, expected in (((), "a separate user" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
-        if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
-            pytest.skip("user namespaces are not available")
+        require_success([*prefix, "true"], "user namespaces")
         done = subprocess.run([*prefix, sys.executable, "-c", command], check=True, capture_output=True, text=True)
         assert expected in done.stdout
 

@@ -5,12 +5,13 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.processes import ATTEMPT, confined_python, executable, running, status_of, until_confined
+from acapella_testing.requirements import require, require_success, skip_if
+from acapella_testing.waiting import wait_until
 
 from acapella.common import confined
 from acapella.flowreports.comparators import meters
@@ -105,8 +106,7 @@ def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", sorted(meters.METERS))
 def test_confinement_does_not_change_the_output_of_flow_meters(name, tmp_path, monkeypatch):
     meter = meters.METERS[name]
-    if why := meter.why_unavailable():
-        pytest.skip(why)
+    skip_if(meter.why_unavailable())
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
     results = []
     for place in ("confined", "plain"):
@@ -125,8 +125,7 @@ def test_confinement_does_not_change_the_output_of_flow_meters(name, tmp_path, m
 
 def test_nfpcapd_does_not_read_pipes(tmp_path):
     """This is why nfpcapd gets a copy. If it read pipes, the capture could be streamed."""
-    if why := meters.METERS["nfdump"].why_unavailable():
-        pytest.skip(why)
+    skip_if(meters.METERS["nfdump"].why_unavailable())
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
     (tmp_path / "flows").mkdir()
     os.mkfifo(tmp_path / "fifo")
@@ -156,12 +155,11 @@ def test_p4_run_confines_its_loader(tmp_path):
     command = [ACAPELLA, "p4", "run", "preprocess", "--in", capture, "--out", "kept.pcap", "--pipeline", "interpreted"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
     try:
-        own = []
-        while process.poll() is None and not own:
-            time.sleep(0.02)
-            lists = Path(f"/proc/{process.pid}/task").glob("*/children")
-            own = [status_of(int(child)) for each in lists for child in each.read_text().split()]
-        assert [(each["Seccomp"], each["NoNewPrivs"]) for each in own] == [("2", "1")]
+        lists = Path(f"/proc/{process.pid}/task")
+        own = wait_until(lambda: [child for each in lists.glob("*/children") for child in each.read_text().split()])
+        assert [(status_of(int(child))["Seccomp"], status_of(int(child))["NoNewPrivs"]) for child in own] == [
+            ("2", "1")
+        ]
     finally:
         process.terminate()
         process.wait()
@@ -250,8 +248,7 @@ def test_collect_started_directly_creates_private_files(tmp_path):
 
 def test_root_of_a_user_namespace_is_not_reported_as_limited():
     """The kernel does not limit processes of the real root, and a namespace does not show which user its root is."""
-    if subprocess.run(["unshare", "-r", "true"], check=False, capture_output=True).returncode:
-        pytest.skip("user namespaces are not available")
+    require_success(["unshare", "-r", "true"], "user namespaces")
     code = "from acapella.common import confined as c; print(c.status_of_trial()[c.PROCESSES] == str(c.TASKS))"
     command = ["unshare", "-r", sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
@@ -259,8 +256,7 @@ def test_root_of_a_user_namespace_is_not_reported_as_limited():
 
 def test_confined_program_has_a_limit_of_processes(tmp_path):
     """Processes are counted for the program only: by its user ID if started by root, else by its user namespace."""
-    if confined.status_of_trial()[confined.PROCESSES] != str(confined.TASKS):
-        pytest.skip("this user gets no user namespace")
+    require(confined.status_of_trial()[confined.PROCESSES] == str(confined.TASKS), "this user gets no user namespace")
     script = (
         "import os, sys, time\nmade = 0\ntry:\n while made < 1000:\n  if os.fork() == 0: time.sleep(600)\n  made += 1\n"
         "except OSError as error: pass\nprint(made, flush=True)"

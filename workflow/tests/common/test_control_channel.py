@@ -6,15 +6,13 @@ import errno
 import hashlib
 import itertools
 import json
-import os
-import shutil
 import socket
-import subprocess
 import tempfile
 import threading
 from pathlib import Path
 
 import pytest
+from acapella_testing import stranger
 from acapella_testing.control_peers import PATIENT, SECRET, TIMEOUT_S, Rings, collector_at, listening
 
 from acapella.collector.control import MAX_REJECTED_LINES, MAX_UNAUTHENTICATED, ControlServer
@@ -368,33 +366,15 @@ def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
     assert SECRET.value.encode() not in sent["challenge"] + sent["proof"]
 
 
-STRANGER = """\
-import socket, sys
-try:
-    print(open(sys.argv[1]).read())
-except OSError as error:
-    print(error.errno)
-link = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
-link.sendall(sys.argv[3].encode())
-print(link.makefile().read())
-"""
-
-
 def test_other_users_can_neither_read_the_secret_nor_take_a_session():
-    python = shutil.which("python3", path="/usr/bin:/bin")  # a Python of the user may be in a private directory
-    if os.geteuid() != 0 or python is None:
-        pytest.skip("needs root, to be another user, and Debian's python3")
     with tempfile.TemporaryDirectory() as directory, listening(Rings()) as (server, port):
         Path(directory).chmod(0o755)  # only the mode of the file protects the secret
         path = Path(directory) / "collector.secret"
         server.secret = control_lines.make_secret(path)
-        command = [python, "-c", STRANGER, str(path), str(port), encode(HELLO).decode()]
-        done = subprocess.run(command, user=65534, capture_output=True, text=True, check=True)
+        number, answer = stranger.approach(path, port, encode(HELLO).decode())
         assert server.sessions.summary() == []
-    number, answer = done.stdout.split("\n", 1)
-    reported = [set(json.loads(line)) for line in answer.split("\n") if line]
     assert number == str(errno.EACCES)
-    assert reported == [{"challenge"}, {"error"}]
+    assert [set(json.loads(line)) for line in answer.split("\n") if line] == [{"challenge"}, {"error"}]
 
 
 def test_silent_connections_do_not_block_a_data_plane():

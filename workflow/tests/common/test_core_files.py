@@ -5,11 +5,11 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.waiting import wait_until
 
 from acapella.common import queries
 from acapella_core.errors import UserError
@@ -71,12 +71,8 @@ def digest_that_waits(directory: Path) -> subprocess.Popen:
     process = subprocess.Popen(digest_to(directory), stdin=subprocess.PIPE)
     process.stdin.write(HEADER + 100 * RECORD)
     process.stdin.flush()
-    for _ in range(1800):
-        if len(list(directory.iterdir())) == required:
-            return process
-        time.sleep(0.1)
-    process.kill()
-    pytest.fail(f"{required} files expected: {sorted(directory.iterdir())}")
+    wait_until(lambda: len(list(directory.iterdir())) == required, f"{required} files expected", running=process)
+    return process
 
 
 def test_next_digest_removes_files_of_a_killed_digest(tmp_path):

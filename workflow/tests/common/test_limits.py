@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from acapella_testing.frames.pcap_files import header
 from acapella_testing.frames.traces import SECTION, interface
 from acapella_testing.native_programs import ROOT
+from acapella_testing.requirements import require_programs
 
 from acapella.cli.main import main
 from acapella.common import decompression as decompression_of_p4
@@ -137,8 +137,7 @@ def test_tshark_and_core_read_a_decompression_bomb_up_to_the_same_byte(bomb, tmp
     limits, frames = decompression.limits("64K", 10), ((64 << 10) - len(PCAP)) // 16
     created = tables.write_our_digest(bomb, "native", tmp_path, limits)
     assert [pq.ParquetFile(path).metadata.num_rows for path in (created.frames, created.tags)] == [frames, frames]
-    if shutil.which("tshark") is None:
-        pytest.skip("tshark is not installed")
+    require_programs("tshark")
     theirs = tables.write_tshark_digest(bomb, tmp_path, limits)
     assert pq.ParquetFile(theirs.frames).metadata.num_rows == frames
     shown, _ = selection.matching_frames("frame.number > 2", [str(bomb)], limits)

@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.processes import executable, runs
+from acapella_testing.waiting import wait_until
 from acapella_testing.workflow_run import TSHARK
 
 from acapella.cli.main import main
@@ -147,9 +147,7 @@ def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program
     command += ["--tshark-timeout", "3600", "-o", tmp_path / "a.parquet", "--flows", tmp_path / "f.parquet"]
     environment = os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
     with subprocess.Popen(command, env=environment) as digest:
-        while not runs("sleep", seconds):
-            assert digest.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: runs("sleep", seconds), running=digest)
         digest.send_signal(signal.SIGINT)
         assert digest.wait(timeout=60) == 130
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "c.pcap"]

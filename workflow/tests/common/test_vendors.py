@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.oracles.core_against_tshark import pcap
 from acapella_testing.processes import executable, run
+from acapella_testing.requirements import require
 
 from acapella.common import tshark, vendors
 from acapella.digest.command import Options, digest
@@ -23,8 +24,7 @@ SEQUENCED = bytes.fromhex("00562b0a0b0c00562b01020388470001414000000001001b21aab
 
 @pytest.fixture(scope="module")
 def program(program) -> tshark.Tshark:
-    if vendors.find(program) is None:
-        pytest.skip(f"tshark {program.version} has no list of vendors in a file")
+    require(vendors.find(program) is not None, f"tshark {program.version} has no list of vendors in a file")
     return program
 
 
@@ -90,12 +90,10 @@ def test_included_list_contains_the_prefixes_of_its_words():
 
 def test_included_list_is_what_its_script_prints():
     """Generates it again, so that nothing was edited by hand."""
-    if not LISTING.is_file():
-        pytest.skip("Debian's package ieee-data is not installed")
+    require(LISTING.is_file(), "Debian's package ieee-data is not installed")
     created = run(sys.executable, ROOT / "workflow" / "setup" / "vendors.py", check=True).stdout
     version = vendors.included().version
-    if f"# version: {version}\n" not in created:
-        pytest.skip(f"another ieee-data is installed, not {version}")
+    require(f"# version: {version}\n" in created, f"another ieee-data is installed, not {version}")
     assert created == vendors.INCLUDED.read_text()
 
 

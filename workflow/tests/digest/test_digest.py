@@ -17,6 +17,7 @@ from acapella_testing.frames.pcap_files import header, write_pcap
 from acapella_testing.frames.traces import YEAR_586524_US, dated, pcapng_block, write_pcapng
 from acapella_testing.native_programs import native_program
 from acapella_testing.processes import run
+from acapella_testing.requirements import require
 
 from acapella.cli.main import main
 from acapella.common.tables import arrow_schema
@@ -273,8 +274,7 @@ def test_impossible_record_is_attributed_to_the_wrong_checksum_after_it(digest, 
     """A decompressor turns damaged data into invalid records. Only the checksum at the end of the file shows the
     damage.
     """
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
+    require(shutil.which(program) is not None, f"{program} is not installed")
     made_up = struct.pack("<IIII", 1, 1, 2**32 - 1, 60) + bytes(5_000_000)
     whole = capture.read_bytes() + made_up
     packed = bytearray(subprocess.run([program, "-c"], input=whole, capture_output=True, check=True).stdout)

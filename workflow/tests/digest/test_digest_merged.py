@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.digest_run import START, Digest, frames
 from acapella_testing.frames.traces import write_stamped, write_untimed
+from acapella_testing.waiting import wait_until
 
 
 def pcap(records, *, link_type: int = 1, ns: bool = True) -> bytes:
@@ -123,6 +124,10 @@ def test_file_listed_twice_is_rejected(digest, tmp_path, capsys):
     assert "different files" in capsys.readouterr().err
 
 
+def is_tshark(pid: str) -> bool:
+    return "tshark" in Path(f"/proc/{pid}/comm").read_text()
+
+
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     """More data than a pipe holds is still to be written, but its reader has exited."""
@@ -136,9 +141,7 @@ def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
         try:
-            while not any("tshark" in Path(f"/proc/{pid}/comm").read_text() for pid in children.read_text().split()):
-                assert running.poll() is None, running.stderr.read()
-                time.sleep(0.01)
+            wait_until(lambda: [pid for pid in children.read_text().split() if is_tshark(pid)], running=running)
             time.sleep(0.3)
             os.killpg(running.pid, signal.SIGINT)
             stderr = running.communicate(timeout=300)[1]

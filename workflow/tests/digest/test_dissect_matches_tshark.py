@@ -17,6 +17,7 @@ from acapella_testing.frames.traces import busy_port
 from acapella_testing.native_programs import native_program
 from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap, report, rows
 from acapella_testing.oracles.layer_agreement import FIELDS, differing_keys, errata, erratum_of, layers
+from acapella_testing.requirements import require
 
 from acapella.common import tshark
 
@@ -49,8 +50,7 @@ def test_corpus_agrees_at_every_snap_length(part, cut, corpus, reference, tmp_pa
 @pytest.mark.parametrize("part", PARTS)
 def test_encapsulated_corpus_agrees_except_for_errata(part, corpus, reference, tmp_path):
     tool = corpus.parent / "tools" / "underlay.py"
-    if not tool.is_file():
-        pytest.skip(f"{tool} is not there")
+    require(tool.is_file(), f"{tool} is not there")
     wrapped = tmp_path / "wrapped.pcap"
     command = [sys.executable, tool, "--frames", str(WRAPPED_FRAMES), "-o", wrapped, corpus / part]
     subprocess.run(command, check=True)

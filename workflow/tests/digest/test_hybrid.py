@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap, write_pcapng
 from acapella_testing.generated.tiny import add_sample, flow
+from acapella_testing.requirements import require
 from acapella_testing.stages import analyze_campaign, rows
 from acapella_testing.svg_text import with_spaces
 from scapy.contrib.mpls import MPLS
@@ -213,8 +214,7 @@ def test_pseudowire_misread_by_tshark_has_its_application(program, tmp_path):
 
 def test_encapsulated_corpus_reaches_the_agreement_with_few_frames_sent(program, corpus, tmp_path):
     tool = corpus.parent / "tools" / "underlay.py"
-    if not tool.is_file():
-        pytest.skip(f"{tool} is not there")
+    require(tool.is_file(), f"{tool} is not there")
     capture = tmp_path / "wrapped.pcap"
     subprocess.run([sys.executable, tool, "--frames", str(WRAPPED_FRAMES), "-o", capture, corpus / "ndpi"], check=True)
     hybrid = Digested(capture, "hybrid")

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.oracles.core_against_tshark import ethernet_frames, pcap
+from acapella_testing.requirements import require
 
 from acapella.common import vendors
 from acapella.digest.command import Options, digest
@@ -24,8 +25,7 @@ SNAPLEN = 200
 @pytest.fixture(scope="module")
 def lists(program) -> dict[str, vendors.Vendors]:
     """Return the lists of tshark, and the included one."""
-    if vendors.find(program) is None:
-        pytest.skip(f"tshark {program.version} has no list of vendors in a file")
+    require(vendors.find(program) is not None, f"tshark {program.version} has no list of vendors in a file")
     return {"tshark": vendors.find(program), "included": vendors.included()}
 
 

@@ -11,9 +11,9 @@ import sys
 
 import pytest
 from acapella_testing.native_programs import ROOT, native_program
+from acapella_testing.requirements import required
 
 from acapella.common import tshark
-from acapella_core.errors import UserError
 
 GOAL_MIB = 512
 FLOWS_MIB = {"native": 310, "hybrid": 355}
@@ -46,10 +46,7 @@ def peak_mib(directory, engine: str, flows: int, *options: str) -> float:
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
 def test_fixed_memory_leaves_room_for_a_million_flows(tmp_path, engine, threads):
     if engine == "hybrid":
-        try:
-            tshark.find()
-        except UserError as error:
-            pytest.skip(str(error))
+        required(tshark.find)
     few = peak_mib(tmp_path, engine, 20_000, "--threads", threads)
     assert few > 30, "less than Python alone: the measure is broken"
     assert few + FLOWS_MIB[engine] < GOAL_MIB

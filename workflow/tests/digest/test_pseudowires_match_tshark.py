@@ -12,6 +12,7 @@ import pytest
 from acapella_testing.oracles import core_against_tshark
 from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap, report
 from acapella_testing.oracles.layer_agreement import errata
+from acapella_testing.requirements import require
 
 from acapella.common import tshark, vendors
 
@@ -47,8 +48,7 @@ SNAPLEN = 200
 
 @pytest.fixture(scope="module")
 def reference(program) -> tshark.Tshark:
-    if vendors.find(program) is None:
-        pytest.skip(f"tshark {program.version} has no list of vendors in a file")
+    require(vendors.find(program) is not None, f"tshark {program.version} has no list of vendors in a file")
     return program
 
 

@@ -6,7 +6,6 @@ errors of tshark that schemas/tshark_errata.yaml lists.
 """
 
 import importlib.util
-import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from acapella_testing.native_programs import ROOT, native_program
+from acapella_testing.requirements import require_programs
 
 from acapella.verify.comparison import load_errata
 
@@ -90,8 +90,7 @@ def tshark_frames(file: Path) -> list[Frame]:
 
 @pytest.fixture(autouse=True)
 def needs_tshark():
-    if not (shutil.which("tshark") and shutil.which("mergecap")):
-        pytest.skip("tshark and mergecap are not installed")
+    require_programs("tshark", "mergecap")
 
 
 @pytest.fixture(scope="module")

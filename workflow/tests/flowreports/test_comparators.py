@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from acapella_testing.frames.traces import MS, START_NS, underlay, write_pcap
+from acapella_testing.requirements import skip_if
 from scapy.layers.inet import IP, TCP, UDP
 
 from acapella.cli.main import main
@@ -18,8 +19,7 @@ CLIENT, SERVER = {"src": "10.0.0.1", "dst": "10.0.0.2"}, {"src": "10.0.0.2", "ds
 
 def needs(tool: str) -> None:
     """Skip with a reason if a tool is missing."""
-    if why := meters.METERS[tool].why_unavailable():
-        pytest.skip(why)
+    skip_if(meters.METERS[tool].why_unavailable())
 
 
 @pytest.fixture(scope="module")

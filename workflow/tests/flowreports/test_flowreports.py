@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import shutil
 import signal
 import struct
 import subprocess
@@ -22,6 +21,8 @@ from acapella_testing.frames.compressed import damaged
 from acapella_testing.frames.report_frames import icrc
 from acapella_testing.native_programs import native_program
 from acapella_testing.processes import run
+from acapella_testing.requirements import require, require_programs
+from acapella_testing.waiting import wait_until
 from scapy.utils import RawPcapReader
 
 from acapella.cli import main as cli
@@ -155,8 +156,7 @@ def test_lost_reports_are_counted(busy, tmp_path):
 @needs_program
 def test_tshark_dissects_reports_and_their_icrc(busy):
     """tshark 4.0 shows the ICRC but does not check it, so it is compared with one computed by zlib."""
-    if shutil.which("tshark") is None:
-        pytest.skip("no tshark on this machine")
+    require_programs("tshark")
     fields = ("frame.protocols", "infiniband.bth.opcode", "_ws.malformed", "_ws.expert.message", "ip.checksum.status")
     command = ["tshark", "-r", str(busy / "reports.pcap"), "-T", "fields", "-o", "ip.check_checksum:TRUE"]
     command += [word for field in (*fields, "infiniband.invariant.crc") for word in ("-e", field)]
@@ -249,9 +249,7 @@ def test_stopped_run_leaves_no_incomplete_reports(busy, tmp_path, number, times)
     command = [sys.executable, "-m", "acapella.cli.main", "p4", "reports", str(long), "-o", str(created)]
     options = {"stderr": subprocess.PIPE, "text": True, "env": os.environ | {"TMPDIR": str(scratch)}}
     with subprocess.Popen(command, **options) as running:
-        while not loader_runs(running.pid):
-            assert running.poll() is None, running.stderr.read()
-            time.sleep(0.01)
+        wait_until(lambda: loader_runs(running.pid), running=running)
         for _ in range(times):
             running.send_signal(number)
             time.sleep(0.01)
@@ -301,8 +299,7 @@ def test_empty_capture_has_no_flows(tmp_path):
 @needs_program
 def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     """R2 above 0.99 on values and on logarithms, over at least six resets of 10 s."""
-    if not CORPUS.is_dir():
-        pytest.skip(f"no corpus at {CORPUS}")
+    require(CORPUS.is_dir(), f"no corpus at {CORPUS}")
     capture = tmp_path / "wrapped.pcap"
     spread = ["--frames", "60000", "--snaplen", "200", "--seed", "7", "--mean-gap-ns", "1200000"]
     subprocess.run([sys.executable, str(UNDERLAY), *spread, "-o", str(capture), str(CORPUS / "ndpi")], check=True)

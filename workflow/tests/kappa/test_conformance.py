@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.csv_rows import read_rows, write_rows
+from acapella_testing.requirements import require
 
 from acapella.cli import main as cli
 from acapella.kappa.conformance import DIRECTORY, Printed, read_errata, read_printed, table_rows
@@ -204,8 +205,7 @@ def test_recomputed_kappa_is_equation_5_within_its_interval():
 
 
 def test_verdicts_match_an_independent_recomputation():
-    if not FACTS.is_file():
-        pytest.skip(f"no facts: {FACTS} is not there")
+    require(FACTS.is_file(), f"no facts: {FACTS} is not there")
     called = {"ok": "agrees", "ok_loose": "agrees_loosely", "DISAGREE": "disagrees"}
     with FACTS.open(encoding="utf-8", newline="") as stream:
         facts = {(row["environment"], row["run"]): row for row in csv.DictReader(stream)}

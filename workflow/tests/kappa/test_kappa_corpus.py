@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import START_NS, codes, pair
+from acapella_testing.requirements import require
 
 FRAMES = 300  # of each capture, which include every kind of its traffic
 CAPTURES = ["443-firefox", "6in4tunnel", "WebattackRCE", "amqp", "avast", "bitcoin", "1kxun", "anyconnect-vpn"]
@@ -18,8 +19,7 @@ CAPTURES += ["dns_fragmented", "capwap", "dos_win98_smb_netbeui"]  # the last on
 def underlay(corpus):
     """Return the tool that wraps frames as FABRIC's underlay does."""
     tool = corpus.parent / "tools" / "underlay.py"
-    if not tool.is_file():
-        pytest.skip(f"no underlay tool: {tool} is not there")
+    require(tool.is_file(), f"no underlay tool: {tool} is not there")
     spec = importlib.util.spec_from_file_location("underlay", tool)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -30,8 +30,7 @@ def underlay(corpus):
 def frames(request, corpus, underlay) -> list[bytes]:
     """Return the first complete frames of a capture."""
     path = corpus / "ndpi" / f"{request.param}.pcap"
-    if not path.is_file():
-        pytest.skip(f"no such capture: {path}")
+    require(path.is_file(), f"no such capture: {path}")
     found = [frame for wire, frame in itertools.islice(underlay.read_pcap(path), FRAMES) if wire == len(frame)]
     assert len(found) > 50
     return found
@@ -80,8 +79,7 @@ def test_known_loss_and_delay_give_the_expected_kappa(tmp_path, capsys, frames, 
     left = [n for n in range(len(frames)) if n % 10 != 9]
     wrapped = [underlay.encapsulate("pw2", 5, (16, 17), hop(frames[n])) for n in left]
     late = [offsets[n] + (1_000 if n else 0) for n in left]
-    if len(set(frames)) < len(frames):
-        pytest.skip("equal packets in this capture: it is unknown which of them was lost")
+    require(len(set(frames)) >= len(frames), "equal packets in this capture: it is unknown which of them was lost")
     found = pair(capsys, trial(tmp_path / "a.pcap", frames, offsets), trial(tmp_path / "b.pcap", wrapped, late))
     lost = len(frames) - len(left)
     assert found["U"] == lost / (len(frames) + len(left))

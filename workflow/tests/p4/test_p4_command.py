@@ -2,12 +2,12 @@
 
 import json
 import struct
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from acapella_testing.frames.compressed import CODECS, damaged, packed
+from acapella_testing.requirements import require, require_built
 
 from acapella.cli.main import main
 from acapella.p4 import compiled, run_program
@@ -28,8 +28,7 @@ def _interpreted(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def loader():
     """Skip if the loader is not built."""
-    if not (Path(sys.executable).parent / run_program.LOADER).exists():
-        pytest.skip(f"no {run_program.LOADER} here: make setup builds it where libdpdk-dev is installed")
+    require_built(run_program.LOADER)
 
 
 @pytest.fixture
@@ -86,8 +85,7 @@ def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, c
 
 def test_programs_of_the_project_run(loader, capture, tmp_path):
     programs = sorted(run_program.SPECS.glob("*.spec"))
-    if not programs:
-        pytest.skip("no programs yet")
+    require(programs, "no programs yet")
     for spec in programs:
         assert main(["p4", "run", spec.stem, "--in", capture, "--stats", str(tmp_path / "s.json")]) == 0
         assert json.loads((tmp_path / "s.json").read_text())["in"] == 1

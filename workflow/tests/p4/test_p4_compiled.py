@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from acapella_testing.requirements import require, require_built
 
 from acapella.cli.main import main
 from acapella.p4 import compiled, run_program
@@ -18,8 +19,7 @@ CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pa
 def loader():
     """Path of the loader; skips if it is not built."""
     path = Path(sys.executable).parent / run_program.LOADER
-    if not path.exists():
-        pytest.skip(f"no {run_program.LOADER} here: make setup builds it where libdpdk-dev is installed")
+    require_built(run_program.LOADER)
     return str(path)
 
 
@@ -34,8 +34,7 @@ def cache(tmp_path, monkeypatch):
 def source():
     """The source of the installed DPDK; skips if it is not available."""
     found = compiled.find_source(None)
-    if found is None:
-        pytest.skip(f"no DPDK source: {compiled.GET_SOURCE}")
+    require(found is not None, f"no DPDK source: {compiled.GET_SOURCE}")
     return found
 
 
@@ -123,8 +122,7 @@ def test_library_is_compiled_once_into_a_private_cache(arguments, cache, source,
 @pytest.mark.usefixtures("cache", "no_source")
 def test_cached_library_needs_no_source(loader, arguments, tmp_path):
     source = Path(compiled.__file__).resolve().parents[4] / "build" / "dpdk-source"
-    if not source.is_dir():
-        pytest.skip(f"no DPDK source: {compiled.GET_SOURCE}")
+    require(source.is_dir(), f"no DPDK source: {compiled.GET_SOURCE}")
     compiled.library_of(loader, FORWARD, source)
     assert main([*arguments, "--pipeline", "compiled"]) == 0
     assert pipeline_of(tmp_path) == "compiled"

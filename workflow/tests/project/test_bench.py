@@ -16,6 +16,7 @@ from acapella_testing.frames.trial_frames import disturbed, sent
 from acapella_testing.native_programs import ROOT
 from acapella_testing.oracles import naive_kappa
 from acapella_testing.oracles.plain_collector import Pair, Plain
+from acapella_testing.requirements import require
 
 sys.path.insert(0, str(ROOT / "workflow" / "bench"))
 
@@ -158,8 +159,7 @@ def test_offered_frames_equal_written_plus_lost_frames():
 
 def test_published_tables_match_the_stored_facts():
     facts = ROOT.parent / "shared" / "facts" / "patchwork_numbers.csv"
-    if not facts.exists():
-        pytest.skip(f"no {facts}: the published numbers are not next to the project")
+    require(facts.exists(), f"no {facts}: the published numbers are not next to the project")
     published = {}
     for line in facts.read_text(encoding="utf-8").splitlines():
         found = re.match(r"T\d\w,(\d+)B (\d+)B (\d+)Gbps (\d+) cores loss,([\d.]+),%", line)

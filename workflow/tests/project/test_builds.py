@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from acapella_testing.requirements import require
 from acapella_testing.source_tree import build_wheels, copy_sources
 
 from acapella_core import _native
@@ -48,16 +49,14 @@ def missing_protections(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", BUILT)
 def test_programs_built_by_setup_are_hardened(name):
-    if not BUILT[name].is_file():
-        pytest.skip(f"{name} is not built here")
+    require(BUILT[name].is_file(), f"{name} is not built here")
     assert missing_protections(BUILT[name]) == set()
 
 
 def test_program_without_protection_is_detected(tmp_path):
     """Check a program that is compiled without any protection."""
     compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no gcc")
+    require(compiler is not None, "no gcc")
     (tmp_path / "a.c").write_text('#include <stdio.h>\nint main(void) { return puts("a") < 0; }\n')
     flags = ["-no-pie", "-fno-pie", "-fno-stack-protector", "-Wl,-z,norelro", "-Wl,-z,lazy", "-Wl,-z,execstack"]
     subprocess.run([compiler, *flags, "-o", tmp_path / "a", tmp_path / "a.c"], check=True, capture_output=True)

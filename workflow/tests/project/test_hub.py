@@ -10,6 +10,7 @@ import pytest
 from acapella_testing import hub
 from acapella_testing.hub import MIB
 from acapella_testing.processes import executable, run
+from acapella_testing.requirements import require, skip_if
 
 ROOT = Path(__file__).resolve().parents[3]
 SETUP = ROOT / "workflow" / "setup"
@@ -85,8 +86,7 @@ def test_small_requirements_leave_space_for_the_core_and_the_sources():
 
 def test_unused_files_of_packages_are_removed(tmp_path):
     own = {"x86_64": "linux/i64", "aarch64": "linux/arm64"}.get(platform.machine())
-    if own is None:
-        pytest.skip(f"PuLP has no solver for {platform.machine()}")
+    require(own is not None, f"PuLP has no solver for {platform.machine()}")
     solvers = {f"pulp/solverdir/cbc/{name}/cbc" for name in (own, "linux/i32", "osx/i64", "win/i64")}
     unused = {"numpy/lib/tests/a.py", "pyarrow/tests/b/c.py", *(solvers - {f"pulp/solverdir/cbc/{own}/cbc"})}
     unused |= {f"selenium/webdriver/common/{name}/selenium-manager" for name in ("macos", "windows")}
@@ -109,15 +109,13 @@ def test_programs_of_a_package_do_not_need_the_removed_files():
     from pulp.apis.coin_api import PULP_CBC_CMD  # noqa: PLC0415 (slow)
 
     own = {"x86_64": "i64", "aarch64": "arm64"}.get(platform.machine())
-    if own is None:
-        pytest.skip(f"PuLP has no solver for {platform.machine()}")
+    require(own is not None, f"PuLP has no solver for {platform.machine()}")
     assert f"/linux/{own}/" in PULP_CBC_CMD.pulp_cbc_path
 
 
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes ten minutes: make soak")
 def test_setup_fits_into_a_hub_and_ends_with_a_digest(tmp_path, capsys):
-    if reason := hub.why_not():
-        pytest.skip(reason)
+    skip_if(hub.why_not())
     with hub.hub(tmp_path, home_bytes=HOME_BYTES) as place:
         setup = place.run("make", "-C", "acapella", "PACKAGES=no", "setup", limit_bytes=MEMORY_BYTES)
         assert (setup.status, setup.killed) == (0, 0), setup.output

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from acapella_testing.requirements import require
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "workflow" / "setup" / "site" / "build.py"
@@ -15,8 +16,7 @@ SCRIPT = ROOT / "workflow" / "setup" / "site" / "build.py"
 def site(tmp_path_factory) -> Path:
     """The directory of a site built from this tree."""
     mkdocs = Path(sys.executable).with_name("mkdocs")
-    if not mkdocs.is_file():
-        pytest.skip(f"no MkDocs: {mkdocs} is missing (make site installs it)")
+    require(mkdocs.is_file(), f"no MkDocs: {mkdocs} is missing (make site installs it)")
     directory = tmp_path_factory.mktemp("site")
     build = module()
     build.SOURCE, build.SITE = directory / "source", directory / "site"

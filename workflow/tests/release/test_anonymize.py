@@ -16,6 +16,7 @@ from acapella_testing.frames.traces import CONTROL_WORD, ETHER, pcapng_block
 from acapella_testing.oracles.naive_anonymize import Aes128, CryptoPan, MacMap
 from acapella_testing.oracles.plain_flows import layers_of
 from acapella_testing.release_records import KEY, pcap, records, released, write_key
+from acapella_testing.requirements import require
 from scapy.layers.inet import IP, TCP, UDP, Ether
 from scapy.layers.inet6 import IPv6
 from scapy.layers.sctp import crc32c
@@ -300,8 +301,7 @@ def ends_in(frame: bytes, offset: int) -> list[bytes]:
 @pytest.mark.parametrize("word", [b"", CONTROL_WORD], ids=["plain", "control_word"])
 def test_pseudowires_keep_their_format_and_their_packets_get_pseudonyms(tmp_path, word):
     known = vendors.find()
-    if known is None:
-        pytest.skip("no tshark with a list of vendors in a file")
+    require(known, "no tshark with a list of vendors in a file")
     inner = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
     outer = bytes(Ether(**ETHER, type=0x8847)) + bytes.fromhex("0001e1ff")
     frame = outer + word + inner

@@ -21,6 +21,7 @@ from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.generated.generated_flowreports import write_tables
 from acapella_testing.oracles.naive_anonymize import CryptoPan
 from acapella_testing.release_records import write_key
+from acapella_testing.requirements import skip_if
 from acapella_testing.workflow_run import CAPTURES
 
 from acapella.campaign.layout import Campaign
@@ -220,8 +221,7 @@ def test_tables_without_addresses_are_released(finished, public):
 
 
 def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_true_addresses(finished, tmp_path):
-    if (why := program.why_unavailable()) is not None:
-        pytest.skip(why)
+    skip_if(program.why_unavailable())
     key, public = write_key(tmp_path / "key", bytes(range(KEY_BEGIN, KEY_BEGIN + 32))), tmp_path / "public"
     run("release", finished, "-o", public, "--key-file", key)
     true, shown = (flow_tables(directory / "tables") for directory in (finished, public))
@@ -272,8 +272,7 @@ def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
 
 def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(copied, tmp_path):
     assert all(release_columns.why_private(name) for name in release_flows.TABLES)
-    if (why := program.why_unavailable()) is not None:
-        pytest.skip(why)
+    skip_if(program.why_unavailable())
     with (copied / "tables" / "flowreport_windows.csv").open("a") as table:
         table.write("another row\n")
     with pytest.raises(UserError, match="does not have the checksum in its provenance"):

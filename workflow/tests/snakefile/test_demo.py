@@ -2,10 +2,8 @@
 
 import json
 
-import pytest
+from acapella_testing.requirements import require_namespaces
 from acapella_testing.workflow_run import Workplace
-
-from acapella.cli import doctor
 
 SHORT = {
     "testbed": "local",
@@ -20,9 +18,7 @@ SHORT = {
 
 
 def test_real_traffic_on_mirrored_ports_is_reported(tmp_path):
-    refused = doctor.isolated(["true"])
-    if refused is not None:
-        pytest.skip(f"no namespaces on this machine: {refused}")
+    require_namespaces()
     place = Workplace(tmp_path)
     place.configure(**SHORT)
     assert "2 samples: " in place.succeed("--cores", "2"), "the output of collect is printed at once"

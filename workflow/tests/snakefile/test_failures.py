@@ -3,16 +3,16 @@
 import errno
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import duckdb
 import pytest
+from acapella_testing.requirements import require_programs
+from acapella_testing.waiting import wait_until
 from acapella_testing.workflow_run import ROOT, workplace
 
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
@@ -204,8 +204,7 @@ def test_failed_import_does_not_have_the_exit_code_for_damage(module, monkeypatc
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
 @pytest.mark.parametrize("fault", ["open", "read"])
 def test_capture_that_the_system_cannot_read_is_a_failure_of_the_machine(fault, engine, tmp_path, capsys):
-    if engine == "hybrid" and shutil.which("tshark") is None:
-        pytest.skip("no tshark")
+    require_programs(*(["tshark"] if engine == "hybrid" else []))
     source, why = "/proc/self/mem", "Input/output error"  # its first page is not mapped
     if fault == "open":
         source, why = str(tmp_path / "gone.pcap"), "No such device or address"
@@ -271,8 +270,7 @@ def test_sigterm_to_snakemake_alone_is_not_a_failure(tmp_path):
     """Snakemake lets the running digest finish and starts no other job."""
     place = workplace(tmp_path, digest={"engine": "native"})
     running = place.start("--cores", "1", "-q", "--until", "digest", output=subprocess.PIPE)
-    while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
-        time.sleep(0.01)
+    wait_until(lambda: list(place.campaign.glob("logs/digest/*.log")), running=running)
     running.terminate()
     printed, _ = running.communicate(timeout=120)
     assert running.returncode != 0, printed

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing import slurm_cluster
+from acapella_testing.requirements import skip_if
 from acapella_testing.workflow_run import ROOT, workplace
 
 RESULTS = ("acap/*", "flows/*", "tables/*", "provenance/*")
@@ -22,8 +23,7 @@ TIMEOUT_S = 900  # reached only if something hangs
 def cluster():
     """Return a directory for a cluster's files. Skips the test with a reason if no cluster can be started."""
     reason = slurm_cluster.missing()
-    if reason:
-        pytest.skip(reason)
+    skip_if(reason)
     with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # paths of pytest are too long for a Unix socket
         yield Path(directory)
 

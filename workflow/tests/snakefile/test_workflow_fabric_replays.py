@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.requirements import required
 from acapella_testing.workflow_run import Workplace, collect_in_process, rules_run
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
@@ -16,7 +17,6 @@ from acapella_testing.fabric.loopback import loopback_fabric
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import replay
 from acapella_capture.testbeds.local import replay_capture
-from acapella_core.errors import UserError
 
 MINE, NODES, LISTENER = "acapella-mine-UTAH", ("UTAH-listener1", "UTAH-listener2"), "STAR-listener1"
 RECEIVER = "enp8s0"  # the first interface of the NIC of a listening node (fabric_nodes.py)
@@ -51,10 +51,7 @@ SHORT = {
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """Collect trials that arrive at the listening node over a bridge, and run the rest of the workflow."""
-    try:
-        replay.program()
-    except UserError as error:
-        pytest.skip(f"{error}: build/replay-static.log")
+    required(replay.program)  # build/replay-static.log has the reason
     place = Workplace(tmp_path_factory.mktemp("replays"))
     capture = place.directory / "given.pcap"
     replay_capture.write(capture, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=PACKETS)

@@ -1,13 +1,12 @@
 """Runs the whole workflow on two tiny environments of replays in network namespaces, up to tables and figures."""
 
 import json
-import shutil
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.requirements import require, require_namespaces, require_programs
 from acapella_testing.workflow_run import Workplace
 
-from acapella.cli import doctor
 from acapella.snakefile.replays import PROGRAM, program_installed
 from acapella_capture.testbeds.local import replay_capture, sandbox
 
@@ -32,13 +31,9 @@ REPLAY = {
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
     """Run a campaign whose replayers share a polling thread; return its directory."""
-    refused = doctor.isolated(["true"])
-    if refused is not None:
-        pytest.skip(f"no namespaces on this machine: {refused}")
-    if not program_installed():
-        pytest.skip(f"{PROGRAM} was not built")
-    if shutil.which("tcpreplay", path=sandbox.search_path()) is None:
-        pytest.skip("tcpreplay is not installed")
+    require_namespaces()
+    require(program_installed(), f"{PROGRAM} was not built")
+    require_programs("tcpreplay", path=sandbox.search_path())
     place = Workplace(tmp_path_factory.mktemp("replays"))
     capture = place.directory / "given.pcap"
     replay_capture.write(capture, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=PACKETS)

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+from acapella_testing.waiting import wait_until
 from acapella_testing.workflow_run import RESULTS, workplace
 
 TIMEOUT_S = 300  # reached only if the run hangs
@@ -39,8 +40,7 @@ def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finish
     assert not list(place.campaign.rglob("*.part"))
 
     running = place.start("--cores", "1")
-    while not list(place.campaign.glob("acap/*.parquet")) and running.poll() is None:
-        time.sleep(0.01)
+    wait_until(lambda: list(place.campaign.glob("acap/*.parquet")), running=running)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     assert not (place.campaign / "report.html").exists()
@@ -53,8 +53,7 @@ def test_repeated_sigterm_ends_the_run_and_leaves_nothing_behind(tmp_path):
     """The signal is sent to the process group, as by `kill` to that of `make demo`, then repeatedly to Snakemake."""
     place = workplace(tmp_path)
     running = place.start("--cores", "2")
-    while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
-        time.sleep(0.01)
+    wait_until(lambda: list(place.campaign.glob("logs/digest/*.log")), running=running)
     os.killpg(running.pid, signal.SIGTERM)
     end = time.monotonic() + TIMEOUT_S
     while running.poll() is None and time.monotonic() < end:

@@ -1,13 +1,11 @@
 """Runs a campaign that has transfers and no samples: plan, runs, tables, figures, report and check."""
 
 import re
-import shutil
 
-import pytest
 import yaml
+from acapella_testing.requirements import require_namespaces, require_programs
 from acapella_testing.workflow_run import ROOT, Workplace, rules_run
 
-from acapella.cli import doctor
 from acapella.cli import main as cli
 
 STAGES = {"transfer", "transfer_tables", "figures", "report"}
@@ -59,12 +57,8 @@ def test_stage_of_samples_is_an_error_without_samples(tmp_path):
 
 
 def test_transfers_are_run_analyzed_and_reported_without_samples(tmp_path, capsys):
-    refused = doctor.isolated(["true"])
-    if refused is not None:
-        pytest.skip(f"no namespaces on this machine: {refused}")
-    for program in ("iperf3", "tcpdump", "ss"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    require_namespaces()
+    require_programs("iperf3", "tcpdump", "ss")
     place = place_of(tmp_path, TINY)
     printed = place.succeed("--cores", "2")
     assert rules_run(printed) == STAGES

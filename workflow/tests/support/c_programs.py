@@ -5,7 +5,7 @@ import functools
 import subprocess
 from pathlib import Path
 
-import pytest
+from acapella_testing.requirements import skip_if
 
 ROOT = Path(__file__).resolve().parents[3]
 SANITIZED = ROOT / "build" / "programs-tests"
@@ -43,9 +43,7 @@ def path_of(name: str, build: Path = SANITIZED) -> Path:
 
 def built_or_skip(name: str, build: Path = SANITIZED) -> Path:
     """Build a program and return its path; skip the test if libraries of the program are not installed."""
-    left_out = [line for line in _built(build).splitlines() if f"{name} is not built" in line]
-    if left_out:
-        pytest.skip(f"cannot build here: {left_out[0]}")
+    skip_if(next((line for line in _built(build).splitlines() if f"{name} is not built" in line), None))
     return path_of(name, build)
 
 

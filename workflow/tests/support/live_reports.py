@@ -12,10 +12,10 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 START_NS = 1_700_000_000_000_000_000
@@ -86,24 +86,15 @@ class Place:
     def wait_for(self, name: str, phrase: str, times: int = 1) -> None:
         """Wait until a program has printed a text a number of times."""
         path = self.directory / f"{name}.log"
-        deadline = time.monotonic() + TIMEOUT_S
-        while not path.is_file() or path.read_text().count(phrase) < times:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{name} did not print {phrase!r}: {path.read_text()}")
-            time.sleep(0.01)
+        wait_until(lambda: path.is_file() and path.read_text().count(phrase) >= times, f"{name}: no {phrase!r}")
 
     def wait_for_reports(self, name: str, least: int) -> dict:
         """Wait until a running collector has a number of reports; return its state."""
         from acapella.collector.request_socket import connect  # noqa: PLC0415
 
-        deadline = time.monotonic() + TIMEOUT_S
         with connect(self.directory / name) as ask:
-            while time.monotonic() < deadline:
-                state = ask("state")["state"]
-                if state["reports"]["accepted"] >= least:
-                    return state
-                time.sleep(0.01)
-        raise TimeoutError(f"{name}: {state}")
+            wait_until(lambda: ask("state")["state"]["reports"]["accepted"] >= least, name)
+            return ask("state")["state"]
 
     def statistics(self, name: str) -> dict:
         """Return the statistics of a data plane."""

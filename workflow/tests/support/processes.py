@@ -3,9 +3,10 @@
 import contextlib
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from acapella_testing.waiting import wait_until
 
 from acapella.common import confined
 
@@ -58,14 +59,8 @@ def status_of(pid: int) -> dict[str, str]:
 
 def until_confined(process: subprocess.Popen) -> dict[str, str]:
     """Return the status of a process once it has a seccomp filter. Fails if the process ends before."""
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(FileNotFoundError):
-            status = status_of(process.pid)
-            if status["Seccomp"] == "2":
-                return status
-        time.sleep(0.02)
-    raise AssertionError(f"not confined; exit code {process.poll()}")
+    wait_until(lambda: status_of(process.pid)["Seccomp"] == "2", "not confined", running=process)
+    return status_of(process.pid)
 
 
 def run(*words: object, check: bool = False, **options: object) -> subprocess.CompletedProcess:

@@ -3,24 +3,20 @@
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 from acapella_testing.frames.traces import START_NS, write_pcap
 from acapella_testing.generated.digests import PLACE, write_manifest
+from acapella_testing.requirements import required
 
 from acapella.campaign import analyze, index, process
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.common import tshark
-from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
 
 def analyzed_by_tshark(directory: Path, frames: list[bytes]) -> Path:
     """Return a campaign with one sample of these frames, digested with engine tshark; skip the test without tshark."""
-    try:
-        tshark.find()
-    except UserError as error:
-        pytest.skip(str(error))
+    required(tshark.find)
     return analyzed_frames(directory, frames, engine="tshark")
 
 

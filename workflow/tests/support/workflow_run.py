@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 from acapella_testing.processes import executable
+from acapella_testing.requirements import require
 
 ROOT = Path(__file__).resolve().parents[3]
 CAPTURES = ROOT / ".test" / "captures"
@@ -130,8 +131,7 @@ class Workplace:
     def replace_tshark(self, directory: Path, instead: str) -> None:
         """Put a tshark on PATH that runs the shell command ``instead`` for a capture; skip the test without tshark."""
         tshark = shutil.which("tshark")
-        if tshark is None:
-            pytest.skip("no tshark that reads captures")
+        require(tshark is not None, "no tshark that reads captures")
         program = executable(directory / "programs" / "tshark", TSHARK.format(instead=instead, tshark=tshark))
         self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
 

@@ -2,15 +2,15 @@
 
 import os
 import signal
-import sys
 import threading
-from pathlib import Path
 
 import pytest
+from acapella_testing.requirements import require_built
+from acapella_testing.waiting import wait_until
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.fabric.collection_runs import ONE, OTHERS, PORTS, collected, until
+from acapella_testing.fabric.collection_runs import ONE, OTHERS, PORTS, collected
 from acapella_testing.fabric.loopback import Loopback
 
 from acapella_capture.control.preprocess import NOTE, PROGRAM
@@ -88,8 +88,7 @@ def test_fixed_ports_are_sampled_without_counters(fabric, capsys):
 
 
 def test_captures_are_anonymized_on_nodes_by_an_uploaded_program(fabric, tmp_path, monkeypatch):
-    if not Path(sys.executable).with_name(PROGRAM).exists():
-        pytest.skip(f"no {PROGRAM} here: build/anonymize.log")
+    require_built(PROGRAM, "build/anonymize.log has the reason")
     key = tmp_path / "key"
     make_key(key)
     (tmp_path / "manuf").write_text("00:00:01\tXerox\n")  # instead of tshark's, which is long
@@ -193,7 +192,7 @@ def test_ctrl_c_during_a_creation_names_what_is_left_and_the_command(fabric, cap
     fabric.orchestrator.faults.stuck = True
 
     def interrupt() -> None:
-        until(fabric.orchestrator.alive)
+        wait_until(fabric.orchestrator.alive)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -215,11 +214,11 @@ def test_repeated_ctrl_c_does_not_prevent_the_release(fabric, capsys):
     orchestrator.faults.stuck = True
 
     def interrupt() -> None:
-        until(orchestrator.alive)
+        wait_until(orchestrator.alive)
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGINT)
             requests = len(orchestrator.requests)
-            until(lambda requests=requests: len(orchestrator.requests) > requests + 5)
+            wait_until(lambda requests=requests: len(orchestrator.requests) > requests + 5)
         orchestrator.faults.stuck = False
 
     thread = threading.Thread(target=interrupt)

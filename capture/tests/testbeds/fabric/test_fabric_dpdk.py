@@ -18,9 +18,10 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
-from acapella_testing.fabric.collection_runs import ONE, collected, config_of, until
+from acapella_testing.fabric.collection_runs import ONE, collected, config_of
 from acapella_testing.fabric.experiment import SITES, SLICE, experiment
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import ResourceRequest
@@ -115,7 +116,7 @@ def send_during_sample(fabric: Loopback, prefix: tuple[str, ...], frames: list[d
 
     def send() -> None:
         for _ in range(count):
-            until(lambda: listening(home) - seen)
+            wait_until(lambda: listening(home) - seen)
             seen.update(listening(home))
             veth.send_capture(prefix, "far0", path)
 
@@ -206,7 +207,7 @@ def test_next_samples_use_the_build_and_replace_files_of_a_killed_collection(bui
     place(build, fabric)
     home, frames = fabric.nodes.home(NODE), dpdk.some_frames(20, sizes=(64,))
     killed = Collector(fabric, sample_s=600)
-    until(lambda: listening(home))
+    wait_until(lambda: listening(home))
     killed.kill()
     left = running(home)
     assert left and list(home.glob("acapella-first/*.pcap.part"))

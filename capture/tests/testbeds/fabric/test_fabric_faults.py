@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from acapella_testing.waiting import wait_until
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
@@ -28,14 +29,6 @@ CREATE = "/slices/creates"
 
 def names(fabric: Loopback) -> list[str]:
     return [each.name for each in fabric.orchestrator.alive()]
-
-
-def until(condition) -> None:
-    """Wait for a condition, with a timeout."""
-    end = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_error_on_create_does_not_create_a_second_slice(fabric):
@@ -211,10 +204,10 @@ def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
     with fabric.testbed(wait_timeout_s=300) as testbed:
         waiting = threading.Thread(target=allocate)
         waiting.start()
-        until(fabric.orchestrator.alive)
+        wait_until(fabric.orchestrator.alive)
         testbed.interrupt_waits()
         before = asked()
-        until(lambda: asked() >= before + 3)  # it no longer waits for the slice to become active
+        wait_until(lambda: asked() >= before + 3)  # it no longer waits for the slice to become active
         fabric.orchestrator.faults.stuck = False
         waiting.join(60)
         assert faults == ["testbed fabric: the slice is Configuring"] and not names(fabric)
@@ -247,10 +240,10 @@ def test_lost_connection_during_a_sample_loses_no_frame(fabric, tmp_path):
         capture = Tcpdump(testbed, instance.name, instance.receivers[0], how, "s.pcap")
         capture.start()
         file = fabric.nodes.home(instance.name) / "acapella-c" / "s.pcap"
-        until(lambda: file.stat().st_size > 2000)
+        wait_until(lambda: file.stat().st_size > 2000)
         fabric.nodes.lose_connections()
         before = file.stat().st_size
-        until(lambda: file.stat().st_size > before)
+        wait_until(lambda: file.stat().st_size > before)
         counts = capture.stop()
         testbed.fetch(instance.name, "s.pcap", tmp_path / "raw" / "s.pcap")
     assert counts.captured > 10
@@ -263,7 +256,7 @@ def test_command_runs_once_if_its_connection_is_lost(fabric):
         directory = fabric.nodes.home(instance.name) / "acapella-c"
 
         def lose() -> None:
-            until((directory / "ran").exists)
+            wait_until((directory / "ran").exists)
             fabric.nodes.lose_connections()
             (directory / "lost").touch()
 

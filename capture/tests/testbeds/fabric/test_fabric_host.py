@@ -9,10 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+from acapella_testing.waiting import wait_until
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.fabric.collection_runs import collected, until
+from acapella_testing.fabric.collection_runs import collected
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.loopback import loopback_fabric
 from fabrictestbed_extensions.fablib.fablib import FablibManager
@@ -236,7 +237,7 @@ def running(pid: int) -> bool:
 
 def test_interrupted_collection_leaves_nothing_on_nodes(fabric, capsys):
     def interrupt() -> None:
-        until((fabric.directory / "signals").exists)
+        wait_until((fabric.directory / "signals").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import networkx
 import pytest
+from acapella_testing.waiting import wait_until
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_testing.fabric.collection_runs import collected, until
+from acapella_testing.fabric.collection_runs import collected
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.graphs import SHARED_PORT, graph
 from acapella_testing.fabric.loopback import loopback_fabric
@@ -191,7 +192,7 @@ def test_ctrl_c_while_a_node_is_added_leaves_the_slice_as_before(fabric, capsys)
     fabric.orchestrator.faults.stuck = True
 
     def interrupt() -> None:
-        until(lambda: fabric.mine.stored.state == "Modifying")
+        wait_until(lambda: fabric.mine.stored.state == "Modifying")
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)
         fabric.orchestrator.faults.stuck = False

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.requirements import required
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
@@ -39,10 +40,7 @@ MACS = [replay.SENDER_MAC.format(number) for number in (1, 2)]
 
 @pytest.fixture(autouse=True)
 def _program() -> None:
-    try:
-        replay.program()
-    except UserError as error:
-        pytest.skip(f"{error}: build/replay-static.log")
+    required(replay.program)  # build/replay-static.log has the reason
 
 
 @pytest.fixture

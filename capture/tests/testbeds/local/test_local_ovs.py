@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture.local_testbed import allocate, local_testbed, open_vswitch_or_skip
 from acapella_testing.capture.pcap_records import frames
+from acapella_testing.requirements import require
 
 from acapella_capture.programs.tcpdump import Counts, Tcpdump
 from acapella_capture.settings import parse_settings
@@ -198,8 +199,7 @@ def test_rates_add_up_to_the_port_counters(testbed):
 
 def test_prometheus_has_the_same_counters(testbed):
     """Last of the tests of rates: the first readings take some seconds."""
-    if not snmp.installed():
-        pytest.skip(f"not all of {', '.join(snmp.PROGRAMS)} are here")
+    require(snmp.installed(), f"not all of {', '.join(snmp.PROGRAMS)} are here")
     source = testbed._prometheus["site1"]
 
     def counted() -> int:

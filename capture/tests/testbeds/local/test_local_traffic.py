@@ -3,7 +3,6 @@
 Collected only inside its namespaces (test_testbed_contract.py).
 """
 
-import os
 import re
 import shutil
 from dataclasses import replace
@@ -11,6 +10,7 @@ from dataclasses import replace
 import pytest
 from acapella_testing.capture.local_testbed import allocated, local_testbed, mirror_of
 from acapella_testing.capture.pcap_records import contents
+from acapella_testing.requirements import require_root
 
 from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import parse_settings
@@ -99,8 +99,7 @@ def lengths(testbed) -> set[int]:
 @pytest.mark.skipif(REAL is None, reason="iperf3 is not installed")
 def test_frames_are_captured_as_sent_although_offloads_were_on(testbed):
     """Generic receive offload merges TCP segments before tcpdump sees them; the setup of receivers turns it off."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can set gro_flush_timeout, without which no frames of this testbed are merged")
+    require_root("only root can set gro_flush_timeout, without which no frames of this testbed are merged")
     (instance,) = testbed.instances("site1")
     receiver = instance.receivers[0]
     # frames arrive one by one at the rate of the port, so that only a delay of 20 ms merges them as a fast link would

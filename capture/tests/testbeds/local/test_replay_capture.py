@@ -1,7 +1,6 @@
 """The default capture of replays."""
 
 import itertools
-import shutil
 import struct
 import subprocess
 import tracemalloc
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from acapella_testing.capture.pcap_records import contents, frames
 from acapella_testing.frames.traces import write_pcapng, write_stamped
+from acapella_testing.requirements import require_programs
 
 from acapella_capture.scan import scan
 from acapella_capture.testbeds import sent_trials
@@ -205,8 +205,7 @@ def test_ethernet_pcaps_are_recognized(tmp_path, header, expected):
 @pytest.fixture
 def replayer(tmp_path, monkeypatch):
     """Return a replayer without a network that sends with our own program."""
-    if shutil.which("editcap") is None:
-        pytest.skip("no editcap here: apt-get install wireshark-common")
+    require_programs("editcap")
     monkeypatch.setattr(replay, "CAPTURE", tmp_path / "replay.pcap")
     monkeypatch.setattr(replay, "run", lambda node, argv: run_here(argv))
     created = object.__new__(replay.Replayer)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from acapella_testing.requirements import require_programs, require_success
 
 OTHER_UID = 65534
 # For tests that need only one caller, because a campaign takes long and other tests have the other one.
@@ -50,12 +50,8 @@ def namespaces_or_skip(caller: Caller) -> Caller:
     """Return the caller; skip the test if it may not create network namespaces."""
     flags = ["--user", "--map-current-user", "--keep-caps"] if caller.prefix or os.geteuid() else []
     argv = [*caller.prefix, "unshare", *flags, "--fork", "--pid", "--mount-proc", "--net", "true"]
-    tried = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if tried.returncode != 0:
-        pytest.skip(f"no network namespaces here: {tried.stderr.strip()}")
-    for program in ("ip", "tc", "ethtool", "tcpdump"):
-        if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
-            pytest.skip(f"{program} is not installed")
+    require_success(argv, "network namespaces")
+    require_programs("ip", "tc", "ethtool", "tcpdump", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
     return caller
 
 

@@ -1,10 +1,10 @@
 """The local testbed as tests use it inside the sandbox: two sites with two hosts, every path, little traffic."""
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 
 import pytest
+from acapella_testing.requirements import require_programs
 
 from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import Direction, Mirror, ResourceRequest
@@ -46,7 +46,6 @@ def mirror_of(testbed: LocalTestbed, site: str, port: str, direction: Direction)
 def open_vswitch_or_skip(switch: str = "ovs") -> None:
     """Skip the test if Open vSwitch is needed but missing."""
     for program in ("ovs-vswitchd", "ovsdb-server", "ovs-vsctl") if switch == "ovs" else ():
-        if shutil.which(program, path=sandbox.search_path()) is None:
-            pytest.skip(f"{program} is not installed")
+        require_programs(program, path=sandbox.search_path())
     if switch == "ovs" and not TUN.exists():
         pytest.skip(f"no {TUN} here, which Open vSwitch needs")

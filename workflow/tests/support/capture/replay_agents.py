@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
+from acapella_testing.requirements import required
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.replay import channel
 from acapella_capture.replay.agent import Agent, Replayer, Timeouts
 from acapella_capture.replay.program import PROGRAM, ReplayProgram, executable
 from acapella_core.control_lines import Challenge, Secret
-from acapella_core.errors import UserError
 
 STAND_IN = Path(__file__).with_name("replay_stand_in.py")
 SECRET = Secret("5ec7e7" * 10 + "0001")
@@ -47,10 +47,7 @@ def stand_in_on_path(directory: Path, monkeypatch, **options: object) -> None:
 
 def program_or_skip() -> str:
     """Return the path of the real program; skip the test if it was not built."""
-    try:
-        return executable()
-    except UserError as error:
-        pytest.skip(str(error))
+    return required(executable)
 
 
 @dataclass
@@ -80,14 +77,6 @@ class RunningAgent:
         with Peer(self.port) as peer:
             peer.hear()
             yield peer
-
-
-def wait_until(condition, what: str) -> None:
-    """Wait until a condition holds. Raises AssertionError after TIMEOUT_S."""
-    end = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager

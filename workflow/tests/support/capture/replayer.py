@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import queue
-import shutil
 import signal
 import struct
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture.dpdk_writer import LIMIT_S, Frame, pcap_bytes, read_pcap
+from acapella_testing.requirements import require_programs
 
 SOURCE = c_programs.ROOT / "capture" / "replay"
 RECORD = struct.Struct("<IHBBQqqIHH")
@@ -202,8 +202,7 @@ def soon_ns(after_ns: int = 300_000_000) -> int:
 @contextlib.contextmanager
 def tcpdump(prefix: tuple[str, ...], interface: str, path: Path) -> Iterator[None]:
     """Capture an interface with ns times until the end of the block; all frames are on disk then."""
-    if shutil.which("tcpdump") is None:
-        pytest.skip("tcpdump is not installed")
+    require_programs("tcpdump")
     argv = [*prefix, "tcpdump", "-i", interface, "-w", str(path), "-U", "-B", "65536"]
     argv += ["--time-stamp-precision=nano", "--immediate-mode", "-Q", "in"]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)

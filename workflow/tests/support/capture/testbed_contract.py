@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from acapella_testing.requirements import require
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.testbeds.base import Host, Instance, InsufficientResources, ResourceRequest, Telemetry, Testbed
 from acapella_core.errors import UserError
@@ -20,8 +22,7 @@ TIMEOUT_S = 300  # timeout for programs on a node
 @pytest.fixture
 def switched(testbed) -> Testbed:
     """Return the testbed if it has switches."""
-    if testbed.name in WITHOUT_SWITCH:
-        pytest.skip(f"testbed {testbed.name} has no switch")
+    require(testbed.name not in WITHOUT_SWITCH, f"testbed {testbed.name} has no switch")
     return testbed
 
 
@@ -169,9 +170,7 @@ def test_program_runs_on_an_instance(switched, instance):
 def test_job_receives_signals_and_reports_its_exit_status(switched, instance):
     script = "trap 'echo interrupted >&2; exit 7' INT; echo ready >&2; while :; do sleep 0.05; done"
     job = switched.start(instance.name, ["sh", "-c", script])
-    end = time.monotonic() + TIMEOUT_S
-    while "ready" not in job.log() and time.monotonic() < end:
-        time.sleep(0.02)
+    wait_until(lambda: "ready" in job.log())
     assert job.poll() is None
     job.signal("INT")
     assert job.wait(TIMEOUT_S) == 7 == job.poll()

@@ -1,8 +1,6 @@
 """Network namespaces with veth pairs, and frames sent to their interfaces."""
 
 import contextlib
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture.dpdk_writer import LIMIT_S
+from acapella_testing.requirements import require, require_programs, require_root
 
 AF_XDP = 44  # linux/socket.h
 SEND = """
@@ -45,11 +44,8 @@ def af_xdp_or_skip() -> None:
 @contextlib.contextmanager
 def namespace(*pairs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
     """Yield a command prefix for a network namespace with these veth pairs; it ends with its process."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces require root")
-    for program in ("unshare", "nsenter", "ip"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    require_root("no network namespaces")
+    require_programs("unshare", "nsenter", "ip")
     holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
     try:
         prefix = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
@@ -66,8 +62,7 @@ def namespace(*pairs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
             lines += [f"link set {end} up" for end in (left, right)]
         for line in lines:
             done = subprocess.run([*prefix, "ip", *line.split()], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                pytest.skip(f"ip {line}: {done.stderr.strip()}")
+            require(done.returncode == 0, f"ip {line}: {done.stderr.strip()}")
         yield prefix
     finally:
         holder.kill()

@@ -1,7 +1,6 @@
 """Collections on a FABRIC on loopback: the config of a small one, and `acapella collect` in this process."""
 
 import json
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,14 +14,6 @@ OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
 COLLECT = {"mode": "sites", "sites": ["STAR", "UTAH"], "instances": 1}
 COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
 ONE = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
-
-
-def until(condition) -> None:
-    """Wait for a condition, with a timeout."""
-    end = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def config_of(fabric: Loopback, **changes) -> dict:

@@ -3,9 +3,9 @@
 import datetime
 from dataclasses import dataclass
 
-from acapella_testing.fabric.collection_runs import until
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.orchestrator import HOST, LEASE, StoredSlice
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.testbeds.fabric.session import GRAPH_LOCK
 
@@ -48,5 +48,5 @@ def experiment(
         name=SLICE, graph_model=graph, ssh_keys=[key], lifetime=hours, lease_end_time=end.strftime(LEASE)))  # fmt: skip
     created = Experiment(fabric)
     slices = fabric.testbed("unused").slices
-    until(lambda: bool(slices.list_project()) and created.stored.state == "StableOK")
+    wait_until(lambda: bool(slices.list_project()) and created.stored.state == "StableOK")
     return created

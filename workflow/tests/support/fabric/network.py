@@ -6,20 +6,19 @@ ends with the processes that hold the namespaces.
 """
 
 import contextlib
-import os
 import shutil
 import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from acapella_testing.fabric.graphs import graph, mac
 from acapella_testing.fabric.nodes import Nodes
 from acapella_testing.fabric.orchestrator import Orchestrator, StoredSlice
+from acapella_testing.requirements import require_programs, require_root, require_success
+from acapella_testing.waiting import wait_until
 
 LIMIT_S = 20
 FIRST_BUS = 7  # the first data interface of a node is enp7s0
@@ -130,10 +129,7 @@ def holder() -> subprocess.Popen:
     """Start a process with its own network namespace."""
     process = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
     own = Path("/proc/self/ns/net").readlink()
-    end = time.monotonic() + LIMIT_S
-    while Path(f"/proc/{process.pid}/ns/net").readlink() == own:
-        assert process.poll() is None and time.monotonic() < end, "no network namespace"
-        time.sleep(0.01)
+    wait_until(lambda: Path(f"/proc/{process.pid}/ns/net").readlink() != own, "no network namespace", running=process)
     return process
 
 
@@ -144,13 +140,9 @@ def stop(process: subprocess.Popen) -> None:
 
 def require_networks() -> None:
     """Skip the test, with the reason, if this machine cannot have the nodes."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces of FABRIC's nodes require root")
-    if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("network namespaces are not available")
-    for program in ("ip", "tc", "ss", "ethtool", "iperf3", "tcpdump", "ping", "nsenter", "sysctl"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    require_root("no network namespaces of FABRIC's nodes")
+    require_success(["unshare", "--net", "true"], "network namespaces")
+    require_programs("ip", "tc", "ss", "ethtool", "iperf3", "tcpdump", "ping", "nsenter", "sysctl")
 
 
 @contextlib.contextmanager
