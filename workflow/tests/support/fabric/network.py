@@ -82,8 +82,7 @@ class NodeNetworks:
             self._remove()
 
     def _current(self) -> StoredSlice | None:
-        alive = {each.slice_id: each for each in self._orchestrator.alive()}
-        return alive.get(self._built.slice_id)
+        return {each.slice_id: each for each in self._orchestrator.alive()}.get(self._built.slice_id)
 
     def _remove(self) -> None:
         for process in self._built.holders.values() if self._built else ():

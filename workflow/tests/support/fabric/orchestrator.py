@@ -1,7 +1,7 @@
 """A FABRIC on loopback for the tests: credential manager, orchestrator and metrics, in REST over HTTP.
 
 It implements the protocol of FABRIC's client (fabrictestbed 2.0.8), with slices as graphs of FABRIC's information
-model, and fails as tests request. fabric_behavior.py lists what it does like FABRIC; nothing beyond this is tested.
+model, and fails as tests request. behaviors.tsv lists what it does like FABRIC; nothing beyond this is tested.
 """
 
 import base64
