@@ -344,8 +344,7 @@ def spacing_bins(a: list[Packet], b: list[Packet]) -> dict[int, tuple[int, int]]
 
 def ambiguous(trial: list[Packet]) -> int:
     """Return the number of packets that share their identity, without occurrence number, with another one."""
-    groups = Counter(packet.key[0] for packet in trial)
-    return sum(size for size in groups.values() if size > 1)
+    return sum(size for size in Counter(packet.key[0] for packet in trial).values() if size > 1)
 
 
 def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:

@@ -3,6 +3,7 @@
 It follows schemas/tables/*.yaml, not the SQL. Intervals are tested in test_bootstrap.py.
 """
 
+import functools
 import itertools
 import math
 from collections import Counter, defaultdict
@@ -12,18 +13,7 @@ from pathlib import Path
 from acapella_testing.oracles.naive_samples import by_port, covered, misdated, rate, scopes, traffic
 from acapella_testing.oracles.naive_stitch import flow_sizes, flow_times, site_flows, top_flows
 
-BINS = [
-    (0, 63),
-    (64, 64),
-    (65, 127),
-    (128, 255),
-    (256, 511),
-    (512, 1023),
-    (1024, 1518),
-    (1519, 2047),
-    (2048, 4095),
-    (4096, 9215),
-]
+EDGES = (0, 64, 65, 128, 256, 512, 1024, 1519, 2048, 4096, 9216)  # first lengths of the bins
 LINK = {"Ethernet", "LLC", "VLAN", "MPLS", "PseudoWire", "PPPoE", "PPP", "SLL", "Null", "Raw", "MACsec"}
 FLAGS = ("syn", "syn_ack", "fin", "rst", "psh", "ack", "urg", "ece", "cwr")
 
@@ -44,34 +34,45 @@ def frames_of(samples):
     return [f for s in samples for f in s.frames]
 
 
+def for_each_site(rows_of):
+    """Return a function of all samples that adds site and number of samples to the rows of the samples of a site."""
+
+    @functools.wraps(rows_of)
+    def table(samples):
+        return [
+            {"site": site, "samples": len(chosen), **row} for site, chosen in scopes(samples) for row in rows_of(chosen)
+        ]
+
+    return table
+
+
+def bin_of(length) -> dict:
+    """Return the columns of the bin of a length."""
+    lo = max(edge for edge in EDGES if edge <= length)
+    hi = min((edge - 1 for edge in EDGES if edge > lo), default=None)
+    name = {0: "<64", 64: "64", 9216: ">9215"}.get(lo, f"{lo}-{hi}")
+    return {"bin": name, "bin_lo": lo, "bin_hi": hi}
+
+
+def frames_and_bytes(frames, group_of) -> list[tuple]:
+    """Return (group, number of frames, their bytes, share of all frames) of each group of frames."""
+    groups = defaultdict(list)
+    for frame in frames:
+        groups[group_of(frame)].append(frame["wire_len"])
+    return [(group, len(sizes), sum(sizes), len(sizes) / len(frames)) for group, sizes in groups.items()]
+
+
+@for_each_site
 def header_occurrence(samples):
     """Return the frames with each header, and its number of occurrences."""
-    rows = []
-    for site, chosen in scopes(samples):
-        total, frames, occurrences, guessed = 0, Counter(), Counter(), Counter()
-        for sample in chosen:
-            for frame in sample.frames:
-                guessed.update(named_by_payload(frame, sample))
-        for frame in frames_of(chosen):
-            labels = frame["stack"].split("/")
-            total += 1
-            frames.update(set(labels))
-            occurrences.update(labels)
-        rows += [
-            {
-                "site": site,
-                "header": h,
-                "frames": frames[h],
-                "occurrences": occurrences[h],
-                "guessed_frames": guessed[h],
-                "total_frames": total,
-                "samples": len(chosen),
-                "frame_share": frames[h] / total,
-                "occurrence_share": occurrences[h] / total,
-            }
-            for h in frames
-        ]
-    return rows
+    stacks = [frame["stack"].split("/") for frame in frames_of(samples)]
+    frames = Counter(label for stack in stacks for label in set(stack))
+    occurrences = Counter(label for stack in stacks for label in stack)
+    guessed = Counter(label for s in samples for frame in s.frames for label in named_by_payload(frame, s))
+    for header, count in frames.items():
+        counts = {"frames": count, "occurrences": occurrences[header], "guessed_frames": guessed[header]}
+        shares = {"frame_share": count / len(stacks), "occurrence_share": occurrences[header] / len(stacks)}
+        yield {"header": header, "total_frames": len(stacks), **counts, **shares}
 
 
 def named_by_payload(frame, sample) -> set[str]:
@@ -85,33 +86,24 @@ def named_by_payload(frame, sample) -> set[str]:
     if flow["app"] == "data":
         return set(above)
     ports = PORTS.get((labels[last + 1], labels[last]))
-    guessed = (
-        ports is not None
-        and flow["src_port"] is not None
-        and not ports & {str(flow["src_port"]), str(flow["dst_port"])}
-    )
+    if ports is None:
+        return set()
+    guessed = flow["src_port"] is not None and not ports & {str(flow["src_port"]), str(flow["dst_port"])}
     return {labels[last + 1]} & set(above) if guessed else set()
 
 
+@for_each_site
 def header_depth(samples):
     """Return the number of distinct headers, and the deepest stack."""
-    rows = []
-    for site, chosen in scopes(samples):
-        stacks = Counter(f["stack"] for f in frames_of(chosen))
-        headers = {s: [label for label in s.split("/") if label != "Data"] for s in stacks}  # payload is not a header
-        order = sorted(stacks, key=lambda s: (-len(headers[s]), -stacks[s], s))
-        rows.append(
-            {
-                "site": site,
-                "distinct_headers": len({label for own in headers.values() for label in own}),
-                "distinct_stacks": len(stacks),
-                "deepest_stack": len(headers[order[0]]) if order else 0,
-                "deepest_example": order[0] if order else None,
-                "frames": sum(stacks.values()),
-                "samples": len(chosen),
-            }
-        )
-    return rows
+    stacks = Counter(f["stack"] for f in frames_of(samples))
+    headers = {s: [label for label in s.split("/") if label != "Data"] for s in stacks}  # payload is not a header
+    order = sorted(stacks, key=lambda s: (-len(headers[s]), -stacks[s], s))
+    distinct = {label for own in headers.values() for label in own}
+    yield {
+        **{"distinct_headers": len(distinct), "distinct_stacks": len(stacks), "frames": stacks.total()},
+        "deepest_stack": len(headers[order[0]]) if order else 0,
+        "deepest_example": order[0] if order else None,
+    }
 
 
 def encapsulation(stack: str) -> str:
@@ -127,53 +119,24 @@ def encapsulation(stack: str) -> str:
     return "/".join(labels) or "none"
 
 
+@for_each_site
 def encapsulations(samples):
     """Return frames by the labels before the innermost network header."""
-    rows = []
-    for site, chosen in scopes(samples):
-        count, size = Counter(), Counter()
-        for frame in frames_of(chosen):
-            count[encapsulation(frame["stack"])] += 1
-            size[encapsulation(frame["stack"])] += frame["wire_len"]
-        total = sum(count.values())
-        rows += [
-            {
-                "site": site,
-                "encapsulation": e,
-                "frames": count[e],
-                "wire_bytes": size[e],
-                "total_frames": total,
-                "share": count[e] / total,
-                "samples": len(chosen),
-            }
-            for e in count
-        ]
-    return rows
+    frames = frames_of(samples)
+    for name, count, size, share in frames_and_bytes(frames, lambda frame: encapsulation(frame["stack"])):
+        yield {"encapsulation": name, "frames": count, "wire_bytes": size, "total_frames": len(frames), "share": share}
 
 
+@for_each_site
 def frame_sizes(samples):
     """Return frames by length."""
-    rows = []
-    for site, chosen in scopes(samples):
-        frames = frames_of(chosen)
-        for length, column in (("outer", "wire_len"), ("inner", "inner_wire_len")):
-            for lo, hi in [*BINS, (9216, None)]:
-                count = sum(lo <= f[column] and (hi is None or f[column] <= hi) for f in frames)
-                name = "<64" if lo == 0 else "64" if lo == 64 else f"{lo}-{hi}" if hi else ">9215"
-                rows.append(
-                    {
-                        "site": site,
-                        "length": length,
-                        "bin": name,
-                        "bin_lo": lo,
-                        "bin_hi": hi,
-                        "frames": count,
-                        "total_frames": len(frames),
-                        "share": count / len(frames) if frames else None,
-                        "samples": len(chosen),
-                    }
-                )
-    return rows
+    frames = frames_of(samples)
+    for length, column in (("outer", "wire_len"), ("inner", "inner_wire_len")):
+        bins = Counter(bin_of(frame[column])["bin"] for frame in frames)
+        for columns in map(bin_of, EDGES):
+            count = bins[columns["bin"]]
+            share = count / len(frames) if frames else None
+            yield {"length": length, **columns, "frames": count, "total_frames": len(frames), "share": share}
 
 
 TRANSPORTS = {"TCP", "UDP", "UDPLite", "SCTP", "DCCP", "ICMP", "ICMPv6", "IGMP"}
@@ -192,62 +155,38 @@ def tcp_flags(frame):
     return frame["tcp_flags"]
 
 
+@for_each_site
 def header_stack_sizes(samples):
     """Return frames by header stack and length, and TCP frames by content."""
-    rows = []
-    for site, chosen in scopes(samples):
-        groups = defaultdict(list)
-        protos = [None if f["flow"] is None else s.flows[f["flow"]]["ip_proto"] for s in chosen for f in s.frames]
-        for frame, proto in zip(frames_of(chosen), protos, strict=True):
-            lo, hi = next((lo, hi) for lo, hi in [*BINS, (9216, None)] if hi is None or frame["wire_len"] <= hi)
-            groups["/".join(to_transport(frame["stack"].split("/"))), lo, hi].append((frame, proto))
-        for (stack, lo, hi), members in groups.items():
-            tcp = [f for f, _ in members if tcp_flags(f) is not None and f["payload_len"] is not None]
-            unknown = [f for f, proto in members if proto == 6 and None in (tcp_flags(f), f["payload_len"])]
-            empty = [f for f in tcp if f["payload_len"] == 0]
-            rows.append(
-                {
-                    "site": site,
-                    "stack": stack,
-                    "bin": "<64" if lo == 0 else "64" if lo == 64 else f"{lo}-{hi}" if hi else ">9215",
-                    "bin_lo": lo,
-                    "bin_hi": hi,
-                    "frames": len(members),
-                    "tcp_frames": len(tcp),
-                    "no_payload_frames": len(empty),
-                    "ack_frames": sum(tcp_flags(f) == 0x010 for f in empty),
-                    "cut_tcp_frames": len(unknown),
-                    "total_frames": len(frames_of(chosen)),
-                    "samples": len(chosen),
-                }
-            )
-    return rows
+    groups = defaultdict(list)
+    for s in samples:
+        for frame in s.frames:
+            stack = "/".join(to_transport(frame["stack"].split("/")))
+            proto = None if frame["flow"] is None else s.flows[frame["flow"]]["ip_proto"]
+            groups[stack, *bin_of(frame["wire_len"]).items()].append((frame, proto))
+    for (stack, *columns), members in groups.items():
+        tcp = [f for f, _ in members if tcp_flags(f) is not None and f["payload_len"] is not None]
+        unknown = [f for f, proto in members if proto == 6 and None in (tcp_flags(f), f["payload_len"])]
+        empty = [f for f in tcp if f["payload_len"] == 0]
+        yield {
+            **{"stack": stack, **dict(columns), "frames": len(members), "total_frames": len(frames_of(samples))},
+            **{"tcp_frames": len(tcp), "no_payload_frames": len(empty), "cut_tcp_frames": len(unknown)},
+            "ack_frames": sum(tcp_flags(f) == 0x010 for f in empty),
+        }
 
 
+@for_each_site
 def ip_versions(samples):
     """Return frames by version of the innermost network header."""
-    rows = []
-    for site, chosen in scopes(samples):
-        count, size = Counter(), Counter()
-        for s in chosen:
-            for frame in s.frames:
-                version = "none" if frame["flow"] is None else str(s.flows[frame["flow"]]["ip_version"])
-                count[version] += 1
-                size[version] += frame["wire_len"]
-        total = sum(count.values())
-        rows += [
-            {
-                "site": site,
-                "ip_version": v,
-                "frames": count[v],
-                "wire_bytes": size[v],
-                "total_frames": total,
-                "share": count[v] / total if total else None,
-                "samples": len(chosen),
-            }
-            for v in ("4", "6", "none")
-        ]
-    return rows
+    frames = [
+        {**frame, "version": "none" if frame["flow"] is None else str(s.flows[frame["flow"]]["ip_version"])}
+        for s in samples
+        for frame in s.frames
+    ]
+    found = {version: rest for version, *rest in frames_and_bytes(frames, lambda frame: frame["version"])}
+    for version in ("4", "6", "none"):
+        count, size, share = found.get(version, (0, 0, 0.0 if frames else None))
+        yield {"ip_version": version, "frames": count, "wire_bytes": size, "total_frames": len(frames), "share": share}
 
 
 def pairs(sample):
@@ -268,17 +207,11 @@ def flows_per_sample(samples):
         first, last = (min(stamps), max(stamps)) if stamps else (None, None)
         rows.append(
             {
-                "site": s.site,
-                "port": s.port,
-                "sample": s.name,
-                "flows": len(s.flows),
-                "connections": len(pairs(s)),
-                "frames": len(s.frames),
+                **{"site": s.site, "port": s.port, "sample": s.name},
+                **{"flows": len(s.flows), "connections": len(pairs(s)), "frames": len(s.frames)},
                 "flow_frames": sum(f["flow"] is not None for f in s.frames),
                 "wire_bytes": sum(f["wire_len"] for f in s.frames),
-                "first_ns": first,
-                "last_ns": last,
-                "duration_ns": last - first if stamps else None,
+                **{"first_ns": first, "last_ns": last, "duration_ns": last - first if stamps else None},
             }
         )
     return rows
@@ -294,16 +227,8 @@ def applications(samples):
                 groups[flow["app"], flow["app_by"]].append((s.name, flow))
         for (app, by), members in groups.items():
             sums = {k: sum(f[k] for _, f in members) for k in ("frames", "wire_bytes", "payload_bytes")}
-            rows.append(
-                {
-                    "site": site,
-                    "app": app,
-                    "app_by": by,
-                    "flows": len(members),
-                    **sums,
-                    "samples": len({n for n, _ in members}),
-                }
-            )
+            counts = {"flows": len(members), "samples": len({name for name, _ in members})}
+            rows.append({"site": site, "app": app, "app_by": by, **counts, **sums})
     return rows
 
 
@@ -312,28 +237,19 @@ def nearest_rank(values, percent):
     return sorted(values)[-(-len(values) * percent // 100) - 1] if values else None
 
 
+@for_each_site
 def tcp_control(samples):
     """Return TCP control information."""
-    rows = []
-    for site, chosen in scopes(samples):
-        flows = [f for s in chosen for f in s.flows if f["syn"] is not None]
-        tcp_pairs = [p for s in chosen for p in pairs(s) if p[0]["ip_proto"] == 6]
-        rtts = [next((f["handshake_rtt_ns"] for f in p if f["handshake_rtt_ns"] is not None), None) for p in tcp_pairs]
-        rtts = [rtt for rtt in rtts if rtt is not None]
-        names = ("frames", *FLAGS, "retransmitted_bytes", "payload_bytes", "duplicate_acks")
-        rows.append(
-            {
-                "site": site,
-                "flows": len(flows),
-                **{n: sum(f[n] or 0 for f in flows) for n in names},
-                "connections": len(tcp_pairs),
-                "handshakes": len(rtts),
-                "handshake_rtt_p50_ns": nearest_rank(rtts, 50),
-                "handshake_rtt_p99_ns": nearest_rank(rtts, 99),
-                "samples": len(chosen),
-            }
-        )
-    return rows
+    flows = [f for s in samples for f in s.flows if f["syn"] is not None]
+    tcp_pairs = [p for s in samples for p in pairs(s) if p[0]["ip_proto"] == 6]
+    rtts = [next((f["handshake_rtt_ns"] for f in p if f["handshake_rtt_ns"] is not None), None) for p in tcp_pairs]
+    rtts = [rtt for rtt in rtts if rtt is not None]
+    names = ("frames", *FLAGS, "retransmitted_bytes", "payload_bytes", "duplicate_acks")
+    yield {
+        **{"flows": len(flows), "connections": len(tcp_pairs), "handshakes": len(rtts)},
+        **{name: sum(f[name] or 0 for f in flows) for name in names},
+        **{f"handshake_rtt_p{percent}_ns": nearest_rank(rtts, percent) for percent in (50, 99)},
+    }
 
 
 def throughput(samples, bin_ns=10**9):
@@ -360,15 +276,9 @@ def throughput(samples, bin_ns=10**9):
             cover = sum(max(0, min(hi, start + bin_ns) - max(lo, start)) for lo, hi in covered(chosen))
             rows.append(
                 {
-                    "site": site,
-                    "port": port,
-                    "start_ns": start,
-                    "bin_ns": bin_ns,
-                    "covered_ns": cover,
-                    "frames": frames[start],
-                    "wire_bytes": size[start],
+                    **{"site": site, "port": port, "start_ns": start, "bin_ns": bin_ns, "covered_ns": cover},
+                    **{"frames": frames[start], "wire_bytes": size[start], "samples": len(seen[start])},
                     "rate_bps": rate(size[start], cover),
-                    "samples": len(seen[start]),
                 }
             )
     return rows
@@ -460,78 +370,57 @@ def survival(lost, of):
     return [1 - Fraction(lost, of)] if of and lost is not None else []
 
 
+def lost_between(before, after) -> int | None:
+    """Return how many frames are lost between two counters; None if one is unknown."""
+    return None if None in (before, after) else max(0, before - after)
+
+
 def quality_row(s):
     """Return one row of capture_quality."""
     m, mirror, n = s.manifest, s.manifest["mirror"], len(s.frames)
     stages = [
-        None
-        if None in (mirror["offered_frames"], mirror["delivered_frames"])
-        else max(0, mirror["offered_frames"] - mirror["delivered_frames"]),
-        m["dropped_interface"],
-        m["dropped_kernel"],
-        None if m["frames_captured"] is None else max(0, m["frames_captured"] - n),
+        lost_between(mirror["offered_frames"], mirror["delivered_frames"]),
+        *(m["dropped_interface"], m["dropped_kernel"]),
+        lost_between(m["frames_captured"], n),
     ]
     known = [stage for stage in stages if stage is not None]
     # the file alone only shows a loss if it lacks frames
     lost = sum(known) if stages[3] or any(stage is not None for stage in stages[:3]) else None
-    stamps = [f["ts_ns"] for f in s.frames]
-    steps = [b - a for a, b in itertools.pairwise(stamps)]
+    steps = [b - a for a, b in itertools.pairwise(f["ts_ns"] for f in s.frames)]
     start, end, by = s.span or (None, None, None)
-    duration = end - start if s.span else None
 
-    def count(column, value):
-        return sum(f[column] == value for f in s.frames)
+    def count(column, *values):
+        return sum(f[column] in values for f in s.frames)
 
     kept = n + (m.get("sampled_out") or 0)
     arrives = survival(stages[0], mirror["offered_frames"])
     arrives = [*arrives, *survival(sum(stage or 0 for stage in stages[1:]), kept + sum(s or 0 for s in stages[1:]))]
+    kept_keys = ("direction", "method", "snaplen", "sha256")
+    counters = ("frames_received", "frames_captured", "dropped_kernel", "dropped_interface")
+    of_digest = ("clock_resolution_ns", "peers_ambiguous", "file_issue", "file_unread_bytes", "engine")
+    of_mirror = ("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")
     return {
-        "site": s.site,
-        "port": s.port,
-        "direction": m["direction"],
-        "sample": s.name,
-        "method": m["method"],
-        "snaplen": m["snaplen"],
-        "filtered": filtered(s),
-        "one_in": one_in(s),
+        **{"site": s.site, "port": s.port, "sample": s.name, "filtered": filtered(s), "one_in": one_in(s)},
+        **{key: m[key] for key in (*kept_keys, *counters)},
+        **{f"mirror_{key.removesuffix('_frames')}": mirror[key] for key in of_mirror},
+        **{key: s.digest[key] for key in of_digest},
+        **{f"requested_{key}": m["requested"][key] for key in ("start_ns", "end_ns")},
+        **{"actual_start_ns": start, "actual_end_ns": end, "actual_by": by},
+        "duration_ns": end - start if s.span else None,
         "sampled_out": 0 if m.get("one_in") == 1 else m.get("sampled_out"),
-        "frames": n,
-        "wire_bytes": sum(f["wire_len"] for f in s.frames),
-        **{k: m[k] for k in ("frames_received", "frames_captured", "dropped_kernel", "dropped_interface", "sha256")},
-        "mirror_offered": mirror["offered_frames"],
-        "mirror_delivered": mirror["delivered_frames"],
-        "mirror_offered_bytes": mirror["offered_bytes"],
-        "mirror_delivered_bytes": mirror["delivered_bytes"],
-        "lost_frames": lost,
+        **{"frames": n, "wire_bytes": sum(f["wire_len"] for f in s.frames)},
+        **{"lost_frames": lost, "loss_stages_known": len(known)},
         "loss_share": float(1 - math.prod(arrives)) if lost is not None and arrives else None,
-        "loss_stages_known": len(known),
-        "clock_resolution_ns": s.digest["clock_resolution_ns"],
         "equal_stamps_share": steps.count(0) / len(steps) if steps else None,
         "time_reversals": sum(step < 0 for step in steps),
-        "requested_start_ns": m["requested"]["start_ns"],
-        "requested_end_ns": m["requested"]["end_ns"],
-        "actual_start_ns": start,
-        "actual_end_ns": end,
-        "actual_by": by,
-        "duration_ns": duration,
-        "untimed_frames": count("ts_ns", None),
-        "implausible_frames": s.digest.get("implausible_times"),
-        "issue_frames": n
-        - count("issue", None)
-        - count("issue", "no_timestamp")
-        - count("issue", "implausible_timestamp"),
+        **{"untimed_frames": count("ts_ns", None), "implausible_frames": s.digest.get("implausible_times")},
+        "issue_frames": n - count("issue", None, "no_timestamp", "implausible_timestamp"),
         "undissected_frames": sum(
             f["issue"] == "unsupported_link_type" or f["stack"] in ("Data", "USER_DLT", "USER_DLT/Data")
             for f in s.frames
         ),
-        "l4_tshark_frames": count("l4_by", "tshark"),
-        "l4_unsure_frames": count("l4_by", "unsure"),
-        "app_flow_frames": count("app_by", "flow"),
-        "app_undecided_frames": count("app_by", None),
-        "peers_ambiguous": s.digest["peers_ambiguous"],
-        "file_issue": s.digest["file_issue"],
-        "file_unread_bytes": s.digest["file_unread_bytes"],
-        "engine": s.digest["engine"],
+        **{"l4_tshark_frames": count("l4_by", "tshark"), "l4_unsure_frames": count("l4_by", "unsure")},
+        **{"app_flow_frames": count("app_by", "flow"), "app_undecided_frames": count("app_by", None)},
     }
 
 
@@ -539,19 +428,8 @@ OF_ALL_SAMPLES = {f.__name__: f for f in (capture_quality, restrictions)}
 OF_TRAFFIC = {
     f.__name__: f
     for f in (
-        applications,
-        encapsulations,
-        flow_sizes,
-        flow_times,
-        flows_per_sample,
-        frame_sizes,
-        header_depth,
-        header_stack_sizes,
-        header_occurrence,
-        ip_versions,
-        tcp_control,
-        throughput,
-        top_flows,
+        *(applications, encapsulations, flow_sizes, flow_times, flows_per_sample, frame_sizes, header_depth),
+        *(header_stack_sizes, header_occurrence, ip_versions, tcp_control, throughput, top_flows),
     )
 } | {"stitched_flows": site_flows}
 TABLES = {*OF_ALL_SAMPLES, *OF_TRAFFIC}

@@ -12,10 +12,9 @@ DECIDED = {"mirror_verdict", "mirror_verdict_by", "mirror_loss_low", "mirror_los
 
 def naively(name, samples, which="unfiltered"):
     """Return the columns of the schema and the rows of the reference, sorted by key."""
-    schema = schemas.table(name)
     columns = [
         c["name"]
-        for c in schema["columns"]
+        for c in schemas.table(name)["columns"]
         if (not c["name"].endswith(INTERVALS) or c["name"].startswith("bin_")) and c["name"] not in DECIDED
     ]
     return columns, sort(name, [{c: row[c] for c in columns} for row in naive_tables.table(name, samples, which)])
