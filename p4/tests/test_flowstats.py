@@ -52,8 +52,7 @@ from acapella_p4_model.running import P4
     ],
 )
 def test_connections_give_the_reports_and_registers_of_the_model(settings, period_ns, seen, small_spec, tmp_path):
-    frames = generated_connections(7, 1200)
-    assert assert_same(frames, BASE | settings, period_ns, tmp_path, small_spec) >= seen
+    assert assert_same(generated_connections(7, 1200), BASE | settings, period_ns, tmp_path, small_spec) >= seen
 
 
 def test_truncated_and_damaged_encapsulations_match_the_model(small_spec, tmp_path):

@@ -37,8 +37,7 @@ class Stream:
         self.sent = max(self.sent, begin + data)
         self.most_holes = max(self.most_holes, self.holes())
         numbers = (self.isn + begin - bool(flags & SYN), 1)
-        segment = tcp((40000, PORT), numbers, flags, data=data)
-        return ethernet(ipv4(TCP, self.client, SERVER, segment))
+        return ethernet(ipv4(TCP, self.client, SERVER, tcp((40000, PORT), numbers, flags, data=data)))
 
     def holes(self) -> int:
         """Runs of numbers that were not seen."""

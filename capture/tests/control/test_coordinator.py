@@ -151,8 +151,7 @@ def test_error_contains_the_first_reason_if_all_sites_fail(tmp_path):
 def test_node_keeps_a_file_until_its_checksum_matches(tmp_path):
     testbed = FakeTestbed("p")
     testbed.broken_fetches = 2
-    path = gather(testbed, "S-listener", "a.pcap", tmp_path, settings().collect)
-    assert path.read_bytes() == PCAP + FRAME
+    assert gather(testbed, "S-listener", "a.pcap", tmp_path, settings().collect).read_bytes() == PCAP + FRAME
     assert [call for call, _ in testbed.calls] == ["fetch", "fetch", "fetch", "rm"]
 
 

@@ -149,8 +149,7 @@ def test_tshark_reads_every_frame_of_pcapng(tmp_path):
     assert run.status == 0, run.stderr
     argv = ["tshark", "-r", tmp_path / "c.pcapng", "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len",
             "-e", "frame.cap_len"]  # fmt: skip
-    lines = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
-    assert lines == [
+    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines() == [
         f"{frame.ts_ns // dpdk.SECOND}.{frame.ts_ns % dpdk.SECOND:09d}\t{frame.wire}\t{min(64, frame.wire)}"
         for frame in FRAMES[:200]
     ]

@@ -272,8 +272,7 @@ def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
 def promiscuity(prefix: tuple[str, ...]) -> list[tuple[str, bool, int]]:
     """Return the name, the flag and the count of each interface of a bridge."""
     shown = subprocess.run([*prefix, "ip", "-d", "link"], capture_output=True, text=True, check=True).stdout
-    pattern = r"^\d+: (left1|right0)@\S+ <(\S+)>.*?promiscuity (\d+)"
-    found = re.findall(pattern, shown, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^\d+: (left1|right0)@\S+ <(\S+)>.*?promiscuity (\d+)", shown, re.MULTILINE | re.DOTALL)
     return sorted((name, "PROMISC" in flags, int(count)) for name, flags, count in found)
 
 

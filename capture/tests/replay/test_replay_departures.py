@@ -95,8 +95,7 @@ def test_unknown_metadata_is_unknown():
 
 def test_leads_of_a_run_are_those_of_its_ports():
     measured = {"source": "loopback", "ns": 7300, "p5_ns": 7000, "p95_ns": 9000, "timestamps": "kernel"}
-    leads = [measured, {"source": "unknown", "ns": None}, {"source": "option", "ns": 0}]
-    found = leads_of({"leads": leads})
+    found = leads_of({"leads": [measured, {"source": "unknown", "ns": None}, {"source": "option", "ns": 0}]})
     assert found == (Lead(7300, "loopback", 7000, 9000, False), Lead(), Lead(0, "option"))
     assert [str(lead) for lead in found] == ["7.3 us (loopback)", "unknown", "0 ns (option)"]
     assert leads_of({"leads": [measured | {"source": "transmit", "timestamps": "device"}]})[0].hardware is True

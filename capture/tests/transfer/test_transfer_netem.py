@@ -153,8 +153,7 @@ def test_lost_packets_are_those_that_netem_dropped(monkeypatch):
         {"kind": "netem", "packets": 950, "drops": 40, "qlen": 10},
     ]
     monkeypatch.setattr(nodes, "checked", lambda node, argv: asked.append((node, argv)) or json.dumps(shown))
-    found = NetemDelays(nodes, read_topology("linear"), "return").counts()
-    assert found == {
+    assert NetemDelays(nodes, read_topology("linear"), "return").counts() == {
         "delay-rev": Counts(packets=1000, lost=40, reordered=None, dropped=0, late_p99_ns=None, early_p99_ns=None)
     }
     assert NetemDelays(nodes, read_topology("linear"), "return").environment()["by"] == "netem"

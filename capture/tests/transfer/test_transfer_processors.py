@@ -93,7 +93,6 @@ def test_how_packets_are_delayed_is_written(affinity, monkeypatch, status, proce
     nodes.on_this_machine, nodes.batch = True, lambda *_: None
     nodes.device, nodes.start_link = lambda node, peer: f"to-{peer}", lambda *_: Started()
     monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/acapella-link")
-    delays = LinkDelays(nodes, read_topology("linear"), "both", 1)
-    written = delays.environment()
+    written = LinkDelays(nodes, read_topology("linear"), "both", 1).environment()
     assert (written["by"], written["realtime"]) == ("acapella-link", False)
     assert (written["reserved"], written["steered"]) == found

@@ -261,8 +261,7 @@ def test_where_selects_by_columns_of_both_tables(tmp_path):
 
 @pytest.mark.parametrize("condition", ["true) union all (select 1", "1; drop view frames", "missing = 1"])
 def test_invalid_condition_is_reported_in_one_line(tmp_path, condition, capsys):
-    capture = digested(tmp_path, "t.pcap", pcap(10))
-    assert extract(capture, tmp_path / "out.pcapng", "--where", condition) == 2
+    assert extract(digested(tmp_path, "t.pcap", pcap(10)), tmp_path / "out.pcapng", "--where", condition) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "out.pcapng").exists()
 
@@ -292,8 +291,7 @@ def test_changed_size_and_missing_capture_are_reported(tmp_path, capsys):
 
 @pytest.mark.parametrize("text", ["0", "5-4", "a", "1,,2", "-3"])
 def test_invalid_frame_numbers_are_rejected(tmp_path, text, capsys):
-    capture = digested(tmp_path, "t.pcap", pcap(10))
-    assert extract(capture, tmp_path / "out.pcapng", f"--frames={text}") == 2
+    assert extract(digested(tmp_path, "t.pcap", pcap(10)), tmp_path / "out.pcapng", f"--frames={text}") == 2
     assert "such as 17,19-40" in capsys.readouterr().err
 
 

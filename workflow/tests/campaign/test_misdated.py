@@ -75,8 +75,7 @@ def test_frame_of_the_last_second_of_pcap_can_be_drawn(tmp_path):
     made = tmp_path / "made"
     last_s = (2**32 - 1) - START // SECOND
     add_sample(made, "a", WEST, None, [flow(3, last_s)])
-    campaign = analyze_campaign(made)
-    assert max(row["value"] for row in rows(campaign, "flow_times")) > 10**18
+    assert max(row["value"] for row in rows(analyze_campaign(made), "flow_times")) > 10**18
     assert cli.main(["campaign", "figures", str(made), "--only", "flow_times", "flow_sizes"]) == 0
 
 
@@ -109,8 +108,7 @@ def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
     assert captured.endswith(", without 1 misdated sample)")
     (warning,) = [plain(text) for text in warnings.collect(source)]
     assert warning.startswith("1 sample of 4 dated more than 10 years from the median start of the campaign's samples")
-    figure = throughput.draw(source)
-    assert "1 misdated sample omitted" in plain(figure.key[0])
+    assert "1 misdated sample omitted" in plain(throughput.draw(source).key[0])
 
 
 def test_bins_of_a_misdated_sample_are_left_out_also_within_the_range_of_others():

@@ -90,8 +90,7 @@ def test_figure_of_outcomes_states_the_shares(directory):
 
 def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(directory):
     rows = rows_of(directory, "outcome_reasons")
-    found = {(row["outcome"], row["reason"]): (row["sites"], float(row["reason_share"])) for row in rows}
-    assert found == {
+    assert {(row["outcome"], row["reason"]): (row["sites"], float(row["reason_share"])) for row in rows} == {
         ("degraded", "room for N of N, no more"): ("1", 0.25),
         ("failed", "no NIC"): ("2", 0.5),
         ("incomplete", "did not end"): ("1", 0.25),

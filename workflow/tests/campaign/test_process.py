@@ -113,8 +113,7 @@ def frames_by_site(found, **only):
 
 
 def test_parts_add_up_to_all_frames(campaign):
-    depth = rows(campaign, "header_depth")
-    total = {row["site"]: row["frames"] for row in depth}
+    total = {row["site"]: row["frames"] for row in rows(campaign, "header_depth")}
     assert total["all"] == sum(n for site, n in total.items() if site != "all") > 0
     assert frames_by_site(rows(campaign, "frame_sizes"), length="outer") == total
     assert frames_by_site(rows(campaign, "frame_sizes"), length="inner") == total

@@ -225,8 +225,7 @@ def test_output_to_a_terminal_is_a_table(campaign):
 
 
 def test_parquet_has_the_rows_and_types_of_the_query(campaign):
-    written = piped(campaign, "from frames order by all", "--format", "parquet")
-    frames = pq.read_table(io.BytesIO(written))
+    frames = pq.read_table(io.BytesIO(piped(campaign, "from frames order by all", "--format", "parquet")))
     assert len(frames) == sum(pq.read_metadata(path).num_rows for path in (campaign / "acap").glob("*.parquet"))
     assert str(frames.schema.field("ts_ns").type) == "int64"
 

@@ -18,8 +18,7 @@ def stitched(tmp_path):
     def tables(*samples):
         for name, sample in zip("abc", samples, strict=False):
             add_sample(tmp_path / "made", name, *sample)
-        campaign = analyze_campaign(tmp_path / "made")
-        return functools.partial(rows, campaign)
+        return functools.partial(rows, analyze_campaign(tmp_path / "made"))
 
     return tables
 
@@ -196,5 +195,4 @@ def test_flows_of_two_sites_are_one_unless_their_networks_differ(stitched, west,
         for tenants, largest in ((west, 900), (east, 950))
     )  # fmt: skip
     table = stitched((WEST1, (0, 20), west), (EAST, (0, 20), east))
-    found = [row["wire_bytes"] for row in table("top_flows") if row["site"] == "all"]
-    assert sorted(found) == expected
+    assert sorted([row["wire_bytes"] for row in table("top_flows") if row["site"] == "all"]) == expected

@@ -95,8 +95,7 @@ def test_moves_have_the_layout_of_table_1(results):
 
 def test_undefined_components_are_null_and_excluded_from_means(tmp_path):
     directory = write_results(tmp_path / "made", {"quiet": [{"I": 0.2}, {"common": 0}], "lost": [{"common": 0}]})
-    rows = make(directory, environments=["quiet", "lost"])
-    quiet, lost = rows["consistency_environments"]
+    quiet, lost = make(directory, environments=["quiet", "lost"])["consistency_environments"]
     assert (quiet["undefined_runs"], quiet["I"], quiet["U"]) == (1, 0.2, 0.5)
     assert quiet["kappa"] == pytest.approx(0.9 / 2)  # kappa is 0 by convention if no packet is in common
     assert (lost["I"], lost["iat_within_share"], lost["kappa"]) == (None, None, 0)

@@ -48,8 +48,7 @@ def check(capsys):
     """Run `acapella campaign check`; return exit code and lines."""
 
     def run(directory):
-        code = cli.main(["campaign", "check", str(directory)])
-        return code, capsys.readouterr().out.splitlines()
+        return cli.main(["campaign", "check", str(directory)]), capsys.readouterr().out.splitlines()
 
     return run
 

@@ -53,14 +53,12 @@ def test_truncated_frame_is_counted_as_truncated(tmp_path):
 
 def test_random_bytes_are_counted_and_discarded():
     noise = np.random.default_rng(1)
-    frames = [noise.bytes(int(length)) for length in noise.integers(0, 400, 3000)]
-    found = counters(*frames)
+    found = counters(*[noise.bytes(int(length)) for length in noise.integers(0, 400, 3000)])
     assert found["frames"] == found["not_roce"] + found.get("bad_length", 0) == 3000
 
 
 def test_duplicate_and_reordered_sequence_numbers_are_distinguished():
-    frames = [frame(GOOD, psn=psn, address=BASE) for psn in (2**24 - 1, 0, 4, 4, 2, 2)]
-    found = counters(*frames)
+    found = counters(*[frame(GOOD, psn=psn, address=BASE) for psn in (2**24 - 1, 0, 4, 4, 2, 2)])
     assert {name: found[name] for name in ("accepted", "psn_gap_lost", "psn_duplicate", "psn_reordered")} == {
         "accepted": 3,
         "psn_gap_lost": 3,

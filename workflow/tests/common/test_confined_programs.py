@@ -55,8 +55,7 @@ def found(own: Path) -> list[str]:
 def test_started_program_has_no_network_and_writes_only_below_its_directory(program):
     path, own, other = program
     before = status_of(os.getpid())["Seccomp"]
-    process = confinement.start([str(path), str(own / "found"), str(other / "made")], [own])
-    assert process.wait() == 0
+    assert confinement.start([str(path), str(own / "found"), str(other / "made")], [own]).wait() == 0
     lines = found(own)
     assert lines[:2] == ["NoNewPrivs: 1", "Seccomp: 2"]
     assert "outside" not in lines
@@ -98,8 +97,7 @@ def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     assert not other.exists()
     editcap = executable(tmp_path / "editcap", "#!/bin/sh\nexec grep Seccomp: /proc/self/status\n")
     monkeypatch.setattr(meters, "which", lambda _: str(editcap))
-    capture = write_pcap(tmp_path / "port.pcap", busy_port())
-    with meters.complete_frames(capture, directory) as frames:
+    with meters.complete_frames(write_pcap(tmp_path / "port.pcap", busy_port()), directory) as frames:
         assert os.read(frames, 100).split() == [b"Seccomp:", b"2"]
 
 

@@ -145,8 +145,7 @@ def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program
     fake = executable(tmp_path / "bin" / "tshark", text)
     command = [sys.executable, "-m", "acapella.cli.main", "digest", capture, "--engine", engine]
     command += ["--tshark-timeout", "3600", "-o", tmp_path / "a.parquet", "--flows", tmp_path / "f.parquet"]
-    environment = os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
-    with subprocess.Popen(command, env=environment) as digest:
+    with subprocess.Popen(command, env=os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}"}) as digest:
         wait_until(lambda: runs("sleep", seconds), running=digest)
         digest.send_signal(signal.SIGINT)
         assert digest.wait(timeout=60) == 130

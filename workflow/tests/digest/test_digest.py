@@ -326,8 +326,7 @@ def test_frames_without_a_timestamp_are_excluded_from_times(digest, tmp_path, ca
     simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
     digest(write_pcapng(tmp_path / "m.pcapng", [(1, frame), (1, frame)], extra=simple))
     assert one_line(capsys) == f"acapella: note: {tmp_path / 'm.pcapng'}: 1 frame without a time\n"
-    rows = pq.read_table(digest.acap).to_pylist()
-    assert [(row["ts_ns"], row["issue"]) for row in rows] == [
+    assert [(row["ts_ns"], row["issue"]) for row in pq.read_table(digest.acap).to_pylist()] == [
         (None, "no_timestamp"),
         (1_000_000, None),
         (1_000_000, None),

@@ -66,8 +66,7 @@ def test_frames_without_ports_are_named_by_their_protocol(tmp_path, digest, caps
     for engine in ["native", *(["hybrid"] if shutil.which("tshark") else [])]:  # with tshark, stacks end with Data
         assert digest(capture, "--engine", engine) == 0
         capsys.readouterr()
-        lines = [line.split("→ ", 1)[1].split(" ", 1)[1] for line in show(capsys, digest.acap)]
-        assert lines == [
+        assert [line.split("→ ", 1)[1].split(" ", 1)[1] for line in show(capsys, digest.acap)] == [
             "ICMP 82 Ethernet/IPv4/ICMP Len=40",
             "ICMP 80 Ethernet/IPv4/ICMP quotes IPv4/UDP",
             "ICMP 70 Ethernet/IPv4/ICMP quotes IPv4/ICMP",

@@ -243,8 +243,7 @@ def test_vlan_in_vxlan_and_vxlan_in_vlan_are_separate_flows(tmp_path):
 def gre_of_ethernet(key, *, back=False):
     """Return a GRE frame that carries Ethernet, with a key and no other option."""
     inner = naive_tunnels.ethernet(0x0800, naive_tunnels.inner(back=back))
-    carrier = naive_tunnels.over_gre(0x2000, 0x6558)
-    return naive_tunnels.ethernet(*carrier(naive_tunnels.word(key) + inner))
+    return naive_tunnels.ethernet(*naive_tunnels.over_gre(0x2000, 0x6558)(naive_tunnels.word(key) + inner))
 
 
 ETHERNET_KEYS = (0x12345600, 0x12345601, 0x12345602, 0x0A000001, 0x0A000002, 0x00100000, 0x000FFFFF, 5, 6)

@@ -88,8 +88,7 @@ def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(tmp_path):
     ("name", "campaign"), [("latency_delta", "three_environments"), ("iat_delta", "many"), ("iat_delta", "one_pair")]
 )
 def test_axis_of_differences_has_a_tick_at_each_decade_and_labels_that_fit(name, campaign, drawn, svg):
-    panel = drawn(name, campaign).spec["concat"][0]["vconcat"][-1]
-    x = panel["layer"][-1]["encoding"]["x"]
+    x = drawn(name, campaign).spec["concat"][0]["vconcat"][-1]["layer"][-1]["encoding"]["x"]
     decades = range(1, int((x["scale"]["domain"][1] - 0.5) // 5) + 1)
     assert x["axis"]["values"] == [*(-5 * n - 0.5 for n in decades[::-1]), 0, *(5 * n + 0.5 for n in decades)]
     assert x["axis"]["tickCount"] >= len(x["axis"]["values"]), "Vega leaves out values beyond tickCount"

@@ -86,8 +86,7 @@ def test_flows_of_duration_zero_have_no_duration_panel(tmp_path):
 
 @pytest.mark.parametrize(("name", "column"), [("flow_sizes", "bytes"), ("flow_times", "value")])
 def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column, tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=2)))
-    figure = compose.compose_figure(name, source)
+    figure = compose.compose_figure(name, Source(Campaign(write_tables(tmp_path / "made", sites=2))))
     chart = figure.spec["concat"][0]
     for panel in chart.get("vconcat", [chart]):
         assert panel["mark"]["interpolate"] == "linear", "a step has the value of one threshold up to the next one"

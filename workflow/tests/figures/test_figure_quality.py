@@ -63,8 +63,7 @@ def test_zero_loss_and_small_loss_have_separate_marks(tmp_path):
 
 def test_unknown_loss_is_never_drawn_as_zero(campaigns):
     source = campaigns["thirty_sites"]
-    figure = compose.compose_figure("capture_quality", source)
-    drawn = quality_marks(figure, 0)
+    drawn = quality_marks(compose.compose_figure("capture_quality", source), 0)
     known = [row for row in source.quality if row["lost_frames"] is not None]
     assert len(known) < len(source.quality)
     for site in source.sites:

@@ -61,8 +61,7 @@ def test_samples_are_drawn_at_their_times_with_gaps(period_s):
 
 
 def test_bins_have_the_mean_rate_of_their_rows():
-    rows = [row for n in range(400) for row in visits(n, seconds=1, rate=(n + 1) * 8000)]
-    bins, _ = binned(rows)
+    bins, _ = binned([row for n in range(400) for row in visits(n, seconds=1, rate=(n + 1) * 8000)])
     assert len(bins) == 200
     assert [row["rate"] for row in bins] == [(2 * n + 1.5) * 8000 for n in range(200)]
 
@@ -169,8 +168,7 @@ def test_colors_distinguish_rates_within_a_decade_and_the_legend_has_every_decad
     assert color["scale"]["type"] == "log"
     assert color["scale"]["domain"] == [10**3, 10**10]
     assert color["legend"]["values"] == [10**power for power in range(3, 11)]
-    fills = set(re.findall(r'fill="(#[0-9a-f]{6}|rgb\([^)]*\))"', svg_of(figure)))
-    assert len(fills) >= 5
+    assert len(set(re.findall(r'fill="(#[0-9a-f]{6}|rgb\([^)]*\))"', svg_of(figure)))) >= 5
     text = words(svg_of(figure))
     assert all(label in text for label in ("1k", "10k", "100k", "1M", "10M", "100M", "1G", "10G"))
 

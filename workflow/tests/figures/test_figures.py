@@ -155,8 +155,7 @@ def test_sites_have_visible_marks_with_their_names(name, campaign, campaigns, dr
         assert marks == []
         assert "one site" not in words(svg(name, campaign))
         return
-    rule = figure.spec["concat"][0]["layer"][lines]["mark"]
-    middle = rule.get("yOffset", 0)
+    middle = figure.spec["concat"][0]["layer"][lines]["mark"].get("yOffset", 0)
     assert all(n > lines and abs(layer["mark"]["yOffset"] - middle) > 2 for n, layer in marks)
     bar = figure.spec["concat"][0]["layer"][0]["mark"]
     assert middle == bar.get("yOffset", 0)  # the interval is centered on its bar
@@ -267,8 +266,7 @@ def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
     published = [float(row["share"]) for row in read_rows(directory / "tables" / "frame_sizes.csv") if row["share"]]
     rows = Source(Campaign(directory)).rows("frame_sizes")
     assert [row["share"] for row in rows if row["share"] is not None] == published
-    stored = pq.read_table(directory / "tables" / "frame_sizes.parquet")
-    assert stored["share"].to_pylist() != published
+    assert pq.read_table(directory / "tables" / "frame_sizes.parquet")["share"].to_pylist() != published
 
 
 @pytest.mark.parametrize(
@@ -385,8 +383,7 @@ def test_frames_are_counted_in_exactly_one_segment_of_a_bar(campaigns):
 
 @pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
 def test_axis_of_header_shares_ends_at_100_percent(campaign, campaigns):
-    figure = compose.compose_figure("header_occurrence", campaigns[campaign])
-    layers = figure.spec["concat"][0]["layer"]
+    layers = compose.compose_figure("header_occurrence", campaigns[campaign]).spec["concat"][0]["layer"]
     scales = [layer["encoding"]["x"]["scale"] for layer in layers if "scale" in layer["encoding"]["x"]]
     assert scales
     assert all(scale["domain"] == [0, 100] for scale in scales)

@@ -133,8 +133,7 @@ def test_title_has_the_rate_of_first_loss_in_memory_and_of_each_trace(source):
         pytest.approx((0.277, 2.77, 2, 6), rel=0.002),
         pytest.approx((0.498, 4.98, 1, 9), rel=0.002),
     ]
-    title = with_spaces(compose.compose_figure("flowreport_success", source).title)
-    assert title == (
+    assert with_spaces(compose.compose_figure("flowreport_success", source).title) == (
         "Reports generated in memory: losses begin between 10 and 20 million reports/s; "
         "replayed trace of 166 Mbit/s: losses begin between 0.277 and 2.77 million reports/s "
         "(2 of 6 runs at that rate or above without losses); "

@@ -103,8 +103,7 @@ def test_figure_of_gain_is_drawn_if_bbr_transferred_nothing(tmp_path):
 
 def test_completion_times_that_differ_by_half_a_percent_have_no_winner():
     times = [(1, "bbr", 1000.0), (1, "cubic", 1004.0), (2, "bbr", 1010.0), (2, "cubic", 1000.0)]
-    rows = [completion_row(*time) for time in times]
-    title = with_spaces(transfer_completion.title(rows, 0, 0))
+    title = with_spaces(transfer_completion.title([completion_row(*time) for time in times], 0, 0))
     assert title == "BBR completes first in 0, Cubic in 1, equal within 0.5 % in 1 of 2 settings"
 
 
@@ -264,8 +263,7 @@ def test_setting_counts_as_its_cell_is_printed(gain, comparison, printed, outcom
 
 
 def test_report_names_the_faster_algorithm_as_the_figure_does():
-    slightly = gain_row(0.1, "faster_bbr")
-    assert with_spaces(transfers.faster(slightly)) == "equal within 0.5 %"
+    assert with_spaces(transfers.faster(gain_row(0.1, "faster_bbr"))) == "equal within 0.5 %"
     assert transfers.faster(gain_row(1.0, "faster_bbr", -30.0, 30.0)) == "undecided (runs overlap)"
 
 

@@ -65,8 +65,7 @@ def loaded(tmp_path_factory):
 
 
 def test_flows_with_evicted_slots_are_marked_and_counted(loaded):
-    flows = pq.read_table(loaded / "compared_flows.parquet").to_pylist()
-    reasons = [row["loss_reason"] for row in flows]
+    reasons = [row["loss_reason"] for row in pq.read_table(loaded / "compared_flows.parquet").to_pylist()]
     rows = pq.read_table(loaded / "flow_reasons.parquet").to_pylist()
     counted = {row["reason"]: row["flows"] for row in rows if row["subject"] == "loss"}
     assert counted == {name or "none": reasons.count(name) for name in set(reasons)}

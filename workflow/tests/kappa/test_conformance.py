@@ -187,8 +187,7 @@ def test_printed_number_covers_all_numbers_that_round_to_it():
 
 
 def test_printed_means_that_differ_from_their_runs_are_listed():
-    rows = verdicts()
-    assert {key: row["unlike_runs"] for key, row in rows.items() if row["unlike_runs"]} == {
+    assert {key: row["unlike_runs"] for key, row in verdicts().items() if row["unlike_runs"]} == {
         ("FABRIC Shd. 40 Gbps Noisy", "mean"): "L"
     }
 

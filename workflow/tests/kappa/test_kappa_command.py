@@ -147,8 +147,7 @@ def test_damaged_bytes_are_reported_with_exit_code_1(trials, tmp_path, capsys):
     damaged.write_bytes(packed)
     assert main(["kappa", str(trials[0]), str(damaged), "--json"]) == 1
     message = capsys.readouterr()
-    found = json.loads(message.out)["pairs"][0]
-    assert [warning["code"] for warning in found["warnings"]] == ["cut_file"]
+    assert [warning["code"] for warning in json.loads(message.out)["pairs"][0]["warnings"]] == ["cut_file"]
     assert message.err.startswith("acapella: error: ")
     assert "c.pcap.gz: damaged" in message.err
 

@@ -149,8 +149,7 @@ def test_stretched_time(tmp_path, factor):
 
 def test_all_but_the_first_delayed(tmp_path):
     a, delay = even(50), 777
-    b = a[:1] + [(ts_ns + delay, frame) for ts_ns, frame in a[1:]]
-    pair = comparison(tmp_path, a, b)
+    pair = comparison(tmp_path, a, a[:1] + [(ts_ns + delay, frame) for ts_ns, frame in a[1:]])
     assert exact(pair)["I"] == Fraction(delay, pair["duration_a_ns"] + pair["duration_b_ns"])
 
 

@@ -81,8 +81,7 @@ def test_known_loss_and_delay_give_the_expected_kappa(tmp_path, capsys, frames, 
     late = [offsets[n] + (1_000 if n else 0) for n in left]
     require(len(set(frames)) >= len(frames), "equal packets in this capture: it is unknown which of them was lost")
     found = pair(capsys, trial(tmp_path / "a.pcap", frames, offsets), trial(tmp_path / "b.pcap", wrapped, late))
-    lost = len(frames) - len(left)
-    assert found["U"] == lost / (len(frames) + len(left))
+    assert found["U"] == (len(frames) - len(left)) / (len(frames) + len(left))
     assert found["O"] == 0
     assert found["offset_ns"] == 1_000
     assert found["latency_delta_ns"]["largest"] == 1_000

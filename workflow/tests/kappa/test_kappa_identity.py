@@ -264,8 +264,7 @@ def chosen(path, **selection) -> list[int]:
 def test_selections(tmp_path):
     packets = [(BASE_NS + 100 * n, ethernet(ipv4(udp(n, ports=(1000 + n % 2, 53))))) for n in range(10)]
     path = write_pcap(tmp_path / "a.pcap", packets)
-    numbers = {str(path): np.array([2, 5, 99], dtype=np.uint64)}
-    assert chosen(path, frames=numbers) == [2, 100]
+    assert chosen(path, frames={str(path): np.array([2, 5, 99], dtype=np.uint64)}) == [2, 100]
     assert chosen(path, from_ns=BASE_NS + 100, to_ns=BASE_NS + 300) == [2, 100]
     odd = (17, "10.0.0.1", 1001, "10.0.0.2", 53)
     assert chosen(path, flow=odd) == [5, 100]
@@ -277,6 +276,5 @@ def test_selections(tmp_path):
 
 
 def test_random_packets_have_different_identities(tmp_path):
-    packets = sent(20_000, random.Random(3))
-    trial = compare([[write_pcap(tmp_path / "a.pcap", packets)]], pairs=[])["trials"][0]
+    trial = compare([[write_pcap(tmp_path / "a.pcap", sent(20_000, random.Random(3)))]], pairs=[])["trials"][0]
     assert (trial["packets"], trial["ambiguous"]) == (20_000, 0)

@@ -137,8 +137,7 @@ def test_command_covers_the_true_kappa(tmp_path, capsys):
 
 
 def test_replayer_is_compared_like_captures_of_its_departures(tmp_path, capsys):
-    setup = Setup(packets=400, replayer=Replayer(late_ns=20_000, unsent=0.05))
-    a, b = replay_simulation.two_replays(setup, 5)
+    a, b = replay_simulation.two_replays(Setup(packets=400, replayer=Replayer(late_ns=20_000, unsent=0.05)), 5)
     found = pair(capsys, *write_replays(tmp_path, a, b))["replayer"]
     captures = []
     for name, replay in (("da", a), ("db", b)):

@@ -31,15 +31,13 @@ def test_result_with_spooling_is_identical(tmp_path, kinds, memory_bytes):
 
 
 def test_missing_spool_directory_is_an_error(tmp_path):
-    packets = sent(40_000, random.Random(1))
-    path = write_pcap(tmp_path / "a.pcap", packets)
+    path = write_pcap(tmp_path / "a.pcap", sent(40_000, random.Random(1)))
     with pytest.raises(UserError, match="gone"):
         compare([[path], [path]], pairs=[(0, 1)], memory_bytes=1, spool=tmp_path / "gone")
 
 
 def test_any_trials_can_form_a_pair(tmp_path):
-    packets = sent(50, random.Random(2))
-    path = write_pcap(tmp_path / "a.pcap", packets)
+    path = write_pcap(tmp_path / "a.pcap", sent(50, random.Random(2)))
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     both = compare([[path], [path]], pairs=[(0, 1), (1, 0)], memory_bytes=1, spool=tmp_path)["pairs"]
     assert both[0] == both[1] | {"a": 0, "b": 1}

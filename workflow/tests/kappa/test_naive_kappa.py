@@ -29,8 +29,7 @@ def inverse(ranks: tuple) -> tuple:
 @pytest.mark.parametrize("size", range(8))
 def test_permutations_have_the_defined_moves(size):
     for ranks in itertools.permutations(range(size)):
-        definition = by_definition(ranks)
-        assert {b for _, b in definition} == naive_kappa.kept(list(ranks))
+        assert {b for _, b in by_definition(ranks)} == naive_kappa.kept(list(ranks))
 
 
 @pytest.mark.parametrize("size", range(8))

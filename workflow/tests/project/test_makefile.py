@@ -48,8 +48,7 @@ def install(tmp_path: Path, user: int, installed: list[str], *purposes: str) -> 
     lines = "\n".join(f"{name} installed" for name in installed)
     program(tmp_path, "dpkg-query", f"cat <<'E'\n{lines}\nE")
     program(tmp_path, "apt-get", f'echo "$@" >> {tmp_path}/apt-get.log')
-    environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    return run(SCRIPT, *purposes, env=environment)
+    return run(SCRIPT, *purposes, env=os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"})
 
 
 def test_missing_package_without_root_prints_the_command_and_fails(tmp_path):

@@ -257,8 +257,7 @@ def test_mac_pseudonyms_are_stable_and_unique_and_keep_their_flags(tmp_path):
         assert before[0] & 0xF3 == after[0] & 0xF3
     assert all(after[:3] == b"\x01\x00\x5e" and after[3] < 0x80 for after in mapped[500:550])
     assert all(after[:2] == b"\x33\x33" for after in mapped[550:])
-    again = [left[:6] for left in released(tmp_path, mac_frames(addresses))]
-    assert again == mapped[:500]
+    assert [left[:6] for left in released(tmp_path, mac_frames(addresses))] == mapped[:500]
 
 
 @pytest.mark.parametrize("address", ["ffffffffffff", "000000000000", "0180c200000e", "01000ccccccc"])
@@ -336,8 +335,7 @@ def test_teredo_origin_and_authentication_are_hidden(tmp_path):
     origin = bytes(0xFF ^ byte for byte in (203, 0, 113, 9))
     packet = bytes(IPv6(src="2001:0:53aa:64c::1", dst="2001:db8::5") / UDP() / SECRET)
     head = b"\0\1\x04\x04" + b"user" + b"pass" + b"nonce678" + b"\0"
-    frame = in_udp(3544, head + b"\0\0\x12\x34" + origin + packet)
-    (left,) = released(tmp_path, [frame])
+    (left,) = released(tmp_path, [in_udp(3544, head + b"\0\0\x12\x34" + origin + packet)])
     begin = 42 + len(head)
     plain = CryptoPan(KEY).address(bytes((203, 0, 113, 9)))
     assert left[42:begin] == b"\0\1\x04\x04" + bytes(len(head) - 4)

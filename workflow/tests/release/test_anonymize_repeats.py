@@ -304,7 +304,6 @@ def test_sack_with_too_many_blocks_becomes_a_shorter_chunk_with_padding(tmp_path
     blocks = b"".join(struct.pack("!HH", 2 * n + 2, 2 * n + 2) for n in range(5))
     many = sctp(chunk(3, bytes(8) + b"\0\5\0\2" + blocks + b"\0\0\0\7\0\0\0\x08"))
     edges = [struct.pack("!II", 8 * n, 8 * n + 4) for n in range(1, 4)]
-    option = tcp(b"\1\1\5\x1a" + b"".join(edges))
-    left = released(tmp_path, [many, option])
+    left = released(tmp_path, [many, tcp(b"\1\1\5\x1a" + b"".join(edges))])
     assert left[0][46:] == chunk(3, bytes(8) + b"\0\3\0\0" + blocks[:12]) + chunk(0x84, bytes(12))
     assert left[1][54:] == b"\1\1\5\x0a" + edges[0] + b"\1" * 16

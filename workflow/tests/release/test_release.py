@@ -257,8 +257,7 @@ def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
     true, shown = (flow_tables(tmp_path / name) for name in ("tables", "out"))
     true_order, number = {}, {}
     for sample in sorted({row["sample"] for row in true["flowreport_flows"]}):
-        flows = [row for row in true["flowreport_flows"] if row["sample"] == sample]
-        for row in flows:
+        for row in [row for row in true["flowreport_flows"] if row["sample"] == sample]:
             true_order[sample, row["flow"]] = row | {end: pseudonym_of(pan, row[end]) for end in ENDS}
         ordered = sorted((row for row in true_order.values() if row["sample"] == sample), key=key_of_flow)
         number |= {(sample, row["flow"]): place for place, row in enumerate(ordered)}
@@ -350,8 +349,7 @@ def test_tables_with_true_names_are_omitted_with_the_reason(copied, tmp_path, ca
     capsys.readouterr()
     run("release", copied, "--pseudonyms", "-o", tmp_path / "hidden")
     assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
-    lines = [line for line in capsys.readouterr().out.splitlines() if "consistency" in line]
-    assert lines == [
+    assert [line for line in capsys.readouterr().out.splitlines() if "consistency" in line] == [
         "table consistency omitted: true names of sites, ports or samples; to create them with pseudonyms: "
         "snakemake --config pseudonyms=True; then release again"
     ]

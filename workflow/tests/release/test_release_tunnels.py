@@ -136,8 +136,7 @@ def shown(path: Path, places: set[tuple[int, int]]) -> set[int]:
 
 
 def test_campaign_has_every_tunnel_type(sets):
-    found = {tunnel["type"] for row in flows(sets[0]) for tunnel in row["tunnels"]}
-    assert found == set(TYPES)
+    assert {tunnel["type"] for row in flows(sets[0]) for tunnel in row["tunnels"]} == set(TYPES)
     assert {place.kind for packet in packets() for place in packet.places} == set(TYPES)
 
 
@@ -300,8 +299,7 @@ def test_identifiers_wider_than_their_field_are_rejected():
 
 def test_thousand_tenants_remain_a_thousand_flows(tmp_path):
     frames = [tf.frame(tf.vxlan(vni, tf.syn())).raw for vni in range(1000)]
-    source = write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))
-    anonymize(str(source), tmp_path / "out.pcap", KEY)
+    anonymize(str(write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))), tmp_path / "out.pcap", KEY)
     created = ["-o", tmp_path / "acap.parquet", "--flows", tmp_path / "flows.parquet", "--engine", "native"]
     run("digest", tmp_path / "out.pcap", *created)
     rows = pq.read_table(tmp_path / "flows.parquet").to_pylist()

@@ -123,8 +123,7 @@ def test_title_names_campaign_testbed_and_time(tmp_path):
 
 def test_manifest_notes_are_shown_below_sample_quality(opened):
     page, _ = opened
-    headings = page.locator("#tables h3").all_inner_texts()
-    assert headings[-2:] == ["Quality of each sample", "Notes on samples"]
+    assert page.locator("#tables h3").all_inner_texts()[-2:] == ["Quality of each sample", "Notes on samples"]
     rows = [row.split("\t") for row in page.locator("[aria-labeledby='table-notes'] tbody tr").all_inner_texts()]
     assert {row[-1] for row in rows} == {"no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted"}
     box = page.locator("[aria-labeledby='table-notes'] table").bounding_box()

@@ -47,8 +47,7 @@ def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
 
 
 def test_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
-    source = quality_with(tmp_path, lost_frames=None, loss_share=None)
-    table = tables.quality(source)
+    table = tables.quality(quality_with(tmp_path, lost_frames=None, loss_share=None))
     column = [heading for heading, _ in table["columns"]].index("Loss")
     assert [with_spaces(row[column]) for row in table["rows"]] == ["?", "0 %", "0 %", "0 %"]
 

@@ -41,8 +41,7 @@ def test_warning_of_several_trials_is_shown_once_with_their_number(tmp_path):
         return {"code": "coarse_clock", "components": ["O", "L", "I"], "text": text}
 
     runs = [{"warnings": [coarse(n)]} for n in (2, 3, 10)] + [{}]
-    source = source_of(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})
-    assert trials.warnings(source) == [
+    assert trials.warnings(source_of(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})) == [
         "quiet, 3 of 5 trials (O, L and I): the clock of trial quiet-2 is coarse: 20 packets. Similarly for the "
         "others; consistency_warnings.csv contains the numbers of each.",
         "loaded, runs B and C (O, L and I): the clock of trial quiet-2 is coarse: 20 packets.",

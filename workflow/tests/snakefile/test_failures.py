@@ -54,8 +54,7 @@ def test_interrupted_job_is_not_a_broken_sample(stage, code, tmp_path, monkeypat
 
 def test_interrupted_run_with_a_failed_sample_reports_both(tmp_path):
     (tmp_path / "a.log").write_text(BROKEN)
-    jobs = [FailedJob("digest", "a", tmp_path / "a.log", 2)]
-    lines = failure_report(jobs, [], stopping=True).splitlines()
+    lines = failure_report([FailedJob("digest", "a", tmp_path / "a.log", 2)], [], stopping=True).splitlines()
     assert lines[0] == "acapella: these samples failed:"
     assert lines[-1] == "acapella: stopped; run snakemake again to continue"
 
@@ -143,8 +142,7 @@ def test_only_the_exit_code_for_damage_suggests_to_keep_frames_before_it(tmp_pat
 
 
 def test_failed_stage_of_the_whole_campaign_names_no_sample(tmp_path, monkeypatch):
-    printed = report_of(tmp_path, monkeypatch, ("process", 2, BROKEN), ("index", 130, ""))
-    assert printed.splitlines() == [
+    assert report_of(tmp_path, monkeypatch, ("process", 2, BROKEN), ("index", 130, "")).splitlines() == [
         "acapella: these jobs failed:",
         f"  process: {BROKEN}",
     ]

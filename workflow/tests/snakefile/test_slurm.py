@@ -22,8 +22,7 @@ TIMEOUT_S = 900  # reached only if something hangs
 @pytest.fixture
 def cluster():
     """Return a directory for a cluster's files. Skips the test with a reason if no cluster can be started."""
-    reason = slurm_cluster.missing()
-    skip_if(reason)
+    skip_if(slurm_cluster.missing())
     with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # paths of pytest are too long for a Unix socket
         yield Path(directory)
 

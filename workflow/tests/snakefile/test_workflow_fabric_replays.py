@@ -60,8 +60,7 @@ def place(tmp_path_factory):
         fabric.testbed("mine").allocate("UTAH", ResourceRequest(2))
         fabric.nodes.prefixes |= dict.fromkeys((*NODES, LISTENER), prefix)
         (fabric.nodes.directory / "bin" / "tcpdump").unlink()  # the real one records the interface
-        settings = fabric.settings(replay=REPLAY | {"capture": str(capture)})
-        place.configure(**SHORT, fabric=asdict(settings))
+        place.configure(**SHORT, fabric=asdict(fabric.settings(replay=REPLAY | {"capture": str(capture)})))
         dry_run = place.succeed("--dry-run")
         collect_in_process(place)
     place.succeed("--cores", "2")

@@ -62,8 +62,7 @@ def why_not() -> str | None:
 def mirror() -> str:
     """Return the Debian mirror that apt uses."""
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    return ended.stdout.splitlines()[0]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
 
 
 def memory_groups() -> Path | None:

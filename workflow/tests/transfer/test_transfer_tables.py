@@ -242,8 +242,7 @@ def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
         ("missing", "transfers/missing/iperf3-0.json", 0, "cannot read: No such file or directory"),
         ("twice", "transfers/twice/iperf3-0.json", 2, "more than one test: the first one is used"),
     ]
-    errors = dict(rows(tmp_path, "cells", "cell_id, error"))
-    assert errors == {
+    assert dict(rows(tmp_path, "cells", "cell_id, error")) == {
         "bbr-0-bbr": None,
         "crashed": "no route to host",
         "twice": None,

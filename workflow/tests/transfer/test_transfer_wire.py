@@ -328,8 +328,7 @@ def test_retransmissions_after_the_end_are_a_known_cause(tmp_path):
 
 
 def test_other_differences_are_unexplained_counted_and_flagged(tmp_path):
-    found = with_wire(tmp_path, steady(), made.Sent(200_000, 200_000, 1.0, 1.01, 3))
-    assert found == {
+    assert with_wire(tmp_path, steady(), made.Sent(200_000, 200_000, 1.0, 1.01, 3)) == {
         "sent": (True, "unexplained"),
         "completion": AGREED,
         "throughput": (True, "unexplained"),

@@ -382,8 +382,7 @@ def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(
     custom = pcapng_block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")
     journal = pcapng_block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
     frames = [(1, frame) for _, frame in busy_port()]
-    capture = write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal)
-    assert main(["verify", str(capture)]) == 0
+    assert main(["verify", str(write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal))]) == 0
     out = capsys.readouterr().out
     assert "2 blocks that are not frames; tshark numbers them" in out
     assert f"1 files, {len(frames)} frames" in out

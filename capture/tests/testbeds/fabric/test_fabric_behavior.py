@@ -36,8 +36,7 @@ def test_every_behavior_has_a_source_and_an_existing_switch(fabric):
 
 def test_slice_on_the_second_page_is_found(fabric):
     """The project has more slices than FABRIC returns in one reply, and FABRIC ignores the search for names."""
-    testbed = fabric.testbed()
-    testbed.allocate(SITE, ResourceRequest(1))
+    fabric.testbed().allocate(SITE, ResourceRequest(1))
     (ours,) = fabric.orchestrator.alive()
     others = [dataclasses.replace(ours, slice_id=str(uuid.uuid4()), name=f"other-{number}", holds=False)
               for number in range(PAGE)]  # fmt: skip

@@ -56,8 +56,7 @@ def test_exactly_three_functions_of_fabrics_client_are_replaced(fabric):
 def test_ports_come_from_links_and_counters(fabric):
     star = fabric.testbed().site(SITE)
     assert [port.name for port in star.ports] == [PORTS[0], PORTS[2], OWN, PORTS[1]]
-    kinds = {port.name: (port.kind, port.rate_bps) for port in star.ports if port.name != OWN}
-    assert kinds == {
+    assert {port.name: (port.kind, port.rate_bps) for port in star.ports if port.name != OWN} == {
         PORTS[0]: ("downlink", 100 * 10**9), PORTS[1]: ("downlink", 25 * 10**9), PORTS[2]: ("uplink", 100 * 10**9),
     }  # fmt: skip
     utah = fabric.testbed().site("UTAH")
@@ -278,8 +277,7 @@ def test_ports_of_a_followed_slice_are_found(fabric):
         (instance,) = other.allocate(SITE, ResourceRequest(1))
         other.mirror(instance, instance.receivers[0], PORTS[0], "both")
         sites = fabric.testbed(follow="acapella-other-STAR").sites()
-        used = {(site.name, port.name) for site in sites for port in site.ports if port.slices}
-        assert used == {(SITE, OWN)}
+        assert {(site.name, port.name) for site in sites for port in site.ports if port.slices} == {(SITE, OWN)}
         with pytest.raises(UserError, match="no slice 'acapella-other'"):
             fabric.testbed(follow="acapella-other").sites()
 

@@ -71,8 +71,7 @@ def frames_by_filter(capture: Path, filters: list[str]) -> list[int]:
 def test_sheet_lists_a_sample_of_every_site_and_port(campaign):
     with (campaign / "raw" / "samples.tsv").open() as sheet:
         rows = list(csv.DictReader(sheet, delimiter="\t"))
-    ports = {(row["site"], row["port"]) for row in rows}
-    assert ports == {
+    assert {(row["site"], row["port"]) for row in rows} == {
         *(("site1", port) for port in ("port1", "port2", "uplink-site2")),
         *(("site2", port) for port in ("port1", "port2", "uplink-site1")),
     }

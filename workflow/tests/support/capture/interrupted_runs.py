@@ -52,8 +52,7 @@ def ends_without_leftovers(
     assert (
         re.findall(r"\b(?:port\d|uplink-site|mirror\d|capture\d|br[01]|replay|direct-|edge|core|manage\d)", links) == []
     )
-    mounts = Path("/proc/self/mounts").read_text()
-    assert "acapella" not in mounts
+    assert "acapella" not in Path("/proc/self/mounts").read_text()
     parts = [path.name for path in (campaign / "raw").iterdir() if path.name.endswith(".part")]
     # incomplete files of a killed collection are hidden, and removed by the next one (coordinator.py)
     assert all(name.startswith(".") for name in parts) if number == signal.SIGKILL else parts == [], parts

@@ -187,8 +187,7 @@ def test_fetched_file_is_complete(switched, instance, tmp_path):
     data = bytes(range(256)) * 4000
     script = "i=0; while [ $i -lt 4000 ]; do " + "printf '" + "".join(f"\\{n:03o}" for n in range(256)) + "'; "
     script = script.replace("\\045", "%%") + "i=$((i+1)); done"
-    job = switched.start(instance.name, ["sh", "-c", script], output="a.pcap")
-    assert job.wait(TIMEOUT_S) == 0
+    assert switched.start(instance.name, ["sh", "-c", script], output="a.pcap").wait(TIMEOUT_S) == 0
     switched.fetch(instance.name, "a.pcap", tmp_path / "raw" / "a.pcap")
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
     assert (tmp_path / "raw" / "a.pcap").read_bytes() == data
@@ -204,8 +203,7 @@ def test_uploaded_file_is_complete_and_executable(switched, instance, tmp_path):
         there = there if "/" in there else f"./{there}"
         done = switched.run(instance.name, [there, "once"], timeout_s=TIMEOUT_S)
         assert (done.status, done.stdout) == (0, f"once {there}\n")
-    shown = switched.run(instance.name, ["stat", "-c", "%a", there])
-    assert shown.stdout == "700\n"
+    assert switched.run(instance.name, ["stat", "-c", "%a", there]).stdout == "700\n"
     one_line(lambda: switched.put("missing", tmp_path / "interrupted", "program"))
     one_line(lambda: switched.put(instance.name, tmp_path / "none", "program"))
 
