@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from acapella_p4_model.running import P4
+from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_programs
 
 REACHED_BITS = 256 * 8  # an operand's place in its struct is 8 bits of bytes, and wraps
@@ -110,8 +111,7 @@ def test_compiling_reproduces_the_committed_spec():
             for program in PROGRAMS]  # fmt: skip
     message = [run.communicate()[1] for run in runs]
     assert [run.returncode for run in runs] == [0] * len(PROGRAMS), message
-    known.parent.mkdir(parents=True, exist_ok=True)
-    known.write_text(inputs)
+    write_file(known, inputs)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

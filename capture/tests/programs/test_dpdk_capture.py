@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require_programs
 
 FRAMES = dpdk.some_frames(3000)
@@ -92,8 +93,7 @@ def test_sampling_by_hash_does_not_depend_on_earlier_frames(tmp_path):
     later = [frame for frame in FRAMES[3:] if frame in kept]
     assert 0 < len(kept) < len(FRAMES)
     for name, frames, expected in (("all", FRAMES, kept), ("later", FRAMES[3:], later)):
-        directory = tmp_path / name
-        directory.mkdir()
+        directory = new_directory(tmp_path / name)
         run = dpdk.capture(directory, *dpdk.from_file(directory, frames), "--sample", 5, "--sample-by", "hash")
         assert dpdk.read_pcap(directory / "c.pcap")[0] == expected
         assert run.counts["sampled_out"] == len(frames) - len(expected)

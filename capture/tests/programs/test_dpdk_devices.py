@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import veth
+from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require
 
 FRAMES = dpdk.some_frames(2000, seed=3, sizes=(60, 128, 512, 1514))
@@ -99,8 +100,7 @@ def test_af_xdp_captures_every_frame_or_counts_its_losses(tmp_path, inside):
     argv = ["--vdev", "net_af_xdp0,iface=in0,start_queue=0,queue_count=1,force_copy=1", "--stop-when-idle", "0.1"]
     tried = dpdk.capture(tmp_path, *argv, name="c.pcap", prefix=inside)
     require(tried.status == 0, f"the kernel lets no AF_XDP here: {tried.stderr.strip().splitlines()[-1:]}")
-    directory = tmp_path / "xdp"
-    directory.mkdir()
+    directory = new_directory(tmp_path / "xdp")
     run = take(inside, directory, FRAMES, argv[1])
     assert run.status == 0, run.stderr
     frames = dpdk.read_pcap(directory / "c.pcap")[0]

@@ -6,6 +6,7 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
+from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require_success
 
 FRAMES = dpdk.some_frames(300, seed=11, sizes=(60, 512, 1514))
@@ -35,8 +36,7 @@ def results(program: replayer.Replayer, capture: Path, directory: Path) -> list[
 def with_fault(tmp_path: Path, preload: Path, plain: Path, call: str) -> tuple[list[str], dict[str, int]]:
     """Return the results if this call fails, and the sizes of the files."""
     capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
-    directory = tmp_path / call
-    directory.mkdir()
+    directory = new_directory(tmp_path / call)
     fault = {"LD_PRELOAD": str(preload), "ACAPELLA_FAIL": call}
     fault["ACAPELLA_FAIL_FROM"] = str(capture if call.startswith("malloc") else directory)
     with replayer.Replayer(*NULL, program=plain, variables=fault) as program:
@@ -62,8 +62,7 @@ def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, p
 
 def test_full_disk_is_an_error_event_and_leaves_no_file(tmp_path):
     capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
-    directory = tmp_path / "disk"
-    directory.mkdir()
+    directory = new_directory(tmp_path / "disk")
     mount, keep = f"mount -t tmpfs -o size=64K none {directory}", f"ls -A {directory} >{tmp_path}/left"
     require_success(["unshare", "-m", *mount.split()], "tmpfs")
     script = f'{mount} && "$@"; status=$?; {keep}; exit $status'

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.new_files import new_directory
 from acapella_testing.processes import run
 from acapella_testing.requirements import require, require_programs, require_root, required
 from acapella_testing.waiting import wait_until
@@ -68,8 +69,7 @@ def test_events_that_bpftrace_or_the_kernel_loses_are_counted():
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
     """Provide files like those of /proc/sys/vm, where writing one of a pair sets the other to 0."""
-    directory = tmp_path / "vm"
-    directory.mkdir()
+    directory = new_directory(tmp_path / "vm")
     for name, value in (("dirty_ratio", 20), ("dirty_background_ratio", 0), ("dirty_bytes", 0)):
         (directory / name).write_text(f"{value}\n")
     (directory / "dirty_background_bytes").write_text("4096\n")

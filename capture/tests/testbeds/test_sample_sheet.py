@@ -6,6 +6,7 @@ import struct
 import zlib
 
 import pytest
+from acapella_testing.new_files import write_file
 
 from acapella_capture import collect
 from acapella_capture import manifest as manifests
@@ -80,8 +81,7 @@ def test_relative_paths_start_at_the_sheets_directory(directory, monkeypatch):
 
 def test_files_with_the_same_name_get_directory_names(directory):
     for name in ("x/y", "z/y"):
-        (directory / name).mkdir(parents=True)
-        (directory / name / "a.pcap").write_bytes(name.encode())
+        write_file(directory / name / "a.pcap", name.encode())
     rows = files.read_sheet(sheet(directory, "\tS\tp\t?/y/a.pcap\t\n"))
     assert [row.sample for row in rows] == ["x-y-a", "z-y-a"]
 
@@ -173,8 +173,7 @@ def test_files_that_differ_in_invalid_characters_get_unique_names(directory):
 def test_error_of_a_too_long_name_names_the_file(directory):
     for part in "mn":
         path = directory / (part * 200) / ("k" * 200) / "a.pcap"
-        path.parent.mkdir(parents=True)
-        path.write_bytes(FRAMES)
+        write_file(path, FRAMES)
     message = complaint(directory, "\tS\tp\t*/*/a.pcap\t\n")
     assert "/a.pcap: only letters, digits" in message and f" of {directory}/mmm" in message
 

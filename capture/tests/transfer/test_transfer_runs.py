@@ -15,6 +15,7 @@ from acapella_testing import processes
 from acapella_testing.c_programs import PLAIN, built_or_skip
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
 from acapella_testing.capture.interrupted_runs import tree_when
+from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require_programs
 from acapella_testing.transfer_cells import validate_written
 
@@ -223,8 +224,7 @@ def test_interrupted_grid_leaves_nothing_and_continues(tmp_path, number):
     campaign, config = tmp_path / "one", tmp_path / "one.yaml"
     config.write_text(THREE)
     transfers = campaign / "transfers"
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
+    temporary = new_directory(tmp_path / "tmp")
     env = environment() | {"TMPDIR": str(temporary)}
     with subprocess.Popen(argv(campaign, config), env=env, stdout=subprocess.PIPE, text=True) as process:
         assert any(line.startswith("transfer: 1 of 3: ") for line in process.stdout)
@@ -282,8 +282,7 @@ def test_run_whose_capture_fails_does_not_end_the_grid(tmp_path):
 
 
 def test_second_process_of_a_campaign_is_refused(tmp_path):
-    campaign = tmp_path / "one"
-    campaign.mkdir()
+    campaign = new_directory(tmp_path / "one")
     with fabric.locked(campaign):
         done = attempt(campaign, RENO)
     assert done.returncode == 2

@@ -16,6 +16,7 @@ from pathlib import Path
 import p4_loader as p4
 import pytest
 from acapella_testing import c_programs, processes
+from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require_programs, require_success
 from p4_loader import FORWARD, REPORTS, SECOND, ethernet, frame, good, run, write_pcap
 from scapy.contrib.roce import BTH
@@ -295,8 +296,7 @@ def test_truncated_capture_is_used_up_to_its_last_whole_record(tmp_path):
 
 def test_dpdk_leaves_no_directory_if_the_user_is_not_root(tmp_path):
     require_success(["unshare", "--user", "true"], "user namespace, in which root is another user,")
-    place = tmp_path / "tmp"
-    place.mkdir()
+    place = new_directory(tmp_path / "tmp")
     environment = p4.ENVIRONMENT | {"TMPDIR": str(place)}
     processes.run("unshare", "--user", *p4.command(tmp_path, FORWARD, traffic(10)), env=environment, check=True)
     assert list(place.iterdir()) == []
@@ -429,8 +429,7 @@ def test_usage_errors_are_rejected(words, message):
     ],
 )
 def test_output_that_is_an_input_or_another_output_is_rejected(tmp_path, words, message):
-    here = tmp_path / "here"
-    here.mkdir()
+    here = new_directory(tmp_path / "here")
     capture = write_pcap(here / "out.pcap.part", [frame(1, ethernet(1))])
     (here / "link.pcap").symlink_to(capture)
     (here / "c.txt").write_text("")

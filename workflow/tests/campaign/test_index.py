@@ -18,6 +18,7 @@ from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import arp
 from acapella_testing.frames.trial_frames import ethernet, ipv4, ipv6, udp
 from acapella_testing.generated.tiny import add_sample, flow
+from acapella_testing.new_files import new_directory
 from acapella_testing.stages import analyze_campaign
 
 from acapella.campaign import index, process
@@ -78,8 +79,7 @@ def test_duckdb_1_0_0_opens_the_catalog(directory, old_client):
 
 def test_index_writes_nothing_to_the_directory_of_tables(directory):
     """DuckDB creates views only over existing files, but a killed command must not leave empty tables."""
-    tables = directory / "tables"
-    tables.mkdir(exist_ok=True)
+    tables = new_directory(directory / "tables")
     before = tables.stat().st_mtime_ns
     index.build(Campaign(directory))
     assert tables.stat().st_mtime_ns == before

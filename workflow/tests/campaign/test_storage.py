@@ -8,6 +8,7 @@ import pytest
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.generated_tables import write_tables
 from acapella_testing.generated.storage_study import RUN, campaign, rate, study
+from acapella_testing.new_files import write_file
 from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign import storage
@@ -214,7 +215,6 @@ def test_missing_measurements_are_stated_with_the_reason(tmp_path, capsys):
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 1}'])
 def test_invalid_study_is_rejected_in_one_line(tmp_path, capsys, text):
-    (tmp_path / "storage").mkdir()
-    (tmp_path / "storage" / "study.json").write_text(text)
+    write_file(tmp_path / "storage" / "study.json", text)
     assert cli.main(["campaign", "storage", str(tmp_path)]) == 2
     assert "not a storage study of this version; run: acapella measure storage -o" in capsys.readouterr().err

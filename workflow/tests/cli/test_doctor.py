@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+from acapella_testing.new_files import write_file
 
 from acapella.cli import doctor
 from acapella.cli.main import main
@@ -93,8 +94,7 @@ def test_programs_are_read_from_the_list_of_packages(tmp_path):
 def test_rdma_devices_are_listed_with_the_state_of_their_ports(tmp_path):
     assert doctor.rdma(tmp_path / "none").install == "an RDMA-capable NIC"
     port = tmp_path / "mlx5_0" / "ports" / "1"
-    port.mkdir(parents=True)
-    (port / "state").write_text("4: ACTIVE\n")
+    write_file(port / "state", "4: ACTIVE\n")
     found = doctor.rdma(tmp_path)
     assert (found.available, found.state, found.install) == (True, "mlx5_0 4: ACTIVE", None)
 

@@ -6,6 +6,7 @@ from collections import Counter
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.report_frames import BYTES, VALID, frame, pcap, report
+from acapella_testing.new_files import new_directory
 from acapella_testing.oracles.plain_collector import Pair, Plain
 
 from acapella_core.collector import Collector, Options, QueuePair
@@ -287,8 +288,7 @@ def public(key: tuple) -> tuple:
 def test_any_number_of_threads_writes_the_same_bytes(tmp_path):
     frames, written = traffic(2, 9, 2000), []
     for threads in (1, 2, 3, 5):
-        directory = tmp_path / str(threads)
-        directory.mkdir()
+        directory = new_directory(tmp_path / str(threads))
         collected(directory, frames, Options(threads=threads))
         written.append([(directory / name).read_bytes() for name in ("flows.parquet", "series.parquet")])
     assert all(files == written[0] for files in written)

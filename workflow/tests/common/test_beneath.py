@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.workflow_run import workplace
 
 from acapella.cli import main as cli
@@ -26,8 +27,7 @@ from acapella_core.files import atomic_path, atomic_text
 def outside(tmp_path):
     """Return a directory of the user that contains a file. Checks after the test that it is unchanged."""
     directory = tmp_path / "home"
-    directory.mkdir()
-    (directory / "profile").write_text("mine")
+    write_file(directory / "profile", "mine")
     yield directory
     assert [path.name for path in directory.iterdir()] == ["profile"]
     assert (directory / "profile").read_text() == "mine"
@@ -268,8 +268,7 @@ def test_locks_and_incomplete_files_of_a_collection_do_not_follow_links(results,
     (results / "raw" / ".a.pcap.part").touch()
     coordinator.remove_parts(results / "raw")
     assert list((results / "raw").iterdir()) == []
-    elsewhere = results.parent / "elsewhere"
-    elsewhere.mkdir()
+    elsewhere = new_directory(results.parent / "elsewhere")
     (elsewhere / ".a.pcap.part").touch()
     (results / "raw").rmdir()
     (results / "raw").symlink_to(elsewhere)

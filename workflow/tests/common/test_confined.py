@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.processes import ATTEMPT, PYTHON, confined_python, executable, running, until_confined
 from acapella_testing.requirements import require_success
 
@@ -130,8 +131,7 @@ def hung(tmp_path, monkeypatch):
 
 
 def digest_error(capture, capsys, *words: str) -> tuple[int, str]:
-    out = capture.parent / "out"
-    out.mkdir(exist_ok=True)
+    out = new_directory(capture.parent / "out")
     begin = time.monotonic()
     code = main(["digest", str(capture), "-o", str(out / "a.parquet"), "--tshark-timeout", "0.4", *words])
     assert time.monotonic() - begin < 30
@@ -212,8 +212,7 @@ def test_program_that_cannot_run_is_reported_in_one_line(tmp_path):
 def test_process_that_confines_itself_writes_only_below_its_outputs(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
-    outside.mkdir()
-    (outside / "there").write_text("kept")
+    write_file(outside / "there", "kept")
     code = f"""{ATTEMPT}
 import ctypes, os, platform, signal, socket, subprocess
 from acapella_core import _native

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.new_files import new_directory
 from acapella_testing.processes import ATTEMPT, confined_python, executable, running, status_of, until_confined
 from acapella_testing.requirements import require, require_success, skip_if
 from acapella_testing.waiting import wait_until
@@ -88,8 +89,7 @@ def test_started_program_has_resource_limits(start):
 @needs_seccomp
 def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     """Checks the programs that ``run_tool`` runs, and editcap."""
-    directory = tmp_path / "own"
-    directory.mkdir()
+    directory = new_directory(tmp_path / "own")
     other = tmp_path / "made"
     script = f"grep Seccomp: /proc/self/status; echo x > {other}; echo done"
     printed, _ = meters.run_tool(["/bin/sh", "-c", script], directory, "tried", tmp_path)
@@ -108,8 +108,7 @@ def test_confinement_does_not_change_the_output_of_flow_meters(name, tmp_path, m
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
     results = []
     for place in ("confined", "plain"):
-        directory = tmp_path / place
-        directory.mkdir()
+        directory = new_directory(tmp_path / place)
         if place == "plain":
             monkeypatch.setattr(
                 meters.confinement, "start", lambda words, _=(), **more: subprocess.Popen(words, **more)

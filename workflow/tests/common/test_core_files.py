@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.new_files import new_directory
 from acapella_testing.waiting import wait_until
 
 from acapella.common import queries
@@ -102,8 +103,7 @@ def test_only_scratch_directories_of_killed_processes_are_removed(tmp_path, monk
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", child], **pipes) as process:
         left = Path(process.stdout.readline().strip())
-        target = tmp_path / "target"
-        target.mkdir()
+        target = new_directory(tmp_path / "target")
         link = tmp_path / "acapella-scratch-abcdefgh"
         link.symlink_to(target)
         with scratch_directory() as ours:
@@ -119,8 +119,7 @@ def test_only_scratch_directories_of_killed_processes_are_removed(tmp_path, monk
 
 def test_scratch_directory_of_another_user_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    other = tmp_path / "acapella-scratch-abcdefgh"
-    other.mkdir()
+    other = new_directory(tmp_path / "acapella-scratch-abcdefgh")
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with scratch_directory():
         assert other.exists()

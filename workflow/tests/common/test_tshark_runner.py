@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.processes import executable, runs
 from acapella_testing.waiting import wait_until
 from acapella_testing.workflow_run import TSHARK
@@ -40,8 +41,7 @@ def test_preferences_are_unique():
 def test_settings_of_the_user_do_not_change_the_output(program, capture, tmp_path, monkeypatch):
     before = answers(program, capture)
     settings = tmp_path / "home" / ".config" / "wireshark"
-    settings.mkdir(parents=True)
-    (settings / "disabled_protos").write_text("tcp\nudp\n")
+    write_file(settings / "disabled_protos", "tcp\nudp\n")
     command = [program.path, "-r", capture, "-T", "fields", "-e", "frame.number", "-e", "frame.protocols"]
     home = os.environ | {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "home" / ".config")}
     theirs = subprocess.run(command, capture_output=True, env=home, check=True).stdout.splitlines()
@@ -125,8 +125,7 @@ def test_failed_tshark_is_reported_in_one_line_without_output(script, message, c
     text = f'#!/bin/sh\n[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit\n{script}\n'
     fake = executable(capture.parent / "bin" / "tshark", text)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    out = capture.parent / "out"
-    out.mkdir()
+    out = new_directory(capture.parent / "out")
     code = main(["digest", str(capture), "-o", str(out / "a.parquet"), "--flows", str(out / "f.parquet")])
     assert code == (OUTSIDE if "kill" in script or "it fails on" in message else 2)
     error = capsys.readouterr().err

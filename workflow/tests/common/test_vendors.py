@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.new_files import new_directory
 from acapella_testing.oracles.core_against_tshark import pcap
 from acapella_testing.processes import executable, run
 from acapella_testing.requirements import require
@@ -44,8 +45,7 @@ def deciders(capture: Path, engine: str = "native") -> tuple[list[str], dict]:
 
 def install(directory: Path, version: str, monkeypatch) -> Path:
     """Put a tshark on the PATH that only prints its version; return its data directory."""
-    data = directory / "share" / "wireshark"
-    data.mkdir(parents=True)
+    data = new_directory(directory / "share" / "wireshark")
     text = f"#!/bin/sh\necho 'TShark (Wireshark) {version} (made for a test).'\n"
     program = executable(directory / "bin" / "tshark", text)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.generated.tiny import SECOND, add_sample, flow
+from acapella_testing.new_files import write_file
 from acapella_testing.workflow_run import Workplace
 
 from acapella.cli import main as cli
@@ -54,8 +55,7 @@ def truncate(size):
 def replace_by_directory(entry: Path, _) -> None:
     """Replace an entry with a directory that contains a file."""
     entry.unlink()
-    entry.mkdir()
-    (entry / "notes.txt").write_text("mine\n")
+    write_file(entry / "notes.txt", "mine\n")
 
 
 def replace_by_link(entry: Path, other: Path) -> None:

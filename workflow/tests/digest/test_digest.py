@@ -16,6 +16,7 @@ from acapella_testing.digest_run import START, frames
 from acapella_testing.frames.pcap_files import header, write_pcap
 from acapella_testing.frames.traces import YEAR_586524_US, dated, pcapng_block, write_pcapng
 from acapella_testing.native_programs import native_program
+from acapella_testing.new_files import new_directory
 from acapella_testing.processes import run
 from acapella_testing.requirements import require
 
@@ -67,8 +68,7 @@ def test_output_is_identical_for_any_number_of_threads_and_repeated_runs(digest,
 
 def test_output_is_identical_from_standard_input_and_in_another_directory(digest, capture, tmp_path):
     digest(capture)
-    other = tmp_path / "elsewhere"
-    other.mkdir()
+    other = new_directory(tmp_path / "elsewhere")
     words = [sys.executable, "-m", "acapella.cli.main", "digest", "-", "-o", "a.parquet", "--flows", "f.parquet"]
     with capture.open("rb") as stream:
         subprocess.run([*words, "--engine", "native"], stdin=stream, cwd=other, check=True)

@@ -5,6 +5,7 @@ import json
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.new_files import write_file
 from acapella_testing.oracles.naive_tunnels import frame
 from acapella_testing.tunnel_digests import digested, whole
 
@@ -27,8 +28,7 @@ def old(tmp_path):
         assert metadata.pop("acap_format") == 3
         target.parent.mkdir(parents=True)
         pq.write_table(table.replace_schema_metadata({KEY: json.dumps(metadata)}), target)
-    campaign.manifest("a").parent.mkdir()
-    campaign.manifest("a").write_text("{}", encoding="utf-8")
+    write_file(campaign.manifest("a"), "{}")
     return campaign
 
 

@@ -4,6 +4,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.new_files import new_directory, write_file
 
 from acapella.cli import main as cli
 from acapella.common.tables import arrow_schema
@@ -21,8 +22,7 @@ def created(tmp_path):
     """A campaign of three samples whose results have no rows."""
     directory = tmp_path / "made"
     for sample in "abc":
-        part = directory / "flowreports" / sample
-        part.mkdir(parents=True)
+        part = new_directory(directory / "flowreports" / sample)
         for table, name in flowtables.MERGED.items():
             pq.write_table(arrow_schema(table).empty_table(), part / f"{name}.parquet")
         duckdb.execute(PAIRS.format(file=part / "pairs.parquet"))
@@ -54,8 +54,7 @@ def test_failed_merge_names_the_sample_and_keeps_earlier_tables(tmp_path, capsys
         pq.write_table(arrow_schema("flowreport_flows").empty_table(), part)
     damaged = directory / "flowreports" / broken / "compared_flows.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-20])
-    (directory / "tables").mkdir()
-    (directory / "tables" / "flowreport_flows.parquet").write_bytes(b"earlier")
+    write_file(directory / "tables" / "flowreport_flows.parquet", b"earlier")
     assert cli.main(["p4", "tables", str(directory), "--samples", "a", "b", "c"]) == 2
     error = capsys.readouterr().err
     assert f"{damaged.parent}: sample {broken} cannot be merged: " in error and error.count("\n") == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_frames import disturbed, sent
+from acapella_testing.new_files import new_directory
 
 from acapella_core.errors import UserError
 from acapella_core.kappa import compare
@@ -23,8 +24,7 @@ def test_result_with_spooling_is_identical(tmp_path, kinds, memory_bytes):
         [write_pcap(tmp_path / f"b{k}.pcap", second[k::2]) for k in range(2)],
         [write_pcap(tmp_path / "c.pcap", disturbed(first, rng)[:200])],
     ]
-    spool = tmp_path / "spool"
-    spool.mkdir()
+    spool = new_directory(tmp_path / "spool")
     options = {"pairs": [(0, 1), (0, 2), (1, 2)], "windows": 20}
     assert compare(files, memory_bytes=memory_bytes, spool=spool, **options) == compare(files, **options)
     assert not list(spool.iterdir())

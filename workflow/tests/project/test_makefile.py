@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import new_directory
 from acapella_testing.processes import run
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
@@ -82,8 +83,7 @@ def test_listed_packages_have_purpose_and_reason():
 def test_too_old_python_is_rejected_in_one_line(tmp_path):
     for name in ("Makefile", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
-    old = tmp_path / "old"
-    old.mkdir()
+    old = new_directory(tmp_path / "old")
     python = shutil.which("python3")
     lie = f'exec {python} -c "import sys; sys.version_info = (3, 9, 2, \'final\', 0); exec(sys.argv[1])" "$2"'
     program(old, "python3.9", f'case "$1" in --version) echo "Python 3.9.2";; *) {lie};; esac')

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import write_file
 
 SETUP = Path(__file__).resolve().parents[2] / "setup"
 
@@ -59,8 +60,7 @@ def test_unused_entry_of_the_allow_list_fails(phrases, tmp_path):
 
 
 def test_unchecked_paths_are_counted(phrases, tmp_path, capsys):
-    (tmp_path / "later").mkdir()
-    (tmp_path / "later" / "page.md").write_text("It is blue here.")
+    write_file(tmp_path / "later" / "page.md", "It is blue here.")
     assert phrases.report(["later/page.md"], ["later"]) == 0
     assert "1 files not checked yet, later: 1" in capsys.readouterr().out
 

@@ -19,6 +19,7 @@ import pytest
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.generated.generated_flowreports import write_tables
+from acapella_testing.new_files import new_directory
 from acapella_testing.oracles.naive_anonymize import CryptoPan
 from acapella_testing.release_records import write_key
 from acapella_testing.requirements import skip_if
@@ -314,8 +315,7 @@ def test_usage_errors_are_one_line_and_leave_no_files(request, tmp_path, capsys,
 
 @pytest.mark.usefixtures("public")  # the release creates the key
 def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finished, tmp_path, capsys):
-    campaign = tmp_path / "open"
-    campaign.mkdir()
+    campaign = new_directory(tmp_path / "open")
     for name in ("raw", "acap", "flows", "partial"):
         shutil.copytree(finished / name, campaign / name)
     shutil.copyfile(finished / "catalog.duckdb", campaign / "catalog.duckdb")

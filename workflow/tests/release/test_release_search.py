@@ -21,6 +21,7 @@ import yaml
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.release_frames import SAMPLES, TEXT, frames
 from acapella_testing.generated.files_campaign import indexed, processed
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.release_records import pcap, text_of, write_key
 
 from acapella.cli.main import main
@@ -203,8 +204,7 @@ def test_damaged_catalog_or_provenance_is_reported_in_one_line(campaign, tmp_pat
 
 def test_release_is_synchronized_before_it_is_renamed(tmp_path, monkeypatch):
     part, target, done = tmp_path / ".part", tmp_path / "public", []
-    (part / "tables").mkdir(parents=True)
-    (part / "tables" / "a.csv").write_text("a\n")
+    write_file(part / "tables" / "a.csv", "a\n")
     fsync, rename = os.fsync, Path.rename
     paths = {path.stat().st_ino for path in (part, part / "tables", part / "tables" / "a.csv")}
 
@@ -420,8 +420,7 @@ def test_sample_in_only_one_table_of_the_catalog_is_rejected(table, campaign, tm
 
 def copied_catalog(campaign, tmp_path, column, tables, name):
     """Copy the catalog of a campaign, with a new name for the first sample or its file; return the new directory."""
-    copy = tmp_path / "copy"
-    copy.mkdir()
+    copy = new_directory(tmp_path / "copy")
     shutil.copyfile(campaign / "catalog.duckdb", copy / "catalog.duckdb")
     with duckdb.connect(str(copy / "catalog.duckdb")) as con:
         for table in tables:

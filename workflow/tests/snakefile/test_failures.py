@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.requirements import require_programs
 from acapella_testing.waiting import wait_until
 from acapella_testing.workflow_run import ROOT, workplace
@@ -34,8 +35,7 @@ def report_of(directory, monkeypatch, *jobs) -> str:
     failed = []
     for name, code, text in jobs:
         log = Path("results", "mine", "logs", *name.split("__")).with_suffix(".log")
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(text)
+        write_file(log, text)
         rule, _, sample = name.partition("__")
         failed.append(FailedJob(rule, sample or None, log, code))
     return failure_report(failed, ["b"])
@@ -308,8 +308,7 @@ def test_broken_sample_is_named_if_snakemake_is_quiet(letters, letter, quiet):
 
 def refuse_slurm(place) -> None:
     """Make Slurm's commands fail as they do without a controller, but without a delay."""
-    commands = place.directory / "commands"
-    commands.mkdir()
+    commands = new_directory(place.directory / "commands")
     for name in ("sbatch", "squeue", "sacct", "sinfo", "scontrol", "scancel"):
         (commands / name).write_text("#!/bin/sh\necho 'error: Unable to contact slurm controller' >&2\nexit 1\n")
         (commands / name).chmod(0o755)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import duckdb
 import pytest
+from acapella_testing.new_files import write_file
 
 from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
 from acapella.figures import registry
@@ -70,8 +71,7 @@ def test_figures_for_which_the_grid_has_no_data_are_omitted_and_reported(capsys,
 
 def test_figures_that_are_now_omitted_are_removed(tmp_path):
     for name in ("transfer_ratios", "transfer_gain"):
-        (tmp_path / "figures").mkdir(exist_ok=True)
-        (tmp_path / "figures" / f"{name}.svg").write_text("")
+        write_file(tmp_path / "figures" / f"{name}.svg", "")
     cleanup.remove_unconfigured(str(tmp_path), stages(with_grid()))
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["transfer_gain.svg"]
 
@@ -96,8 +96,7 @@ def files_of_stages(campaign) -> dict[str, list]:
         "published": ["tables/flowreport_published.csv", "flowpublished_provenance.json"],
     }
     for path in (campaign / name for names in paths.values() for name in names):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+        write_file(path, "")
     return paths
 
 
@@ -142,8 +141,7 @@ def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
 
 
 def test_damaged_catalog_is_reported_because_index_writes_it_again(tmp_path, capsys):
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "raw" / "b.json").write_text('{"acapella_manifest": 1, "sample": "b", "file": "b.pcap"}')
+    write_file(tmp_path / "raw" / "b.json", '{"acapella_manifest": 1, "sample": "b", "file": "b.pcap"}')
     (tmp_path / "catalog.duckdb").write_text("not a database")
     cleanup.remove_unlisted(str(tmp_path), {"a": SimpleNamespace(file=tmp_path / "a.pcap")})
     assert list((tmp_path / "raw").iterdir()) == []

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import yaml
+from acapella_testing.new_files import write_file
 from acapella_testing.workflow_run import CAPTURES, ROOT, Workplace, run_snakemake, workplace
 
 from acapella.campaign import analyze
@@ -330,8 +331,7 @@ def test_finished_collection_needs_neither_key_nor_filter(tmp_path):
     ended = place.run("--dry-run")
     assert ended.returncode != 0 and "config error: preprocess.key_file: cannot read /nowhere" in ended.stdout
     sheet = place.campaign / "raw" / "samples.tsv"
-    sheet.parent.mkdir(parents=True)
-    sheet.write_text("sample\tsite\tport\tfile\n")
+    write_file(sheet, "sample\tsite\tport\tfile\n")
     assert "What collect would do:" in place.succeed("--dry-run")
 
 

@@ -3,6 +3,7 @@
 import re
 
 import yaml
+from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_namespaces, require_programs
 from acapella_testing.workflow_run import ROOT, Workplace, rules_run
 
@@ -30,8 +31,7 @@ TINY = {
 
 def place_of(directory, settings) -> Workplace:
     """Return a workplace with this configuration and without a sample sheet."""
-    (directory / "config").mkdir()
-    (directory / "config" / "config.yaml").write_text(yaml.safe_dump(settings))
+    write_file(directory / "config" / "config.yaml", yaml.safe_dump(settings))
     return Workplace(directory)
 
 

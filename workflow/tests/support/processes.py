@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from acapella_testing.new_files import write_file
 from acapella_testing.waiting import wait_until
 
 from acapella.common import confined
@@ -24,8 +25,7 @@ def refused(attempt):
 
 def executable(path: Path, text: str) -> Path:
     """Write a script that can be executed; return its path."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
+    write_file(path, text)
     path.chmod(0o755)
     return path
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from acapella_testing.new_files import write_file
 from acapella_testing.processes import executable
 from acapella_testing.requirements import require
 
@@ -113,8 +114,7 @@ class Workplace:
     def configure(self, **changes) -> None:
         """Write config/config.yaml: settings of the tiny campaign, with changes to top-level keys."""
         target = self.directory / "config" / "config.yaml"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(yaml.safe_dump(SETTINGS | changes, sort_keys=False))
+        write_file(target, yaml.safe_dump(SETTINGS | changes, sort_keys=False))
 
     def copy(self, directory: Path) -> "Workplace":
         """Copy all files with their modification times into a new or empty directory.

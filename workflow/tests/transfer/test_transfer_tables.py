@@ -4,6 +4,7 @@ import json
 
 import pytest
 from acapella_testing.generated import generated_transfers as made
+from acapella_testing.new_files import write_file
 from acapella_testing.transfer_tables import rows, tables
 
 from acapella.campaign.layout import Campaign
@@ -341,8 +342,7 @@ PATTERN = (  # names as in the paper's Code 3
 
 def foreign(directory, name: str, *documents: dict) -> None:
     """Write a file of several documents, as `tee -a` does."""
-    directory.mkdir(exist_ok=True)
-    (directory / name).write_text("\n".join(json.dumps(each) for each in documents))
+    write_file(directory / name, "\n".join(json.dumps(each) for each in documents))
 
 
 def test_settings_in_names_of_files_and_repeated_documents(tmp_path):

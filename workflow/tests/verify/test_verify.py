@@ -26,6 +26,7 @@ from acapella_testing.frames.traces import (
     write_pcapng,
     write_untimed,
 )
+from acapella_testing.new_files import new_directory
 
 from acapella.cli.main import main
 from acapella.common import tshark
@@ -419,8 +420,7 @@ def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
 def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
     plain = tables.write_our_digest(capture, "native", tmp_path)
     required = pq.read_table(plain.frames, columns=["wire_len"])
-    found = tmp_path / "found"
-    found.mkdir()
+    found = new_directory(tmp_path / "found")
     file = with_fcs(tmp_path / name, b"\xde\xad\xbe\xef", kept)
     frames = pq.read_table(tables.write_our_digest(file, "native", found).frames)
     assert frames["wire_len"] == required["wire_len"]

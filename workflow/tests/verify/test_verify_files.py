@@ -7,6 +7,7 @@ import re
 import pytest
 from acapella_testing.altered_digests import replaced, tamper
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.new_files import write_file
 
 from acapella.cli.main import main
 
@@ -102,8 +103,7 @@ SKIPPED = {
 
 def test_skipped_files_are_listed_with_the_reason(capture, capsys):
     directory = capture.parent
-    (directory / "inner").mkdir()
-    (directory / "inner" / "notes.txt").write_text("x")
+    write_file(directory / "inner" / "notes.txt", "x")
     (directory / "gone.pcap").symlink_to(directory / "nowhere")
     (directory / "link").symlink_to(directory / "inner")
     os.mkfifo(directory / "pipe.pcap")

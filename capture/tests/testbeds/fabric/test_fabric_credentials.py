@@ -5,6 +5,7 @@ import inspect
 import json
 
 import pytest
+from acapella_testing.new_files import new_directory, write_file
 
 from acapella_capture.testbeds.fabric import agent, credentials
 from acapella_capture.testbeds.fabric.transfer import Transfer
@@ -18,8 +19,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_credentials_of_a_jupyterhub_are_found(home):
-    directory = home / "work" / "fabric_config"
-    directory.mkdir(parents=True)
+    directory = new_directory(home / "work" / "fabric_config")
     (directory / "fabric_rc").write_text(
         "# made by FABRIC\nexport FABRIC_PROJECT_ID='p-1'\n export FABRIC_BASTION_USERNAME=me_0\n"
         'export FABRIC_SLICE_PRIVATE_KEY_FILE="${HOME}/keys/slice"\nexport FABRIC_LOG_LEVEL=INFO\n'
@@ -101,8 +101,7 @@ class Node:
 
 @pytest.mark.parametrize(("damaged", "arrives"), [(1, True), (2, False)])
 def test_damaged_part_is_fetched_again_and_never_kept(tmp_path, monkeypatch, damaged, arrives):
-    (tmp_path / "node").mkdir()
-    (tmp_path / "node" / "a.pcap").write_bytes(bytes(range(250)))
+    write_file(tmp_path / "node" / "a.pcap", bytes(range(250)))
     monkeypatch.setattr(agent, "DIRECTORY", None, raising=False)
     node, target = Node(tmp_path / "node", damaged), tmp_path / "raw" / "a.pcap"
     transfer = Transfer(node, node.download, 100)
@@ -118,8 +117,7 @@ def test_damaged_part_is_fetched_again_and_never_kept(tmp_path, monkeypatch, dam
 
 def test_file_that_changes_during_the_transfer_is_rejected(tmp_path, monkeypatch):
     """Each part matches its checksum, but the whole file does not."""
-    (tmp_path / "node").mkdir()
-    (tmp_path / "node" / "a.pcap").write_bytes(bytes(250))
+    write_file(tmp_path / "node" / "a.pcap", bytes(250))
     monkeypatch.setattr(agent, "DIRECTORY", None, raising=False)
     node, call = Node(tmp_path / "node", 0), Node.call
     wrong = {"checksums": {"sha256": "0" * 64}}

@@ -4,6 +4,8 @@ import hashlib
 import struct
 from typing import ClassVar
 
+from acapella_testing.new_files import write_file
+
 from acapella_capture.programs.tcpdump import Counts
 from acapella_capture.testbeds.base import (
     CompletedProgram,
@@ -122,8 +124,7 @@ class FakeTestbed(Testbed):
     def fetch(self, node, path, target):
         self.fetched.append(path)
         self.calls.append(("fetch", path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes((PCAP + FRAME)[: -1 if self.broken_fetches > 0 else None])
+        write_file(target, (PCAP + FRAME)[: -1 if self.broken_fetches > 0 else None])
         self.broken_fetches -= 1
 
 

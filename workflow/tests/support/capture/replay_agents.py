@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.requirements import required
 from acapella_testing.waiting import wait_until
 
@@ -39,8 +40,7 @@ def stand_in_argv(**options: object) -> list[str]:
 def stand_in_on_path(directory: Path, monkeypatch, **options: object) -> None:
     """Have `acapella replay` run a stand-in with options."""
     script = directory / "bin" / PROGRAM
-    script.parent.mkdir(exist_ok=True)
-    script.write_text("#!/bin/sh\nexec " + shlex.join(stand_in_argv(**options)) + "\n")
+    write_file(script, "#!/bin/sh\nexec " + shlex.join(stand_in_argv(**options)) + "\n")
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
 
@@ -87,8 +87,7 @@ def listening(
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as parts:
         log: list[str] = []
         program = parts.enter_context(ReplayProgram(argv, report=log.append))
-        scratch = Path(directory) / "scratch"
-        scratch.mkdir()
+        scratch = new_directory(Path(directory) / "scratch")
         facts = {"directory": Path(directory), "ports": "eth1", "pacing": "bursts", **replayer}
         agent = Agent(
             Replayer(program, scratch=scratch, **facts),

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from acapella_testing.new_files import write_file
+
 VARIABLE = "ACAPELLA_LOOPBACK_NODES"  # JSON: port of the nodes, file with the key of the bastion host
 SITE = "from acapella_testing.fabric import processes\n\nprocesses.install()\n"
 FABLIB, NODE = "fabrictestbed_extensions.fablib.fablib", "fabrictestbed_extensions.fablib.node"
@@ -22,8 +24,7 @@ def environment(nodes, directory: Path) -> dict[str, str]:
     """Return the environment of processes that use the nodes; ``directory``: for files of this environment."""
     key = directory / "bastion_host_key"
     nodes.bastion_key.write_private_key_file(str(key))
-    (directory / "site").mkdir()
-    (directory / "site" / "sitecustomize.py").write_text(SITE)
+    write_file(directory / "site" / "sitecustomize.py", SITE)
     return {"PYTHONPATH": str(directory / "site"), VARIABLE: json.dumps([nodes.port, str(key)])}
 
 

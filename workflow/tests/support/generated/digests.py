@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from acapella_testing.new_files import write_file
 
 from acapella.digest.acap_files import FORMAT
 
@@ -30,8 +31,7 @@ def write_manifest(
         "mirror": dict.fromkeys(MIRROR) | (mirror or {}),
         **values,
     }
-    (directory / "raw").mkdir(parents=True, exist_ok=True)
-    (directory / "raw" / f"{sample}.json").write_text(json.dumps(manifest), encoding="utf-8")
+    write_file(directory / "raw" / f"{sample}.json", json.dumps(manifest))
     return manifest
 
 

@@ -3,6 +3,7 @@
 import json
 
 from acapella_testing.generated.generated_tables import change_table, write_tables
+from acapella_testing.new_files import write_file
 
 from acapella.campaign.layout import Campaign
 from acapella.figures.source import Source
@@ -19,8 +20,7 @@ def quality_with(tmp_path, **changes) -> Source:
 
 def note(directory, sample: str, *notes: str) -> None:
     """Return a manifest with the fields that the report uses."""
-    (directory / "raw").mkdir(exist_ok=True)
-    (directory / "raw" / f"{sample}.json").write_text(json.dumps({"notes": notes}), encoding="utf-8")
+    write_file(directory / "raw" / f"{sample}.json", json.dumps({"notes": notes}))
 
 
 def plain(text: str) -> str:

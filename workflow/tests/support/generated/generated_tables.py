@@ -28,6 +28,7 @@ from acapella_testing.generated.generated_traffic import (
     samples_of_site,
     stitched,
 )
+from acapella_testing.new_files import write_file
 
 from acapella.common import tables
 from acapella_core.arrow_tables import arrow_schema
@@ -65,8 +66,7 @@ def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2
     for name in TABLES:
         write_table(directory, name, rows.get(name, []))
     provenance = {"acapella": "0.1.0", "campaign": directory.name, "tshark": {"version": "4.0.17"}, "samples": []}
-    (directory / "provenance").mkdir(exist_ok=True)
-    (directory / "provenance" / "process.json").write_text(json.dumps(provenance), encoding="utf-8")
+    write_file(directory / "provenance" / "process.json", json.dumps(provenance))
     return directory
 
 

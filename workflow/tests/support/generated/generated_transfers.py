@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_testing.new_files import new_directory
+
 from .generated_wire import CLIENT, SERVER, Capture
 
 MSS = 1448
@@ -102,8 +104,7 @@ def sums(streams: Sequence[Sent], mark: dict) -> dict:
 
 def cell(directory: Path, name: str, documents: Sequence[dict], **more) -> Path:
     """Write a cell directory with one iperf3 file per document; ``more`` replaces keys of cell.json."""
-    path = directory / "transfers" / name
-    path.mkdir(parents=True)
+    path = new_directory(directory / "transfers" / name)
     settings = {"algorithm": "cubic", "delay_ms": 60, "buffer_bytes": 102_400, "rate_bps": 40_000_000, "streams": 1}
     settings |= {"size_bytes": 10_000_000, "ratio": None, "delay_on": "return", "loss_percent": 0, "reorder_percent": 0}
     whole = {

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from acapella_testing.new_files import write_file
+
 from acapella.campaign import storage
 from acapella.cli import main as cli
 
@@ -34,8 +36,7 @@ def study(*runs: dict, skipped: str | None = None) -> dict:
 
 def campaign(directory: Path, results: dict) -> Path:
     """Return a campaign with its storage tables."""
-    (directory / "storage").mkdir(parents=True, exist_ok=True)
-    (directory / "storage" / "study.json").write_text(json.dumps(results))
+    write_file(directory / "storage" / "study.json", json.dumps(results))
     assert cli.main(["campaign", "storage", str(directory)]) == 0
     return directory
 
