@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture.fake_testbed import FakeTestbed
+from acapella_testing.waiting import in_background
 
 from acapella_capture.control import experiment
 from acapella_capture.control.coordinator import collect
@@ -86,11 +87,9 @@ def test_sites_begin_together():
         signal.prepared("S", stop)
         order.append("S samples")
 
-    thread = threading.Thread(target=site_s)
-    thread.start()
-    order.append("T is allocated")
-    signal.prepared("T", stop)
-    thread.join(60)
+    with in_background(site_s):
+        order.append("T is allocated")
+        signal.prepared("T", stop)
     assert order == ["T is allocated", "S samples"]
 
 

@@ -1,10 +1,11 @@
 """Outcomes of sites, for one campaign and for all of them."""
 
 import csv
-import threading
+import functools
 import time
 
 import pytest
+from acapella_testing.waiting import in_background
 
 from acapella_capture.control import outcomes
 
@@ -51,9 +52,6 @@ def test_concurrent_campaigns_keep_all_outcome_lines(tmp_path, monkeypatch):
     read = outcomes.read
     monkeypatch.setattr(outcomes, "read", lambda path: (read(path), time.sleep(0.2))[0])
     rows = [{key: f"{key}{number}" for key in outcomes.COLUMNS} for number in range(2)]
-    threads = [threading.Thread(target=outcomes.merge, args=(tmp_path / "all.csv", [row])) for row in rows]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with in_background(*(functools.partial(outcomes.merge, tmp_path / "all.csv", [row]) for row in rows)):
+        pass
     assert sorted(line["campaign"] for line in read(tmp_path / "all.csv")) == ["campaign0", "campaign1"]

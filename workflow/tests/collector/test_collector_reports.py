@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from acapella_testing.frames.report_frames import BYTES, LAYOUTS, frame, icrc, pcap, report
 from acapella_testing.requirements import require, require_programs
+from acapella_testing.waiting import in_background
 
 from acapella_core import collector as core
 from acapella_core.arrow_tables import arrow_schema
@@ -130,14 +131,10 @@ def test_snapshots_are_consistent_while_reports_are_fed():
             while not stop.is_set():
                 seen.append(collector.snapshot(limit=3))
 
-        looker = threading.Thread(target=look)
-        looker.start()
-        try:
+        with in_background(look):
             for _ in range(20):
                 collector.feed_reports(np.frombuffer(reports, np.uint8))
-        finally:
             stop.set()
-            looker.join()
         last = collector.snapshot(limit=3).to_pydict()
     assert seen
     assert all(len(batch) <= 3 for batch in seen)

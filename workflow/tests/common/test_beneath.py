@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.waiting import in_background
 from acapella_testing.workflow_run import workplace
 
 from acapella.cli import main as cli
@@ -177,15 +178,11 @@ def test_directory_replaced_repeatedly_is_never_followed(results, outside):
             exchange(directory, link)
             exchange(directory, link)
 
-    thread = threading.Thread(target=replace)
-    thread.start()
-    try:
+    with in_background(replace):
         for _ in range(200):
             with contextlib.suppress(UserError):
                 atomic_text(directory / "profile", "text")
-    finally:
         over.set()
-        thread.join()
     assert {path.name for path in directory.iterdir()} <= {"profile"}
 
 

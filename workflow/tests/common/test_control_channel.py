@@ -3,17 +3,18 @@
 import asyncio
 import contextlib
 import errno
+import functools
 import hashlib
 import itertools
 import json
 import socket
 import tempfile
-import threading
 from pathlib import Path
 
 import pytest
 from acapella_testing import stranger
 from acapella_testing.control_peers import PATIENT, SECRET, TIMEOUT_S, Rings, collector_at, listening
+from acapella_testing.waiting import in_background
 
 from acapella.collector.control import MAX_REJECTED_LINES, MAX_UNAUTHENTICATED, ControlServer
 from acapella.collector.sessions import Sessions, ring_size
@@ -350,10 +351,8 @@ def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
             with contextlib.suppress(OSError):
                 target.shutdown(socket.SHUT_WR)
 
-        for words in (("challenge", far, near), ("proof", near, far)):
-            thread = threading.Thread(target=forward, args=words)
-            thread.start()
-            forwarding.callback(thread.join)
+        ways = (functools.partial(forward, *words) for words in (("challenge", far, near), ("proof", near, far)))
+        forwarding.enter_context(in_background(*ways))
         assert plane.wait(TIMEOUT_S)
         lines = {name: json.loads(text.split(b"\n")[0])[name] for name, text in sent.items()}
         assert sent["proof"].split(b"\n")[0] + b"\n" == encode(channel.Proof(lines["proof"]))

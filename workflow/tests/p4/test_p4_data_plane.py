@@ -1,11 +1,12 @@
 """A data plane and its control plane: sessions are written to registers before the start and at run time."""
 
+import functools
 import signal
 import subprocess
-import threading
 
 import pytest
-from acapella_testing.control_peers import PATIENT, TIMEOUT_S, Rings, collector_at, listening
+from acapella_testing.control_peers import PATIENT, Rings, collector_at, listening
+from acapella_testing.waiting import in_background, wait_until
 
 from acapella.common.control_channel import Hello
 from acapella.p4 import control_plane, data_plane
@@ -78,13 +79,9 @@ def test_exit_code_is_the_loaders(loader, monkeypatch):
 
 def test_later_session_is_written_by_commands(loader, monkeypatch):
     monkeypatch.setenv("COMMANDS", "14")  # for two queue pairs
-    with listening(Rings()) as (server, port):
-        thread = threading.Thread(target=run, args=(loader, port))
-        thread.start()
-        while not (loader.parent / "begun").exists():
-            thread.join(0.01)
+    with listening(Rings()) as (server, port), in_background(functools.partial(run, loader, port)):
+        wait_until((loader.parent / "begun").exists)
         server.connections[1].transport.abort()  # as the kernel does if the collector is killed
-        thread.join(TIMEOUT_S)
     later = (loader.parent / "commands").read_text().splitlines()
     assert len(later) == 14
     assert later[-1] == "register qp_number 1 103"

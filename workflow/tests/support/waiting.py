@@ -1,8 +1,12 @@
 """Wait for something that other threads and processes do."""
 
+import contextlib
+import os
+import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 TIMEOUT_S = 300  # reached only if something hangs
@@ -19,3 +23,26 @@ def wait_until(
         assert running is None or running.poll() is None, what
         time.sleep(0.01)
     return value
+
+
+@contextlib.contextmanager
+def in_background(*functions: Callable[[], object]) -> Iterator[None]:
+    """Call each function in a thread of its own during the block; wait for all of them at its end."""
+    threads = [threading.Thread(target=function, daemon=True) for function in functions]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.join(TIMEOUT_S)
+
+
+def interrupt_when(condition: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
+    """Send SIGINT to this process, as Ctrl-C does, once a condition holds during the block."""
+
+    def interrupt() -> None:
+        wait_until(condition)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    return in_background(interrupt)

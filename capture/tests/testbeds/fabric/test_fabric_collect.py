@@ -2,11 +2,10 @@
 
 import os
 import signal
-import threading
 
 import pytest
 from acapella_testing.requirements import require_built
-from acapella_testing.waiting import wait_until
+from acapella_testing.waiting import in_background, interrupt_when, wait_until
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
@@ -190,15 +189,8 @@ def last_line(printed: str) -> str:
 
 def test_ctrl_c_during_a_creation_names_what_is_left_and_the_command(fabric, capsys):
     fabric.orchestrator.faults.stuck = True
-
-    def interrupt() -> None:
-        wait_until(fabric.orchestrator.alive)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    status, campaign = collected(fabric, collect=ONE, release_timeout_s=0.3)
-    thread.join()
+    with interrupt_when(fabric.orchestrator.alive):
+        status, campaign = collected(fabric, collect=ONE, release_timeout_s=0.3)
     line = last_line(capsys.readouterr().err)
     assert status == 2
     assert "still allocated: acapella-first-UTAH (the slice is Configuring)" in line
@@ -221,10 +213,8 @@ def test_repeated_ctrl_c_does_not_prevent_the_release(fabric, capsys):
             wait_until(lambda requests=requests: len(orchestrator.requests) > requests + 5)
         orchestrator.faults.stuck = False
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    status, _ = collected(fabric, collect=ONE)
-    thread.join()
+    with in_background(interrupt):
+        status, _ = collected(fabric, collect=ONE)
     assert status == 130 and not orchestrator.alive(), capsys.readouterr()
 
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from acapella_testing.waiting import wait_until
+from acapella_testing.waiting import in_background, wait_until
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
@@ -77,11 +77,8 @@ def test_concurrent_processes_refresh_a_token_once(fabric):
     """A refresh token is valid once: a second refresh with the old one would fail."""
     fabric.give_token(600, refresh_token="refresh-1")
     testbeds = [fabric.testbed(f"c{number}") for number in range(4)]
-    threads = [threading.Thread(target=testbed.prepare) for testbed in testbeds]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with in_background(*(testbed.prepare for testbed in testbeds)):
+        pass
     assert len({testbed.session.token() for testbed in testbeds}) == 1
     assert fabric.orchestrator.refreshes == ["refresh-1"]
     assert fabric.tokens.stat().st_mode & 0o777 == 0o600
@@ -103,12 +100,10 @@ def test_concurrent_sites_refresh_an_expired_token_once(fabric):
             assert refreshed.wait(300)
             raise
 
-    second = threading.Thread(target=lambda: found.append(testbed.session.call_manager("second", slow)))
-    second.start()
-    assert rejected.wait(300)
-    assert testbed.session.call_manager("first", lambda manager: manager.list_slices(return_fmt="dto")) == []
-    refreshed.set()
-    second.join()
+    with in_background(lambda: found.append(testbed.session.call_manager("second", slow))):
+        assert rejected.wait(300)
+        assert testbed.session.call_manager("first", lambda manager: manager.list_slices(return_fmt="dto")) == []
+        refreshed.set()
     assert found == [[]] and fabric.orchestrator.refreshes == ["refresh-1"]
 
 
@@ -202,14 +197,12 @@ def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
             faults.append(str(error))
 
     with fabric.testbed(wait_timeout_s=300) as testbed:
-        waiting = threading.Thread(target=allocate)
-        waiting.start()
-        wait_until(fabric.orchestrator.alive)
-        testbed.interrupt_waits()
-        before = asked()
-        wait_until(lambda: asked() >= before + 3)  # it no longer waits for the slice to become active
-        fabric.orchestrator.faults.stuck = False
-        waiting.join(60)
+        with in_background(allocate):
+            wait_until(fabric.orchestrator.alive)
+            testbed.interrupt_waits()
+            before = asked()
+            wait_until(lambda: asked() >= before + 3)  # it no longer waits for the slice to become active
+            fabric.orchestrator.faults.stuck = False
         assert faults == ["testbed fabric: the slice is Configuring"] and not names(fabric)
 
 
@@ -260,12 +253,10 @@ def test_command_runs_once_if_its_connection_is_lost(fabric):
             fabric.nodes.lose_connections()
             (directory / "lost").touch()
 
-        losing = threading.Thread(target=lose)
-        losing.start()
         requested = len(fabric.nodes.commands)
         script = "echo once >> ran; until [ -e lost ]; do sleep 0.02; done; cat ran; printf '\\377'; exit 5"
-        done = testbed.run(instance.name, ["sh", "-c", script])
-        losing.join()
+        with in_background(lose):
+            done = testbed.run(instance.name, ["sh", "-c", script])
         assert (done.status, done.stdout) == (5, "once\n\ufffd")
         assert len(fabric.nodes.commands) - requested > 1
 

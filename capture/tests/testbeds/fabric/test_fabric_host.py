@@ -1,15 +1,12 @@
 """Capture on the nodes of the user's own slice, for a project without permissions, on a FABRIC on loopback."""
 
 import json
-import os
 import shutil
-import signal
-import threading
 import time
 from pathlib import Path
 
 import pytest
-from acapella_testing.waiting import wait_until
+from acapella_testing.waiting import interrupt_when
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
@@ -236,16 +233,10 @@ def running(pid: int) -> bool:
 
 
 def test_interrupted_collection_leaves_nothing_on_nodes(fabric, capsys):
-    def interrupt() -> None:
-        wait_until((fabric.directory / "signals").exists)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
     log = fabric.directory / "signals"
     signals = {"start": f"echo start >> {log}", "stop": f"echo stop >> {log}"}
-    status, _ = collected(fabric, collect=OWN | {"cycles": 50, "signal": signals})
-    thread.join()
+    with interrupt_when(log.exists):
+        status, _ = collected(fabric, collect=OWN | {"cycles": 50, "signal": signals})
     assert status == 130, capsys.readouterr()
     assert log.read_text().split()[-1:] == ["stop"], "the experiment is stopped, too"
     assert not any(files_of(fabric, node) for node in NODES) and writes(fabric) == []

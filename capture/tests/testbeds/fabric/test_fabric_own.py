@@ -3,13 +3,12 @@
 import os
 import re
 import signal
-import threading
 import time
 from dataclasses import replace
 
 import networkx
 import pytest
-from acapella_testing.waiting import wait_until
+from acapella_testing.waiting import in_background, wait_until
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
@@ -197,10 +196,8 @@ def test_ctrl_c_while_a_node_is_added_leaves_the_slice_as_before(fabric, capsys)
         time.sleep(0.5)
         fabric.orchestrator.faults.stuck = False
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    status, _ = collected(fabric, collect=OWN, nodes="own")
-    thread.join()
+    with in_background(interrupt):
+        status, _ = collected(fabric, collect=OWN, nodes="own")
     assert status == 130, capsys.readouterr()
     assert everything(fabric) == before
 
