@@ -22,7 +22,7 @@ print(link.makefile().read())
 def approach(path: Path, port: int, line: str) -> tuple[str, str]:
     """Return what another user reads in a file, or the number of the error, and the answer to a line on a port."""
     python = shutil.which("python3", path="/usr/bin:/bin")  # a Python of the user may be in a private directory
-    require_root("nobody can be another user")
+    require_root("only root can run a program as another user")
     require(python, "Debian's python3 is not installed")
     argv = [python, "-c", SCRIPT, str(path), str(port), line]
     read, answer = subprocess.run(argv, user=UID, capture_output=True, text=True, check=True).stdout.split("\n", 1)

@@ -27,7 +27,7 @@ def wait_until(
 
 @contextlib.contextmanager
 def in_background(*functions: Callable[[], object]) -> Iterator[None]:
-    """Call each function in a thread of its own during the block; wait for all of them at its end."""
+    """Call each function in a separate thread during the block; wait for all of them at its end."""
     threads = [threading.Thread(target=function, daemon=True) for function in functions]
     for thread in threads:
         thread.start()
