@@ -18,15 +18,13 @@ def run(directory, algorithm: str, seconds: float, resent: int) -> None:
     ``resent``: how many of the 100 segments are sent again. Acknowledgments take 900 ms.
     """
     capture = Capture()
-    capture.open()
     for place in range(100):
         capture.send(100 + place, place)
     for place in range(resent):
         capture.send(300 + place, place)
     capture.acknowledge(1000, 50)
     capture.acknowledge(1100, 100)
-    document = made.document(made.Sent(100_000, 100_000, seconds, seconds, resent), algorithm=algorithm)
-    document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
+    document = made.document(made.Sent(100_000, 100_000, seconds, seconds, resent), algorithm=algorithm, captured=0)
     more = {"settings": {"algorithm": algorithm, "rate_bps": 10**6, "buffer_bytes": 5000}, "wire": "wire.parquet"}
     more["measured"] = {"rtt_ns": 10**9, "rate_bps": 10**6, "buffer_bytes": 5000}
     capture.write(made.cell(directory, algorithm, [document], **more))

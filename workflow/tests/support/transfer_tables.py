@@ -1,5 +1,7 @@
 """The tables of transfer experiments: write them, read their rows."""
 
+from pathlib import Path
+
 import duckdb
 
 from acapella.cli import main as cli
@@ -11,5 +13,7 @@ def tables(directory, *options: str) -> None:
 
 
 def rows(directory, name: str, columns: str = "*") -> list[tuple]:
-    """Return rows of a table in the order of its file."""
+    """Return rows of a table in the order of its file. Writes the tables if the campaign has none yet."""
+    if not Path(directory, "tables").exists():
+        tables(directory)
     return duckdb.sql(f"select {columns} from '{directory}/tables/transfer_{name}.parquet'").fetchall()

@@ -14,6 +14,7 @@ from acapella.transfer import settings
 from acapella_core.errors import UserError
 
 SECOND = 10**9
+TWO_FLOWS = [made.document(made.Sent(8, 8, seconds, seconds)) for seconds in (2.0, 1.0)]
 
 
 def test_values_of_one_cell_are_those_computed_by_hand(tmp_path):
@@ -22,7 +23,6 @@ def test_values_of_one_cell_are_those_computed_by_hand(tmp_path):
         made.Sent(5_000_000, 2_000_000, 2.0, 4.0, 5, 70_000),
     ]
     made.cell(tmp_path, "a", [made.document(*streams)], settings={"streams": 2})
-    tables(tmp_path)
     found = "flow, stream, local_port, sent_bytes, sender_ns, bytes, completion_ns, throughput_bps, retransmits"
     assert rows(tmp_path, "flows", found) == [
         (0, 0, 40_005, 5_000_000, 2 * SECOND, 4_000_000, 4 * SECOND, 8_000_000, 10),
@@ -62,15 +62,12 @@ def test_values_of_one_cell_are_those_computed_by_hand(tmp_path):
 def test_buffer_is_compared_with_the_requested_rate_if_the_probe_was_too_slow(tmp_path, measured, rate, bdp):
     measured = {"rtt_ns": 60_000_000, **measured}
     made.cell(tmp_path, "a", [made.document()], measured=measured, settings={"buffer_bytes": 300_000})
-    tables(tmp_path)
     assert rows(tmp_path, "cells", "bottleneck_bps, buffer_bdp") == [(rate, bdp)]
 
 
 def test_completion_of_parallel_processes_counts_from_the_first_start(tmp_path):
-    documents = [made.document(made.Sent(8, 8, 2.0, 2.0)), made.document(made.Sent(8, 8, 1.0, 1.0))]
     flows = [{"started_ns": 10**18}, {"started_ns": 10**18 + 3 * SECOND}]
-    made.cell(tmp_path, "a", documents, flows=flows)
-    tables(tmp_path)
+    made.cell(tmp_path, "a", TWO_FLOWS, flows=flows)
     assert rows(tmp_path, "cells", "completion_ns, first_end_ns") == [(4 * SECOND, 2 * SECOND)]
     assert rows(tmp_path, "flows", "flow, offset_ns") == [(0, 0), (1, 3 * SECOND)]
 
@@ -91,11 +88,9 @@ MS = 10**6
     ],
 )
 def test_run_is_flagged_if_the_error_of_its_starts_is_above_one_percent(tmp_path, errors, offset_errors, flagged):
-    documents = [made.document(made.Sent(8, 8, 2.0, 2.0)), made.document(made.Sent(8, 8, 1.0, 1.0))]
     starts = [10**18, 10**18 + 3 * SECOND]
     flows = [{"started_ns": at, "start_error_ns": error} for at, error in zip(starts, errors, strict=True)]
-    made.cell(tmp_path, "a", documents, flows=flows)
-    tables(tmp_path)
+    made.cell(tmp_path, "a", TWO_FLOWS, flows=flows)
     assert rows(tmp_path, "flows", "offset_error_ns") == [(error,) for error in offset_errors]
     assert rows(tmp_path, "cells", "completion_ns, error, contains(flags, 'start_error')") == [
         (4 * SECOND, None, flagged)
@@ -104,10 +99,8 @@ def test_run_is_flagged_if_the_error_of_its_starts_is_above_one_percent(tmp_path
 
 @pytest.mark.parametrize("starts", [(10**18, None), (None, 10**18), (None, None)])
 def test_run_whose_starts_are_not_known_has_no_completion_time(tmp_path, starts):
-    documents = [made.document(made.Sent(8, 8, 2.0, 2.0)), made.document(made.Sent(8, 8, 1.0, 1.0))]
-    made.cell(tmp_path, "a", documents, flows=[{"started_ns": at} for at in starts], settings={"ratio": 2.0})
-    made.cell(tmp_path, "b", documents[:1])
-    tables(tmp_path)
+    made.cell(tmp_path, "a", TWO_FLOWS, flows=[{"started_ns": at} for at in starts], settings={"ratio": 2.0})
+    made.cell(tmp_path, "b", TWO_FLOWS[:1])
     assert rows(tmp_path, "flows", "cell_id, offset_ns, offset_error_ns, end_ns") == [
         ("a", None, None, None),
         ("a", None, None, None),
@@ -124,7 +117,6 @@ def test_run_whose_starts_are_not_known_has_no_completion_time(tmp_path, starts)
 
 def test_receiver_without_values_is_replaced_by_the_sender(tmp_path):
     made.cell(tmp_path, "a", [made.document(made.Sent(10_000_000, None, 2.0))])
-    tables(tmp_path)
     assert rows(tmp_path, "cells", "bytes, throughput_bps") == [(10_000_000, 40_000_000)]
 
 
@@ -140,7 +132,6 @@ def runs(directory, algorithm: str, *seconds: float, size: int = 10_000_000, **m
 
 def test_repetitions_give_mean_and_spread(tmp_path):
     runs(tmp_path, "bbr", 2.0, 4.0)  # 40 and 20 Mbit/s
-    tables(tmp_path)
     found = "runs, throughput_bps_mean, throughput_bps_low, throughput_bps_high, round(throughput_bps_stddev)"
     assert rows(tmp_path, "settings", found) == [(2, 3e7, 2e7, 4e7, 14142136.0)]
     found = "completion_ns_mean, completion_ns_low, completion_ns_high, retransmits_mean, retransmits_stddev"
@@ -149,7 +140,6 @@ def test_repetitions_give_mean_and_spread(tmp_path):
 
 def test_single_run_has_no_standard_deviation(tmp_path):
     runs(tmp_path, "bbr", 2.0)
-    tables(tmp_path)
     assert rows(tmp_path, "settings", "throughput_bps_stddev, completion_ns_stddev") == [(None, None)]
 
 
@@ -166,7 +156,6 @@ def test_single_run_has_no_standard_deviation(tmp_path):
 def test_gain_has_the_sign_of_the_faster_algorithm(tmp_path, bbr, cubic, gain, comparison, difference):  # noqa: PLR0913, PLR0917
     runs(tmp_path, "bbr", *bbr)
     runs(tmp_path, "cubic", *cubic)
-    tables(tmp_path)
     found = rows(tmp_path, "gain", "gain_percent, comparison, difference_ns / 1e9, bbr_runs, cubic_runs")
     assert found == [(gain, comparison, difference, len(bbr), len(cubic))]
 
@@ -182,14 +171,12 @@ def test_gain_has_the_sign_of_the_faster_algorithm(tmp_path, bbr, cubic, gain, c
 def test_gain_of_transfers_of_nothing(tmp_path, bbr, cubic, gain, comparison):
     runs(tmp_path, "bbr", 2.0, size=bbr)
     runs(tmp_path, "cubic", 2.0, size=cubic)
-    tables(tmp_path)
     assert rows(tmp_path, "gain", "gain_percent, comparison") == [(gain, comparison)]
 
 
 def test_gain_compares_means_and_its_range_the_extreme_runs(tmp_path):
     runs(tmp_path, "bbr", 2.0, 4.0)  # 40, 20 Mbit/s
     runs(tmp_path, "cubic", 8.0, 5.0)  # 10, 16 Mbit/s
-    tables(tmp_path)
     # 100 (30 - 13) / 30; (20 - 16) / 20; (40 - 10) / 40; 6.5 - 3 s; 5 - 4 s; 8 - 2 s; 100 / 50
     found = "round(gain_percent, 4), gain_low, gain_high, difference_ns, difference_low_ns, difference_high_ns"
     assert rows(tmp_path, "gain", found) == [(56.6667, 20.0, 75.0, 3.5 * SECOND, SECOND, 6 * SECOND)]
@@ -199,14 +186,12 @@ def test_gain_compares_means_and_its_range_the_extreme_runs(tmp_path):
 def test_settings_of_different_modes_are_not_compared(tmp_path):
     runs(tmp_path, "bbr", 2.0, mode="clean")
     runs(tmp_path, "cubic", 2.0, mode="published")
-    tables(tmp_path)
     assert rows(tmp_path, "gain", "mode, comparison") == [("clean", "cubic_missing"), ("published", "bbr_missing")]
 
 
 def test_flags_are_collected_and_flagged_runs_count(tmp_path):
     runs(tmp_path, "bbr", 2.0, flags=["rate_off", "delay_off"])
     runs(tmp_path, "cubic", 4.0)
-    tables(tmp_path)
     assert rows(tmp_path, "cells", "flags") == [
         ("delay_off rate_off window_unknown",),
         ("window_unknown",),
@@ -235,7 +220,6 @@ def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
     made.cell(tmp_path, "missing", [made.document()])
     (tmp_path / "transfers" / "missing" / "iperf3-0.json").unlink()
     made.cell(tmp_path, "crashed", [made.document()], error="no route to host")
-    tables(tmp_path)
     assert files(tmp_path) == [
         ("crashed", "transfers/crashed/cell.json", 1, "run failed: no route to host"),
         ("cut", "transfers/cut/iperf3-0.json", 1, "truncated"),
@@ -270,14 +254,12 @@ def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
 def test_unusable_cell_is_named(tmp_path, content, reason):
     made.cell(tmp_path, "a", [made.document()])
     (tmp_path / "transfers" / "a" / "cell.json").write_text(content)
-    tables(tmp_path)
     assert files(tmp_path) == [(None, "transfers/a/cell.json", 1, reason)]
 
 
 def test_incomplete_and_hidden_directories_are_not_read(tmp_path):
     made.cell(tmp_path, ".a.part", [made.document()])
     (tmp_path / "transfers" / "b").mkdir()
-    tables(tmp_path)
     assert rows(tmp_path, "cells") == []
     assert files(tmp_path) == []
 
@@ -287,7 +269,6 @@ def test_directories_of_an_earlier_grid_are_not_read(tmp_path):
     made.cell(tmp_path, "b", [made.document()])
     grid = tmp_path / "transfers" / "grid.json"
     grid.write_text(json.dumps({"version": 1, "cells": [{"cell_id": "b", "run": 0, "settings": {}}]}))
-    tables(tmp_path)
     assert rows(tmp_path, "cells", "cell_id") == [("b",)]
     grid.write_text('{"version": 1, "cells": [3]}')
     tables(tmp_path)
@@ -306,7 +287,6 @@ def test_planned_runs_that_are_missing_are_counted(tmp_path, capsys):
     grid = tmp_path / "transfers" / "grid.json"
     grid.write_text(json.dumps({"version": 1, "cells": [{"cell_id": "a", "run": run} for run in range(5)]}))
     (tmp_path / "transfers/a-1/iperf3-0.json").write_text("")
-    tables(tmp_path)
     text = "3 of 5 planned runs are missing"
     assert files(tmp_path)[0] == (None, "transfers/grid.json", 1, text)
     assert f"transfers: transfers/grid.json: {text}" in capsys.readouterr().err
@@ -320,7 +300,6 @@ def test_planned_runs_that_are_missing_are_counted(tmp_path, capsys):
 def test_second_directory_of_a_run_is_a_fault(tmp_path):
     made.cell(tmp_path, "a", [made.document()])
     made.cell(tmp_path, "b", [made.document()], cell_id="a")
-    tables(tmp_path)
     assert files(tmp_path) == [("a", "transfers/b", 0, "another directory has this cell and run")]
 
 
@@ -420,7 +399,6 @@ def test_sizes_have_binary_units(text, size):
 
 def test_prediction_of_the_multipath_grid(tmp_path):
     made.multipath(tmp_path, ratios=(1.0, 2.0))
-    tables(tmp_path)
     found = rows(tmp_path, "prediction", "flow, path, bottleneck, round(rate_bps), predicted_ns, best_ratio, together")
     # r = 1: l1 = l2 = 15 Mbit/s, 1448/1514 of it is payload: four flows over l1, two over l2.
     assert found[0] == (0, "red", "l1", 3586526.0, 11152854512, 2.0, True)
@@ -437,7 +415,6 @@ def test_best_ratio_is_that_of_the_requested_sizes(tmp_path):
     links = {name: {**link, "rate_bps": 10**6 if link["emulated"] else None} for name, link in made.LINKS.items()}
     flows = [{"path": list(made.PATHS)[n % 3], "size_bytes": 5000} for n in range(6)]
     made.cell(tmp_path, "a", documents, links=links, paths=made.PATHS, flows=flows)
-    tables(tmp_path)
     assert set(rows(tmp_path, "prediction", "best_ratio, together")) == {(2.0, True)}
     assert rows(tmp_path, "prediction", "size_bytes")[:2] == [(5000,), (4900,)], "transferred"
 
@@ -453,13 +430,11 @@ def test_best_ratio_is_that_of_the_link_whose_rate_is_multiplied(tmp_path, multi
     flows = [{"path": list(made.PATHS)[n % 3], "size_bytes": 5000} for n in range(6)]
     documents = [made.document(made.Sent(5000, 5000, 1.0, 1.0), size=5000)] * 6
     made.cell(tmp_path, "a", documents, links=links, paths=made.PATHS, flows=flows)
-    tables(tmp_path)
     assert set(rows(tmp_path, "prediction", "best_ratio, together")) == {(ratio, True)}
 
 
 def test_unknown_path_is_a_fault(tmp_path):
     links = {"l": {"between": ["a", "b"], "rate_bps": 8}}
     made.cell(tmp_path, "a", [made.document()], links=links, paths={"p": ["a", "b"]}, flows=[{"path": "q"}])
-    tables(tmp_path)
     assert rows(tmp_path, "prediction") == []
     assert files(tmp_path) == [("a", "transfers/a/cell.json", 1, "no prediction: unknown path 'q'")]

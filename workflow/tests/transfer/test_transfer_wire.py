@@ -12,18 +12,15 @@ SECOND = 10**9
 
 def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False, **more) -> dict[str, tuple]:
     """Return (flagged, cause) by quantity of a cell with a capture."""
-    document = made.document(sent)
-    document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
     more = {"flows": [{"size_bytes": 100_000}]} | more
-    capture.write(made.cell(tmp_path, "a", [document], wire="wire.parquet", **more), cut=cut)
-    tables(tmp_path)
+    documents = [made.document(sent, captured=0)]
+    capture.write(made.cell(tmp_path, "a", documents, wire="wire.parquet", **more), cut=cut)
     return {row[0]: row[1:] for row in rows(tmp_path, "disagreements", "quantity, flagged, cause")}
 
 
 def steady(segments: int = 100, lost=()) -> Capture:
     """Return a capture of segments every 10 ms from 100 ms on, acknowledged after 20 ms; ``lost`` ones are missing."""
     capture = Capture()
-    capture.open()
     for place in range(segments):
         if place not in lost:
             capture.send(100 + 10 * place, place)
@@ -46,23 +43,19 @@ def test_agreement_is_not_flagged(tmp_path):
 
 def evenly(segments: int, step_ms: int) -> Capture:
     """Return a capture of segments every ``step_ms`` from 100 ms on, each acknowledged after 20 ms."""
-    frames = [(100 + step_ms * place, 0, place) for place in range(segments)]
-    frames += [(120 + step_ms * place, 1, place + 1) for place in range(segments)]
     capture = Capture()
-    capture.open()
-    for ms, is_ack, place in sorted(frames):
-        (capture.acknowledge if is_ack else capture.send)(ms, place)
-    return capture
+    for place in range(segments):
+        capture.send(100 + step_ms * place, place)
+        capture.acknowledge(120 + step_ms * place, place + 1)
+    return capture.in_order()
 
 
 def compared(tmp_path, cubic_segments: int) -> None:
     """Write tables of a run of BBR and one of Cubic that were asked to send 90,000 B."""
     for algorithm, segments, step_ms, seconds in (("bbr", 100, 5, 1.0), ("cubic", cubic_segments, 10, 0.8)):
-        document = made.document(made.Sent(130_000, 80_000, seconds, seconds), algorithm=algorithm)
-        document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
+        document = made.document(made.Sent(130_000, 80_000, seconds, seconds), algorithm=algorithm, captured=0)
         more = {"settings": {"algorithm": algorithm}, "flows": [{"size_bytes": 90_000}], "wire": "wire.parquet"}
         evenly(segments, step_ms).write(made.cell(tmp_path, algorithm, [document], **more))
-    tables(tmp_path)
 
 
 TIMES = "algorithm, completion_source, completion_ns / 1e6, iperf3_completion_ns / 1e6, wire_completion_ns / 1e6"
@@ -173,10 +166,7 @@ def steady_without_a_byte() -> Capture:
     """Return a capture whose segment 50 lacks its last byte."""
     capture = steady(lost=[50])
     capture.send(600, 50, 999)
-    capture.rows.sort(key=lambda row: row["ts_ns"])
-    for number, row in enumerate(capture.rows, 1):
-        row["frame"] = number
-    return capture
+    return capture.in_order()
 
 
 @pytest.mark.parametrize(("retransmits", "cause"), [(1, "capture_loss"), (2, "unexplained"), (50, "unexplained")])
@@ -195,28 +185,18 @@ def test_missing_byte_or_end_of_a_capture_explains_no_other_time(tmp_path):
 
 def two_starts(tmp_path, name: str, captured: int, sent: made.Sent = EXACT, **more) -> None:
     """Write a run of two flows, started 3 s apart, and the capture of one or both, whose data begin 2.5 s apart."""
-    documents = [made.document(sent), made.document(sent)]
-    for number, each in enumerate(documents):
-        each["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201 + number}
+    documents = [made.document(sent, captured=number) for number in range(2)]
     starts = [{"started_ns": 10**18 + number * 3 * SECOND, "start_error_ns": 0} for number in range(2)]
     flows = [start | {"size_bytes": 100_000} for start in starts]
     path = made.cell(tmp_path, name, documents, flows=flows, wire="wire.parquet", **more)
-    acap, table = steady().write(path)
-    frames, ports = pq.read_table(acap).to_pylist(), pq.read_table(table).to_pylist()
-    if captured == 2:
-        later = [row | {"flow": row["flow"] + 3, "ts_ns": row["ts_ns"] + 2_500_000_000} for row in frames]
-        frames += [row | {"frame": len(frames) + number} for number, row in enumerate(later, 1)]
-        ports += [row | {"flow": row["flow"] + 3, "peer_flow": row["peer_flow"] + 3} for row in ports[:2]]
-        for row, port in zip(ports[3:], ("dst_port", "src_port"), strict=True):
-            row[port] += 1
-    pq.write_table(pa.Table.from_pylist(frames, schema=pq.read_schema(acap)), acap)
-    pq.write_table(pa.Table.from_pylist(ports), table)
+    later = steady()
+    later.rows = [row | {"ts_ns": row["ts_ns"] + 2_500_000_000} for row in later.rows]
+    steady().write(path, *[later][: captured - 1])
 
 
 @pytest.mark.parametrize(("captured", "offset"), [(2, 2_500_000_000), (1, 3 * SECOND)])
 def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path, captured, offset):
     two_starts(tmp_path, "a", captured)
-    tables(tmp_path)
     assert rows(tmp_path, "flows", "flow, offset_ns") == [(0, 0), (1, offset)]
     assert rows(tmp_path, "cells", "completion_ns") == [(offset + 1_010_000_000,)]
 
@@ -224,7 +204,6 @@ def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path
 def test_spread_of_the_ends_has_the_source_of_the_completion_times(tmp_path):
     early = made.Sent(100_000, 100_000, 0.8, 0.8, 0)
     two_starts(tmp_path, "a", 2, early)
-    tables(tmp_path)
     # On the wire, both flows take 1.01 s, 2.5 s apart: ends at 1.01 and 3.51 s.
     assert rows(tmp_path, "settings", "completion_source, round(ends_apart_mean, 5)") == [("wire", 0.71225)]
     two_starts(tmp_path, "b", 1, early, settings={"algorithm": "bbr"})
@@ -236,26 +215,14 @@ def test_spread_of_the_ends_has_the_source_of_the_completion_times(tmp_path):
 
 def two_flows(tmp_path, paths: list[str | None], **more) -> None:
     """Write the tables of a run of two flows: round trips of 20 ms, and of 30 to 50 ms."""
-    captures = [evenly(100, 10), Capture()]
-    captures[1].open()
+    slow = Capture(opened=False)
     for place in range(100):
-        captures[1].send(100 + 100 * place, place)
-        captures[1].acknowledge(130 + 100 * place + (20 if place % 2 else 0), place + 1)
-    documents = [made.document(EXACT), made.document(EXACT)]
-    for number, each in enumerate(documents):
-        each["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201 + number}
+        slow.send(100 + 100 * place, place)
+        slow.acknowledge(130 + 100 * place + (20 if place % 2 else 0), place + 1)
+    documents = [made.document(EXACT, captured=number) for number in range(2)]
     flows = [{"path": path} for path in paths]
     path = made.cell(tmp_path, "a", documents, flows=flows, wire="wire.parquet", **more)
-    captures[1].rows = [row | {"flow": row["flow"] + 3} for row in captures[1].rows if row["ts_ns"] >= 100 * 10**6]
-    captures[0].rows += captures[1].rows
-    for number, row in enumerate(captures[0].rows, 1):
-        row["frame"] = number
-    _, table = captures[0].write(path)
-    ports = pq.read_table(table).to_pylist()
-    later = [row | {"flow": row["flow"] + 3, "peer_flow": row["peer_flow"] + 3} for row in ports[:2]]
-    later[0]["dst_port"] = later[1]["src_port"] = 5202
-    pq.write_table(pa.Table.from_pylist(ports + later), table)
-    tables(tmp_path)
+    evenly(100, 10).write(path, slow)
 
 
 @pytest.mark.parametrize(
@@ -289,12 +256,10 @@ GREW = "no busy time in TCP_INFO, and the window grew after the last sample"
     ],
 )
 def test_sender_that_fills_the_receivers_window_is_marked(tmp_path, windows, limited, flags, unknown):
-    document = made.document(EXACT)
-    document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
+    document = made.document(EXACT, captured=0)
     samples = [{"flow": 0, "t_ns": 0, "snd_wnd_bytes": window} for window in windows]
     samples.append({"flow": 1, "t_ns": 0, "snd_wnd_bytes": 1})
     steady().write(made.cell(tmp_path, "a", [document], wire="wire.parquet", tcp_info=samples))
-    tables(tmp_path)
     columns = "wire_flight_max_bytes, wire_flight_p95_bytes, window_limited"
     assert rows(tmp_path, "flows", columns) == [(1000, 1000, limited)]
     assert rows(tmp_path, "cells", "window_limited, window_unknown, flags") == [(limited, unknown, flags)]
@@ -317,7 +282,6 @@ BUSY = {"busy_ns": 9, "rwnd_limited_ns": 0, "sndbuf_limited_ns": 0}
 )
 def test_run_without_capture_is_not_limited_only_if_the_kernel_counted_its_waiting(tmp_path, samples, flags, limited):
     made.cell(tmp_path, "a", [made.document()], tcp_info=samples, flags=flags)
-    tables(tmp_path)
     assert rows(tmp_path, "cells", "window_limited, window_unknown is null") == [(limited, limited is not None)]
 
 
@@ -342,7 +306,6 @@ def test_missing_and_damaged_digest_is_named_and_the_run_counts(tmp_path):
     made.cell(tmp_path, "b", [made.document()], wire="wire.parquet")
     (tmp_path / "transfers/b/wire.parquet").write_bytes(b"PAR1")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "transfers/b/wire.flows.parquet")
-    tables(tmp_path)
     assert [(file, reason[:14]) for file, reason in rows(tmp_path, "files", "file, reason")] == [
         ("transfers/a/wire.parquet", "not a digest: "),
         ("transfers/b/wire.parquet", "not a digest: "),

@@ -15,7 +15,6 @@ def row_of(tmp_path, capture: Capture, *, sender_ms: int = 10_000, size: int = 3
 def complete(first: int = 1000) -> Capture:
     """Return a capture of four segments at 100 to 103 ms, acknowledged 20, 30, 40 and 50 ms later."""
     capture = Capture(first)
-    capture.open()
     for place in range(4):
         capture.send(100 + place, place)
     for place in range(4):
@@ -47,7 +46,6 @@ def test_sequence_numbers_wrap(tmp_path):
 
 def test_retransmission_counts_once_and_gives_no_round_trip(tmp_path):
     capture = Capture()
-    capture.open()
     for place in range(4):
         capture.send(100 + place, place)
     capture.acknowledge(120, 1)  # 20 ms after segment 0
@@ -69,7 +67,6 @@ def test_retransmission_after_the_end_of_the_test_is_late(tmp_path):
 
 def test_frames_that_the_capture_lost_are_missing_bytes(tmp_path):
     capture = Capture()
-    capture.open()
     for place in (0, 3):
         capture.send(100 + place, place)
     capture.acknowledge(150, 4)
@@ -79,7 +76,6 @@ def test_frames_that_the_capture_lost_are_missing_bytes(tmp_path):
 
 def test_retransmission_whose_first_transmission_the_capture_lost_counts(tmp_path):
     capture = Capture()
-    capture.open()
     for place in (0, 2, 1):
         capture.send(100 + place, place)
     row = row_of(tmp_path, capture)
@@ -87,7 +83,7 @@ def test_retransmission_whose_first_transmission_the_capture_lost_counts(tmp_pat
 
 
 def test_more_than_two_to_the_31_bytes_are_counted(tmp_path):
-    capture = Capture(2**32 - 5)
+    capture = Capture(2**32 - 5, opened=False)
     step = 2**30
     for place in range(6):  # segments of 1 GiB: no real frame, but the same arithmetic
         capture.frame(100 + place, 0, ACK, step, seq=place * step)
@@ -104,7 +100,6 @@ def test_stream_that_is_not_in_the_capture_has_no_row(tmp_path):
 
 def test_capture_of_the_handshake_alone_has_no_row(tmp_path):
     capture = Capture()
-    capture.open()
     assert measured(*capture.write(tmp_path), [Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, 10**9)]) == []
 
 
@@ -112,7 +107,6 @@ def test_bytes_in_flight_are_those_sent_and_not_acknowledged(tmp_path):
     row = row_of(tmp_path, complete())
     assert (row["flight_max_bytes"], row["flight_p95_bytes"]) == (4000, 4000)
     capture = Capture()
-    capture.open()
     for place in range(100):  # never more than two segments in flight
         capture.send(100 + 10 * place, place)
         if place:
@@ -123,7 +117,6 @@ def test_bytes_in_flight_are_those_sent_and_not_acknowledged(tmp_path):
 
 def test_segments_received_out_of_order_are_in_flight(tmp_path):
     capture = Capture()
-    capture.open()
     for place in range(4):
         capture.send(100 + place, place)
     for ms in (121, 122, 123):  # segment 0 was lost: duplicates

@@ -37,9 +37,14 @@ def document(  # noqa: PLR0913
     intervals: int = 2,
     omitted: int = 0,
     size: int = 10_000_000,
+    captured: int | None = None,
 ) -> dict:
-    """Return a complete document. Bytes are divided equally among ``intervals``, of which the first are ``omitted``."""
+    """Return a complete document. Bytes are divided equally among ``intervals``, of which the first are ``omitted``.
+
+    The first stream has the ports of flow ``captured`` of a Capture.
+    """
     streams = streams or (Sent(),)
+    connected = [] if captured is None else [{"local_port": CLIENT, "remote_port": SERVER + captured}]
     numbers = [5 + 2 * place for place in range(len(streams))]
     ends = {"local_host": "10.0.0.1", "remote_host": "10.0.0.2", "remote_port": 5201}
     test = {"protocol": "TCP", "num_streams": len(streams), "blksize": 131072, "omit": omitted, "duration": 0}
@@ -48,7 +53,10 @@ def document(  # noqa: PLR0913
     numbered, counts = [*zip(numbers, streams, strict=True)], (intervals, omitted)
     return {
         "start": {
-            "connected": [{"socket": n, "local_port": 40_000 + n, **ends} for n in numbers],
+            "connected": [
+                {"socket": n, "local_port": 40_000 + n, **ends, **own}
+                for n, own in itertools.zip_longest(numbers, connected, fillvalue={})
+            ],
             **{"version": f"iperf {version}", "system_info": "Linux h1", "tcp_mss_default": MSS, "test_start": test},
             "timestamp": {"time": "Thu, 01 Jan 2026 00:00:00 GMT", "timesecs": 1767225600},
         },
@@ -159,20 +167,15 @@ def captured(directory: Path, delays=(20, 60), buffers=(102_400, 1_048_576, 2_09
         if algorithm == "cubic":
             sent = 105_200 if buffer == buffers[0] else 200_000 if delay == delays[-1] else sent
         step = buffer / 10**7 * (1 if algorithm == "cubic" else 0.5)  # ms
-        report = document(Sent(sent, sent, 1.0, 1.01 + 99 * step / 1000, 0), algorithm=algorithm)
-        report["start"]["connected"][0] |= {"local_port": CLIENT, "remote_port": SERVER}
+        report = document(Sent(sent, sent, 1.0, 1.01 + 99 * step / 1000, 0), algorithm=algorithm, captured=0)
         settings, name = {"algorithm": algorithm, "delay_ms": delay, "buffer_bytes": buffer}, "wire.parquet"
         flows = [{"size_bytes": 100_000}]
         path = cell(directory, f"{algorithm}-{delay}-{buffer}", [report], settings=settings, wire=name, flows=flows)
         capture = Capture()
-        capture.open()
         for place in range(100):
             capture.send(100 + 10 * place, place)
             capture.acknowledge(120 + 10 * place + place * step, place + 1)
-        capture.rows.sort(key=lambda row: row["ts_ns"])
-        for number, row in enumerate(capture.rows, 1):
-            row["frame"] = number
-        capture.write(path)
+        capture.in_order().write(path)
 
 
 def stream_grid(directory: Path, counts=(1, 2, 5, 10, 20, 40), sizes=(2**30, 5 * 2**30), repeated: int = 2) -> None:

@@ -17,15 +17,17 @@ FRAMES = pa.schema([arrow_schema("frames").field(name) for name in COLUMNS])
 class Capture:
     """Frames of a stream from the client to the server. ``first``: sequence number of the SYN."""
 
-    def __init__(self, first: int = 1000):
+    def __init__(self, first: int = 1000, *, opened: bool = True):
         self.first, self.rows = first, []
+        if opened:
+            self.open()
 
     def frame(  # noqa: PLR0913
         self, ms: float, flow: int, flags: int, payload: int, *, seq: int = 0, ack: int | None = None
     ) -> None:
         """Add a frame. Positions are relative to the first payload byte."""
         start = self.first + 1
-        row = {"frame": len(self.rows) + 1, "ts_ns": round(ms * MS), "payload_len": payload}
+        row = {"ts_ns": round(ms * MS), "payload_len": payload}
         row |= {"ip_len": HEADERS + payload, "wire_len": HEADERS + payload + 14, "flow": flow, "tcp_flags": flags}
         row["tcp_seq"] = (start + seq) % 2**32 if flow == 0 else 77
         row["tcp_ack"] = None if ack is None else (start + ack) % 2**32
@@ -47,12 +49,25 @@ class Capture:
         """Add the acknowledgment of the first ``places`` segments after the cookie."""
         self.frame(ms, 1, ACK, 0, ack=COOKIE_BYTES + 1000 * places)
 
-    def write(self, tmp_path, *, cut: bool = False):
-        """Write acap and flows; return their paths."""
+    def in_order(self) -> "Capture":
+        """Sort the frames by time; return this capture."""
+        self.rows.sort(key=lambda row: row["ts_ns"])
+        return self
+
+    def write(self, tmp_path, *others: "Capture", cut: bool = False):
+        """Write acap and flows; return their paths. Other streams come behind this one and have other ports."""
         acap, flows = tmp_path / "wire.parquet", tmp_path / "wire.flows.parquet"
-        pq.write_table(pa.Table.from_pylist(self.rows, schema=FRAMES), acap)
-        ports = {"flow": [0, 1, 2], "peer_flow": [1, 0, None], "ip_proto": [6, 6, 17]}
-        ports |= {"src_port": [CLIENT, SERVER, CLIENT], "dst_port": [SERVER, CLIENT, SERVER]}
-        ports |= {"payload_bytes": [1, 0, 10**9], "cut_end": [cut, cut, True]}
-        pq.write_table(pa.table(ports), flows)
+        streams = (self, *others)
+        rows = [row | {"flow": row["flow"] + 3 * n} for n, stream in enumerate(streams) for row in stream.rows]
+        rows = [row | {"frame": n} for n, row in enumerate(rows, 1)]
+        pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES), acap)
+        ends = [(0, 1, 6, CLIENT, SERVER, 1, cut), (1, 0, 6, SERVER, CLIENT, 0, cut)]
+        ends += [(2, None, 17, CLIENT, SERVER, 10**9, True)]
+        for n, _ in enumerate(others, 1):
+            ends += [
+                (3 * n, 3 * n + 1, 6, CLIENT, SERVER + n, 1, cut),
+                (3 * n + 1, 3 * n, 6, SERVER + n, CLIENT, 0, cut),
+            ]
+        names = ("flow", "peer_flow", "ip_proto", "src_port", "dst_port", "payload_bytes", "cut_end")
+        pq.write_table(pa.table(dict(zip(names, zip(*ends, strict=True), strict=True))), flows)
         return acap, flows
