@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 import pytest
@@ -10,30 +9,12 @@ import pytest
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from acapella_testing.fabric.graphs import graph
-from acapella_testing.fabric.transfers import SLICE, FabricTransfers, fabric_with_networks
-from acapella_testing.transfer_cells import validate_written
+from acapella_testing.fabric.transfers import SLICE, FabricTransfers
+from acapella_testing.transfer_cells import HASHED, at_sites, validate_written
 
 from acapella_capture.transfer.fabric_nodes import FabricNodes
 
-HASH = """
-nodes: {h1: {role: host, site: SEAT}, r1: {role: router, site: SEAT}, r2: {role: router, site: SALT},
-        r3: {role: router, site: STAR}, r4: {role: router, site: MASS}, h2: {role: host, site: MASS}}
-links:
-  a: {between: [h1, r1]}
-  up: {between: [r1, r2], emulated: true}
-  down: {between: [r1, r3], emulated: true}
-  b: {between: [r2, r4]}
-  c: {between: [r3, r4]}
-  d: {between: [r4, h2]}
-paths: {up: [h1, r1, r2, r4, h2], down: [h1, r1, r3, r4, h2]}
-assignment: hash
-"""
-
-
-@pytest.fixture
-def fabric(tmp_path, capsys) -> Iterator[FabricTransfers]:
-    with fabric_with_networks(tmp_path, capsys) as created:
-        yield created
+HASH = at_sites(HASHED, h1="SEAT", r1="SEAT", r2="SALT", r3="STAR", r4="MASS", h2="MASS")
 
 
 def networks_of(fabric: FabricTransfers) -> tuple[dict, dict]:

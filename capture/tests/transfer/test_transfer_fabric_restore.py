@@ -6,7 +6,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from acapella_testing.waiting import wait_until
@@ -14,7 +13,7 @@ from acapella_testing.waiting import wait_until
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from acapella_testing.fabric.network import inside
-from acapella_testing.fabric.transfers import SLICE, FabricTransfers, fabric_with_networks
+from acapella_testing.fabric.transfers import SLICE, FabricTransfers
 from fabrictestbed_extensions.fablib import node as fablib_node
 
 from acapella_capture.testbeds.fabric.network_slice import NetworkSlice
@@ -27,12 +26,6 @@ STATE = """cd /proc/sys/net/ipv4
 for file in ip_forward tcp_rmem tcp_wmem tcp_no_metrics_save tcp_congestion_control conf/all/rp_filter \
     conf/default/rp_filter conf/lo/rp_filter fib_multipath_hash_policy; do echo "$file $(cat "$file")"; done
 """
-
-
-@pytest.fixture
-def fabric(tmp_path, capsys) -> Iterator[FabricTransfers]:
-    with fabric_with_networks(tmp_path, capsys) as created:
-        yield created
 
 
 def output(*argv: str) -> str:

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from acapella_testing.waiting import wait_until
@@ -12,7 +12,7 @@ from acapella_testing.waiting import wait_until
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from acapella_testing.fabric.orchestrator import TAGS
-from acapella_testing.fabric.transfers import DUMBBELL, SLICE, FabricTransfers, fabric_with_networks
+from acapella_testing.fabric.transfers import DUMBBELL, SLICE
 
 from acapella_capture.testbeds.fabric.tuning import cpu_list
 from acapella_capture.transfer import fabric as fabric_grid
@@ -23,12 +23,6 @@ CREATE = "/slices/creates"
 PLACED = {"pin": True}
 NODES = ["h1", "r1", "h2"]
 END_S = 300  # reached only if the command hangs
-
-
-@pytest.fixture
-def fabric(tmp_path, capsys) -> Iterator[FabricTransfers]:
-    with fabric_with_networks(tmp_path, capsys) as created:
-        yield created
 
 
 def signal_when(condition: Callable[[], bool], number: int) -> threading.Thread:

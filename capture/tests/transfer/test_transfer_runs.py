@@ -17,7 +17,7 @@ from acapella_testing.capture.callers import Caller, namespaces_or_skip
 from acapella_testing.capture.interrupted_runs import tree_when
 from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require_programs
-from acapella_testing.transfer_cells import validate_written
+from acapella_testing.transfer_cells import HASHED, validate_written
 
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.transfer import fabric
@@ -37,20 +37,7 @@ transfer:
     {algorithm: [reno], delay_ms: [10], buffer_bytes: ["50K"], rate_mbps: [10], size_bytes: ["200K"], streams: [3],
      ratio: [2]}
 """
-HASH = """
-nodes: {h1: {role: host}, r1: {role: router}, r2: {role: router}, r3: {role: router}, r4: {role: router},
-        h2: {role: host}}
-links:
-  a: {between: [h1, r1]}
-  up: {between: [r1, r2], emulated: true}
-  down: {between: [r1, r3], emulated: true}
-  b: {between: [r2, r4]}
-  c: {between: [r3, r4]}
-  d: {between: [r4, h2]}
-paths: {up: [h1, r1, r2, r4, h2], down: [h1, r1, r3, r4, h2]}
-assignment: hash
-"""
-HASHED = """
+GRID_OF_HASHED = """
 transfer:
   topology: {}
   delay_on: both
@@ -200,8 +187,8 @@ def test_connections_begin_within_the_error_after_the_written_starts(multipath):
 
 def test_hash_selects_the_path_that_is_written_for_each_flow(tmp_path):
     topology = tmp_path / "hash.yaml"
-    topology.write_text(HASH)
-    (cell,) = run(tmp_path / "hashed", HASHED.format(topology)).cells()
+    topology.write_text(HASHED)
+    (cell,) = run(tmp_path / "hashed", GRID_OF_HASHED.format(topology)).cells()
     assert (cell["error"], cell["topology"], len(cell["flows"])) == (None, "hash", 6)
     directory = tmp_path / "hashed" / "transfers" / cell["cell_id"]
     for name in ("up", "down"):  # each link carried at least the data of its flows
