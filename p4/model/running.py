@@ -145,3 +145,14 @@ def _outcome(row: list[str], sent: Iterable[bytes]) -> Outcome:
     when, port, sequence, outcome, reason, kind, wire, length, digest = row
     raw = next(iter(sent)) if outcome == "sent" else None
     return Outcome(int(when), int(port), int(sequence), outcome, reason, kind, int(wire), int(length), int(digest), raw)
+
+
+def write_smaller_spec(path: Path, sizes: dict[int, int]) -> Path:
+    """Write the committed flowstats.spec with smaller register arrays. ``sizes``: new sizes by committed ones."""
+    text = (P4 / "spec" / "flowstats.spec").read_text()
+    for size, smaller in sizes.items():
+        if f" size {size:#x} " not in text:
+            raise ValueError(f"flowstats.spec has no array of {size:#x}")
+        text = text.replace(f" size {size:#x} ", f" size {smaller:#x} ")
+    path.write_text(text)
+    return path

@@ -11,7 +11,6 @@ import numpy as np
 from acapella_p4_model import reports, running
 from acapella_p4_model.flowstats import ROWS
 from acapella_p4_model.generated_load import RECORD, write_load
-from acapella_p4_model.running import P4
 from acapella_testing.requirements import require_built
 
 CONNECTIONS, SLOTS = 18_750, 2**15  # as 150,000 are to 2^18
@@ -19,16 +18,6 @@ CELLS = 2**17
 MAX_MISSING = 0.05
 CLIENTS = 0x0A000000
 RECORD_BYTES = 16  # of a pcap's record header
-
-
-def write_spec(path: Path) -> Path:
-    """Write the committed .spec with arrays of SLOTS flows and 2 * CELLS counters, which are dumped after each run."""
-    text = (P4 / "spec" / "flowstats.spec").read_text()
-    for size, smaller in ((2**18, SLOTS), (2**21, 2 * CELLS)):
-        assert f" size {size:#x} " in text
-        text = text.replace(f" size {size:#x} ", f" size {smaller:#x} ")
-    path.write_text(text)
-    return path
 
 
 def run(directory: Path, slots: int, *, cells: int = CELLS, triggers: int = 495) -> tuple[np.ndarray, list[int]]:
@@ -39,7 +28,7 @@ def run(directory: Path, slots: int, *, cells: int = CELLS, triggers: int = 495)
     lines = [f"register {name} 0 {value}" for name, value in settings.items()] + ["epoch 10s"]
     lines += [f"epoch-clear sketch_{what}_{row} {cells}" for what in ("bytes", "packets") for row in range(ROWS)]
     (directory / "control").write_text("\n".join(lines) + "\n")
-    write_spec(directory / "flowstats.spec")
+    running.write_smaller_spec(directory / "flowstats.spec", {2**18: SLOTS, 2**21: 2 * CELLS})
     files = "--spec flowstats.spec --in load.pcap --control control --out reports.pcap --stats stats"
     argv = [running.LOADER, *files.split(), "--dump-registers", "registers"]
     subprocess.run(argv, cwd=directory, check=True)

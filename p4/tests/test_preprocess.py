@@ -4,6 +4,7 @@ import random
 import struct
 
 import pytest
+from acapella_p4_model.generated_connections import ACK, TCP, ethernet, ipv4, tcp
 from acapella_p4_model.generated_frames import IPV4, IPV6, MACS, generated_frames, ones_complement
 from acapella_p4_model.parsing import FIRST_FRAGMENT, ICMPV6, NOT_FRAGMENTED, Parsed, parse
 from acapella_p4_model.preprocess import EDIT_IPV4, EDIT_IPV6, EDIT_MACS, SENT, Preprocess, Rule, Table, updated
@@ -236,10 +237,9 @@ def test_incremental_checksum_equals_recomputed_checksum():
 def test_directions_and_fragments_of_a_flow_are_sampled_together(tmp_path):
     frames = []
     for last in range(200):
-        one, other = bytes([10, 1, 0, last]), bytes([10, 2, last, 9])
-        ports = (40000 + last, 443)
-        frames += [tcp(one, other, *ports), tcp(other, one, *ports[::-1])]
-        frames += [fragment_of(one, other, offset) for offset in (0x2000, 100)]
+        one, other, ports = 0x0A010000 + last, 0x0A020009 + (last << 8), (40000 + last, 443)
+        frames += [segment(one, other, ports), segment(other, one, ports[::-1])]
+        frames += [segment(one, other, fragment=offset) for offset in (0x2000, 100)]
     outcomes = run("preprocess", frames, f"register sample_flows_below 0 {HALF}\n", tmp_path).outcomes
     kept = [result.outcome == "sent" for result in outcomes]
     flows = list(zip(kept[::4], kept[1::4], strict=True))
@@ -250,7 +250,7 @@ def test_directions_and_fragments_of_a_flow_are_sampled_together(tmp_path):
 
 @pytest.mark.parametrize("share", [1 / 16, 1 / 2])
 def test_packets_are_sampled_at_the_requested_share(tmp_path, share):
-    frames = [tcp(b"\x0a\0\0\1", b"\x0a\0\0\2", 5201, 40000, seq=1448 * number) for number in range(4000)]
+    frames = [segment(0x0A000001, 0x0A000002, (5201, 40000), 1448 * number) for number in range(4000)]
     ran = run("preprocess", frames, f"register sample_packets_below 0 {int(share * 2**32)}\n", tmp_path)
     kept = ran.statistics["out"]
     spread = (4000 * share * (1 - share)) ** 0.5
@@ -260,20 +260,10 @@ def test_packets_are_sampled_at_the_requested_share(tmp_path, share):
     assert [result.outcome for result in ran.outcomes] == [result.outcome for result in other.outcomes]
 
 
-def tcp(src: bytes, dst: bytes, src_port: int, dst_port: int, seq: int = 0) -> Frame:
-    """An Ethernet frame with an empty TCP segment; its checksums are zero."""
-    segment = struct.pack("!HHIIBBHHH", src_port, dst_port, seq, 1, 0x50, 16, 500, 0, 0)
-    return Frame(bytes(12) + b"\x08\x00" + ipv4(src, dst, 0x4000, len(segment)) + segment)
-
-
-def fragment_of(src: bytes, dst: bytes, flags_offset: int) -> Frame:
-    """A fragment of a TCP packet between these, the first where the offset is 0."""
-    segment = struct.pack("!HHIIBBHHH", 7, 9, 1, 1, 0x50, 16, 500, 0, 0)
-    return Frame(bytes(12) + b"\x08\x00" + ipv4(src, dst, flags_offset, len(segment)) + segment)
-
-
-def ipv4(src: bytes, dst: bytes, flags_offset: int, payload: int) -> bytes:
-    return struct.pack("!BBHHHBBH", 0x45, 0, 20 + payload, 1, flags_offset, 64, 6, 0) + src + dst
+def segment(src: int, dst: int, ports: tuple[int, int] = (7, 9), seq: int = 0, fragment: int = 0x4000) -> Frame:
+    """An Ethernet frame with an empty TCP segment, or with a fragment; its checksums are zero."""
+    packet = ipv4(TCP, src, dst, tcp(ports, (seq, 1), ACK, 500))
+    return Frame(ethernet(packet[:6] + fragment.to_bytes(2) + packet[8:]))
 
 
 def tagged(frame: Frame) -> Frame:
@@ -284,5 +274,5 @@ def tagged(frame: Frame) -> Frame:
 
 
 def test_first_fragment_keeps_its_ports(tmp_path):
-    parsed = parse(fragment_of(b"\x0a\0\0\1", b"\x0a\0\0\2", 0x2000).raw)
+    parsed = parse(segment(0x0A000001, 0x0A000002, fragment=0x2000).raw)
     assert (parsed.fragment, parsed.flow.src_port, parsed.flow.dst_port) == (FIRST_FRAGMENT, 7, 9)

@@ -33,13 +33,6 @@ def direct() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.fixture
-def bridged() -> Iterator[tuple[str, ...]]:
-    """Provide a namespace where the program connects left0 and right1."""
-    with veth.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
-        yield prefix
-
-
-@pytest.fixture
 def capture(tmp_path):
     return replayer.write_capture(tmp_path / "in.pcap", FRAMES)
 

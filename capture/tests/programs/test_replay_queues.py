@@ -46,12 +46,6 @@ def by_flow(frames: list[bytes]) -> dict[bytes, list[bytes]]:
     return flows
 
 
-def captured(path) -> list[bytes]:
-    frames, left = dpdk.read_pcap(path)
-    assert left == 0
-    return [frame.data for frame in frames]
-
-
 def saved_frames(path, received: list[int]) -> list[bytes]:
     """Return the frames of a saved recording. Their times are in order, their queues those at which they arrived."""
     frames = dpdk.read_pcapng(path).frames
@@ -59,13 +53,6 @@ def saved_frames(path, received: list[int]) -> list[bytes]:
     assert times == sorted(times)
     assert [sum(frame.queue == queue for frame in frames) for queue in range(QUEUES)] == received
     return [frame.data for frame in frames]
-
-
-@pytest.fixture
-def bridged():
-    """Provide a namespace where the program connects left0 and right1."""
-    with veth.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
-        yield prefix
 
 
 def bridge_words(pairs: int, queues: int) -> list[object]:
@@ -93,7 +80,7 @@ def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
         program.ask(f"departures {tmp_path / 'departures'}", "saved")
         assert program.end() == 0, program.messages
     for name in ("live", "replayed"):
-        assert by_flow(captured(tmp_path / f"{name}.pcap")) == expected, name
+        assert by_flow(replayer.received(tmp_path / f"{name}.pcap")) == expected, name
     departed = replayer.read_departures(tmp_path / "departures")
     saved = dpdk.read_pcapng(tmp_path / "saved.pcapng").frames
     assert [one.queue for one in departed] == [frame.queue for frame in saved]
@@ -123,7 +110,7 @@ def test_bridge_of_tap_devices_uses_their_queues(tmp_path):
             done = program.run()
         assert program.end() == 0, program.messages
     for name in ("live", "replayed"):
-        assert by_flow(captured(tmp_path / f"{name}.pcap")) == by_flow([frame.data for frame in frames]), name
+        assert by_flow(replayer.received(tmp_path / f"{name}.pcap")) == by_flow([frame.data for frame in frames]), name
     for queue in port["queues"]:
         assert queue["received"] == queue["forwarded"] + sum(queue["dropped"].values()) > 0
     assert sum(queue["received"] for queue in port["queues"]) == port["received"] >= len(frames)
@@ -145,7 +132,7 @@ def test_interface_with_several_tx_queues_receives_flows_in_order(tmp_path):
                 done = program.run(loops=2)
             assert program.end() == 0, program.messages
     flows = by_flow([frame.data for frame in frames])
-    assert by_flow(captured(tmp_path / "got.pcap")) == {flow: 2 * data for flow, data in flows.items()}
+    assert by_flow(replayer.received(tmp_path / "got.pcap")) == {flow: 2 * data for flow, data in flows.items()}
     sent = done["ports"][0]["queues"]
     assert sum(sent) == done["sent"] == 2 * len(frames) and min(sent) > 0
 

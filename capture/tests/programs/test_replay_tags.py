@@ -6,6 +6,7 @@ import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
 from acapella_testing.frames.trial_captures import pair
+from acapella_testing.frames.tunnel_frames import checksum
 
 MACS = bytes.fromhex("020000000002020000000001")
 START_NS = 1_700_000_000_123_456_789
@@ -14,15 +15,6 @@ A6, B6 = bytes.fromhex("fd" + "00" * 14 + "01"), bytes.fromhex("fd" + "00" * 14 
 
 
 pytestmark = pytest.mark.usefixtures("replay_program")
-
-
-def checksum(data: bytes) -> int:
-    """Return the Internet checksum (RFC 1071)."""
-    data += bytes(len(data) % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def layer4(protocol: int, payload: bytes, pseudo: bytes, summed: bool = True) -> bytes:

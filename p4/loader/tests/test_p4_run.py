@@ -9,13 +9,13 @@ import signal
 import struct
 import subprocess
 import sys
-import zlib
 from collections import Counter
 from pathlib import Path
 
 import p4_loader as p4
 import pytest
 from acapella_testing import c_programs, processes
+from acapella_testing.frames.report_frames import icrc
 from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require_programs, require_success
 from p4_loader import FORWARD, REPORTS, SECOND, ethernet, frame, good, run, write_pcap
@@ -186,14 +186,6 @@ def test_error_in_an_epoch_statement_names_its_line(tmp_path, spec, line, what):
     assert done.frames is None
 
 
-def icrc(data: bytes) -> bytes:
-    """The ICRC of a RoCEv2 frame over IPv4 without it (InfiniBand Architecture, annex A17), from zlib's CRC32."""
-    masked = bytearray(data)
-    for at in (15, 22, 24, 25, 40, 41, 46):  # ToS, TTL, both checksums, BTH's resv8a
-        masked[at] = 0xFF
-    return struct.pack("<I", zlib.crc32(b"\xff" * 8 + masked[14:]))
-
-
 def test_epochs_lose_no_byte(tmp_path):
     """The probes of each flow report all bytes that it sent in the ended epochs."""
     frames = traffic(400)
@@ -219,7 +211,7 @@ def test_icrc_of_reports_is_that_of_scapy(tmp_path):
     done = good(tmp_path, REPORTS, traffic(12), control="epoch 50ms\n")
     assert len(done.frames) > 10 and len({one.data[-4:] for one in done.frames}) == len(done.frames)
     for one in done.frames:
-        assert one.wire == len(one.data) == 90 and one.data[-4:] == icrc(one.data[:-4])
+        assert one.wire == len(one.data) == 90 and one.data[-4:] == icrc(one.data[14:-4])
         packet = Ether(one.data)
         packet[BTH].remove_payload()
         packet[BTH].add_payload(Raw(one.data[54:-4]))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from acapella_testing.exact_flows import exact_results, keyed, rows
 from acapella_testing.frames import traces
+from acapella_testing.oracles.naive_flowreports import nearest_rank
 
 from acapella.common import agreement, queries
 from acapella.flowreports import compare
@@ -73,12 +74,6 @@ def r2(pairs):
     mean = statistics.fmean(exact for exact, _ in pairs)
     variation = sum((exact - mean) ** 2 for exact, _ in pairs)
     return 1 - sum((exact - got) ** 2 for exact, got in pairs) / variation
-
-
-def nearest_rank(values, share):
-    """Return the smallest value that this share of them does not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def made_accuracy(tmp_path, change):

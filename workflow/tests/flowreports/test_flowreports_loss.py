@@ -1,14 +1,13 @@
 """Loss intervals of flow reports, end to end, against sets of sequence numbers (naive_flowreports)."""
 
-import math
 import random
-import struct
 from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames import traces
+from acapella_testing.frames.segments import segment
 from acapella_testing.oracles import naive_flowreports as naive
 from acapella_testing.oracles.naive_frames import read_frames
 
@@ -18,13 +17,6 @@ from acapella.common import agreement, queries
 pytestmark = pytest.mark.usefixtures("data_plane")
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 MODULUS = 2**32
-
-
-def segment(client: int, seq: int, flags: int, size: int = 0) -> bytes:
-    """An Ethernet frame of flow ``client``."""
-    tcp = struct.pack("!HHIIBBHHH", 40000, 443, seq % MODULUS, 1, 0x50, flags, 1000, 0, 0) + bytes(size)
-    ends = struct.pack("!II", 0x0A000000 + client, 0x0B000001)
-    return bytes(12) + b"\x08\x00" + struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 1, 0, 64, 6, 0) + ends + tcp
 
 
 def lossy_flow(draw: random.Random, client: int) -> list[bytes]:
@@ -115,11 +107,6 @@ def test_payload_at_the_number_of_an_earlier_fin_is_a_retransmission(tmp_path):
     assert [row[name] for name in names] == [1, 1, 0, 0]
 
 
-def nearest_rank(values: list[float], share: float) -> float:
-    """Return the quantile as quantile_disc has it."""
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_coverage_and_width_of_intervals_match_a_plain_loop(seed):
     draw, con = random.Random(seed), queries.connect()
@@ -144,7 +131,7 @@ def test_coverage_and_width_of_intervals_match_a_plain_loop(seed):
         if payload - again + missing > 0:
             widths.append(more / (payload - again + missing))
     (found,) = con.execute(queries.text("flowreports", "loss_intervals")).fetchall()
-    quantiles = [nearest_rank(widths, share) if widths else None for share in (0.5, 0.99)]
+    quantiles = [naive.nearest_rank(widths, share) if widths else None for share in (0.5, 0.99)]
     assert found == (kept, unbounded, covered, uncertain, *quantiles)
 
 

@@ -5,6 +5,7 @@ import struct
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames import traces
+from acapella_testing.frames.segments import segment
 
 from acapella.flowreports import command as flowreports
 from acapella.flowreports import sample
@@ -17,13 +18,6 @@ SLOTS = 2048
 LONG, SHORT = 1500, 16_000  # flows that pause for 20 s, and flows of the pause
 SIZE = 100
 SILENT, CONNECTIONS = 2000, 400  # flows of one SYN that fill the slots, and handshakes two epochs later
-
-
-def segment(flow: int, seq: int, flags: int, size: int = 0) -> bytes:
-    """An Ethernet frame of a flow, without the payload."""
-    tcp = struct.pack("!HHIIBBHHH", 40000, 443, seq, 1, 0x50, flags, 1000, 0, 0) + bytes(size)
-    ends = struct.pack("!II", 0x0A000000 + flow, 0x0B000001)
-    return bytes(12) + b"\x08\x00" + struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 1, 0, 64, 6, 0) + ends + tcp
 
 
 def handshake(flow: int, start: int) -> list[tuple[int, bytes]]:

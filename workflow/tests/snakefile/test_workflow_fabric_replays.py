@@ -4,9 +4,9 @@ import json
 import subprocess
 from dataclasses import asdict
 
-import pyarrow.parquet as pq
 import pytest
 from acapella_testing.requirements import required
+from acapella_testing.stages import rows
 from acapella_testing.workflow_run import Workplace, collect_in_process, rules_run
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
@@ -79,10 +79,6 @@ def join(prefix: list[str], interfaces: list[str]) -> None:
         subprocess.run([*prefix, "ip", *line.split()], check=True)
 
 
-def rows(place: Workplace, table: str) -> list[dict]:
-    return pq.read_table(place.campaign / "tables" / f"{table}.parquet").to_pylist()
-
-
 def test_dry_run_lists_upload_trials_and_their_comparison(place):
     assert {"collect", "kappa", "trials"} <= rules_run(place.dry_run)
     senders = "; ".join(f"node {node}, interface left{number}" for number, node in enumerate(NODES))
@@ -91,19 +87,19 @@ def test_dry_run_lists_upload_trials_and_their_comparison(place):
 
 
 def test_environments_of_the_replay_are_compared_without_a_list_of_trials(place):
-    found = {row["environment"]: row for row in rows(place, "consistency_environments")}
+    found = {row["environment"]: row for row in rows(place.campaign, "consistency_environments")}
     assert [*found] == ["single", "dual"]
     for row in found.values():
         assert (row["trials"], row["U"], row["packets_baseline"]) == (TRIALS, 0, PACKETS)
 
 
 def test_kappa_of_the_path_comes_from_the_departures(place):
-    for row in rows(place, "consistency"):
+    for row in rows(place.campaign, "consistency"):
         assert row["path_kappa_lo"] <= row["path_kappa_hi"] <= 1 and 0 < row["kappa_replayer"] <= 1
 
 
 def test_table_of_replays_has_what_was_configured_and_what_delayed_the_senders(place):
-    found = {(row["environment"], row["trial"]): row for row in rows(place, "consistency_replays")}
+    found = {(row["environment"], row["trial"]): row for row in rows(place.campaign, "consistency_replays")}
     assert [*found] == [(name, trial) for name in ("dual", "single") for trial in range(1, TRIALS + 1)]
     for (environment, trial), row in found.items():
         manifest = json.loads((place.campaign / "raw" / f"{environment}-{trial}.json").read_text())["replay"]

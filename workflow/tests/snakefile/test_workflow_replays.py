@@ -5,6 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.requirements import require, require_namespaces, require_programs
+from acapella_testing.stages import rows
 from acapella_testing.workflow_run import Workplace
 
 from acapella.snakefile.replays import PROGRAM, program_installed
@@ -41,10 +42,6 @@ def campaign(tmp_path_factory):
     place.configure(**SHORT, local={"traffic": [{"kind": "ping"}], "replay": replay})
     place.succeed("--cores", "2")
     return place.campaign
-
-
-def rows(campaign, table: str) -> list[dict]:
-    return pq.read_table(campaign / "tables" / f"{table}.parquet").to_pylist()
 
 
 def test_environments_of_the_replay_are_compared_without_a_list_of_trials(campaign):

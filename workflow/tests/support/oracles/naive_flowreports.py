@@ -28,6 +28,11 @@ def back_of(way: tuple) -> tuple:
     return (vlan, dst, src, proto, dst_port, src_port)
 
 
+def nearest_rank(values: list[float], share: float) -> float:
+    """Return the smallest value that this share of the values does not exceed, as quantile_disc does."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
 def flows(frames: list[dict]) -> dict[tuple, dict]:
     """Return packets, bytes, iat_ns, rtt_syn_ns and rtt_ack_ns by key."""
     groups = defaultdict(list)
