@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_testing import c_programs, processes
+from acapella_testing.frames import pcap_files
 
 from acapella.p4 import compiled
 
@@ -54,38 +55,10 @@ def ethernet(source: int, destination: int = 1, kind: int = 0x0800, size: int = 
 
 def write_pcap(path: Path, frames: list[Frame]) -> Path:
     """A pcap with nanoseconds; compressed where the name ends in .gz."""
-    content = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
-    for one in frames:
-        content += struct.pack("<IIII", *divmod(one.ts_ns, SECOND), len(one.data), one.wire) + one.data
+    records = (pcap_files.record(one.ts_ns, one.data, one.wire) for one in frames)
+    content = pcap_files.header() + b"".join(records)
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
-
-
-def block(kind: int, body: bytes, order: str = "<") -> bytes:
-    """A pcapng block."""
-    size = struct.pack(order + "I", len(body) + 12)
-    return struct.pack(order + "I", kind) + size + body + size
-
-
-def option(code: int, value: bytes, order: str = "<") -> bytes:
-    """A pcapng option."""
-    return struct.pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
-
-
-def section(order: str = "<") -> bytes:
-    """A pcapng section header."""
-    return block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1), order)
-
-
-def interface(snaplen: int = 0, options: bytes = b"", link_type: int = 1, order: str = "<") -> bytes:
-    """A pcapng interface description; options 9 and 14 set resolution and offset of its times."""
-    return block(1, struct.pack(order + "HHI", link_type, 0, snaplen) + options + option(0, b"", order), order)
-
-
-def packet(number: int, units: int, data: bytes, wire: int | None = None, order: str = "<") -> bytes:
-    """An enhanced packet block of an interface; ``units`` is its time in units of the interface's resolution."""
-    head = struct.pack(order + "IIIII", number, units >> 32, units & 0xFFFFFFFF, len(data), wire or len(data))
-    return block(6, head + data + bytes(-len(data) % 4), order)
 
 
 def read_pcap(path: Path) -> list[Frame]:

@@ -9,6 +9,7 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.frames import pcapng_files as pcapng
 from acapella_testing.oracles.naive_captures import blocks, packets
 
 from acapella.cli.main import main
@@ -40,39 +41,25 @@ def pcap(frames: int = FRAMES, magic: int = MICROSECONDS, order: str = "<", link
     return b"".join(parts)
 
 
-def block(order: str, kind: int, body: bytes) -> bytes:
-    """Return a pcapng block."""
-    size = len(body) + 12
-    return struct.pack(f"{order}II", kind, size) + body + struct.pack(f"{order}I", size)
-
-
-def option(order: str, code: int, value: bytes) -> bytes:
-    """Return a pcapng option with its padding."""
-    return struct.pack(f"{order}HH", code, len(value)) + value + bytes(-len(value) % 4)
-
-
 def packet(order: str, interface: int, number: int, units_per_s: int, comment: str = "") -> bytes:
     """Return an enhanced packet block."""
     frame = ethernet(number)
     ts = (START_S + number) * units_per_s + number
-    options = option(order, 1, comment.encode()) + bytes(4) if comment else b""
-    head = struct.pack(f"{order}IIIII", interface, ts >> 32, ts & 0xFFFFFFFF, len(frame), len(frame) + 4)
-    return block(order, 6, head + frame + bytes(-len(frame) % 4) + options)
+    options = pcapng.option(1, comment.encode(), order) + bytes(4) if comment else b""
+    return pcapng.packet_block(interface, ts, frame, len(frame) + 4, options, order=order)
 
 
 def section(order: str, first: int, last: int, *, simple: bool = False) -> bytes:
     """Return a section with an interface of microseconds and, in its middle, one of nanoseconds; with comments."""
-    header = struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1) + option(order, 1, b"of a test") + bytes(4)
-    parts = [block(order, 0x0A0D0D0A, header)]
-    parts.append(block(order, 1, struct.pack(f"{order}HHI", 1, 0, 262144) + option(order, 2, b"eth0") + bytes(4)))
+    parts = [pcapng.section(pcapng.option(1, b"of a test", order) + bytes(4), order)]
+    parts.append(pcapng.interface(1, 262144, pcapng.option(2, b"eth0", order) + bytes(4), order))
     middle = (first + last) // 2
     for number in range(first, last + 1):
         if number == middle:
-            resolution = option(order, 9, b"\x09") + option(order, 2, b"eth1") + bytes(4)
-            parts.append(block(order, 1, struct.pack(f"{order}HHI", 1, 0, 0) + resolution))
+            options = pcapng.option(9, b"\x09", order) + pcapng.option(2, b"eth1", order) + bytes(4)
+            parts.append(pcapng.interface(options=options, order=order))
         if simple and number % 5 == 0:
-            frame = ethernet(number)
-            parts.append(block(order, 3, struct.pack(f"{order}I", len(frame)) + frame + bytes(-len(frame) % 4)))
+            parts.append(pcapng.simple_block(ethernet(number), order=order))
             continue
         second = number >= middle and number % 2 == 1
         comment = f"frame {number}" if number % 3 == 0 else ""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.pcap_files import header
-from acapella_testing.frames.traces import SECTION, interface
+from acapella_testing.frames.pcapng_files import SECTION, interface
 from acapella_testing.native_programs import ROOT
 from acapella_testing.requirements import require_programs
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.digest_run import START, frames
 from acapella_testing.frames.pcap_files import header, write_pcap
-from acapella_testing.frames.traces import YEAR_586524_US, dated, pcapng_block, write_pcapng
+from acapella_testing.frames.pcapng_files import packet_block, simple_block, write_pcapng
+from acapella_testing.frames.traces import YEAR_586524_US
 from acapella_testing.native_programs import native_program
 from acapella_testing.new_files import new_directory
 from acapella_testing.processes import run
@@ -323,8 +324,7 @@ def test_malformed_frames_are_counted_in_one_note(digest, tmp_path, capsys):
 def test_frames_without_a_timestamp_are_excluded_from_times(digest, tmp_path, capsys):
     """Simple packet blocks of pcapng have no timestamp."""
     (_, frame), *_ = frames(1)
-    simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
-    digest(write_pcapng(tmp_path / "m.pcapng", [(1, frame), (1, frame)], extra=simple))
+    digest(write_pcapng(tmp_path / "m.pcapng", [(1, frame), (1, frame)], extra=simple_block(frame)))
     assert one_line(capsys) == f"acapella: note: {tmp_path / 'm.pcapng'}: 1 frame without a time\n"
     assert [(row["ts_ns"], row["issue"]) for row in pq.read_table(digest.acap).to_pylist()] == [
         (None, "no_timestamp"),
@@ -352,7 +352,7 @@ def test_implausible_timestamp_is_an_issue_and_excluded_from_times(digest, tmp_p
     broken = frame[:20]  # the issue of its IPv4 header has precedence
     second_2106 = (1 << 32) * 1_000_000
     times = ((frame, YEAR_586524_US), (frame, second_2106 - 1), (frame, second_2106), (broken, YEAR_586524_US))
-    blocks = b"".join(dated(*each) for each in times)
+    blocks = b"".join(packet_block(0, stamp, data) for data, stamp in times)
     assert digest(write_pcapng(tmp_path / "y.pcapng", [(1, frame)], extra=blocks), "--engine", engine) == 0
     assert "3 dated outside the years 1970 to 2106, whose timestamps are not used" in one_line(capsys)
     rows = digest.rows()
@@ -370,8 +370,7 @@ def test_implausible_timestamp_is_an_issue_and_excluded_from_times(digest, tmp_p
 
 def test_capture_without_timestamps_has_no_first_and_last_time(digest, tmp_path):
     (_, frame), *_ = frames(1)
-    simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
-    source = write_pcapng(tmp_path / "s.pcapng", [(1, frame)], extra=simple * 2)
+    source = write_pcapng(tmp_path / "s.pcapng", [(1, frame)], extra=simple_block(frame) * 2)
     source.write_bytes(source.read_bytes()[: -32 - -(-len(frame) // 4) * 4])
     assert digest(source) == 0
     assert (digest.metadata()["first_ns"], digest.metadata()["last_ns"]) == (None, None)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap, write_pcapng
+from acapella_testing.frames.pcapng_files import write_pcapng
+from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.requirements import require
 from acapella_testing.stages import analyze_campaign, rows

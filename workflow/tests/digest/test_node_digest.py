@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from acapella_testing.digest_run import START, Digest, frames
-from acapella_testing.frames import traces
+from acapella_testing.frames import pcapng_files, traces
 from acapella_testing.frames.pcap_files import header, record, write_pcap
 from acapella_testing.workflow_run import CAPTURES
 
@@ -52,9 +52,9 @@ def captures(directory: Path) -> dict[str, Path]:
         found[path.stem] = directory / path.stem
         found[path.stem].write_bytes(gzip.decompress(path.read_bytes()))
     found["mixed"] = write_pcap(directory / "mixed.pcap", traces.busy_port(), 200)
-    found["pcapng"] = traces.write_stamped(directory / "some.pcapng", frames(50))
+    found["pcapng"] = pcapng_files.write_stamped(directory / "some.pcapng", frames(50))
     found["untimed"] = directory / "untimed.pcapng"
-    traces.write_untimed(found["untimed"], [frame for _, frame in frames(5)])
+    pcapng_files.write_untimed(found["untimed"], [frame for _, frame in frames(5)])
     found["empty"] = write_pcap(directory / "empty.pcap", [])
     found["many"] = write_pcap(directory / "many.pcap", many_flows(), 100)
     found["truncated"] = directory / "truncated.pcap"

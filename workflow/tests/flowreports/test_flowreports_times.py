@@ -6,7 +6,8 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.frames.traces import START_NS, write_stamped
+from acapella_testing.frames.pcapng_files import write_stamped
+from acapella_testing.frames.traces import START_NS
 
 from acapella.cli import main as cli
 

@@ -146,7 +146,7 @@ def test_one_trial_without_duration(compared):
 
 
 def test_compressed_and_pcapng_trials_are_read_alike(tmp_path, capsys):
-    from acapella_testing.frames.traces import write_stamped  # noqa: PLC0415 - scapy is slow to import
+    from acapella_testing.frames.pcapng_files import write_stamped  # noqa: PLC0415 - scapy is slow to import
 
     a, b = write(tmp_path / "a.pcap", steady(9)), write(tmp_path / "b.pcap", [ns + ns % 5 for ns in steady(9)])
     plain = pair(capsys, a, b)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
-from acapella_testing.frames.traces import SECTION, interface, packet_block
+from acapella_testing.frames.pcapng_files import SECTION, interface, packet_block
 from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, write
 
 from acapella.cli.main import main

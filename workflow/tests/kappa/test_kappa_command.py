@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
-from acapella_testing.frames.traces import write_untimed
+from acapella_testing.frames.pcapng_files import write_untimed
 from acapella_testing.frames.trial_captures import START_NS, kappa, packet, packet_6, pair, steady, tagged, write
 
 from acapella.cli.main import main

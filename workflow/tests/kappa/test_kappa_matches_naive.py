@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
-from acapella_testing.frames.traces import underlay, write_stamped
+from acapella_testing.frames.pcapng_files import write_stamped
+from acapella_testing.frames.traces import underlay
 from acapella_testing.frames.trial_captures import (
     START_NS,
     arp,

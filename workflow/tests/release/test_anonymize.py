@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from acapella_testing.frames import address_frames
 from acapella_testing.frames.address_frames import CLASSES, LINK, SECRET, Addresses
-from acapella_testing.frames.traces import CONTROL_WORD, ETHER, pcapng_block
+from acapella_testing.frames.pcapng_files import block, interface, option, packet_block, section
+from acapella_testing.frames.traces import CONTROL_WORD, ETHER
 from acapella_testing.frames.tunnel_frames import checksum
 from acapella_testing.oracles.naive_anonymize import Aes128, CryptoPan, MacMap
 from acapella_testing.oracles.plain_flows import layers_of
@@ -185,18 +186,13 @@ def test_checksums_of_truncated_packets_are_zero(pair):
 
 
 def test_times_and_lengths_are_kept_and_text_is_removed(tmp_path):
-    def option(code: int, value: bytes) -> bytes:
-        return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
-
     frame = bytes(Ether(**ETHER) / IP() / UDP() / SECRET)
     name = option(2, b"eth-secret") + option(3, b"of secret") + option(9, b"\x09") + option(0, b"")
     stamp = 1_700_000_000_123_456_789
-    head = struct.pack("<IIIII", 0, stamp >> 32, stamp & 0xFFFFFFFF, len(frame), 1400)
-    data = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + option(2, b"secret host"))
-    data += pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + name)
-    data += pcapng_block(4, struct.pack("<HH", 1, 14) + b"\x01\x02\x03\x04secret.net\0\0" + bytes(4))
-    data += pcapng_block(6, head + frame + bytes(-len(frame) % 4) + option(1, b"a secret") + option(0, b""))
-    data += pcapng_block(10, struct.pack("<II", 0x544C534B, 8) + b"secretky")
+    data = section(option(2, b"secret host")) + interface(options=name)
+    data += block(4, struct.pack("<HH", 1, 14) + b"\x01\x02\x03\x04secret.net\0\0" + bytes(4))
+    data += packet_block(0, stamp, frame, 1400, option(1, b"a secret") + option(0, b""))
+    data += block(10, struct.pack("<II", 0x544C534B, 8) + b"secretky")
     (tmp_path / "in.pcapng").write_bytes(data)
     counts = anonymize(str(tmp_path / "in.pcapng"), tmp_path / "out.pcap", KEY)
     out = (tmp_path / "out.pcap").read_bytes()
@@ -374,7 +370,7 @@ def test_unparsable_data_is_removed(tmp_path):
 
 
 def test_frames_of_two_link_types_are_rejected_for_pcap(tmp_path):
-    from acapella_testing.frames.traces import write_pcapng  # noqa: PLC0415
+    from acapella_testing.frames.pcapng_files import write_pcapng  # noqa: PLC0415
 
     frame = bytes(Ether(**ETHER) / IP())
     source = write_pcapng(tmp_path / "in.pcapng", [(1, frame), (101, frame[14:])])

@@ -15,17 +15,8 @@ import pytest
 import yaml
 from acapella_testing.altered_digests import replaced, tamper
 from acapella_testing.frames import pcap_files
-from acapella_testing.frames.traces import (
-    SECTION,
-    START_NS,
-    busy_port,
-    interface,
-    packet_block,
-    pcapng_block,
-    write_pcap,
-    write_pcapng,
-    write_untimed,
-)
+from acapella_testing.frames.pcapng_files import SECTION, block, interface, packet_block, write_pcapng, write_untimed
+from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.new_files import new_directory
 
 from acapella.cli.main import main
@@ -380,8 +371,8 @@ def test_protocol_after_an_authentication_header_agrees(tmp_path):
 
 
 def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(tmp_path, capsys):
-    custom = pcapng_block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")
-    journal = pcapng_block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
+    custom = block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")
+    journal = block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
     frames = [(1, frame) for _, frame in busy_port()]
     assert main(["verify", str(write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal))]) == 0
     out = capsys.readouterr().out

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from acapella_testing.capture.pcap_records import contents, frames
-from acapella_testing.frames.traces import write_pcapng, write_stamped
+from acapella_testing.frames.pcapng_files import write_pcapng, write_stamped
 from acapella_testing.requirements import require_programs
 
 from acapella_capture.scan import scan

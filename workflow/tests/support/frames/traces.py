@@ -4,7 +4,6 @@ A trace is a list of (ts_ns, frame bytes). `write_pcap` truncates frames to the 
 """
 
 import functools
-import struct
 from pathlib import Path
 
 from acapella_testing.frames import pcap_files
@@ -22,58 +21,6 @@ ETHER = {
     "dst": "00:56:2b:00:00:02",
 }  # with a known vendor, which tshark checks in pseudowires
 CONTROL_WORD = b"\x00\x00\x00\x00"
-
-
-def write_pcapng(path: Path, frames: list[tuple[int, bytes]], extra: bytes = b"") -> Path:
-    """Write a pcapng file of (link type, frame) with an interface per link type. ``extra``: blocks before frames."""
-    types = sorted({link_type for link_type, _ in frames})
-    with path.open("wb") as out:
-        out.write(SECTION)
-        out.writelines(interface(link_type) for link_type in types)
-        out.write(extra)
-        out.writelines(packet_block(types.index(link_type), 1000, frame) for link_type, frame in frames)
-    return path
-
-
-def write_stamped(path: Path, trace: list[tuple[int, bytes]]) -> Path:
-    """Write a pcapng file with nanoseconds. Frames before 1970 have a second interface with a time offset."""
-    offset_s = 55 * 365 * 86_400
-    resolution = struct.pack("<HHB3x", 9, 1, 9)
-    blocks = [SECTION]
-    for offset in (b"", struct.pack("<HHq", 14, 8, -offset_s)):
-        blocks.append(interface(options=resolution + offset + bytes(4)))
-    for ts_ns, frame in trace:
-        before = ts_ns < 0
-        blocks.append(packet_block(before, ts_ns + before * offset_s * 10**9, frame))
-    path.write_bytes(b"".join(blocks))
-    return path
-
-
-def write_untimed(path: Path, frames: list[bytes], snaplen: int = 0) -> Path:
-    """Write a pcapng file of Simple Packet Blocks (pcapng, section 4.4), without times. Snap length 0: no limit."""
-    blocks = [pcapng_block(3, struct.pack("<I", len(frame)) + frame[: snaplen or None]) for frame in frames]
-    path.write_bytes(SECTION + interface(snaplen=snaplen) + b"".join(blocks))
-    return path
-
-
-def pcapng_block(kind: int, body: bytes) -> bytes:
-    """Return one padded block."""
-    body += bytes(-len(body) % 4)
-    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
-
-
-SECTION = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-
-
-def interface(link_type: int = 1, snaplen: int = 0, options: bytes = b"") -> bytes:
-    """Return an Interface Description Block."""
-    return pcapng_block(1, struct.pack("<HHI", link_type, 0, snaplen) + options)
-
-
-def packet_block(number: int, units: int, frame: bytes, wire_len: int | None = None) -> bytes:
-    """Return an Enhanced Packet Block of an interface; ``units``: its time since 1970."""
-    lengths = (len(frame), wire_len or len(frame))
-    return pcapng_block(6, struct.pack("<IIIII", number, units >> 32, units & 0xFFFFFFFF, *lengths) + frame)
 
 
 def write_pcap(path: Path, trace: list[tuple[int, bytes]], snaplen: int = 200) -> Path:
@@ -218,8 +165,3 @@ def _busy_port(start_ns: int, shift: int) -> list[tuple[int, bytes]]:
         fragments(start_ns + 50 * MS),
         others(start_ns + 60 * MS),
     )
-
-
-def dated(frame: bytes, microseconds: int) -> bytes:
-    """Return an Enhanced Packet Block of interface 0."""
-    return packet_block(0, microseconds, frame)
