@@ -1,7 +1,9 @@
 """Failed probes, transfers and digests: each fails its own run, and the grid goes on."""
 
+import contextlib
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from acapella_testing.transfer_cells import validate_written
@@ -68,35 +70,6 @@ def test_failed_probe_fails_the_cells_that_need_it(broken, failed):
     assert probes.tries == 2, "a probe is tried twice"
 
 
-class Links:
-    """Emulated links without traffic."""
-
-    def is_empty(self) -> bool:
-        return True
-
-    def counters(self) -> dict:
-        return dict.fromkeys(SETTINGS.topology.emulated(), (0, 0, 0))
-
-    def returned_bytes(self) -> dict:
-        return dict.fromkeys(SETTINGS.topology.emulated(), 0)
-
-    def apply(self, cell) -> None:
-        del cell
-
-
-class Idle:
-    """Nodes of a machine with two processors."""
-
-    busy = 2.0
-
-    def load(self, node: str) -> float:
-        del node
-        return self.busy
-
-    def device(self, node: str, peer: str) -> str:
-        return f"{node}-{peer}"
-
-
 class Delayed(runner.Delays):
     """A delayed direction with ten more packets at each question, one of them lost."""
 
@@ -109,74 +82,58 @@ class Delayed(runner.Delays):
         return {"delay-rev": Counts(10 * self._asked, self._asked, 0, 0, 1000, 500)}
 
 
-class Hosts:
-    """Hosts that have every algorithm."""
-
-    def set_algorithm(self, name: str) -> None:
-        del name
-
-
-class Transfer:
-    """A transfer that does nothing. The constructor has the arguments of the real one."""
-
-    def __init__(self, *_: object):
-        pass
-
-    def run(self) -> Outcome:
-        flow = Flow(0, "path", 40001, 5201, 1000, 50, "iperf3-0.json", started_ns=0, ended_ns=0, exit_code=0)
-        flow.start_error_ns = 0
-        return Outcome([flow])
-
-    def fetch(self, outcome: Outcome, directory) -> None:
-        del outcome, directory
+def idle_links() -> SimpleNamespace:
+    """Return emulated links without traffic."""
+    links = SETTINGS.topology.emulated()
+    counts = {"counters": lambda: dict.fromkeys(links, (0, 0, 0)), "returned_bytes": lambda: dict.fromkeys(links, 0)}
+    return SimpleNamespace(is_empty=lambda: True, apply=lambda cell: None, **counts)
 
 
-class Recording:
-    """A capture without frames."""
+def idle_transfer(*_: object) -> SimpleNamespace:
+    """Return a transfer that does nothing."""
+    flow = Flow(0, "path", 40001, 5201, 1000, 50, "iperf3-0.json", started_ns=0, ended_ns=0, exit_code=0)
+    flow.start_error_ns = 0
+    return SimpleNamespace(run=lambda: Outcome([flow]), fetch=lambda outcome, directory: None)
 
-    def __init__(self, *_: object):
-        pass
 
-    def __enter__(self) -> "Recording":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def stop(self) -> dict:
-        return {"frames": 0, "dropped": 0, "snaplen": 100, "file": None}
-
-    def fetch(self, directory) -> None:
-        del directory
+def empty_capture(*_: object) -> contextlib.nullcontext:
+    """Return a capture without frames."""
+    counts = {"frames": 0, "dropped": 0, "snaplen": 100, "file": None}
+    return contextlib.nullcontext(SimpleNamespace(stop=lambda: counts, fetch=lambda directory: None))
 
 
 @pytest.fixture
 def slice_of_stubs(monkeypatch) -> Runner:
     """Return a runner whose nodes are stubs; results, measurements and flags are those of the program."""
     made = Runner.__new__(Runner)
-    made._nodes, made._settings, made._topology = Idle(), SETTINGS, SETTINGS.topology
+    made._settings, made._topology = SETTINGS, SETTINGS.topology
     made._environment = {"processors": 2}
-    made._emulation, made._hosts = Links(), Hosts()
-    made._delays = Delayed()
+    made._nodes = SimpleNamespace(load=lambda node: 2.0, device=lambda node, peer: f"{node}-{peer}")
+    made._hosts = SimpleNamespace(set_algorithm=lambda name: None)
+    made._emulation, made._delays = idle_links(), Delayed()
     made._measurements = Probes()
     made._measurements.measure(CELLS)
-    monkeypatch.setattr(runner, "Transfer", Transfer)
+    monkeypatch.setattr(runner, "Transfer", idle_transfer)
     monkeypatch.setattr(runner, "BACKGROUND_S", 0)
-    monkeypatch.setattr(capture, "Capture", Recording)
+    monkeypatch.setattr(capture, "Capture", empty_capture)
     monkeypatch.setattr(capture, "frames_over_mtu", lambda directory: 0)
+    monkeypatch.setattr(capture, "digest", lambda directory: None)
     return made
 
 
-def grid_of(slice_of_stubs, results: Results, cells: list) -> dict[str, str | None]:
-    """Run cells and return their errors by cell_id."""
+def grid_of(slice_of_stubs, results: Results, cells: list) -> list[dict]:
+    """Run cells and return the cell.json of each."""
     results.prepare()
     run_grid(slice_of_stubs, cells, cells, results, lambda line: None)
-    found = {}
-    for cell in cells:
-        content = json.loads((results.directory / cell.cell_id / "cell.json").read_text())
+    found = [json.loads((results.directory / cell.cell_id / "cell.json").read_text()) for cell in cells]
+    for content in found:
         validate_written(content)
-        found[cell.cell_id] = content["error"]
     return found
+
+
+def errors_of(slice_of_stubs, directory, cells: list) -> list[str | None]:
+    """Run cells and return the error of each."""
+    return [content["error"] for content in grid_of(slice_of_stubs, Results(directory), cells)]
 
 
 def test_failed_digest_fails_its_run_only(tmp_path, monkeypatch, slice_of_stubs):
@@ -188,17 +145,14 @@ def test_failed_digest_fails_its_run_only(tmp_path, monkeypatch, slice_of_stubs)
             raise UserError("acapella digest failed: damaged", where="wire.pcap")
 
     monkeypatch.setattr(capture, "digest", digest)
-    errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS)
-    assert [*errors.values()] == [None, "wire.pcap: acapella digest failed: damaged", None, None]
-    failed = json.loads((tmp_path / "transfers" / CELLS[1].cell_id / "cell.json").read_text())
-    assert (failed["wire"], failed["attempts"]) == (None, 1)
+    found = grid_of(slice_of_stubs, Results(tmp_path), CELLS)
+    errors = [content["error"] for content in found]
+    assert errors == [None, "wire.pcap: acapella digest failed: damaged", None, None]
+    assert (found[1]["wire"], found[1]["attempts"]) == (None, 1)
 
 
-def test_counts_of_the_delayed_directions_are_those_of_the_run(tmp_path, monkeypatch, slice_of_stubs):
-    monkeypatch.setattr(capture, "digest", lambda directory: None)
-    grid_of(slice_of_stubs, Results(tmp_path), CELLS[:2])
-    for cell in CELLS[:2]:
-        content = json.loads((tmp_path / "transfers" / cell.cell_id / "cell.json").read_text())
+def test_counts_of_the_delayed_directions_are_those_of_the_run(tmp_path, slice_of_stubs):
+    for content in grid_of(slice_of_stubs, Results(tmp_path), CELLS[:2]):
         counts = {"packets": 10, "lost": 1, "reordered": 0, "dropped": 0, "late_p99_ns": 1000, "early_p99_ns": 500}
         assert content["measured"]["delayed"] == {"delay-rev": counts}
         assert content["flags"] == ["loss_off"]
@@ -206,36 +160,30 @@ def test_counts_of_the_delayed_directions_are_those_of_the_run(tmp_path, monkeyp
 
 @pytest.mark.parametrize(("load", "flags"), [(2.0, ["loss_off"]), (2.01, ["load_high", "loss_off"])])
 def test_run_of_a_busy_machine_is_flagged(tmp_path, monkeypatch, slice_of_stubs, load, flags):
-    monkeypatch.setattr(capture, "digest", lambda directory: None)
-    monkeypatch.setattr(Idle, "busy", load)
-    grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
-    content = json.loads((tmp_path / "transfers" / CELLS[0].cell_id / "cell.json").read_text())
+    monkeypatch.setattr(slice_of_stubs._nodes, "load", lambda node: load)
+    (content,) = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
     assert (content["measured"]["load"], sorted(content["flags"])) == (load, flags)
 
 
 def test_traffic_against_the_data_is_other_traffic_too(tmp_path, monkeypatch, slice_of_stubs):
     answers = iter([1000, 1_001_000])
-    monkeypatch.setattr(capture, "digest", lambda directory: None)
     name = next(iter(SETTINGS.topology.emulated()))
     monkeypatch.setattr(slice_of_stubs._emulation, "returned_bytes", lambda: {name: next(answers)})
-    grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
-    content = json.loads((tmp_path / "transfers" / CELLS[0].cell_id / "cell.json").read_text())
+    (content,) = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
     assert content["measured"]["background_bps"] > 0 and "background" in content["flags"]
 
 
 def test_run_over_a_link_that_does_not_become_idle_fails(tmp_path, monkeypatch, slice_of_stubs):
     monkeypatch.setattr(runner, "IDLE_S", 0)
     monkeypatch.setattr(slice_of_stubs._emulation, "is_empty", lambda: False)
-    errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
-    assert [*errors.values()] == ["an emulated link is not idle after 0 s; something else sends over it"]
+    found = errors_of(slice_of_stubs, tmp_path, CELLS[:1])
+    assert found == ["an emulated link is not idle after 0 s; something else sends over it"]
 
 
-def test_failed_probe_is_the_error_of_its_runs(tmp_path, monkeypatch, slice_of_stubs):
-    monkeypatch.setattr(capture, "digest", lambda directory: None)
+def test_failed_probe_is_the_error_of_its_runs(tmp_path, slice_of_stubs):
     slice_of_stubs._measurements = Probes(buffer_bytes=100_000)
     slice_of_stubs._measurements.measure(CELLS)
-    errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS)
-    assert [*errors.values()] == [None, "probe: node h1: no reply", None, "probe: node h1: no reply"]
+    assert errors_of(slice_of_stubs, tmp_path, CELLS) == [None, "probe: node h1: no reply"] * 2
 
 
 class Running:
@@ -277,8 +225,7 @@ def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(tmp_path, monk
     monkeypatch.setattr(capture, "Capture", CAPTURE)
     monkeypatch.setattr(capture, "Tcpdump", lambda *_: program)
     monkeypatch.setattr(slice_of_stubs._delays if broken == "counts" else slice_of_stubs._emulation, broken, fail)
-    errors = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
-    assert [*errors.values()] == ["node r1: lost connection"]
+    assert errors_of(slice_of_stubs, tmp_path, CELLS[:1]) == ["node r1: lost connection"]
     assert program.signals == ["KILL"]
 
 
@@ -338,10 +285,10 @@ def test_full_disk_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
 def test_slice_that_does_not_work_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
     cells = [replace(CELLS[0], run=run) for run in range(MOST_IN_A_ROW + 1)]
 
-    def broken(self, cell) -> None:
+    def broken(cell) -> None:
         raise UserError("lost connection", where="node r1")
 
-    monkeypatch.setattr(Links, "apply", broken)
+    monkeypatch.setattr(slice_of_stubs._emulation, "apply", broken)
     with pytest.raises(UserError, match=f"{MOST_IN_A_ROW} runs in a row failed; the last: node r1: lost connection"):
         grid_of(slice_of_stubs, Results(tmp_path), cells)
     assert Results(tmp_path).is_missing(cells[-1], retry=False)
@@ -363,7 +310,7 @@ def test_run_is_repeated_until_it_has_failed_three_times(tmp_path, monkeypatch, 
     assert results.is_missing(cell, retry=True)
     assert results.write_complete([cell]) == [f"{cell.cell_id}: wire.pcap: damaged"]
     monkeypatch.setattr(capture, "digest", lambda directory: None)
-    assert grid_of(slice_of_stubs, results, [cell]) == {cell.cell_id: None}
+    assert errors_of(slice_of_stubs, tmp_path, [cell]) == [None]
     assert not results.is_missing(cell, retry=True)
 
 
@@ -384,7 +331,6 @@ def test_values_of_a_failed_probe_are_not_used():
 
 
 def test_key_that_the_schema_does_not_describe_is_an_error(tmp_path, monkeypatch, slice_of_stubs):
-    monkeypatch.setattr(capture, "digest", lambda directory: None)
     monkeypatch.setitem(slice_of_stubs._environment, "unknown", 1)
     with pytest.raises(load_jsonschema().ValidationError, match="'unknown' was unexpected"):
         grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
