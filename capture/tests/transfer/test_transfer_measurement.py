@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -436,63 +437,28 @@ def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():
     assert extra_bytes(replace(CELL, mode="published"), flight) == 4 << 20, "the default of the kernel"
 
 
-class Unreachable:
-    """Delays that cannot be removed."""
-
-    def remove(self) -> None:
-        raise UserError("no reply", where="node r1")
-
-
 def test_queues_are_removed_also_if_a_delay_cannot_be(monkeypatch):
     removed = []
     monkeypatch.setattr(emulation, "remove_root", lambda _nodes, node, device: removed.append((node, device)))
     topology = read_topology("multipath")
     nodes = SimpleNamespace(device=lambda node, peer: f"{node}-{peer}")
-    links = Emulation(nodes, topology, Unreachable())
+    links = Emulation(nodes, topology, Mock(**{"remove.side_effect": UserError("no reply", where="node r1")}))
     with pytest.raises(UserError, match="node r1: no reply"):
         links.remove()
     assert len(removed) == len(topology.emulated()) > 1
 
 
-class Starting(LocalNodes):
-    """Nodes on which the second program cannot be started."""
-
-    def __init__(self):
-        self.signals, self.started = [], 0
-
-    def start(self, node, argv, *, output=None):
-        self.started += 1
-        if self.started == 2:
-            raise UserError("no memory", where=node)
-        return SimpleNamespace(signal=self.signals.append)
-
-
 def test_programs_are_ended_if_another_one_cannot_be_started():
-    nodes = Starting()
+    nodes, job = LocalNodes.__new__(LocalNodes), Mock()
+    nodes.start = Mock(side_effect=[job, UserError("no memory", where="h1")])
     with pytest.raises(UserError, match="h1: no memory"):
         nodes.start_all("h1", [(["iperf3"], "0.json"), (["iperf3"], "1.json"), (["iperf3"], "2.json")])
-    assert nodes.signals == ["KILL"]
-
-
-class Draining(Emulation):
-    """Emulated links whose queues become empty after some questions; it notes what was left when they were set."""
-
-    def __init__(self):
-        self.left, self.dropped = 3, None
-
-    def is_empty(self) -> bool:
-        self.left = max(0, self.left - 1)
-        return self.left == 0
-
-    def apply(self, cell) -> None:
-        del cell
-        self.dropped = self.left
-        raise UserError("enough")
+    assert job.signal.call_args_list == [call("KILL")]
 
 
 def test_queues_are_empty_before_they_are_created_again():
-    runner, links = Runner.__new__(Runner), Draining()
-    runner._emulation = links
+    runner = Runner.__new__(Runner)
+    runner._emulation = Mock(**{"is_empty.side_effect": [False, False, True], "apply.side_effect": UserError("enough")})
     with pytest.raises(UserError, match="enough"):
         runner._transfer(CELL, None)
-    assert links.dropped == 0
+    assert runner._emulation.method_calls == [call.is_empty()] * 3 + [call.apply(CELL)]
