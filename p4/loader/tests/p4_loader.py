@@ -4,7 +4,6 @@ import functools
 import gzip
 import json
 import os
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,14 +62,7 @@ def write_pcap(path: Path, frames: list[Frame]) -> Path:
 
 def read_pcap(path: Path) -> list[Frame]:
     """Return the frames of a file written by write_pcap or the loader."""
-    content, at, frames = path.read_bytes(), 24, []
-    assert struct.unpack_from("<I", content)[0] == 0xA1B23C4D
-    while at < len(content):
-        seconds, ns, kept, wire = struct.unpack_from("<IIII", content, at)
-        frames.append(Frame(seconds * SECOND + ns, wire, content[at + 16 : at + 16 + kept]))
-        at += 16 + kept
-    assert at == len(content)
-    return frames
+    return [Frame(*record) for record in pcap_files.records(path.read_bytes())]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from acapella_testing.frames.pcap_files import records
 from acapella_testing.frames.tunnel_frames import TYPES
 from acapella_testing.oracles.naive_anonymize import CryptoPan, MacMap, TunnelMap
-from acapella_testing.release_records import records
 
 from acapella.common import tshark, vendors
 from acapella_core import _native

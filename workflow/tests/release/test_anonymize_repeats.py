@@ -10,10 +10,10 @@ import struct
 
 import pytest
 from acapella_testing.frames.ip_options import ethernet, hop_by_hop, ipv4, ipv6, neighbor, sctp, tcp
-from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.pcap_files import records, write_pcap
 from acapella_testing.generated.files_campaign import indexed, run
 from acapella_testing.leak_search import left_as_it_came, searched
-from acapella_testing.release_records import records, released, write_key
+from acapella_testing.release_records import released, write_key
 
 RUN = 16  # bytes of contiguous text that must not be kept
 SENTENCE = "MYPASSWORD=hunter2; s e c r e t  t e x t; abcdefghijklmnopqrstuvwxyz 0p@P`"

@@ -4,10 +4,9 @@ import random
 
 import pytest
 from acapella_testing.frames.ip_options import HEADS, MALFORMED, ipv4, ipv6, random_options, with_options
-from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.pcap_files import records, write_pcap
 from acapella_testing.frames.release_frames import ENDS, KEY, frames
 from acapella_testing.leak_search import left_as_it_came, searched
-from acapella_testing.release_records import records
 
 from acapella_core.anonymize import anonymize
 

@@ -14,11 +14,11 @@ import pytest
 from acapella_testing.community_ids import reference as community_id_of
 from acapella_testing.frames import pcap_files
 from acapella_testing.frames import tunnel_frames as tf
-from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.pcap_files import records, write_pcap
 from acapella_testing.frames.tunnel_frames import TYPES
 from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.oracles.naive_anonymize import RANGES, MacMap, TunnelMap
-from acapella_testing.release_records import records, released, text_of, write_key
+from acapella_testing.release_records import released, text_of, write_key
 
 from acapella.common import tshark
 from acapella.release import columns as release_columns

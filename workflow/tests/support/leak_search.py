@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.pcap_files import records, write_pcap
 from acapella_testing.frames.release_frames import KEY
-from acapella_testing.release_records import pcap, records
+from acapella_testing.release_records import pcap
 
 from acapella_core import _native
 from acapella_core.anonymize import anonymize

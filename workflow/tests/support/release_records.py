@@ -2,7 +2,6 @@
 
 import json
 import random
-import struct
 from pathlib import Path
 
 import duckdb
@@ -41,20 +40,9 @@ def text_of(path: Path) -> str:
     return ""
 
 
-def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
-    """Return seconds, nanoseconds, wire length and bytes of a pcap's frames."""
-    assert data[:4] == struct.pack("<I", 0xA1B23C4D)
-    created, at = [], 24
-    while at < len(data):
-        seconds, nanoseconds, captured, wire = struct.unpack_from("<IIII", data, at)
-        created.append((seconds, nanoseconds, wire, data[at + 16 : at + 16 + captured]))
-        at += 16 + captured
-    return created
-
-
 def released(directory: Path, frames: list[bytes], key: bytes = KEY, link_type: int = 1, **options) -> list[bytes]:
     """Return the frames after their release."""
     source, target = directory / "in.pcap", directory / "out.pcap"
     source.write_bytes(pcap([(len(frame), frame) for frame in frames], link_type))
     anonymize(str(source), target, key, **options)
-    return [frame for *_, frame in records(target.read_bytes())]
+    return [frame for *_, frame in pcap_files.records(target.read_bytes())]

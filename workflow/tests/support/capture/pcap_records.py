@@ -1,22 +1,15 @@
-"""Read our captures without the core: pcap, nanoseconds, byte order of this machine."""
+"""Read our captures without the core: pcap, nanoseconds."""
 
-import struct
 from pathlib import Path
 
+from acapella_testing.frames import pcap_files
+
 MAC_BYTES = 12
-MAGIC = struct.pack("=I", 0xA1B23C4D)  # draft-ietf-opsawg-pcap: nanoseconds
 
 
 def records(path: Path) -> list[tuple[int, int, bytes]]:
     """Return timestamp (ns), wire length and captured bytes of each frame."""
-    data = path.read_bytes()
-    assert data[:4] == MAGIC
-    found, at = [], 24
-    while at < len(data):
-        seconds, nanoseconds, kept, length = struct.unpack_from("=IIII", data, at)
-        found.append((seconds * 10**9 + nanoseconds, length, data[at + 16 : at + 16 + kept]))
-        at += 16 + kept
-    return found
+    return pcap_files.records(path.read_bytes())
 
 
 def frames(path: Path) -> list[tuple[int, bytes]]:

@@ -33,3 +33,15 @@ def write_pcap(path: Path, trace: Iterable[tuple[int, bytes]], snaplen: int = SN
     with path.open("wb") as out:
         out.writelines(parts(trace, snaplen, link_type))
     return path
+
+
+def records(content: bytes) -> list[tuple[int, int, bytes]]:
+    """Return time (ns), wire length and bytes of each frame of a whole file."""
+    assert content[:4] == header()[:4]
+    found, at = [], 24
+    while at < len(content):
+        seconds, ns, kept, wire_len = struct.unpack_from("<IIII", content, at)
+        found.append((seconds * 10**9 + ns, wire_len, content[at + 16 : at + 16 + kept]))
+        at += 16 + kept
+    assert at == len(content)
+    return found
