@@ -9,6 +9,7 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.frames import pcap_files
 from acapella_testing.frames import pcapng_files as pcapng
 from acapella_testing.oracles.naive_captures import blocks, packets
 
@@ -16,7 +17,6 @@ from acapella.cli.main import main
 from acapella.digest.acap_files import positions_of
 
 START_S = 1_700_000_000
-MICROSECONDS, NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 FIELDS = ("frame.time_epoch", "frame.len", "frame.cap_len", "frame.interface_id", "frame.encap_type", "frame.comment")
 SELECTED = "1-3,17,1999,2000-2003,2600"
 FRAMES = 2600
@@ -32,12 +32,12 @@ def ethernet(number: int) -> bytes:
     return bytes.fromhex("02163e00000102163e0000020800") + ip + udp
 
 
-def pcap(frames: int = FRAMES, magic: int = MICROSECONDS, order: str = "<", link_type: int = 1) -> bytes:
+def pcap(frames: int = FRAMES, unit_ns: int = 1000, order: str = "<", link_type: int = 1) -> bytes:
     """Return a pcap whose frames are four bytes longer on the wire."""
-    parts = [struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 262144, link_type)]
+    parts = [pcap_files.header(link_type=link_type, unit_ns=unit_ns, order=order)]
     for number in range(1, frames + 1):
-        frame = ethernet(number)
-        parts += [struct.pack(f"{order}IIII", START_S + number, number, len(frame), len(frame) + 4), frame]
+        frame, ts_ns = ethernet(number), (START_S + number) * 10**9 + number * unit_ns
+        parts.append(pcap_files.record(ts_ns, frame, len(frame) + 4, unit_ns=unit_ns, order=order))
     return b"".join(parts)
 
 
@@ -69,7 +69,7 @@ def section(order: str, first: int, last: int, *, simple: bool = False) -> bytes
 
 CAPTURES = {
     "microseconds.pcap": pcap,
-    "nanoseconds.pcap": lambda: pcap(magic=NANOSECONDS),
+    "nanoseconds.pcap": lambda: pcap(unit_ns=1),
     "big.pcap": lambda: pcap(order=">"),
     "fcs.pcap": lambda: pcap(link_type=1 | 0x04000000 | 2 << 28),
     "one.pcapng": lambda: section("<", 1, FRAMES),
@@ -146,12 +146,9 @@ COMPRESS = {
 @pytest.mark.parametrize("codec", COMPRESS)
 def test_one_member_or_frame_is_decompressed_from_a_checkpoint(tmp_path, codec, capsys):
     frames = 30_000
-    head, record = struct.pack("<IHHiIII", MICROSECONDS, 2, 4, 0, 0, 262144, 1), struct.pack("<II", 1400, 1400)
     filler = random.Random(1).randbytes(35) * 40
-    content = head + b"".join(
-        struct.pack("<II", START_S, number) + record + struct.pack("<I", number) + filler[4:]
-        for number in range(frames)
-    )
+    numbered = (struct.pack("<I", number) + filler[4:] for number in range(frames))
+    content = pcap_files.pcap((START_S * 10**9 + number, frame) for number, frame in enumerate(numbered))
     capture = digested(tmp_path, f"t.pcap.{SUFFIXES[codec.split()[0]]}", COMPRESS[codec](content))
     size = len(positions_of(tmp_path / "t.acap.parquet"))
     print(f"positions of {frames} frames in one member or frame of {len(content)} bytes: {size} bytes")

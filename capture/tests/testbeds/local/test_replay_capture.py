@@ -8,7 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 from acapella_testing.capture.pcap_records import contents, frames
+from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcapng_files import write_pcapng, write_stamped
+from acapella_testing.new_files import write_file
+from acapella_testing.oracles import naive_captures
 from acapella_testing.requirements import require_programs
 
 from acapella_capture.scan import scan
@@ -72,26 +75,23 @@ def test_internet_checksum_matches_known_values(data, expected):
     assert replay_capture.checksum(data) == expected
 
 
-@pytest.mark.parametrize(("order", "magic"), [("<", 0xA1B2C3D4), (">", 0xA1B23C4D)])
-def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, magic):
+@pytest.mark.parametrize(("order", "unit_ns"), [("<", 1000), (">", 1)])
+def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, unit_ns):
     kept = [b"\x08\x00" + b"four" * 20, b"\x86\xdd" + b"six" * 30, b"\x81\x00\x00\x05\x86\xdd" + bytes(60)]
     old = bytes.fromhex("3333000000773333000000aa")
-    records = [old + rest for rest in kept] + [b"short", b""]
-    path = tmp_path / "given.pcap"
-    with path.open("wb") as stream:
-        stream.write(struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 65535, 1))
-        for frame in records:
-            stream.write(struct.pack(f"{order}IIII", 1, 2, len(frame), 1000) + frame)
-        stream.write(b"cut")
-    before = path.read_bytes()
+    form = {"unit_ns": unit_ns, "order": order}
+    frames = [old + rest for rest in kept] + [b"short", b""]
+    records = [pcap_files.record(10**9 + 2 * unit_ns, frame, 1000, **form) for frame in frames]
+    before = pcap_files.header(65535, **form) + b"".join(records) + b"cut"
+    path = write_file(tmp_path / "given.pcap", before)
     replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
     assert path.read_bytes() == before.replace(old, bytes.fromhex("02000000020102000000fe01"))
     assert before.count(old) == len(kept)
 
 
-@pytest.mark.parametrize(("order", "magic", "unit_ns"), [("<", 0xA1B23C4D, 1), (">", 0xA1B2C3D4, 1000)])
-def test_capture_is_split_among_replayers_with_the_times_of_their_first_frames(tmp_path, order, magic, unit_ns):
-    path, parts = write_five(tmp_path, order, magic), [tmp_path / "1", tmp_path / "2"]
+@pytest.mark.parametrize(("order", "unit_ns"), [("<", 1), (">", 1000)])
+def test_capture_is_split_among_replayers_with_the_times_of_their_first_frames(tmp_path, order, unit_ns):
+    path, parts = write_five(tmp_path, order, unit_ns), [tmp_path / "1", tmp_path / "2"]
     assert replay_capture.split(path, parts) == [0, 10 * unit_ns]
     records = [data[24:] for data in (part.read_bytes() for part in parts)]
     whole = path.read_bytes()
@@ -101,7 +101,7 @@ def test_capture_is_split_among_replayers_with_the_times_of_their_first_frames(t
 
 
 def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path):
-    path, parts = write_five(tmp_path, "<", 0xA1B23C4D), [tmp_path / str(number) for number in range(6)]
+    path, parts = write_five(tmp_path), [tmp_path / str(number) for number in range(6)]
     with pytest.raises(UserError, match="5 frames cannot be distributed to 6 replayers"):
         replay_capture.split(path, parts)
     with pytest.raises(UserError, match="5 frames cannot be distributed to 6 replayers"):
@@ -109,7 +109,7 @@ def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path):
 
 
 def test_capture_with_too_many_packets_is_refused(tmp_path, monkeypatch):
-    path = write_five(tmp_path, "<", 0xA1B23C4D)
+    path = write_five(tmp_path)
     monkeypatch.setattr(replay_capture, "MAX_PACKETS", 5)
     replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
     monkeypatch.setattr(replay_capture, "MAX_PACKETS", 4)
@@ -119,11 +119,7 @@ def test_capture_with_too_many_packets_is_refused(tmp_path, monkeypatch):
 
 def test_captures_are_not_read_into_memory(tmp_path):
     """Each function needs less memory than a tenth of the capture."""
-    path, megabyte = tmp_path / "large.pcap", b"\1" * 10**6
-    with path.open("wb") as stream:
-        stream.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 2**20, 1))
-        for number in range(60):
-            stream.write(struct.pack("<IIII", 3, number, len(megabyte), len(megabyte)) + megabyte)
+    path = pcap_files.write_pcap(tmp_path / "large.pcap", ((number, b"\1" * 10**6) for number in range(60)), 2**20)
     (tmp_path / "raw").mkdir()
     for use in (
         replay_capture.mean_gap_ns,
@@ -150,9 +146,9 @@ def test_empty_capture_is_an_error(tmp_path):
             use(tmp_path / "empty.pcap")
 
 
-@pytest.mark.parametrize(("order", "magic", "unit_ns"), [("<", 0xA1B23C4D, 1), (">", 0xA1B2C3D4, 1000)])
-def test_interfaces_of_a_pcapng_take_turns(tmp_path, order, magic, unit_ns):
-    path, target = write_five(tmp_path, order, magic), tmp_path / "x.pcapng"
+@pytest.mark.parametrize(("order", "unit_ns"), [("<", 1), (">", 1000)])
+def test_interfaces_of_a_pcapng_take_turns(tmp_path, order, unit_ns):
+    path, target = write_five(tmp_path, order, unit_ns), tmp_path / "x.pcapng"
     replay_capture.write_interfaces(path, target, ["02:00:00:00:fe:01", "02:00:00:00:fe:02"])
     assert scan(target).frames == 5
     found = list(packet_blocks(target.read_bytes()))
@@ -163,27 +159,21 @@ def test_interfaces_of_a_pcapng_take_turns(tmp_path, order, magic, unit_ns):
     assert [frame for _, _, frame in found] == [b"\1" * 6 + mac + bytes([n]) * 48 for n, mac in enumerate(sources)]
 
 
-def write_five(directory, order: str, magic: int):
+def write_five(directory, order: str = "<", unit_ns: int = 1):
     """Write a pcap of five frames of 60 bytes, 10 units of time apart."""
-    path = directory / "five.pcap"
-    with path.open("wb") as stream:
-        stream.write(struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 65535, 1))
-        for number in range(5):
-            stream.write(struct.pack(f"{order}IIII", 3, 5 + 10 * number, 60, 60) + b"\1" * 12 + bytes([number]) * 48)
-    return path
+    form = {"unit_ns": unit_ns, "order": order}
+    stamps = [3 * 10**9 + (5 + 10 * number) * unit_ns for number in range(5)]
+    records = [pcap_files.record(ns, b"\1" * 12 + bytes([n]) * 48, **form) for n, ns in enumerate(stamps)]
+    return write_file(directory / "five.pcap", pcap_files.header(65535, **form) + b"".join(records))
 
 
 def packet_blocks(data: bytes):
     """Yield interface, time and frame of the packet blocks of a little-endian pcapng."""
-    at = 0
-    while at < len(data):
-        kind, length = struct.unpack_from("<II", data, at)
-        assert data[at + length - 4 : at + length] == data[at + 4 : at + 8]
-        if kind == 6:
-            interface, high, low, captured, wire = struct.unpack_from("<IIIII", data, at + 8)
+    for _, kind, body in naive_captures.blocks(data):
+        if kind == naive_captures.ENHANCED:
+            interface, high, low, captured, wire = struct.unpack_from("<IIIII", body)
             assert captured == wire
-            yield interface, (high << 32) + low, data[at + 28 : at + 28 + captured]
-        at += length
+            yield interface, (high << 32) + low, body[20 : 20 + captured]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from acapella_testing import c_programs
+from acapella_testing.frames import pcap_files
+from acapella_testing.oracles import naive_captures
 
 ROOT = Path(__file__).resolve().parents[4]
 SOURCE = ROOT / "capture" / "dpdk"
@@ -54,14 +56,9 @@ class Pcapng:
 
 def pcap_bytes(frames: list[Frame], nanoseconds: bool = False) -> bytes:
     """Return a little-endian Ethernet pcap file."""
-    unit = 1 if nanoseconds else 1000
-    parts = [struct.pack("<IHHIIII", 0xA1B23C4D if nanoseconds else 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1)]
-    for frame in frames:
-        parts.append(
-            struct.pack("<IIII", frame.ts_ns // SECOND, frame.ts_ns % SECOND // unit, len(frame.data), frame.wire)
-        )
-        parts.append(frame.data)
-    return b"".join(parts)
+    unit_ns = 1 if nanoseconds else 1000
+    records = (pcap_files.record(frame.ts_ns, frame.data, frame.wire, unit_ns=unit_ns) for frame in frames)
+    return pcap_files.header(unit_ns=unit_ns) + b"".join(records)
 
 
 def read_pcap(path: Path) -> tuple[list[Frame], int]:
@@ -81,15 +78,8 @@ def read_pcap(path: Path) -> tuple[list[Frame], int]:
 
 
 def options(raw: bytes) -> dict[int, bytes]:
-    """Return pcapng options by code."""
-    found, at = {}, 0
-    while at + 4 <= len(raw):
-        code, size = struct.unpack_from("<HH", raw, at)
-        if code == 0:
-            break
-        found[code] = raw[at + 4 : at + 4 + size]
-        at += 4 + (size + 3) // 4 * 4
-    return found
+    """Return pcapng options by code; each occurs once."""
+    return {code: value for code, (value,) in naive_captures.options("<", raw).items()}
 
 
 def read_pcapng(path: Path) -> Pcapng:

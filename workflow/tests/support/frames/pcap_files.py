@@ -1,4 +1,4 @@
-"""Nanosecond pcap files, little-endian."""
+"""pcap files (draft-ietf-opsawg-pcap): of nanoseconds and little-endian, unless stated otherwise."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -7,14 +7,18 @@ from pathlib import Path
 SNAPLEN = 262144
 
 
-def header(snaplen: int = SNAPLEN, link_type: int = 1) -> bytes:
-    return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, link_type)
+MAGIC = {1: 0xA1B23C4D, 1000: 0xA1B2C3D4}  # by unit of the times in ns
 
 
-def record(ts_ns: int, frame: bytes, wire_len: int | None = None) -> bytes:
+def header(snaplen: int = SNAPLEN, link_type: int = 1, *, unit_ns: int = 1, order: str = "<") -> bytes:
+    return struct.pack(f"{order}IHHiIII", MAGIC[unit_ns], 2, 4, 0, 0, snaplen, link_type)
+
+
+def record(ts_ns: int, frame: bytes, wire_len: int | None = None, *, unit_ns: int = 1, order: str = "<") -> bytes:
     """Return a frame with its header. ``wire_len``: that of the bytes if None."""
-    wire_len = len(frame) if wire_len is None else wire_len
-    return struct.pack("<IIII", *divmod(ts_ns, 10**9), len(frame), wire_len) + frame
+    seconds, rest_ns = divmod(ts_ns, 10**9)
+    lengths = (len(frame), len(frame) if wire_len is None else wire_len)
+    return struct.pack(f"{order}IIII", seconds, rest_ns // unit_ns, *lengths) + frame
 
 
 def parts(trace: Iterable[tuple[int, bytes]], snaplen: int, link_type: int) -> Iterator[bytes]:

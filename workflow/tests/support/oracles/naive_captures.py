@@ -61,6 +61,7 @@ def blocks(content: bytes) -> Iterator[tuple[str, int, bytes]]:
         if content[at : at + 4] == b"\x0a\x0d\x0d\x0a":
             order = "<" if content[at + 8 : at + 12] == b"\x4d\x3c\x2b\x1a" else ">"
         kind, size = struct.unpack_from(f"{order}II", content, at)
+        assert content[at + size - 4 : at + size] == content[at + 4 : at + 8]
         yield order, kind, content[at + 8 : at + size - 4]
         at += size
 
