@@ -10,6 +10,7 @@ from acapella_testing.frames.tunnel_frames import Packet, ethernet
 from acapella_testing.generated.generated_tables import change_table, write_tables
 from acapella_testing.stages import analyzed_by_tshark, rows
 from acapella_testing.svg_text import words
+from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.campaign.layout import Campaign
 from acapella.common import tshark
@@ -48,9 +49,7 @@ def campaign(tmp_path_factory) -> Path:
 
 
 def test_headers_of_unknown_flows_are_counted_as_guessed(campaign):
-    with tshark.find().start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
-        tokens = [line.split(":") for line in run.stdout.read().decode().splitlines()]
-    guessed = sum("stun" in frame for frame in tokens)
+    guessed = sum("stun" in line.split(":") for line in tshark_lines(tshark.find(), campaign / "raw" / "s.pcap"))
     assert guessed == GUESSED + 4, "tshark takes the datagrams for STUN, on any port"
     for site in ("WEST", "all"):
         found = {row["header"]: row for row in rows(campaign, "header_occurrence") if row["site"] == site}

@@ -8,6 +8,7 @@ import pytest
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
 from acapella_testing.stages import analyzed_frames, rows
+from acapella_testing.tshark_lines import tshark_lines
 
 ARP_TYPE, IPV6_TYPE = 0x0806, 0x86DD
 ARP = Packet(
@@ -53,8 +54,7 @@ def campaign(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def protocols(campaign, program) -> list[list[str]]:
     """Return tshark's header tokens of each frame, without those that ICMP errors quote."""
-    with program.start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
-        lines = run.stdout.read().decode().splitlines()
+    lines = tshark_lines(program, campaign / "raw" / "s.pcap")
     return [list(itertools.takewhile(lambda token: token != "icmp", line.split(":"))) for line in lines]
 
 

@@ -7,6 +7,7 @@ import pytest
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
 from acapella_testing.stages import analyzed_by_tshark, rows
+from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.common import tshark
 
@@ -33,8 +34,7 @@ def campaign(tmp_path_factory) -> Path:
 
 def tokens_of(campaign: Path) -> list[list[str]]:
     """Return tshark's header tokens of each frame."""
-    with tshark.find().start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
-        return [line.split(":") for line in run.stdout.read().decode().splitlines()]
+    return [line.split(":") for line in tshark_lines(tshark.find(), campaign / "raw" / "s.pcap")]
 
 
 def test_payload_kinds_are_no_headers_and_data_is_one_line(campaign):

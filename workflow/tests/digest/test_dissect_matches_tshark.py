@@ -18,6 +18,7 @@ from acapella_testing.native_programs import native_program
 from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap, report, rows
 from acapella_testing.oracles.layer_agreement import FIELDS, differing_keys, errata, erratum_of, layers
 from acapella_testing.requirements import require
+from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.common import tshark
 
@@ -121,8 +122,8 @@ def test_core_dissects_the_inner_frame_of_every_erratum_correctly(entry, referen
                             text=True)  # fmt: skip
     names, *lines = dumped.stdout.splitlines()
     ours = list(rows(iter(lines), names.split("\t")))
-    theirs = list(rows(iter(tshark_lines(reference, bare)), list(FIELDS)))
-    misread = list(rows(iter(tshark_lines(reference, wrapped)), list(FIELDS)))
+    theirs = list(rows(iter(tshark_lines(reference, bare, *FIELDS)), list(FIELDS)))
+    misread = list(rows(iter(tshark_lines(reference, wrapped, *FIELDS)), list(FIELDS)))
     shown = 0
     for mine, alone, within in zip(ours, theirs, misread, strict=True):
         shown += erratum_of(mine["protocols"], within["frame.protocols"], within["eth.dst"]) == entry.name
@@ -134,13 +135,6 @@ def test_core_dissects_the_inner_frame_of_every_erratum_correctly(entry, referen
         assert layers(behind) == layers(alone["frame.protocols"])
         assert differing_keys(stripped, alone) == []
     assert shown > len(inner) / 2
-
-
-def tshark_lines(reference: tshark.Tshark, file: Path) -> list[str]:
-    with reference.start(file, FIELDS) as run:
-        lines = run.stdout.read().decode().splitlines()
-        run.finish()
-    return lines
 
 
 def test_erratum_excuses_only_its_first_difference():

@@ -15,6 +15,7 @@ from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.requirements import require
 from acapella_testing.stages import analyze_campaign, rows
 from acapella_testing.svg_text import with_spaces
+from acapella_testing.tshark_lines import tshark_lines
 from scapy.contrib.mpls import MPLS
 from scapy.layers.dns import DNS, DNSQR
 from scapy.layers.inet import IP, UDP
@@ -54,16 +55,9 @@ class Digested:
         return [hashlib.sha256(file.read_bytes()).hexdigest() for file in (self.acap, self.flow_table)]
 
 
-def protocols_by_tshark(program: tshark.Tshark, capture: Path) -> list[str]:
-    with program.start(capture, ("frame.protocols",)) as run:
-        lines = run.stdout.read().decode().splitlines()
-        run.finish(cut_allowed=True)
-    return lines
-
-
 def test_engine_tshark_has_the_exact_output_of_tshark(program, capture):
     answer = Digested(capture, "tshark")
-    assert answer.column("protocols") == protocols_by_tshark(program, capture)
+    assert answer.column("protocols") == tshark_lines(program, capture)
     assert set(answer.column("l4_by")) == set(answer.column("app_by")) == {"tshark"}
     assert answer.metadata["tshark"]["frames_sent"] == answer.metadata["frames"] == len(busy_port())
 
@@ -80,7 +74,7 @@ def test_corpus_flows_are_equal_for_hybrid_and_tshark_dissection(program, corpus
         capture = tmp_path / source.name
         capture.symlink_to(source)
         hybrid, theirs = Digested(capture, "hybrid"), Digested(capture, "tshark")
-        assert theirs.column("protocols") == protocols_by_tshark(program, capture)
+        assert theirs.column("protocols") == tshark_lines(program, capture)
         names = ("vlan", "mpls", "src", "dst", "ip_proto", "src_port", "dst_port", "frames", "syn", "payload_bytes")
         assert [[flow[name] for name in names] for flow in hybrid.flows()] == [
             [flow[name] for name in names] for flow in theirs.flows()
@@ -90,7 +84,7 @@ def test_corpus_flows_are_equal_for_hybrid_and_tshark_dissection(program, corpus
 def test_hybrid_records_the_engine_of_each_decision(program, capture):
     hybrid = Digested(capture, "hybrid")
     native = Digested(capture, "native")
-    whole = protocols_by_tshark(program, capture)
+    whole = tshark_lines(program, capture)
     columns = (hybrid.column("protocols"), whole, hybrid.column("app_by"), native.column("app_by"))
     for ours, theirs, by, by_native in zip(*columns, strict=True):
         assert (by == "native") == (by_native is not None)
@@ -149,7 +143,7 @@ def test_capture_of_a_link_type_known_only_to_tshark_is_sent_completely(program,
     capture = tmp_path / "air.pcap"
     capture.write_bytes(header + record * 3)
     hybrid = Digested(capture, "hybrid")
-    assert hybrid.column("protocols") == protocols_by_tshark(program, capture)
+    assert hybrid.column("protocols") == tshark_lines(program, capture)
     assert hybrid.column("l4_by") == ["tshark"] * 3
     assert hybrid.column("issue") == [None] * 3
     assert hybrid.column("ts_ns") == [1_700_000_000_000_005_000] * 3
@@ -165,7 +159,7 @@ def test_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
     assert main(["digest", str(capture), "-o", outputs[0], *options]) == 0
     assert "link type 147 is for private use and is not dissected" in capsys.readouterr().err
     found = {row["sample"]: row["undissected_frames"] for row in rows(analyze_campaign(tmp_path), "capture_quality")}
-    assert found == {"known": 0, "user": len(protocols_by_tshark(program, capture))}
+    assert found == {"known": 0, "user": len(tshark_lines(program, capture))}
     assert "3 frames (60.0 %) of a link type that is not dissected, in user: " in with_spaces(
         " ".join(warnings.collect(Source(Campaign(tmp_path))))
     )
@@ -187,7 +181,7 @@ def test_unknown_link_type_among_others_is_an_issue(program, digest, tmp_path, c
     frames = [(1, busy_port()[0][1]), (9999, b"abcd"), (LINK_80211, BEACON)]
     capture = write_pcapng(tmp_path / "x.pcapng", frames)
     assert digest(capture, "--engine", "hybrid") == 0
-    assert [row["protocols"] for row in digest.rows()] == protocols_by_tshark(program, capture)
+    assert [row["protocols"] for row in digest.rows()] == tshark_lines(program, capture)
     assert [row["issue"] for row in digest.rows()] == [None, "unsupported_link_type", None]
     assert "1 of 3 frames have a link type that neither the core nor tshark knows" in capsys.readouterr().err
 
@@ -205,7 +199,7 @@ def test_pseudowire_misread_by_tshark_has_its_application(program, tmp_path):
     inner = bytes(Ether(dst="02:00:00:1b:21:01", src="02:00:00:00:00:02") / query)
     outer = bytes(Ether(dst="00:56:2b:0a:0b:0c", src="00:56:2b:01:02:03", type=0x8847) / MPLS(label=20, s=1, ttl=64))
     capture = write_pcap(tmp_path / "misread.pcap", [(START_NS, outer + bytes(4) + inner)])
-    assert "pwethnocw" in protocols_by_tshark(program, capture)[0]
+    assert "pwethnocw" in tshark_lines(program, capture)[0]
     hybrid = Digested(capture, "hybrid")
     assert hybrid.column("protocols") == ["eth:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype:ip:udp:dns"]
     assert hybrid.column("app_by") == ["tshark"]
@@ -219,7 +213,7 @@ def test_encapsulated_corpus_reaches_the_agreement_with_few_frames_sent(program,
     capture = tmp_path / "wrapped.pcap"
     subprocess.run([sys.executable, tool, "--frames", str(WRAPPED_FRAMES), "-o", capture, corpus / "ndpi"], check=True)
     hybrid = Digested(capture, "hybrid")
-    pairs = zip(hybrid.column("protocols"), protocols_by_tshark(program, capture), strict=True)
+    pairs = zip(hybrid.column("protocols"), tshark_lines(program, capture), strict=True)
     compared = [ours == theirs for ours, theirs in pairs if "pwethnocw" not in theirs]
     share = hybrid.metadata["tshark"]["frames_sent"] / WRAPPED_FRAMES
     agreement = sum(compared) / len(compared)

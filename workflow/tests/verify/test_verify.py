@@ -18,6 +18,7 @@ from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcapng_files import SECTION, block, interface, packet_block, write_pcapng, write_untimed
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.new_files import new_directory
+from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.cli.main import main
 from acapella.common import tshark
@@ -169,7 +170,7 @@ def test_missing_frame_is_reported(capture, monkeypatch, capsys):
 
 
 def test_above_layer_4_may_differ_and_is_counted(capture, monkeypatch, capsys):
-    named = next(row for row, text in enumerate(protocols_of(capture)) if text.endswith(":data"))
+    named = next(row for row, text in enumerate(tshark_lines(tshark.find(), capture)) if text.endswith(":data"))
     tamper(monkeypatch, replaced("protocols", lambda text: text.replace(":data", ":ssh"), named))
     assert main(["verify", str(capture)]) == 1
     out = capsys.readouterr().out
@@ -183,11 +184,6 @@ def places_of(result: Result) -> list[tuple[int, str]]:
     """The frames and layers of all disagreements that are named."""
     lines = [line for places in result.disagreements.values() for line in places.first]
     return [(int(at), layer) for at, layer in re.findall(r": frame (\d+), ([^:]+): ours", "\n".join(lines))]
-
-
-def protocols_of(capture: Path) -> list[str]:
-    with tshark.find().start(capture, ("frame.protocols",)) as run:
-        return run.stdout.read().decode().splitlines()
 
 
 @pytest.mark.parametrize("first", [0, 2])
@@ -205,7 +201,7 @@ def test_erratum_is_counted_separately(erratum, tmp_path, capsys):
         capture.write_bytes(bytes.fromhex(erratum["capture"]))
     else:
         write_pcap(capture, [(START_NS, bytes.fromhex(erratum["frame"]))])
-    frames = len(protocols_of(capture))
+    frames = len(tshark_lines(tshark.find(), capture))
     assert main(["verify", str(capture)]) == 0
     out = capsys.readouterr().out
     places = ", ".join(f"{capture}:{frame + 1}" for frame in range(frames))
@@ -436,7 +432,7 @@ def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monke
         return wrong.set_column(wrong.schema.get_field_index("ts_ns"), "ts_ns", pa.array(times, pa.int64()))
 
     tamper(monkeypatch, change)
-    protocols = protocols_of(captures[0])
+    protocols = tshark_lines(tshark.find(), captures[0])
     wrong = [row for row in range(550, 600) if ":ip:" in protocols[row]]
     assert main(["verify", *map(str, captures), "--first", "3"]) == 1
     out = capsys.readouterr().out
