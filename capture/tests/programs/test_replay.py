@@ -9,7 +9,7 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
-from acapella_testing.processes import run
+from acapella_testing.processes import run, running
 
 FRAMES = dpdk.some_frames(500, seed=5, sizes=(60, 64, 128, 512, 1514))
 NULL = ("--vdev", "net_null0", "--tx", "net_null0")
@@ -229,10 +229,8 @@ def leftovers() -> set[str]:
 
 def test_closed_standard_output_ends_the_program_with_one_line():
     argv = [str(replayer.built_or_skip()), *map(str, replayer.SMALL), *NULL]
-    process = subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=replayer.environment()
-    )
-    try:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with running(argv, **pipes, env=replayer.environment()) as process:
         assert b'"event": "ready"' in process.stdout.readline()
         process.stdout.close()
         process.stdin.write(b"status\n")
@@ -240,11 +238,6 @@ def test_closed_standard_output_ends_the_program_with_one_line():
         assert process.wait(dpdk.LIMIT_S) == 1
         lines = [line for line in process.stderr.read().decode().splitlines() if "error: " in line]
         assert lines == ["acapella-dpdk-replay: error: standard output cannot be written"]
-    finally:
-        process.kill()
-        process.stdin.close()
-        process.stderr.close()
-        process.wait()
 
 
 @pytest.mark.parametrize(

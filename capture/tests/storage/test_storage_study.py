@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.new_files import new_directory
-from acapella_testing.processes import run
+from acapella_testing.processes import run, running
 from acapella_testing.requirements import require, require_programs, require_root, required
 from acapella_testing.waiting import wait_until
 
@@ -180,14 +180,10 @@ def test_interrupted_study_leaves_nothing(tmp_path):
     path, before = needs_bpftrace(), machines()
     argv = [*COMMAND, "-o", str(tmp_path / "study.json"), "--thresholds", "10:20", "--memory-mb", "4096"]
     argv += ["--rate", "1000", "--seconds", "60"]
-    process = subprocess.Popen(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True)
-    try:
+    with running(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True) as process:
         wait_until(lambda: process.poll() is not None or [*tmp_path.glob("acapella-scratch-*/c.json.part")])
         process.terminate()
         measured = process.communicate(timeout=60)[0]
-    finally:
-        process.kill()
-        process.wait()
     require(process.returncode != 0, measured.strip())
     assert process.returncode == 128 + signal.SIGTERM
     assert machines() == before
