@@ -5,9 +5,6 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.graphs import graph
 from acapella_testing.fabric.transfers import SLICE, FabricTransfers
 from acapella_testing.transfer_cells import HASHED, at_sites, validate_written

@@ -7,13 +7,9 @@ import subprocess
 import threading
 import time
 
-import pytest
-from acapella_testing.waiting import wait_until
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.network import inside
 from acapella_testing.fabric.transfers import SLICE, FabricTransfers
+from acapella_testing.waiting import wait_until
 from fabrictestbed_extensions.fablib import node as fablib_node
 
 from acapella_capture.testbeds.fabric.network_slice import NetworkSlice

@@ -7,12 +7,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from acapella_testing.waiting import wait_until
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.orchestrator import TAGS
 from acapella_testing.fabric.transfers import DUMBBELL, SLICE
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.testbeds.fabric.tuning import cpu_list
 from acapella_capture.transfer import fabric as fabric_grid

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.experiment import SITES
 from acapella_testing.fabric.loopback import QUICK, Loopback, loopback_fabric
 from acapella_testing.fabric.processes import environment

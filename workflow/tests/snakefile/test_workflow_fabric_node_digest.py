@@ -7,11 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from acapella_testing.workflow_run import DIGESTS, Workplace, collect_in_process, rules_run
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.loopback import loopback_fabric
+from acapella_testing.workflow_run import DIGESTS, Workplace, collect_in_process, rules_run
 
 from acapella.cli.main import main
 from acapella.digest.acap_files import metadata_of

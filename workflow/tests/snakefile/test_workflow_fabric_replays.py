@@ -5,14 +5,11 @@ import subprocess
 from dataclasses import asdict
 
 import pytest
+from acapella_testing.capture import veth
+from acapella_testing.fabric.loopback import loopback_fabric
 from acapella_testing.requirements import required
 from acapella_testing.stages import rows
 from acapella_testing.workflow_run import Workplace, collect_in_process, rules_run
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
-from acapella_testing.capture import veth
-from acapella_testing.fabric.loopback import loopback_fabric
 
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import replay

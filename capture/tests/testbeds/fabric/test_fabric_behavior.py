@@ -6,9 +6,6 @@ import time
 import uuid
 
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.behavior import BEHAVIORS, PAGE, Faults
 from acapella_testing.fabric.collection_runs import ONE, collected
 from acapella_testing.fabric.loopback import Loopback

@@ -3,14 +3,10 @@
 import os
 import signal
 
-import pytest
-from acapella_testing.requirements import require_built
-from acapella_testing.waiting import in_background, interrupt_when, wait_until
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.collection_runs import ONE, OTHERS, PORTS, collected
 from acapella_testing.fabric.loopback import Loopback
+from acapella_testing.requirements import require_built
+from acapella_testing.waiting import in_background, interrupt_when, wait_until
 
 from acapella_capture.control.preprocess import NOTE, PROGRAM
 from acapella_capture.manifest import read

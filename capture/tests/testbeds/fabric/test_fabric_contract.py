@@ -1,9 +1,6 @@
 """Testbed `fabric` passes the contract of all testbeds, with FABRIC's own client and a FABRIC on loopback."""
 
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.capture.testbed_contract import *  # noqa: F403 - the tests that each testbed passes
 from acapella_testing.fabric.loopback import loopback_fabric
 

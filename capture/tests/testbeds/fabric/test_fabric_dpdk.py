@@ -12,9 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth

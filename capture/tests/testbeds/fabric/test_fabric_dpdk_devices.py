@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.capture import veth
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.network import MODPROBE, SYSCTL

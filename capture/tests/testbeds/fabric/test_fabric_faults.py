@@ -8,13 +8,10 @@ import time
 from dataclasses import replace
 
 import pytest
-from acapella_testing.waiting import in_background, wait_until
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.graphs import graph
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.orchestrator import TAGS
+from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import parse_settings

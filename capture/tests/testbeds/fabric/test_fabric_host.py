@@ -6,13 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from acapella_testing.waiting import interrupt_when
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.collection_runs import collected
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.loopback import loopback_fabric
+from acapella_testing.waiting import interrupt_when
 from fabrictestbed_extensions.fablib.fablib import FablibManager
 
 from acapella_capture.manifest import read

@@ -7,9 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.graphs import OWN, graph
 from acapella_testing.fabric.loopback import PATCHES, Loopback
 from fabrictestbed_extensions.fablib.fablib import FablibManager

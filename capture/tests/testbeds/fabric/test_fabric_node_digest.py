@@ -6,9 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.collection_runs import ONE, collected
 
 from acapella_capture.control import delivery, node_digest

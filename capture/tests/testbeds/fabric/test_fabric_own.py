@@ -8,14 +8,11 @@ from dataclasses import replace
 
 import networkx
 import pytest
-from acapella_testing.waiting import in_background, wait_until
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.collection_runs import collected
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.graphs import SHARED_PORT, graph
 from acapella_testing.fabric.loopback import loopback_fabric
+from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.manifest import read
 from acapella_capture.settings import parse_settings

@@ -3,9 +3,6 @@
 import json
 
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.orchestrator import PROJECT
 
 from acapella_capture.testbeds.base import ResourceRequest

@@ -11,13 +11,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.requirements import required
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
 from acapella_testing.fabric.loopback import Loopback
+from acapella_testing.requirements import required
 
 from acapella_capture import collect
 from acapella_capture.manifest import read

@@ -3,9 +3,6 @@
 import os
 
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.fabric.schedules import run, schedule
 
 SEEDS = range(200) if os.environ.get("ACAPELLA_SOAK") else (0, 1, 17, 26, 41)
