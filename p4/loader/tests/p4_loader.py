@@ -9,10 +9,10 @@ from pathlib import Path
 
 from acapella_testing import c_programs, processes
 from acapella_testing.frames import pcap_files
+from acapella_testing.source_tree import ROOT
 
 from acapella.p4 import compiled
 
-ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "p4" / "loader"
 TESTS = SOURCE / "tests"
 BINARY = c_programs.path_of("acapella-p4-run")

@@ -12,12 +12,12 @@ from acapella_testing.new_files import new_directory
 from acapella_testing.oracles.core_against_tshark import pcap
 from acapella_testing.processes import executable, run
 from acapella_testing.requirements import require
+from acapella_testing.source_tree import ROOT
 
 from acapella.common import tshark, vendors
 from acapella.digest.command import Options, digest
 from acapella.snakefile.code import vendors_sha256
 
-ROOT = Path(__file__).resolve().parents[3]
 LISTING = Path("/usr/share/ieee-data/oui.csv")
 # Label 20, a sequence number as control word, 00:1b:21:aa:bb:cc <- 00:1b:21:dd:ee:ff, an unassigned ethertype.
 SEQUENCED = bytes.fromhex("00562b0a0b0c00562b01020388470001414000000001001b21aabbcc001b21ddeeff88b5")

@@ -1,17 +1,16 @@
 """Bounds of the verdict "agrees": every kind of error in a measure is detected from the accuracy table alone."""
 
 import random
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from acapella_testing.source_tree import ROOT
 
 from acapella.cli import main as cli
 from acapella.common import agreement, queries
 from acapella.common.agreement import COUNT, INTERVAL, KINDS, RATE, TIME
 from acapella.flowreports import published as flowpublished
 
-ROOT = Path(__file__).resolve().parents[3]
 N = 2000
 
 

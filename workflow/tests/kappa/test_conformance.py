@@ -2,17 +2,16 @@
 
 import csv
 import math
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.csv_rows import read_rows, write_rows
 from acapella_testing.requirements import require
+from acapella_testing.source_tree import ROOT
 
 from acapella.cli import main as cli
 from acapella.kappa.conformance import DIRECTORY, Printed, read_errata, read_printed, table_rows
 
-ROOT = Path(__file__).resolve().parents[3]
 FACTS = ROOT.parent / "shared" / "facts" / "kappa_paper.csv"
 PRINTED = DIRECTORY / "kappa_printed.csv"
 ERRATA = DIRECTORY / "kappa_errata.yaml"

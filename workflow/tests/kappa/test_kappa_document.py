@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 from acapella_testing.oracles import naive_kappa
+from acapella_testing.source_tree import ROOT
 
 from acapella.kappa import baseline, warnings
 
-ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "kappa.md").read_text()
 
 

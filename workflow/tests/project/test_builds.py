@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.requirements import require
-from acapella_testing.source_tree import build_wheels, copy_sources
+from acapella_testing.source_tree import ROOT, build_wheels, copy_sources
 
 from acapella_core import _native
 
-ROOT = Path(__file__).resolve().parents[3]
 BIN = ROOT / ".venv" / "bin"
 BUILT = {
     "core": Path(_native.__file__),

@@ -11,8 +11,8 @@ from acapella_testing import hub
 from acapella_testing.hub import MIB
 from acapella_testing.processes import executable, run
 from acapella_testing.requirements import require, skip_if
+from acapella_testing.source_tree import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 SETUP = ROOT / "workflow" / "setup"
 SMALL = ROOT / "workflow" / "requirements-small.lock"
 HOME_BYTES = 1024 * MIB

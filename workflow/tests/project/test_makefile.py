@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from acapella_testing.new_files import new_directory
 from acapella_testing.processes import run
+from acapella_testing.source_tree import ROOT
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from jsonschema import Draft7Validator
 from rfc3986_validator import validate_rfc3986
 
-ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "workflow" / "setup" / "debian-packages"
 LIST = SCRIPT.with_suffix(".txt")
 SBOM = SCRIPT.with_name("sbom.py")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from acapella_testing.source_tree import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 README, RESULTS, KAPPA = ((ROOT / name).read_text() for name in ("README.md", "results/README.md", "docs/kappa.md"))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.requirements import require
+from acapella_testing.source_tree import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "workflow" / "setup" / "site" / "build.py"
 
 

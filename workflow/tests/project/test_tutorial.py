@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+from acapella_testing.source_tree import ROOT
+
 PAGE = ROOT / "docs" / "tutorial.md"
 
 

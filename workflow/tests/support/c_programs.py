@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 from acapella_testing.requirements import skip_if
+from acapella_testing.source_tree import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 SANITIZED = ROOT / "build" / "programs-tests"
 PLAIN = ROOT / "build" / "programs"  # also used by make setup
 DIRECTORIES = {

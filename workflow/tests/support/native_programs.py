@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[3]
+from acapella_testing.source_tree import ROOT
 
 
 def native_program(name: str) -> Path:

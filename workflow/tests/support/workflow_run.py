@@ -22,8 +22,8 @@ import yaml
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import executable
 from acapella_testing.requirements import require
+from acapella_testing.source_tree import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CAPTURES = ROOT / ".test" / "captures"
 # Files that must have the same bytes in every run. The catalog is excluded: its content is the same, but not the bytes
 # of DuckDB's file.

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.requirements import require_programs, require_success
+from acapella_testing.source_tree import ROOT
 
 OTHER_UID = 65534
 # For tests that need only one caller, because a campaign takes long and other tests have the other one.
 AS_ROOT = pytest.mark.parametrize("caller", ["root" if os.geteuid() == 0 else "user"], indirect=True, scope="module")
 AS_USER = pytest.mark.parametrize("caller", ["user"], indirect=True, scope="module")
-ROOT = Path(__file__).resolve().parents[4]
 # Makes packages of the virtual environment available to another interpreter, with editable installs and native core.
 SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
 

@@ -13,8 +13,8 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.frames import pcap_files
 from acapella_testing.oracles import naive_captures
+from acapella_testing.source_tree import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 SOURCE = ROOT / "capture" / "dpdk"
 BINARY = c_programs.path_of("acapella-dpdk-capture")
 SECOND = 1_000_000_000
