@@ -71,6 +71,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_unconfigure():
+    """Let the interpreter release all objects at its end; otherwise nanobind reports those of the core as leaked."""
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(items):
     """Move the tests of long files to the beginning; mix the other files.
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import json
+import socket
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from acapella_testing.transfer_cells import validate_written
 
-from acapella_capture.transfer import capture, measurement, runner, transfer
+from acapella_capture.transfer import capture, measurement, probe, runner, transfer
 from acapella_capture.transfer.delay import Counts
 from acapella_capture.transfer.grid import plan
 from acapella_capture.transfer.measurement import Measurements
@@ -334,3 +335,18 @@ def test_key_that_the_schema_does_not_describe_is_an_error(tmp_path, monkeypatch
     monkeypatch.setitem(slice_of_stubs._environment, "unknown", 1)
     with pytest.raises(load_jsonschema().ValidationError, match="'unknown' was unexpected"):
         grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
+
+
+def test_probe_waits_for_a_port_that_a_killed_program_has_left(monkeypatch):
+    with socket.socket() as blocking, socket.socket() as link:
+        blocking.bind(("", 0))
+        blocking.listen()
+        port = blocking.getsockname()[1]
+        monkeypatch.setattr(probe.time, "sleep", lambda _: blocking.close())
+        probe.bind(link, port)
+        assert link.getsockname()[1] == port
+    monkeypatch.setattr(probe, "FREE_S", 0)
+    with socket.socket() as blocking, socket.socket() as link, pytest.raises(OSError, match="in use"):
+        blocking.bind(("", 0))
+        blocking.listen()
+        probe.bind(link, blocking.getsockname()[1])

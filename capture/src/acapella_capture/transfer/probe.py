@@ -9,6 +9,7 @@ sending and that of its predecessor. Arrival times are those of the kernel. The 
 constant.
 """
 
+import errno
 import json
 import socket
 import struct
@@ -21,6 +22,7 @@ FRAME = 1514
 SO_TIMESTAMPNS = 35
 LAST_COPIES = 20  # of the end mark; most are lost in the full queue
 QUIET_S = 2.0
+FREE_S = 20.0
 
 
 def send(address, port, rate_bps, total, source_port):
@@ -74,6 +76,19 @@ def receive(port, seconds):
     json.dump(arrivals, sys.stdout)
 
 
+def bind(link, port):
+    """Bind a socket to a port. A killed iperf3 leaves a connection with it until the kernel has sent its last bytes."""
+    end = time.monotonic() + FREE_S
+    while True:
+        try:
+            link.bind(("", port))
+            return
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                raise
+        time.sleep(0.1)
+
+
 def round_trips(address, port, source_port, number):
     """Print round-trip times in ns as JSON: of connections to a port on which no program listens.
 
@@ -83,7 +98,7 @@ def round_trips(address, port, source_port, number):
     for _ in range(number):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as link:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            link.bind(("", source_port))
+            bind(link, source_port)
             link.settimeout(QUIET_S)
             start = time.monotonic_ns()
             try:

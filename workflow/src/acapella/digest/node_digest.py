@@ -19,6 +19,7 @@ from acapella_core.errors import UserError
 
 from .acap_files import FORMAT
 
+SUFFIX = ".columns"  # of the file's name; another one follows if the file is compressed
 MAGIC = b"acapcol1"
 ZSTD = b"\x28\xb5\x2f\xfd"
 KINDS = (b"record  ", b"frames  ", b"flows   ", b"position", b"facts   ")
@@ -64,8 +65,8 @@ def preparation() -> tuple[dict, dict[str, bytes]]:
 
 
 def is_node_digest(source: str) -> bool:
-    """Return whether a path is a regular file with a digest of a node. Other files are not read."""
-    if not Path(source).is_file():
+    """Return whether a path is a regular file with a digest of a node. Files with other names are not read."""
+    if SUFFIX not in Path(source).suffixes or not Path(source).is_file():
         return False
     try:
         with open_stream(source) as stream:
