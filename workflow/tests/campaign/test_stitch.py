@@ -3,6 +3,7 @@ flow.
 """
 
 import functools
+from collections.abc import Callable
 
 import pytest
 from acapella_testing.generated.tiny import SECOND, START, add_sample, flow
@@ -130,28 +131,71 @@ def test_cut_ends(stitched):
     assert (cut["cut_start"], cut["cut_end"]) == (True, True)
 
 
-@pytest.mark.parametrize(
-    ("west", "east", "expected"),
-    [
-        pytest.param(
-            [flow(1, 2, wire_bytes=1000, vlan=[7], mpls=[16])],
-            [flow(1, 2, wire_bytes=1500, vlan=[8], mpls=[17, 18])],
-            [("EAST", 1500, "17/18")],
-            id="size in the campaign is that of the largest site though tags differ",
-        ),
-        pytest.param(
-            [flow(1, 2, vlan=[7], wire_bytes=900), flow(1, 2, vlan=[8], wire_bytes=400)],
-            [flow(1, 2, vlan=[9], wire_bytes=950)],
-            [("EAST", 950, ""), ("WEST", 400, "")],
-            id="equal addresses in two slices of a site stay two flows",
-        ),
-    ],
-)
-def test_flow_of_two_sites_is_counted_at_the_largest(stitched, west, east, expected):
-    found = [
-        row for row in stitched((WEST1, (0, 20), west), (EAST, (0, 20), east))("top_flows") if row["site"] == "all"
+# Flows seen at WEST and at EAST, and their rows in the table of the campaign's largest flows: site, size, MPLS labels.
+LARGEST = {
+    "size in the campaign is that of the largest site though tags differ": (
+        [{"wire_bytes": 1000, "vlan": [7], "mpls": [16]}],
+        [{"wire_bytes": 1500, "vlan": [8], "mpls": [17, 18]}],
+        [("EAST", 1500, "17/18")],
+    ),
+    "equal addresses in two slices of a site stay two flows": (
+        [{"vlan": [7], "wire_bytes": 900}, {"vlan": [8], "wire_bytes": 400}],
+        [{"vlan": [9], "wire_bytes": 950}],
+        [("EAST", 950, ""), ("WEST", 400, "")],
+    ),
+}
+NO, FIVE, SIX = (), (("vxlan_vni", 5),), (("vxlan_vni", 6),)
+# Networks of the flows at WEST and at EAST, and the sizes of the campaign's flows.
+NETWORKS = [
+    ([FIVE], [SIX], [900, 950]),
+    ([FIVE], [FIVE], [950]),
+    ([FIVE], [NO], [950]),
+    ([FIVE, NO], [NO, FIVE], [940, 950]),
+    ([FIVE, NO], [NO], [900, 950]),
+    ([FIVE, SIX], [NO], [890, 900, 950]),
+    ([(("gre_key", 5),)], [(("gre_key", 6),)], [950]),
+    ([(("gre_key", 1), *FIVE)], [FIVE], [950]),
+    ([FIVE], [(("geneve_vni", 5),)], [900, 950]),
+]
+
+
+def in_networks(tenants: list, largest: int) -> list[dict]:
+    """Return the columns of a flow in each network; each is 10 bytes smaller than the one before."""
+    return [
+        {
+            "tunnels": [{"type": kind, "id": number, "position": n} for n, (kind, number) in enumerate(networks, 4)],
+            "wire_bytes": largest - 10 * k,
+        }
+        for k, networks in enumerate(tenants)
     ]
-    assert [(row["largest_site"], row["wire_bytes"], row["mpls"]) for row in found] == expected
+
+
+@pytest.fixture(scope="module")
+def largest_flows(tmp_path_factory) -> Callable[[int], list[dict]]:
+    """Return a function: rows of the campaign's largest flows for a case of LARGEST or NETWORKS, by its number.
+
+    The flows of all cases are in one campaign; those of a case have their own source port.
+    """
+    directory = tmp_path_factory.mktemp("two_sites") / "made"
+    cases = [(west, east) for west, east, _ in LARGEST.values()]
+    cases += [(in_networks(west, 900), in_networks(east, 950)) for west, east, _ in NETWORKS]
+    for name, place, side in (("a", WEST1, 0), ("b", EAST, 1)):
+        flows = [flow(1, 2, src_port=number, **columns) for number, case in enumerate(cases) for columns in case[side]]
+        add_sample(directory, name, place, (0, 20), flows)
+    table = [row for row in rows(analyze_campaign(directory), "top_flows") if row["site"] == "all"]
+    return lambda number: [row for row in table if row["src_port"] == number]
+
+
+@pytest.mark.parametrize("case", LARGEST)
+def test_flow_of_two_sites_is_counted_at_the_largest(largest_flows, case):
+    found = largest_flows(list(LARGEST).index(case))
+    assert [(row["largest_site"], row["wire_bytes"], row["mpls"]) for row in found] == LARGEST[case][2]
+
+
+@pytest.mark.parametrize("number", range(len(NETWORKS)), ids=[str(case) for case in NETWORKS])
+def test_flows_of_two_sites_are_one_unless_their_networks_differ(largest_flows, number):
+    found = [row["wire_bytes"] for row in largest_flows(len(LARGEST) + number)]
+    assert sorted(found) == NETWORKS[number][2]
 
 
 def test_equal_addresses_in_two_tunnels_differ_in_column_tunnels(stitched):
@@ -165,34 +209,3 @@ def test_equal_addresses_in_two_tunnels_differ_in_column_tunnels(stitched):
     assert [row["tunnels"] for row in by_size] == expected
     for site in ("WEST", "all"):
         assert [row["tunnels"] for row in table("top_flows") if row["site"] == site] == expected
-
-
-NO, FIVE, SIX = (), (("vxlan_vni", 5),), (("vxlan_vni", 6),)
-
-
-@pytest.mark.parametrize(
-    ("west", "east", "expected"),
-    [
-        ([FIVE], [SIX], [900, 950]),
-        ([FIVE], [FIVE], [950]),
-        ([FIVE], [NO], [950]),
-        ([FIVE, NO], [NO, FIVE], [940, 950]),
-        ([FIVE, NO], [NO], [900, 950]),
-        ([FIVE, SIX], [NO], [890, 900, 950]),
-        ([(("gre_key", 5),)], [(("gre_key", 6),)], [950]),
-        ([(("gre_key", 1), *FIVE)], [FIVE], [950]),
-        ([FIVE], [(("geneve_vni", 5),)], [900, 950]),
-    ],
-    ids=str,
-)
-def test_flows_of_two_sites_are_one_unless_their_networks_differ(stitched, west, east, expected):
-    west, east = (
-        [
-            flow(1, 2, tunnels=[{"type": t, "id": i, "position": n} for n, (t, i) in enumerate(tunnels, 4)],
-                 wire_bytes=largest - 10 * k)
-            for k, tunnels in enumerate(tenants)
-        ]
-        for tenants, largest in ((west, 900), (east, 950))
-    )  # fmt: skip
-    table = stitched((WEST1, (0, 20), west), (EAST, (0, 20), east))
-    assert sorted([row["wire_bytes"] for row in table("top_flows") if row["site"] == "all"]) == expected
