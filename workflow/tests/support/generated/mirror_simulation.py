@@ -184,7 +184,7 @@ def through_port(offered: list[dict], line_bps: float) -> list[dict]:
 
 
 def with_identifications(draw: random.Random, offered: list[dict], identifiers: str) -> tuple[list[dict], float]:
-    """Return the frames with identifications (UDP without those lost before the port), and the share of lost ones."""
+    """Give frames identifications; return them, UDP without those lost before the port, and the share of lost ones."""
     found, last = [], [draw.randrange(2**16) for _ in range(flows_in(offered))]
     lost_share = draw.choice((0, 0, 0.02))
     for frame in offered:
@@ -192,7 +192,8 @@ def with_identifications(draw: random.Random, offered: list[dict], identifiers: 
         last[flow] += 1 + (draw.randrange(3) if identifiers == "host" else 0)
         if "len" in frame or not lost_share or draw.random() >= lost_share:
             number = draw.randrange(2**16) if identifiers == "random" else last[flow] % 2**16
-            found.append(frame | {"id": 0 if identifiers == "zero" else number})
+            frame["id"] = 0 if identifiers == "zero" else number
+            found.append(frame)
     return found, lost_share
 
 
