@@ -1,6 +1,7 @@
 # Commands for users. Each installs its requirements, prints its steps, and does nothing if it is up to date.
 #   make demo     set up, then capture on a testbed of network namespaces and create figures and report.html
 #   make test     set up, then C++ and Python tests
+#   make reproduce DATA=DIRECTORY   set up, then make the tables and figures of a release again and compare them
 # Others: setup setup-fabric programs dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
 
 SHELL := bash
@@ -220,6 +221,18 @@ demo: setup
 	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
 	@find results/demo -maxdepth 1 -name '*.html' -printf 'demo: report   %p\n'
 
+# RECORD=yes adds the tables and figures to the release; otherwise they are compared with those in it.
+.PHONY: reproduce
+DATA ?=
+RECORD ?=
+NAME ?= reproduced
+reproduce: setup
+	@[ -n '$(DATA)' ] || { echo "reproduce: name a release: make reproduce DATA=DIRECTORY" >&2; exit 2; }
+	@rm -f 'results/$(NAME)/reproduced.txt'
+	@status=0; $(BIN)/snakemake --cores $(CORES) $(if $(filter yes,$(RECORD)),record --forcerun record,reproduce) \
+		--config reproduce='$(DATA)' campaign='$(NAME)' || status=$$?; \
+	echo; if [ -e 'results/$(NAME)/reproduced.txt' ]; then cat 'results/$(NAME)/reproduced.txt'; fi; exit $$status
+
 # Some container images set this variable: then each of the many processes of the tests compiles our modules again.
 CACHED_BYTECODE := PYTHONDONTWRITEBYTECODE=
 
@@ -342,4 +355,4 @@ clean:
 	@find $(NATIVE)/python -name '*.so' -delete
 
 help:
-	@sed -n '1,4s/^# \{0,1\}//p' Makefile
+	@sed -n '1,5s/^# \{0,1\}//p' Makefile

@@ -18,6 +18,7 @@ from acapella.snakefile.engine import with_engine
 from acapella.snakefile.exit import exit_on_user_error
 from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
+from acapella.snakefile.released import check_captures, config_file, with_release, write_analysis_config
 from acapella.snakefile.replays import with_replays
 from acapella.snakefile.snakemake_internals import (
     has_configfile,
@@ -34,9 +35,10 @@ from acapella_core.files import temporary_directory
 # With --configfile, config/config.yaml is not read, so the keys of both are never mixed.
 if not has_configfile(workflow):
     with exit_on_user_error():
-        configuration.check_file(Path("config/config.yaml"))
+        CONFIG_FILE = config_file(config)
+        configuration.check_file(CONFIG_FILE)
 
-    configfile: "config/config.yaml"
+    configfile: CONFIG_FILE
 
 
 # Results contain other people's traffic, so only the owner may access them, including logs, benchmarks and directories.
@@ -46,7 +48,7 @@ os.umask(0o077)
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 with exit_on_user_error():
-    config.update(with_replays(configuration.checked(config)))
+    config.update(with_replays(configuration.checked(with_release(config))))
     config.update(with_engine(config, prints=is_main_process(workflow)))
     temporary_directory()  # Snakemake passes it to every job, and would silently use another one.
 
@@ -111,6 +113,7 @@ include: "rules/transfer.smk"
 include: "rules/figures.smk"
 include: "rules/outcomes.smk"
 include: "rules/report.smk"
+include: "rules/reproduce.smk"
 
 
 onstart:
@@ -121,6 +124,7 @@ onstart:
     if config["testbed"] == "files":
         cleanup.remove_unlisted(CAMPAIGN, SHEET.rows)
     cleanup.remove_unconfigured(CAMPAIGN, OPTIONAL_STAGES)
+    write_analysis_config(CAMPAIGN, config)
 
 
 onerror:

@@ -31,6 +31,7 @@ if config["testbed"] == "files":
             fault_of=own_captures.unreadable,
             empty=own_captures.no_samples,
         )
+        check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")
     SHEET.print_warnings(config["exclude"], lambda: is_dry_run(workflow))
     SAMPLES = Samples(CAMPAIGN, config["exclude"], SHEET.samples, SHEET.is_readable)

@@ -17,6 +17,7 @@ final as (
         s.port,
         s.environment,
         s.start_ns,
+        s.requested_start_ns,
         s.file,
         s.direction,
         s.method,

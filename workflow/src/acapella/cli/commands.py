@@ -52,6 +52,7 @@ CAMPAIGN = Group(
         "outcomes": "campaign.outcomes",
         "figures": "figures.command",
         "report": "report.command",
+        "compare": "release.compare",
         "check": "cli.check",
         "batch": "cli.batch",
         "cache": "cli.cache",

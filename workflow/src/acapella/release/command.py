@@ -44,12 +44,12 @@ from acapella_core import decompression, names
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text, locked_directory, remove_locked, sha256_of, sync
 
+from . import checksums
 from .anonymize import add_macs
 from .columns import drop_private, published_columns, why_private
 
 KEY_FILE = "release.key"
 NAMES_FILE = "release-pseudonyms.tsv"
-CHECKSUM_FILE = "SHA256SUMS"
 PAPER_TABLES = {"kappa_published"}  # values printed in papers, which contain no data of the campaign
 TRUE_NAMES = "true names of sites, ports or samples"
 PSEUDONYMS_COMMAND = "snakemake --config pseudonyms=True"
@@ -140,6 +140,9 @@ def run(args: argparse.Namespace) -> None:
     for reason, tables in by_reason(counts["omitted"]).items():
         fix = PSEUDONYMS_FIX if reason == TRUE_NAMES else ""
         print(f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)} omitted: {reason}{fix}")
+    for note in counts["notes"]:
+        print(f"not reproducible from the release: {note}")
+    print(f"to add tables and figures that others can reproduce: make reproduce DATA={target} RECORD=yes")
 
 
 def check_paths(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None) -> None:
@@ -178,6 +181,7 @@ def make_release(
 
     from . import catalog as release_catalog  # noqa: PLC0415
     from . import readme as release_readme  # noqa: PLC0415
+    from . import reproducible  # noqa: PLC0415
 
     core.require_aes()
     hidden = map_file is not None or tables_hidden(campaign)
@@ -192,13 +196,15 @@ def make_release(
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
     try:
         counts_of_samples = [release_sample(part, sample, key, args) for sample in samples]
+        engines = [counts["engine"] for counts in counts_of_samples]
+        notes = reproducible.write(part, campaign.directory, samples, engines, hidden=hidden)
         tables = release_tables(campaign, part / "tables", key, hidden=hidden)
         omitted = missing_tables(campaign, tables, hidden=hidden)
-        readme = release_readme.text(counts_of_samples, tables, by_reason(omitted), hidden=hidden, macs=args.macs)
+        readme = release_readme.text(counts_of_samples, tables, by_reason(omitted), notes, hidden=hidden, macs=args.macs)
         write_texts(part, samples, counts_of_samples, readme)
         release_catalog.write(part, tables)
         search_release(campaign, part, samples, counts_of_samples, hidden=hidden)
-        write_checksums(part)
+        checksums.write(part)
         if map_file:
             public_names = [Name(sample.sample, sample.name, sample.site, sample.port) for sample in samples]
             write_mapping(map_file, [sample.about for sample in samples], public_names)
@@ -206,7 +212,7 @@ def make_release(
     finally:
         remove_locked(held, part)
     frames = sum(sample["frames"] for sample in counts_of_samples)
-    return {"samples": len(samples), "frames": frames, "tables": len(tables), "omitted": omitted}
+    return {"samples": len(samples), "frames": frames, "tables": len(tables), "omitted": omitted, "notes": notes}
 
 
 def search_release(
@@ -423,13 +429,6 @@ def write_texts(part: Path, samples: list[ReleaseSample], counts_of_samples: lis
     lines = ["\t".join(SHEET_COLUMNS), *("\t".join(row) for row in rows)]
     atomic_text(part / "samples.tsv", "\n".join(lines) + "\n")
     atomic_text(part / "README.md", readme)
-
-
-def write_checksums(part: Path) -> None:
-    """Write the checksums of all files of the release."""
-    files = sorted(path for path in part.rglob("*") if path.is_file())
-    sums = [f"{sha256_of(path)}  {path.relative_to(part).as_posix()}" for path in files]
-    atomic_text(part / CHECKSUM_FILE, "\n".join(sums) + "\n")
 
 
 def sheet_row(sample: ReleaseSample, counts: dict) -> list[str]:

@@ -1,5 +1,6 @@
 """README.md of a release: its contents, how it was made, possible uses, and limitations."""
 
+from collections.abc import Sequence
 from string import Template
 
 from acapella import __version__
@@ -18,7 +19,14 @@ $samples samples, $frames frames, created by Acapella $version. Check the files 
 | flows/ | one row per directed flow (Parquet), created from these captures |
 $table_line| catalog.duckdb | samples, flows, stacks and the tables for DuckDB 1.0.0 and later, and the view `frames` |
 | samples.tsv | $sheet |
+| config.yaml, captures.tsv | settings and sample sheet from which Acapella makes tables and figures again |
+| results/ | tables and figures made from these captures, if they were added; SHA256SUMS contains their checksums |
 
+## Reproduction
+In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` makes results/ again and lists what differs, down to the
+column. The files in tables/ are results of the original captures. The same command lists which of their columns have
+other values if they are made from these captures, because payload was removed and addresses were replaced.
+$notes
 ## The catalog
     duckdb -readonly catalog.duckdb "select site, sum(frames) from samples group by site"
 
@@ -76,12 +84,18 @@ NAMES = {
 
 
 def text(
-    counts_of_samples: list[dict], tables: list[str], omitted: dict[str, list[str]], *, hidden: bool, macs: str
+    counts_of_samples: list[dict],
+    tables: list[str],
+    omitted: dict[str, list[str]],
+    notes: Sequence[str] = (),
+    *,
+    hidden: bool,
+    macs: str,
 ) -> str:
     """Return the text of README.md.
 
     ``counts_of_samples``: counts of each capture; ``tables``: released tables; ``omitted``: omitted tables by reason;
-    ``hidden``: whether names are pseudonyms; ``macs``: the value of --macs.
+    ``notes``: results that cannot be reproduced; ``hidden``: whether names are pseudonyms; ``macs``: the value of --macs.
     """
     table_names = ", ".join(tables)
     about = f"results of the original captures, as counts and shares ({table_names}); those with addresses are omitted"
@@ -98,6 +112,7 @@ def text(
         names=NAMES[hidden],
         sheet=SHEET,
         omitted=missing_tables_text(omitted),
+        notes="".join(f"- Not reproduced: {note}\n" for note in notes),
         table_line=f"| tables/ | {about} |\n" if tables else "",
     )
 

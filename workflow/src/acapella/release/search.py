@@ -198,7 +198,7 @@ def texts_of(con, part: Path) -> Iterator[Text]:
     template = {*release_readme.TEXT.template.splitlines()}
     for path in files:
         where = path.relative_to(part).as_posix()
-        if path.suffix == ".md":
+        if path.suffix in (".md", ".yaml"):
             yield Text(where, None, sorted({*path.read_text(encoding="utf-8").splitlines()} - template))
         elif path.suffix == ".tsv":
             yield from sheet_texts(path, where)

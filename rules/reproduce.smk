@@ -1,0 +1,61 @@
+# reproduce: a release (config key `reproduce`), and the results made from its captures -> reproduced.tsv, .json, .txt
+# record: the same results -> results/ in the release, with which others compare theirs
+#
+# Only `snakemake reproduce` and `snakemake record` run these rules. If results differ, the job fails; its output is kept
+# (rules/process.smk), except logs/reproduce.done, so that the job runs again.
+
+from acapella.snakefile.released import release_files
+
+if config["reproduce"]:
+    REPRODUCED_RESULTS = [
+        *rules.process.output.csv,
+        *rules.process.output.parquet,
+        *rules.figures.output,
+        *(rules.trials.output if ENVIRONMENTS else []),
+    ]
+
+    rule reproduce:
+        input:
+            results=REPRODUCED_RESULTS,
+            acaps=SAMPLES.files("<campaign>/acap/{sample}.parquet"),
+            flows=SAMPLES.files("<campaign>/flows/{sample}.parquet"),
+            release=release_files(config),
+        output:
+            compared=update(expand("<campaign>/reproduced.{suffix}", suffix=("tsv", "json", "txt"))),
+            done=touch("<campaign>/logs/reproduce.done"),
+        log:
+            "<campaign>/logs/reproduce.log",
+        benchmark:
+            "<campaign>/benchmarks/reproduce.tsv"
+        resources:
+            mem_mb=2048,
+            runtime=120,
+        params:
+            campaign=lambda wildcards: CAMPAIGN,
+            release=config["reproduce"],
+            code=digest_of_code("acapella.release.compare"),
+        message:
+            "reproduce: compare with the release"
+        shell:
+            "acapella campaign compare {params.campaign:q} {params.release:q} > {log:q} 2>&1"
+
+    rule record:
+        input:
+            results=REPRODUCED_RESULTS,
+        output:
+            done=touch("<campaign>/logs/record.done"),
+        log:
+            "<campaign>/logs/record.log",
+        benchmark:
+            "<campaign>/benchmarks/record.tsv"
+        resources:
+            mem_mb=1024,
+            runtime=60,
+        params:
+            campaign=lambda wildcards: CAMPAIGN,
+            release=config["reproduce"],
+            code=digest_of_code("acapella.release.compare"),
+        message:
+            "record: add the results to the release"
+        shell:
+            "acapella campaign compare {params.campaign:q} {params.release:q} --record > {log:q} 2>&1"

@@ -1,0 +1,226 @@
+"""Compare the results of a campaign with those published in a release of the same captures.
+
+    acapella campaign compare results/reproduced demo-public
+    acapella campaign compare results/reproduced demo-public --record
+
+Run `make reproduce DATA=demo-public`, which makes the results from the captures of the release and then runs this
+command. Compares the SHA-256 of acaps, flow tables, tables and figures with SHA256SUMS of the release. Tables that
+differ are compared by column. Writes CAMPAIGN/reproduced.tsv (a line per difference), reproduced.json (the same,
+with the state of every file) and reproduced.txt (the summary, also printed). The exit code is 1 if a file differs or
+cannot be compared, or the release was altered.
+
+--record copies the results to the release instead, with the versions that determine their bytes, and writes
+SHA256SUMS again.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from acapella.campaign.layout import Campaign, open_campaign
+from acapella_core import names
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text, sha256_of
+
+from . import checksums, results
+from .column_differences import BYTES, Difference, differences
+from .reproducible import RESULTS
+
+OUTPUT = "reproduced"  # .tsv, .json and .txt
+IDENTICAL, DIFFERENT, MISSING, EXTRA = "identical", "different", "not made here", "not in the release"
+COLUMNS = ("file", "column", "rows", "first")
+MAX_LINES = 20  # differences in the summary
+TABLES = (".csv", ".parquet")
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella campaign compare`."""
+    parser = subparsers.add_parser(
+        "compare",
+        help="compare the results of a campaign with those of a release",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign that was made from the release")
+    parser.add_argument("release", metavar="DIR", help="directory of the release")
+    parser.add_argument("--record", action="store_true", help="copy the results of CAMPAIGN to DIR")
+    return parser
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Confine this process, because it reads files of a third party."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    outputs = [Path(args.campaign, f"{OUTPUT}.{suffix}") for suffix in ("tsv", "json", "txt")]
+    confine_self(*([Path(args.release)] if args.record else outputs))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare, or record. Return the exit code, which is 1 if anything differs."""
+    campaign, release = open_campaign(args.campaign), Path(args.release)
+    if not release.is_dir():
+        raise UserError("no such directory", where=release, fix="name the directory of a release")
+    if args.record:
+        print(f"{release}: {plural(results.record(campaign, release), 'file')} of tables and figures added in {RESULTS}/")
+        return 0
+    comparison = Comparison(campaign, release)
+    comparison.write()
+    for line in comparison.summary():
+        names.report(line, sys.stdout)
+    return 0 if comparison.is_identical() else 1
+
+
+class Comparison:
+    """The results of a campaign, compared with the files of a release."""
+
+    def __init__(self, campaign: Campaign, release: Path):
+        self.campaign, self.release = campaign, release
+        self.sums = checksums.read(release)
+        self.altered = checksums.altered(release, self.sums)
+        self.versions = self._different_versions()
+        self.states = self._states()
+        self.differences = [difference for name in self._named(DIFFERENT) for difference in self._explain(name)]
+        self.original = self._compare_original_tables()
+
+    def published(self, name: str) -> Path:
+        """Return the path of a result in the release."""
+        return self.release / (name if name.startswith(("acap/", "flows/")) else f"{RESULTS}/{name}")
+
+    def is_identical(self) -> bool:
+        """Return whether the release is unaltered, and all of its results were made and are identical."""
+        return not self.altered and self.has_results() and set(self.states.values()) <= {IDENTICAL, EXTRA}
+
+    def has_results(self) -> bool:
+        """Return whether the release contains results."""
+        return any(name.startswith(f"{RESULTS}/") for name in self.sums)
+
+    def _states(self) -> dict[str, str]:
+        """Return the state of each result, by its path in the campaign."""
+        expected = {
+            name.removeprefix(f"{RESULTS}/"): digest
+            for name, digest in self.sums.items()
+            if name.startswith((f"{RESULTS}/", "acap/", "flows/")) and name != results.VERSIONS
+        }
+        made = {*results.paths_of(self.campaign), *results.digest_paths(self.campaign)}
+        states = {}
+        for name in sorted(expected.keys() | made):
+            if name not in expected:
+                states[name] = EXTRA
+            elif not (self.campaign.directory / name).is_file():
+                states[name] = MISSING
+            else:
+                is_equal = sha256_of(self.campaign.directory / name) == expected[name]
+                states[name] = IDENTICAL if is_equal else DIFFERENT
+        return states
+
+    def _named(self, state: str) -> list[str]:
+        """Return the files in a state."""
+        return [name for name, found in self.states.items() if found == state]
+
+    def _explain(self, name: str) -> list[Difference]:
+        """Return the differences of a file, by column if it is a table."""
+        published = self.published(name)
+        if not published.is_file():
+            return [Difference(name, BYTES, None, "the release contains only its checksum")]
+        if Path(name).suffix not in TABLES:
+            return [Difference(name, BYTES, None, "the files differ")]
+        found = differences(name, published, self.campaign.directory / name)
+        return found or [Difference(name, BYTES, None, "all values are equal, but not the bytes of the file")]
+
+    def _compare_original_tables(self) -> dict[str, list[str]]:
+        """Return the differing columns of the tables that were made from the unpublished captures, by table."""
+        found = {}
+        for path in sorted((self.release / "tables").glob("*.parquet")):
+            name = f"tables/{path.name}"
+            here = self.campaign.directory / name
+            if name in self.sums and here.is_file():
+                rows = differences(name, path, here)
+                found[path.stem] = [row.column for row in rows if not row.first.startswith("the column is only in")]
+        return found
+
+    def _different_versions(self) -> dict[str, list]:
+        """Return the versions in the release and here, if they differ; queries only as their number."""
+        path = self.release / results.VERSIONS
+        if not path.is_file():
+            return {}
+        published, here = json.loads(path.read_text(encoding="utf-8")), results.versions(self.campaign)
+        return {
+            name: [published.get(name), here[name]] for name in here if published.get(name) != here[name]
+        }
+
+    def write(self) -> None:
+        """Write reproduced.tsv, .json and .txt to the campaign."""
+        target = self.campaign.directory
+        rows = [[str(asdict(row)[name] if asdict(row)[name] is not None else "") for name in COLUMNS]
+                for row in self.differences]  # fmt: skip
+        lines = ["\t".join(COLUMNS), *("\t".join(row) for row in rows)]
+        atomic_text(target / f"{OUTPUT}.tsv", "\n".join(lines) + "\n")
+        content = {
+            "files": self.states,
+            "differences": [asdict(difference) for difference in self.differences],
+            "altered": self.altered,
+            "versions": self.versions,
+            "original_tables": self.original,
+        }
+        atomic_text(target / f"{OUTPUT}.json", json.dumps(content, indent=2, sort_keys=True) + "\n")
+        atomic_text(target / f"{OUTPUT}.txt", "".join(f"{names.shown(line)}\n" for line in self.summary()))
+
+    def summary(self) -> list[str]:
+        """Return the lines of the summary."""
+        lines = [f"the release was altered: {name}: {state}" for name, state in self.altered.items()]
+        different, missing, extra = (self._named(state) for state in (DIFFERENT, MISSING, EXTRA))
+        compared = len(self._named(IDENTICAL)) + len(different)
+        if not self.has_results():
+            lines.append("the release contains no results: only acaps and flow tables were compared")
+        if different:
+            lines.append(f"{len(different)} of {plural(compared, 'file')} differ:")
+        else:
+            lines.append(f"all {plural(compared, 'file')} are identical: acaps, flow tables, tables and figures")
+        lines += [f"  {line_of(difference)}" for difference in self.differences[:MAX_LINES]]
+        if len(self.differences) > MAX_LINES:
+            more = len(self.differences) - MAX_LINES
+            lines.append(f"  and {more} more, in {self.campaign.directory / OUTPUT}.tsv")
+        lines += [f"not compared, because it was not made here: {name}" for name in missing]
+        lines += [f"not compared, because the release does not contain it: {name}" for name in extra]
+        lines += self._reasons() if different or missing else []
+        return [*lines, *self._about_original_tables()]
+
+    def _reasons(self) -> list[str]:
+        """Return the lines about likely reasons of differences."""
+        reasons = [f"likely reason: {name} was changed" for name in self.altered]
+        for name, (published, here) in self.versions.items():
+            if name == "queries":
+                reasons.append("likely reason: the SQL files of this version of Acapella are not those of the release")
+            else:
+                reasons.append(f"likely reason: {name} is {shown(here)} here, and was {shown(published)}")
+        return reasons
+
+    def _about_original_tables(self) -> list[str]:
+        """Return the lines about tables that were made from the unpublished captures."""
+        if not self.original:
+            return []
+        changed = {table: columns for table, columns in self.original.items() if columns}
+        lines = [
+            f"tables of the unpublished captures (tables/): {len(self.original) - len(changed)} of "
+            f"{plural(len(self.original), 'table')} have the same values if they are made from the released captures"
+        ]
+        return lines + [f"  {table}: other values in {', '.join(columns)}" for table, columns in changed.items()]
+
+
+def line_of(difference: Difference) -> str:
+    """Return a difference as a line of the summary."""
+    if difference.rows is None:
+        return f"{difference.file}: {difference.first}"
+    return f"{difference.file}, {difference.column}: {plural(difference.rows, 'row')}; first: {difference.first}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 file`, `2 files`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def shown(value: object) -> str:
+    """Return a version as a text."""
+    return value if isinstance(value, str) else json.dumps(value)

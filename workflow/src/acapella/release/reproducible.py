@@ -1,0 +1,99 @@
+"""Files of a release from which Snakemake makes tables and figures again: config.yaml and captures.tsv.
+
+config.yaml contains only keys that determine results, so that a release cannot cause anything but the analysis of its
+captures. captures.tsv is a sample sheet of testbed `files`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from acapella.common.pseudonyms import environment_pseudonyms
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
+KEYS = ("analysis", "consistency", "digest", "figures", "trials")  # config keys that a release may contain
+RESULTS = "results"  # directory of the tables and figures that were made from the released captures
+SHEET_COLUMNS = ("sample", "site", "port", "file", "start", "restriction")
+HEADER = """\
+# Makes the tables and figures in results/ from the captures again. In a clone of Acapella:
+#     make reproduce DATA=PATH-OF-THIS-DIRECTORY
+"""
+
+
+def write(part: Path, campaign: Path, samples: Sequence, engines: Sequence[str], *, hidden: bool) -> list[str]:
+    """Write config.yaml and captures.tsv to the release in ``part``; return reasons why results cannot be reproduced.
+
+    ``samples``: the released samples; ``engines``: the engine of each.
+    """
+    lines = ["\t".join(SHEET_COLUMNS), *("\t".join(sheet_row(sample)) for sample in samples)]
+    atomic_text(part / SHEET, "\n".join(lines) + "\n")
+    config, notes = released_config(campaign, samples, engines, hidden=hidden)
+    atomic_text(part / CONFIG, HEADER + yaml.safe_dump(config, sort_keys=True))
+    return notes
+
+
+def sheet_row(sample) -> list[str]:
+    """Return the line of a sample in captures.tsv. Texts of filters and names of programs are not published."""
+    about = sample.about
+    reasons = filter(None, (about["restriction"] or "").split(", "))
+    rate = f" {about['one_in']}" if (about["one_in"] or 1) > 1 else ""
+    restriction = "; ".join(reason + rate if reason == "sampling" else reason for reason in reasons)
+    start = "" if about["requested_start_ns"] is None else str(about["requested_start_ns"])
+    return [sample.name, sample.site, sample.port, f"captures/{sample.name}.pcap", start, restriction]
+
+
+def released_config(
+    campaign: Path, samples: Sequence, engines: Sequence[str], *, hidden: bool
+) -> tuple[dict, list[str]]:
+    """Return the config of a release, and notes about results that it does not make."""
+    config, notes = campaign_config(campaign), []
+    config["digest"] = {"engine": engines[0]}
+    if len(set(engines)) > 1:
+        notes.append(f"config.yaml has engine {engines[0]} for all samples; acap/ was made with several engines")
+    compared = config.get("consistency", {})
+    if config.get("trials") and (compared.get("filter") or compared.get("flow")):
+        notes.append("trials: they were selected by addresses, which are not published")
+        del config["trials"]
+    if config.get("trials"):
+        config["trials"] = renamed_trials(config["trials"], {s.sample: s.name for s in samples}, hidden=hidden)
+        if config["trials"] is None:
+            notes.append("trials: not all of their samples are in the release")
+    config["consistency"] = {key: value for key, value in compared.items() if key not in ("filter", "flow")}
+    return {key: value for key, value in config.items() if value}, notes
+
+
+def campaign_config(campaign: Path) -> dict:
+    """Return KEYS of the config of the campaign's last run of Snakemake; without such a run, no key is set."""
+    path = campaign / CAMPAIGN_CONFIG
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        return {key: config[key] for key in KEYS if key in config}
+    except (ValueError, TypeError) as error:
+        raise UserError(f"not a config: {error}", where=path, fix="delete it, or run snakemake again") from error
+
+
+def write_campaign_config(campaign: Path, config: Mapping) -> None:
+    """Write KEYS of the config to the campaign's directory, for a later release of the campaign."""
+    kept = {key: config[key] for key in KEYS if key in config}
+    atomic_text(campaign / CAMPAIGN_CONFIG, json.dumps(kept, indent=2, sort_keys=True) + "\n")
+
+
+def renamed_trials(trials: Mapping, names: Mapping[str, str], *, hidden: bool) -> dict | None:
+    """Return trials with the names of samples in the release; None if a sample is not in it."""
+    groups = {
+        environment: [[trial] if isinstance(trial, str) else list(trial) for trial in of_environment]
+        for environment, of_environment in trials.items()
+    }
+    if not {sample for trials in groups.values() for trial in trials for sample in trial} <= names.keys():
+        return None
+    shown = environment_pseudonyms([*groups]) if hidden else [*groups]
+    return {
+        name: [[names[sample] for sample in trial] for trial in of_environment]
+        for name, of_environment in zip(shown, groups.values(), strict=True)
+    }

@@ -1,0 +1,86 @@
+"""Tables and figures made from the captures of a release: their paths, and the versions that determine their bytes."""
+
+import json
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from acapella.campaign.layout import Campaign, existing_provenance
+from acapella.common import queries
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path, atomic_text, sha256_of
+
+from . import checksums
+from .reproducible import RESULTS
+
+VERSIONS = f"{RESULTS}/versions.json"
+PACKAGES = ("acapella", "altair", "duckdb", "numpy", "pyarrow", "vl-convert-python")
+STAGES = ("process", "consistency")  # stages whose tables are made from captures only
+PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
+
+
+def paths_of(campaign: Campaign) -> list[str]:
+    """Return the tables and figures of a campaign that are made from its captures, relative to its directory."""
+    tables = []
+    for stage in STAGES:
+        path = existing_provenance(campaign, stage)
+        if path.is_file():
+            outputs = json.loads(path.read_text(encoding="utf-8"))["outputs"]
+            tables += [name for name in outputs if name.startswith("tables/")]
+    figures = [path.relative_to(campaign.directory).as_posix() for path in (campaign.directory / "figures").glob("*.*")]
+    return sorted(tables + [name for name in figures if not name.startswith("figures/.")])
+
+
+def digest_paths(campaign: Campaign) -> list[str]:
+    """Return the acaps and flow tables of a campaign, relative to its directory."""
+    found = [*campaign.directory.glob("acap/*.parquet"), *campaign.directory.glob("flows/*.parquet")]
+    return sorted(path.relative_to(campaign.directory).as_posix() for path in found)
+
+
+def versions(campaign: Campaign) -> dict:
+    """Return the versions of everything that determines the bytes of a campaign's results, without paths or hosts."""
+    provenance = json.loads(existing_provenance(campaign, "process").read_text(encoding="utf-8"))
+    used = {name: installed(name) for name in PACKAGES}
+    used |= {name: provenance["versions"][name] for name in ("tshark", "digest")}
+    used["vendors"] = provenance["vendors"]
+    used["queries"] = {
+        path.relative_to(queries.DIRECTORY).as_posix(): sha256_of(path)
+        for path in sorted(queries.DIRECTORY.rglob("*.sql"))
+    }
+    return used
+
+
+def installed(package: str) -> str | None:
+    """Return the installed version of a package; None if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def record(campaign: Campaign, release: Path) -> int:
+    """Copy the results of a campaign to the release from which they were made; return their number.
+
+    Raises UserError if the release has changed since it was made, or the digests are not those of the release.
+    """
+    sums = checksums.read(release)
+    altered = checksums.altered(release, sums)
+    if altered:
+        name, state = next(iter(altered.items()))
+        raise UserError(f"{state} since the release was made", where=release / name, fix="create the release again")
+    for name in digest_paths(campaign):
+        if sums.get(name) != sha256_of(campaign.directory / name):
+            raise UserError("differs from that of the release", where=campaign.directory / name)
+    if (release / RESULTS).exists():
+        shutil.rmtree(release / RESULTS)
+    names = paths_of(campaign)
+    for name in names:
+        target = release / RESULTS / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(target, PUBLIC_FILE) as temporary:
+            shutil.copyfile(campaign.directory / name, temporary)
+    atomic_text(release / VERSIONS, json.dumps(versions(campaign), indent=2, sort_keys=True) + "\n", PUBLIC_FILE)
+    for directory in (release / RESULTS, *(path for path in (release / RESULTS).rglob("*") if path.is_dir())):
+        directory.chmod(PUBLIC_DIRECTORY)
+    checksums.write(release, PUBLIC_FILE)
+    return len(names)

@@ -1,0 +1,217 @@
+"""Tests that others get the same tables and figures from a release, and that differences are found."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from acapella_testing.generated.files_campaign import run
+from acapella_testing.other_environment import HOST, USER, check_out, run_elsewhere, turkish
+from acapella_testing.release_records import write_key
+from acapella_testing.workflow_run import ROOT, Workplace
+
+from acapella.cli.main import main
+
+RECORD_HEADER, FILE_HEADER = 16, 24  # bytes of a pcap file
+KEYS = {"acap": ["frame"], "flows": ["flow_id"]}
+
+
+@pytest.fixture(scope="module")
+def base():
+    """Return a directory that other users can read, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="reproduce-") as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+@pytest.fixture(scope="module")
+def unrecorded(finished, base) -> Path:
+    """Return a release of the tiny campaign without results."""
+    key = write_key(base / "key")
+    run("release", finished.campaign, "-o", base / "unrecorded", "--key-file", key)
+    return base / "unrecorded"
+
+
+@pytest.fixture(scope="module")
+def first(unrecorded, base) -> tuple[Path, Workplace]:
+    """Return a release with the results that were made from it, and the place where they were made."""
+    release = shutil.copytree(unrecorded, base / "public")
+    (base / "first").mkdir()
+    place = Workplace(base / "first")
+    place.succeed("--cores", "2", "record", "--config", f"reproduce={release}")
+    return release, place
+
+
+def sums(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files below a directory."""
+    return {
+        path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def listed(release: Path) -> dict[str, str]:
+    """Return SHA256SUMS of a release."""
+    return dict(reversed(line.split("  ")) for line in (release / "SHA256SUMS").read_text().splitlines())
+
+
+def results_of(campaign: Path) -> dict[str, str]:
+    """Return the SHA-256 of the compared files of a campaign."""
+    return {
+        name: digest
+        for name, digest in sums(campaign).items()
+        if name.split("/")[0] in ("acap", "flows", "tables", "figures")
+    }
+
+
+def test_release_contains_only_keys_that_determine_results(unrecorded):
+    config = yaml.safe_load((unrecorded / "config.yaml").read_text())
+    assert config.keys() <= {"analysis", "consistency", "digest", "figures", "trials"}
+    assert config["figures"] == {"formats": ["svg"]}
+    assert config["digest"] == {"engine": "hybrid"}
+    sheet = [line.split("\t") for line in (unrecorded / "captures.tsv").read_text().splitlines()]
+    assert sheet[0] == ["sample", "site", "port", "file", "start", "restriction"]
+    assert [row[3] for row in sheet[1:]] == [f"captures/{name}.pcap" for name in ("alpha-p1", "alpha-p2", "beta-p1")]
+
+
+def test_recorded_results_are_listed_in_the_checksums(first):
+    release, place = first
+    made = {f"results/{name}" for name in results_of(place.directory / "results" / "reproduced")}
+    made = {name for name in made if name.startswith(("results/tables/", "results/figures/"))}
+    assert {name for name in listed(release) if name.startswith("results/")} == made | {"results/versions.json"}
+    assert listed(release) == {name: digest for name, digest in sums(release).items() if name != "SHA256SUMS"}
+    versions = json.loads((release / "results/versions.json").read_text())
+    assert {"duckdb", "vl-convert-python", "tshark", "vendors"} <= versions.keys()
+
+
+@pytest.fixture(scope="module")
+def elsewhere(first, base) -> tuple[Path, str]:
+    """Return the campaign of another user on another host, and the output of the run."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can change the user and the host name")
+    if not os.access(ROOT / ".venv", os.X_OK) or not (ROOT.stat().st_mode & 0o005):
+        pytest.skip(f"other users cannot read {ROOT}")
+    checkout, place = check_out(base / "checkout of another user"), base / "elsewhere"
+    place.mkdir()
+    os.chown(place, USER, USER)
+    variables = turkish(base / "locales") | {"TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "4711"}
+    ended = run_elsewhere(
+        checkout, place, "--cores", "1", "reproduce", "--config", f"reproduce={first[0]}", "campaign=mine", **variables
+    )
+    assert ended.returncode == 0, ended.stdout[-4000:]
+    return place / "results" / "mine", ended.stdout
+
+
+def test_another_user_host_locale_and_checkout_give_the_same_bytes(first, elsewhere):
+    release, place = first
+    campaign, printed = elsewhere
+    assert f"Host: {HOST}" in printed
+    theirs, ours = results_of(campaign), results_of(place.directory / "results" / "reproduced")
+    assert theirs == ours
+    assert len([name for name in theirs if name.startswith("figures/")]) > 5
+    expected = {name.removeprefix("results/"): digest for name, digest in listed(release).items()}
+    assert {name: expected[name] for name in theirs} == theirs
+    summary = (campaign / "reproduced.txt").read_text().splitlines()
+    assert summary[0] == f"all {len(theirs)} files are identical: acaps, flow tables, tables and figures"
+
+
+def test_results_contain_no_path_host_or_user(elsewhere):
+    campaign, _ = elsewhere
+    for name in results_of(campaign):
+        content = (campaign / name).read_bytes()
+        for word in (HOST, "nobody", "elsewhere", str(ROOT), "Kathmandu"):
+            assert word.encode() not in content, (name, word)
+
+
+@pytest.fixture(scope="module")
+def altered(first, base) -> tuple[Path, Path]:
+    """Return a release in which one byte of a capture was changed, and the campaign made from it."""
+    release = shutil.copytree(first[0], base / "altered")
+    capture = release / "captures" / "beta-p1.pcap"
+    content = bytearray(capture.read_bytes())
+    content[FILE_HEADER + 12] ^= 8  # length of the first frame on the wire
+    capture.write_bytes(content)
+    place = first[1].copy(base / "altered-place")
+    ended = place.run("--cores", "2", "reproduce", "--config", f"reproduce={release}")
+    assert ended.returncode == 1, ended.stdout[-3000:]
+    return release, place.directory / "results" / "reproduced"
+
+
+def naive_differences(name: str, published: Path, other: Path) -> set[tuple[str, str]]:
+    """Return (file, column) of the differences between two Parquet files, by Python dictionaries."""
+    table = KEYS.get(name.split("/")[0]) or yaml.safe_load(
+        (ROOT / "schemas" / "tables" / f"{published.stem}.yaml").read_text()
+    )["key"]
+    ours, theirs = (
+        {tuple(row[column] for column in table): row for row in pq.read_table(path).to_pylist()}
+        for path in (other, published)
+    )
+    found = {(name, "(rows)")} if ours.keys() ^ theirs.keys() else set()
+    for key in ours.keys() & theirs.keys():
+        found |= {(name, column) for column in ours[key] if ours[key][column] != theirs[key][column]}
+    return found
+
+
+def test_one_changed_byte_lists_exactly_the_affected_columns(altered):
+    release, campaign = altered
+    result = json.loads((campaign / "reproduced.json").read_text())
+    expected = {name.removeprefix("results/"): digest for name, digest in listed(release).items()}
+    here = results_of(campaign)
+    different = {name for name, digest in here.items() if digest != expected[name]}
+    assert {name for name, state in result["files"].items() if state == "different"} == different
+    oracle = set()
+    for name in (name for name in different if name.endswith(".parquet")):
+        published = release / (name if name[:4] in ("acap", "flow") else f"results/{name}")
+        oracle |= naive_differences(name, published, campaign / name)
+    found = {(row["file"], row["column"]) for row in result["differences"] if row["file"].endswith(".parquet")}
+    assert found == oracle
+    assert ("acap/beta-p1.parquet", "wire_len") in found
+    assert not any("alpha" in file for file, _ in found)
+    assert 5 < len(different) < len(here)
+
+
+def test_summary_of_differences_names_the_changed_capture_and_first_rows(altered):
+    _, campaign = altered
+    lines = (campaign / "reproduced.txt").read_text().splitlines()
+    assert lines[0] == "the release was altered: captures/beta-p1.pcap: changed"
+    assert "differ:" in lines[1]
+    assert any("likely reason: captures/beta-p1.pcap was changed" in line for line in lines)
+    (first_row,) = [line for line in lines if line.startswith("  acap/beta-p1.parquet, wire_len: 1 row;")]
+    assert "first: frame 1: " in first_row
+    rows = [line.split("\t") for line in (campaign / "reproduced.tsv").read_text().splitlines()]
+    assert Counter(len(row) for row in rows) == {4: len(rows)}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda release: (release / "config.yaml").write_text("testbed: fabric\n"), "key 'testbed' is not allowed"),
+        (
+            lambda release: (release / "captures.tsv").write_text("site\tport\tfile\na\tb\t../key\n"),
+            "is outside of the release",
+        ),
+        (lambda release: (release / "config.yaml").unlink(), "no such file"),
+    ],
+)
+def test_release_cannot_start_other_stages_or_read_other_files(unrecorded, tmp_path, change, complaint):
+    release = shutil.copytree(unrecorded, tmp_path / "bad")
+    change(release)
+    ended = Workplace(tmp_path).run("--dry-run", "reproduce", "--config", f"reproduce={release}")
+    assert ended.returncode == 1
+    assert complaint in ended.stdout
+
+
+@pytest.mark.parametrize("line", ["nonsense", f"{'0' * 64}  ../../etc/passwd", f"{'0' * 64}  /etc/passwd"])
+def test_invalid_checksum_lists_are_rejected(unrecorded, tmp_path, capsys, line):
+    release = shutil.copytree(unrecorded, tmp_path / "bad")
+    (release / "SHA256SUMS").write_text(f"{line}\n")
+    (tmp_path / "mine").mkdir()
+    assert main(["campaign", "compare", str(tmp_path / "mine"), str(release)]) == 2
+    assert "SHA256SUMS line 1" in capsys.readouterr().err
