@@ -1,8 +1,8 @@
 # reproduce: a release (config key `reproduce`), and the results made from its captures -> reproduced.tsv, .json, .txt
 # record: the same results -> results/ in the release, with which others compare theirs
 #
-# Only `snakemake reproduce` and `snakemake record` run these rules. If results differ, the job fails; its output is kept
-# (rules/process.smk), except logs/reproduce.done, so that the job runs again.
+# Only `snakemake reproduce` and `snakemake record` run these rules. If results differ, the job fails. reproduced.* are not
+# declared as output, because Snakemake deletes the output of a failed job.
 
 from acapella.snakefile.released import release_files
 
@@ -21,7 +21,6 @@ if config["reproduce"]:
             flows=SAMPLES.files("<campaign>/flows/{sample}.parquet"),
             release=release_files(config),
         output:
-            compared=update(expand("<campaign>/reproduced.{suffix}", suffix=("tsv", "json", "txt"))),
             done=touch("<campaign>/logs/reproduce.done"),
         log:
             "<campaign>/logs/reproduce.log",
@@ -42,6 +41,7 @@ if config["reproduce"]:
     rule record:
         input:
             results=REPRODUCED_RESULTS,
+            workflow=[ROOT / "Snakefile", *sorted((ROOT / "rules").glob("*.smk"))],
         output:
             done=touch("<campaign>/logs/record.done"),
         log:
@@ -54,8 +54,9 @@ if config["reproduce"]:
         params:
             campaign=lambda wildcards: CAMPAIGN,
             release=config["reproduce"],
+            workflow=ROOT,
             code=digest_of_code("acapella.release.compare"),
         message:
             "record: add the results to the release"
         shell:
-            "acapella campaign compare {params.campaign:q} {params.release:q} --record > {log:q} 2>&1"
+            "acapella campaign compare {params.campaign:q} {params.release:q} --record --workflow {params.workflow:q} > {log:q} 2>&1"

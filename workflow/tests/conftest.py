@@ -160,6 +160,39 @@ def finished(tmp_path_factory):
     return Workplace(made_once(tmp_path_factory, "finished", lambda path: workplace(path).succeed("--cores", "1")))
 
 
+@pytest.fixture(scope="session")
+def unrecorded_release(finished, tmp_path_factory) -> Path:
+    """Return a release of the finished campaign without results. Nothing may change it."""
+    from acapella_testing.generated.files_campaign import run  # noqa: PLC0415 (only if a test requests it)
+    from acapella_testing.release_records import write_key  # noqa: PLC0415
+
+    def create(directory: Path) -> None:
+        directory.mkdir()
+        key = write_key(directory / "key")
+        run("release", finished.campaign, "-o", directory / "public", "--key-file", key)
+
+    return made_once(tmp_path_factory, "released", create) / "public"
+
+
+@pytest.fixture(scope="session")
+def recorded(unrecorded_release, tmp_path_factory) -> Path:
+    """Return a directory with a release that contains results (public), and the place where they were made (place)."""
+    from acapella_testing.workflow_run import Workplace  # noqa: PLC0415 (only if a test requests it)
+
+    def create(directory: Path) -> None:
+        release = shutil.copytree(unrecorded_release, directory / "public")
+        (directory / "place").mkdir()
+        Workplace(directory / "place").succeed("--cores", "1", "record", "--config", f"reproduce={release}")
+
+    return made_once(tmp_path_factory, "recorded", create)
+
+
+@pytest.fixture(scope="session")
+def recorded_release(recorded) -> Path:
+    """Return a release with results. Nothing may change it."""
+    return recorded / "public"
+
+
 @pytest.fixture
 def again(finished, tmp_path_factory):
     """Return a copy of the finished campaign for tests that modify it."""

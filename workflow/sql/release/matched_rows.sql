@@ -1,5 +1,5 @@
--- One row per row of a published table and the row of the same key in another table: their numbers, from 0. Rows without
--- a counterpart have a null. Rows of equal keys are matched in their order.
+-- One row per row of a published table and the row of the same key in another table: their numbers, from 0. Rows
+-- without a counterpart have a null. Rows of equal keys are matched in their order.
 with
 
 published as (

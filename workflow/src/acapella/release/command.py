@@ -24,6 +24,7 @@ describes what they still reveal.
 
 import argparse
 import contextlib
+import datetime
 import json
 import re
 import shutil
@@ -107,9 +108,21 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         choices=sorted(ENGINES),
         help="engine of the new acaps (default: that of each sample's acap in the campaign)",
     )
+    parser.add_argument("--license", metavar="URL", help="license of the release, for croissant.json and RO-Crate")
+    parser.add_argument(
+        "--published",
+        metavar="DATE",
+        type=iso_date,
+        help="date of publication, as YYYY-MM-DD (default: the date of the last frame)",
+    )
     add_macs(parser)
     decompression.add_options(parser)
     return parser
+
+
+def iso_date(text: str) -> str:
+    """Return a date of the form YYYY-MM-DD. Raises ValueError, which argparse reports."""
+    return datetime.date.fromisoformat(text).isoformat()
 
 
 def confine(args: argparse.Namespace) -> None:
@@ -180,8 +193,8 @@ def make_release(
     from acapella_core import anonymize as core  # noqa: PLC0415
 
     from . import catalog as release_catalog  # noqa: PLC0415
+    from . import croissant, reproducible  # noqa: PLC0415
     from . import readme as release_readme  # noqa: PLC0415
-    from . import reproducible  # noqa: PLC0415
 
     core.require_aes()
     hidden = map_file is not None or tables_hidden(campaign)
@@ -200,9 +213,13 @@ def make_release(
         notes = reproducible.write(part, campaign.directory, samples, engines, hidden=hidden)
         tables = release_tables(campaign, part / "tables", key, hidden=hidden)
         omitted = missing_tables(campaign, tables, hidden=hidden)
-        readme = release_readme.text(counts_of_samples, tables, by_reason(omitted), notes, hidden=hidden, macs=args.macs)
+        readme = release_readme.text(
+            counts_of_samples, tables, by_reason(omitted), notes, hidden=hidden, macs=args.macs
+        )
         write_texts(part, samples, counts_of_samples, readme)
         release_catalog.write(part, tables)
+        acaps = [part / "acap" / f"{sample.name}.parquet" for sample in samples]
+        croissant.write(part, args.license, args.published or croissant.date_of_last_frame(acaps))
         search_release(campaign, part, samples, counts_of_samples, hidden=hidden)
         checksums.write(part)
         if map_file:

@@ -24,7 +24,7 @@ from acapella_core import names
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text, sha256_of
 
-from . import checksums, results
+from . import checksums, crate, results
 from .column_differences import BYTES, Difference, differences
 from .reproducible import RESULTS
 
@@ -46,6 +46,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign that was made from the release")
     parser.add_argument("release", metavar="DIR", help="directory of the release")
     parser.add_argument("--record", action="store_true", help="copy the results of CAMPAIGN to DIR")
+    parser.add_argument(
+        "--workflow", metavar="DIR", help="with --record: directory of the Snakefile, for the description of the run"
+    )
     return parser
 
 
@@ -63,13 +66,22 @@ def run(args: argparse.Namespace) -> int:
     if not release.is_dir():
         raise UserError("no such directory", where=release, fix="name the directory of a release")
     if args.record:
-        print(f"{release}: {plural(results.record(campaign, release), 'file')} of tables and figures added in {RESULTS}/")
-        return 0
+        return record(campaign, release, args.workflow)
     comparison = Comparison(campaign, release)
     comparison.write()
     for line in comparison.summary():
         names.report(line, sys.stdout)
     return 0 if comparison.is_identical() else 1
+
+
+def record(campaign: Campaign, release: Path, workflow: str | None) -> int:
+    """Add the results of a campaign to a release and print their number; return 0."""
+    described = workflow is not None and crate.is_available()
+    count = results.record(campaign, release, Path(workflow) if described else None)
+    print(f"{release}: {plural(count, 'file')} of tables and figures added in {RESULTS}/")
+    if workflow is not None and not described:
+        print(f"{crate.FILE} is omitted: the Python package rocrate is not installed")
+    return 0
 
 
 class Comparison:
@@ -94,14 +106,14 @@ class Comparison:
 
     def has_results(self) -> bool:
         """Return whether the release contains results."""
-        return any(name.startswith(f"{RESULTS}/") for name in self.sums)
+        return any(name.startswith(f"{RESULTS}/tables/") for name in self.sums)
 
     def _states(self) -> dict[str, str]:
         """Return the state of each result, by its path in the campaign."""
         expected = {
             name.removeprefix(f"{RESULTS}/"): digest
             for name, digest in self.sums.items()
-            if name.startswith((f"{RESULTS}/", "acap/", "flows/")) and name != results.VERSIONS
+            if name.startswith((f"{RESULTS}/tables/", f"{RESULTS}/figures/", "acap/", "flows/"))
         }
         made = {*results.paths_of(self.campaign), *results.digest_paths(self.campaign)}
         states = {}
@@ -146,9 +158,7 @@ class Comparison:
         if not path.is_file():
             return {}
         published, here = json.loads(path.read_text(encoding="utf-8")), results.versions(self.campaign)
-        return {
-            name: [published.get(name), here[name]] for name in here if published.get(name) != here[name]
-        }
+        return {name: [published.get(name), here[name]] for name in here if published.get(name) != here[name]}
 
     def write(self) -> None:
         """Write reproduced.tsv, .json and .txt to the campaign."""
@@ -168,24 +178,27 @@ class Comparison:
         atomic_text(target / f"{OUTPUT}.txt", "".join(f"{names.shown(line)}\n" for line in self.summary()))
 
     def summary(self) -> list[str]:
-        """Return the lines of the summary."""
-        lines = [f"the release was altered: {name}: {state}" for name, state in self.altered.items()]
+        """Return the lines of the summary. The last one is the result."""
         different, missing, extra = (self._named(state) for state in (DIFFERENT, MISSING, EXTRA))
-        compared = len(self._named(IDENTICAL)) + len(different)
-        if not self.has_results():
-            lines.append("the release contains no results: only acaps and flow tables were compared")
-        if different:
-            lines.append(f"{len(different)} of {plural(compared, 'file')} differ:")
-        else:
-            lines.append(f"all {plural(compared, 'file')} are identical: acaps, flow tables, tables and figures")
-        lines += [f"  {line_of(difference)}" for difference in self.differences[:MAX_LINES]]
+        lines = self._about_original_tables()
+        lines += [f"the release was altered: {name}: {state}" for name, state in self.altered.items()]
+        lines += [line_of(difference) for difference in self.differences[:MAX_LINES]]
         if len(self.differences) > MAX_LINES:
-            more = len(self.differences) - MAX_LINES
-            lines.append(f"  and {more} more, in {self.campaign.directory / OUTPUT}.tsv")
+            lines.append(
+                f"{len(self.differences) - MAX_LINES} more differences: {self.campaign.directory / OUTPUT}.tsv"
+            )
         lines += [f"not compared, because it was not made here: {name}" for name in missing]
         lines += [f"not compared, because the release does not contain it: {name}" for name in extra]
         lines += self._reasons() if different or missing else []
-        return [*lines, *self._about_original_tables()]
+        if not self.has_results():
+            lines.append("the release contains no results, only acaps and flow tables: RECORD=yes adds them")
+        compared = len(self._named(IDENTICAL)) + len(different)
+        not_compared = f"; {plural(len(missing + extra), 'file')} not compared" if missing or extra else ""
+        if different:
+            result = f"{len(different)} of {plural(compared, 'file')} differ{not_compared}"
+        else:
+            result = f"all {plural(compared, 'compared file')} are identical{not_compared}"
+        return [*lines, result]
 
     def _reasons(self) -> list[str]:
         """Return the lines about likely reasons of differences."""

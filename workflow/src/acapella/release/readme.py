@@ -26,7 +26,7 @@ $table_line| catalog.duckdb | samples, flows, stacks and the tables for DuckDB 1
 In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` makes results/ again and lists what differs, down to the
 column. The files in tables/ are results of the original captures. The same command lists which of their columns have
 other values if they are made from these captures, because payload was removed and addresses were replaced.
-$notes
+
 ## The catalog
     duckdb -readonly catalog.duckdb "select site, sum(frames) from samples group by site"
 
@@ -83,19 +83,11 @@ NAMES = {
 }
 
 
-def text(
-    counts_of_samples: list[dict],
-    tables: list[str],
-    omitted: dict[str, list[str]],
-    notes: Sequence[str] = (),
-    *,
-    hidden: bool,
-    macs: str,
-) -> str:
+def text(counts_of_samples: list[dict], tables: list[str], missing: list[str], *, hidden: bool, macs: str) -> str:
     """Return the text of README.md.
 
-    ``counts_of_samples``: counts of each capture; ``tables``: released tables; ``omitted``: omitted tables by reason;
-    ``notes``: results that cannot be reproduced; ``hidden``: whether names are pseudonyms; ``macs``: the value of --macs.
+    ``counts_of_samples``: counts of each capture; ``tables``: released tables; ``missing``: lines of
+    `lines_about_missing`; ``hidden``: whether names are pseudonyms; ``macs``: the value of --macs.
     """
     table_names = ", ".join(tables)
     about = f"results of the original captures, as counts and shares ({table_names}); those with addresses are omitted"
@@ -111,15 +103,12 @@ def text(
         macs=MACS[macs],
         names=NAMES[hidden],
         sheet=SHEET,
-        omitted=missing_tables_text(omitted),
-        notes="".join(f"- Not reproduced: {note}\n" for note in notes),
+        omitted="\n".join(["## What is not included", *missing, "", ""]) if missing else "",
         table_line=f"| tables/ | {about} |\n" if tables else "",
     )
 
 
-def missing_tables_text(omitted: dict[str, list[str]]) -> str:
-    """Return the section about omitted tables; empty if there are none."""
-    if not omitted:
-        return ""
+def lines_about_missing(omitted: dict[str, list[str]], notes: Sequence[str]) -> list[str]:
+    """Return lines about omitted tables, given by reason, and about results that cannot be reproduced."""
     lines = [f"- {', '.join(names)}: {reason}" for reason, names in omitted.items()]
-    return "\n".join(["## Tables that are not included", *lines, "", ""])
+    return [*lines, *(f"- in results/, {note}" for note in notes)]

@@ -85,7 +85,7 @@ def write_campaign_config(campaign: Path, config: Mapping) -> None:
 
 
 def renamed_trials(trials: Mapping, names: Mapping[str, str], *, hidden: bool) -> dict | None:
-    """Return trials with the names of samples in the release; None if a sample is not in it."""
+    """Return trials with the names of samples in the release; None if a sample is not released."""
     groups = {
         environment: [[trial] if isinstance(trial, str) else list(trial) for trial in of_environment]
         for environment, of_environment in trials.items()

@@ -10,8 +10,8 @@ from acapella.common import queries
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, atomic_text, sha256_of
 
-from . import checksums
-from .reproducible import RESULTS
+from . import checksums, crate, croissant
+from .reproducible import RESULTS, campaign_config
 
 VERSIONS = f"{RESULTS}/versions.json"
 PACKAGES = ("acapella", "altair", "duckdb", "numpy", "pyarrow", "vl-convert-python")
@@ -27,8 +27,11 @@ def paths_of(campaign: Campaign) -> list[str]:
         if path.is_file():
             outputs = json.loads(path.read_text(encoding="utf-8"))["outputs"]
             tables += [name for name in outputs if name.startswith("tables/")]
-    figures = [path.relative_to(campaign.directory).as_posix() for path in (campaign.directory / "figures").glob("*.*")]
-    return sorted(tables + [name for name in figures if not name.startswith("figures/.")])
+    formats = (
+        campaign_config(campaign.directory).get("figures", {}).get("formats", ["*"])
+    )  # not those of an earlier run
+    figures = [path for suffix in formats for path in (campaign.directory / "figures").glob(f"[!.]*.{suffix}")]
+    return sorted(tables + [path.relative_to(campaign.directory).as_posix() for path in figures])
 
 
 def digest_paths(campaign: Campaign) -> list[str]:
@@ -58,16 +61,18 @@ def installed(package: str) -> str | None:
         return None
 
 
-def record(campaign: Campaign, release: Path) -> int:
+def record(campaign: Campaign, release: Path, workflow: Path | None = None) -> int:
     """Copy the results of a campaign to the release from which they were made; return their number.
+
+    ``workflow``: directory of the Snakefile; with it, the release is described as an RO-Crate of this run.
 
     Raises UserError if the release has changed since it was made, or the digests are not those of the release.
     """
     sums = checksums.read(release)
-    altered = checksums.altered(release, sums)
-    if altered:
-        name, state = next(iter(altered.items()))
-        raise UserError(f"{state} since the release was made", where=release / name, fix="create the release again")
+    recorded = (f"{RESULTS}/", croissant.FILE, crate.FILE)  # files that an earlier, perhaps interrupted call wrote
+    for name, state in checksums.altered(release, sums).items():
+        if not name.startswith(recorded):
+            raise UserError(f"{state} since the release was made", where=release / name, fix="create the release again")
     for name in digest_paths(campaign):
         if sums.get(name) != sha256_of(campaign.directory / name):
             raise UserError("differs from that of the release", where=campaign.directory / name)
@@ -79,7 +84,13 @@ def record(campaign: Campaign, release: Path) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(target, PUBLIC_FILE) as temporary:
             shutil.copyfile(campaign.directory / name, temporary)
-    atomic_text(release / VERSIONS, json.dumps(versions(campaign), indent=2, sort_keys=True) + "\n", PUBLIC_FILE)
+    used = versions(campaign)
+    atomic_text(release / VERSIONS, json.dumps(used, indent=2, sort_keys=True) + "\n", PUBLIC_FILE)
+    (release / crate.FILE).unlink(missing_ok=True)
+    if workflow is not None:
+        crate.copy_workflow(workflow, release, PUBLIC_FILE)
+        crate.write(release, used, PUBLIC_FILE)
+    croissant.write_again(release, PUBLIC_FILE)
     for directory in (release / RESULTS, *(path for path in (release / RESULTS).rglob("*") if path.is_dir())):
         directory.chmod(PUBLIC_DIRECTORY)
     checksums.write(release, PUBLIC_FILE)

@@ -1,0 +1,233 @@
+"""croissant.json of a release: its files, and the columns of its tables, in Croissant 1.0 (JSON-LD, MLCommons).
+
+http://mlcommons.org/croissant/1.0. The file contains no time of creation, user or host.
+"""
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from acapella import __version__
+from acapella_core import schemas
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text, sha256_of
+
+from .column_differences import table_of
+
+FILE = "croissant.json"
+NAME = "Headers of network traffic, anonymized"
+NO_LICENSE = "No license was specified: ask the owner of the data before you use them."
+DIGESTS = {"acap": "frames", "flows": "flows"}
+TEXT, INTEGER, FLOAT, BOOLEAN = "sc:Text", "sc:Integer", "sc:Float", "sc:Boolean"
+FORMATS = {
+    ".csv": "text/csv",
+    ".duckdb": "application/vnd.duckdb",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".md": "text/markdown",
+    ".parquet": "application/x-parquet",
+    ".pcap": "application/vnd.tcpdump.pcap",
+    ".pdf": "application/pdf",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".tsv": "text/tab-separated-values",
+    ".yaml": "application/yaml",
+}
+OTHER_FORMAT = "text/plain"
+CONTEXT = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "equivalentProperty": "cr:equivalentProperty",
+    "dct": "http://purl.org/dc/terms/",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "sc": "https://schema.org/",
+    "samplingRate": "cr:samplingRate",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+
+
+def write(release: Path, license_text: str | None, published: str, mode: int = 0o600) -> None:
+    """Write croissant.json for all files of a release except the list of checksums and metadata about the files.
+
+    ``license_text``: URL or name of the license; ``published``: date, as YYYY-MM-DD.
+    """
+    atomic_text(release / FILE, text(release, license_text, published), mode)
+
+
+def write_again(release: Path, mode: int) -> None:
+    """Write croissant.json again, after files were added to the release."""
+    content = read(release)
+    write(release, content["license"], content["datePublished"], mode)
+
+
+def read(release: Path) -> Mapping:
+    """Return the content of croissant.json. Raises UserError if it has no license or date."""
+    path = release / FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {key: str(content[key]) for key in ("license", "datePublished")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"cannot read: {error}", where=path, fix="create the release again") from error
+
+
+def text(release: Path, license_text: str | None, published: str) -> str:
+    """Return the content of croissant.json."""
+    content = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": NAME,
+        "description": "Headers, flows and traffic statistics of network captures; README.md describes the files. "
+        f"Created by Acapella {__version__}.",
+        "license": license_text or NO_LICENSE,
+        "datePublished": published,
+        "version": "1.0.0",
+        "distribution": [*file_objects(release), *file_sets(release)],
+        "recordSet": [*record_sets(release)],
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def described_files(release: Path) -> list[str]:
+    """Return the files of a release that its metadata describe, relative to its directory."""
+    files = (path.relative_to(release).as_posix() for path in release.rglob("*") if path.is_file())
+    return sorted(set(files) - {FILE, "ro-crate-metadata.json", "SHA256SUMS"})
+
+
+def format_of(name: str) -> str:
+    """Return the media type of a file of a release."""
+    return FORMATS.get(Path(name).suffix, OTHER_FORMAT)
+
+
+def file_objects(release: Path) -> Iterator[dict]:
+    """Yield the description of each file."""
+    for name in described_files(release):
+        yield {
+            "@type": "cr:FileObject",
+            "@id": name,
+            "name": name,
+            "contentUrl": name,
+            "contentSize": f"{(release / name).stat().st_size} B",
+            "encodingFormat": format_of(name),
+            "sha256": sha256_of(release / name),
+        }
+
+
+def file_sets(release: Path) -> Iterator[dict]:
+    """Yield the sets of files that are one table: acaps and flow tables."""
+    for directory in DIGESTS:
+        if (release / directory).is_dir():
+            yield {
+                "@type": "cr:FileSet",
+                "@id": f"{directory}-files",
+                "name": f"{directory}-files",
+                "encodingFormat": FORMATS[".parquet"],
+                "includes": f"{directory}/*.parquet",
+            }
+
+
+def record_sets(release: Path) -> Iterator[dict]:
+    """Yield the columns of each table, with descriptions and units from its schema."""
+    for directory, table in DIGESTS.items():
+        first = min((release / directory).glob("*.parquet"), default=None)
+        if first is not None:
+            yield record_set(table, table, first, {"fileSet": {"@id": f"{directory}-files"}})
+    for name in described_files(release):
+        if name.startswith(("tables/", "results/tables/")) and name.endswith(".parquet"):
+            identifier = name.removesuffix(".parquet").replace("/", "-")
+            yield record_set(identifier, table_of(name), release / name, {"fileObject": {"@id": name}})
+
+
+def record_set(identifier: str, table: str, path: Path, source: dict) -> dict:
+    """Return the description of one table. ``path``: a file with its columns."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    schema = schemas.table(table)
+    about = {column["name"]: column for column in schema["columns"]}
+    fields, omitted = [], []
+    for field in pq.read_schema(path):
+        kind, repeated = data_type(field.type)
+        if kind is None:
+            omitted.append(field.name)
+            continue
+        column = about.get(field.name, {"about": field.name, "unit": "1"})
+        fields.append(
+            {
+                "@type": "cr:Field",
+                "@id": f"{identifier}/{field.name}",
+                "name": f"{identifier}/{field.name}",
+                "description": f"{column['about']} (unit: {column['unit']})",
+                "dataType": kind,
+                **({"repeated": True} if repeated else {}),
+                "source": {**source, "extract": {"column": field.name}},
+            }
+        )
+    return {
+        "@type": "cr:RecordSet",
+        "@id": identifier,
+        "name": identifier,
+        "description": schema["grain"] + without(omitted),
+        "field": fields,
+    }
+
+
+def without(columns: list[str]) -> str:
+    """Return a note about columns that are not described."""
+    return f"; without the columns of structures: {', '.join(columns)}" if columns else ""
+
+
+def data_type(kind) -> tuple[str | None, bool]:
+    """Return the Croissant type of an Arrow type (None for structures), and whether it is a list."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return data_type(kind.value_type)[0], True
+    if pa.types.is_dictionary(kind):
+        return data_type(kind.value_type)
+    if pa.types.is_struct(kind):
+        return None, False
+    for is_kind, name in (
+        (pa.types.is_integer, INTEGER),
+        (pa.types.is_floating, FLOAT),
+        (pa.types.is_boolean, BOOLEAN),
+    ):
+        if is_kind(kind):
+            return name, False
+    return TEXT, False
+
+
+def date_of_last_frame(acaps: list[Path]) -> str:
+    """Return the date (UTC) of the last frame with a time; 1970-01-01 if there is none. It needs no clock."""
+    from acapella.digest.acap_files import metadata_of  # noqa: PLC0415
+
+    last = max((metadata_of(path).get("last_ns") or 0 for path in acaps), default=0)
+    return datetime.datetime.fromtimestamp(last // 10**9, datetime.UTC).date().isoformat()

@@ -1,0 +1,104 @@
+"""Tests the descriptions of a release, RO-Crate and Croissant, with the validators of both formats, offline."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import mlcroissant
+import pyarrow.parquet as pq
+import pytest
+import requests
+import requests_cache
+import rocrate
+from requests.adapters import BaseAdapter
+from rocrate_validator import models, services
+from urllib3 import HTTPResponse
+
+CONTEXT = "https://w3id.org/ro/crate/1.1/context"
+# The package rocrate contains the context of RO-Crate 1.3. In version 1.1, these terms have other addresses.
+TERMS_1_1 = {
+    "ComputationalWorkflow": "https://bioschemas.org/ComputationalWorkflow",
+    "FormalParameter": "https://bioschemas.org/FormalParameter",
+    "input": "https://bioschemas.org/ComputationalWorkflow#input",
+    "output": "https://bioschemas.org/ComputationalWorkflow#output",
+}
+
+
+class LocalContext(BaseAdapter):
+    """An adapter that answers each request with the local copy of the context of RO-Crate."""
+
+    def send(self, request, **_):
+        copy = json.loads((Path(rocrate.__file__).parent / "data" / "ro-crate.jsonld").read_text())
+        copy["@context"] |= TERMS_1_1
+        response = requests.Response()
+        response.status_code, response.url, response.request = 200, request.url, request
+        response.headers["Content-Type"] = "application/ld+json"
+        body = io.BytesIO(json.dumps(copy).encode())
+        response.raw = HTTPResponse(body=body, headers=dict(response.headers), status=200, preload_content=False)
+        return response
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def http_cache(tmp_path_factory) -> Path:
+    """Return the cache of the validator, which contains only the context."""
+    path = tmp_path_factory.mktemp("validator") / "cache"
+    with requests_cache.CachedSession(str(path), backend="sqlite") as session:
+        session.mount("https://", LocalContext())
+        assert session.get(CONTEXT).status_code == 200
+    return path
+
+
+def issues(release: Path, cache: Path) -> list[str]:
+    """Return what the validator finds wrong in the crate of a release."""
+    settings = services.ValidationSettings(
+        rocrate_uri=str(release),
+        profile_identifier="provenance-run-crate",
+        requirement_severity=models.Severity.REQUIRED,
+        offline=True,
+        cache_path=str(cache),
+    )
+    return [f"{issue.check.identifier}: {issue.message}" for issue in services.validate(settings).get_issues()]
+
+
+def test_crate_conforms_to_the_provenance_run_crate_profile(recorded_release, http_cache):
+    assert issues(recorded_release, http_cache) == []
+
+
+def test_crate_names_every_file_with_its_checksum_and_no_clock(recorded_release):
+    text = (recorded_release / "ro-crate-metadata.json").read_text()
+    entities = {entity["@id"]: entity for entity in json.loads(text)["@graph"]}
+    sums = dict(reversed(line.split("  ")) for line in (recorded_release / "SHA256SUMS").read_text().splitlines())
+    described = {name: entity["sha256"] for name, entity in entities.items() if "sha256" in entity}
+    own = {"croissant.json", "ro-crate-metadata.json"}
+    assert described == {name: digest for name, digest in sums.items() if name not in own}
+    assert not {"startTime", "endTime", "agent"} & {key for entity in entities.values() for key in entity}
+    assert set(re.findall(r"\d{4}-\d\d-\d\d", text)) <= {entities["./"]["datePublished"]}
+
+
+def test_crate_lists_inputs_and_results_of_each_step(recorded_release):
+    entities = {
+        entity["@id"]: entity
+        for entity in json.loads((recorded_release / "ro-crate-metadata.json").read_text())["@graph"]
+    }
+    digest = entities["#digest-beta-p1"]
+    assert [item["@id"] for item in digest["object"]] == ["captures/beta-p1.pcap", "config.yaml"]
+    assert [item["@id"] for item in digest["result"]] == ["acap/beta-p1.parquet", "flows/beta-p1.parquet"]
+    results = {item["@id"] for step in ("#process", "#figures") for item in entities[step]["result"]}
+    listed = {name for name in entities if name.startswith(("results/tables/", "results/figures/"))}
+    assert results == listed != set()
+
+
+def test_croissant_is_valid_and_its_record_sets_have_the_rows_of_the_tables(recorded_release):
+    dataset = mlcroissant.Dataset(jsonld=str(recorded_release / "croissant.json"))
+    assert not dataset.metadata.issues.errors
+    tables = {record_set.id for record_set in dataset.metadata.record_sets}
+    assert {"frames", "flows", "tables-throughput", "results-tables-throughput"} <= tables
+    rows = [row["results-tables-throughput/frames"] for row in dataset.records("results-tables-throughput")]
+    assert rows == pq.read_table(recorded_release / "results/tables/throughput.parquet")["frames"].to_pylist()
+    flows = sorted(row["flows/flow_id"].decode() for row in dataset.records("flows"))
+    tables = [pq.read_table(path)["flow_id"].to_pylist() for path in (recorded_release / "flows").iterdir()]
+    assert flows == sorted(flow for table in tables for flow in table)
