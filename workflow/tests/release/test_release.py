@@ -102,7 +102,8 @@ def files(directory: Path) -> list[Path]:
 
 
 def test_release_has_captures_acaps_flows_tables_and_a_description(public):
-    files_only = ["README.md", "SHA256SUMS", "catalog.duckdb", "samples.tsv"]
+    files_only = ["README.md", "SHA256SUMS", "captures.tsv", "catalog.duckdb", "config.yaml", "croissant.json"]
+    files_only.append("samples.tsv")
     assert {path.name for path in public.iterdir()} == {*files_only, "acap", "captures", "flows", "tables"}
     assert len(names_in(public / "captures")) == 3
     assert names_in(public / "captures") == names_in(public / "acap") == names_in(public / "flows")

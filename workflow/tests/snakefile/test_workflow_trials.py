@@ -159,6 +159,7 @@ def test_published_files_contain_no_true_names_with_pseudonyms(compared, tmp_pat
         printed = everything_in(path)
         assert not {name for name in true if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}", printed)}, path
     private = {"raw", "acap", "flows", "partial", "kappa", "logs", "benchmarks", "catalog.duckdb", "pseudonyms.tsv"}
+    private.add("config.json")
     beside = {path.relative_to(place.campaign).parts[0] for path in place.campaign.rglob("*") if path not in published}
     public = {"tables", "figures", "consistency", "provenance"}
     assert beside - public == private, "as in results/README.md"

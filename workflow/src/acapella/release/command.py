@@ -213,9 +213,8 @@ def make_release(
         notes = reproducible.write(part, campaign.directory, samples, engines, hidden=hidden)
         tables = release_tables(campaign, part / "tables", key, hidden=hidden)
         omitted = missing_tables(campaign, tables, hidden=hidden)
-        readme = release_readme.text(
-            counts_of_samples, tables, by_reason(omitted), notes, hidden=hidden, macs=args.macs
-        )
+        missing = release_readme.lines_about_missing(by_reason(omitted), notes)
+        readme = release_readme.text(counts_of_samples, tables, missing, hidden=hidden, macs=args.macs)
         write_texts(part, samples, counts_of_samples, readme)
         release_catalog.write(part, tables)
         acaps = [part / "acap" / f"{sample.name}.parquet" for sample in samples]
