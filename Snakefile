@@ -18,7 +18,14 @@ from acapella.snakefile.engine import with_engine
 from acapella.snakefile.exit import exit_on_user_error
 from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
-from acapella.snakefile.released import check_captures, config_file, with_release, write_analysis_config
+from acapella.snakefile.released import (
+    check_captures,
+    config_file,
+    is_without_captures,
+    release_files,
+    with_release,
+    write_analysis_config,
+)
 from acapella.snakefile.replays import with_replays
 from acapella.snakefile.snakemake_internals import (
     has_configfile,

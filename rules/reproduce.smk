@@ -1,10 +1,40 @@
 # reproduce: a release (config key `reproduce`), and the results made from its captures -> reproduced.tsv, .json, .txt
+# released_digests: acaps, flow tables and manifests of a release without captures -> those of the campaign
 # record: the same results -> results/ in the release, with which others compare theirs
 #
 # Only `snakemake reproduce` and `snakemake record` run these rules. If results differ, the job fails. reproduced.* are not
 # declared as output, because Snakemake deletes the output of a failed job.
 
-from acapella.snakefile.released import release_files
+if is_without_captures(config):
+
+    rule released_digests:
+        input:
+            manifest=f"{config['reproduce']}/results/raw/{{sample}}.json",
+            acap=f"{config['reproduce']}/acap/{{sample}}.parquet",
+            flows=f"{config['reproduce']}/flows/{{sample}}.parquet",
+        output:
+            manifest="<campaign>/raw/{sample}.json",
+            acap="<campaign>/acap/{sample}.parquet",
+            flows="<campaign>/flows/{sample}.parquet",
+        log:
+            "<campaign>/logs/released_digests/{sample}.log",
+        benchmark:
+            "<campaign>/benchmarks/released_digests/{sample}.tsv"
+        resources:
+            mem_mb=512,
+            runtime=60,
+        params:
+            campaign=lambda wildcards: CAMPAIGN,
+            release=config["reproduce"],
+            code=digest_of_code("acapella.release.compare"),
+        message:
+            "copy the digest of {wildcards.sample} from the release"
+        shell:
+            "acapella campaign compare {params.campaign:q} {params.release:q} --copy-digest {wildcards.sample:q} > {log:q} 2>&1"
+
+    ruleorder: released_digests > collect
+    ruleorder: released_digests > digest
+
 
 if config["reproduce"]:
     REPRODUCED_RESULTS = [

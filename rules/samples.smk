@@ -33,7 +33,8 @@ if config["testbed"] == "files":
         )
         check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")
-    SHEET.print_warnings(config["exclude"], lambda: is_dry_run(workflow))
+    if not is_without_captures(config):
+        SHEET.print_warnings(config["exclude"], lambda: is_dry_run(workflow))
     SAMPLES = Samples(CAMPAIGN, config["exclude"], SHEET.samples, SHEET.is_readable)
 else:
     from acapella_capture import collect, precheck, settings

@@ -51,6 +51,15 @@ def listed(release: Path) -> dict[str, str]:
     return dict(reversed(line.split("  ")) for line in (release / "SHA256SUMS").read_text().splitlines())
 
 
+def published_results(release: Path) -> dict[str, str]:
+    """Return the SHA-256 of the compared files of a release, by their paths in a campaign."""
+    return {
+        name.removeprefix("results/"): digest
+        for name, digest in listed(release).items()
+        if name.startswith(("acap/", "flows/", "results/tables/", "results/figures/"))
+    }
+
+
 def results_of(campaign: Path) -> dict[str, str]:
     """Return the SHA-256 of the compared files of a campaign."""
     return {
@@ -74,7 +83,7 @@ def test_recorded_results_are_listed_in_the_checksums(first):
     release, place = first
     made = {f"results/{name}" for name in results_of(place.directory / "results" / "reproduced")}
     made = {name for name in made if name.startswith(("results/tables/", "results/figures/"))}
-    others = ("results/versions.json", "results/workflow/")
+    others = ("results/versions.json", "results/workflow/", "results/raw/")
     recorded = {name for name in listed(release) if name.startswith("results/") and not name.startswith(others)}
     assert recorded == made != set()
     assert listed(release) == {name: digest for name, digest in sums(release).items() if name != "SHA256SUMS"}
@@ -104,7 +113,7 @@ def test_another_user_host_locale_and_checkout_give_the_same_bytes(first, elsewh
     theirs, ours = results_of(campaign), results_of(place.directory / "results" / "reproduced")
     assert theirs == ours
     assert len([name for name in theirs if name.startswith("figures/")]) > 5
-    expected = {name.removeprefix("results/"): digest for name, digest in listed(release).items()}
+    expected = published_results(release)
     assert {name: expected[name] for name in theirs} == theirs
     summary = (campaign / "reproduced.txt").read_text().splitlines()
     assert summary[-1] == f"all {len(theirs)} compared files are identical"
@@ -132,6 +141,22 @@ def altered(first, base) -> tuple[Path, Path]:
     return release, place.directory / "results" / "reproduced"
 
 
+def test_release_without_captures_gives_the_same_tables_and_figures(first, base):
+    release = shutil.copytree(first[0], base / "without captures")
+    shutil.rmtree(release / "captures")
+    (base / "from-acaps").mkdir()
+    place = Workplace(base / "from-acaps")
+    printed = place.succeed("--cores", "1", "reproduce", "--config", f"reproduce={release}")
+    assert "will fail" not in printed
+    campaign = place.directory / "results" / "reproduced"
+    made, expected = results_of(campaign), published_results(release)
+    assert made == expected
+    lines = (campaign / "reproduced.txt").read_text().splitlines()
+    assert "the release has no captures: results were made from its acaps and flow tables" in lines
+    compared = [name for name in expected if name.startswith(("tables/", "figures/"))]
+    assert lines[-1] == f"all {len(compared)} compared files are identical"
+
+
 def naive_differences(name: str, published: Path, other: Path) -> set[tuple[str, str]]:
     """Return (file, column) of the differences between two Parquet files, by Python dictionaries."""
     table = (
@@ -151,7 +176,7 @@ def naive_differences(name: str, published: Path, other: Path) -> set[tuple[str,
 def test_one_changed_byte_lists_exactly_the_affected_columns(altered):
     release, campaign = altered
     result = json.loads((campaign / "reproduced.json").read_text())
-    expected = {name.removeprefix("results/"): digest for name, digest in listed(release).items()}
+    expected = published_results(release)
     here = results_of(campaign)
     different = {name for name, digest in here.items() if digest != expected[name]}
     assert {name for name, state in result["files"].items() if state == "different"} == different

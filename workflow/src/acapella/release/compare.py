@@ -45,7 +45,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign that was made from the release")
     parser.add_argument("release", metavar="DIR", help="directory of the release")
-    parser.add_argument("--record", action="store_true", help="copy the results of CAMPAIGN to DIR")
+    actions = parser.add_mutually_exclusive_group()
+    actions.add_argument("--record", action="store_true", help="copy the results of CAMPAIGN to DIR")
+    actions.add_argument(
+        "--copy-digest",
+        metavar="SAMPLE",
+        help="copy the digest and manifest of a sample from DIR to CAMPAIGN",
+    )
     parser.add_argument(
         "--workflow", metavar="DIR", help="with --record: directory of the Snakefile, for the description of the run"
     )
@@ -56,6 +62,9 @@ def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads files of a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
+    if args.copy_digest:
+        confine_self(*(Path(args.campaign, directory) for directory in ("acap", "flows", "raw")))
+        return
     outputs = [Path(args.campaign, f"{OUTPUT}.{suffix}") for suffix in ("tsv", "json", "txt")]
     confine_self(*([Path(args.release)] if args.record else outputs))
 
@@ -65,6 +74,9 @@ def run(args: argparse.Namespace) -> int:
     campaign, release = open_campaign(args.campaign), Path(args.release)
     if not release.is_dir():
         raise UserError("no such directory", where=release, fix="name the directory of a release")
+    if args.copy_digest:
+        results.copy_digest(campaign, release, names.sample(args.copy_digest, "--copy-digest"))
+        return 0
     if args.record:
         return record(campaign, release, args.workflow)
     comparison = Comparison(campaign, release)
@@ -90,7 +102,12 @@ class Comparison:
     def __init__(self, campaign: Campaign, release: Path):
         self.campaign, self.release = campaign, release
         self.sums = checksums.read(release)
-        self.altered = checksums.altered(release, self.sums)
+        self.has_captures = (release / "captures").is_dir()
+        self.altered = {
+            name: state
+            for name, state in checksums.altered(release, self.sums).items()
+            if self.has_captures or not name.startswith("captures/")
+        }
         self.versions = self._different_versions()
         self.states = self._states()
         self.differences = [difference for name in self._named(DIFFERENT) for difference in self._explain(name)]
@@ -110,12 +127,11 @@ class Comparison:
 
     def _states(self) -> dict[str, str]:
         """Return the state of each result, by its path in the campaign."""
+        compared = (f"{RESULTS}/tables/", f"{RESULTS}/figures/", *(("acap/", "flows/") if self.has_captures else ()))
         expected = {
-            name.removeprefix(f"{RESULTS}/"): digest
-            for name, digest in self.sums.items()
-            if name.startswith((f"{RESULTS}/tables/", f"{RESULTS}/figures/", "acap/", "flows/"))
+            name.removeprefix(f"{RESULTS}/"): digest for name, digest in self.sums.items() if name.startswith(compared)
         }
-        made = {*results.paths_of(self.campaign), *results.digest_paths(self.campaign)}
+        made = {*results.paths_of(self.campaign), *(results.digest_paths(self.campaign) if self.has_captures else ())}
         states = {}
         for name in sorted(expected.keys() | made):
             if name not in expected:
@@ -190,6 +206,8 @@ class Comparison:
         lines += [f"not compared, because it was not made here: {name}" for name in missing]
         lines += [f"not compared, because the release does not contain it: {name}" for name in extra]
         lines += self._reasons() if different or missing else []
+        if not self.has_captures:
+            lines.append("the release has no captures: results were made from its acaps and flow tables")
         if not self.has_results():
             lines.append("the release contains no results, only acaps and flow tables: RECORD=yes adds them")
         compared = len(self._named(IDENTICAL)) + len(different)

@@ -53,6 +53,21 @@ def versions(campaign: Campaign) -> dict:
     return used
 
 
+def copy_digest(campaign: Campaign, release: Path, sample: str) -> None:
+    """Copy the acap, flow table and manifest of a sample from a release. Raises UserError if their checksums differ."""
+    sums = checksums.read(release)
+    copies = {
+        f"acap/{sample}.parquet": campaign.acap(sample),
+        f"flows/{sample}.parquet": campaign.flows(sample),
+        f"{RESULTS}/raw/{sample}.json": campaign.manifest(sample),
+    }
+    for name, target in copies.items():
+        if sums.get(name) != sha256_of(release / name):
+            raise UserError("was changed, or is not listed in SHA256SUMS", where=release / name)
+        with atomic_path(target) as temporary:
+            shutil.copyfile(release / name, temporary)
+
+
 def installed(package: str) -> str | None:
     """Return the installed version of a package; None if it is not installed."""
     try:
@@ -79,7 +94,8 @@ def record(campaign: Campaign, release: Path, workflow: Path | None = None) -> i
     if (release / RESULTS).exists():
         shutil.rmtree(release / RESULTS)
     names = paths_of(campaign)
-    for name in names:
+    manifests = [f"raw/{Path(name).stem}.json" for name in digest_paths(campaign) if name.startswith("acap/")]
+    for name in names + manifests:
         target = release / RESULTS / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(target, PUBLIC_FILE) as temporary:
