@@ -226,10 +226,11 @@ demo: setup
 DATA ?=
 RECORD ?=
 NAME ?= reproduced
+REPRODUCE_TARGET = $(if $(filter yes,$(RECORD)),record,reproduce)
 reproduce: setup
 	@[ -n '$(DATA)' ] || { echo "reproduce: name a release: make reproduce DATA=DIRECTORY" >&2; exit 2; }
 	@rm -f 'results/$(NAME)/reproduced.txt'
-	@status=0; $(BIN)/snakemake --cores $(CORES) $(if $(filter yes,$(RECORD)),record --forcerun record,reproduce) \
+	@status=0; $(BIN)/snakemake --cores $(CORES) $(REPRODUCE_TARGET) --forcerun $(REPRODUCE_TARGET) \
 		--config reproduce='$(DATA)' campaign='$(NAME)' || status=$$?; \
 	echo; if [ -e 'results/$(NAME)/reproduced.txt' ]; then cat 'results/$(NAME)/reproduced.txt'; fi; exit $$status
 
@@ -286,7 +287,7 @@ soak: setup-fabric fuzz
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal workflow/tests/campaign/test_fault_injection.py \
 		workflow/tests/campaign/test_congestion.py \
 		workflow/tests/project/test_builds.py workflow/tests/project/test_build_without_libraries.py workflow/tests/project/test_hub.py workflow/tests/project/test_notebook.py \
-		workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py \
+		workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py workflow/tests/release/test_reproduce.py \
 		workflow/tests/digest/test_dissect_matches_tshark.py \
 		workflow/tests/flowreports/test_flowreports_load.py workflow/tests/kappa/test_kappa_interval.py \
 		capture/tests/programs/test_dpdk_ends.py capture/tests/testbeds/fabric/test_fabric_schedules.py \

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections import Counter
@@ -10,12 +11,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from acapella_testing.generated.files_campaign import run
 from acapella_testing.other_environment import HOST, check_out, run_elsewhere, turkish, why_unavailable
+from acapella_testing.release_records import write_key
 from acapella_testing.workflow_run import ROOT, Workplace
 
 from acapella.cli.main import main
 
 RECORD_HEADER, FILE_HEADER = 16, 24  # bytes of a pcap file
+TRIALS = ROOT / ".test" / "trials"
 KEYS = {"acap": ["frame"], "flows": ["flow_id"]}
 
 
@@ -201,6 +205,38 @@ def test_summary_of_differences_names_the_changed_capture_and_first_rows(altered
     assert "first: frame 1: " in first_row
     rows = [line.split("\t") for line in (campaign / "reproduced.tsv").read_text().splitlines()]
     assert Counter(len(row) for row in rows) == {4: len(rows)}
+
+
+@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
+@pytest.mark.parametrize("hidden", [False, True])
+def test_trials_and_all_formats_are_reproduced_elsewhere(base, hidden):
+    """The campaign has another engine than the tiny one, three environments, and figures in all formats."""
+    if reason := why_unavailable():
+        pytest.skip(reason)
+    base = base / f"trials-{hidden}"
+    base.mkdir()
+    place = Workplace(base)
+    trials = {"steady": ["a", "b"], "congested": ["a", "c"], "queues": [["a", "c"], "b"]}
+    place.configure(trials=trials, digest={"engine": "native"}, pseudonyms=hidden, figures={})
+    place.sheet(*((name, f"site-{name}", "uplink", str(TRIALS / f"{name}.pcap.gz")) for name in "abc"))
+    place.succeed("--cores", "2")
+    release = base / "public"
+    run("release", place.campaign, "-o", release, "--key-file", write_key(base / "key"))
+    made, elsewhere = Workplace(base / "made"), base / "elsewhere"
+    made.directory.mkdir()
+    made.succeed("--cores", "2", "record", "--config", f"reproduce={release}")
+    names = {path.name for path in (release / "results" / "tables").iterdir()}
+    assert {"consistency.parquet", "consistency_environments.csv"} <= names
+    environments = pq.read_table(release / "results/tables/consistency_environments.parquet")["environment"].to_pylist()
+    assert environments == (["E0", "E1", "E2"] if hidden else [*trials])
+    elsewhere.mkdir()
+    variables = turkish(base / "locales") | {"TZ": "America/St_Johns", "PYTHONHASHSEED": "12"}
+    checkout = check_out(base / "checkout")
+    ended = run_elsewhere(
+        checkout, elsewhere, "--cores", "1", "reproduce", "--config", f"reproduce={release}", **variables
+    )
+    assert ended.returncode == 0, ended.stdout[-4000:]
+    assert results_of(elsewhere / "results" / "reproduced") == published_results(release)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def write(part: Path, campaign: Path, samples: Sequence, engines: Sequence[str],
     lines = ["\t".join(SHEET_COLUMNS), *("\t".join(sheet_row(sample)) for sample in samples)]
     atomic_text(part / SHEET, "\n".join(lines) + "\n")
     config, notes = released_config(campaign, samples, engines, hidden=hidden)
-    atomic_text(part / CONFIG, HEADER + yaml.safe_dump(config, sort_keys=True))
+    atomic_text(part / CONFIG, HEADER + yaml.safe_dump(config, sort_keys=False))
     return notes
 
 
@@ -79,9 +79,12 @@ def campaign_config(campaign: Path) -> dict:
 
 
 def write_campaign_config(campaign: Path, config: Mapping) -> None:
-    """Write KEYS of the config to the campaign's directory, for a later release of the campaign."""
+    """Write KEYS of the config to the campaign's directory, for a later release of the campaign.
+
+    Environments of trials keep their order, in which tables list them.
+    """
     kept = {key: config[key] for key in KEYS if key in config}
-    atomic_text(campaign / CAMPAIGN_CONFIG, json.dumps(kept, indent=2, sort_keys=True) + "\n")
+    atomic_text(campaign / CAMPAIGN_CONFIG, json.dumps(kept, indent=2) + "\n")
 
 
 def renamed_trials(trials: Mapping, names: Mapping[str, str], *, hidden: bool) -> dict | None:
