@@ -154,8 +154,8 @@ class Comparison:
             return [Difference(name, BYTES, None, "the release contains only its checksum")]
         if Path(name).suffix not in TABLES:
             return [Difference(name, BYTES, None, "the files differ")]
-        found = differences(name, published, self.campaign.directory / name)
-        return found or [Difference(name, BYTES, None, "all values are equal, but not the bytes of the file")]
+        here = self.campaign.directory / name
+        return differences(name, published, here) or [Difference(name, BYTES, None, why_bytes_differ(published, here))]
 
     def _compare_original_tables(self) -> dict[str, list[str]]:
         """Return the differing columns of the tables that were made from the unpublished captures, by table."""
@@ -238,6 +238,17 @@ class Comparison:
             f"{plural(len(self.original), 'table')} have the same values if they are made from the released captures"
         ]
         return lines + [f"  {table}: other values in {', '.join(columns)}" for table, columns in changed.items()]
+
+
+def why_bytes_differ(published: Path, here: Path) -> str:
+    """Return why two versions of a table with equal values have different bytes."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    if published.suffix == ".parquet":
+        ours, theirs = (pq.read_metadata(path).metadata or {} for path in (here, published))
+        if keys := [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]:
+            return f"all values are equal; metadata {', '.join(names.shown(key.decode()) for key in keys)} differ"
+    return "all values are equal, but not the bytes of the file"
 
 
 def line_of(difference: Difference) -> str:
