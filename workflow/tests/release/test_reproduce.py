@@ -244,6 +244,10 @@ def test_trials_and_all_formats_are_reproduced_elsewhere(base, hidden):
     [
         (lambda release: (release / "config.yaml").write_text("testbed: fabric\n"), "key 'testbed' is not allowed"),
         (
+            lambda release: (release / "config.yaml").write_text("digest: {cache: /etc}\n"),
+            "other keys of digest are not allowed",
+        ),
+        (
             lambda release: (release / "captures.tsv").write_text("site\tport\tfile\na\tb\t../key\n"),
             "is outside of the release",
         ),

@@ -22,7 +22,6 @@ DIGESTS = {"acap": "frames", "flows": "flows"}
 TEXT, INTEGER, FLOAT, BOOLEAN = "sc:Text", "sc:Integer", "sc:Float", "sc:Boolean"
 FORMATS = {
     ".csv": "text/csv",
-    ".duckdb": "application/vnd.duckdb",
     ".html": "text/html",
     ".json": "application/json",
     ".md": "text/markdown",
@@ -118,9 +117,12 @@ def text(release: Path, license_text: str | None, published: str) -> str:
 
 
 def described_files(release: Path) -> list[str]:
-    """Return the files of a release that its metadata describe, relative to its directory."""
+    """Return the files of a release that its metadata describe, relative to its directory.
+
+    The catalog is omitted: DuckDB may arrange the same rows differently in the file.
+    """
     files = (path.relative_to(release).as_posix() for path in release.rglob("*") if path.is_file())
-    return sorted(set(files) - {FILE, "ro-crate-metadata.json", "SHA256SUMS"})
+    return sorted(set(files) - {FILE, "ro-crate-metadata.json", "SHA256SUMS", "catalog.duckdb"})
 
 
 def format_of(name: str) -> str:

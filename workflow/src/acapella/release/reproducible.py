@@ -15,7 +15,8 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
-KEYS = ("analysis", "consistency", "digest", "figures", "trials")  # config keys that a release may contain
+CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "trials")  # config keys that are copied to a release
+KEYS = (*CAMPAIGN_KEYS, "digest")  # config keys that a release may contain; of digest, only the engine
 RESULTS = "results"  # directory of the tables and figures that were made from the released captures
 SHEET_COLUMNS = ("sample", "site", "port", "file", "start", "restriction")
 HEADER = """\
@@ -67,23 +68,23 @@ def released_config(
 
 
 def campaign_config(campaign: Path) -> dict:
-    """Return KEYS of the config of the campaign's last run of Snakemake; without such a run, no key is set."""
+    """Return CAMPAIGN_KEYS of the config of the campaign's last run of Snakemake; without such a run, no key is set."""
     path = campaign / CAMPAIGN_CONFIG
     if not path.is_file():
         return {}
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-        return {key: config[key] for key in KEYS if key in config}
+        return {key: config[key] for key in CAMPAIGN_KEYS if key in config}
     except (ValueError, TypeError) as error:
         raise UserError(f"not a config: {error}", where=path, fix="delete it, or run snakemake again") from error
 
 
 def write_campaign_config(campaign: Path, config: Mapping) -> None:
-    """Write KEYS of the config to the campaign's directory, for a later release of the campaign.
+    """Write CAMPAIGN_KEYS of the config to the campaign's directory, for a later release of the campaign.
 
     Environments of trials keep their order, in which tables list them.
     """
-    kept = {key: config[key] for key in KEYS if key in config}
+    kept = {key: config[key] for key in CAMPAIGN_KEYS if key in config}
     atomic_text(campaign / CAMPAIGN_CONFIG, json.dumps(kept, indent=2) + "\n")
 
 

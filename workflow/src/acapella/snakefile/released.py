@@ -35,6 +35,9 @@ def with_release(config: Mapping) -> dict[str, Any]:
         if key not in (*reproducible.KEYS, *OWN_KEYS):
             fix = f"a release may set only {', '.join(reproducible.KEYS)}"
             raise UserError(f"key {key!r} is not allowed", where=directory / reproducible.CONFIG, fix=fix)
+    if not dict(config.get("digest") or {}).keys() <= {"engine"}:
+        fix = "a release may set only digest.engine"
+        raise UserError("other keys of digest are not allowed", where=directory / reproducible.CONFIG, fix=fix)
     made = {"campaign": NAME, "testbed": "files", "samples": str(directory / reproducible.SHEET)}
     omitted = ("trials",) if is_without_captures(config) else ()  # trials are compared by the bytes of packets
     return made | {key: value for key, value in config.items() if key not in omitted}
