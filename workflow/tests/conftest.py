@@ -182,7 +182,8 @@ def recorded(unrecorded_release, tmp_path_factory) -> Path:
     def create(directory: Path) -> None:
         release = shutil.copytree(unrecorded_release, directory / "public")
         (directory / "place").mkdir()
-        Workplace(directory / "place").succeed("--cores", "1", "record", "--config", f"reproduce={release}")
+        place = Workplace(directory / "place", {"LC_ALL": "C", "TZ": "UTC", "PYTHONHASHSEED": "1"})
+        place.succeed("--cores", "2", "record", "--config", f"reproduce={release}")
 
     return made_once(tmp_path_factory, "recorded", create)
 

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import mlcroissant
@@ -11,6 +12,8 @@ import pytest
 import requests
 import requests_cache
 import rocrate
+from acapella_testing.generated.files_campaign import run
+from acapella_testing.workflow_run import ROOT
 from requests.adapters import BaseAdapter
 from rocrate_validator import models, services
 from urllib3 import HTTPResponse
@@ -90,6 +93,14 @@ def test_crate_lists_inputs_and_results_of_each_step(recorded_release):
     results = {item["@id"] for step in ("#process", "#figures") for item in entities[step]["result"]}
     listed = {name for name in entities if name.startswith(("results/tables/", "results/figures/"))}
     assert results == listed != set()
+
+
+def test_recording_again_gives_the_same_bytes(recorded, tmp_path):
+    release = shutil.copytree(recorded / "public", tmp_path / "again")
+    (release / "results" / "left-over.txt").write_text("of an interrupted run")
+    command = ["campaign", "compare", recorded / "place" / "results" / "reproduced", release, "--record"]
+    run(*command, "--workflow", ROOT)
+    assert (release / "SHA256SUMS").read_bytes() == (recorded / "public" / "SHA256SUMS").read_bytes()
 
 
 def test_croissant_is_valid_and_its_record_sets_have_the_rows_of_the_tables(recorded_release):

@@ -173,7 +173,11 @@ class Comparison:
         path = self.release / results.VERSIONS
         if not path.is_file():
             return {}
-        published, here = json.loads(path.read_text(encoding="utf-8")), results.versions(self.campaign)
+        try:
+            published = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(f"cannot read: {error}", where=path, fix="download the release again") from error
+        here = results.versions(self.campaign)
         return {name: [published.get(name), here[name]] for name in here if published.get(name) != here[name]}
 
     def write(self) -> None:
@@ -197,14 +201,10 @@ class Comparison:
         """Return the lines of the summary. The last one is the result."""
         different, missing, extra = (self._named(state) for state in (DIFFERENT, MISSING, EXTRA))
         lines = self._about_original_tables()
-        lines += [f"the release was altered: {name}: {state}" for name, state in self.altered.items()]
-        lines += [line_of(difference) for difference in self.differences[:MAX_LINES]]
-        if len(self.differences) > MAX_LINES:
-            lines.append(
-                f"{len(self.differences) - MAX_LINES} more differences: {self.campaign.directory / OUTPUT}.tsv"
-            )
-        lines += [f"not compared, because it was not made here: {name}" for name in missing]
-        lines += [f"not compared, because the release does not contain it: {name}" for name in extra]
+        lines += bounded([f"the release was altered: {name}: {state}" for name, state in self.altered.items()])
+        lines += bounded([line_of(difference) for difference in self.differences])
+        lines += bounded([f"not compared, because it was not made here: {name}" for name in missing])
+        lines += bounded([f"not compared, because the release does not contain it: {name}" for name in extra])
         lines += self._reasons() if different or missing else []
         if not self.has_captures:
             lines.append("the release has no captures: results were made from its acaps and flow tables")
@@ -220,7 +220,7 @@ class Comparison:
 
     def _reasons(self) -> list[str]:
         """Return the lines about likely reasons of differences."""
-        reasons = [f"likely reason: {name} was changed" for name in self.altered]
+        reasons = bounded([f"likely reason: {name} was changed" for name in self.altered])
         for name, (published, here) in self.versions.items():
             if name == "queries":
                 reasons.append("likely reason: the SQL files of this version of Acapella are not those of the release")
@@ -249,6 +249,12 @@ def why_bytes_differ(published: Path, here: Path) -> str:
         if keys := [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]:
             return f"all values are equal; metadata {', '.join(names.shown(key.decode()) for key in keys)} differ"
     return "all values are equal, but not the bytes of the file"
+
+
+def bounded(lines: list[str]) -> list[str]:
+    """Return the first lines, and the number of the others."""
+    more = len(lines) - MAX_LINES
+    return lines if more <= 0 else [*lines[:MAX_LINES], f"and {more} more, in {OUTPUT}.json"]
 
 
 def line_of(difference: Difference) -> str:

@@ -84,8 +84,10 @@ def write_campaign_config(campaign: Path, config: Mapping) -> None:
 
     Environments of trials keep their order, in which tables list them.
     """
-    kept = {key: config[key] for key in CAMPAIGN_KEYS if key in config}
-    atomic_text(campaign / CAMPAIGN_CONFIG, json.dumps(kept, indent=2) + "\n")
+    path, kept = campaign / CAMPAIGN_CONFIG, {key: config[key] for key in CAMPAIGN_KEYS if key in config}
+    text = json.dumps(kept, indent=2) + "\n"
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        atomic_text(path, text)
 
 
 def renamed_trials(trials: Mapping, names: Mapping[str, str], *, hidden: bool) -> dict | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from acapella.release import reproducible
+from acapella_core import names
 from acapella_core.errors import UserError
 
 DEFAULT_CONFIG = Path("config/config.yaml")
@@ -68,5 +69,11 @@ def release_files(config: Mapping) -> list[str]:
 
 
 def write_analysis_config(campaign: str, config: Mapping) -> None:
-    """Write the keys that determine results to config.json in the campaign, for a later release."""
-    reproducible.write_campaign_config(Path(campaign), config)
+    """Write the keys that determine results to config.json in the campaign, for a later release.
+
+    An error, such as a full disk, is only reported: it affects no result, and jobs report it, too.
+    """
+    try:
+        reproducible.write_campaign_config(Path(campaign), config)
+    except UserError as error:
+        names.report(f"acapella: warning: {error}; a release of this campaign will not contain its settings")
