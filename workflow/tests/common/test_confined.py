@@ -282,6 +282,8 @@ def test_commands_that_read_files_of_others_are_confined(tmp_path, command):
         (["campaign", "analyze", "campaign", "--sample", "a"], True),
         (["campaign", "analyze", "campaign", "--sample", "a", "-o", "other/out"], False),
         (["campaign", "process", "campaign"], True),
+        (["campaign", "compare", "campaign", "other"], True),
+        (["campaign", "compare", "campaign", "other", "--record"], False),
         (["campaign", "figures", "campaign"], True),
         (["campaign", "report", "campaign"], True),
     ],
