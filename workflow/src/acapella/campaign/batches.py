@@ -128,14 +128,10 @@ class Journal:
 
     def __init__(self, campaign: Path, stage: str, batch: str):
         self.path = campaign / "batches" / "done" / stage / f"{batch}.tsv"
-        self._recorded = dict(self._lines())
-
-    def _lines(self) -> Iterable[tuple[str, str]]:
-        """Yield each sample with the rest of its line. A line that was not written completely is ignored."""
-        if self.path.is_file():
-            for line in self.path.read_text(encoding="utf-8").split("\n")[:-1]:
-                sample, _, recorded = line.partition("\t")
-                yield sample, recorded
+        text = self.path.read_text(encoding="utf-8") if self.path.is_file() else ""
+        *complete, incomplete = text.split("\n")
+        self._separator = "\n" if incomplete else ""  # the last line was not written completely, and is ignored
+        self._recorded = dict(line.partition("\t")[::2] for line in complete)
 
     def is_complete(self, sample: str, key: str, outputs: Sequence[Path]) -> bool:
         """Return whether a sample was completed with this key, and its outputs exist and are unchanged."""
@@ -147,7 +143,8 @@ class Journal:
         recorded = record(key, [state_of(path) for path in outputs])
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with os.fdopen(beneath.open_file(self.path, flags), "w", encoding="utf-8") as stream:
-            stream.write(f"{sample}\t{recorded}\n")
+            stream.write(f"{self._separator}{sample}\t{recorded}\n")
+        self._separator = ""
         self._recorded[sample] = recorded
 
 

@@ -17,6 +17,7 @@ these.
 import argparse
 import atexit
 import contextlib
+import ctypes
 import importlib
 import os
 import signal
@@ -41,7 +42,7 @@ from acapella.campaign.batches import (
 from acapella.campaign.layout import open_campaign
 from acapella.digest.cache import damaged_entries
 from acapella_core import beneath, names
-from acapella_core.errors import INTERRUPTED, UserError
+from acapella_core.errors import INTERNAL, INTERRUPTED, OUTSIDE, UserError
 from acapella_core.files import atomic_text
 
 from . import entry
@@ -49,6 +50,7 @@ from .commands import build_parser
 
 # Options that do not change the output, or repeat --code.
 NEUTRAL = ("--cache-key=", "--damaged=", "--memory=", "--progress", "--threads=")
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 @dataclass(frozen=True)
@@ -155,11 +157,11 @@ def load(command: Sequence[str]) -> None:
 def run_in_fork(command: Sequence[str], sample: str, log: Path) -> Outcome:
     """Run a command in a fork, with its output in a log. A signal that ends this process is sent to the fork first."""
     descriptor = beneath.open_file(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    start = time.monotonic()
+    start, parent = time.monotonic(), os.getpid()
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
-        run_command(command, descriptor)
+        run_command(command, descriptor, parent)
     os.close(descriptor)
     try:
         _, status, usage = os.wait4(pid, 0)
@@ -174,10 +176,16 @@ def run_in_fork(command: Sequence[str], sample: str, log: Path) -> Outcome:
     return Outcome(sample, "failed" if code else "done", code, elapsed, cpu_s, usage.ru_maxrss / 1024)
 
 
-def run_command(command: Sequence[str], log: int) -> None:
-    """Run a command in this fork and end it; nothing of the parent's stack runs."""
-    code = 70
+def run_command(command: Sequence[str], log: int, parent: int) -> None:
+    """Run a command in this fork and end it; nothing of the parent's stack runs.
+
+    If the parent is killed, the kernel sends SIGTERM, so that the sample is not processed twice at the same time.
+    """
+    code = INTERNAL
     try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(OUTSIDE)
         for number, handler in ((signal.SIGINT, entry.stop), (signal.SIGTERM, None), (signal.SIGHUP, None)):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, handler or signal.SIG_DFL)

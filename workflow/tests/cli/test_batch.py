@@ -1,0 +1,153 @@
+"""Tests `acapella campaign batch`: crashes, signals, and what the next run skips."""
+
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.traces import busy_port, write_pcap
+
+from acapella.campaign.batches import Journal, Member, extended, read_failures, read_plan, write_plan
+from acapella.cli import batch, entry
+from acapella.cli import main as cli
+
+SAMPLES = ("s0", "s1", "s2")
+TIMEOUT_S = 60
+# Runs the command in its arguments; sample s1 prints its process id and sleeps.
+SLEEPER = """
+import sys, time, os
+from acapella.cli import entry, main
+original = entry.main
+def sleep_or_run():
+    if "--port=s1" in sys.argv:
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+    return original()
+entry.main = sleep_or_run
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def campaign(tmp_path) -> Path:
+    """Return a campaign with a plan of one batch; the port of each sample has its name."""
+    for name in SAMPLES:
+        write_pcap(tmp_path / f"{name}.pcap", busy_port())
+    directory = tmp_path / "results"
+    directory.mkdir()
+    write_plan(directory, [Member("b0001", name, "site", name, str(tmp_path / f"{name}.pcap")) for name in SAMPLES])
+    return directory
+
+
+def words(campaign: Path, *options: str) -> list[str]:
+    """Return the arguments that digest the batch."""
+    output = campaign / "batches" / "digest" / "b0001.tsv"
+    return ["campaign", "batch", str(campaign), "digest", "b0001", "-o", str(output), "--", "--engine=native", *options]
+
+
+def outcomes(campaign: Path) -> list[str]:
+    """Return the outcomes of the samples."""
+    lines = (campaign / "batches" / "digest" / "b0001.tsv").read_text().splitlines()[1:]
+    return [line.split("\t")[1] for line in lines]
+
+
+def failures(campaign: Path) -> dict[str, int]:
+    """Return the exit codes of the failed samples."""
+    return read_failures(campaign / "logs" / "batches" / "digest" / "b0001.failed.tsv")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGSEGV, 139), (signal.SIGKILL, 137)])
+def test_crash_of_a_sample_does_not_affect_the_others(campaign, monkeypatch, number, code):
+    original = entry.main
+
+    def crash_or_run():
+        if "--port=s1" in sys.argv:
+            faulthandler.disable()  # of pytest
+            os.kill(os.getpid(), number)
+        return original()
+
+    monkeypatch.setattr(batch.entry, "main", crash_or_run)
+    assert cli.main(words(campaign)) == code
+    assert failures(campaign) == {"s1": code}
+    assert sorted(path.stem for path in (campaign / "acap").iterdir()) == ["s0", "s2"]
+    assert not (campaign / "batches" / "digest" / "b0001.tsv").exists()
+    monkeypatch.undo()
+    assert cli.main(words(campaign)) == 0
+    assert outcomes(campaign) == ["kept", "done", "kept"] and failures(campaign) == {}
+
+
+def test_exit_code_of_several_failures_is_the_smallest(campaign):
+    (campaign.parent / "s0.pcap").unlink()
+    damaged = campaign.parent / "s1.pcap"
+    damaged.write_bytes(damaged.read_bytes() + b"\xff" * 100)
+    assert cli.main(words(campaign)) == 1
+    assert failures(campaign) == {"s0": 2, "s1": 1}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number, code):
+    running = subprocess.Popen([sys.executable, "-c", SLEEPER, *words(campaign)], start_new_session=True)
+    log = campaign / "logs" / "digest" / "s1.log"
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (log.is_file() and log.read_text().endswith("\n")):
+        assert running.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    sample = int(log.read_text())
+    running.send_signal(number)
+    assert running.wait(TIMEOUT_S) == code
+    while Path(f"/proc/{sample}").exists() and " Z " not in Path(f"/proc/{sample}/stat").read_text():
+        assert time.monotonic() < deadline, "the sample is still processed"
+        time.sleep(0.02)
+    assert not (campaign / "acap" / "s2.parquet").exists()
+    assert cli.main(words(campaign)) == 0
+    assert outcomes(campaign) == ["kept", "done", "done"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [(["--memory=100M", "--threads=2", "--damaged=keep", "--progress"], "kept"), (["--max-ratio=9"], "done")],
+)
+def test_only_options_that_change_the_output_digest_again(campaign, options, expected):
+    assert cli.main(words(campaign)) == 0
+    assert cli.main(words(campaign, *options)) == 0
+    assert set(outcomes(campaign)) == {expected}
+
+
+def test_changed_output_is_created_again(campaign):
+    assert cli.main(words(campaign)) == 0
+    acap = campaign / "acap" / "s2.parquet"
+    before = acap.read_bytes()
+    acap.write_bytes(before[:-1])
+    assert cli.main(words(campaign)) == 0
+    assert outcomes(campaign) == ["kept", "kept", "done"] and acap.read_bytes() == before
+
+
+def test_incomplete_last_line_of_a_journal_is_ignored(campaign):
+    assert cli.main(words(campaign)) == 0
+    journal = Journal(campaign, "digest", "b0001").path
+    journal.write_text(journal.read_text()[:-5])
+    assert cli.main(words(campaign)) == 0
+    assert outcomes(campaign) == ["kept", "kept", "done"]
+
+
+def test_batches_are_limited_and_samples_stay_in_theirs():
+    sizes = {"a": 10, "b": 10, "c": 95, "d": 10, "e": 300, "f": 1}
+    first = extended({}, [*sizes], sizes, most=3, most_bytes=100)
+    assert first == {"a": "b0001", "b": "b0001", "c": "b0002", "d": "b0003", "e": "b0004", "f": "b0005"}
+    assert extended(first, ["x", "f", "b", "y"], {}, most=3, most_bytes=100) == {
+        "x": "b0006",
+        "f": "b0005",
+        "b": "b0001",
+        "y": "b0006",
+    }
+    assert [*extended({}, "abcdefg", {}, most=3, most_bytes=1).values()].count("b0001") == 3
+
+
+def test_plan_is_read_as_it_was_written(tmp_path):
+    members = [Member("b0001", "a", "s\u00fcd", "p 1", "dir/x\ty.pcap", [None, 1, [["filter", "tcp"]]])]
+    write_plan(tmp_path, members)
+    assert read_plan(tmp_path) == members
