@@ -18,11 +18,28 @@ WRITTEN = (
 
 def links(directory: Path) -> Iterator[tuple[Path, str]]:
     """Yield path and target of each symbolic link beneath a directory that the workflow does not make itself."""
-    for parent, directories, files in os.walk(directory):
-        for name in sorted((*directories, *files)):
-            path = Path(parent) / name
-            if path.is_symlink() and not is_ours(path.relative_to(directory), path):
-                yield path.relative_to(directory), f"is a symbolic link to {path.readlink()}"
+    for path in map(Path, symbolic_links(directory)):
+        place = path.relative_to(directory)
+        if not is_ours(place, path):
+            yield place, f"is a symbolic link to {path.readlink()}"
+
+
+def symbolic_links(directory: str | os.PathLike) -> Iterator[str]:
+    """Yield the paths of all symbolic links beneath a directory; those of a directory precede those beneath it.
+
+    This precedes every run, and a campaign may have millions of files, so it reads only directories, not each file.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError:  # not readable, or removed meanwhile
+        return
+    for entry in found:
+        if entry.is_symlink():
+            yield entry.path
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            yield from symbolic_links(entry.path)
 
 
 def is_ours(place: Path, path: Path) -> bool:

@@ -9,6 +9,7 @@ preferences below, which every result records.
 """
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -322,11 +323,16 @@ def find() -> Tshark:
     path = shutil.which("tshark")
     if path is None:
         raise UserError("tshark not found on the PATH", fix=INSTALL, outside=True)
-    return Tshark(path, version_of(path))
+    status = Path(path).stat()
+    return Tshark(path, version_of(path, (status.st_ino, status.st_mtime_ns)))
 
 
-def version_of(path: str) -> str:
+@functools.cache
+def version_of(path: str, state: tuple[int, int]) -> str:
     """Return the version of an installed Wireshark. Raises UserError if no version is printed.
+
+    It is cached for processes that fork others, such as `acapella campaign batch`. ``state``: inode and modification
+    time of the program.
 
     dumpcap in the directory of tshark prints it. If dumpcap is missing or not executable, tshark prints it, which takes
     30 times as long, because tshark first registers every dissector.

@@ -60,7 +60,13 @@ def find(program: tshark.Tshark | None = None) -> Vendors | None:
     if not program.version.startswith(VERSIONS):
         return None
     directory = directory_of(program)
-    return read(directory, program.version) if directory else None
+    if directory is None:
+        return None
+    try:
+        state = tuple((status.st_ino, status.st_mtime_ns) for status in ((directory / name).stat() for name in FILES))
+    except OSError:
+        return None
+    return read(directory, program.version, state)
 
 
 def lists() -> tuple[dict | None, dict[str, bytes]]:
@@ -77,8 +83,12 @@ def lists() -> tuple[dict | None, dict[str, bytes]]:
     return installed.metadata(), {name: (directory / name).read_bytes() for name in FILES}
 
 
-def read(directory: Path, version: str) -> Vendors | None:
-    """Return the vendors of the lists in ``directory``; None if one of them cannot be read."""
+@functools.cache
+def read(directory: Path, version: str, state: tuple) -> Vendors | None:
+    """Return the vendors of the lists in ``directory``; None if one of them cannot be read.
+
+    They are cached for processes that fork others, such as `acapella campaign batch`. ``state``: of the lists' files.
+    """
     core = _native.Vendors()
     sha256 = {}
     for name in FILES:

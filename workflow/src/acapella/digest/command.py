@@ -166,8 +166,14 @@ def confine(args: argparse.Namespace) -> None:
 def preload(args: argparse.Namespace) -> None:
     """Import what a digest uses, before `acapella campaign batch` forks a process for each sample."""
     os.environ.setdefault(*MEMORY_POOL)
-    importlib.import_module("acapella.digest.acap_files")
-    importlib.import_module(ENGINES[args.engine])
+    for module in ("acapella.digest.acap_files", "acapella.digest.node_digest", ENGINES[args.engine]):
+        importlib.import_module(module)
+    from acapella.common import vendors  # noqa: PLC0415
+    from acapella_core import schemas  # noqa: PLC0415
+
+    vendors.find()  # the lists and the version of tshark are cached, as are schemas
+    for table in ("frames", "flows"):
+        schemas.table(table)
 
 
 def run(args: argparse.Namespace) -> int:
