@@ -23,6 +23,7 @@ from acapella_core.errors import UserError
 
 from . import (
     analysis,
+    batches,
     campaign,
     collector,
     congestion,
@@ -82,6 +83,10 @@ BENCHMARKS = {
     "storage": (storage.run, "latency of writes while the page cache fills, buffered and direct (root, bpftrace)"),
     "p4": (p4.run, "P4 programs in the software pipeline: frames a second on one core"),
     "analysis": (analysis.run, "index to figures for many samples"),
+    "batches": (
+        batches.run,
+        "many small captures in batches: plans of up to 100,000 samples, cost of a sample in each stage",
+    ),
     "transfer": (transfer.run, "tables from many files of iperf3"),
 }
 

@@ -48,6 +48,8 @@ SCALES = {
         "campaign_s": 20,
         "congestion_campaigns": 1,
         "iperf3_files": 200,
+        "planned_samples": (1_000,),
+        "batched_samples": 20,
         "storage": {"thresholds": ("10:20",), "disks": ("own", 20), "memory_mb": 64, "rate": 1e6, "run_s": 2},
     },
     "full": {
@@ -82,6 +84,8 @@ SCALES = {
         "campaign_s": 180,
         "congestion_campaigns": 12,
         "iperf3_files": 10_000,
+        "planned_samples": (1_000, 10_000, 100_000),
+        "batched_samples": 1_000,
         "storage": {"thresholds": ("10:20", "20:50"), "disks": ("own", 20), "memory_mb": 256, "rate": 1e6, "run_s": 10},
     },
 }
