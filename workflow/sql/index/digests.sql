@@ -1,16 +1,8 @@
--- One row per acap in use: properties of the whole sample, from the Parquet metadata `acapella`.
+-- One row per acap in use: properties of the whole sample, from the Parquet metadata `acapella` that Python has read.
 with
 
 files as (
     select * from files
-),
-
-metadata as (
-    select
-        parse_filename(file_name, true) as sample,
-        decode(value)::json as digest
-    from parquet_kv_metadata('acap/*.parquet')
-    where decode(key) = 'acapella'
 ),
 
 final as (
@@ -41,8 +33,7 @@ final as (
         digest -> 'tshark' -> 'preferences' as tshark_preferences,
         digest -> 'vendors' as vendors,
         digest -> 'parameters' as parameters
-    from metadata
-    where sample in (select files.sample from files)
+    from files
 )
 
 select * from final

@@ -25,6 +25,7 @@ Files that belong to no sample of the campaign stay, and are reported.
 """
 
 import contextlib
+import json
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
@@ -174,7 +175,7 @@ def listed_samples(campaign: Campaign) -> list[str]:
 
 
 def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
-    """Return a row for each sample with an acap: name, sizes and checksums of its files.
+    """Return a row for each sample with an acap: name, sizes and checksums of its files, metadata of its digest (JSON).
 
     Raises UserError if no sample has an acap, a file is missing or damaged, or a digest has another format version.
     """
@@ -189,12 +190,13 @@ def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
         for file in (flows, manifest):
             if not file.is_file():
                 raise UserError(f"no such file, but there is an acap {acap.name}", where=file)
-        for file in (acap, flows):
-            check_digest(file, acap.stem)
+        metadata, _ = (check_digest(file, acap.stem) for file in (acap, flows))
         checksums = [sha256_of(file) for file in (acap, flows, manifest)]
         for file, checksum in ((acap, checksums[0]), (flows, checksums[1])):
             check_cached(file, checksum)
-        rows.append((acap.stem, acap.stat().st_size, checksums[0], flows.stat().st_size, *checksums[1:]))
+        sizes = [acap.stat().st_size, flows.stat().st_size]
+        described = json.dumps(metadata, sort_keys=True)
+        rows.append((acap.stem, sizes[0], checksums[0], sizes[1], *checksums[1:], described))
     return rows
 
 
@@ -316,7 +318,7 @@ def fill(  # noqa: PLR0913
             con.execute(f"create table {name} as select unnest($samples::varchar[]) as sample", {"samples": listed})
         con.execute(
             "create table files (sample varchar, acap_bytes ubigint, acap_sha256 varchar, flows_bytes ubigint, "
-            "flows_sha256 varchar, manifest_sha256 varchar)"
+            "flows_sha256 varchar, manifest_sha256 varchar, digest json)"
         )
         queries.insert(con, "files", files)
         for name in TABLES:

@@ -86,10 +86,15 @@ def is_digest(path) -> bool:
         return False
 
 
-def check_digest(path, sample: str) -> None:
-    """Raise UserError with the sample's name if a file is damaged or is not an acap or flow table of this format."""
+def check_digest(path, sample: str) -> dict:
+    """Return the metadata of an acap or a flow table.
+
+    Raises UserError with the sample's name if the file is damaged or is not an acap or flow table of this format.
+    """
     try:
-        check_format(path, metadata_of(path))
+        metadata = metadata_of(path)
+        check_format(path, metadata)
+        return metadata
     except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         message = isinstance(error, (pa.ArrowInvalid, OSError)) and str(error)
         reason = message.splitlines()[0] if message else "it has no metadata of acapella digest"
