@@ -1,5 +1,6 @@
 """Tests `acapella campaign batch`: crashes, signals, and what the next run skips."""
 
+import atexit
 import faulthandler
 import os
 import signal
@@ -78,6 +79,16 @@ def test_crash_of_a_sample_does_not_affect_the_others(campaign, monkeypatch, num
     monkeypatch.undo()
     assert cli.main(words(campaign)) == 0
     assert outcomes(campaign) == ["kept", "done", "kept"] and failures(campaign) == {}
+
+
+def test_functions_registered_for_the_end_of_the_batch_do_not_run_in_its_forks(campaign, capfd):
+    atexit.register(print_end := lambda: os.write(1, b"the batch ends\n"))
+    try:
+        assert cli.main(words(campaign)) == 0
+    finally:
+        atexit.unregister(print_end)
+    assert "the batch ends" not in capfd.readouterr().out
+    assert not any("the batch ends" in path.read_text() for path in (campaign / "logs" / "digest").iterdir())
 
 
 def test_exit_code_of_several_failures_is_the_smallest(campaign):

@@ -186,6 +186,7 @@ def run_command(command: Sequence[str], log: int, parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(OUTSIDE)
+        atexit._clear()  # functions that the parent has registered
         for number, handler in ((signal.SIGINT, entry.stop), (signal.SIGTERM, None), (signal.SIGHUP, None)):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, handler or signal.SIG_DFL)
