@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -12,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
 from acapella_testing.fabric.collection_runs import ONE, collected, config_of
 from acapella_testing.fabric.experiment import SITES, SLICE, experiment
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
+from acapella_testing.processes import run
 from acapella_testing.waiting import wait_until
 
 from acapella_capture.manifest import read
@@ -46,9 +45,9 @@ NO_PACKAGE = """#!/bin/sh
 echo "E: Unable to locate package liburing-dev" >&2
 exit 100
 """
-CC = """#!/bin/sh
+CCACHE = """#!/bin/sh
 export CCACHE_DIR={cache} CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=/
-exec {ccache} {cc} "$@"
+exec {ccache} "$@"
 """
 
 
@@ -63,21 +62,23 @@ def write_program(fabric: Loopback, name: str, text: str) -> None:
 
 
 def with_packages(fabric: Loopback) -> None:
-    """Give the nodes meson and ninja, which are packages on FABRIC, and a compiler with the cache of this user."""
+    """Give the nodes meson and ninja, which are packages on FABRIC, and the compiler's cache of this user, if any."""
     for name in ("meson", "ninja"):
         fabric.nodes.program(name).symlink_to(Path(sys.executable).with_name(name))
     write_program(fabric, "pkg-config", PKG_CONFIG.format(pkg_config=shutil.which("pkg-config")))
     write_program(fabric, "apt-get", APT_GET)
     ccache = shutil.which("ccache")
     if ccache is not None:
-        cache = os.environ.get("CCACHE_DIR", str(Path.home() / ".cache" / "ccache"))
-        write_program(fabric, "cc", CC.format(cache=cache, ccache=ccache, cc=compiler()))
+        cache = run(ccache, "--get-config", "cache_dir", check=True).stdout.strip()
+        write_program(fabric, "ccache", CCACHE.format(cache=cache, ccache=ccache))
 
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory) -> Iterator[dict]:
     """Build the program once on a node. Return its directory, the lines of progress, and the commands on the node."""
-    c_programs.built_or_skip("acapella-dpdk-capture")
+    libraries = run("pkg-config", "--print-errors", "--exists", "libdpdk >= 22.11", "liburing", "libpcap", "zlib")
+    if libraries.returncode != 0:
+        pytest.skip(f"libraries are not installed: {libraries.stderr.strip()}")
     with loopback_fabric(tmp_path_factory.mktemp("build")) as fabric:
         with_packages(fabric)
         testbed, lines = fabric.testbed("first"), []
