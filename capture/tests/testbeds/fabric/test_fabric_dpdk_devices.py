@@ -133,7 +133,7 @@ def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_p
         DpdkDevice(str(fabric.nodes.home(NODE) / "program"), address, True, "mlx5_core") for address in ADDRESSES
     ]
     needed = 2 * HUGE_MB // 2
-    assert lines[0] == f"{NODE}: 3 of {needed} huge pages, reboot to reserve them"
+    assert lines[0] == f"{NODE}: the kernel found 3 of {needed} huge pages; reserved at a reboot"
     (setting,) = (tmp_path / "files" / "grub" / "grub.d").iterdir()
     assert setting.read_text() == f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX hugepages={needed + 16}"\n'
     done = commands(fabric)
@@ -155,6 +155,17 @@ def test_node_does_not_reboot_twice(fabric, node, tmp_path, monkeypatch):
     assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).huge_pages is False
     assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).pci == ADDRESSES[0]
     assert lines[-1] == f"{NODE}: enp9s0 is captured with DPDK's driver at 0000:07:00.1, without huge pages"
+
+
+def test_nic_is_tried_without_huge_pages_if_they_cannot_be_reserved(fabric, node, tmp_path, monkeypatch):
+    program(fabric, "none", monkeypatch)
+    fabric.nodes.program("update-grub").write_text("#!/bin/sh\necho no boot loader >&2\nexit 1\n")
+    lines = []
+    fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
+    assert lines[1] == f"node {NODE}: cannot reserve huge pages at boot: no boot loader"
+    assert "systemctl reboot" not in commands(fabric)
+    devices = [fabric.made.dpdk_device(NODE, receiver) for receiver in RECEIVERS]
+    assert [(each.pci, each.huge_pages) for each in devices] == [(address, False) for address in ADDRESSES]
 
 
 def test_node_that_does_not_reboot_is_named(fabric, node, tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ class NodePrograms(Testbed):
     settings: FabricSettings
     session: Session
     slices: Slices
-    own_nodes = True  # whether nodes were created for captures, so that their settings may be changed
+    changes_nodes = True  # whether nodes were created for captures, so that their settings may be changed
 
     def __init__(self, directory: str):
         self._remote = Remote(self._node, directory, self.settings, self.session.explain_refusal)
@@ -79,10 +79,10 @@ class NodePrograms(Testbed):
             return
         node = instance.name
         self.end_programs(node)
-        build = NodeBuild(self, node, logs, report, self.slices.stopping.is_set, installs=self.own_nodes)
+        build = NodeBuild(self, node, logs, report, self.slices.stopping.is_set, installs=self.changes_nodes)
         program = build.program()
         nics = dpdk_devices.read_nics(self, node, instance.receivers)
-        if not self.own_nodes:  # DPDK's driver would take the frames of the interface from the user's programs
+        if not self.changes_nodes:  # DPDK's driver would take the frames of the interface from the user's programs
             for nic in nics:
                 reason = "the interface of the user's own node stays with the kernel"
                 self._dpdk_devices[node, nic.interface] = DpdkDevice(program, None, False, nic.kernel_driver, reason)
@@ -99,8 +99,12 @@ class NodePrograms(Testbed):
         found = dpdk_devices.reserve(self, instance.name, receivers)
         if found.enough or found.reserved < 0:
             return found.enough
-        report(f"{instance.name}: {found.reserved} of {found.needed} huge pages, reboot to reserve them")
-        dpdk_devices.reserve_at_boot(self, instance.name, found.needed)
+        report(f"{instance.name}: the kernel found {found.reserved} of {found.needed} huge pages; reserved at a reboot")
+        try:
+            dpdk_devices.reserve_at_boot(self, instance.name, found.needed)
+        except UserError as error:  # not the GRUB of Debian and Ubuntu: the NIC is tried without huge pages
+            report(str(error))
+            return False
         self._reboot(instance.name)
         self._set_up_receivers(instance)
         dpdk_devices.read_nics(self, instance.name, instance.receivers)  # loads kernel modules again

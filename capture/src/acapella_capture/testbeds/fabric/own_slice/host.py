@@ -75,7 +75,7 @@ class HostTestbed(FabricTestbed):
 
     mirrors_at_creation = False
     allocates = False
-    own_nodes = False
+    changes_nodes = False
 
     def __init__(self, settings: FabricSettings, campaign: str, *, own: str | None, session: Session | None = None):
         super().__init__(settings, campaign, session=session)
