@@ -22,6 +22,7 @@ from ..plan.samples import PlannedSample
 from ..scan import Facts, facts_of
 from ..settings import CollectSettings
 from ..testbeds.base import Testbed
+from ..testbeds.uploads import upload
 from .gather import checksum_on_node, delete_on_node, gather
 from .sampling import ActiveSample
 
@@ -121,25 +122,19 @@ def digest(testbed: Testbed, node: str, planned: PlannedSample, columns: str, se
 
 
 def programs_on_node(testbed: Testbed, node: str, lists: dict[str, bytes]) -> tuple[str, list[str]]:
-    """Return the paths of the program and of the vendor lists on a node, to which they are uploaded once."""
-    names = [f"vendors-{name}" for name in lists]
+    """Return the paths of the program and of the vendor lists on a node, to which they are uploaded once.
+
+    Raises CannotDigest.
+    """
+    source, names = digest_program(), [f"vendors-{name}" for name in lists]
     with tempfile.TemporaryDirectory() as directory:
         for name, content in zip(names, lists.values(), strict=True):
             Path(directory, name).write_bytes(content)
-        program = upload(testbed, node, digest_program(), PROGRAM)
-        return program, [upload(testbed, node, Path(directory, name), name) for name in names]
-
-
-def upload(testbed: Testbed, node: str, source: Path, file: str) -> str:
-    """Upload a file to a node unless it is already there. Return its path, usable as a command. Raises CannotDigest."""
-    path = testbed.path_on_node(node, file)
-    path = path if "/" in path else f"./{path}"
-    try:
-        if checksum_on_node(testbed, node, file) != sha256_of(source):
-            testbed.put(node, source, file)
-    except UserError as error:
-        raise CannotDigest(str(error)) from error
-    return path
+        try:
+            program = upload(testbed, node, source, PROGRAM)
+            return program, [upload(testbed, node, Path(directory, name), name) for name in names]
+        except UserError as error:
+            raise CannotDigest(str(error)) from error
 
 
 def size_on_node(testbed: Testbed, node: str, file: str) -> int:

@@ -65,7 +65,7 @@ def run_uploaded(testbed: Testbed, node: str, path: str, output: str, settings: 
     try:
         try:
             paths = [upload(testbed, node, file, file.name) for file in (program, *vendor_lists())]
-            key = upload(testbed, node, Path(str(settings.key_file)), KEY, overwrite=True)
+            key = upload(testbed, node, Path(str(settings.key_file)), KEY)
         except UserError as error:
             raise UserError(f"not anonymized, so not fetched: {error}", where=f"node {node}") from error
         run_checked(testbed, node, [paths[0], path, output, key, settings.macs, *paths[1:]])

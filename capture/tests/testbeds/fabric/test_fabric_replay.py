@@ -86,7 +86,7 @@ def test_trials_are_sent_by_the_program_that_is_uploaded(fabric, path, tmp_path,
     assert left == 0 and {frame.data[:12].hex(":") for frame in sent} == {f"{DESTINATION}:{MACS[0]}"}
     arrived, left = dpdk.read_pcap(tmp_path / "arrived.pcap")
     assert [frame.data for frame in arrived] == [frame.data for frame in sent] * 2
-    there = [file for file in fabric.nodes.home(NODE).rglob(f"{replay.PROGRAM}-*")]
+    there = [file for file in fabric.nodes.home(NODE).rglob(replay.PROGRAM)]
     assert [file.read_bytes() for file in there] == [replay.program().read_bytes()]
     assert [made.name for made in fabric.orchestrator.alive()] == [MINE], "the user's slice is kept, ours is not"
 

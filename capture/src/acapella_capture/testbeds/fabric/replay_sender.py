@@ -20,7 +20,7 @@ from ...replay.ports import ProgramSettings
 from ...scan import scan_apart
 from ..base import Job, Testbed
 from ..sent_trials import unsent
-from ..uploads import upload_version
+from ..uploads import upload
 from .replay_clocks import NodeClock
 
 PROGRAM = "acapella-dpdk-replay-static"  # built by make setup-fabric
@@ -66,7 +66,7 @@ class NodeSender:
         if not frames:
             raise UserError("the capture has no frames", where=f"{KEY}.capture")
         self._testbed.put(self.node, capture, self._file("capture"))
-        place = upload_version(self._testbed, self.node, program())
+        place = upload(self._testbed, self.node, program(), PROGRAM)
         settings = ProgramSettings((self.interface,), packets=frames, departures=frames, pace=PACING, mtu=self._mtu())
         argv = ["sh", "-c", START, "sh", self._path("commands"), *settings.argv(place)]
         self._job = self._testbed.start(self.node, argv, output=self._file("events"))

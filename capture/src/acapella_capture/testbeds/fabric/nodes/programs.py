@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.files import sha256_of
 
 from ....settings import FabricSettings
 from ...base import CompletedProgram, DpdkDevice, Instance, Job, Testbed
-from ...uploads import upload_version
+from ...uploads import upload
 from ..login import LoginError
 from ..remote import Remote
 from ..session import Session
@@ -62,7 +63,7 @@ class NodePrograms(Testbed):
         self._remote.put(node, source, file)
 
     def provide(self, node: str, source: Path) -> str:
-        return upload_version(self, node, source)
+        return upload(self, node, source, f"{sha256_of(source)[:16]}-{source.name}")
 
     def end_programs(self, node: str) -> None:
         """End all programs of this campaign on a node, which a killed collection has left. Raises UserError."""
@@ -99,7 +100,7 @@ class NodePrograms(Testbed):
         found = dpdk_devices.reserve(self, instance.name, receivers)
         if found.enough or found.reserved < 0:
             return found.enough
-        report(f"{instance.name}: the kernel found {found.reserved} of {found.needed} huge pages; reserved at a reboot")
+        report(f"{instance.name}: the kernel found {found.reserved} of {found.needed} huge pages; reboot")
         try:
             dpdk_devices.reserve_at_boot(self, instance.name, found.needed)
         except UserError as error:  # not the GRUB of Debian and Ubuntu: the NIC is tried without huge pages
