@@ -1,11 +1,11 @@
 """Captures with acapella-dpdk-capture, which nodes of a FABRIC on loopback build from the uploaded source archive."""
 
+import contextlib
 import hashlib
 import json
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,8 @@ from acapella_testing.fabric.collection_runs import ONE, collected, config_of
 from acapella_testing.fabric.experiment import SITES, SLICE, experiment
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.processes import run
-from acapella_testing.waiting import wait_until
+from acapella_testing.requirements import require
+from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import ResourceRequest
@@ -77,8 +78,7 @@ def with_packages(fabric: Loopback) -> None:
 def build(tmp_path_factory) -> Iterator[dict]:
     """Build the program once on a node. Return its directory, the lines of progress, and the commands on the node."""
     libraries = run("pkg-config", "--print-errors", "--exists", "libdpdk >= 22.11", "liburing", "libpcap", "zlib")
-    if libraries.returncode != 0:
-        pytest.skip(f"libraries are not installed: {libraries.stderr.strip()}")
+    require(libraries.returncode == 0, f"libraries are not installed: {libraries.stderr.strip()}")
     with loopback_fabric(tmp_path_factory.mktemp("build")) as fabric:
         with_packages(fabric)
         testbed, lines = fabric.testbed("first"), []
@@ -105,8 +105,10 @@ def place(build: dict, fabric: Loopback, node: str = NODE) -> None:
     shutil.copytree(build["directory"], target)
 
 
-def send_during_sample(fabric: Loopback, prefix: tuple[str, ...], frames: list[dpdk.Frame], count: int = 1):
-    """Start a thread that sends frames in each of a number of samples, once the program listens."""
+def sending(
+    fabric: Loopback, prefix: tuple[str, ...], frames: list[dpdk.Frame], count: int = 1
+) -> contextlib.AbstractContextManager[None]:
+    """Send frames in each of a number of samples, once the program listens."""
     path = fabric.directory / "frames.pcap"
     path.write_bytes(dpdk.pcap_bytes(frames))
     home = fabric.nodes.home(NODE)
@@ -118,9 +120,7 @@ def send_during_sample(fabric: Loopback, prefix: tuple[str, ...], frames: list[d
             seen.update(listening(home))
             veth.send_capture(prefix, "far0", path)
 
-    thread = threading.Thread(target=send)
-    thread.start()
-    return thread
+    return in_background(send)
 
 
 def listening(home: Path) -> set[Path]:
@@ -148,19 +148,18 @@ def test_archive_has_the_same_bytes_for_the_same_sources():
 def test_capture_has_the_frames_that_tcpdump_captures(build, fabric, network, tmp_path, capsys):
     place(build, fabric)
     frames = dpdk.some_frames(FRAMES, sizes=(60, 64, 128, 512, 1514))
-    sender = send_during_sample(fabric, network, frames)
-    with replayer.tcpdump(network, RECEIVERS[0], tmp_path / "reference.pcap"):
+    reference = tmp_path / "reference.pcap"
+    with replayer.tcpdump(network, RECEIVERS[0], reference), sending(fabric, network, frames):
         status, campaign = collected(
             fabric, collect=ONE, sample_s=3, capture={"method": "dpdk", "snaplen": 96}, image=IMAGE
         )
-        sender.join()
     printed = capsys.readouterr()
     assert status == 0, printed.err
     (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
     captured, left = dpdk.read_pcap(campaign / "raw" / manifest["file"])
-    reference, _ = dpdk.read_pcap(tmp_path / "reference.pcap")
+    expected, _ = dpdk.read_pcap(reference)
     assert left == 0 and len(captured) == FRAMES == manifest["frames_captured"]
-    assert [(frame.data, frame.wire) for frame in captured] == [(each.data[:96], each.wire) for each in reference]
+    assert [(frame.data, frame.wire) for frame in captured] == [(each.data[:96], each.wire) for each in expected]
     assert (manifest["method"], manifest["frames_received"], manifest["dropped_kernel"]) == ("dpdk", FRAMES, 0)
     assert manifest["dpdk"] == {
         "device": "net_af_packet0", "driver": "net_af_packet", "huge_pages": False, "kernel_driver": None,
@@ -178,10 +177,9 @@ def test_p4_program_and_its_control_file_are_uploaded(build, fabric, network, tm
     control.write_text("table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n")
     frames = dpdk.some_frames(30, sizes=(64, 1514))
     arp = [replace(frame, data=frame.data[:12] + b"\x08\x06" + frame.data[14:]) for frame in frames[:10]]
-    sender = send_during_sample(fabric, network, arp + frames[10:])
     capture = {"method": "fpga", "p4_program": str(FORWARD), "p4_control": str(control), "format": "pcapng"}
-    status, campaign = collected(fabric, collect=ONE, sample_s=3, capture=capture, image=IMAGE)
-    sender.join()
+    with sending(fabric, network, arp + frames[10:]):
+        status, campaign = collected(fabric, collect=ONE, sample_s=3, capture=capture, image=IMAGE)
     assert status == 0, capsys.readouterr().err
     (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
     captured = dpdk.read_pcapng(campaign / "raw" / manifest["file"])
@@ -209,10 +207,9 @@ def test_next_samples_use_the_build_and_replace_files_of_a_killed_collection(bui
     killed.kill()
     left = running(home)
     assert left and list(home.glob("acapella-first/*.pcap.part"))
-    sender = send_during_sample(fabric, network, frames, 2)
     two = ONE | {"samples_per_run": 2}
-    status, campaign = collected(fabric, collect=two, sample_s=2, capture={"method": "dpdk"}, image=IMAGE)
-    sender.join()
+    with sending(fabric, network, frames, 2):
+        status, campaign = collected(fabric, collect=two, sample_s=2, capture={"method": "dpdk"}, image=IMAGE)
     printed = capsys.readouterr()
     assert status == 0, printed.err
     manifests = [read(path) for path in (campaign / "raw").glob("*.json")]

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import subprocess
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ import pytest
 from acapella_testing.capture import veth
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.network import MODPROBE, SYSCTL
+from acapella_testing.requirements import require
+from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.testbeds.base import CompletedProgram, DpdkDevice, Instance, ResourceRequest
 from acapella_capture.testbeds.fabric.nodes import dpdk_devices
@@ -61,11 +62,8 @@ def node_files(fabric: Loopback, directory: Path) -> Iterator[tuple[str, ...]]:
     with veth.namespace((RECEIVERS[0], "far0"), (RECEIVERS[1], "far1")) as prefix:
         holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", f"{script} touch {ready} && exec sleep infinity"])
         try:
-            end = time.monotonic() + 20
-            while not ready.exists():
-                if holder.poll() is not None or time.monotonic() > end:
-                    pytest.skip("mount namespaces are not available")
-                time.sleep(0.01)
+            wait_until(lambda: ready.exists() or holder.poll() is not None)
+            require(ready.exists(), "mount namespaces are not available")
             mounted = ("nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", f"--wd={fabric.nodes.home(NODE)}")
             yield (*prefix, *mounted, "env", "-u", "WARM_PYTHON")  # its server has other mounts
         finally:
@@ -100,14 +98,11 @@ def program(fabric: Loopback, fails: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(NodeBuild, "program", lambda self: str(path))
 
 
-def reboot_when_asked(fabric: Loopback) -> threading.Thread:
-    """Start a thread that reboots the node once it runs `systemctl reboot`: SSH is refused for a while."""
+def rebooting_when_asked(fabric: Loopback) -> contextlib.AbstractContextManager[None]:
+    """Reboot the node once it runs `systemctl reboot`: SSH is refused for a while."""
 
     def reboot() -> None:
-        log = fabric.nodes.home(NODE) / "commands.log"
-        end = time.monotonic() + 60
-        while "systemctl reboot" not in log.read_text() and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: "systemctl reboot" in commands(fabric))
         fabric.nodes.refusing = True
         fabric.nodes.lose_connections()
         time.sleep(DOWN_S)
@@ -115,9 +110,7 @@ def reboot_when_asked(fabric: Loopback) -> threading.Thread:
         (fabric.nodes.home(NODE) / "rebooted").touch()
         fabric.nodes.refusing = False
 
-    thread = threading.Thread(target=reboot)
-    thread.start()
-    return thread
+    return in_background(reboot)
 
 
 def commands(fabric: Loopback) -> list[str]:
@@ -126,9 +119,9 @@ def commands(fabric: Loopback) -> list[str]:
 
 def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_path, monkeypatch):
     program(fabric, "none", monkeypatch)
-    lines, rebooting = [], reboot_when_asked(fabric)
-    fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
-    rebooting.join()
+    lines = []
+    with rebooting_when_asked(fabric):
+        fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
     assert [fabric.made.dpdk_device(NODE, receiver) for receiver in RECEIVERS] == [
         DpdkDevice(str(fabric.nodes.home(NODE) / "program"), address, True, "mlx5_core") for address in ADDRESSES
     ]
@@ -148,9 +141,9 @@ def test_node_does_not_reboot_twice(fabric, node, tmp_path, monkeypatch):
     """Huge pages that a reboot does not provide, and a NIC that works without them."""
     program(fabric, "*--huge*", monkeypatch)
     (fabric.nodes.home(NODE) / "at_boot").write_text("5\n")
-    lines, rebooting = [], reboot_when_asked(fabric)
-    fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
-    rebooting.join()
+    lines = []
+    with rebooting_when_asked(fabric):
+        fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
     assert commands(fabric).count("systemctl reboot") == 1
     assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).huge_pages is False
     assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).pci == ADDRESSES[0]
@@ -208,8 +201,7 @@ def test_nic_that_dpdk_cannot_use_is_captured_from_a_socket(works, expected):
 
 def test_huge_pages_of_this_machine_are_reserved(fabric, monkeypatch):
     """The kernel of this machine reserves them; the test restores their number."""
-    if not os.access(PAGES, os.W_OK):
-        pytest.skip("this user may not reserve huge pages of 2 MiB")
+    require(os.access(PAGES, os.W_OK), "this user may not reserve huge pages of 2 MiB")
     before = PAGES.read_text()
     monkeypatch.setattr(dpdk_devices, "HUGE_MB", 16)
     testbed = fabric.testbed("first")
@@ -217,8 +209,7 @@ def test_huge_pages_of_this_machine_are_reserved(fabric, monkeypatch):
     try:
         found = dpdk_devices.reserve(testbed, NODE, 2)
         assert found.needed == 16 and found.reserved == int(PAGES.read_text())
-        if not found.enough:
-            pytest.skip(f"the kernel of this machine reserves {found.reserved} huge pages only")
+        require(found.enough, f"the kernel of this machine reserves {found.reserved} huge pages only")
         assert dpdk_devices.reserve(testbed, NODE, 1) == dpdk_devices.HugePages(8, found.reserved), "none is returned"
     finally:
         PAGES.write_text(before)
