@@ -42,6 +42,11 @@ def test_default_p4_program_is_found_from_any_working_directory(tmp_path, monkey
         ({"local": {"traffic": [{}]}}, "local.traffic[0]"),
         ({"testbed": "files", "samples": None}, "samples"),
         ({"collect": {"mode": "slice"}}, "collect.slice"),
+        ({"testbed": "files", "samples": "x", "collect": {"digest_on": "node"}}, "collect.digest_on"),
+        (
+            {"testbed": "local", "collect": {"digest_on": "node"}, "local": {"replay": {}}},
+            "collect.digest_on: node: the trials of local.replay need their captures",
+        ),
         ({"collect": {"busiest_every": 1}}, "collect.busiest_every"),
         ({"capture": {"one_in": 10}}, "capture.one_in"),
         ({"capture": {"method": "dpkd"}}, "capture.method: 'dpkd' is not one of ['tcpdump', 'dpdk', 'fpga']"),

@@ -154,7 +154,7 @@ std::string write_digest(NativeDigest& digest, const Output& out, const std::str
     for (std::uint32_t first = 0; first < flows; first += kFlowBatchRows)
         write_block("flows   ", payload_of(digest.flow_rows(first, kFlowBatchRows)));
     write_block("position", digest.reader().positions());
-    const std::string facts = facts_of(digest, longest);
+    std::string facts = facts_of(digest, longest);
     write_block("facts   ", facts);
     return facts;
 }

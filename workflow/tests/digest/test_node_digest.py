@@ -15,8 +15,8 @@ from acapella_testing.frames import pcapng_files, traces
 from acapella_testing.frames.pcap_files import header, record, write_pcap
 from acapella_testing.workflow_run import CAPTURES
 
-from acapella.digest import node_digest
 from acapella.digest.acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
+from acapella.digest.acap_format import node_digest_record
 
 PROGRAM = Path(sys.executable).with_name("acapella-digest")
 SITE, PORT = "STAR", 'HundredGigE0/0/0/5 "x"'
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason=f"no {PROGRAM.name
 
 def on_node(capture: Path, out: Path, memory: int = 1 << 30, **changes) -> subprocess.CompletedProcess:
     """Run the program as a collection does."""
-    record, lists = node_digest.preparation()
+    record, lists = node_digest_record()
     vendors = []
     for name, content in lists.items():
         (out.parent / f"vendors-{name}").write_bytes(content)

@@ -154,5 +154,6 @@ def run_checked(testbed: Testbed, node: str, argv: Sequence[str], timeout_s: flo
     if result.status != 0:
         lines = result.stderr.strip().splitlines()
         reason = lines[-1].removeprefix(f"{PROGRAM}: error: ") if lines else f"exit status {result.status}"
-        raise CannotDigest(f"{Path(argv[0]).name} failed: {reason}", where=f"node {node}")
+        name = PROGRAM if PROGRAM in argv[0] else argv[0]
+        raise CannotDigest(f"{name} failed: {reason}", where=f"node {node}")
     return result.stdout

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from acapella.common.tables import arrow_schema
 from acapella_core.errors import UserError
 
+from .acap_format import FORMAT
 from .merged import FILE
 
 KEY = "acapella"  # key-value metadata, JSON
@@ -26,9 +27,6 @@ KEY = "acapella"  # key-value metadata, JSON
 # base64, because some readers of Parquet accept only UTF-8. Acaps of several captures do not have it.
 POSITIONS_KEY = "acapella_positions"
 POSITIONS_VERSION = b"\2"  # the first byte, kVersion of positions.cpp; other versions are not used
-# Key `acap_format` in the metadata of both files; files without it have format 1. Format 2 added tunnel identifiers to
-# the keys of flows, format 3 added ip_id to frames.
-FORMAT = 3
 
 BATCH_ROWS = 1 << 17  # rows per row group: fits into caches and memory, and is large enough for DuckDB
 FLOW_BATCH_ROWS = 1 << 14

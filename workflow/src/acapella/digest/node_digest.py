@@ -12,12 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from acapella import __version__
-from acapella.common import vendors
 from acapella.common.tables import arrow_schema
 from acapella_core import _native
 from acapella_core.errors import UserError
 
-from .acap_files import FORMAT
+from .acap_format import FORMAT
 
 SUFFIX = ".columns"  # of the file's name; another one follows if the file is compressed
 MAGIC = b"acapcol1"
@@ -53,15 +52,6 @@ FACT_TYPES = {
     "file_issue": (str, type(None)),
     "link_types": (list,),
 }
-
-
-def preparation() -> tuple[dict, dict[str, bytes]]:
-    """Return the record that a digest on a node contains, and the vendor lists that it needs, by file name.
-
-    `acapella collect` calls this function through the entry point `acapella.node_digest`.
-    """
-    metadata, lists = vendors.lists()
-    return {"version": __version__, "acap_format": FORMAT, "vendors": metadata}, lists
 
 
 def is_node_digest(source: str) -> bool:
