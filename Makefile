@@ -40,13 +40,16 @@ PACKAGES ?= yes
 DEBIAN_PACKAGES := $(if $(filter no,$(PACKAGES)),true,workflow/setup/debian-packages)
 
 # It also saves disk space and memory: fewer Python packages, build tools that are removed after the build, no cache of
-# pip, and as many compilers as the memory allows.
+# pip, bytecode only of modules that are used, and as many compilers as the memory allows. FABRIC's client of the machine
+# is used if it has the version of the lock file.
 ifeq ($(PACKAGES),no)
 REQUIREMENTS := workflow/requirements-small.lock
 PYTHON_PACKAGES := $(STAMPS)/packages-small
 TOOLS := build/tools
 BUILD_TOOLS := workflow/setup/build-tools $(BIN)/python $(TOOLS)
 PRUNE := workflow/setup/prune $(VENV)/lib/python*/site-packages
+NO_BYTECODE := --no-compile
+CLIENT_OF_MACHINE := $(BIN)/python workflow/setup/hub_client.py
 CORES = $(shell workflow/setup/compile-jobs)
 CORE_JOBS = CMAKE_BUILD_PARALLEL_LEVEL=$(CORES)
 export PIP_NO_CACHE_DIR := 1
@@ -56,6 +59,8 @@ PYTHON_PACKAGES := $(STAMPS)/packages
 TOOLS := $(VENV)
 BUILD_TOOLS := true
 PRUNE := true
+NO_BYTECODE :=
+CLIENT_OF_MACHINE := false
 endif
 
 packages packages-test packages-lint packages-bench: | ours
@@ -88,7 +93,7 @@ $(BIN)/python: | packages
 
 $(PYTHON_PACKAGES): $(REQUIREMENTS) | $(BIN)/python
 	@echo "setup: Python packages at the versions and hashes of $<; this takes some minutes the first time"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NO_BYTECODE) --require-hashes -r $<
 	@$(PRUNE)
 	@mkdir -p $(@D) && touch $@
 
@@ -172,11 +177,15 @@ $(C_INSTALLED) &: $(C_SOURCES) | $(PYTHON_PACKAGES)
 .PHONY: setup-fabric
 setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymize $(BIN)/acapella-digest $(BIN)/acapella-dpdk-replay-static
 
-$(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES)
-	@echo "setup: FABRIC's client at the versions and hashes of $<; this takes a minute or two the first time"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
-	@$(PRUNE)
+# The client of the machine is checked each time, because a JupyterHub may get another image.
+$(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES) workflow/setup/hub_client.py \
+		$(if $(wildcard $(VENV)/lib/python*/site-packages/acapella-fabric-client.pth),client-again)
+	@$(CLIENT_OF_MACHINE) $< || { \
+		echo "setup: FABRIC's client at the versions and hashes of $<; this takes a minute or two the first time"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NO_BYTECODE) --require-hashes -r $< && $(PRUNE); }
 	@touch $@
+
+.PHONY: client-again
 
 # Copied to FABRIC nodes, and therefore linked statically. The static libraries are in Debian's -dev packages.
 NODE_PROGRAM = $(CXX) -std=c++20 -O2 -flto=auto $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated

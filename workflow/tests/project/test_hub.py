@@ -1,8 +1,10 @@
 """`make setup PACKAGES=no` in an environment such as FABRIC's JupyterHub, and its parts."""
 
+import importlib
 import os
 import platform
 import re
+import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -17,12 +19,27 @@ SETUP = ROOT / "workflow" / "setup"
 SMALL = ROOT / "workflow" / "requirements-small.lock"
 HOME_BYTES = 1024 * MIB
 LARGEST_BYTES = 600 * MIB
+LARGEST_WITH_CLIENT_BYTES = 700 * MIB
 MEMORY_BYTES = 900 * MIB  # a hub has 1 GiB, of which its own server uses some
 DIGEST = """
 cd acapella
 .venv/bin/acapella digest --engine native .test/captures/alpha-p2.pcap.gz -o a.parquet
 .venv/bin/acapella show a.parquet | head -n 1
 for program in tshark cmake ninja pkg-config; do command -v "$program" || echo "no $program"; done
+"""
+# Root installs FABRIC's client for Python, as in the image of the hub; later, the image has no client.
+INSTALL_CLIENT = """
+python3 -m venv /opt/pip
+/opt/pip/bin/pip --python /usr/bin/python3 install --quiet --disable-pip-version-check --no-cache-dir \\
+    --root-user-action ignore --break-system-packages --require-hashes -r acapella/capture/requirements-fabric.lock
+"""
+REMOVE_CLIENT = "rm -rf /usr/local/lib/python3*/dist-packages"
+SETUP_FABRIC = ("make", "-C", "acapella", "PACKAGES=no", "setup-fabric")
+PLAN = """
+cd acapella
+.venv/bin/python -c 'import fabrictestbed_extensions.fablib.fablib; print("client works")'
+.venv/bin/acapella collect results/x --config config/fabric.yaml --dry-run
+.venv/bin/acapella-digest || echo "status $?"
 """
 CAMPAIGN = """
 cd acapella/.test
@@ -90,7 +107,15 @@ def test_unused_files_of_packages_are_removed(tmp_path):
     solvers = {f"pulp/solverdir/cbc/{name}/cbc" for name in (own, "linux/i32", "osx/i64", "win/i64")}
     unused = {"numpy/lib/tests/a.py", "pyarrow/tests/b/c.py", *(solvers - {f"pulp/solverdir/cbc/{own}/cbc"})}
     unused |= {f"selenium/webdriver/common/{name}/selenium-manager" for name in ("macos", "windows")}
+    unused |= {f"pyarrow/{name}" for name in ("libarrow_flight.so.2600", "_flight.cpython-311.so", "include/arrow/a.h")}
+    unused |= {
+        f"pyarrow/{name}" for name in ("libarrow_s3.so.2600", "libarrow_python.so", "libarrow_python.so.2600.1.0")
+    }
+    unused |= {"jedi/third_party/a.pyi", "fontTools/misc/a.c", "numpy/_core/include/a.h", "pandas/_libs/a.pyx"}
     kept = {
+        "pyarrow/libarrow_python.so.2600",
+        "pyarrow/libarrow.so.2600",
+        "fontTools/misc/a.py",
         "selenium/webdriver/common/linux/selenium-manager",
         "numpy/tests.py",
         "numpy/testing/d.py",
@@ -113,6 +138,43 @@ def test_programs_of_a_package_do_not_need_the_removed_files():
     assert f"/linux/{own}/" in PULP_CBC_CMD.pulp_cbc_path
 
 
+@pytest.fixture
+def hub_client(monkeypatch):
+    monkeypatch.syspath_prepend(SETUP)
+    return importlib.import_module("hub_client")
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ("exit 3", "does not run"),
+        ("echo '[null, []]'", "has none, version 2.0.9 is needed"),
+        ("""echo '["1.7.0", ["/opt"]]'""", "has version 1.7.0, version 2.0.9 is needed"),
+    ],
+)
+def test_client_of_another_version_is_not_used(found, reason, hub_client, tmp_path):
+    base = executable(tmp_path / "python", f"#!/bin/sh\n{found}\n")
+    assert hub_client.problem(str(base), "2.0.9", tmp_path / "a.pth") == f"{base} {reason}"
+    assert not (tmp_path / "a.pth").exists()
+
+
+@pytest.mark.parametrize(
+    ("check", "reason"), [("", None), ("import sys; sys.exit('numpy is missing')", "numpy is missing")]
+)
+def test_client_is_used_if_it_works_with_the_other_packages(check, reason, hub_client, tmp_path, monkeypatch):
+    base = executable(tmp_path / "python", f"""#!/bin/sh\necho '["2.0.9", ["{tmp_path}"]]'\n""")
+    monkeypatch.setattr(hub_client, "CHECK", check)
+    assert hub_client.problem(str(base), "2.0.9", tmp_path / "a.pth") == reason
+    assert (tmp_path / "a.pth").read_text() == f"{tmp_path}\n"
+
+
+def test_check_accepts_the_client_of_the_lock_file(hub_client):
+    pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+    lock = ROOT / "capture" / "requirements-fabric.lock"
+    assert hub_client.needed_version(lock) == distribution(hub_client.CLIENT).version
+    assert run(sys.executable, "-c", hub_client.CHECK, check=True).stderr == ""
+
+
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes ten minutes: make soak")
 def test_setup_fits_into_a_hub_and_ends_with_a_digest(tmp_path, capsys):
     skip_if(hub.why_not())
@@ -122,9 +184,15 @@ def test_setup_fits_into_a_hub_and_ends_with_a_digest(tmp_path, capsys):
         used = place.used_bytes()
         digest = place.run("sh", "-euc", DIGEST, limit_bytes=MEMORY_BYTES)
         campaign = place.run("sh", "-euc", CAMPAIGN, limit_bytes=MEMORY_BYTES)
+        clients = [client_of_hub(place), client_of_venv(place)]
     with capsys.disabled():
         print(f"\nhub: {used / MIB:.0f} MiB in the home directory after make setup PACKAGES=no")
         print(f"hub: {setup.peak_bytes / MIB:.0f} MiB of memory at most, of {MEMORY_BYTES // MIB}, without page cache")
+        for name, (bytes_used, ended) in zip(("of the hub", "installed"), clients, strict=True):
+            print(
+                f"hub: {bytes_used / MIB:.0f} MiB after make setup-fabric, with the client {name}, a campaign included"
+            )
+            print(f"hub: {ended.peak_bytes / MIB:.0f} MiB of memory at most")
         print(f"hub: {campaign.peak_bytes / MIB:.0f} MiB at most during a campaign with figures and report")
     assert (digest.status, digest.killed) == (0, 0), digest.output
     assert (campaign.status, campaign.killed) == (0, 0), campaign.output
@@ -133,3 +201,27 @@ def test_setup_fits_into_a_hub_and_ends_with_a_digest(tmp_path, capsys):
         f"no {program}" for program in ("tshark", "cmake", "ninja", "pkg-config")
     ]
     assert used < LARGEST_BYTES and setup.peak_bytes < MEMORY_BYTES
+    assert clients[0][0] < LARGEST_BYTES and clients[1][0] < LARGEST_WITH_CLIENT_BYTES
+
+
+def client_of_hub(place: hub.Hub) -> tuple[int, hub.Ended]:
+    """Set up testbed fabric on a hub whose Python has the client; return the used bytes and the result."""
+    installed = place.run("sh", "-euc", INSTALL_CLIENT, limit_bytes=2 * MEMORY_BYTES, user="0")
+    assert installed.status == 0, installed.output
+    return set_up_client(place, "setup: FABRIC's client 2.0.9 of /usr/bin/python3")
+
+
+def client_of_venv(place: hub.Hub) -> tuple[int, hub.Ended]:
+    """Set up testbed fabric again after the hub lost its client; return the used bytes and the result."""
+    assert place.run("sh", "-euc", REMOVE_CLIENT, limit_bytes=MEMORY_BYTES, user="0").status == 0
+    return set_up_client(place, "has none, version 2.0.9 is needed")
+
+
+def set_up_client(place: hub.Hub, line: str) -> tuple[int, hub.Ended]:
+    ended = place.run(*SETUP_FABRIC, limit_bytes=MEMORY_BYTES)
+    assert (ended.status, ended.killed) == (0, 0), ended.output
+    assert line in ended.output, ended.output
+    used = place.used_bytes()
+    plan = place.run("sh", "-euc", PLAN, limit_bytes=MEMORY_BYTES)
+    assert plan.status == 0 and "client works" in plan.output and "status 2" in plan.output, plan.output
+    return used, ended

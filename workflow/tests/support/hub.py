@@ -110,14 +110,14 @@ class Hub:
         self.home = self.root / "home" / "user"
         self.count = 0
 
-    def run(self, *command: object, limit_bytes: int) -> Ended:
+    def run(self, *command: object, limit_bytes: int, user: str = USER) -> Ended:
         """Run a command in the home directory, with a limit of its memory."""
         self.count += 1
         group = MemoryGroup(f"acapella-hub-{os.getpid()}-{self.count}", limit_bytes)
         kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         place = "/memory" if group.old else ""
         environment = {"HOME": "/home/user", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "GROUP_PLACE": place} | kept
-        line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", self.root, USER]
+        line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", self.root, user]
         peaks, stop = [0], threading.Event()
 
         def watch() -> None:
