@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -149,6 +150,27 @@ def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program
         digest.send_signal(signal.SIGINT)
         assert digest.wait(timeout=60) == 130
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "c.pcap"]
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "tshark"])
+def test_digest_that_never_ends_fails_at_its_time_limit(engine, tmp_path, monkeypatch, capsys, program):
+    """tshark neither reads nor prints. The limit is 0.5 s, and some milliseconds for the size of the capture."""
+    seconds = f"3600.{os.getpid()}5{engine == 'hybrid':d}"
+    text = TSHARK.format(instead=f"exec sleep {seconds}", tshark=program.path)
+    fake = executable(tmp_path / "bin" / "tshark", text)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    capture, out = write_pcap(tmp_path / "c.pcap", busy_port()), tmp_path / "out"
+    out.mkdir()
+    words = ["--engine", engine, "--max-seconds", "0.5", "-o", str(out / "a.parquet")]
+    previous = signal.getsignal(signal.SIGALRM)
+    assert main(["digest", str(capture), *words]) == 2
+    assert re.fullmatch(
+        rf"acapella: error: {capture}: not finished after \d s; raise --max-seconds, or use --engine native\n",
+        capsys.readouterr().err,
+    )
+    assert list(out.iterdir()) == []
+    assert not runs("sleep", seconds)
+    assert signal.getsignal(signal.SIGALRM) == previous
 
 
 @pytest.mark.parametrize("before", [b"", b"first\n"])

@@ -49,7 +49,7 @@ from . import entry
 from .commands import build_parser
 
 # Options that do not change the output, or repeat --code.
-NEUTRAL = ("--cache-key=", "--damaged=", "--memory=", "--progress", "--threads=")
+NEUTRAL = ("--cache-key=", "--damaged=", "--max-seconds=", "--memory=", "--progress", "--threads=")
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 

@@ -37,6 +37,7 @@ from pathlib import Path
 
 from acapella import __version__
 from acapella.common.faults import DAMAGING, describe_fault
+from acapella.common.time_limit import time_limit
 from acapella_core import decompression, files, names
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
@@ -55,6 +56,7 @@ MEMORY = "2G"
 MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other pools retain 12 MiB for a few pages
 ANSWER_S = 120.0  # default of acapella.common.tshark, which is slow to import
 MAX_TIMEOUT_S = 10**6
+SECONDS_PER_MIB = 60  # tshark takes 7 s for a MiB of frames of 76 bytes; compressed captures contain more of them
 REPAIR = (
     "exclude the sample (exclude), keep the frames before the damage (--damaged keep), or repair the capture (editcap)"
 )
@@ -152,6 +154,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         help="versions of the code, of tshark and of the vendor list; --cache uses digests with the same text "
         "(default: the installed ones)",
     )
+    parser.add_argument(
+        "--max-seconds",
+        metavar="SECONDS",
+        type=float,
+        help=f"time limit: this number of seconds, and {SECONDS_PER_MIB} more for each MiB of input (default: none)",
+    )
     parser.add_argument("--progress", action="store_true", help="print frames and rate on standard error")
     return parser
 
@@ -198,11 +206,12 @@ def run(args: argparse.Namespace) -> int:
     )
     flows = args.flows or str(default_flows_path(Path(args.acap)))
     check_paths(args.sources, args.acap, flows)
-    if args.cache and len(args.sources) == 1 and args.sources[0] != "-":
-        metadata = cached_digest(args, flows, options)
-    else:
-        metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
     name = name_of(args.sources)
+    with time_limit(limit_s(args), where=name, fix="raise --max-seconds, or use --engine native"):
+        if args.cache and len(args.sources) == 1 and args.sources[0] != "-":
+            metadata = cached_digest(args, flows, options)
+        else:
+            metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
     damaged = metadata["file_issue"] in DAMAGING and args.damaged == "fail"
     if oddities := oddities_of(metadata):
         names.report(f"acapella: note: {name}: {oddities}")
@@ -213,6 +222,16 @@ def run(args: argparse.Namespace) -> int:
         message = f"{name}: {describe_fault(metadata)}; {written_frames(metadata['frames'])}{advice}"
         names.report(f"acapella: {'error' if damaged else 'warning'}: {message}")
     return int(damaged)
+
+
+def limit_s(args: argparse.Namespace) -> float | None:
+    """Return the time limit of a digest in seconds. Raises UserError if --max-seconds is not a number above 0."""
+    if args.max_seconds is None:
+        return None
+    if not 0 < args.max_seconds <= MAX_TIMEOUT_S:
+        raise UserError(f"--max-seconds takes seconds above 0, up to {MAX_TIMEOUT_S}", where=args.max_seconds)
+    sizes = [Path(source).stat().st_size for source in args.sources if Path(source).is_file()]
+    return args.max_seconds + SECONDS_PER_MIB * sum(sizes) / (1 << 20)
 
 
 def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dict:

@@ -1,0 +1,31 @@
+"""A time limit for a part of a command."""
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+from acapella_core.errors import UserError
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float | None, *, where: object, fix: str) -> Iterator[None]:
+    """Raise UserError in the context after a number of seconds; None sets no limit.
+
+    A signal handler of the main thread raises it, so that the context ends only when Python or the core checks signals:
+    the core does so while it waits for tshark, and between batches of frames. ``where`` and ``fix`` are those of
+    UserError.
+    """
+    if seconds is None:
+        yield
+        return
+
+    def end(*_):
+        raise UserError(f"not finished after {seconds:,.0f} s", where=where, fix=fix)
+
+    previous = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
