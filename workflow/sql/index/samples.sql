@@ -32,6 +32,10 @@ left_out as (
     select * from left_out
 ),
 
+failed as (
+    select * from failed
+),
+
 items as (
     select
         sample,
@@ -105,6 +109,7 @@ described as (
         case
             when d.sample is not null then t.excluded
             when m.sample in (select left_out.sample from left_out) then 'config'
+            when m.sample in (select failed.sample from failed) then 'failed'
             else 'no acap'
         end as excluded,
         m.requested_start_ns,

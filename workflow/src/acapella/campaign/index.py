@@ -1,9 +1,10 @@
 """Write the catalog of a campaign: the sites, ports, times, headers and flows in each file.
 
 The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
-`p4` or `sampling`, or several of them; `config` if the config leaves the sample out of all tables (--exclude);
-`no acap` if it was not digested. It is null for a sample that counts. By default only samples without these
-restrictions count. If every sample is restricted, filtered samples count; trials count only if all samples are trials.
+`p4` or `sampling`, or several of them; `config` if the config leaves the sample out of all tables (--exclude); `failed`
+if it is in no table because a stage failed (--failed); `no acap` if it was not digested. It is null for a sample that
+counts. By default only samples without these restrictions count. If every sample is restricted, filtered samples count;
+trials count only if all samples are trials.
 
 CAMPAIGN/catalog.duckdb holds the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows (of
 all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
@@ -40,7 +41,7 @@ from .layout import Campaign, open_campaign
 from .stale import remove_stale
 from .views import TABLES, add_views, new_database, published, renew_views, store
 
-PRIVATE_TABLES = ("manifests", "digests", "restrictions", "files", "listed", "named_trials", "left_out")
+PRIVATE_TABLES = ("manifests", "digests", "restrictions", "files", "listed", "named_trials", "left_out", "failed")
 KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # directory -> suffix of the files of a sample
 TRAFFIC = ("unfiltered", "all")
 
@@ -57,6 +58,13 @@ def register_parser(subparsers):
         default=[],
         metavar="SAMPLE",
         help="samples that are excluded from all tables",
+    )
+    parser.add_argument(
+        "--failed",
+        nargs="+",
+        default=[],
+        metavar="SAMPLE",
+        help="samples that are in no table because they failed",
     )
     parser.add_argument(
         "--trials",
@@ -102,6 +110,7 @@ def run(args) -> None:
     counts, missing = build(
         campaign,
         exclude=args.exclude,
+        failed=args.failed,
         trials=args.trials,
         traffic=args.traffic,
         tables=args.tables,
@@ -131,6 +140,7 @@ def build(  # noqa: PLR0913
     campaign: Campaign,
     *,
     exclude: Sequence[str] = (),
+    failed: Sequence[str] = (),
     trials: Sequence[str] = (),
     traffic: str = TRAFFIC[0],
     tables: Sequence[str] = (),
@@ -138,16 +148,17 @@ def build(  # noqa: PLR0913
 ) -> tuple[dict[str, int], list[str]]:
     """Write the catalog; return the number of rows of each table and the samples without an acap.
 
-    ``exclude``: samples to exclude from all tables; ``trials``: samples that the config lists as trials; ``traffic``:
-    samples that count in traffic statistics; ``tables``: published tables that get a view, in addition to those of
-    `campaign process` and to existing ones.
+    ``exclude``: samples to exclude from all tables; ``failed``: samples to omit because they failed; ``trials``:
+    samples that the config lists as trials; ``traffic``: samples that count in traffic statistics; ``tables``:
+    published tables that get a view, in addition to those of `campaign process` and to existing ones.
     """
     listed = listed_samples(campaign)
-    files = input_files(campaign, set(listed) - set(exclude))
+    files = input_files(campaign, set(listed) - {*exclude, *failed})
     with atomic_path(campaign.catalog) as temporary:
         temporary.unlink()  # DuckDB rejects an empty file as damaged
         try:
             inputs = {"listed": listed, "named_trials": sorted(set(trials)), "left_out": sorted(set(exclude))}
+            inputs["failed"] = sorted(set(failed))
             with culprit_named(campaign, inputs, files, traffic=traffic):
                 counts_and_missing = fill(campaign, temporary, inputs, files, traffic=traffic, threads=threads)
             add_views(campaign, temporary, published(campaign, tables))

@@ -61,6 +61,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--transfers", action="store_true", help="also draw those of transfers (first run acapella campaign transfers)"
     )
     parser.add_argument(
+        "--missing",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of samples that are missing in the tables because they failed; figures of samples state it",
+    )
+    parser.add_argument(
         "--formats",
         nargs="+",
         metavar="FORMAT",
@@ -94,7 +101,7 @@ def run(args: argparse.Namespace) -> None:
     source = Source(campaign)
     for name in names:
         start = time.monotonic()
-        paths = save(compose_figure(name, source), campaign.directory / "figures", name, formats)
+        paths = save(compose_figure(name, source, missing=args.missing), campaign.directory / "figures", name, formats)
         seconds = time.monotonic() - start
         print(f"figures: {paths[0].with_suffix('')} ({', '.join(formats)}), {seconds:.1f} s", file=sys.stderr)
 

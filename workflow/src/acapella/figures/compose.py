@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import altair as alt
 from altair.utils import schemapi
 
+from acapella.common.wording import count
+
 from . import flowreport_scope, quality, registry, restrictions, theme
 from .rows import Rows, sampled
 from .shared_parts import shared_parts
@@ -48,10 +50,11 @@ class ComposedFigure:
         return ". ".join([self.title, *self.notes])
 
 
-def compose_figure(name: str, source: Source, *, origin: bool = True) -> ComposedFigure:
+def compose_figure(name: str, source: Source, *, origin: bool = True, missing: int = 0) -> ComposedFigure:
     """Draw one figure. Raises UserError if a table that it needs is missing.
 
-    ``origin``: add the name of the table to the figure. Pages with captions have it in the caption.
+    ``origin``: add the name of the table to the figure. Pages with captions have it in the caption. ``missing``: number
+    of samples that are missing in the tables because they failed.
     """
     module = registry.figure_module(name)
     scope = getattr(module, "SCOPE", quality.scope)
@@ -62,13 +65,20 @@ def compose_figure(name: str, source: Source, *, origin: bool = True) -> Compose
             figure, reason = module.draw(source), ""
         except NoData as error:
             figure, reason = no_data_figure(module.SUBJECT, str(error)), str(error)
-        notes = (*scope(source), *figure.key)
+        notes = (*scope(source), *missing_note(name, missing), *figure.key)
         title = figure.title + restriction_suffix(scope, source)
         spec = add_title(figure.chart, title, notes, foot).to_dict(validate=False)
     alt.ConcatChart.validate(sampled(spec))
     spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
     return ComposedFigure(name, title, notes, module.TABLE, tuple(module.COLUMNS), reason, spec)
+
+
+def missing_note(name: str, missing: int) -> tuple[str, ...]:
+    """Return the note about missing samples of a figure; none for figures that are not about samples."""
+    if not missing or name not in registry.SAMPLE_FIGURES:
+        return ()
+    return (f"{count(missing, 'sample')} missing because {'it' if missing == 1 else 'they'} failed",)
 
 
 def restriction_suffix(scope: Callable, source: Source) -> str:

@@ -47,6 +47,9 @@ TRANSFER_FIGURES = (  # for transfer experiments
 )
 
 
+SAMPLE_FIGURES = (*TRAFFIC_FIGURES, *TRIAL_FIGURES, *REPLAY_FIGURES, *FLOWREPORT_FIGURES)  # drawn from samples
+
+
 def all_figures() -> tuple[str, ...]:
     """Return the names of all figures that a campaign can have."""
     return (

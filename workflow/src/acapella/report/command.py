@@ -42,6 +42,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         default=[],
         help="samples that the config excludes; the report lists them",
     )
+    parser.add_argument(
+        "--failed",
+        metavar="SAMPLE",
+        nargs="+",
+        default=[],
+        help="samples that failed and are in no table; the report lists them with the reasons in quarantine/",
+    )
     return parser
 
 
@@ -71,5 +78,6 @@ def run(args: argparse.Namespace) -> None:
         with_outcomes=args.outcomes,
         papers=args.papers,
         excluded=args.excluded,
+        failed=args.failed,
     )
     print(f"report: {path} ({figures} figures, {path.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)

@@ -28,7 +28,7 @@ PROVENANCE = {  # parts of a provenance file with their headings, in order; othe
     "versions": "Versions of the programs",
     "parameters": "Parameters",
     "excluded": "Samples excluded from traffic statistics, and why",
-    "left_out": "Samples in no table: excluded by the config (config), or not digested (no acap)",
+    "left_out": "Samples in no table: excluded by the config (config), failed, or not digested (no acap)",
     "inputs": "Inputs: SHA-256 of the files of each sample",
     "outputs": "Outputs: SHA-256 of the tables",
     "queries": "Queries: SHA-256 of the SQL",
@@ -50,6 +50,7 @@ def write(  # noqa: PLR0913
     with_outcomes: bool = False,
     papers: bool = False,
     excluded: Sequence[str] = (),
+    failed: Sequence[str] = (),
 ) -> tuple[Path, int]:
     """Write the page; return its path and the number of figures.
 
@@ -57,13 +58,14 @@ def write(  # noqa: PLR0913
     the sections on trials (with the figures of replays with departures), flow reports, transfers, the
     storage study, and the outcomes of all collections.
     ``papers`` adds tables of the numbers printed in papers. ``excluded``: samples that the config excludes.
+    ``failed``: samples that failed and are in no table.
     """
     source = Source(campaign)
     of_trials = (*registry.TRIAL_FIGURES, *(registry.REPLAY_FIGURES if with_replays else ()))
     parts = (registry.TRAFFIC_FIGURES if with_samples else (), of_trials if with_trials else (), flows.figures)
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     parts += (registry.TRANSFER_FIGURES if with_transfers else (),)
-    composed = [compose_figure(name, source, origin=False) for part in parts for name in part]
+    composed = [compose_figure(name, source, origin=False, missing=len(failed)) for part in parts for name in part]
     omitted = [figure for figure in composed if figure.empty and figure.name in registry.TRANSFER_FIGURES]
     shown = [figure for figure in composed if figure not in omitted]
     all_figures = [figure_values(figure, number, source) for number, figure in enumerate(shown, 1)]
@@ -76,7 +78,7 @@ def write(  # noqa: PLR0913
         policy=charts.security_policy(charts.vega(), charts.EMBED_SCRIPT),
         lead=summary.introduction(source) if with_samples else transfers.INTRODUCTION,
         facts=summary.facts(source) if with_samples else [],
-        warnings=warnings.collect(source, excluded) if with_samples else [],
+        warnings=warnings.collect(source, excluded, failed) if with_samples else [],
         figures=figures,
         tables=add_csv_links(tables.report_tables(source), source) + notes.tables(source) if with_samples else [],
         trials=trial_section(source, of_trials, papers=papers) if with_trials else None,

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
+from acapella.campaign.failed_samples import read_records
 from acapella.campaign.layout import Campaign, existing_provenance
 from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.wording import count, nanoseconds, percent, scaled
@@ -18,12 +19,16 @@ COARSE_NS = 1000  # at this resolution, frames of a 10 Gbit/s link share timesta
 MAX_NAMED = 8  # samples listed by name in a warning; others are counted
 
 
-def collect(source: Source, excluded: Sequence[str] = ()) -> list[str]:
-    """Return one sentence per warning, the most severe first. ``excluded``: samples that the config excludes."""
+def collect(source: Source, excluded: Sequence[str] = (), failed: Sequence[str] = ()) -> list[str]:
+    """Return one sentence per warning, the most severe first.
+
+    ``excluded``: samples that the config excludes; ``failed``: samples that failed and are in no table.
+    """
     rows = source.quality
     warnings = [
         not_collected(source),
-        missing_samples(source, excluded),
+        failed_samples(source, failed),
+        missing_samples(source, [*excluded, *failed]),
         excluded_by_config(source, excluded),
         *excluded_from_statistics(source),
         restricted(source),
@@ -93,6 +98,24 @@ def failed_places(rows: list[dict], campaign: Campaign) -> list[str]:
 def collected(source: Source) -> list[str]:
     """Return the true names of the collected samples."""
     return [row["sample"] for row in sheets.read(source.campaign.directory / "raw" / "samples.tsv")]
+
+
+def failed_samples(source: Source, failed: Sequence[str]) -> str | None:
+    """Return the warning about samples that failed: names, reasons and logs, or with pseudonyms only their number."""
+    if not failed:
+        return None
+    text = (
+        f"{count(len(failed), 'sample')} of {len(collected(source))} failed and {'is' if len(failed) == 1 else 'are'}"
+    )
+    text += " in no table or figure"
+    if has_pseudonyms(source.campaign):
+        return f"{text}."
+    records = read_records(source.campaign.directory)
+    parts = []
+    for name in failed[:MAX_NAMED]:
+        record = records.get(name, {})
+        parts.append(f"{name} ({record.get('rule', '?')}: {record.get('reason', '?')}; quarantine/{name}.log)")
+    return f"{text}: {'; '.join(parts)}{'; ...' if len(failed) > MAX_NAMED else '.'}"
 
 
 def missing_samples(source: Source, excluded: Sequence[str]) -> str | None:
