@@ -1,0 +1,74 @@
+"""Runs of `snakemake --profile slurm` on a cluster of this machine, while a test injects faults."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from acapella_testing import slurm_cluster
+from acapella_testing.requirements import skip_if
+from acapella_testing.slurm_cluster import Cluster
+from acapella_testing.workflow_run import ROOT, Workplace
+
+# Unlike the profile, check the status of jobs every few seconds.
+STATUS_CHECKS = ("--slurm-init-seconds-before-status-checks", "4", "--seconds-between-status-checks", "1")
+PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), "--latency-wait", "5", *STATUS_CHECKS]
+TIMEOUT_S = 900  # reached only if something hangs
+POLL_S = 0.2
+
+
+@contextlib.contextmanager
+def cluster(**options: bool) -> Iterator[Cluster]:
+    """Provide a cluster that is not running yet. Skips the test with a reason if none can be started."""
+    skip_if(slurm_cluster.missing(accounting=options.get("accounting", False)))
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # paths of pytest are too long for a Unix socket
+        yield Cluster(Path(directory), **options)
+
+
+def run_on(cluster: Cluster, place: Workplace, *arguments: str, fault: Callable[[], object] = lambda: None) -> str:
+    """Run Snakemake on the cluster and return its output. Fails the test if Snakemake fails.
+
+    ``fault`` is called when the nodes are ready. It may wait for jobs (`jobs_in_state`).
+    """
+    with tempfile.TemporaryFile("w+") as output:
+        running = cluster.start(place.command(*PROFILE, *arguments), place.directory, output, place.environment)
+        try:
+            wait_for((cluster.directory / "control").exists, "the cluster", running)
+            fault()
+            running.wait(TIMEOUT_S)
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)  # ends unshare and all processes in its namespace
+                running.wait()
+            output.seek(0)
+            printed = output.read()
+            print(printed)
+    assert running.returncode == 0, printed
+    return printed
+
+
+def wait_for(condition: Callable[[], object], what: str, running: subprocess.Popen | None = None):
+    """Wait until a condition holds, and return its value. Fails the test if the run ends before, or on timeout."""
+    end = time.monotonic() + TIMEOUT_S
+    while not (value := condition()):
+        assert time.monotonic() < end, f"{what}: not within {TIMEOUT_S} s"
+        assert running is None or running.poll() is None, f"{what}: the run has ended"
+        time.sleep(POLL_S)
+    return value
+
+
+def jobs_in_state(cluster: Cluster, state: str, rule: str = "") -> list[tuple[str, str]]:
+    """Return (identifier, node) of Slurm's jobs of a rule in a state, such as RUNNING."""
+    lines = cluster.run("squeue", "--noheader", f"--states={state}", "--format=%i|%N|%k").splitlines()
+    jobs = [line.split("|") for line in lines if line.count("|") == 2]
+    return [(job, node) for job, node, comment in jobs if rule in comment]
+
+
+def planned_jobs(printed: str) -> int:
+    """Return the total number of jobs in Snakemake's table."""
+    return int(re.search(r"^total +(\d+)$", printed, re.M)[1])
