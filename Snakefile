@@ -15,9 +15,11 @@ from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
 from acapella.snakefile.code import sql_digest as digest_of_sql
 from acapella.snakefile.engine import with_engine
+from acapella.snakefile import slurm_plugin
 from acapella.snakefile.exit import exit_on_user_error
 from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
+from acapella.snakefile.progress import Progress
 from acapella.snakefile.released import (
     check_captures,
     config_file,
@@ -62,12 +64,22 @@ with exit_on_user_error():
 if config["digest"]["cache"]:
     os.environ[CACHE] = os.path.abspath(os.path.expanduser(config["digest"]["cache"]))
 
+slurm_plugin.install()
 JOB_RECORDS = JobRecords(lambda: runs_no_jobs(workflow))
 logger.addHandler(JOB_RECORDS)
+PROGRESS = Progress(logger.info)
+logger.addHandler(PROGRESS)
+
+
+def after_failure():
+    """Record failed samples in quarantine/, and report the failure of a run; once."""
+    if is_main_process(workflow) and not JOB_RECORDS.reported:
+        quarantine.record_failures(CAMPAIGN, JOB_RECORDS, SAMPLES.capture)
+    report_failures(JOB_RECORDS, config["exclude"], config["missing"])
 
 
 # Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log.
-atexit.register(lambda: JOB_RECORDS.failed and report_failures(JOB_RECORDS, config["exclude"]))
+atexit.register(lambda: JOB_RECORDS.failed and after_failure())
 
 ROOT = Path(os.path.relpath(workflow.basedir))
 CAMPAIGN = f"results/{config['campaign']}"
@@ -124,7 +136,9 @@ include: "rules/reproduce.smk"
 
 
 onstart:
+    quarantine.print_omitted(CAMPAIGN, FAILED)
     record_signals(JOB_RECORDS.record_stop)
+    PROGRESS.start()
     CACHED_DIGESTS.record_verified()
     if BATCHED:
         BATCHES.start()
@@ -134,5 +148,11 @@ onstart:
     write_analysis_config(CAMPAIGN, config)
 
 
+onsuccess:
+    PROGRESS.stop()
+    quarantine.remove_completed(CAMPAIGN)
+
+
 onerror:
-    report_failures(JOB_RECORDS, config["exclude"])
+    PROGRESS.stop()
+    after_failure()

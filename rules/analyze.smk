@@ -19,8 +19,8 @@ if BATCHED:
         benchmark:
             "<campaign>/benchmarks/batches/analyze/{batch}.tsv"
         resources:
-            mem_mb=2048,
-            runtime=120,
+            mem_mb=memory_mb("analyze", captures=captures_of_batch, share=ACAP_SHARE),
+            runtime=run_minutes("analyze", captures=captures_of_batch, share=ACAP_SHARE),
         params:
             campaign=lambda wildcards: CAMPAIGN,
             members=lambda wildcards: BATCHES.description(wildcards.batch),
@@ -49,8 +49,8 @@ else:
         benchmark:
             "<campaign>/benchmarks/analyze/{sample}.tsv"
         resources:
-            mem_mb=2048,
-            runtime=120,
+            mem_mb=memory_mb("analyze"),
+            runtime=run_minutes("analyze"),
         params:
             campaign=lambda wildcards: CAMPAIGN,
             options=ANALYZE_OPTIONS,

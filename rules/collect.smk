@@ -16,8 +16,8 @@ if FILES and BATCHED:
         benchmark:
             "<campaign>/benchmarks/batches/collect/{batch}.tsv"
         resources:
-            mem_mb=256,
-            runtime=60,
+            mem_mb=memory_mb("collect", captures=captures_of_batch),
+            runtime=run_minutes("collect", captures=captures_of_batch),
         params:
             campaign=lambda wildcards: CAMPAIGN,
             config=collection_config(config),
@@ -42,8 +42,8 @@ elif FILES:
         benchmark:
             "<campaign>/benchmarks/collect/{sample}.tsv"
         resources:
-            mem_mb=256,
-            runtime=60,
+            mem_mb=memory_mb("collect"),
+            runtime=run_minutes("collect"),
         params:
             campaign=lambda wildcards: CAMPAIGN,
             config=collection_config(config),
@@ -91,8 +91,8 @@ if FILES:
         benchmark:
             "<campaign>/benchmarks/samples.tsv"
         resources:
-            mem_mb=256,
-            runtime=10,
+            mem_mb=memory_mb("samples"),
+            runtime=run_minutes("samples"),
         params:
             campaign=lambda wildcards: CAMPAIGN,
             config=collection_config(config),

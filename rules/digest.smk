@@ -9,6 +9,7 @@ from acapella.digest.command import ENGINES
 
 DEEP_FRAMES = config["digest"]["deep_frames"]
 DECOMPRESSION = [f"--max-{key}={config['digest'][f'max_{key}']}" for key in ("decompressed", "ratio")]
+DIGEST_MB = config["digest"]["memory_mb"] + 1280  # most memory that depends on the capture; 1280 for tshark
 DIGEST_OPTIONS = [
     f"--engine={config['digest']['engine']}",
     *(["--deep-frames", *map(str, DEEP_FRAMES)] if DEEP_FRAMES else []),
@@ -28,10 +29,11 @@ if BATCHED:
             "<campaign>/benchmarks/batches/digest/{batch}.tsv"
         threads: config["digest"]["threads"]
         resources:
-            mem_mb=config["digest"]["memory_mb"] + 1536,  # in addition to the tables: 256 for acapella, 1280 for tshark
-            runtime=24 * 60,
+            mem_mb=memory_mb("digest", at_most=DIGEST_MB, captures=captures_of_batch),
+            runtime=run_minutes("digest", captures=captures_of_batch),
             damaged=config["digest"]["damaged"],
-            memory=f"{config['digest']['memory_mb']}M",  # a limit, which changes no result
+            memory=f"{config['digest']['memory_mb']}M",  # limits, which change no result
+            max_seconds=config["digest"]["max_seconds"],
         params:
             campaign=lambda wildcards: CAMPAIGN,
             members=lambda wildcards: BATCHES.description(wildcards.batch),
@@ -45,7 +47,7 @@ if BATCHED:
             "acapella campaign batch {params.campaign:q} digest {wildcards.batch} -o {output.outcomes:q}"
             " --code={params.code}.{params.tshark:q}.{params.vendors:q} -- {params.options:q}"
             " --cache-key={params.code}.{params.tshark:q}.{params.vendors:q}"
-            " --memory={resources.memory} --threads={threads} --damaged={resources.damaged} --progress > {log:q} 2>&1"
+            " --memory={resources.memory} --max-seconds={resources.max_seconds} --threads={threads} --damaged={resources.damaged} --progress > {log:q} 2>&1"
 
 else:
 
@@ -61,10 +63,11 @@ else:
             "<campaign>/benchmarks/digest/{sample}.tsv"
         threads: config["digest"]["threads"]
         resources:
-            mem_mb=config["digest"]["memory_mb"] + 1536,  # in addition to the tables: 256 for acapella, 1280 for tshark
-            runtime=24 * 60,
+            mem_mb=memory_mb("digest", at_most=DIGEST_MB),
+            runtime=run_minutes("digest"),
             damaged=config["digest"]["damaged"],
-            memory=f"{config['digest']['memory_mb']}M",  # a limit, which changes no result
+            memory=f"{config['digest']['memory_mb']}M",  # limits, which change no result
+            max_seconds=config["digest"]["max_seconds"],
         params:
             site=lambda wildcards: SAMPLES[wildcards.sample].site,
             port=lambda wildcards: SAMPLES[wildcards.sample].port,
@@ -78,4 +81,4 @@ else:
             "acapella digest -o {output.acap:q} --flows {output.flows:q}"
             " --site={params.site:q} --port={params.port:q} {params.options:q}"
             " --cache-key={params.code}.{params.tshark:q}.{params.vendors:q}"
-            " --memory {resources.memory} --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"
+            " --memory {resources.memory} --max-seconds {resources.max_seconds} --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"

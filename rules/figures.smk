@@ -31,14 +31,16 @@ rule figures:
     benchmark:
         "<campaign>/benchmarks/figures.tsv"
     resources:
-        mem_mb=1024,
-        runtime=30,
+        mem_mb=memory_mb("figures"),
+        runtime=run_minutes("figures"),
     params:
         campaign=lambda wildcards: CAMPAIGN,
         formats=FORMATS,
         figures=FIGURES,
+        missing=f"--missing {len(FAILED)}" if FAILED else "",
         code=digest_of_code("acapella.figures"),
     message:
         "figures"
     shell:
-        "acapella campaign figures {params.campaign:q} --only {params.figures} --formats {params.formats} > {log:q} 2>&1"
+        "acapella campaign figures {params.campaign:q} --only {params.figures} --formats {params.formats}"
+        " {params.missing} > {log:q} 2>&1"

@@ -17,11 +17,12 @@ rule index:
     benchmark:
         "<campaign>/benchmarks/index.tsv"
     resources:
-        mem_mb=2048,
-        runtime=120,
+        mem_mb=memory_mb("index", samples=number_of_samples),
+        runtime=run_minutes("index", samples=number_of_samples),
     params:
         campaign=lambda wildcards: CAMPAIGN,
         exclude=["--exclude", *sorted(config["exclude"])] if config["exclude"] else [],
+        failed=["--failed", *FAILED] if FAILED else [],
         traffic=config["analysis"]["traffic"],
         trials=["--trials", *TRIALS.samples()] if ENVIRONMENTS else [],
         sql=digest_of_sql("index"),
@@ -29,4 +30,4 @@ rule index:
     message:
         "index"
     shell:
-        "acapella campaign index {params.campaign:q} {params.exclude:q} {params.trials:q} --traffic {params.traffic} > {log:q} 2>&1"
+        "acapella campaign index {params.campaign:q} {params.exclude:q} {params.failed:q} {params.trials:q} --traffic {params.traffic} > {log:q} 2>&1"

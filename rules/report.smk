@@ -38,8 +38,8 @@ rule report:
     benchmark:
         "<campaign>/benchmarks/report.tsv"
     resources:
-        mem_mb=1024,
-        runtime=30,
+        mem_mb=memory_mb("report"),
+        runtime=run_minutes("report"),
     params:
         campaign=lambda wildcards: CAMPAIGN,
         flags=[*([] if HAS_SAMPLES else ["--no-samples"]), *FIGURE_FLAGS, *PRESENT],
@@ -47,9 +47,11 @@ rule report:
         views=f"&& acapella campaign index {CAMPAIGN} --views" if HAS_SAMPLES else "",  # without samples, no catalog
         papers="--papers" if config["report"]["papers"] else "",
         excluded=["--excluded", *config["exclude"]] if config["exclude"] else [],
+        failed=["--failed", *FAILED] if FAILED else [],
+        reasons=quarantine.reasons(CAMPAIGN, FAILED),  # another reason causes a new report
         code=digest_of_code("acapella.report", "acapella.campaign.index"),
     message:
         "report"
     shell:
         "(acapella campaign report {params.campaign:q} {params.flags} {params.papers} {params.excluded:q}"
-        " {params.views}) > {log:q} 2>&1"
+        " {params.failed:q} {params.views}) > {log:q} 2>&1"

@@ -4,10 +4,11 @@
 # transfers may have no samples (HAS_SAMPLES): rules figures and report then need no other stage.
 # The code is in acapella.snakefile, which does not import acapella_capture: this file passes its functions.
 
-from acapella.snakefile import cleanup, optional_stages, sample_names
+from acapella.snakefile import cleanup, optional_stages, quarantine, sample_names
 from acapella.snakefile.batches import Batches
 from acapella.snakefile.cached_digests import CachedDigests
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
+from acapella.snakefile.resources import ACAP_SHARE, memory_mb, run_minutes
 from acapella.snakefile.sample_sheet import SampleSheet
 from acapella.snakefile.samples import Samples, read_collected
 from acapella.snakefile.trials import Trials
@@ -20,6 +21,8 @@ OPTIONAL_STAGES = optional_stages.optional_stages(config, REPORTED)
 CACHED_DIGESTS = CachedDigests(workflow, CAMPAIGN)
 optional_stages.report_empty_figures(config)
 COLLECTED_SHEET = f"{CAMPAIGN}/raw/samples.tsv"
+FAILED = quarantine.omitted_samples(CAMPAIGN, config)  # in an earlier run; they are in no table
+EXCLUDED = [*config["exclude"], *FAILED]
 
 if config["testbed"] == "files":
     from acapella_capture.testbeds import files as own_captures
@@ -34,8 +37,8 @@ if config["testbed"] == "files":
         check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")
     if not is_without_captures(config):
-        SHEET.print_warnings(config["exclude"], lambda: is_dry_run(workflow))
-    SAMPLES = Samples(CAMPAIGN, config["exclude"], SHEET.samples, SHEET.is_readable)
+        SHEET.print_warnings(EXCLUDED, lambda: is_dry_run(workflow))
+    SAMPLES = Samples(CAMPAIGN, EXCLUDED, SHEET.samples, SHEET.is_readable)
 else:
     from acapella_capture import collect, precheck, settings
     from acapella_capture.plan import dry_run
@@ -54,9 +57,7 @@ else:
             ),
         )
         COLLECTION.check(collected=Path(COLLECTED_SHEET).exists())
-    SAMPLES = Samples(
-        CAMPAIGN, config["exclude"], lambda: read_collected(checkpoints.collect.get().output.sheet, CAMPAIGN)
-    )
+    SAMPLES = Samples(CAMPAIGN, EXCLUDED, lambda: read_collected(checkpoints.collect.get().output.sheet, CAMPAIGN))
 
 
 # With batches, outputs of the rules collect (files), digest and analyze are lists of samples (acapella.campaign.batches).
@@ -89,6 +90,16 @@ def results_of_sample(stage, pattern):
     if BATCHED:
         return lambda wildcards: BATCHES.output_with(stage, wildcards.sample)
     return pattern
+
+
+def captures_of_batch(wildcards):
+    """Return path and size in bytes of the captures of a job's batch, for its memory and run time."""
+    return BATCHES.captures(wildcards.batch)
+
+
+def number_of_samples(wildcards):
+    """Return the number of samples of the campaign, for the memory and run time of a job."""
+    return len(SAMPLES.included())
 
 
 def plan_of_dry_run(wildcards):

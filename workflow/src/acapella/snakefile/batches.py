@@ -132,6 +132,10 @@ class Batches:
             if any(member.sample == sample for member in members)
         )
 
+    def captures(self, batch: str) -> list[tuple[str, int]]:
+        """Return path and size in bytes of the captures of a batch; 0 if there is no such file."""
+        return [(member.capture, state_of(member.capture)[0] or 0) for member in self.members().get(batch, [])]
+
     def description(self, batch: str) -> str:
         """Return the SHA-256 over the members of a batch and the state of their captures: a parameter of rules."""
         described = [[*vars(member).values(), state_of(member.capture)] for member in self.members().get(batch, [])]

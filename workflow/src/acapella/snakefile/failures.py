@@ -23,30 +23,34 @@ HINTS = {
     signal.SIGBUS: "a disk may be full or fail, or a file was truncated while it was read",
 }
 NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
+MEMORY_OR_TIME = (None, OUTSIDE, 128 + signal.SIGKILL)  # exit codes of jobs that may have exceeded their limits
 MAX_NAMED = 3  # number of jobs named per reason
 
 
-def report_failures(records: JobRecords, excluded: Sequence[str]) -> None:
+def report_failures(records: JobRecords, excluded: Sequence[str], missing: str = "fail") -> None:
     """Print the result of `failure_report` on standard error, once for each run of Snakemake."""
     if not records.reported:
         records.reported = True
-        print(failure_report(records.failed, excluded, stopping=records.stopping), file=sys.stderr)
+        print(failure_report(records.failed, excluded, stopping=records.stopping, missing=missing), file=sys.stderr)
 
 
-def failure_report(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping: bool = False) -> str:
+def failure_report(
+    jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping: bool = False, missing: str = "fail"
+) -> str:
     """Return a report about the failed samples and jobs, with the last line of each log, and how to continue.
 
     Only exit codes determine whether a sample is the cause of a failure, not the text of logs. ``jobs``: failed jobs;
-    ``excluded``: samples that the config excludes; ``stopping``: whether Snakemake received SIGTERM or SIGINT.
+    ``excluded``: samples that the config excludes; ``stopping``: whether Snakemake received SIGTERM or SIGINT;
+    ``missing``: the config key, which determines whether the next run omits failed samples.
     """
-    if shutil.disk_usage(".").free < MIN_FREE or any(job.errno in FULL for job in jobs):
+    if is_disk_full(jobs):
         return f"acapella: the disk is full; free space in {Path.cwd()}, then run snakemake again"
     outside = {job: reason for job in jobs if (reason := reason_outside(job))}
     stopped = [job for job in jobs if job not in outside and is_stopped(job)]
     failed = [job for job in jobs if job not in outside and job not in stopped]
     of_samples = {job.sample: job for job in failed if job.sample and job.rule in SAMPLE_RULES}
     others = [job for job in failed if job not in of_samples.values()]
-    lines = [*about_samples(of_samples, excluded)]
+    lines = [*about_samples(of_samples, excluded, missing)]
     if outside and not of_samples and not others:  # the logs of others may name a sample that caused the failure
         lines.append("acapella: no sample caused this failure")
     if others:
@@ -70,7 +74,36 @@ def failure_report(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stoppi
     return "\n".join(lines or ["acapella: no job failed; the message above gives the reason"])
 
 
-def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str]) -> list[str]:
+def is_disk_full(jobs: Sequence[FailedJob]) -> bool:
+    """Return whether the disk of the working directory is full, or was full when a job failed."""
+    return shutil.disk_usage(".").free < MIN_FREE or any(job.errno in FULL for job in jobs)
+
+
+def samples_that_failed(jobs: Sequence[FailedJob], *, stopping: bool) -> list[tuple[FailedJob, str]]:
+    """Return the jobs whose failure may be caused by their sample, each with the reason.
+
+    Unlike in the report, these include jobs that exceeded memory or time, and jobs with a log that a cluster ended. If
+    the disk is full, or Snakemake is being stopped, they are not counted.
+    """
+    if is_disk_full(jobs):
+        return []
+    failed = []
+    for job in jobs:
+        if job.sample is None or job.rule not in SAMPLE_RULES:
+            continue
+        reason = reason_outside(job)
+        if is_stopped(job):
+            reason = None if stopping or job.exit_code != 128 + signal.SIGTERM else "ended by SIGTERM, perhaps too slow"
+        elif reason is None:
+            reason = last_line(job.log)
+        elif stopping or job.exit_code not in MEMORY_OR_TIME or is_empty(job.log):
+            reason = None
+        if reason is not None:
+            failed.append((job, reason))
+    return failed
+
+
+def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str], missing: str) -> list[str]:
     """Return the lines about samples that caused failures."""
     if not failed:
         return []
@@ -78,6 +111,12 @@ def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str]) -> list
     lines = [
         "acapella: these samples failed:",
         *by_reason({sample: last_line(job.log) for sample, job in failed.items()}, "samples"),
+    ]
+    if missing == "report":
+        lines.append("acapella: the next run makes tables and figures without them; the report names them")
+        return lines
+    lines += [
+        "To make tables without samples that fail, which the report then names, set `missing: report` in the config.",
         "Repair them and run snakemake again; or exclude them with this line in the config:",
         f"  exclude: [{', '.join(sorted({*failed, *excluded}))}]",
     ]

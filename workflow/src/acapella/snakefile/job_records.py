@@ -58,12 +58,17 @@ class JobRecords(logging.Handler):
     def __init__(self, dry_run: Callable[[], bool] = lambda: False):
         super().__init__(logging.INFO)
         self.dry_run = dry_run
-        self.failed: list[FailedJob] = []
+        self._failed: dict[int, list[FailedJob]] = {}
         self.reported = False  # set by failures.report_failures
         self.stopping = False  # Snakemake received SIGTERM or SIGINT
         self._samples: dict[int, str | None] = {}
         self._batches: set[int] = set()
         self._existed: dict[int, tuple[Path, ...]] = {}
+
+    @property
+    def failed(self) -> list[FailedJob]:
+        """The jobs that failed in their last attempt so far; of a batch, a job for each failed sample."""
+        return [job for failures in self._failed.values() for job in failures]
 
     def record_stop(self) -> None:
         """Record that Snakemake received a signal to stop."""
@@ -77,15 +82,18 @@ class JobRecords(logging.Handler):
         """
         event = getattr(record, "event", None)
         if event == LogEvent.JOB_INFO:
+            self._failed.pop(record.jobid, None)  # another attempt (--retries)
             self._samples[record.jobid] = record.wildcards.get("sample")
             if "batch" in record.wildcards:
                 self._batches.add(record.jobid)
-            self._existed[record.jobid] = tuple(path for path in map(Path, record.output) if path.exists())
+            existed = tuple(path for path in map(Path, record.output) if path.exists())
+            self._existed.setdefault(record.jobid, existed)  # a failed attempt deletes them
             if record.log and not self.dry_run():
                 self._renew_log(record)
         elif event == LogEvent.JOB_ERROR and record.log:
             failure = self._failure(record, sys.exception())
-            self.failed += failures_of_samples(failure) if record.jobid in self._batches else [failure]
+            is_batch = record.jobid in self._batches
+            self._failed[record.jobid] = failures_of_samples(failure) if is_batch else [failure]
 
     def _renew_log(self, record: logging.LogRecord) -> None:
         """Create an empty log for a job that starts, and remove its old exit code. Raises WorkflowError."""
@@ -97,7 +105,7 @@ class JobRecords(logging.Handler):
             log.touch(mode=0o600)
         except OSError as error:
             sample = self._samples[record.jobid]
-            self.failed.append(FailedJob(record.rule_name, sample, log, errno=error.errno))
+            self._failed[record.jobid] = [FailedJob(record.rule_name, sample, log, errno=error.errno)]
             raise WorkflowError(f"acapella: error: {log}: the log cannot be written: {error.strerror}") from None
 
     def _failure(self, record: logging.LogRecord, error: BaseException | None) -> FailedJob:

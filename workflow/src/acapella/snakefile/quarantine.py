@@ -1,0 +1,99 @@
+"""Samples that failed: their reason and log in quarantine/, and the choice to make tables without them.
+
+The end of a run that failed writes quarantine/<sample>.json and quarantine/<sample>.log of each failed sample. With
+`missing: report` in the config, later runs omit these samples, and the report names them. With `missing: fail`, the
+default, they are tried again, and tables need all samples.
+
+A sample is omitted as long as its capture does not change. If the cause may be outside the sample, such as a lack of
+memory, it is omitted only after it has failed in MAX_RUNS runs.
+"""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from acapella.campaign.failed_samples import directory_of, read_records
+from acapella_core import names
+from acapella_core.errors import OUTSIDE, UserError
+from acapella_core.files import atomic_text
+
+from .failures import samples_that_failed
+from .job_records import JobRecords
+
+MAX_RUNS = 2
+# Exit codes of jobs that a machine with more memory or time may complete.
+TEMPORARY = (None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+
+
+def record_failures(campaign: str, records: JobRecords, capture_of: Callable[[str], str]) -> None:
+    """Write the records and logs of the samples that failed in this run.
+
+    ``capture_of``: path of a sample's capture. Errors such as a full disk are ignored: the next run tries the samples
+    again.
+    """
+    remove_completed(campaign)
+    directory = directory_of(Path(campaign))
+    earlier = read_records(Path(campaign))
+    for job, reason in samples_that_failed(records.failed, stopping=records.stopping):
+        capture = state_of(capture_of(job.sample))
+        before = earlier.get(job.sample, {})
+        runs = before.get("runs", 0) + 1 if before.get("capture") == capture else 1
+        record = {"rule": job.rule, "exit_code": job.exit_code, "reason": reason, "runs": runs, "capture": capture}
+        with suppress(OSError, UserError):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copyfile(job.log, directory / f"{job.sample}.log")
+            atomic_text(directory / f"{job.sample}.json", json.dumps(record, indent=1) + "\n")
+
+
+def state_of(capture: str) -> dict | None:
+    """Return path, size and modification time of a capture; None if there is none."""
+    try:
+        state = Path(capture).stat()
+    except OSError:
+        return None
+    return {"path": capture, "bytes": state.st_size, "modified_ns": state.st_mtime_ns}
+
+
+def omitted_samples(campaign: str, config: Mapping) -> list[str]:
+    """Return the samples that failed in earlier runs and are not tried again; none without `missing: report`."""
+    if config["missing"] != "report":
+        return []
+    records = read_records(Path(campaign))
+    return [name for name, record in records.items() if name not in config["exclude"] and is_omitted(record)]
+
+
+def reasons(campaign: str, samples: Iterable[str]) -> list[str]:
+    """Return why samples failed."""
+    records = read_records(Path(campaign))
+    return [records[sample]["reason"] for sample in samples]
+
+
+def is_omitted(record: dict) -> bool:
+    """Return whether the sample of a record is omitted."""
+    capture = record.get("capture")
+    unchanged = capture == (state_of(capture["path"]) if capture else None)
+    return unchanged and (record.get("exit_code") not in TEMPORARY or record.get("runs", 0) >= MAX_RUNS)
+
+
+def remove_completed(campaign: str) -> None:
+    """Remove the records of samples whose results exist."""
+    directory = directory_of(Path(campaign))
+    for sample in read_records(Path(campaign)):
+        results = [Path(campaign, kind, f"{sample}.parquet") for kind in ("acap", "flows")]
+        if all(path.exists() for path in (*results, Path(campaign, "partial", sample))):
+            for suffix in (".json", ".log"):
+                directory.joinpath(f"{sample}{suffix}").unlink(missing_ok=True)
+
+
+def print_omitted(campaign: str, omitted: Sequence[str]) -> None:
+    """Print which samples are omitted, and how to try them again."""
+    if omitted:
+        plural = "sample is" if len(omitted) == 1 else "samples are"
+        shown = ", ".join(omitted[:5]) + (", ..." if len(omitted) > 5 else "")
+        names.report(
+            f"acapella: {len(omitted)} {plural} missing in the tables, because an earlier run failed: {shown}; "
+            f"to try one again, delete {directory_of(Path(campaign))}/SAMPLE.json"
+        )

@@ -1,0 +1,154 @@
+"""Memory and run time of jobs for the resources `mem_mb` and `runtime`, estimated from the size of their input.
+
+`NEEDS` has the coefficients of the stages. Source: `max_rss` and seconds in Snakemake's benchmark files of a campaign
+with captures of 0.1, 17, 173 and 691 MiB (1,000 to 4 million frames, engine hybrid) on two shared cores of an x86-64
+machine, and the same of index and process for 30 and 300 samples. `Need.measured` has the numbers. The coefficients
+include a margin, because a job that exceeds its memory or time is lost, and one that requests too much only waits
+longer.
+
+Each further attempt of a job requests twice as much as the one before, up to MAX_FACTOR times as much as the first.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+# Decompressed bytes for each byte of a compressed capture, assumed for captures of headers.
+COMPRESSED = 6
+SUFFIXES = (".gz", ".zst", ".lz4")
+MAX_FACTOR = 8
+MIB = 1 << 20
+# Bytes of acap and flows for each byte of a capture: 0.12 for 17 MiB, 0.07 for 691 MiB.
+ACAP_SHARE = 0.15
+# Memory of Snakemake, which a cluster counts as part of the job: it runs twice on the node, about 150 MiB each.
+SNAKEMAKE_MB = 400
+
+
+@dataclass(frozen=True)
+class Need:
+    """Memory in MiB and run time in minutes of a job: a constant, a part for each MiB or GiB of input files, and a part
+    for each 1,000 samples.
+
+    ``measured``: the measurements from which the coefficients were chosen.
+    """
+
+    mb: int
+    minutes: int
+    measured: str
+    mb_per_mib: float = 0
+    minutes_per_gib: float = 0
+    mb_per_1000_samples: float = 0
+    minutes_per_1000_samples: float = 0
+
+
+NEEDS = {
+    "collect": Need(
+        mb=150,
+        minutes=10,
+        minutes_per_gib=3,
+        minutes_per_1000_samples=10,
+        measured="79 MiB for any size; 3 s for 691 MiB",
+    ),
+    "samples": Need(mb=150, minutes=10, measured="78 MiB; 1.4 s"),
+    # Most frames of this campaign need no tshark; with others, a digest takes up to 60 times as long. Memory grows with
+    # the number of flows, at most to the limit digest.memory_mb and 1,280 MiB of tshark.
+    "digest": Need(
+        mb=600,
+        minutes=15,
+        mb_per_mib=1,
+        minutes_per_gib=20,
+        minutes_per_1000_samples=20,
+        measured="190 MiB for 0.1 MiB, 288 MiB for 691 MiB; 11.3 s for 691 MiB",
+    ),
+    "analyze": Need(
+        mb=300,
+        minutes=15,
+        mb_per_mib=25,
+        minutes_per_gib=80,
+        minutes_per_1000_samples=40,
+        measured="acap and flows of 0.1 MiB: 159 MiB, 2.2 s; 13 MiB: 479 MiB, 12.4 s; 48 MiB: 807 MiB, 47 s",
+    ),
+    "index": Need(
+        mb=400,
+        minutes=15,
+        mb_per_1000_samples=300,
+        minutes_per_1000_samples=6,
+        measured="30 samples: 163 MiB, 0.6 s; 300: 176 MiB, 3.2 s",
+    ),
+    "process": Need(
+        mb=400, minutes=20, mb_per_1000_samples=1000, minutes_per_1000_samples=20, measured="30 samples: 173 MiB, 1.9 s"
+    ),
+    "figures": Need(
+        mb=700,
+        minutes=20,
+        mb_per_mib=4,
+        minutes_per_gib=60,
+        measured="244 MiB and 8 s; 356 MiB and 25 s with trials, flow reports and transfers",
+    ),
+    "report": Need(
+        mb=700,
+        minutes=20,
+        mb_per_mib=4,
+        minutes_per_gib=60,
+        measured="330 MiB and 14 s; 363 MiB and 14 s with trials, flow reports and transfers",
+    ),
+}
+
+
+def memory_mb(rule: str, *, at_most: int | None = None, **work) -> Callable:
+    """Return the function for the resource `mem_mb` of a rule in NEEDS.
+
+    ``at_most``: limit in MiB of the part that depends on the input, if the config sets one; ``work``: arguments of
+    `amount`. The samples of a batch are processed one after another, so that the largest one determines the memory.
+    """
+    need = NEEDS[rule]
+
+    def mem_mb(wildcards, input, attempt):
+        largest, _, samples = amount(wildcards, input, **work)
+        dependent = need.mb_per_mib * largest + need.mb_per_1000_samples * samples / 1000
+        return math.ceil(SNAKEMAKE_MB + scaled(need.mb + min(dependent, at_most or dependent), attempt))
+
+    return mem_mb
+
+
+def run_minutes(rule: str, **work) -> Callable:
+    """Return the function for the resource `runtime` of a rule in NEEDS, in minutes. ``work``: as for `memory_mb`."""
+    need = NEEDS[rule]
+
+    def runtime(wildcards, input, attempt):
+        _, total, samples = amount(wildcards, input, **work)
+        minutes = need.minutes + need.minutes_per_gib * total / 1024 + need.minutes_per_1000_samples * samples / 1000
+        return math.ceil(scaled(minutes, attempt))
+
+    return runtime
+
+
+def scaled(estimate: float, attempt: int) -> float:
+    """Return the estimate for an attempt, which is 1 for the first."""
+    return estimate * min(2 ** (attempt - 1), MAX_FACTOR)
+
+
+def amount(
+    wildcards,
+    input,
+    captures: Callable[[object], Sequence[tuple[str, int]]] | None = None,
+    share: float = 1,
+    samples: Callable[[object], int] | None = None,
+) -> tuple[float, float, int]:
+    """Return the largest input of a job in MiB, the total, and the number of samples.
+
+    ``captures``: returns path and size in bytes of the captures of a batch, which takes the place of the input files of
+    the rule; ``share``: part of these bytes that the stage reads; ``samples``: returns the number of samples of a job
+    for the whole campaign. Compressed captures count as COMPRESSED times their size. Raises FileNotFoundError if an
+    input file does not exist yet; Snakemake then calls the resource function later.
+    """
+    if captures:
+        sizes = [decompressed(path, share * size / MIB) for path, size in captures(wildcards)]
+        return max(sizes, default=0), sum(sizes), len(sizes)
+    total = sum(decompressed(str(path), mib) for path, mib in zip(input, input.size_files_mb, strict=True))
+    return total, total, samples(wildcards) if samples else 1
+
+
+def decompressed(path: str, mib: float) -> float:
+    """Return the expected size of a file after decompression, in MiB."""
+    return mib * COMPRESSED if path.endswith(SUFFIXES) else mib

@@ -1,0 +1,133 @@
+"""Workarounds for faults of Snakemake's plugin for Slurm (snakemake-executor-plugin-slurm 2.8); docs/upstream.md.
+
+If Slurm's controller does not answer, the plugin forgets all running jobs and waits for them forever, and jobs that are
+submitted at that time fail. It also waits forever for jobs that a restarted controller does not know. After `install`,
+the plugin waits for the controller, and a job that Slurm no longer lists fails, so that `retries` repeats it. It also
+limits the interval between queries, because the plugin notices the end of a job only at the next query.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+MODULE = "snakemake_executor_plugin_slurm"
+WAIT_S = 900  # longest restart of a controller
+POLL_S = 2
+MAX_CHECK_S = 30  # longest interval between queries; that of the plugin grows to 180 s while no job ends
+# A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
+LOST_S = 120
+LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
+
+
+def controller_answers() -> bool:
+    """Return whether Slurm's controller answers, without an error message if it does not."""
+    try:
+        ended = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return " is UP" in ended.stdout
+
+
+class Patience:
+    """The state of one executor of the plugin that its changed methods need.
+
+    ``answers``: whether the controller answers; ``now``: time in s.
+    """
+
+    def __init__(self, answers: Callable[[], bool] = controller_answers, now: Callable[[], float] = time.monotonic):
+        self._answers = answers
+        self._now = now
+        self._contacted = False
+        self.ended: set[int] = set()  # id() of job infos that the plugin has reported
+        self.listed: set[str] | None = None  # Slurm's identifiers in the last answer to a query
+        self._missing_since: dict[str, float] = {}
+
+    def answers(self) -> bool:
+        """Return whether the controller answers."""
+        answers = self._answers()
+        self._contacted = self._contacted or answers
+        return answers
+
+    def wait(self) -> None:
+        """Wait until the controller answers, at most WAIT_S. Does not wait if it has never answered in this run."""
+        end = self._now() + WAIT_S
+        while not self.answers() and self._contacted and self._now() < end:
+            time.sleep(POLL_S)
+
+    def is_lost(self, identifier: str) -> bool:
+        """Return whether a job has not been in the answers for LOST_S. An array task may be listed with its array."""
+        if self.listed is None:
+            return False
+        if {identifier, identifier.partition("_")[0]} & self.listed:
+            self._missing_since.pop(identifier, None)
+            return False
+        return self._now() - self._missing_since.setdefault(identifier, self._now()) >= LOST_S
+
+
+def install(module=None) -> None:
+    """Change the methods of the plugin if it is loaded. ``module``: the plugin; by default the loaded one."""
+    module = module or sys.modules.get(MODULE)
+    if module is None or hasattr(module.Executor, "patience"):
+        return
+    change_queries(module)
+    change_submission(module.Executor)
+
+
+def change_queries(module) -> None:
+    """Make the plugin keep jobs while the controller does not answer, and report those that Slurm has lost."""
+    executor, query = module.Executor, module.query_job_status
+    check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
+    answer: list[set[str] | None] = [None]  # of the last query
+
+    async def query_job_status(*arguments):
+        states, duration = await query(*arguments)
+        answer[0] = None if states is None else {*states}
+        return states, duration
+
+    async def check_active_jobs(self, active_jobs):
+        patience = self.patience
+        if active_jobs and not patience.answers():
+            for job in active_jobs:
+                yield job
+            return
+        patience.ended.clear()
+        answer[0] = None
+        kept = [job async for job in check(self, active_jobs)]
+        self.next_seconds_between_status_checks = min(self.next_seconds_between_status_checks, MAX_CHECK_S)
+        patience.listed = answer[0]
+        # If the controller stops answering during the query, the plugin neither keeps nor reports any job.
+        forgotten = [job for job in active_jobs if job not in kept and id(job) not in patience.ended]
+        for job in (*kept, *forgotten):
+            if patience.is_lost(job.external_jobid):
+                self.report_job_error(job, msg=LOST)
+            else:
+                yield job
+
+    def report_job_success(self, job_info, *arguments, **options):
+        self.patience.ended.add(id(job_info))
+        return success(self, job_info, *arguments, **options)
+
+    def report_job_error(self, job_info, *arguments, **options):
+        self.patience.ended.add(id(job_info))
+        return error(self, job_info, *arguments, **options)
+
+    module.query_job_status = query_job_status
+    executor.check_active_jobs = check_active_jobs
+    executor.report_job_success, executor.report_job_error = report_job_success, report_job_error
+
+
+def change_submission(executor: type) -> None:
+    """Make the plugin wait for the controller before it submits a job."""
+    submit, submit_array = executor.run_job, executor.run_array_jobs
+    executor.patience = Patience()  # Snakemake creates one executor
+
+    def run_job(self, job):
+        self.patience.wait()
+        return submit(self, job)
+
+    def run_array_jobs(self, jobs):
+        self.patience.wait()
+        return submit_array(self, jobs)
+
+    executor.run_job, executor.run_array_jobs = run_job, run_array_jobs

@@ -1,0 +1,97 @@
+"""Tests samples that fail: their records, and campaigns that are completed without them (`missing: report`)."""
+
+import json
+import signal
+from pathlib import Path
+
+import duckdb
+import pytest
+from acapella_testing.workflow_run import workplace
+
+from acapella.snakefile import quarantine
+from acapella.snakefile.job_records import FailedJob, JobRecords
+from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
+
+REPORT = {"missing": "report", "exclude": []}
+
+
+@pytest.fixture
+def campaign(tmp_path, monkeypatch):
+    """Return a function that ends a run in which the digest of sample `a` failed with an exit code and a log."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.pcap").write_bytes(b"capture")
+
+    def end_run(code: int | None, text: str = "acapella: error: reason", *, stopping: bool = False, errno=None) -> None:
+        Path("a.log").write_text(text)
+        records = JobRecords()
+        records.stopping = stopping
+        records._failed[1] = [FailedJob("digest", "a", Path("a.log"), code, errno)]
+        quarantine.record_failures("mine", records, lambda sample: f"{sample}.pcap")
+
+    return end_run
+
+
+@pytest.mark.parametrize("code", [DAMAGED, MISTAKE, 128 + signal.SIGSEGV])
+def test_sample_that_fails_is_recorded_with_its_log_and_omitted(campaign, code):
+    campaign(code)
+    record = json.loads(Path("mine/quarantine/a.json").read_text())
+    assert (record["rule"], record["exit_code"], record["reason"]) == ("digest", code, "acapella: error: reason")
+    assert Path("mine/quarantine/a.log").read_text() == "acapella: error: reason"
+    assert quarantine.omitted_samples("mine", REPORT) == ["a"]
+    assert quarantine.omitted_samples("mine", REPORT | {"missing": "fail"}) == []
+    assert quarantine.omitted_samples("mine", REPORT | {"exclude": ["a"]}) == []
+
+
+@pytest.mark.parametrize("code", [None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM])
+def test_sample_that_needs_memory_or_time_is_tried_twice(campaign, code):
+    campaign(code, "digest: 10 frames")
+    assert quarantine.omitted_samples("mine", REPORT) == []
+    campaign(code, "digest: 10 frames")
+    assert quarantine.omitted_samples("mine", REPORT) == ["a"]
+
+
+def test_sample_with_another_capture_is_tried_again(campaign):
+    campaign(MISTAKE)
+    Path("a.pcap").write_bytes(b"repaired capture")
+    assert quarantine.omitted_samples("mine", REPORT) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
+        pytest.param(130, {}, id="interrupted"),
+        pytest.param(143, {"stopping": True}, id="stopped"),
+        pytest.param(128 + signal.SIGKILL, {"stopping": True}, id="killed while the run is stopped"),
+        pytest.param(127, {}, id="no program"),
+        pytest.param(70, {}, id="fault of the program"),
+        pytest.param(None, {"text": ""}, id="not started"),
+        pytest.param(OUTSIDE, {"errno": 28}, id="disk full"),
+    ],
+)
+def test_failure_of_the_machine_is_not_recorded(campaign, code, options):
+    campaign(code, **options)
+    assert not list(Path("mine").glob("quarantine/*"))
+
+
+def test_campaign_is_completed_without_a_failed_sample_and_later_with_it(finished, tmp_path):
+    """The file of alpha-p2 is not a capture until the third run."""
+    place = workplace(tmp_path, missing="report")
+    capture = tmp_path / "captures" / "alpha-p2.pcap.gz"
+    intact = capture.read_bytes()
+    capture.write_text("Dear reader, this is not a capture at all.\n")
+    first = place.run("--cores", "2", "--keep-going")
+    assert first.returncode == 1 and "the next run makes tables and figures without them" in first.stdout, first.stdout
+    second = place.succeed("--cores", "2")
+    assert "1 sample is missing in the tables, because an earlier run failed: alpha-p2" in second
+    page = (place.campaign / "report.html").read_text().replace("\xa0", " ")
+    assert "1 sample of 3 failed and is in no table or figure: alpha-p2 (digest: acapella: error: " in page
+    figures = [path.read_text().replace("\xa0", " ") for path in place.campaign.glob("figures/*.svg")]
+    assert figures and all("1 sample missing because it failed" in figure for figure in figures)
+    with duckdb.connect(str(place.campaign / "catalog.duckdb"), read_only=True) as con:
+        query = "select sample, excluded from samples where acap is null"
+        assert con.execute(query).fetchall() == [("alpha-p2", "failed")]
+
+    capture.write_bytes(intact)
+    place.succeed("--cores", "2", "process")
+    assert not list(place.campaign.glob("quarantine/*"))
+    assert place.sha256("tables/*.csv") == finished.sha256("tables/*.csv")

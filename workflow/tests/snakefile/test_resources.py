@@ -1,0 +1,90 @@
+"""Tests the memory and run time that jobs request, and that the rules request them."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+from acapella_testing.workflow_run import ROOT
+
+from acapella.snakefile import resources
+from acapella.snakefile.resources import NEEDS, SNAKEMAKE_MB, memory_mb, run_minutes
+
+GIB = 1024
+
+
+class Input(list):
+    """The input of a rule: paths with sizes in MiB."""
+
+    def __init__(self, **sizes: float):
+        super().__init__(name.replace("_", ".") for name in sizes)
+        self.size_files_mb = [*sizes.values()]
+
+
+def test_memory_and_time_grow_with_the_input_and_with_each_attempt():
+    memory, minutes = memory_mb("digest"), run_minutes("digest")
+    need = NEEDS["digest"]
+    small, large = Input(a_pcap=1), Input(a_pcap=10 * GIB)
+    assert memory({}, small, 1) == SNAKEMAKE_MB + need.mb + need.mb_per_mib
+    assert memory({}, large, 1) == SNAKEMAKE_MB + need.mb + need.mb_per_mib * 10 * GIB
+    assert minutes({}, large, 1) == math.ceil(
+        need.minutes + 10 * need.minutes_per_gib + need.minutes_per_1000_samples / 1000
+    )
+    for attempt, factor in ((2, 2), (3, 4), (4, 8), (9, 8)):
+        assert memory({}, small, attempt) - SNAKEMAKE_MB == factor * (memory({}, small, 1) - SNAKEMAKE_MB)
+        assert minutes({}, large, attempt) == pytest.approx(factor * minutes({}, large, 1), abs=factor)
+
+
+def test_memory_of_a_digest_is_limited_by_the_config():
+    assert memory_mb("digest", at_most=100)({}, Input(a_pcap=10 * GIB), 1) == SNAKEMAKE_MB + NEEDS["digest"].mb + 100
+
+
+def test_compressed_capture_counts_with_its_expected_size():
+    memory = memory_mb("digest")
+    assert memory({}, Input(a_pcap_zst=100), 1) == memory({}, Input(a_pcap=100 * resources.COMPRESSED), 1)
+
+
+SNAKEFILE = """
+from acapella.snakefile.resources import memory_mb, run_minutes
+
+rule digest:
+    input: "a.pcap"
+    output: "a.acap"
+    resources: mem_mb=memory_mb("digest"), runtime=run_minutes("digest")
+    shell: "echo {resources.mem_mb} {resources.runtime} > {output}; test {resources.mem_mb} -gt 2000"
+
+rule collect:
+    output: "a.pcap"
+    shell: "truncate -s 10M {output}"
+"""
+
+
+def test_snakemake_asks_again_when_the_input_exists_and_for_each_attempt(tmp_path):
+    """The capture does not exist when Snakemake plans the jobs. The job fails with less than 2,000 MiB."""
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--retries", "2"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    input, attempt = Input(a_pcap=10), 3
+    expected = memory_mb("digest")({}, input, attempt), run_minutes("digest")({}, input, attempt)
+    assert (tmp_path / "a.acap").read_text().split() == [*map(str, expected)]
+
+
+def test_largest_sample_of_a_batch_determines_its_memory_and_their_sum_its_time():
+    need, batch = NEEDS["analyze"], {"captures": lambda batch: [(f"{batch}.pcap", size << 30) for size in (1, 3)]}
+    memory = memory_mb("analyze", **batch, share=0.5)("b1", Input(list_tsv=1), 1)
+    assert memory == SNAKEMAKE_MB + need.mb + need.mb_per_mib * 1.5 * GIB
+    minutes = run_minutes("analyze", **batch, share=0.5)("b1", Input(list_tsv=1), 1)
+    assert minutes == math.ceil(need.minutes + need.minutes_per_gib * 2 + need.minutes_per_1000_samples * 0.002)
+
+
+def test_jobs_for_the_whole_campaign_grow_with_its_samples():
+    need = NEEDS["process"]
+    memory = memory_mb("process", samples=lambda _: 5000)({}, Input(), 1)
+    assert memory == SNAKEMAKE_MB + need.mb + 5 * need.mb_per_1000_samples
+
+
+def test_rules_of_the_table_exist():
+    rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+    assert {name for name in NEEDS if f'mem_mb=memory_mb("{name}"' in rules} == {*NEEDS}
+    assert {name for name in NEEDS if f'runtime=run_minutes("{name}"' in rules} == {*NEEDS}
