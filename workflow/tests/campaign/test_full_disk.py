@@ -1,5 +1,6 @@
 """Runs commands and a workflow on a disk that becomes full."""
 
+import os
 import subprocess
 import sys
 
@@ -139,6 +140,39 @@ def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all
     assert sorted(files) == sorted([*before, "disk/filler"])
     kept = tmp_path / "kept" / "made" / "tables"
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == tables
+
+
+STAGES = {  # arguments, results, and their number after the second run
+    "collect": (("collect", "disk/made", "--config", "config.json", "--only", "s"), "raw/s*", 2),
+    "analyze": (("campaign", "analyze", "disk/made", "--sample", "a", "-o", "disk/made/partial/a"), "partial/a/*", 12),
+    "index": (("campaign", "index", "disk/made"), "catalog.duckdb", 1),
+    "figures": (("campaign", "figures", "disk/made", "--formats", "svg"), "figures/*", 10),
+    "report": (("campaign", "report", "disk/made"), "report.html", 1),
+}
+SOME = ("collect", "analyze", "index")  # the others take seconds to start
+
+
+@pytest.mark.parametrize("stage", STAGES if "ACAPELLA_SOAK" in os.environ else SOME)
+def test_stage_on_a_full_disk_leaves_no_incomplete_file_and_is_repeated(tmp_path, run_twice, stage):
+    """Only analyze leaves complete files, in its output directory, which Snakemake deletes if the job fails."""
+    words, pattern, number = STAGES[stage]
+    directory = tmp_path / "made"
+    add_sample(directory, "a")
+    analyze_campaign(directory)
+    write_pcap(tmp_path / "s.pcap", busy_port())
+    (tmp_path / "samples.tsv").write_text("sample\tsite\tport\tfile\ns\talpha\tp1\ts.pcap\n")
+    (tmp_path / "config.json").write_text('{"testbed": "files", "samples": "samples.tsv"}')
+    results = [*directory.glob(pattern)]
+    for path in results:
+        path.unlink()
+    fill = FILL.replace("-8K", "-0K") if stage == "collect" else FILL  # a manifest is small
+    command = [sys.executable, "-m", "acapella.cli.main", *words]
+    printed, files = run_twice("disk", fill, "rm disk/filler", command, OUTSIDE)
+    assert "No space left on device" in printed.splitlines()[-1], printed
+    before = {f"disk/{path.relative_to(tmp_path)}" for path in directory.rglob("*") if path.is_file()}
+    left = {*files} - before - {"disk/filler"}
+    assert left <= ({f"disk/{path.relative_to(tmp_path)}" for path in results} if stage == "analyze" else set())
+    assert len([*(tmp_path / "kept" / "made").glob(pattern)]) == number
 
 
 @pytest.mark.parametrize(

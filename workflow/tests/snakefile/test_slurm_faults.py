@@ -1,0 +1,118 @@
+"""Runs the workflow on a real Slurm with faults: each run ends with all results, and the same bytes as a local run.
+
+Each test takes one to three minutes, so `make soak` runs them, and `make test` only test_slurm.py.
+"""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing import slurm_runs
+from acapella_testing.workflow_run import Workplace, workplace
+
+pytestmark = pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
+RESULTS = ("acap/*", "flows/*", "tables/*", "provenance/*")
+SEED = int(os.environ.get("ACAPELLA_SEED", "16"))
+DOWN_S = 25  # longer than the queries after which Slurm's plugin forgets its jobs (docs/upstream.md)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """Return a campaign of one sample, processed without Slurm."""
+    place = one_sample(tmp_path_factory.mktemp("local") / "place")
+    place.succeed("--cores", "2", "process")
+    return place
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Return the same campaign before its first run."""
+    return one_sample(tmp_path / "slurm")
+
+
+def one_sample(directory: Path) -> Workplace:
+    """Return a campaign with only one sample, because each Slurm job starts Snakemake twice."""
+    place = workplace(directory)
+    place.sheet(("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"))
+    return place
+
+
+def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
+    place = workplace(tmp_path, batches={"samples": 2})
+    with slurm_runs.cluster(accounting=True) as cluster:
+        recorded = {}
+
+        def fault():
+            slurm_runs.wait_for(lambda: slurm_runs.jobs_in_state(cluster, "RUNNING"), "a job")
+            recorded["users"] = cluster.run("sacct", "--allocations", "--noheader", "--format=Account")
+
+        printed = slurm_runs.run_on(cluster, place, "process", fault=fault)
+        launched = cluster.launched()
+    assert set(recorded["users"].split()) == {"traffic"}
+    assert len(launched) == slurm_runs.planned_jobs(printed)
+    assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
+
+
+def test_jobs_of_a_failed_node_run_again(local, place):
+    """The node loses power while it runs a job, and is repaired after Slurm has noticed it."""
+    wait = random.Random(SEED)
+    with slurm_runs.cluster() as cluster:
+        failed = []
+
+        def fault():
+            job, node = slurm_runs.wait_for(lambda: slurm_runs.jobs_in_state(cluster, "RUNNING"), "a job")[0]
+            time.sleep(wait.uniform(0, 2))
+            cluster.fail_node(node)
+            failed.append(job)
+            slurm_runs.wait_for(lambda: "down" in cluster.run("sinfo", "-h", "-n", node, "-o", "%T"), "down")
+            cluster.start_daemon(f"slurmd-{node}")
+
+        slurm_runs.run_on(cluster, place, "process", fault=fault)
+        launched = cluster.launched()
+    assert launched.count(failed[0]) == 2, (failed, launched)
+    assert place.sha256(*RESULTS) == local.sha256(*RESULTS)
+
+
+def test_job_over_its_memory_is_repeated_with_more(local, place):
+    with slurm_runs.cluster(over_memory_kill=True) as cluster:
+        printed = slurm_runs.run_on(
+            cluster, place, "process", "--set-resources", "analyze:mem_mb=30 * 50**(attempt - 1)"
+        )
+        logs = [*place.directory.glob(".snakemake/slurm_logs/*/*/*.log"), *cluster.directory.glob("slurmd-*.log")]
+        assert any("exceeded memory limit" in log.read_text() for log in logs), printed
+    assert "Trying to restart job" in printed
+    assert place.sha256(*RESULTS) == local.sha256(*RESULTS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_run_continues_after_a_restart_of_the_controller(local, place, number):
+    """After SIGKILL, the controller does not know the jobs submitted in the last seconds."""
+    with slurm_runs.cluster() as cluster:
+
+        def fault():
+            slurm_runs.wait_for(lambda: slurm_runs.jobs_in_state(cluster, "RUNNING"), "a job")
+            cluster.stop_daemon("slurmctld", number)
+            time.sleep(DOWN_S)
+            cluster.start_daemon("slurmctld")
+
+        slurm_runs.run_on(cluster, place, "process", fault=fault)
+    assert place.sha256(*RESULTS) == local.sha256(*RESULTS)
+
+
+def test_job_over_its_time_limit_is_repeated_with_more(local, place, tmp_path):
+    """tshark hangs in the first attempt."""
+    place.replace_tshark(tmp_path / "first", "sleep 1000")
+    with slurm_runs.cluster() as cluster:
+
+        def fault():
+            slurm_runs.wait_for(lambda: slurm_runs.jobs_in_state(cluster, "TIMEOUT", "digest"), "a time limit")
+            place.replace_tshark(tmp_path / "first", 'exec tshark "$@"')
+
+        printed = slurm_runs.run_on(
+            cluster, place, "process", "--set-resources", "digest:runtime=attempt**4", fault=fault
+        )
+    assert "SLURM status is: 'TIMEOUT'" in printed
+    assert place.sha256(*RESULTS) == local.sha256(*RESULTS)

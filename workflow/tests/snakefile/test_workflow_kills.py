@@ -1,0 +1,86 @@
+"""Kills the workflow with SIGKILL at random moments: no file is incomplete, and the next run has the same bytes."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from xml.etree import ElementTree
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.workflow_run import RESULTS, Workplace, workplace
+
+pytestmark = pytest.mark.skipif(
+    "ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak (test_workflow_stops.py has one kill)"
+)
+SEED = int(os.environ.get("ACAPELLA_SEED", "9"))
+KILLS = 20
+PARTS = 4  # tests, which can run at the same time
+JOBS = 6  # a run is killed after it has started up to this number of jobs
+DELAY_S = 2.0  # and after a random part of this time
+
+
+def kill_at_random(place: Workplace, choice: random.Random) -> bool:
+    """Start a run and kill it at a random moment, with or without its jobs; return False if it ended before."""
+    jobs, delay_s, with_jobs = choice.randint(1, JOBS), choice.uniform(0, DELAY_S), choice.random() < 0.5
+    running = place.start("--cores", "2", output=subprocess.PIPE)
+    lines = []
+    for line in running.stdout:
+        lines.append(line)
+        jobs -= line.startswith("Job ")
+        if not jobs:
+            break
+    else:
+        assert running.wait() == 0, "".join(lines)
+        return False
+    time.sleep(delay_s)
+    if with_jobs:
+        os.killpg(running.pid, signal.SIGKILL)
+    else:
+        running.kill()
+    running.stdout.close()
+    running.wait()
+    return True
+
+
+def check_files(place: Workplace) -> int:
+    """Read every result to its end; return their number. Files of killed writers have names that end in .part."""
+    results = [path for path in place.campaign.rglob("*") if path.is_file() and not path.name.endswith(".part")]
+    read = 0
+    for path in results:
+        if path.suffix == ".parquet":
+            pq.read_table(path)
+        elif path.suffix == ".svg":
+            ElementTree.parse(path)
+        elif path.name == "catalog.duckdb":
+            with duckdb.connect(str(path), read_only=True) as con:
+                con.execute("select count(*) from samples").fetchall()
+        else:
+            continue
+        read += 1
+    return read
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_killed_runs_leave_complete_files_and_the_next_run_has_the_same_bytes(finished, tmp_path, part):
+    """A run that ends before the kill is compared, and the campaign starts over.
+
+    If Snakemake is killed alone, its jobs continue, and the next run writes the same files at the same time.
+    """
+    choice = random.Random(f"{SEED} {part}")
+    place, kills, read = workplace(tmp_path / "place"), 0, 0
+    while kills < KILLS // PARTS:
+        if kill_at_random(place, choice):
+            kills += 1
+            read += check_files(place)
+            place.succeed("--unlock")
+        else:
+            assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
+            shutil.rmtree(place.campaign)
+    place.succeed("--cores", "2")
+    assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
+    assert read, "every kill was before the first result"
+    assert not list(place.campaign.rglob("*.part"))
