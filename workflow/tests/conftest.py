@@ -140,7 +140,7 @@ def campaign(tmp_path_factory) -> Path:
     Each worker has a copy, because some tests replace a file for a moment.
     """
     from acapella_testing.generated.synthetic import make_campaign  # noqa: PLC0415
-    from acapella_testing.stages import analyze_campaign  # noqa: PLC0415 (only if a test requests it)
+    from acapella_testing.runs.stages import analyze_campaign  # noqa: PLC0415 (only if a test requests it)
 
     def create(directory: Path) -> None:
         analyze_campaign(make_campaign(directory / "made_up", frames=300, flows=120))
@@ -155,7 +155,7 @@ def finished(tmp_path_factory):
 
     Not even a dry run starts in it, because another worker may be copying it.
     """
-    from acapella_testing.workflow_run import Workplace, workplace  # noqa: PLC0415 (only if a test requests it)
+    from acapella_testing.runs.workflow_run import Workplace, workplace  # noqa: PLC0415 (only if a test requests it)
 
     return Workplace(made_once(tmp_path_factory, "finished", lambda path: workplace(path).succeed("--cores", "1")))
 
@@ -177,7 +177,7 @@ def unrecorded_release(finished, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def recorded(unrecorded_release, tmp_path_factory) -> Path:
     """Return a directory with a release that contains results (public), and the place where they were made (place)."""
-    from acapella_testing.workflow_run import Workplace  # noqa: PLC0415 (only if a test requests it)
+    from acapella_testing.runs.workflow_run import Workplace  # noqa: PLC0415 (only if a test requests it)
 
     def create(directory: Path) -> None:
         release = shutil.copytree(unrecorded_release, directory / "public")

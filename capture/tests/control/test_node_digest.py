@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from acapella_testing.digest_run import frames
 from acapella_testing.frames.pcap_files import pcap
 from acapella_testing.requirements import require_built
+from acapella_testing.runs.digest_run import frames
 
 from acapella_capture.control import node_digest
 from acapella_capture.settings import parse_settings

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.fabric.graphs import graph
 from acapella_testing.fabric.transfers import SLICE, FabricTransfers
-from acapella_testing.transfer_cells import HASHED, at_sites, validate_written
+from acapella_testing.generated.transfer_cells import HASHED, at_sites, validate_written
 
 from acapella_capture.transfer.fabric_nodes import FabricNodes
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from acapella_testing.transfer_cells import validate_written
+from acapella_testing.generated.transfer_cells import validate_written
 
 from acapella_capture.transfer import capture, measurement, probe, runner, transfer
 from acapella_capture.transfer.delay import Counts

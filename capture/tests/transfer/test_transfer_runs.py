@@ -15,9 +15,9 @@ from acapella_testing import processes
 from acapella_testing.c_programs import PLAIN, built_or_skip
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
 from acapella_testing.capture.interrupted_runs import tree_when
+from acapella_testing.generated.transfer_cells import HASHED, validate_written
 from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require_programs
-from acapella_testing.transfer_cells import HASHED, validate_written
 
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.transfer import fabric

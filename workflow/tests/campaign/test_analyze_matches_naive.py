@@ -8,7 +8,7 @@ from acapella_testing.generated import tiny
 from acapella_testing.oracles import naive_frames, naive_samples, naive_tables
 from acapella_testing.oracles.table_agreement import assert_equal
 from acapella_testing.requirements import require_programs
-from acapella_testing.stages import add_capture, analyze_campaign, rows
+from acapella_testing.runs.stages import add_capture, analyze_campaign, rows
 
 MS = traces.MS
 PERIOD_NS = 30 * 10**9

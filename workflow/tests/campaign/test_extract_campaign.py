@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.oracles.naive_captures import packets
-from acapella_testing.workflow_run import CAPTURES
+from acapella_testing.runs.workflow_run import CAPTURES
 
 from acapella.cli.main import main
 

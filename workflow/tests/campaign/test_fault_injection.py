@@ -25,7 +25,7 @@ from acapella_testing.frames.report_frames import pcap
 from acapella_testing.frames.traces import write_pcap
 from acapella_testing.generated.files_campaign import collected
 from acapella_testing.requirements import skip_if
-from acapella_testing.workflow_run import CAPTURES
+from acapella_testing.runs.workflow_run import CAPTURES
 
 from acapella.cli.main import main
 from acapella.flowreports import program

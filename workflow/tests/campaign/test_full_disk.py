@@ -10,8 +10,8 @@ import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.generated.tiny import add_sample
 from acapella_testing.requirements import require_success, skip_if
-from acapella_testing.stages import analyze_campaign
-from acapella_testing.workflow_run import Workplace
+from acapella_testing.runs.stages import analyze_campaign
+from acapella_testing.runs.workflow_run import Workplace
 
 from acapella.cli.main import main
 from acapella.flowreports import program

@@ -8,7 +8,7 @@ import pytest
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
 from acapella_testing.generated.generated_tables import change_table, write_tables
-from acapella_testing.stages import analyzed_by_tshark, rows
+from acapella_testing.runs.stages import analyzed_by_tshark, rows
 from acapella_testing.svg_text import words
 from acapella_testing.tshark_lines import tshark_lines
 

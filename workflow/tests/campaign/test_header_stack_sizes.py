@@ -2,7 +2,7 @@
 
 import pytest
 from acapella_testing.frames import traces
-from acapella_testing.stages import analyzed_frames, rows
+from acapella_testing.runs.stages import analyzed_frames, rows
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.packet import Raw
 

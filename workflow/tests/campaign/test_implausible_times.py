@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.pcapng_files import SECTION, interface, packet_block
 from acapella_testing.frames.traces import YEAR_586524_US, busy_port
-from acapella_testing.stages import rows
-from acapella_testing.workflow_run import Workplace, processed, rules_run
+from acapella_testing.runs.stages import rows
+from acapella_testing.runs.workflow_run import Workplace, processed, rules_run
 
 from acapella.cli import main as cli
 

@@ -19,7 +19,7 @@ from acapella_testing.frames.trial_captures import arp
 from acapella_testing.frames.trial_frames import ethernet, ipv4, ipv6, udp
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.new_files import new_directory
-from acapella_testing.stages import analyze_campaign
+from acapella_testing.runs.stages import analyze_campaign
 
 from acapella.campaign import index, process
 from acapella.campaign.layout import Campaign

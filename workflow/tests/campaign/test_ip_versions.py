@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
-from acapella_testing.stages import analyzed_frames, rows
+from acapella_testing.runs.stages import analyzed_frames, rows
 from acapella_testing.tshark_lines import tshark_lines
 
 ARP_TYPE, IPV6_TYPE = 0x0806, 0x86DD

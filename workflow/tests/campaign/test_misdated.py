@@ -5,7 +5,7 @@ import pytest
 from acapella_testing.generated.generated_report import plain, quality_with
 from acapella_testing.generated.tiny import SECOND, START, add_sample, flow
 from acapella_testing.oracles import naive_samples, naive_tables
-from acapella_testing.stages import analyze_campaign, rows
+from acapella_testing.runs.stages import analyze_campaign, rows
 
 from acapella.campaign import index
 from acapella.campaign.layout import Campaign

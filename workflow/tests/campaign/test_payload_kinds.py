@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
-from acapella_testing.stages import analyzed_by_tshark, rows
+from acapella_testing.runs.stages import analyzed_by_tshark, rows
 from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.common import tshark

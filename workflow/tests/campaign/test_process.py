@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated.synthetic import make_campaign
 from acapella_testing.generated.tiny import START, add_sample, flow
-from acapella_testing.stages import analyze_campaign, rows
+from acapella_testing.runs.stages import analyze_campaign, rows
 
 from acapella.campaign import analyze, index, process
 from acapella.campaign.layout import Campaign, existing_provenance

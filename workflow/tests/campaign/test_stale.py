@@ -8,7 +8,7 @@ import shutil
 import duckdb
 import pytest
 from acapella_testing.generated.tiny import add_sample
-from acapella_testing.workflow_run import ROOT, workplace
+from acapella_testing.runs.workflow_run import ROOT, workplace
 
 from acapella.campaign.layout import Campaign, provenance_names
 from acapella.campaign.stale import Stage, remove_stages, remove_stale

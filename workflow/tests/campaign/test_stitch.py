@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from acapella_testing.generated.tiny import SECOND, START, add_sample, flow
-from acapella_testing.stages import analyze_campaign, rows
+from acapella_testing.runs.stages import analyze_campaign, rows
 
 WEST1, WEST2, EAST = ("WEST", "p1"), ("WEST", "p2"), ("EAST", "p1")
 

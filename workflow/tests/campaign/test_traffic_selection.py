@@ -13,7 +13,7 @@ from acapella_testing.frames.traces import write_pcap
 from acapella_testing.generated.synthetic import make_campaign
 from acapella_testing.oracles import naive_samples, naive_tables
 from acapella_testing.oracles.table_agreement import assert_equal
-from acapella_testing.stages import analyze_campaign, rows
+from acapella_testing.runs.stages import analyze_campaign, rows
 
 from acapella.campaign import process
 from acapella.campaign.layout import Campaign

@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.pcapng_files import write_untimed
 from acapella_testing.frames.traces import busy_port
-from acapella_testing.stages import rows
+from acapella_testing.runs.stages import rows
+from acapella_testing.runs.workflow_run import Workplace, processed
 from acapella_testing.svg_text import words
-from acapella_testing.workflow_run import Workplace, processed
 
 from acapella.cli import main as cli
 

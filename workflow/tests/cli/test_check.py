@@ -10,8 +10,8 @@ import time
 import duckdb
 import pytest
 from acapella_testing.generated.tiny import add_sample, flow
-from acapella_testing.stages import analyze_campaign
-from acapella_testing.workflow_run import ROOT
+from acapella_testing.runs.stages import analyze_campaign
+from acapella_testing.runs.workflow_run import ROOT
 
 from acapella.cli import main as cli
 from acapella.cli.check import MAX_BYTES, kind_of

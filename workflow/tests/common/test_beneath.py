@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.runs.workflow_run import workplace
 from acapella_testing.waiting import in_background
-from acapella_testing.workflow_run import workplace
 
 from acapella.cli import main as cli
 from acapella.common.links import links, refusal

@@ -11,8 +11,8 @@ import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.processes import executable, runs
+from acapella_testing.runs.workflow_run import TSHARK
 from acapella_testing.waiting import wait_until
-from acapella_testing.workflow_run import TSHARK
 
 from acapella.cli.main import main
 from acapella.common import tshark

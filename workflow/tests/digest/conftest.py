@@ -1,7 +1,7 @@
 """Fixtures of the tests of acapella digest."""
 
 import pytest
-from acapella_testing.digest_run import Digest
+from acapella_testing.runs.digest_run import Digest
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.generated.tiny import SECOND, add_sample, flow
 from acapella_testing.new_files import write_file
-from acapella_testing.workflow_run import Workplace
+from acapella_testing.runs.workflow_run import Workplace
 
 from acapella.cli import main as cli
 from acapella.cli.doctor import digest_cache

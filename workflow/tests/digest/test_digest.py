@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.digest_run import START, frames
 from acapella_testing.frames.pcap_files import header, write_pcap
 from acapella_testing.frames.pcapng_files import packet_block, simple_block, write_pcapng
 from acapella_testing.frames.traces import YEAR_586524_US
@@ -20,6 +19,7 @@ from acapella_testing.native_programs import native_program
 from acapella_testing.new_files import new_directory
 from acapella_testing.processes import run
 from acapella_testing.requirements import require
+from acapella_testing.runs.digest_run import START, frames
 
 from acapella.cli.main import main
 from acapella.common.tables import arrow_schema

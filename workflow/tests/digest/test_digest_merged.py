@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.digest_run import START, Digest, frames
 from acapella_testing.frames.pcapng_files import write_stamped, write_untimed
+from acapella_testing.runs.digest_run import START, Digest, frames
 from acapella_testing.waiting import wait_until
 
 

@@ -13,7 +13,7 @@ from acapella_testing.frames.pcapng_files import write_pcapng
 from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.requirements import require
-from acapella_testing.stages import analyze_campaign, rows
+from acapella_testing.runs.stages import analyze_campaign, rows
 from acapella_testing.svg_text import with_spaces
 from acapella_testing.tshark_lines import tshark_lines
 from scapy.contrib.mpls import MPLS

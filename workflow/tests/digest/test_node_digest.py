@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from acapella_testing.digest_run import START, Digest, frames
 from acapella_testing.frames import pcapng_files, traces
 from acapella_testing.frames.pcap_files import header, record, write_pcap
-from acapella_testing.workflow_run import CAPTURES
+from acapella_testing.runs.digest_run import START, Digest, frames
+from acapella_testing.runs.workflow_run import CAPTURES
 
 from acapella.digest.acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
 from acapella.digest.acap_format import node_digest_record

@@ -3,8 +3,8 @@
 import pytest
 from acapella_testing.generated import generated_transfers as made
 from acapella_testing.generated.generated_wire import Capture
+from acapella_testing.generated.transfer_tables import rows, tables
 from acapella_testing.svg_text import with_spaces
-from acapella_testing.transfer_tables import rows, tables
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import transfer_gain, transfer_shallow

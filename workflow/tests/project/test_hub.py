@@ -9,10 +9,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
-from acapella_testing import hub
-from acapella_testing.hub import MIB
 from acapella_testing.processes import executable, run
 from acapella_testing.requirements import require, skip_if
+from acapella_testing.runs import hub
+from acapella_testing.runs.hub import MIB
 from acapella_testing.source_tree import ROOT
 
 SETUP = ROOT / "workflow" / "setup"

@@ -10,7 +10,7 @@ from acapella_testing.fabric.experiment import SITES
 from acapella_testing.fabric.loopback import QUICK, Loopback, loopback_fabric
 from acapella_testing.fabric.processes import environment
 from acapella_testing.processes import executable
-from acapella_testing.workflow_run import ROOT
+from acapella_testing.runs.workflow_run import ROOT
 from nbclient import NotebookClient
 
 NOTEBOOK = ROOT / "notebooks" / "fabric_quickstart.ipynb"

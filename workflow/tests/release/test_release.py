@@ -23,7 +23,7 @@ from acapella_testing.new_files import new_directory
 from acapella_testing.oracles.naive_anonymize import CryptoPan
 from acapella_testing.release_records import write_key
 from acapella_testing.requirements import skip_if
-from acapella_testing.workflow_run import CAPTURES
+from acapella_testing.runs.workflow_run import CAPTURES
 
 from acapella.campaign.layout import Campaign
 from acapella.cli.main import main

@@ -13,7 +13,7 @@ import requests
 import requests_cache
 import rocrate
 from acapella_testing.generated.files_campaign import run
-from acapella_testing.workflow_run import ROOT
+from acapella_testing.runs.workflow_run import ROOT
 from requests.adapters import BaseAdapter
 from rocrate_validator import models, services
 from urllib3 import HTTPResponse

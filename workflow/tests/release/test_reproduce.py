@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from acapella_testing.generated.files_campaign import run
-from acapella_testing.other_environment import HOST, check_out, run_elsewhere, turkish, why_unavailable
 from acapella_testing.release_records import write_key
-from acapella_testing.workflow_run import ROOT, Workplace
+from acapella_testing.runs.other_environment import HOST, check_out, run_elsewhere, turkish, why_unavailable
+from acapella_testing.runs.workflow_run import ROOT, Workplace
 
 from acapella.cli.main import main
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.generated.generated_report import note, plain, quality_with
 from acapella_testing.generated.tiny import add_sample, flow
-from acapella_testing.stages import analyze_campaign, rows
+from acapella_testing.runs.stages import analyze_campaign, rows
 from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.layout import Campaign

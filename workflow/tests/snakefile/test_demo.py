@@ -3,7 +3,7 @@
 import json
 
 from acapella_testing.requirements import require_namespaces
-from acapella_testing.workflow_run import Workplace
+from acapella_testing.runs.workflow_run import Workplace
 
 SHORT = {
     "testbed": "local",

@@ -13,8 +13,8 @@ import duckdb
 import pytest
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.requirements import require_programs
+from acapella_testing.runs.workflow_run import ROOT, workplace
 from acapella_testing.waiting import wait_until
-from acapella_testing.workflow_run import ROOT, workplace
 
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
 from acapella.cli import entry as start

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from acapella_testing.workflow_run import workplace
+from acapella_testing.runs.workflow_run import workplace
 
 from acapella.snakefile import quarantine
 from acapella.snakefile.job_records import FailedJob, JobRecords

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from acapella_testing.workflow_run import ROOT
+from acapella_testing.runs.workflow_run import ROOT
 
 from acapella.snakefile import resources
 from acapella.snakefile.resources import NEEDS, SNAKEMAKE_MB, memory_mb, run_minutes

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from acapella_testing.workflow_run import ROOT, run_snakemake
+from acapella_testing.runs.workflow_run import ROOT, run_snakemake
 
 from acapella.snakefile import cached_digests, snakemake_internals
 from acapella.snakefile.cached_digests import CachedDigests

@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 from acapella_testing.new_files import write_file
-from acapella_testing.workflow_run import CAPTURES, ROOT, Workplace, run_snakemake, workplace
+from acapella_testing.runs.workflow_run import CAPTURES, ROOT, Workplace, run_snakemake, workplace
 
 from acapella.campaign import analyze
 from acapella.snakefile import config

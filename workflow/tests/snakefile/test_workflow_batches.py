@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
-from acapella_testing.workflow_run import DIGESTS, Workplace, rules_run, workplace
+from acapella_testing.runs.workflow_run import DIGESTS, Workplace, rules_run, workplace
 
 from acapella.campaign.batches import read_plan
 

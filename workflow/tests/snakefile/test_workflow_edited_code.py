@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from acapella_testing.workflow_run import ROOT, Workplace, rules_run
+from acapella_testing.runs.workflow_run import ROOT, Workplace, rules_run
 
 COPIED = ("Snakefile", "rules", "config", "schemas", "profiles", "workflow/src", "workflow/sql", "workflow/report")
 LINKED = ("p4", "capture", "workflow/conformance", "workflow/native")

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.workflow_run import RESULTS, Workplace, workplace
+from acapella_testing.runs.workflow_run import RESULTS, Workplace, workplace
 
 pytestmark = pytest.mark.skipif(
     "ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak (test_workflow_stops.py has one kill)"

@@ -5,8 +5,8 @@ import json
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.requirements import require, require_namespaces, require_programs
-from acapella_testing.stages import rows
-from acapella_testing.workflow_run import Workplace
+from acapella_testing.runs.stages import rows
+from acapella_testing.runs.workflow_run import Workplace
 
 from acapella.snakefile.replays import PROGRAM, program_installed
 from acapella_capture.testbeds.local import replay_capture, sandbox

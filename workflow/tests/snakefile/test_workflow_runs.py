@@ -8,7 +8,7 @@ import subprocess
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
-from acapella_testing.workflow_run import DIGESTS, RESULTS, ROOT, Workplace, rules_run, workplace
+from acapella_testing.runs.workflow_run import DIGESTS, RESULTS, ROOT, Workplace, rules_run, workplace
 
 
 def test_run_creates_all_directories_of_a_campaign(finished):

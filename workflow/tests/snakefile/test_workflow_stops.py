@@ -7,8 +7,8 @@ import subprocess
 import time
 
 import pytest
+from acapella_testing.runs.workflow_run import RESULTS, workplace
 from acapella_testing.waiting import wait_until
-from acapella_testing.workflow_run import RESULTS, workplace
 
 TIMEOUT_S = 300  # reached only if the run hangs
 INTERRUPTED = "acapella: stopped; run snakemake again to continue"

@@ -5,7 +5,7 @@ import re
 import yaml
 from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_namespaces, require_programs
-from acapella_testing.workflow_run import ROOT, Workplace, rules_run
+from acapella_testing.runs.workflow_run import ROOT, Workplace, rules_run
 
 from acapella.cli import main as cli
 

@@ -11,7 +11,7 @@ import shutil
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.workflow_run import ROOT, Workplace, rules_run
+from acapella_testing.runs.workflow_run import ROOT, Workplace, rules_run
 
 TRIALS = ROOT / ".test" / "trials"
 # Site, port and capture of each sample. No text of a report or figure contains these names.

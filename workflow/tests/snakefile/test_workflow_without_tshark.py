@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from acapella_testing.workflow_run import ROOT, Workplace, collect_in_process, rules_run, workplace
+from acapella_testing.runs.workflow_run import ROOT, Workplace, collect_in_process, rules_run, workplace
 
 from acapella.digest.acap_files import metadata_of
 from acapella.snakefile.engine import MISSING, with_engine

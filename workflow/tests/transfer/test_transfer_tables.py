@@ -4,8 +4,8 @@ import json
 
 import pytest
 from acapella_testing.generated import generated_transfers as made
+from acapella_testing.generated.transfer_tables import rows, tables
 from acapella_testing.new_files import write_file
-from acapella_testing.transfer_tables import rows, tables
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import transfer_ratios, transfer_throughput

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated import generated_transfers as made
 from acapella_testing.generated.generated_wire import Capture
-from acapella_testing.transfer_tables import rows, tables
+from acapella_testing.generated.transfer_tables import rows, tables
 
 SECOND = 10**9
 

@@ -1,7 +1,7 @@
 """Compare published tables with those of the naive reference."""
 
 from acapella_testing.oracles import naive_tables
-from acapella_testing.stages import rows
+from acapella_testing.runs.stages import rows
 
 from acapella_core import schemas
 

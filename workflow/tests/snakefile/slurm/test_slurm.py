@@ -3,8 +3,8 @@
 test_slurm_faults.py has the tests with faults.
 """
 
-from acapella_testing import slurm_runs
-from acapella_testing.workflow_run import DIGESTS, workplace
+from acapella_testing.runs import slurm_runs
+from acapella_testing.runs.workflow_run import DIGESTS, workplace
 
 
 def test_jobs_run_by_sbatch_write_the_same_bytes(tmp_path):

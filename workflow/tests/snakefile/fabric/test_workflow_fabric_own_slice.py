@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.loopback import loopback_fabric
-from acapella_testing.workflow_run import Workplace, collect_in_process
+from acapella_testing.runs.workflow_run import Workplace, collect_in_process
 
 from acapella_capture.testbeds.fabric.own_slice.host import NOTE
 

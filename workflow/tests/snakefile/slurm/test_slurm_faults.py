@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from acapella_testing import slurm_runs
-from acapella_testing.workflow_run import Workplace, workplace
+from acapella_testing.runs import slurm_runs
+from acapella_testing.runs.workflow_run import Workplace, workplace
 
 pytestmark = pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
 RESULTS = ("acap/*", "flows/*", "tables/*", "provenance/*")

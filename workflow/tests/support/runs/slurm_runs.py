@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from acapella_testing import slurm_cluster
 from acapella_testing.requirements import skip_if
-from acapella_testing.slurm_cluster import Cluster
-from acapella_testing.workflow_run import ROOT, Workplace
+from acapella_testing.runs import slurm_cluster
+from acapella_testing.runs.slurm_cluster import Cluster
+from acapella_testing.runs.workflow_run import ROOT, Workplace
 
 # Unlike the profile, check the status of jobs every few seconds.
 STATUS_CHECKS = ("--slurm-init-seconds-before-status-checks", "4", "--seconds-between-status-checks", "1")

@@ -8,8 +8,8 @@ import pytest
 from acapella_testing.capture import veth
 from acapella_testing.fabric.loopback import loopback_fabric
 from acapella_testing.requirements import required
-from acapella_testing.stages import rows
-from acapella_testing.workflow_run import Workplace, collect_in_process, rules_run
+from acapella_testing.runs.stages import rows
+from acapella_testing.runs.workflow_run import Workplace, collect_in_process, rules_run
 
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import replay

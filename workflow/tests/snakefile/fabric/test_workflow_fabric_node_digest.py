@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.fabric.loopback import loopback_fabric
-from acapella_testing.workflow_run import DIGESTS, Workplace, collect_in_process, rules_run
+from acapella_testing.runs.workflow_run import DIGESTS, Workplace, collect_in_process, rules_run
 
 from acapella.cli.main import main
 from acapella.digest.acap_files import metadata_of

@@ -10,7 +10,7 @@ from acapella_testing.fabric.behavior import BEHAVIORS, PAGE
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.fabric.orchestrator import HOST, TAGS, StoredSlice
 from acapella_testing.fabric.program import environment
-from acapella_testing.workflow_run import ROOT, Workplace, run_snakemake
+from acapella_testing.runs.workflow_run import ROOT, Workplace, run_snakemake
 
 PORTS = {"STAR": ["HundredGigE0/0/0/5"], "UTAH": ["HundredGigE0/0/0/2"]}
 COLLECT = {"mode": "sites", "sites": [*PORTS], "instances": 1, "port_selection": "fixed", "ports": PORTS}

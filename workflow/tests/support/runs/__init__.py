@@ -1,0 +1,1 @@
+"""Runs of the workflow, of stages and of clusters in tests."""
