@@ -62,11 +62,9 @@ def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads files of a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    if args.copy_digest:
-        confine_self(*(Path(args.campaign, directory) for directory in ("acap", "flows", "raw")))
-        return
-    outputs = [Path(args.campaign, f"{OUTPUT}.{suffix}") for suffix in ("tsv", "json", "txt")]
-    confine_self(*([Path(args.release)] if args.record else outputs))
+    # Each argument permits writes to the directory that contains it.
+    output = Path(args.release, checksums.FILE) if args.record else Path(args.campaign, f"{OUTPUT}.tsv")
+    confine_self(output)
 
 
 def run(args: argparse.Namespace) -> int:
