@@ -61,7 +61,8 @@ else:
 
 
 # With batches, outputs of the rules collect (files), digest and analyze are lists of samples (acapella.campaign.batches).
-BATCHED = config["batches"]["samples"] > 1
+# Rules that reproduce a release need the files of each sample.
+BATCHED = config["batches"]["samples"] > 1 and not config["reproduce"]
 FILES = config["testbed"] == "files"
 BATCHES = Batches(
     workflow,
