@@ -15,9 +15,8 @@ from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
 from acapella.snakefile.code import sql_digest as digest_of_sql
 from acapella.snakefile.engine import with_engine
-from acapella.snakefile import slurm_plugin
+from acapella.snakefile import quarantine, slurm_plugin
 from acapella.snakefile.exit import exit_on_user_error
-from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
 from acapella.snakefile.progress import Progress
 from acapella.snakefile.released import (
@@ -71,15 +70,11 @@ PROGRESS = Progress(logger.info)
 logger.addHandler(PROGRESS)
 
 
-def after_failure():
-    """Record failed samples in quarantine/, and report the failure of a run; once."""
-    if is_main_process(workflow) and not JOB_RECORDS.reported:
-        quarantine.record_failures(CAMPAIGN, JOB_RECORDS, SAMPLES.capture)
-    report_failures(JOB_RECORDS, config["exclude"], config["missing"])
-
-
+AFTER_FAILURE = lambda: quarantine.after_failure(
+    CAMPAIGN, config, JOB_RECORDS, lambda sample: SAMPLES.capture(sample), writes=is_main_process(workflow)
+)
 # Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log.
-atexit.register(lambda: JOB_RECORDS.failed and after_failure())
+atexit.register(lambda: JOB_RECORDS.failed and AFTER_FAILURE())
 
 ROOT = Path(os.path.relpath(workflow.basedir))
 CAMPAIGN = f"results/{config['campaign']}"
@@ -155,4 +150,4 @@ onsuccess:
 
 onerror:
     PROGRESS.stop()
-    after_failure()
+    AFTER_FAILURE()

@@ -20,12 +20,24 @@ from acapella_core import names
 from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import atomic_text
 
-from .failures import samples_that_failed
+from .failures import report_failures, samples_that_failed
 from .job_records import JobRecords
 
 MAX_RUNS = 2
 # Exit codes of jobs that a machine with more memory or time may complete.
 TEMPORARY = (None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+
+
+def after_failure(
+    campaign: str, config: Mapping, records: JobRecords, capture_of: Callable[[str], str], *, writes: bool
+) -> None:
+    """Record the failed samples, and report the failure of a run; once.
+
+    ``writes``: whether this is Snakemake's main process. ``capture_of``: path of a sample's capture.
+    """
+    if writes and not records.reported:
+        record_failures(campaign, records, capture_of)
+    report_failures(records, config["exclude"], config["missing"])
 
 
 def record_failures(campaign: str, records: JobRecords, capture_of: Callable[[str], str]) -> None:
