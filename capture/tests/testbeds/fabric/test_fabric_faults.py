@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from acapella_testing.fabric import experiment
 from acapella_testing.fabric.graphs import graph
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.orchestrator import TAGS
@@ -302,6 +303,18 @@ def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
         assert names(fabric) == ["acapella-a-b-STAR"]
     fabric.testbed("a").release()  # no slice: no error
     fabric.testbed("a").slices.delete("no such id")
+
+
+@pytest.mark.parametrize("name", ["acapella-c-2", "acapella-c-slice"])
+def test_slice_of_the_user_with_a_similar_name_is_kept(fabric, monkeypatch, name):
+    monkeypatch.setattr(experiment, "SLICE", name)
+    experiment.experiment(fabric)
+    testbed = fabric.testbed()
+    testbed.prepare()
+    testbed.allocate(SITE, ResourceRequest(1))
+    assert sorted(names(fabric)) == sorted([f"acapella-c-{SITE}", name])
+    testbed.release()
+    assert names(fabric) == [name] and testbed.leftovers() == ()
 
 
 def test_other_slices_are_deleted_if_one_cannot_be(fabric):

@@ -146,6 +146,8 @@ class OtherSliceError(UserError):
 class NetworkSlices(Slices):
     """Creates the slice of a plan, and compares an existing one with it."""
 
+    sites = SITE
+
     @property
     def name(self) -> str:
         return slice_name(self.campaign, SITE)

@@ -27,6 +27,7 @@ GONE = ("Closing", "Dead")
 LEASE = "%Y-%m-%d %H:%M:%S %z"  # the only format that FABRIC accepts
 CASCADE_NOTICE = "Closing reservation due to failure in slice"  # a notice that only reports that another part failed
 UNSTABLE = ("Nascent", "Configuring", "Modifying")  # FABRIC neither changes nor deletes a slice in these states
+SITES = "[A-Z][A-Z0-9]*"  # names of FABRIC's sites
 PAGE = 200  # FABRIC's maximum of slices in one reply
 LOOKUP_TRIES = 8  # attempts to find a slice after a submission without a reply
 
@@ -35,9 +36,12 @@ def slice_name(campaign: str, site: str) -> str:
     return f"acapella-{campaign}-{site}"
 
 
-def site_of(campaign: str, name: str) -> str | None:
-    """Return the site of one of the campaign's slices; None for others, also of a campaign `<campaign>-more`."""
-    match = re.fullmatch(rf"acapella-{re.escape(campaign)}-([^-]+)", name or "")
+def site_of(campaign: str, name: str, sites: str = SITES) -> str | None:
+    """Return the site of one of the campaign's slices; None for others.
+
+    Others are those of a campaign `<campaign>-more`, and the user's own slices, such as `acapella-<campaign>-2`.
+    """
+    match = re.fullmatch(rf"acapella-{re.escape(campaign)}-({sites})", name or "")
     return match[1] if match else None
 
 
@@ -73,6 +77,8 @@ def add_mirrors(fabric_slice: Any, site: str, nodes: Sequence[str], ports: Seque
 class Slices:
     """The slices of a campaign. Each site is used by one thread at a time."""
 
+    sites = SITES  # regular expression for the last part of their names
+
     def __init__(self, session: Session, settings: FabricSettings, campaign: str):
         self.session = session
         self.settings = settings
@@ -83,9 +89,13 @@ class Slices:
         self._deadlines: dict[str, float] = {}  # of attempts to delete a slice
         self._shortened: dict[str, tuple[datetime.datetime, datetime.datetime]] = {}  # by id: renewed when, until when
 
+    def _site_of(self, name: str) -> str | None:
+        """Return the site of one of these slices; None for others."""
+        return site_of(self.campaign, name, self.sites)
+
     def list_slices(self) -> list[Any]:
         """Return FABRIC's records of this campaign's slices that still exist. Raises UserError."""
-        ours = [record for record in self._list(as_self=True) if site_of(self.campaign, record.name)]
+        ours = [record for record in self._list(as_self=True) if self._site_of(record.name)]
         self._names.update({record.slice_id: record.name for record in ours})
         return ours
 
@@ -289,7 +299,7 @@ class Slices:
         A slice whose creation had no answer may exist.
         """
         found = {*self._names.values(), *self._unanswered}
-        return sorted(name for name in found if site in (None, site_of(self.campaign, name)))
+        return sorted(name for name in found if site in (None, self._site_of(name)))
 
     def names(self) -> set[str]:
         """Return the names of slices that FABRIC lists or this process knows.
@@ -306,7 +316,7 @@ class Slices:
 
     def known_ids(self, site: str | None = None) -> list[str]:
         """Return the ids of slices that this process created or used and has not deleted, of one site or of all."""
-        return [each for each, name in list(self._names.items()) if site in (None, site_of(self.campaign, name))]
+        return [each for each, name in list(self._names.items()) if site in (None, self._site_of(name))]
 
     def _try_delete(self, slice_id: str) -> tuple[str, bool]:
         """Ask FABRIC to delete a slice. Return why it still exists, or "", and whether retries are useless."""
