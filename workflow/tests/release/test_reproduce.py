@@ -243,6 +243,11 @@ def test_trials_and_all_formats_are_reproduced_elsewhere(base, hidden):
     ("change", "complaint"),
     [
         (lambda release: (release / "config.yaml").write_text("testbed: fabric\n"), "key 'testbed' is not allowed"),
+        (lambda release: (release / "config.yaml").write_text("campaign: mine\n"), "key 'campaign' is not allowed"),
+        (
+            lambda release: (release / "config.yaml").write_text("pathvars: {campaign: /home}\n"),
+            "key 'pathvars' is not allowed",
+        ),
         (
             lambda release: (release / "config.yaml").write_text("digest: {cache: /etc}\n"),
             "other keys of digest are not allowed",

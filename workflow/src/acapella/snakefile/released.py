@@ -4,9 +4,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from acapella.release import reproducible
 from acapella_core import names
 from acapella_core.errors import UserError
+
+from .config import check_file
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 NAME = "reproduced"  # campaign, unless the command line names another one
@@ -14,31 +18,41 @@ OWN_KEYS = ("campaign", "reproduce", "pathvars")
 
 
 def config_file(config: Mapping) -> Path:
-    """Return the config file to read: that of the release, or the default. Raises UserError if it is missing."""
+    """Return the config file to read: that of the release, or the default.
+
+    Raises UserError if it is missing, or has keys that a release must not set: Snakemake itself would use some of them.
+    """
     if not config.get("reproduce"):
         return DEFAULT_CONFIG
     path = Path(str(config["reproduce"]), reproducible.CONFIG)
     if not path.is_file():
         fix = "name the directory of a release, made by acapella release of this version"
         raise UserError("no such file", where=path, fix=fix)
+    check_file(path)
+    check_keys(yaml.safe_load(path.read_text(encoding="utf-8")), path, reproducible.KEYS)
     return path
+
+
+def check_keys(config: Mapping, path: Path, allowed: Iterable[str]) -> None:
+    """Raise UserError for keys that are not allowed: they could start other programs or use other files."""
+    for key in config:
+        if key not in allowed:
+            fix = f"a release may set only {', '.join(reproducible.KEYS)}"
+            raise UserError(f"key {key!r} is not allowed", where=path, fix=fix)
+    digest = config.get("digest")
+    if isinstance(digest, Mapping) and not digest.keys() <= {"engine"}:
+        raise UserError("other keys of digest are not allowed", where=path, fix="a release may set only digest.engine")
 
 
 def with_release(config: Mapping) -> dict[str, Any]:
     """Return the config of a campaign that is made from a release; any other config unchanged.
 
-    Raises UserError for keys that a release must not set, because they could start other programs or read other files.
+    Raises UserError for keys that cannot be set, neither by the release nor on the command line.
     """
     if not config.get("reproduce"):
         return dict(config)
     directory = Path(str(config["reproduce"]))
-    for key in config:
-        if key not in (*reproducible.KEYS, *OWN_KEYS):
-            fix = f"a release may set only {', '.join(reproducible.KEYS)}"
-            raise UserError(f"key {key!r} is not allowed", where=directory / reproducible.CONFIG, fix=fix)
-    if not dict(config.get("digest") or {}).keys() <= {"engine"}:
-        fix = "a release may set only digest.engine"
-        raise UserError("other keys of digest are not allowed", where=directory / reproducible.CONFIG, fix=fix)
+    check_keys(config, directory / reproducible.CONFIG, (*reproducible.KEYS, *OWN_KEYS))
     made = {"campaign": NAME, "testbed": "files", "samples": str(directory / reproducible.SHEET)}
     omitted = ("trials",) if is_without_captures(config) else ()  # trials are compared by the bytes of packets
     return made | {key: value for key, value in config.items() if key not in omitted}
