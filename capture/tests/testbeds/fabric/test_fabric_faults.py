@@ -8,7 +8,6 @@ import time
 from dataclasses import replace
 
 import pytest
-from acapella_testing.fabric import experiment
 from acapella_testing.fabric.graphs import graph
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.orchestrator import TAGS
@@ -306,9 +305,10 @@ def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
 
 
 @pytest.mark.parametrize("name", ["acapella-c-2", "acapella-c-slice"])
-def test_slice_of_the_user_with_a_similar_name_is_kept(fabric, monkeypatch, name):
-    monkeypatch.setattr(experiment, "SLICE", name)
-    experiment.experiment(fabric)
+def test_slice_of_the_user_with_a_similar_name_is_kept(fabric, name):
+    fabric.testbed("other").allocate(SITE, ResourceRequest(1))
+    (users,) = fabric.orchestrator.alive()
+    users.name = name
     testbed = fabric.testbed()
     testbed.prepare()
     testbed.allocate(SITE, ResourceRequest(1))

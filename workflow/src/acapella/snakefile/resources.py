@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from snakemake.exceptions import IncompleteCheckpointException
+
 # Decompressed bytes for each byte of a compressed capture, assumed for captures of headers.
 COMPRESSED = 6
 SUFFIXES = (".gz", ".zst", ".lz4")
@@ -141,12 +143,19 @@ def amount(
     the rule; ``share``: part of these bytes that the stage reads; ``samples``: returns the number of samples of a job
     for the whole campaign. Compressed captures count as COMPRESSED times their size. Raises FileNotFoundError if an
     input file does not exist yet; Snakemake then calls the resource function later.
+
+    Before the samples are collected, nothing is known. Snakemake creates the job again when they are; it fails if a
+    resource function raises IncompleteCheckpointException.
     """
-    if captures:
-        sizes = [decompressed(path, share * size / MIB) for path, size in captures(wildcards)]
-        return max(sizes, default=0), sum(sizes), len(sizes)
+    try:
+        if captures:
+            sizes = [decompressed(path, share * size / MIB) for path, size in captures(wildcards)]
+            return max(sizes, default=0), sum(sizes), len(sizes)
+        number = samples(wildcards) if samples else 1
+    except IncompleteCheckpointException:
+        return 0, 0, 0
     total = sum(decompressed(str(path), mib) for path, mib in zip(input, input.size_files_mb, strict=True))
-    return total, total, samples(wildcards) if samples else 1
+    return total, total, number
 
 
 def decompressed(path: str, mib: float) -> float:

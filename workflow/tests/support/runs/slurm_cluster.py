@@ -306,7 +306,7 @@ def start_database(daemons: Daemons, directory: Path) -> None:
     until("Cluster", "sacctmgr", "show", "cluster")
     for words in (("cluster", "one"), ("account", "traffic"), ("user", owner(), "account=traffic")):
         subprocess.run(["sacctmgr", "--immediate", "add", *words], check=True, stdout=subprocess.DEVNULL)
-    default = ["user", owner(), "set", "defaultaccount=traffic"]  # root has an account of its own
+    default = ["user", owner(), "set", "defaultaccount=traffic"]  # root already has another account
     subprocess.run(["sacctmgr", "--immediate", "modify", *default], check=True, stdout=subprocess.DEVNULL)
 
 
