@@ -176,7 +176,7 @@ def unrecorded_release(finished, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def recorded(unrecorded_release, tmp_path_factory) -> Path:
-    """Return a directory with a release that contains results (public), and the place where they were made (place)."""
+    """Return a directory with a release that contains results (public), and the workplace that made them (place)."""
     from acapella_testing.runs.workflow_run import Workplace  # noqa: PLC0415 (only if a test requests it)
 
     def create(directory: Path) -> None:
