@@ -12,11 +12,14 @@ from acapella_testing.fabric.collection_runs import collected
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.graphs import SHARED_PORT, graph
 from acapella_testing.fabric.loopback import loopback_fabric
+from acapella_testing.fabric.schedules import SimulatedClock
 from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.manifest import read
 from acapella_capture.settings import parse_settings
-from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.base import NotReleased, ResourceRequest
+from acapella_capture.testbeds.fabric import slices
+from acapella_capture.testbeds.fabric.own_slice import own
 from acapella_capture.testbeds.fabric.own_slice.own import OwnSliceTestbed
 from acapella_core.errors import UserError
 
@@ -170,6 +173,43 @@ def test_refused_removal_is_repeated_and_then_named(fabric):
     fabric.orchestrator.faults.modify_fails = False
     testbed.release()
     assert our_nodes(fabric) == set()
+
+
+def test_nodes_are_named_if_the_slice_does_not_become_stable(fabric):
+    testbed = own_testbed(fabric, wait_timeout_s=0.3, release_timeout_s=0.3)
+    fabric.orchestrator.faults.stuck = True
+    with pytest.raises(UserError, match="Modifying"):
+        testbed.allocate("UTAH", REQUEST)
+    with pytest.raises(NotReleased, match=f"still allocated: {SLICE}/acapella-c-UTAH-listener1 .the slice is Modif"):
+        testbed.release("UTAH")
+    fabric.orchestrator.faults.stuck = False
+    later = own_testbed(fabric)
+    assert later.leftovers() == (f"{SLICE}/acapella-c-UTAH-listener1",) == testbed.leftovers()
+    later.release()
+    assert our_nodes(fabric) == set() and later.leftovers() == ()
+
+
+def test_nodes_are_named_if_the_token_expires(fabric):
+    testbed = own_testbed(fabric, release_timeout_s=0.3)
+    testbed.allocate("UTAH", REQUEST)
+    fabric.orchestrator.tokens.clear()
+    with pytest.raises(NotReleased) as raised:
+        testbed.release()
+    assert raised.value.names == (f"{SLICE}/acapella-c-UTAH-listener1",) == testbed.leftovers()
+
+
+def test_sites_share_the_time_limit_of_the_release(fabric, monkeypatch):
+    testbed = own_testbed(fabric, release_timeout_s=300, poll_s=5)
+    for site in ("STAR", "UTAH"):
+        testbed.allocate(site, REQUEST)
+    clock = SimulatedClock()
+    for module in (own, slices):
+        monkeypatch.setattr(module, "time", clock)
+    fabric.orchestrator.faults.stuck, fabric.mine.stored.state = True, "Modifying"
+    for site in ("STAR", "UTAH", None):
+        with pytest.raises(NotReleased):
+            testbed.release(site)
+    assert 300 <= clock.passed_s < 400
 
 
 def test_refused_nodes_leave_the_slice_as_before(fabric):

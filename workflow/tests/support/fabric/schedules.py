@@ -21,19 +21,21 @@ from pathlib import Path
 import pytest
 from acapella_testing.fabric.behavior import Faults
 from acapella_testing.fabric.collection_runs import OTHERS, PORTS
-from acapella_testing.fabric.graphs import needs
+from acapella_testing.fabric.experiment import HOSTS, NODES, SLICE, experiment
+from acapella_testing.fabric.experiment import SITES as EXPERIMENT_SITES
+from acapella_testing.fabric.graphs import graph, needs
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.fabric.orchestrator import LEASE, TAGS, Orchestrator, StoredSlice
 
 from acapella_capture import collect
 from acapella_capture.testbeds.fabric import remote, session, slices, testbed
+from acapella_capture.testbeds.fabric.own_slice import own
 
 CAMPAIGN = "first"
 SITES = ("STAR", "UTAH")
 REQUESTS = 150  # a collection without faults takes fewer
-WAITING = (remote, session, slices, testbed)  # modules that wait for FABRIC
+WAITING = (remote, session, slices, testbed, own)  # modules that wait for FABRIC
 LIMITS = {"wait_timeout_s": 600, "mirror_timeout_s": 300, "release_timeout_s": 300, "poll_s": 5, "lease_h": 24}
-HOST = {"cores": 32, "ram": 128, "disk": 1000, "nics": {"SmartNIC-ConnectX-6": 1, "SmartNIC-ConnectX-5": 1}}
 PATHS = ("/slices/creates", "/slices/modify", "/slices/renew", "/slices/delete", "/slices", "/slivers", "/resources")
 Draw = Callable[[random.Random], object]
 # A value of each switch: of the orchestrator's faults, of the nodes, and of the orchestrator itself.
@@ -61,7 +63,7 @@ DRAWS: dict[str, Draw] = {
     "expired_key": lambda _: True,
     "booting": lambda of: of.randint(1, 30),
     "states": lambda of: {of.choice(SITES): of.choice(("Maint", "PartMaint"))},
-    "sites": lambda of: {site: [HOST | {"maintenance": of.random() < 0.5} for _ in range(2)] for site in SITES},
+    "sites": lambda of: {site: [HOSTS | {"maintenance": of.random() < 0.5} for _ in range(2)] for site in SITES},
     "tags": lambda of: tuple(tag for tag in TAGS if of.random() < 0.8),
 }
 
@@ -86,6 +88,7 @@ class Schedule:
     refresh: bool  # whether the user has a refresh token
     others: int  # slices of other campaigns
     interrupts: tuple[int, ...]  # requests during which the user presses Ctrl-C
+    own: bool = False  # whether the nodes are added to the user's own slice
 
 
 def schedule(seed: int) -> Schedule:
@@ -164,12 +167,15 @@ class ScheduledOrchestrator(Orchestrator):
         """Record what is beyond the limits of the collection."""
         ours = [each for each in self.alive() if each.name.startswith(f"acapella-{CAMPAIGN}-") and is_ours(each)]
         names = [each.name for each in ours]
-        allowed = {f"acapella-{CAMPAIGN}-{site}" for site in SITES}
+        allowed = set() if self.plan.own else {f"acapella-{CAMPAIGN}-{site}" for site in SITES}
         if len(set(names)) != len(names) or not set(names) <= allowed:
             self.excesses.append(f"slices {names}")
         for each in ours:
             if len(needs(each.model)) > self.plan.instances:
                 self.excesses.append(f"{each.name} has {len(needs(each.model))} nodes")
+        added = [name for each in self.alive() if each.name == SLICE for name in nodes_in(each)]
+        if len(added) > self.plan.instances * len(SITES):
+            self.excesses.append(f"nodes {added}")
         for text in query.get("lease_end_time", ()):
             end = datetime.datetime.strptime(text, LEASE) - datetime.datetime.now(datetime.UTC)
             if end > datetime.timedelta(hours=LIMITS["lease_h"], minutes=1):
@@ -181,6 +187,28 @@ def is_ours(stored: StoredSlice) -> bool:
     return re.fullmatch(rf"acapella-{CAMPAIGN}-[^-]+", stored.name) is not None
 
 
+def nodes_in(stored: StoredSlice) -> list[str]:
+    """Return the nodes of the campaign in the user's slice."""
+    return [node.name for node in needs(stored.accepted or stored.model) if node.name not in NODES]
+
+
+def left_in(orchestrator: Orchestrator) -> Iterator[str]:
+    """Yield the slices of the campaign, and its nodes in the user's slice, as errors name them."""
+    for each in orchestrator.alive():
+        if is_ours(each):
+            yield each.name
+        elif each.name == SLICE:
+            yield from (f"{SLICE}/{name}" for name in nodes_in(each))
+
+
+def mirrors_in(orchestrator: Orchestrator) -> Iterator[str]:
+    """Yield the mirrors in the user's slice."""
+    for each in orchestrator.alive():
+        if each.name == SLICE:
+            services = graph(each.accepted or each.model).network_services
+            yield from (str(name) for name, service in services.items() if service.mirror_port)
+
+
 @dataclass(frozen=True)
 class Ended:
     """A collection that has ended under a schedule."""
@@ -189,7 +217,8 @@ class Ended:
     status: int
     out: str
     err: str
-    left: tuple[str, ...]  # names of its slices that still exist
+    left: tuple[str, ...]  # names of its slices, or of its nodes in the user's slice, that still exist
+    mirrors: tuple[str, ...]  # that still exist in the user's slice
     others: int  # slices of other campaigns that still exist
     raw: Path
     passed_s: float
@@ -232,8 +261,11 @@ def limit_s(plan: Schedule) -> float:
 @contextlib.contextmanager
 def scheduled_fabric(directory: Path, plan: Schedule) -> Iterator[Loopback]:
     """Run a FABRIC whose faults follow a schedule, with slices of other campaigns."""
-    with loopback_fabric(directory, kind=ScheduledOrchestrator) as fabric:
+    sites = EXPERIMENT_SITES if plan.own else None
+    with loopback_fabric(directory, sites, kind=ScheduledOrchestrator) as fabric:
         orchestrator = fabric.orchestrator
+        if plan.own:
+            experiment(fabric)
         orchestrator.nodes, orchestrator.plan = fabric.nodes, plan
         fabric.give_token(**({"refresh_token": "refresh-1"} if plan.refresh else {}))
         for number in range(plan.others):
@@ -244,17 +276,17 @@ def scheduled_fabric(directory: Path, plan: Schedule) -> Iterator[Loopback]:
         yield fabric
 
 
-def collected(fabric: Loopback, *words: str, instances: int) -> tuple[int, Path]:
+def collected(fabric: Loopback, plan: Schedule, *words: str) -> tuple[int, Path]:
     """Run `acapella collect` in this process; return its exit status and the directory of its samples."""
+    chosen = {"mode": "sites", "port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS[:1]}}
+    if plan.own:
+        chosen = {"mode": "slice", "slice": SLICE, "port_selection": "all", "ports": None}
     config = {
         "testbed": "fabric",
         "capture": {"sample_s": 0.1},
-        "collect": {
-            "mode": "sites", "sites": list(SITES), "instances": instances, "port_selection": "fixed",
-            "ports": {"STAR": PORTS, "UTAH": OTHERS[:1]}, "telemetry_wait_s": 0,
-        },
-        "fabric": asdict(fabric.settings(**LIMITS)),
-    }  # fmt: skip
+        "collect": {"sites": list(SITES), "instances": plan.instances, "telemetry_wait_s": 0, **chosen},
+        "fabric": asdict(fabric.settings(**LIMITS)) | {"nodes": "own" if plan.own else "separate"},
+    }
     file, campaign = fabric.directory / "config.json", fabric.directory / "results" / CAMPAIGN
     file.write_text(json.dumps(config))
     with pytest.MonkeyPatch.context() as patch:
@@ -282,10 +314,10 @@ def end(
     clock = SimulatedClock()
     for module in WAITING:
         patch.setattr(module, "time", clock)
-    status, raw = collected(fabric, *words, instances=plan.instances)
+    status, raw = collected(fabric, plan, *words)
     printed, orchestrator = capsys.readouterr(), fabric.orchestrator
-    left = tuple(each.name for each in orchestrator.alive() if is_ours(each))
+    others = [each for each in orchestrator.alive() if each.name != SLICE and not is_ours(each)]
     return Ended(
-        plan, status, printed.out, printed.err, left, len(orchestrator.alive()) - len(left), raw, clock.passed_s,
-        tuple(dict.fromkeys(orchestrator.excesses)), orchestrator.interrupted,
+        plan, status, printed.out, printed.err, tuple(left_in(orchestrator)), tuple(mirrors_in(orchestrator)),
+        len(others), raw, clock.passed_s, tuple(dict.fromkeys(orchestrator.excesses)), orchestrator.interrupted,
     )  # fmt: skip

@@ -204,12 +204,13 @@ class Slices:
                 raise
         return slice_id
 
-    def open_when_stable(self, slice_id: str) -> Any | None:
+    def open_when_stable(self, slice_id: str, timeout_s: float | None = None) -> Any | None:
         """Return a slice once FABRIC accepts changes, also after `stopping`; None if it is deleted.
 
-        Raises UserError after fabric.release_timeout_s.
+        Raises UserError after the timeout (default: fabric.release_timeout_s).
         """
-        state = self._until(slice_id, self.settings.release_timeout_s, lambda state: state not in UNSTABLE)
+        limit_s = self.settings.release_timeout_s if timeout_s is None else timeout_s
+        state = self._until(slice_id, limit_s, lambda state: state not in UNSTABLE)
         if state in UNSTABLE:
             raise UserError(f"the slice is {state}", where=WHERE, fix="fabric.release_timeout_s")
         return None if state is None or state in GONE else self.open(slice_id)

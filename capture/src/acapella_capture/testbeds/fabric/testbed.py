@@ -167,10 +167,13 @@ class FabricTestbed(NodePrograms):
             try:
                 if fabric_slice is None:
                     return self._create(site, nodes, request)
-                return self.slices.add_nodes(self.slices.open(fabric_slice.get_slice_id()), site, nodes, request)
+                return self._add_nodes(self.slices.open(fabric_slice.get_slice_id()), site, nodes, request)
             except InsufficientResources as error:
                 refusals.append(error)
         raise refusals[0]
+
+    def _add_nodes(self, fabric_slice: Any, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
+        return self.slices.add_nodes(fabric_slice, site, nodes, request)
 
     def _create(self, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
         """Create a slice with the announced mirrors; if that fails, without them. Raises as Slices.create does."""

@@ -7,7 +7,7 @@ frames of other users pass the same switch port. At the end, our nodes and mirro
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from acapella_core.errors import UserError
@@ -35,6 +35,8 @@ class OwnSliceTestbed(FabricTestbed):
         self._own_id: str | None = None
         self._changing = threading.RLock()
         self._before: topology.Topology | None = None  # the slice without our nodes and mirrors
+        self._known: set[str] = set()  # names of our nodes and mirrors that may be in the slice
+        self._deadline: float | None = None  # of attempts to remove them
 
     def sites(self) -> tuple[Site, ...]:
         if self._sites is None:
@@ -82,6 +84,10 @@ class OwnSliceTestbed(FabricTestbed):
                 self._before = self._topology(self._own_slice())
             return super().allocate(site, request)
 
+    def _add_nodes(self, fabric_slice: Any, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
+        self._known |= {name for name, _ in nodes}  # before the request, whose answer may be lost
+        return super()._add_nodes(fabric_slice, site, nodes, request)
+
     def _move_mirrors(self, site: str, requests: Sequence[MirrorRequest]) -> None:
         with self._changing:
             super()._move_mirrors(site, requests)
@@ -111,7 +117,10 @@ class OwnSliceTestbed(FabricTestbed):
         check_lease(self.slices.list_project(), self._own_slice().get_slice_id(), until_ns)
 
     def release(self, site: str | None = None) -> None:
-        """Remove our nodes and mirrors from the user's slice. Raises NotReleased, or UserError if more has changed."""
+        """Remove our nodes and mirrors from the user's slice. Raises NotReleased, or UserError if more has changed.
+
+        All sites share the time limit, and each is tried at least once.
+        """
         if site is not None:
             self.site(site)
             self._looked_up.add(site)
@@ -120,22 +129,26 @@ class OwnSliceTestbed(FabricTestbed):
                 self._forget(name)
             if self._own_id is None:  # nothing was read, so nothing was added
                 return
-            limit = time.monotonic() + self.settings.release_timeout_s
-            while remaining := self._remove(self._own_id, self._ours(site)):
-                if time.monotonic() > limit:
+            if self._deadline is None:
+                self._deadline = time.monotonic() + self.settings.release_timeout_s
+            while remaining := self._remove(self._own_id, self._ours(site), self._deadline):
+                if time.monotonic() > self._deadline:
                     raise remaining
                 time.sleep(self.settings.poll_s)
+            self._deadline = None
 
-    def _remove(self, slice_id: str, ours: re.Pattern[str]) -> NotReleased | None:
+    def _remove(self, slice_id: str, ours: re.Pattern[str], deadline: float) -> NotReleased | None:
         """Remove the nodes and mirrors whose names match. Return what remains, None if nothing does.
 
-        Raises UserError if the rest of the slice differs from before.
+        Raises UserError if the rest of the slice differs from before, or if FABRIC does not answer and nothing is known
+        to have been added.
         """
-        found = self.slices.open_when_stable(slice_id)
-        if found is None or not (names := self._names(found, ours)):
-            return None
-        before = self._before or self._topology(found)
         try:
+            found = self.slices.open_when_stable(slice_id, max(0, deadline - time.monotonic()))
+            if found is None or not (names := self._names(found, ours)):
+                self._forget_names(ours)
+                return None
+            before = self._before or self._topology(found)
             with graph_access("cannot remove our nodes"):
                 elements = found.get_fim_topology()
                 for name in [name for name in elements.network_services if name in names]:
@@ -143,31 +156,48 @@ class OwnSliceTestbed(FabricTestbed):
                 for name in [name for name in elements.nodes if name in names]:
                     found.get_node(name).delete()
             self.slices.submit_changes(found)
-            after = self.slices.open_when_stable(slice_id)
+            after = self.slices.open_when_stable(slice_id)  # not only to the deadline: FABRIC accepted the changes
+            remaining = self._names(after, ours) if after is not None else []
         except UserError as error:
-            return NotReleased([f"{self._own}/{name}" for name in names], str(error).removeprefix(f"{WHERE}: "), WHERE)
-        if after is None:
-            return None
-        if remaining := self._names(after, ours):
-            return NotReleased([f"{self._own}/{name}" for name in remaining], "FABRIC did not remove them", WHERE)
-        if changes := list(topology.differences(before, self._topology(after))):
+            if not (known := self._matching(self._known, ours)):
+                raise
+            return self._not_released(known, str(error).removeprefix(f"{WHERE}: "))
+        self._forget_names(ours)
+        self._known |= set(remaining)
+        if remaining:
+            return self._not_released(remaining, "FABRIC did not remove them")
+        if after is not None and (changes := list(topology.differences(before, self._topology(after)))):
             raise UserError(f"slice {self._own} differs from before: {', '.join(changes)}", where=WHERE)
         return None
 
+    def _not_released(self, names: Iterable[str], reason: str) -> NotReleased:
+        return NotReleased([f"{self._own}/{name}" for name in names], reason, WHERE)
+
+    def _forget_names(self, ours: re.Pattern[str]) -> None:
+        self._known -= set(self._matching(self._known, ours))
+
     def leftovers(self) -> tuple[str, ...]:
+        """Return the names of our nodes and mirrors. Raises UserError if FABRIC does not answer and none is known."""
         current = {instance for each in self._site_slices.values() for instance in each.nodes}
         ours = self._ours()
-        return tuple(
-            f"{self._own}/{name}"
-            for name in self._names(self._own_slice(), ours)
-            if (match := ours.fullmatch(name)) and match[1] not in current
-        )
+        try:
+            names = self._names(self._own_slice(), ours)
+        except UserError:
+            if not (names := self._matching(self._known, ours)):
+                raise
+        return tuple(f"{self._own}/{name}" for name in names if ours.fullmatch(name)[1] not in current)
 
     def _names(self, fabric_slice: Any, ours: re.Pattern[str]) -> list[str]:
         """Return the names of our nodes and mirrors in a slice."""
         with graph_access("cannot read the slice"):
             elements = fabric_slice.get_fim_topology()
-            return sorted(name for name in (*elements.nodes, *elements.network_services) if ours.fullmatch(name))
+            names = self._matching((*elements.nodes, *elements.network_services), ours)
+        self._known |= set(names)
+        return names
+
+    @staticmethod
+    def _matching(names: Iterable[str], ours: re.Pattern[str]) -> list[str]:
+        return sorted(name for name in names if ours.fullmatch(name))
 
     def _ours(self, site: str | None = None) -> re.Pattern[str]:
         return topology.our_names(self.campaign, site)
