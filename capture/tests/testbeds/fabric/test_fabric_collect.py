@@ -10,6 +10,8 @@ from acapella_testing.waiting import in_background, interrupt_when, wait_until
 
 from acapella_capture.control.preprocess import NOTE, PROGRAM
 from acapella_capture.manifest import read
+from acapella_capture.programs.tcpdump import Tcpdump
+from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 from acapella_core.anonymize import make_key
@@ -261,3 +263,36 @@ def test_release_all_deletes_slices_left_by_a_crash(fabric, capsys):
     status, _ = collected(fabric, "--release-all")
     assert status == 0 and not fabric.orchestrator.alive()
     assert "left: acapella-first-STAR" in capsys.readouterr().out
+
+
+def test_capture_of_a_killed_collection_is_ended_and_deleted(fabric, tmp_path):
+    killed = fabric.testbed()
+    (instance,) = killed.allocate("UTAH", ResourceRequest(1))
+    home = fabric.nodes.home(instance.name) / "acapella-c"
+    job = killed.start(instance.name, ["tcpdump", "-i", instance.receivers[0]], output="s.pcap")
+    wait_until(lambda: (home / "s.pcap").exists() and (home / "s.pcap").stat().st_size > 2000)
+    for name in ("fetched.pcap.zst", "s.columns", "s.pcap.anonymized", "acapella-key", "acapella-digest"):
+        (home / name).touch()
+    with fabric.testbed() as testbed:
+        assert testbed.allocate("UTAH", ResourceRequest(1)) == (instance,)
+        testbed.prepare_capture(instance, "tcpdump", tmp_path, print)
+        assert job.poll() is not None
+        assert sorted(path.name for path in home.iterdir()) == ["acapella-digest", "jobs"]
+        (home / "s.pcap").touch()
+        testbed.prepare_capture(instance, "tcpdump", tmp_path, print)
+        assert (home / "s.pcap").exists(), "a capture of this collection is deleted"
+
+
+def test_capture_does_not_contain_frames_of_a_program_that_still_writes(fabric):
+    """A collection was killed, and its program does not end either."""
+    how = parse_settings({"testbed": "fabric"}).capture
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate("UTAH", ResourceRequest(1))
+        file = fabric.nodes.home(instance.name) / "acapella-c" / "s.pcap"
+        old, new = (Tcpdump(testbed, instance.name, instance.receivers[0], how, "s.pcap") for _ in range(2))
+        old.start()
+        wait_until(lambda: file.stat().st_size > 4000)
+        new.start()
+        counts = new.stop()
+        assert old.alive() and file.stat().st_size == 24 + counts.captured * (16 + 64)
+        old.kill()

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,8 @@ START_S = 10
 FORGET_S = 600
 KILL_S = 5
 LOG_DRAIN_S = 1
+CAPTURE = re.compile(r"\.(pcap|pcapng|columns)(\.anonymized)?(\.zst)?$")
+KEY = "acapella-key"  # of control/preprocess.py
 CANNOT_RUN = 127  # exit status of a shell if the program is missing
 
 
@@ -82,6 +85,8 @@ def supervise(directory, argv, output):
         signal.signal(name, signal.SIG_DFL)  # background jobs of a shell, and their children, would ignore SIGINT
     # Standard error is not the log file itself: AppArmor on Ubuntu denies tcpdump files without suffix .pcap.
     with (directory / "log").open("wb") as log:
+        with contextlib.suppress(FileNotFoundError):
+            output.unlink()  # a program of a killed collection may still write to the old file
         try:
             with (directory / "stdin").open("rb") as standard_input, output.open("wb") as out:
                 program = subprocess.Popen(
@@ -224,6 +229,14 @@ def end_programs():
     return {}
 
 
+def remove_captures():
+    """Delete captures, digests and the key that a killed collection left here."""
+    for file in DIRECTORY.glob("*"):
+        if CAPTURE.search(file.name) or file.name == KEY:
+            file.unlink()
+    return {}
+
+
 def clean():
     """End all programs that were started here, and delete the agent's directory."""
     end_programs()
@@ -250,7 +263,7 @@ def interfaces():
 
 def main():
     os.umask(0o077)
-    if sys.argv[2] not in ("is_used", "end_programs", "clean"):
+    if sys.argv[2] not in ("is_used", "end_programs", "remove_captures", "clean"):
         DIRECTORY.mkdir(exist_ok=True)
     commands = {
         command.__name__: command
@@ -265,6 +278,7 @@ def main():
             remove,
             is_used,
             end_programs,
+            remove_captures,
             clean,
             interfaces,
         )

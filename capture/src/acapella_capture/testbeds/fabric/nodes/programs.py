@@ -35,6 +35,7 @@ class NodePrograms(Testbed):
         self._remote = Remote(self._node, directory, self.settings, self.session.explain_refusal)
         self._transfer = Transfer(self._remote, self._download, self.settings.part_mb * MB)
         self._dpdk_devices: dict[tuple[str, str], DpdkDevice] = {}  # by node and interface
+        self._used_nodes: set[str] = set()  # nodes without programs and captures of a killed collection
 
     @abstractmethod
     def _node(self, name: str): ...
@@ -69,6 +70,16 @@ class NodePrograms(Testbed):
         """End all programs of this campaign on a node, which a killed collection has left. Raises UserError."""
         self._remote.call(node, "end_programs")
 
+    def _end_killed_collection(self, node: str) -> None:
+        """End the programs of a killed collection on a node, and delete its captures. Raises UserError.
+
+        Only before the first capture of this collection there: later, its own captures are compressed and fetched.
+        """
+        if node not in self._used_nodes:
+            self.end_programs(node)
+            self._remote.call(node, "remove_captures")
+            self._used_nodes.add(node)
+
     def dpdk_device(self, node: str, interface: str) -> DpdkDevice:
         if (node, interface) not in self._dpdk_devices:
             raise UserError(f"{interface} was not prepared for DPDK", where=f"node {node}")
@@ -76,10 +87,10 @@ class NodePrograms(Testbed):
 
     def prepare_capture(self, instance: Instance, method: str, logs: Path, report: Callable[[str], None]) -> None:
         """Build the program on the node and choose the device of each receiver; huge pages may need a reboot."""
+        node = instance.name
+        self._end_killed_collection(node)
         if method == "tcpdump":
             return
-        node = instance.name
-        self.end_programs(node)
         build = NodeBuild(self, node, logs, report, self.slices.stopping.is_set, installs=self.changes_nodes)
         program = build.program()
         nics = dpdk_devices.read_nics(self, node, instance.receivers)
