@@ -94,14 +94,14 @@ def test_slice_that_may_exist_is_named(fabric, monkeypatch):
     """The answer to the creation is lost, and the token expires before the slice is looked up."""
     fabric.orchestrator.faults.create_status = [500] * 4
     testbed = fabric.testbed()
-    find_slice = testbed.slices.find_slice
+    list_slices = testbed.slices.list_slices
 
-    def find_with_expired_token(site: str):
+    def list_with_expired_token():
         if fabric.orchestrator.alive():
             fabric.orchestrator.tokens.clear()
-        return find_slice(site)
+        return list_slices()
 
-    monkeypatch.setattr(testbed.slices, "find_slice", find_with_expired_token)
+    monkeypatch.setattr(testbed.slices, "list_slices", list_with_expired_token)
     with pytest.raises(UserError, match="the token has expired"):
         testbed.allocate(SITE, ResourceRequest(1))
     with pytest.raises(NotReleased, match="still allocated: acapella-c-STAR"):

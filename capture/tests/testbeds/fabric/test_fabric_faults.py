@@ -39,6 +39,26 @@ def test_error_on_create_does_not_create_a_second_slice(fabric):
     assert len(fabric.orchestrator.slices) == 1 and not names(fabric)
 
 
+def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, monkeypatch):
+    """Trials create slices in the main thread, which Ctrl-C interrupts, and FABRIC may list a new slice late."""
+    testbed = fabric.testbed()
+    call_manager = testbed.session.call_manager
+
+    def interrupted(action, call):
+        if "slice request" not in action:
+            return call_manager(action, call)
+        fabric.orchestrator.faults.hidden = 4
+        call_manager(action, call)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(testbed.session, "call_manager", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        testbed.allocate(SITE, ResourceRequest(1))
+    assert testbed.leftovers() == ("acapella-c-STAR",) == tuple(names(fabric))
+    testbed.release()
+    assert not names(fabric) and testbed.leftovers() == ()
+
+
 def test_failed_slice_request_is_an_error_in_one_line(fabric):
     fabric.orchestrator.faults.create_status = [503] * 4
     with fabric.testbed() as testbed, pytest.raises(UserError, match="rejects the slice request") as raised:

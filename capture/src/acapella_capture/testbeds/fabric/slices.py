@@ -99,6 +99,22 @@ class Slices:
         self._names.update({record.slice_id: record.name for record in ours})
         return ours
 
+    def list_late(self, site: str | None = None) -> list[Any]:
+        """Return this campaign's slices, of one site or of all. Raises UserError.
+
+        FABRIC may list a slice late whose creation had no answer, so the list is read again until it contains these.
+        """
+        for attempt in range(LOOKUP_TRIES):
+            if attempt:
+                time.sleep(self.settings.poll_s)
+            found = self.list_slices()
+            self._unanswered -= {record.name for record in found}
+            missing = [name for name in self._unanswered if site in (None, site_of(self.campaign, name))]
+            if not missing:
+                break
+        self._unanswered -= set(missing)  # never created
+        return [record for record in found if site in (None, site_of(self.campaign, record.name))]
+
     def list_project(self) -> list[Any]:
         """Return FABRIC's records of all slices of the project that still exist. Raises UserError."""
         return self._list(as_self=False)
@@ -352,12 +368,14 @@ class Slices:
 
         Slice.submit is not used: it would wait while holding all graphs.
         """
+        name = slice_name(self.campaign, site)
         end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.settings.lease_h)
+        self._unanswered.add(name)  # before the request, which Ctrl-C may interrupt
         try:
             created = self.session.call_manager(
                 "FABRIC rejects the slice request",
                 lambda manager: manager.create_slice(
-                    name=slice_name(self.campaign, site),
+                    name=name,
                     graph_model=graph,
                     ssh_keys=[key],
                     lifetime=self.settings.lease_h,
@@ -365,25 +383,19 @@ class Slices:
                 ),
             )
             slice_id = created[0]["slice_id"]
-            self._names[slice_id] = slice_name(self.campaign, site)
-            return slice_id
+            self._names[slice_id] = name
         except (UserError, LookupError) as error:
             # FABRIC may still be creating the slice if the client received no reply
-            lost = isinstance(error, LookupError) or is_transient(error) or "already exists" in str(error)
-            tries = LOOKUP_TRIES if lost else 1
-            self._unanswered |= {slice_name(self.campaign, site)} if lost else set()
-            for attempt in range(tries):
-                if attempt:
-                    time.sleep(self.settings.poll_s)
-                record = self.find_slice(site)
-                if record is not None:
-                    break
-            self._unanswered.discard(slice_name(self.campaign, site))  # the list is known
+            if isinstance(error, UserError) and not is_transient(error) and "already exists" not in str(error):
+                self._unanswered.discard(name)
+            record = next((record for record in self.list_late(site) if record.name == name), None)
             if record is not None:
                 return record.slice_id
             if isinstance(error, UserError):
                 raise
             raise UserError("FABRIC accepted the slice request but did not create a slice", where=WHERE) from error
+        self._unanswered.discard(name)
+        return slice_id
 
     def _record(self, slice_id: str) -> Any | None:
         try:

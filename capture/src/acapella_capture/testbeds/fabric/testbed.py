@@ -35,7 +35,7 @@ from .nodes.build import check_build_image, plan_notes
 from .nodes.programs import NodePrograms
 from .own_slice import levels
 from .session import GRAPH_LOCK, Session, graph_access
-from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
+from .slices import FAILED, GONE, READY, Slices, slice_name
 
 NOTE = "the switch also copies before and after a sample; frames that it could not copy are not counted"
 
@@ -280,8 +280,7 @@ class FabricTestbed(NodePrograms):
         for name in [site] if site else list(self._site_slices):
             self._forget(name)
         try:
-            listed = [record.slice_id for record in self.slices.list_slices()
-                      if site in (None, site_of(self.campaign, record.name))]  # fmt: skip
+            listed = [record.slice_id for record in self.slices.list_late(site)]
         except UserError as error:
             names = self.slices.known_names(site)
             if not names:
