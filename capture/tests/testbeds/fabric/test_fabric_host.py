@@ -221,6 +221,18 @@ def test_release_all_ends_programs_and_deletes_files_of_a_crash(fabric, capsys):
     assert fabric.mine.stored.state == "StableOK" and writes(fabric) == []
 
 
+def test_release_all_cleans_the_other_nodes_if_one_does_not_answer(fabric, capsys):
+    HostTestbed(fabric.settings(), "first", own=SLICE).allocate("UTAH", ResourceRequest(1))
+    assert files_of(fabric, "n3") == ["acapella-first"]
+    fabric.nodes.prefixes["n1"] = (shutil.which("false"),)
+    status, _ = collected(fabric, "--release-all", collect=OWN)
+    printed = capsys.readouterr()
+    assert status == 2 and f"left: {SLICE}/n1\nleft: {SLICE}/n3\n" in printed.out
+    last = printed.err.strip().splitlines()[-1]
+    assert f"still allocated: {SLICE}/n1 (node n1: no reply after " in last and last.endswith(" --release-all")
+    assert files_of(fabric, "n3") == []
+
+
 def running(pid: int) -> bool:
     """Return whether a process runs; one that ended may still be a zombie."""
     try:

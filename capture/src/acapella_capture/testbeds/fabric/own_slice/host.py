@@ -202,16 +202,29 @@ class HostTestbed(FabricTestbed):
             super().release()
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return the nodes with files of an earlier collection, and its slices if it had more permissions."""
+        """Return the nodes with files of an earlier collection, and its slices if it had more permissions.
+
+        A node that does not answer may have such files.
+        """
         slices = super().leftovers()
         self._has_slices = bool(slices)
         if self._own is None:
             return slices
-        left = [
-            name for name in self._nodes() if name not in self._allocated and self._remote.call(name, "is_used")["used"]
-        ]
+        left = list(self._nodes_with_files())
         self._to_clean |= set(left)
         return (*slices, *(f"{self._own}/{name}" for name in left))
+
+    def _nodes_with_files(self) -> Iterator[str]:
+        refused = False  # bastion hosts block machines with repeated failed logins
+        for name in self._nodes():
+            if name in self._allocated:
+                continue
+            try:
+                used = refused or self._remote.call(name, "is_used")["used"]
+            except UserError as error:
+                used, refused = True, isinstance(error, LoginError)
+            if used:
+                yield name
 
     def _node(self, name: str) -> Any:
         if self._found and name in self._found:
