@@ -73,6 +73,15 @@ def test_login_that_loses_its_connection_is_repeated(fabric, monkeypatch):
     assert logins(fabric) == 1
 
 
+def test_connection_that_is_lost_during_the_plan_does_not_fail_the_sites(fabric, capsys):
+    fabric.nodes.drop_every = 100  # of the logins to the bastion host only the first, which is that of the plan
+    status, campaign = collected(fabric, collect=ONE)
+    printed = capsys.readouterr()
+    assert status == 0, printed.out + printed.err
+    assert "no SSH connection to FABRIC's bastion host" in printed.out + printed.err
+    assert logins(fabric) == 2 and list((campaign / "raw").glob("*.json"))
+
+
 def test_key_that_expires_during_a_collection_is_not_tried_again(fabric):
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))

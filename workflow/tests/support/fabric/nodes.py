@@ -114,7 +114,9 @@ class Nodes:
         self.refusing = False  # closes all connections
         self.expired_key = False  # the bastion host refuses the user
         self.booting = 0  # number of the next logins to nodes that are refused
-        self.drop_every = 0  # every n-th command loses its connection after it was received; 0: none
+        # Every n-th command loses its connection after it was received, and of the logins to the bastion host the first
+        # and every n-th after it; 0: none.
+        self.drop_every = 0
         self.prefixes: dict[str, tuple[str, ...]] = {}  # commands that run those of a node, such as nsenter
         self.cut_downloads_after: int | None = None  # bytes after which the connection closes
         self.downloaded = 0
@@ -232,8 +234,11 @@ class Door(paramiko.ServerInterface):
 
     def check_auth_password(self, username, password):
         self.node = username
+        every, earlier = self.nodes.drop_every, self.nodes.logins.count(BASTION)
         self.nodes.logins.append(username)
         if username == BASTION:
+            if every and earlier % every == 0:
+                raise EOFError  # closes the connection
             return paramiko.AUTH_FAILED if self.nodes.expired_key else paramiko.AUTH_SUCCESSFUL
         if self.nodes.booting > 0:
             self.nodes.booting -= 1

@@ -134,15 +134,16 @@ class Session:
         with translated_errors("cannot connect to FABRIC"):
             self.fablib().get_manager()
 
-    def check_login(self, settings: FabricSettings) -> None:
+    def check_login(self, settings: FabricSettings, kept: type[UserError] = UserError) -> None:
         """Raise UserError if no node can be reached over SSH, whatever FABRIC allocates.
 
-        Sites are checked once together: bastion hosts block a machine after repeated failed logins.
+        Sites are checked once together: bastion hosts block a machine after repeated failed logins. Only errors of
+        type `kept` are raised again without another login.
         """
         with self._login_lock:
             self._raise_login_fault()
             if not self._login_works:
-                with self._kept_login_fault():
+                with self._kept_login_fault(kept):
                     login.check_slice_key(self.credentials)
                     tries, interval_s = settings.ssh_tries, settings.ssh_retry_s
                     login.check_bastion(self.fablib(), self.credentials, tries=tries, interval_s=interval_s)
@@ -150,8 +151,8 @@ class Session:
 
     def missing_login(self, settings: FabricSettings) -> list[str]:
         """Return why no node can be reached over SSH, as a line of a plan; nothing if a login can succeed."""
-        try:
-            self.check_login(replace(settings, ssh_tries=1))
+        try:  # a connection that is lost once must not fail the allocation that follows the plan
+            self.check_login(replace(settings, ssh_tries=1), kept=login.LoginError)
         except UserError as error:
             return [f"missing: {error}"]
         return []
@@ -160,7 +161,7 @@ class Session:
         """Raise LoginError if not a node but the bastion host refuses logins."""
         with self._login_lock, contextlib.suppress(UserError):
             self._raise_login_fault()
-            with self._kept_login_fault():
+            with self._kept_login_fault(login.LoginError):
                 login.check_bastion(self.fablib(), self.credentials, tries=1, interval_s=0)
         if self._login_fault and isinstance(self._login_fault[0], login.LoginError):
             raise self._login_fault[0]
@@ -172,10 +173,10 @@ class Session:
                 raise fault
 
     @contextlib.contextmanager
-    def _kept_login_fault(self) -> Iterator[None]:
+    def _kept_login_fault(self, kept: type[UserError]) -> Iterator[None]:
         try:
             yield
-        except UserError as error:
+        except kept as error:
             self._login_fault = error, time.monotonic()
             raise
 
