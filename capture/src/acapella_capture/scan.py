@@ -26,6 +26,13 @@ class Facts:
     longest_frame_bytes: int | None = None  # wire length
 
 
+COUNT, NULLABLE_COUNT = (int,), (int, type(None))
+METADATA_TYPES = {
+    **dict.fromkeys(("frames", "file_unread_bytes"), COUNT),
+    **dict.fromkeys(("clock_resolution_ns", "snaplen", "file_issue_offset", "longest_frame_bytes"), NULLABLE_COUNT),
+    "file_issue": (str, type(None)),
+    "file_issue_detail": (str,),
+}
 TRUNCATED = ("cut_header", "cut_record", "cut_compressed")  # values of `file_issue` of a file that is only too short
 
 
@@ -46,7 +53,18 @@ def scan(path: Path, limits=None) -> Facts:
 
 
 def facts_of(metadata: dict) -> Facts:
-    """Return the facts in metadata of a capture, from the core or from acapella-digest. Raises KeyError."""
+    """Return the facts in metadata of a capture, from the core or from acapella-digest.
+
+    Raises KeyError, TypeError or ValueError if a value is missing or not possible: a node's output is untrusted.
+    """
+    for key, kinds in METADATA_TYPES.items():
+        value = metadata[key]
+        if type(value) not in kinds:  # not isinstance: False is an int
+            raise TypeError(f"{key} has another type")
+        if isinstance(value, int) and value < 0:
+            raise ValueError(f"{key} is negative")
+        if isinstance(value, str):
+            value.encode()  # JSON may contain characters that no file can contain
     clock_resolution_ns, snaplen = metadata["clock_resolution_ns"], metadata["snaplen"]
     return Facts(
         metadata["frames"],

@@ -117,7 +117,7 @@ def digest(testbed: Testbed, node: str, planned: PlannedSample, columns: str, se
     printed = run_checked(testbed, node, argv)
     try:
         return facts_of(json.loads(printed))
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise CannotDigest(f"{PROGRAM} printed no facts", where=f"node {node}") from error
 
 
@@ -140,7 +140,7 @@ def programs_on_node(testbed: Testbed, node: str, lists: dict[str, bytes]) -> tu
 def size_on_node(testbed: Testbed, node: str, file: str) -> int:
     """Return the size of a node's file in bytes. Raises CannotDigest."""
     printed = run_checked(testbed, node, ["stat", "-c", "%s", testbed.path_on_node(node, file)], timeout_s=READ_S)
-    if not re.fullmatch(r"\d+\n?", printed):
+    if not re.fullmatch(r"[0-9]{1,18}\n?", printed):
         raise CannotDigest(f"stat printed {printed[:40]!r}", where=f"node {node}")
     return int(printed)
 

@@ -77,7 +77,7 @@ def parse_clock(printed: str) -> dict[str, Any]:
     """
     source, _, printed = printed.strip().partition(" ")
     fields = printed.split(",")
-    with contextlib.suppress(ValueError, IndexError):
+    with contextlib.suppress(ValueError, IndexError, OverflowError):
         if source == "chrony":
             offset = -round(float(fields[4]) * 1e9)
             return {"source": source, "offset_ns": offset, "synchronized": fields[-1] in SYNCHRONIZED}
@@ -100,7 +100,7 @@ def clock_error_ns(printed: str) -> int | None:
     fields = printed.split(",")
     if source != "chrony" or fields[-1] not in SYNCHRONIZED:
         return None
-    with contextlib.suppress(ValueError, IndexError):
+    with contextlib.suppress(ValueError, IndexError, OverflowError):
         return math.ceil((float(fields[10]) / 2 + float(fields[11])) * 1e9)
     return None
 

@@ -154,9 +154,12 @@ class Dpdk:
         path = self._accounts()
         read = self._testbed.run(self._node, ["cat", path])
         self._testbed.run(self._node, ["rm", "-f", path])
-        accounts = json.loads(read.stdout)
-        self.facts = facts_of(accounts, self._device)
-        return counts_of(accounts)
+        try:
+            accounts = json.loads(read.stdout)
+            self.facts = facts_of(accounts, self._device)
+            return counts_of(accounts)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise UserError(f"malformed counts: {type(error).__name__}", where=self.where) from error
 
     def _argv(self) -> list[str]:
         settings = self._settings
@@ -171,7 +174,11 @@ class Dpdk:
         if self._device is not None and self._device.pci is not None:
             return ["--pci", self._device.pci, *(["--huge"] if self._device.huge_pages else [])]
         limits = self._testbed.run(self._node, ["sh", "-c", LIMITS]).stdout
-        vdev, frame = device(self._interface, self._mtu(), ring_kib(self._settings.buffer_kib, limits))
+        try:
+            ring = ring_kib(self._settings.buffer_kib, limits)
+        except ValueError as error:
+            raise UserError(f"malformed limits: {limits[:40]!r}", where=self.where) from error
+        vdev, frame = device(self._interface, self._mtu(), ring)
         return ["--vdev", vdev, "--max-frame", str(frame), "--depth", str(QUEUE)]
 
     def _remove_previous(self) -> None:
@@ -188,7 +195,7 @@ class Dpdk:
 
     def _mtu(self) -> int:
         result = self._testbed.run(self._node, ["ip", "-o", "link", "show", "dev", self._interface])
-        match = re.search(r" mtu (\d+) ", result.stdout)
+        match = re.search(r" mtu ([0-9]{1,9}) ", result.stdout)
         if match is None:
             raise UserError(f"no interface {self._interface}: {result.stderr.strip()}", where=self.where)
         return int(match[1])

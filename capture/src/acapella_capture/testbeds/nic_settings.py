@@ -69,8 +69,8 @@ def parse(text: str, offloads: Mapping[str, str] = OFFLOADS) -> dict[str, NicSet
 
 def parse_interface(text: str, offloads: Mapping[str, str] = OFFLOADS) -> NicSettings:
     """Return the settings of one interface from the output of ip and ethtool."""
-    mtu = re.search(r"\bmtu (\d+)", text)
-    rings = re.findall(r"(?m)^RX:\s*(\d+)$", text)  # the maximum, then the current one
+    mtu = re.search(r"\bmtu ([0-9]{1,9})\b", text)
+    rings = re.findall(r"(?m)^RX:\s*([0-9]{1,9})$", text)  # the maximum, then the current one
     states = {name: re.search(rf"(?m)^\s*{feature}: (on|off)\b", text) for name, feature in offloads.items()}
     return NicSettings(
         int(mtu[1]) if mtu else None,

@@ -21,6 +21,7 @@ from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
 from ..base import CompletedProgram, Job
+from . import replies
 from .background import submit
 from .login import is_refusal
 from .session import GRAPH_LOCK, format_error
@@ -68,7 +69,7 @@ class Remote:
             output, fault = self._execute(node, line, REPLY_S + duration_s)
             match = REPLY.search(output)
             if match:
-                reply = json.loads(base64.b64decode(match[1]))
+                reply = decoded(node, command, match[1])
                 if "error" in reply:
                     raise UserError(" ".join(reply["error"].split()), where=f"node {node}")
                 return reply
@@ -135,6 +136,14 @@ class Remote:
         name = new_job_name()
         self.call(node, "start", job=name, argv=list(argv), stdin="", output=output)
         return RemoteJob(self, node, name)
+
+
+def decoded(node: str, command: str, encoded: str) -> dict[str, Any]:
+    """Return the reply of a node to a command. Raises UserError if it is malformed."""
+    try:
+        return replies.decode(command, encoded)
+    except ValueError as error:
+        raise UserError(f"malformed reply to {command}: {format_error(error)}", where=f"node {node}") from error
 
 
 def new_job_name() -> str:

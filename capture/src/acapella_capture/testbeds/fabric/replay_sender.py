@@ -83,7 +83,10 @@ class NodeSender:
 
     def now_ns(self) -> int:
         """Return the time of the node's clock."""
-        return int(self._run("date", "+%s%N"))
+        printed = self._run("date", "+%s%N")
+        if not re.fullmatch(r"[0-9]{1,20}\n?", printed):
+            raise UserError(f"date printed {printed[:40]!r}", where=self._where)
+        return int(printed)
 
     def clock(self) -> NodeClock:
         """Return the state of the node's clock and its offset from this machine's."""
@@ -135,7 +138,7 @@ class NodeSender:
 
     def _mtu(self) -> int:
         shown = self._run("ip", "-o", "link", "show", "dev", self.interface)
-        found = re.search(r" mtu (\d+) ", shown)
+        found = re.search(r" mtu ([0-9]{1,9}) ", shown)
         if found is None:
             raise UserError(f"no interface {self.interface}", where=self._where)
         return int(found[1])
@@ -182,6 +185,6 @@ class NodeSender:
         whole = done.stdout[: done.stdout.rfind("\n") + 1] if done.status == 0 else ""
         try:
             events = [json.loads(line) for line in whole.splitlines()]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError("an event of the program is not JSON", where=self._where) from error
         return [event for event in events if isinstance(event, dict)]

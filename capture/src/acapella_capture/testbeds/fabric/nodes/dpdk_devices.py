@@ -4,6 +4,7 @@ DPDK's driver for ConnectX (mlx5) shares the NIC with the kernel, which keeps th
 take the NIC away from the kernel, so their interfaces are captured from a socket (net_af_packet), as on testbed local.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ SHARING_DRIVER = "mlx5_core"
 HUGE_MB = 512  # for each receiver: frames of 9 KiB in a queue, and the tables of a P4 program
 BOOT_MARGIN = 16  # pages beyond the need, because the kernel may use some
 NONE = "-"
+FIELDS = 4  # of each line that READ prints
 # For each interface: name, driver, PCI address, and whether DPDK's driver can open the NIC (mlx5_ib).
 READ = """
 for dev; do
@@ -55,6 +57,7 @@ tail -n 1 try.log
 rm -f try.*
 exit $status
 """
+PAGES = re.compile(r"([0-9]{1,18}) ([0-9]{1,18})\n")
 TRY_S = 60
 GRUB_S = 120
 
@@ -85,7 +88,7 @@ def read_nics(testbed: Testbed, node: str, interfaces: Sequence[str]) -> list[Ni
     """Return the interfaces of a node. Raises UserError."""
     printed = testbed.run(node, ["sh", "-c", READ, "sh", *interfaces]).stdout
     lines = [line.split() for line in printed.splitlines()]
-    if [line[0] for line in lines] != list(interfaces):
+    if [line[:1] for line in lines] != [[name] for name in interfaces] or {len(line) for line in lines} - {FIELDS}:
         raise UserError(f"cannot read the drivers of {', '.join(interfaces)}", where=f"node {node}")
     return [nic_of(*line) for line in lines]
 
@@ -101,12 +104,14 @@ def nic_of(interface: str, driver: str, pci: str, verbs: str) -> Nic:
 
 
 def reserve(testbed: Testbed, node: str, receivers: int) -> HugePages:
-    """Reserve huge pages for a number of receivers until the next boot; the kernel may find fewer."""
+    """Reserve huge pages for a number of receivers until the next boot; the kernel may find fewer. Raises UserError."""
     done = testbed.run(node, ["sh", "-c", RESERVE, "sh", str(HUGE_MB * receivers)])
     if done.status != 0:  # a kernel without huge pages, or little memory, which a reboot does not change
         return HugePages(0, -1)
-    needed, reserved = map(int, done.stdout.split())
-    return HugePages(needed, reserved)
+    printed = PAGES.fullmatch(done.stdout)
+    if printed is None:
+        raise UserError(f"cannot read the huge pages: {done.stdout[:40]!r}", where=f"node {node}")
+    return HugePages(int(printed[1]), int(printed[2]))
 
 
 def reserve_at_boot(testbed: Testbed, node: str, pages: int) -> None:
