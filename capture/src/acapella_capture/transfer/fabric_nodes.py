@@ -26,7 +26,7 @@ from ..testbeds.fabric.networks import OtherSliceError, plan_slice
 from ..testbeds.fabric.nodes import packages
 from ..testbeds.fabric.nodes.programs import BOOT_ID
 from ..testbeds.fabric.remote import Remote
-from ..testbeds.fabric.transfer import MB, Transfer
+from ..testbeds.fabric.transfer import MB, Transfer, read_part
 from .cleanup import reported_error
 from .delay import DELAY_DEVICES, DELAY_RULE
 from .hosts import IPV4
@@ -301,5 +301,5 @@ class FabricNodes(Nodes):
                 self._report(f"warning: nodes {nodes} may have changed settings; the next start restores them")
             self._report(f"transfer: slice {self._slice.name} is kept; delete it with the same command and --release")
 
-    def _download(self, node: str, path: str, local: Path) -> None:
-        self._slice.node(node).download_file(str(local), path, retry=1)
+    def _download(self, node: str, path: str, length: int) -> bytes:
+        return read_part(self._slice.node(node), path, length)

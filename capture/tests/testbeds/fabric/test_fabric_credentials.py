@@ -7,7 +7,7 @@ import json
 import pytest
 from acapella_testing.new_files import new_directory, write_file
 
-from acapella_capture.testbeds.fabric import agent, credentials
+from acapella_capture.testbeds.fabric import agent, credentials, transfer
 from acapella_capture.testbeds.fabric.transfer import Transfer
 from acapella_core.errors import UserError
 
@@ -93,10 +93,10 @@ class Node:
         assert "error" not in reply, reply
         return reply
 
-    def download(self, _node, path, local):
-        data = (self.directory / path).read_bytes()
-        local.write_bytes(data[:-1] + b"!" if self.damaged > 0 else data)
+    def download(self, _node, path, length):
+        data = (self.directory / path).read_bytes()[:length]
         self.damaged -= 1
+        return data[:-1] + b"!" if self.damaged >= 0 else data
 
 
 @pytest.mark.parametrize(("damaged", "arrives"), [(1, True), (2, False)])
@@ -125,3 +125,21 @@ def test_file_that_changes_during_the_transfer_is_rejected(tmp_path, monkeypatch
     with pytest.raises(UserError, match="was transferred with a wrong checksum"):
         Transfer(node, node.download, 100).fetch("n", "a.pcap", tmp_path / "a.pcap")
     assert not (tmp_path / "a.pcap").exists()
+
+
+def test_number_of_checksums_has_to_match_the_size_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(agent, "DIRECTORY", None, raising=False)
+    monkeypatch.setattr(agent, "checksums", lambda **_: {"size": 10**18, "sha256": "", "checksums": ["", ""]})
+    node = Node(tmp_path, 0)
+    with pytest.raises(UserError, match=r"node n: 2 checksums of a\.pcap, which has 1000000000000000000 bytes"):
+        Transfer(node, node.download, 100).fetch("n", "a.pcap", tmp_path / "raw" / "a.pcap")
+
+
+def test_file_that_does_not_fit_is_not_fetched(tmp_path, monkeypatch):
+    write_file(tmp_path / "node" / "a.pcap", bytes(250))
+    monkeypatch.setattr(agent, "DIRECTORY", None, raising=False)
+    monkeypatch.setattr(transfer, "RESERVE_MB", 10**12)
+    node, target = Node(tmp_path / "node", 0), tmp_path / "raw" / "a.pcap"
+    with pytest.raises(UserError, match=r"a\.pcap: needs 0 MB, \d+ MB is free, of which 1000000000000 MB is reserved"):
+        Transfer(node, node.download, 100).fetch("n", "a.pcap", target)
+    assert [path.stat().st_size for path in target.parent.iterdir()] == [0]  # only the empty .a.pcap.partial

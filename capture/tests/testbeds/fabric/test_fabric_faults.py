@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from acapella_testing.fabric.graphs import graph
@@ -304,6 +305,25 @@ def test_interrupted_transfer_resumes(fabric, tmp_path):
         assert fabric.nodes.downloaded < 2_000_000
         assert hashlib.sha256(target.read_bytes()).hexdigest() == digest
         assert [path.name for path in target.parent.iterdir()] == ["a.pcap"]
+
+
+def test_part_that_the_node_makes_longer_is_not_read_to_its_end(fabric, tmp_path, monkeypatch):
+    extra = 20_000_000
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        testbed.run(instance.name, ["sh", "-c", "head -c 1500000 /dev/urandom > a.pcap"])
+        call = testbed._remote.call
+
+        def lengthen(node: str, command: str, **arguments: object) -> dict:
+            reply = call(node, command, **arguments)
+            if command == "extract_part":
+                with Path(reply["path"]).open("ab") as part:
+                    part.truncate(part.tell() + extra)
+            return reply
+
+        monkeypatch.setattr(testbed._remote, "call", lengthen)
+        testbed.fetch(instance.name, "a.pcap", tmp_path / "a.pcap")
+        assert (tmp_path / "a.pcap").stat().st_size == 1_500_000 <= fabric.nodes.downloaded < extra
 
 
 def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):

@@ -15,7 +15,7 @@ from ..login import LoginError
 from ..remote import Remote
 from ..session import Session
 from ..slices import Slices
-from ..transfer import MB, Transfer
+from ..transfer import MB, Transfer, read_part
 from . import dpdk_devices
 from .build import NodeBuild
 
@@ -44,8 +44,8 @@ class NodePrograms(Testbed):
     def _set_up_receivers(self, instance: Instance) -> None:
         """Set up the receivers of a node, whose settings do not outlive a reboot. Raises UserError."""
 
-    def _download(self, node: str, path: str, local: Path) -> None:
-        self._node(node).download_file(str(local), path, retry=1)
+    def _download(self, node: str, path: str, length: int) -> bytes:
+        return read_part(self._node(node), path, length)
 
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
         return self._remote.run(node, argv, timeout_s=timeout_s, stdin=stdin)
