@@ -15,6 +15,7 @@ from acapella_testing.frames.pcap_files import header, record, write_pcap
 from acapella_testing.runs.digest_run import START, Digest, frames
 from acapella_testing.runs.workflow_run import CAPTURES
 
+from acapella.digest import node_digest
 from acapella.digest.acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
 from acapella.digest.acap_format import node_digest_record
 
@@ -154,6 +155,45 @@ def test_limit_of_decompression_applies(tmp_path, digest, capsys):
     on_node(capture, tmp_path / "a.columns")
     assert digest(tmp_path / "a.columns", *PLACE, "--max-decompressed=1K") == 2
     assert "has more bytes than --max-decompressed permits" in capsys.readouterr().err
+
+
+def test_limit_of_the_compression_ratio_applies(tmp_path, digest, capsys, monkeypatch):
+    monkeypatch.setattr(node_digest, "FREE_OF_RATIO", 0)
+    capture = write_pcap(tmp_path / "a.pcap", frames(40) * 100)
+    on_node(capture, tmp_path / "a.columns")
+    assert digest(tmp_path / "a.columns", *PLACE, "--max-ratio=1") == 0
+    with pa.CompressedOutputStream(str(tmp_path / "b.columns.zst"), "zstd") as out:
+        out.write((tmp_path / "a.columns").read_bytes())
+    assert digest(tmp_path / "b.columns.zst", *PLACE, "--max-ratio=1") == 2
+    assert "has a higher compression ratio than --max-ratio permits" in capsys.readouterr().err
+
+
+def test_block_longer_than_any_batch_is_an_error(tmp_path, digest, capsys):
+    capture = write_pcap(tmp_path / "a.pcap", frames(4))
+    on_node(capture, tmp_path / "a.columns")
+    content = bytearray((tmp_path / "a.columns").read_bytes())
+    at = content.index(b"frames  ") + 8
+    content[at : at + 8] = struct.pack("<Q", (256 << 20) + 8)
+    (tmp_path / "b.columns").write_bytes(content)
+    assert digest(tmp_path / "b.columns", *PLACE) == 2
+    assert "a block has an unknown kind or length" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", node_digest.COMPARED)
+def test_facts_that_differ_from_the_tables_are_an_error(tmp_path, digest, capsys, key):
+    capture = write_pcap(tmp_path / "a.pcap", frames(40))
+    on_node(capture, tmp_path / "a.columns")
+    content = (tmp_path / "a.columns").read_bytes()
+    at = content.index(b"facts   ")
+    (length,) = struct.unpack_from("<Q", content, at + 8)
+    facts = json.loads(content[at + 16 : at + 16 + length])
+    facts[key] += 1
+    text = json.dumps(facts).encode()
+    block = b"facts   " + struct.pack("<Q", len(text)) + text + bytes(-len(text) % 8)
+    (tmp_path / "b.columns").write_bytes(content[:at] + block)
+    assert digest(tmp_path / "b.columns", *PLACE) == 2
+    assert f"its tables have another number of {key} than its facts" in capsys.readouterr().err
+    assert not digest.acap.exists()
 
 
 def test_truncated_or_altered_file_is_an_error_in_one_line_or_valid(tmp_path, digest, capsys):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acapella import __version__
 from acapella.common.tables import arrow_schema
@@ -25,7 +26,11 @@ KINDS = (b"record  ", b"frames  ", b"flows   ", b"position", b"facts   ")
 RECORD, FRAMES, FLOWS, POSITIONS, FACTS = KINDS
 WORD = 8
 NO_BUFFER = 2**64 - 1
-MAX_BLOCK_BYTES = 1 << 30  # a batch has 131,072 rows of about 80 bytes, and the texts of its header stacks
+FREE_OF_RATIO = 16 << 20  # bytes of which the ratio is not checked, as for captures (input/decoder.hpp)
+# A batch has at most 131,072 rows of about 80 bytes. In an attack, each may have its own header stack, whose text
+# may have hundreds of bytes.
+MAX_BLOCK_BYTES = 256 << 20
+POSITION_BYTES = 4  # more than the positions of a frame need (input/positions/positions.hpp)
 MAX_DEPTH = 8  # of nested columns
 FORMATS = {
     "b": pa.bool_(),
@@ -43,6 +48,7 @@ COUNTS = (
     *("frames", "wire_bytes", "captured_bytes", "implausible_times", "equal_stamps", "time_reversals"),
     *("flows", "peers_ambiguous", "ranges_forgotten"),
 )
+COMPARED = ("frames", "wire_bytes", "captured_bytes", "flows", "longest_frame_bytes")  # with the rows of the tables
 NULLABLE = ("snaplen", "file_issue_offset", "first_ns", "last_ns", "clock_resolution_ns", "longest_frame_bytes")
 FACT_TYPES = {
     **dict.fromkeys(COUNTS, (int,)),
@@ -98,7 +104,9 @@ class NodeDigest:
 
     def __init__(self, source: str, limits):
         self._source = source
-        self._left = limits.bytes
+        self._left, self._ratio_left = limits.bytes, FREE_OF_RATIO
+        self._ratio_left += limits.ratio * Path(source).stat().st_size
+        self._found = dict.fromkeys(COMPARED, 0)
         self._stream = open_stream(source)
         self._next: tuple[bytes, pa.Buffer] | None = None
         if self._read(len(MAGIC)) != MAGIC:
@@ -107,11 +115,15 @@ class NodeDigest:
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the frame table in file order."""
-        yield from self._batches(FRAMES, "frames")
+        for batch in self._batches(FRAMES, "frames"):
+            self._count_frames(batch)
+            yield batch
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the flow table. Call it after the last frame batch."""
-        yield from self._batches(FLOWS, "flows")
+        for batch in self._batches(FLOWS, "flows"):
+            self._found["flows"] += batch.num_rows
+            yield batch
 
     def positions(self) -> bytes:
         """Return the encoded positions of the frames. Call it after `summary`, as for the other engines."""
@@ -123,12 +135,21 @@ class NodeDigest:
         facts = self._json(FACTS)
         if not are_facts(facts):
             raise self._damaged("facts about the capture are missing or have other types")
+        if wrong := [key for key in COMPARED if (facts[key] or 0) != self._found[key]]:
+            raise self._damaged(f"its tables have another number of {', '.join(wrong)} than its facts")
         del facts["longest_frame_bytes"]
         return facts | {"tshark": None, "vendors": self.record.get("vendors")}
 
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
+
+    def _count_frames(self, batch: pa.RecordBatch) -> None:
+        lengths, found = batch.column("wire_len"), self._found
+        found["frames"] += batch.num_rows
+        found["wire_bytes"] += pc.sum(lengths).as_py() or 0
+        found["captured_bytes"] += pc.sum(batch.column("cap_len")).as_py() or 0
+        found["longest_frame_bytes"] = max(found["longest_frame_bytes"], pc.max(lengths).as_py() or 0)
 
     def _batches(self, kind: bytes, table: str) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(table)
@@ -162,7 +183,8 @@ class NodeDigest:
         """Return the kind and the payload of the next block, without consuming it."""
         if self._next is None:
             kind, length = self._read(WORD), int.from_bytes(self._read(WORD), "little")
-            if kind not in KINDS or length > MAX_BLOCK_BYTES:
+            longest = max(MAX_BLOCK_BYTES, POSITION_BYTES * self._found["frames"])
+            if kind not in KINDS or length > longest:
                 raise self._damaged("a block has an unknown kind or length")
             payload = pa.py_buffer(self._read(length + -length % WORD))
             self._next = (kind, payload.slice(0, length))
@@ -170,8 +192,11 @@ class NodeDigest:
 
     def _read(self, count: int) -> bytes:
         self._left -= count
+        self._ratio_left -= count
         if self._left < 0:
             raise UserError("has more bytes than --max-decompressed permits", where=self._source)
+        if self._ratio_left < 0:
+            raise UserError("has a higher compression ratio than --max-ratio permits", where=self._source)
         try:
             data = self._stream.read(count)
         except (OSError, pa.ArrowException) as error:
