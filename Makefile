@@ -28,9 +28,13 @@ NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
+# Copied to FABRIC's nodes. `make setup` rebuilds those that exist, because they have to have the code of the core, and
+# removes one that cannot be built: a collection would use the code of an earlier version.
+NODE_PROGRAMS := $(addprefix $(BIN)/,acapella-anonymize acapella-digest acapella-dpdk-replay-static)
+
 .PHONY: setup packages packages-test packages-lint packages-bench
 setup: packages $(PYTHON_PACKAGES) $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture \
-		$(BIN)/acapella-dpdk-replay $(BIN)/acapella-link $(BIN)/acapella-p4-run $(wildcard $(BIN)/acapella-digest)
+		$(BIN)/acapella-dpdk-replay $(BIN)/acapella-link $(BIN)/acapella-p4-run $(wildcard $(NODE_PROGRAMS))
 	@$(if $(filter no,$(PACKAGES)),rm -rf $(TOOLS))
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
@@ -175,7 +179,7 @@ $(C_INSTALLED) &: $(C_SOURCES) | $(PYTHON_PACKAGES)
 
 # The requirements of testbed fabric are large and useful only on FABRIC: not part of setup, but tested by `make test`.
 .PHONY: setup-fabric
-setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymize $(BIN)/acapella-digest $(BIN)/acapella-dpdk-replay-static
+setup-fabric: setup $(STAMPS)/fabric $(NODE_PROGRAMS)
 
 # The client of the machine is checked each time, because a JupyterHub may get another image.
 $(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES) workflow/setup/hub_client.py \
@@ -190,6 +194,7 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES) workflow/s
 # Copied to FABRIC nodes, and therefore linked statically. The static libraries are in Debian's -dev packages.
 NODE_PROGRAM = $(CXX) -std=c++20 -O2 -flto=auto $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated
 $(BIN)/acapella-anonymize: $(NATIVE)/programs/anonymize.cpp $(NATIVE)/programs/program.hpp $(STAMPS)/native
+	@rm -f $@
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
 	if $(NODE_PROGRAM) $< $$core -lcrypto -lzstd -llz4 -lz \
 			-o $@ 2> build/anonymize.log; then \
@@ -199,9 +204,9 @@ $(BIN)/acapella-anonymize: $(NATIVE)/programs/anonymize.cpp $(NATIVE)/programs/p
 	fi
 
 # It reads captures that were just recorded, which are not compressed. decoder.cpp without codecs replaces that of the
-# core, so that no library is needed and the program can be built without Debian's packages. `make setup` rebuilds the
-# program if it exists, because it has to have the code of the core.
+# core, so that no library is needed and the program can be built without Debian's packages.
 $(BIN)/acapella-digest: $(NATIVE)/programs/digest.cpp $(NATIVE)/programs/program.hpp $(STAMPS)/native
+	@rm -f $@
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
 	if $(NODE_PROGRAM) $< $(NATIVE)/src/input/decoder.cpp $$core -o $@ 2> build/digest.log; then \
 		echo "setup: acapella-digest, for captures to be digested on FABRIC's nodes"; \
@@ -211,6 +216,7 @@ $(BIN)/acapella-digest: $(NATIVE)/programs/digest.cpp $(NATIVE)/programs/program
 
 # Linked statically like acapella-anonymize, with the libraries of the other C programs.
 $(BIN)/acapella-dpdk-replay-static: $(C_SOURCES) | $(C_INSTALLED)
+	@rm -f $@
 	@if $(MESON) compile -C $(PROGRAMS) acapella-dpdk-replay-static > build/replay-static.log 2>&1; then \
 		install -s $(PROGRAMS)/capture/replay/acapella-dpdk-replay-static $@; \
 		echo "setup: acapella-dpdk-replay-static, for captures to be replayed from FABRIC's nodes"; \

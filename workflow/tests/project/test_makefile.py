@@ -22,6 +22,7 @@ from rfc3986_validator import validate_rfc3986
 SCRIPT = ROOT / "workflow" / "setup" / "debian-packages"
 LIST = SCRIPT.with_suffix(".txt")
 SBOM = SCRIPT.with_name("sbom.py")
+NODE_PROGRAMS = ("acapella-anonymize", "acapella-digest", "acapella-dpdk-replay-static")
 DEVELOPMENT = ROOT / "workflow" / "requirements-dev.lock"
 
 
@@ -147,6 +148,37 @@ def test_failed_build_prints_the_compiler_error_and_the_path_of_its_log(tmp_path
 def test_setup_builds_the_native_core_with_progress():
     shown = make("--dry-run", "-W", "workflow/native/pyproject.toml", ".venv/stamps/native")
     assert re.search(r"with-progress build/native\.log .*pip install .*--verbose", shown)
+
+
+def tree_with_node_programs(directory: Path) -> Path:
+    """Return a tree with the project's Makefile, in which programs for nodes were built by an earlier version."""
+    for name in ("Makefile", "capture", "meson.build", "p4", "schemas", "workflow"):
+        (directory / name).symlink_to(ROOT / name)
+    core = directory / "build" / "native" / "tag" / "libcore.a"
+    core.parent.mkdir(parents=True)
+    core.touch()
+    (directory / ".venv" / "bin").mkdir(parents=True)
+    for name in NODE_PROGRAMS:
+        program(directory / ".venv" / "bin", name, "true")
+        os.utime(directory / ".venv" / "bin" / name, (0, 0))
+    return directory
+
+
+@pytest.mark.parametrize("name", ["acapella-anonymize", "acapella-digest"])
+def test_program_for_nodes_that_cannot_be_built_is_removed(name, tmp_path):
+    tree, source = tree_with_node_programs(tmp_path), f"workflow/native/programs/{name.removeprefix('acapella-')}.cpp"
+    ended = run("make", "-C", tree, "CXX=false", "-o", ".venv/stamps/native", "-W", source, f".venv/bin/{name}")
+    assert ended.returncode == 0, ended.stderr
+    assert f"setup: {name} is not built" in ended.stdout and not (tree / ".venv" / "bin" / name).exists()
+
+
+def test_setup_builds_existing_programs_for_nodes_again(tmp_path):
+    tree = tree_with_node_programs(tmp_path)
+    words = ("make", "-C", tree, "--dry-run", "PACKAGES=no", "setup")
+    shown = run(*words, check=True).stdout
+    assert [name for name in NODE_PROGRAMS if f"setup: {name}, for captures" in shown] == list(NODE_PROGRAMS)
+    (tree / ".venv" / "bin" / "acapella-digest").unlink()
+    assert "setup: acapella-digest" not in run(*words, check=True).stdout
 
 
 def test_help_names_every_target_for_people():
