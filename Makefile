@@ -56,6 +56,7 @@ NO_BYTECODE := --no-compile
 CLIENT_OF_MACHINE := $(BIN)/python workflow/setup/hub_client.py
 CORES = $(shell workflow/setup/compile-jobs)
 CORE_JOBS = CMAKE_BUILD_PARALLEL_LEVEL=$(CORES)
+LTO_JOBS = $(CORES)
 export PIP_NO_CACHE_DIR := 1
 else
 REQUIREMENTS := workflow/requirements.lock
@@ -64,6 +65,7 @@ TOOLS := $(VENV)
 BUILD_TOOLS := true
 PRUNE := true
 NO_BYTECODE :=
+LTO_JOBS := auto
 CLIENT_OF_MACHINE := false
 endif
 
@@ -192,7 +194,7 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES) workflow/s
 .PHONY: client-again
 
 # Copied to FABRIC nodes, and therefore linked statically. The static libraries are in Debian's -dev packages.
-NODE_PROGRAM = $(CXX) -std=c++20 -O2 -flto=auto $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated
+NODE_PROGRAM = $(CXX) -std=c++20 -O2 -flto=$(LTO_JOBS) $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated
 $(BIN)/acapella-anonymize: $(NATIVE)/programs/anonymize.cpp $(NATIVE)/programs/program.hpp $(STAMPS)/native
 	@rm -f $@
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \

@@ -181,6 +181,22 @@ def test_setup_builds_existing_programs_for_nodes_again(tmp_path):
     assert "setup: acapella-digest" not in run(*words, check=True).stdout
 
 
+@pytest.mark.parametrize(("words", "jobs"), [(("PACKAGES=no", "CORES=3"), "3"), ((), "auto")])
+def test_programs_for_nodes_are_linked_by_as_many_compilers_as_memory_allows(tmp_path, words, jobs):
+    tree = tree_with_node_programs(tmp_path)
+    shown = run("make", "-C", tree, "--dry-run", *words, "setup", check=True).stdout
+    assert set(re.findall(r"-flto=(\w+)", shown)) == {jobs}
+
+
+@pytest.mark.parametrize(("environment", "jobs"), [({"CMAKE_BUILD_PARALLEL_LEVEL": "3"}, "3"), ({}, "auto")])
+def test_core_is_linked_by_as_many_compilers_as_memory_allows(tmp_path, environment, jobs):
+    words = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_COMPILER=g++", "-DACAPELLA_BINDINGS=OFF")
+    base = {key: value for key, value in os.environ.items() if key != "CMAKE_BUILD_PARALLEL_LEVEL"}
+    run("cmake", "-S", ROOT / "workflow" / "native", "-B", tmp_path, *words, f"-DPython_EXECUTABLE={sys.executable}",
+        env=base | environment, check=True)  # fmt: skip
+    assert set(re.findall(r"-flto=(\w+)", (tmp_path / "compile_commands.json").read_text())) == {jobs}
+
+
 def test_help_names_every_target_for_people():
     printed = make("help")
     for target in ("demo", "test", "setup", "lint", "format", "bench", "fuzz", "lock", "sbom", "clean", "help"):
