@@ -22,6 +22,8 @@ FRAMES, CUT_BYTES = 20, 7
 class Node:
     """The methods of a testbed that a digest uses, for a node whose files are in a directory."""
 
+    allocates = True
+
     def __init__(self, directory: Path):
         self.directory = directory
 

@@ -29,6 +29,10 @@ from .sampling import ActiveSample
 PROGRAM = "acapella-digest"  # built by make setup-fabric
 SUFFIX = ".columns"
 MEMORY_BYTES = 2 << 30  # for flows and header stacks, as the default of digest.memory_mb; about 330 bytes per flow
+OWN_NODE_SHARE = 4  # of the available memory of a node of the user, 1 / 4 is used
+MEM_AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+([0-9]{1,15}) kB$")
+# Runs its arguments so that other programs of the node have priority, also if memory runs out (proc(5)).
+LOW_PRIORITY = 'echo 1000 > /proc/self/oom_score_adj; exec nice -n 19 "$@"'
 GB = 10**9
 TIMEOUT_S = 3600  # time for a node to digest a capture
 READ_S = 60
@@ -111,14 +115,29 @@ def digest(testbed: Testbed, node: str, planned: PlannedSample, columns: str, se
     record, lists = preparation()
     record |= {"site": planned.site.name, "port": planned.port.name}
     program, vendors = programs_on_node(testbed, node, lists)
-    memory = min(MEMORY_BYTES, settings.ram_gb * GB // 2)
+    memory = memory_limit(testbed, node, settings)
     paths = [testbed.path_on_node(node, file) for file in (planned.file, columns)]
     argv = [program, *paths, record["site"], record["port"], str(memory), json.dumps(record, sort_keys=True), *vendors]
+    if not testbed.allocates:
+        argv = ["sh", "-c", LOW_PRIORITY, "sh", *argv]
     printed = run_checked(testbed, node, argv)
     try:
         return facts_of(json.loads(printed))
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise CannotDigest(f"{PROGRAM} printed no facts", where=f"node {node}") from error
+
+
+def memory_limit(testbed: Testbed, node: str, settings: CollectSettings) -> int:
+    """Return the memory that a digest may use on its node, in bytes. Raises CannotDigest.
+
+    A node of the user gives a share of its available memory.
+    """
+    if testbed.allocates:
+        return min(MEMORY_BYTES, settings.ram_gb * GB // 2)
+    found = MEM_AVAILABLE.search(run_checked(testbed, node, ["cat", "/proc/meminfo"], timeout_s=READ_S))
+    if found is None:
+        raise CannotDigest("/proc/meminfo has no MemAvailable", where=f"node {node}")
+    return min(MEMORY_BYTES, int(found[1]) * 1024 // OWN_NODE_SHARE)
 
 
 def programs_on_node(testbed: Testbed, node: str, lists: dict[str, bytes]) -> tuple[str, list[str]]:
@@ -154,6 +173,6 @@ def run_checked(testbed: Testbed, node: str, argv: Sequence[str], timeout_s: flo
     if result.status != 0:
         lines = result.stderr.strip().splitlines()
         reason = lines[-1].removeprefix(f"{PROGRAM}: error: ") if lines else f"exit status {result.status}"
-        name = PROGRAM if PROGRAM in argv[0] else argv[0]
+        name = PROGRAM if any(Path(word).name == PROGRAM for word in argv) else argv[0]
         raise CannotDigest(f"{name} failed: {reason}", where=f"node {node}")
     return result.stdout
