@@ -53,7 +53,9 @@ tar -xzf "$1.tar.gz" -C "$1.part"
 rm "$1.tar.gz"
 cd "$1.part"
 flags() { make -s -f workflow/setup/hardening.mk --eval "flags: ; @echo \\$(strip \\$($1))" flags; }
-meson setup build -Dc_args="$(flags HARDENED)" -Dc_link_args="$(flags HARDENED_LINK)"
+compile_flags=$(flags HARDENED)  # not in the command below, whose exit status would be that of meson alone
+link_flags=$(flags HARDENED_LINK)
+meson setup build -Dc_args="$compile_flags" -Dc_link_args="$link_flags"
 """
 COMPILE = """exec 2>&1; set -e
 cd "$1.part"

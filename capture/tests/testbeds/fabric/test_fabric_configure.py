@@ -1,0 +1,43 @@
+"""The step of a node's build that configures acapella-dpdk-capture."""
+
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from acapella_capture.testbeds.fabric.nodes.build import CONFIGURE
+
+MESON = '#!/bin/sh\nprintf "%s\\n" "$@" > "$MESON_LOG"\n'
+FLAGS = "HARDENED := -fstack-protector-strong -O2\nHARDENED_LINK := -Wl,-z,now\n"
+
+
+def configure(directory: Path, hardening: str) -> tuple[int, Path]:
+    """Run the step with an archive whose hardening.mk has this text; return the exit status and meson's arguments."""
+    source = directory / "hardening.mk"
+    source.write_text(hardening)
+    with tarfile.open(directory / "build.tar.gz", "w:gz") as archive:
+        archive.add(source, "workflow/setup/hardening.mk")
+    meson, log = directory / "meson", directory / "meson.log"
+    meson.write_text(MESON)
+    meson.chmod(0o755)
+    environment = os.environ | {"PATH": f"{directory}:{os.environ['PATH']}", "MESON_LOG": str(log)}
+    ended = subprocess.run(
+        ["sh", "-c", CONFIGURE, "sh", str(directory / "build")], env=environment, capture_output=True, check=False
+    )
+    return ended.returncode, log
+
+
+def test_program_is_configured_with_the_flags_of_the_archive(tmp_path):
+    status, log = configure(tmp_path, FLAGS)
+    assert status == 0
+    assert log.read_text().splitlines() == [
+        "setup", "build", "-Dc_args=-fstack-protector-strong -O2", "-Dc_link_args=-Wl,-z,now",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("hardening", ["$(error no flags)\n", "HARDENED := a\nno rule\n"])
+def test_program_is_never_built_without_the_flags(tmp_path, hardening):
+    status, log = configure(tmp_path, hardening)
+    assert status != 0 and not log.exists()
