@@ -83,8 +83,15 @@ def main(lock: str) -> int:
     pth, base = Path(sysconfig.get_path("purelib")) / PTH, sys._base_executable
     pth.unlink(missing_ok=True)
     needed = needed_version(Path(lock))
-    if reason := problem(base, needed, pth):
-        pth.unlink(missing_ok=True)
+    reason: str | None = "the check was interrupted"
+    try:
+        reason = problem(base, needed, pth)
+    except subprocess.TimeoutExpired:
+        reason = f"the check took more than {CHECK_S} s"
+    finally:
+        if reason:
+            pth.unlink(missing_ok=True)
+    if reason:
         print(f"setup: FABRIC's client of this machine is not used: {reason}")
         return 1
     print(f"setup: FABRIC's client {needed} of {base} is used")

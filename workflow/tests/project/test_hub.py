@@ -4,7 +4,9 @@ import importlib
 import os
 import platform
 import re
+import subprocess
 import sys
+import sysconfig
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -166,6 +168,31 @@ def test_client_is_used_if_it_works_with_the_other_packages(check, reason, hub_c
     monkeypatch.setattr(hub_client, "CHECK", check)
     assert hub_client.problem(str(base), "2.0.9", tmp_path / "a.pth") == reason
     assert (tmp_path / "a.pth").read_text() == f"{tmp_path}\n"
+
+
+@pytest.mark.parametrize("fault", [subprocess.TimeoutExpired("python", 300), KeyboardInterrupt()])
+def test_check_that_does_not_end_leaves_no_file(fault, hub_client, tmp_path, monkeypatch, capsys):
+    base = executable(tmp_path / "python", f"""#!/bin/sh\necho '["2.0.9", ["{tmp_path}"]]'\n""")
+    lock, start = tmp_path / "a.lock", subprocess.run
+    lock.write_text(f"{hub_client.CLIENT}==2.0.9\n")
+
+    def fails_in_check(argv: list[str], **options: object) -> subprocess.CompletedProcess:
+        if argv[0] == str(base):
+            return start(argv, **options)
+        assert (tmp_path / hub_client.PTH).exists()
+        raise fault
+
+    monkeypatch.setattr(subprocess, "run", fails_in_check)
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr(sys, "_base_executable", str(base))
+    if isinstance(fault, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            hub_client.main(str(lock))
+    else:
+        assert hub_client.main(str(lock)) == 1
+        printed = capsys.readouterr().out
+        assert printed == "setup: FABRIC's client of this machine is not used: the check took more than 300 s\n"
+    assert not (tmp_path / hub_client.PTH).exists()
 
 
 def test_check_accepts_the_client_of_the_lock_file(hub_client):
