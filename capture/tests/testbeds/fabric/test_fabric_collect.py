@@ -2,7 +2,9 @@
 
 import os
 import signal
+from pathlib import Path
 
+import pytest
 from acapella_testing.fabric.collection_runs import ONE, OTHERS, PORTS, collected
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.requirements import require_built
@@ -15,6 +17,7 @@ from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 from acapella_core.anonymize import make_key
+from acapella_core.errors import UserError
 
 
 def test_sites_are_sampled_in_parallel_and_released(fabric, capsys):
@@ -296,3 +299,21 @@ def test_capture_does_not_contain_frames_of_a_program_that_still_writes(fabric):
         counts = new.stop()
         assert old.alive() and file.stat().st_size == 24 + counts.captured * (16 + 64)
         old.kill()
+
+
+def test_end_of_a_collection_does_not_wait_for_a_long_program(fabric):
+    """Such a program is a digest or zstd; it is ended on its node."""
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate("STAR", ResourceRequest(1))
+        home = fabric.nodes.home(instance.name)
+
+        def interrupt() -> None:
+            wait_until(lambda: list(home.rglob("started")))
+            testbed.interrupt_waits()
+
+        script = "echo $$ > started; exec sleep 3600"
+        with in_background(interrupt), pytest.raises(UserError, match=rf"node {instance.name}: interrupted"):
+            testbed.run(instance.name, ["sh", "-c", script], timeout_s=3600)
+        (started,) = home.rglob("started")
+        wait_until(lambda: not Path("/proc", started.read_text().strip()).exists())
+        assert testbed.run(instance.name, ["true"], timeout_s=30).status == 0  # short programs still run

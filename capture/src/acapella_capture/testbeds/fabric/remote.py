@@ -7,6 +7,7 @@ base64, and finds the job again if the command is repeated.
 
 import base64
 import concurrent.futures
+import contextlib
 import json
 import re
 import shlex
@@ -28,16 +29,23 @@ from .session import GRAPH_LOCK, format_error
 
 REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
 REPLY_S = 60  # for the connection and a command that returns immediately
+LONG_S = 60  # duration of a command beyond which the end of the collection does not wait for it
+STOP_POLL_S = 0.5
 SHELL = (
     'if [ "$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; '
     '$as_root python3 -IS -c {program} "$HOME/{directory}" {command} {arguments}'
 )
 
 
+class StoppedError(UserError):
+    """A long command was not waited for, because the collection ends."""
+
+
 class Remote:
     """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError.
 
-    `explain_refusal` is called after a refused login; it raises UserError if retries are useless.
+    `explain_refusal` is called after a refused login; it raises UserError if retries are useless. `stopped` returns
+    whether the collection ends; digests, compression and checksums, which may take an hour, are then not waited for.
     """
 
     def __init__(
@@ -46,12 +54,14 @@ class Remote:
         directory: str,
         settings: FabricSettings,
         explain_refusal: Callable[[], None],
+        stopped: Callable[[], bool] = lambda: False,
     ):
         self.directory = directory
         self._node_of = node_of
         self._tries = settings.ssh_tries
         self._interval_s = settings.ssh_retry_s
         self._explain_refusal = explain_refusal
+        self._stopped = stopped
         self._program = resources.files(__package__).joinpath("agent.py").read_text(encoding="utf-8")
 
     def call(self, node: str, command: str, *, duration_s: float = 0, **arguments: Any) -> dict[str, Any]:
@@ -82,7 +92,9 @@ class Remote:
             node_object.get_management_ip(), node_object.get_reservation_state()
         future = submit(node_object.execute, line, retry=1, quiet=True)
         try:
-            out, err = future.result(limit_s)
+            out, err = self._result(future, limit_s)
+        except StoppedError as error:
+            raise StoppedError(str(error), where=f"node {node}") from None
         except concurrent.futures.TimeoutError:
             node_object.close_ssh()
             return "", f"silent for {limit_s:.0f} s"
@@ -95,17 +107,28 @@ class Remote:
         lines = err.strip().splitlines()
         return out, lines[-1] if lines else "the connection ended"
 
+    def _result(self, future: concurrent.futures.Future, limit_s: float) -> tuple[str, str]:
+        """Return the output of a command. Raises StoppedError, and TimeoutError after `limit_s`."""
+        if limit_s <= REPLY_S + LONG_S:
+            return future.result(limit_s)
+        end = time.monotonic() + limit_s
+        while not concurrent.futures.wait([future], STOP_POLL_S).done:
+            if self._stopped():
+                raise StoppedError("interrupted")
+            if time.monotonic() > end:
+                break
+        return future.result(0)
+
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float, stdin: str) -> CompletedProgram:
-        """Run a program to its end. Raises UserError after `timeout_s`."""
-        reply = self.call(
-            node,
-            "run",
-            job=f"run-{new_job_name()}",
-            argv=list(argv),
-            stdin=stdin,
-            seconds=timeout_s,
-            duration_s=timeout_s,
-        )
+        """Run a program to its end. Raises UserError after `timeout_s`, or if the collection ends."""
+        job = f"run-{new_job_name()}"
+        words = {"job": job, "argv": list(argv), "stdin": stdin, "seconds": timeout_s}
+        try:
+            reply = self.call(node, "run", duration_s=timeout_s, **words)
+        except StoppedError:
+            with contextlib.suppress(UserError):  # unreachable
+                self.call(node, "kill", job=job, name="KILL")
+            raise
         if reply.get("late"):
             raise UserError(f"{argv[0]} timed out after {timeout_s} s", where=f"node {node}")
         return CompletedProgram(reply["status"], reply["out"], reply["log"])

@@ -32,7 +32,9 @@ class NodePrograms(Testbed):
     changes_nodes = True  # whether nodes were created for captures, so that their settings may be changed
 
     def __init__(self, directory: str):
-        self._remote = Remote(self._node, directory, self.settings, self.session.explain_refusal)
+        self._remote = Remote(
+            self._node, directory, self.settings, self.session.explain_refusal, self.slices.stopping.is_set
+        )
         self._transfer = Transfer(self._remote, self._download, self.settings.part_mb * MB)
         self._dpdk_devices: dict[tuple[str, str], DpdkDevice] = {}  # by node and interface
         self._used_nodes: set[str] = set()  # nodes without programs and captures of a killed collection
