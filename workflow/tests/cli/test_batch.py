@@ -12,9 +12,19 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 
-from acapella.campaign.batches import Journal, Member, extended, read_failures, read_plan, write_plan
+from acapella.campaign.batches import (
+    STAGES,
+    Journal,
+    Member,
+    extended,
+    outputs_of,
+    read_failures,
+    read_plan,
+    write_plan,
+)
 from acapella.cli import batch, entry
 from acapella.cli import main as cli
+from acapella.common import queries
 
 SAMPLES = ("s0", "s1", "s2")
 TIMEOUT_S = 60
@@ -135,6 +145,44 @@ def test_changed_output_is_created_again(campaign):
     acap.write_bytes(before[:-1])
     assert cli.main(words(campaign)) == 0
     assert outcomes(campaign) == ["kept", "kept", "done"] and acap.read_bytes() == before
+
+
+def test_interrupted_analysis_is_not_complete_with_the_earlier_options(campaign, monkeypatch):
+    """The analysis with other options is killed after its first table. The earlier options need all tables again."""
+    tables = [campaign / "partial" / "s1" / f"{name}.parquet" for name in queries.names("analyze")]
+
+    def write_tables():
+        if "s1" not in sys.argv:
+            return 0
+        for path in tables:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(sys.argv[-1])
+            if sys.argv[-1] == "--bin-ns=2":
+                faulthandler.disable()  # of pytest
+                os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    def run(bin_ns: int) -> int:
+        output = str(campaign / "batches" / "analyze" / "b0001.tsv")
+        return cli.main(
+            ["campaign", "batch", str(campaign), "analyze", "b0001", "-o", output, "--", f"--bin-ns={bin_ns}"]
+        )
+
+    monkeypatch.setattr(batch.entry, "main", write_tables)
+    assert [run(1), run(2), run(1)] == [0, 137, 0]
+    assert {path.read_text() for path in tables} == {"--bin-ns=1"}
+
+
+def test_lost_table_of_an_analysis_is_created_again(campaign):
+    outputs = outputs_of(campaign, STAGES["analyze"], "s1")
+    for path in outputs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("table")
+    journal = Journal(campaign, "analyze", "b0001")
+    journal.add("s1", "key", outputs)
+    assert journal.is_complete("s1", "key", outputs)
+    outputs[0].unlink()
+    assert not Journal(campaign, "analyze", "b0001").is_complete("s1", "key", outputs)
 
 
 def test_incomplete_last_line_of_a_journal_is_ignored(campaign):

@@ -3,7 +3,8 @@
 CAMPAIGN/batches/plan.jsonl lists the samples of each batch, with site, port and capture. A sample stays in its batch:
 new samples form new batches, so that other batches need not run again. For each stage, the file
 CAMPAIGN/batches/done/STAGE/BATCH.tsv records the completed samples: the key of each (command, code and inputs) and the
-state of its output files. A stage that runs again skips a sample if both are unchanged.
+state of its output files. A stage that runs again skips a sample if both are unchanged. A line with an empty key marks
+a sample whose processing has started, so that the outputs of an interrupted sample do not count as complete.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from acapella.common import queries
 from acapella_core import beneath, names
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
@@ -48,7 +50,10 @@ STAGES = {
     "collect": Stage(True, True, (), ("raw/{}.json",)),
     "digest": Stage(False, True, (), ("acap/{}.parquet", "flows/{}.parquet")),
     "analyze": Stage(
-        False, False, ("raw/{}.json", "acap/{}.parquet", "flows/{}.parquet"), ("partial/{}/quality.parquet",)
+        False,
+        False,
+        ("raw/{}.json", "acap/{}.parquet", "flows/{}.parquet"),
+        tuple(f"partial/{{}}/{name}.parquet" for name in queries.names("analyze")),
     ),
 }
 
@@ -138,9 +143,16 @@ class Journal:
         states = [state_of(path) for path in outputs]
         return [None, None] not in states and self._recorded.get(sample) == record(key, states)
 
+    def start(self, sample: str) -> None:
+        """Record that a sample is being processed. It is incomplete until `add`."""
+        self._append(sample, record("", []))
+
     def add(self, sample: str, key: str, outputs: Sequence[Path]) -> None:
         """Record that a sample was completed."""
-        recorded = record(key, [state_of(path) for path in outputs])
+        self._append(sample, record(key, [state_of(path) for path in outputs]))
+
+    def _append(self, sample: str, recorded: str) -> None:
+        """Append the line of a sample."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with os.fdopen(beneath.open_file(self.path, flags), "w", encoding="utf-8") as stream:
             stream.write(f"{self._separator}{sample}\t{recorded}\n")
@@ -149,7 +161,7 @@ class Journal:
 
 
 def record(key: str, states: Sequence[list]) -> str:
-    """Return the text that the journal has for a completed sample."""
+    """Return the text that the journal has for a sample; an empty key if it is incomplete."""
     return f"{key}\t{json.dumps([*states])}"
 
 

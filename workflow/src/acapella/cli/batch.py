@@ -122,6 +122,7 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
         for path in outputs:
             if path.is_symlink():  # to an entry of a cache; nothing is written through links
                 path.unlink()
+        journal.start(member.sample)
         outcome = run_in_fork(command, member.sample, log_of(campaign, args.stage, member.sample))
         if outcome.exit_code == 0:
             journal.add(member.sample, key, outputs)
