@@ -109,6 +109,19 @@ def test_exit_code_of_several_failures_is_the_smallest(campaign):
     assert failures(campaign) == {"s0": 2, "s1": 1}
 
 
+@pytest.mark.parametrize(("damage", "code"), [(b"\xff" * 100, 1), (None, 2)], ids=["damaged capture", "no capture"])
+def test_failed_sample_has_no_output_not_even_an_earlier_one(campaign, damage, code):
+    assert cli.main(words(campaign)) == 0
+    capture = campaign.parent / "s1.pcap"
+    content = capture.read_bytes()
+    capture.unlink()
+    if damage:
+        capture.write_bytes(content + damage)
+    assert cli.main(words(campaign)) == code
+    for kind in ("acap", "flows"):
+        assert sorted(path.stem for path in (campaign / kind).iterdir()) == ["s0", "s2"]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number, code):
     running = subprocess.Popen([sys.executable, "-c", SLEEPER, *words(campaign)], start_new_session=True)

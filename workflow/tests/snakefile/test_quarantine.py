@@ -1,13 +1,16 @@
 """Tests samples that fail: their records, and campaigns that are completed without them (`missing: report`)."""
 
 import json
+import os
 import signal
+import time
 from pathlib import Path
 
 import duckdb
 import pytest
 from acapella_testing.runs.workflow_run import workplace
 
+from acapella.campaign.batches import STAGES, outputs_of
 from acapella.snakefile import quarantine
 from acapella.snakefile.job_records import FailedJob, JobRecords
 from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
@@ -54,6 +57,27 @@ def test_sample_with_another_capture_is_tried_again(campaign):
     campaign(MISTAKE)
     Path("a.pcap").write_bytes(b"repaired capture")
     assert quarantine.omitted_samples("mine", REPORT) == []
+
+
+def write_results(seconds: int) -> None:
+    """Write files as results of all stages for sample `a`, with a modification time relative to now."""
+    modified = time.time() + seconds
+    for path in (path for stage in STAGES.values() for path in outputs_of(Path("mine"), stage, "a")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("result")
+        os.utime(path, (modified, modified))
+
+
+def test_earlier_results_of_a_failed_sample_do_not_complete_it(campaign):
+    """Both runs fail and leave the results of a run before them, as a batch that is killed."""
+    write_results(-60)
+    campaign(OUTSIDE)
+    campaign(OUTSIDE)
+    quarantine.remove_completed("mine")
+    assert quarantine.omitted_samples("mine", REPORT) == ["a"]
+    write_results(60)
+    quarantine.remove_completed("mine")
+    assert not list(Path("mine/quarantine").iterdir())
 
 
 @pytest.mark.parametrize(

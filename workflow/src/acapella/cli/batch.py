@@ -9,9 +9,9 @@ error, a crash or the memory of one sample does not affect the others. CAMPAIGN/
 sample. OUT lists the samples and their outcomes: done, or kept if its command, code and input files are those of an
 earlier run. CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample.
 
-If a sample fails, the others are processed all the same. The exit code is then that of the failed samples (the
-smallest, if they differ), and CAMPAIGN/logs/batches/STAGE/BATCH.failed.tsv lists them. The next run processes only
-these.
+If a sample fails, the others are processed all the same. The failed sample has no output, not even that of an earlier
+run. The exit code is then that of the failed samples (the smallest, if they differ), and
+CAMPAIGN/logs/batches/STAGE/BATCH.failed.tsv lists them. The next run processes only these.
 """
 
 import argparse
@@ -43,7 +43,7 @@ from acapella.campaign.layout import open_campaign
 from acapella.digest.cache import damaged_entries
 from acapella_core import beneath, names
 from acapella_core.errors import INTERNAL, INTERRUPTED, OUTSIDE, UserError
-from acapella_core.files import atomic_text
+from acapella_core.files import atomic_text, remove
 
 from . import entry
 from .commands import build_parser
@@ -119,16 +119,27 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
         if not loaded:
             load(command)
             loaded = True
-        for path in outputs:
-            if path.is_symlink():  # to an entry of a cache; nothing is written through links
-                path.unlink()
+        remove_outputs(outputs)
         journal.start(member.sample)
         outcome = run_in_fork(command, member.sample, log_of(campaign, args.stage, member.sample))
         if outcome.exit_code == 0:
             journal.add(member.sample, key, outputs)
+        else:
+            remove_outputs(outputs)  # a damaged capture has some
         yield outcome
         if outcome.exit_code in INTERRUPTED:  # Ctrl-C reaches the whole process group
             sys.exit(outcome.exit_code)
+
+
+def remove_outputs(outputs: Sequence[Path]) -> None:
+    """Remove the outputs of a sample, as Snakemake does before and after a failed job that processes one sample.
+
+    An output may be a link to an entry of a cache; nothing is written through links.
+    """
+    for path in outputs:
+        with beneath.parent(path, link=True) as directory:
+            if directory is not None:
+                remove(path.name, directory)
 
 
 def command_of(stage: str, campaign: Path, member: Member, options: Sequence[str]) -> list[str]:

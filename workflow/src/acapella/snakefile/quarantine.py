@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from acapella.campaign.batches import STAGES, outputs_of
 from acapella.campaign.failed_samples import directory_of, read_records
 from acapella_core import names
 from acapella_core.errors import OUTSIDE, UserError
@@ -91,13 +92,25 @@ def is_omitted(record: dict) -> bool:
 
 
 def remove_completed(campaign: str) -> None:
-    """Remove the records of samples whose results exist."""
+    """Remove the records of samples that have been completed since they failed."""
     directory = directory_of(Path(campaign))
-    for sample in read_records(Path(campaign)):
-        results = [Path(campaign, kind, f"{sample}.parquet") for kind in ("acap", "flows")]
-        if all(path.exists() for path in (*results, Path(campaign, "partial", sample))):
+    for sample, record in read_records(Path(campaign)).items():
+        if is_completed(Path(campaign), sample, record["rule"]):
             for suffix in (".json", ".log"):
                 directory.joinpath(f"{sample}{suffix}").unlink(missing_ok=True)
+
+
+def is_completed(campaign: Path, sample: str, rule: str) -> bool:
+    """Return whether a sample has all results, and those of the rule that failed are newer than the record.
+
+    Earlier results of a failed sample may still exist. The modification time of a link to an entry of a cache is that
+    of the link.
+    """
+    results = {stage: outputs_of(campaign, STAGES[stage], sample) for stage in STAGES}
+    if not all(path.exists() for paths in results.values() for path in paths):
+        return False
+    recorded = directory_of(campaign).joinpath(f"{sample}.json").stat().st_mtime_ns
+    return all(path.lstat().st_mtime_ns > recorded for path in results[rule])
 
 
 def print_omitted(campaign: str, omitted: Sequence[str]) -> None:
