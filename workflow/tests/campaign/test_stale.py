@@ -53,6 +53,14 @@ def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign)
     assert remove_stale(campaign, ["a", "b"]) == []
 
 
+def test_records_of_failed_samples_are_removed_with_them(campaign):
+    write(
+        campaign.directory, "{}", **{f"quarantine/{name}.{suffix}": "" for name in "bd" for suffix in ("json", "log")}
+    )
+    remove_stale(campaign, ["a", "b", "c"])
+    assert names(campaign.directory / "quarantine") == {"b.json", "b.log"}
+
+
 def test_departures_of_a_trial_are_moved_with_its_capture(campaign):
     write(campaign.directory, **{f"raw/{name}.departures.parquet": "departures" for name in "bc"})
     remove_stale(campaign, ["a", "b"])

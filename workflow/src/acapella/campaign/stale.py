@@ -6,6 +6,8 @@ because they can be computed again. Captures that are regular files in raw/ cann
 stale/raw/ with their manifests. Links are removed, never followed: captures outside the campaign, cache entries and
 linked directories stay. All other files stay; those in acap/, flows/, partial/ and flowreports/ are reported.
 
+The records of failed samples in quarantine/ are deleted if the sample is not in the sheet.
+
 Published tables and figures of stages that are no longer in the config are also removed.
 """
 
@@ -21,6 +23,7 @@ from acapella_core import beneath
 from acapella_core.files import atomic_text
 from acapella_core.names import SAMPLE, shown
 
+from .failed_samples import directory_of
 from .layout import Campaign, node_digest_of
 
 TABLES = ("acap", "flows")  # KIND/SAMPLE.parquet
@@ -56,6 +59,7 @@ def remove_stale(campaign: Campaign, listed: Collection[str], captures: Iterable
         return []
     used = {path.resolve() for path in (*captures, *captures_of(campaign, listed))}
     removed, unknown = remove_derived(directory, listed)
+    removed += remove_records(directory, listed)
     removed += remove_raw(
         directory, listed, used
     )  # last: after an interruption, manifests still identify the other files
@@ -171,6 +175,15 @@ def remove_derived(directory: Path, listed: Collection[str]) -> tuple[list[Remov
             path.unlink()
         removed.append(Removed(path))
     return removed, unknown
+
+
+def remove_records(directory: Path, listed: Collection[str]) -> Iterator[Removed]:
+    """Remove the records and logs of failed samples that are not listed. Yield removed paths."""
+    for suffix in (".log", ".json"):
+        for name, path in sample_names(directory_of(directory), f"*{suffix}"):
+            if name not in listed:
+                path.unlink()
+                yield Removed(path)
 
 
 def is_known(directory: Path, name: str) -> bool:

@@ -70,12 +70,16 @@ def state_of(capture: str) -> dict | None:
     return {"path": capture, "bytes": state.st_size, "modified_ns": state.st_mtime_ns}
 
 
-def omitted_samples(campaign: str, config: Mapping) -> list[str]:
-    """Return the samples that failed in earlier runs and are not tried again; none without `missing: report`."""
+def omitted_samples(campaign: str, config: Mapping, known: Callable[[], Iterable[str]]) -> list[str]:
+    """Return the samples that failed in earlier runs and are not tried again; none without `missing: report`.
+
+    ``known``: returns the samples of the campaign. Records of samples that have left the sheet may still exist.
+    """
     if config["missing"] != "report":
         return []
     records = read_records(Path(campaign))
-    return [name for name, record in records.items() if name not in config["exclude"] and is_omitted(record)]
+    candidates = {*known()} - {*config["exclude"]}
+    return [name for name, record in records.items() if name in candidates and is_omitted(record)]
 
 
 def reasons(campaign: str, samples: Iterable[str]) -> list[str]:

@@ -84,6 +84,14 @@ class Samples:
         return [path] if self._is_readable(path) else []
 
 
+def collected_names(sheet: str | os.PathLike) -> list[str]:
+    """Return the names in a testbed's raw/samples.tsv of an earlier run, which the checkpoint may replace.
+
+    Return [] if there is no sheet. Raises UserError if it is invalid.
+    """
+    return [row["sample"] for row in sheets.read(Path(sheet))]
+
+
 @functools.cache
 def read_collected(sheet: str | os.PathLike, campaign: str) -> dict[str, Sample]:
     """Return the samples in a testbed's raw/samples.tsv by name. It is read once, after the checkpoint `collect`.
