@@ -30,7 +30,7 @@ if BATCHED:
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB, captures=captures_of_batch),
-            runtime=run_minutes("digest", captures=captures_of_batch),
+            runtime=run_minutes("digest", captures=captures_of_batch, limit_s=config["digest"]["max_seconds"]),
             damaged=config["digest"]["damaged"],
             memory=f"{config['digest']['memory_mb']}M",  # limits, which change no result
             max_seconds=config["digest"]["max_seconds"],

@@ -16,8 +16,10 @@ from acapella.campaign.batches import (
     STAGES,
     Journal,
     Member,
+    current_file,
     extended,
     outputs_of,
+    read_current,
     read_failures,
     read_plan,
     write_plan,
@@ -137,8 +139,13 @@ def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number,
         assert time.monotonic() < deadline, "the sample is still processed"
         time.sleep(0.02)
     assert not (campaign / "acap" / "s2.parquet").exists()
+    assert read_current(current_file(campaign, "digest", "b0001")) == "s1"
     assert cli.main(words(campaign)) == 0
     assert outcomes(campaign) == ["kept", "done", "done"]
+    costs = campaign / "benchmarks" / "batches" / "digest" / "b0001.samples.tsv"
+    processed = [line.split("\t")[0] for line in costs.read_text().splitlines()[1:]]
+    assert processed == ["s2", "s1"], "the sample that was interrupted is not the last one"
+    assert read_current(current_file(campaign, "digest", "b0001")) is None
 
 
 @pytest.mark.parametrize(

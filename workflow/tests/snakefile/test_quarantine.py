@@ -10,9 +10,17 @@ import duckdb
 import pytest
 from acapella_testing.runs.workflow_run import workplace
 
-from acapella.campaign.batches import STAGES, outputs_of
+from acapella.campaign.batches import (
+    STAGES,
+    current_file,
+    failures_file,
+    outputs_of,
+    recorded_as_current,
+    write_failures,
+)
 from acapella.snakefile import quarantine
-from acapella.snakefile.job_records import FailedJob, JobRecords
+from acapella.snakefile.failures import samples_that_failed
+from acapella.snakefile.job_records import FailedJob, JobRecords, failures_of_samples
 from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
 
 REPORT = {"missing": "report", "exclude": []}
@@ -56,6 +64,27 @@ def test_sample_that_needs_memory_or_time_is_tried_twice(campaign, code):
 def test_record_of_a_sample_that_left_the_sheet_counts_in_no_table(campaign):
     campaign(MISTAKE)
     assert quarantine.omitted_samples("mine", REPORT, lambda: ["b"]) == []
+
+
+@pytest.mark.parametrize("code", [None, 128 + signal.SIGKILL, 128 + signal.SIGTERM])
+def test_batch_that_is_killed_fails_with_the_sample_that_it_processed(tmp_path, code):
+    """Slurm kills the job, so that nothing else is written. The log of the sample is empty. Another sample failed."""
+    log = tmp_path / "logs" / "batches" / "digest" / "b0001.log"
+    write_failures(failures_file(tmp_path, "digest", "b0001"), {"a": MISTAKE})
+    with pytest.raises(SystemExit), recorded_as_current(current_file(tmp_path, "digest", "b0001"), "b"):
+        raise SystemExit
+    first, second = failures_of_samples(FailedJob("digest", None, log, code))
+    assert (first.sample, first.exit_code, second.sample, second.exit_code) == ("a", MISTAKE, "b", code)
+    assert second.log == tmp_path / "logs" / "digest" / "b.log"
+    assert [job.sample for job, _ in samples_that_failed([second], stopping=False)] == ["b"]
+    assert samples_that_failed([second], stopping=True) == []
+
+
+def test_error_of_a_batch_itself_is_attributed_to_no_sample(tmp_path):
+    job = FailedJob("digest", None, tmp_path / "logs" / "batches" / "digest" / "b0001.log", OUTSIDE)
+    with pytest.raises(OSError, match="full"), recorded_as_current(current_file(tmp_path, "digest", "b0001"), "b"):
+        raise OSError("disk full")
+    assert failures_of_samples(job) == [job]
 
 
 def test_sample_with_another_capture_is_tried_again(campaign):

@@ -39,6 +39,13 @@ def test_memory_of_a_digest_is_limited_by_the_config():
     assert memory_mb("digest", at_most=100)({}, Input(a_pcap=10 * GIB), 1) == SNAKEMAKE_MB + NEEDS["digest"].mb + 100
 
 
+def test_batch_requests_time_for_a_sample_that_reaches_its_limit():
+    minutes = run_minutes("digest", limit_s=3600)({}, Input(a_pcap=1), 1)
+    assert minutes == run_minutes("digest")({}, Input(a_pcap=1), 1) + 60
+    rules = (ROOT / "rules" / "digest.smk").read_text()
+    assert 'captures=captures_of_batch, limit_s=config["digest"]["max_seconds"]' in rules
+
+
 def test_compressed_capture_counts_with_its_expected_size():
     memory = memory_mb("digest")
     assert memory({}, Input(a_pcap_zst=100), 1) == memory({}, Input(a_pcap=100 * resources.COMPRESSED), 1)

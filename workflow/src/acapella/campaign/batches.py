@@ -7,11 +7,12 @@ state of its output files. A stage that runs again skips a sample if both are un
 a sample whose processing has started, so that the outputs of an interrupted sample do not count as complete.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -143,6 +144,10 @@ class Journal:
         states = [state_of(path) for path in outputs]
         return [None, None] not in states and self._recorded.get(sample) == record(key, states)
 
+    def is_started(self, sample: str) -> bool:
+        """Return whether a sample was started in an earlier run, and failed or was interrupted."""
+        return self._recorded.get(sample) == record("", [])
+
     def start(self, sample: str) -> None:
         """Record that a sample is being processed. It is incomplete until `add`."""
         self._append(sample, record("", []))
@@ -173,6 +178,36 @@ def log_of(campaign: Path, stage: str, sample: str) -> Path:
 def failures_file(campaign: Path, stage: str, batch: str) -> Path:
     """Return the path of the list of failed samples of a batch, next to the log of its job."""
     return campaign / "logs" / "batches" / stage / f"{batch}.failed.tsv"
+
+
+def current_file(campaign: Path, stage: str, batch: str) -> Path:
+    """Return the path of the file with the name of the sample that a batch is processing, next to the log of its job.
+
+    It remains if the batch is killed, which writes no list of failed samples.
+    """
+    return failures_file(campaign, stage, batch).with_name(f"{batch}.current")
+
+
+@contextlib.contextmanager
+def recorded_as_current(path: Path, sample: str) -> Iterator[None]:
+    """Record in a file that a sample is being processed. The file remains if this process is stopped or killed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(beneath.open_file(path, flags), "w", encoding="utf-8") as stream:
+        stream.write(sample)
+    try:
+        yield
+    except Exception:  # of this process, for example a full disk
+        path.unlink(missing_ok=True)
+        raise
+    path.unlink(missing_ok=True)
+
+
+def read_current(path: Path) -> str | None:
+    """Return the sample that a killed batch was processing; None if there is none. Raises UserError for other text."""
+    try:
+        return names.sample(path.read_text(encoding="utf-8"), path)
+    except FileNotFoundError:
+        return None
 
 
 def write_failures(path: Path, failed: Mapping[str, int]) -> None:

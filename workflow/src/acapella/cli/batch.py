@@ -11,7 +11,9 @@ earlier run. CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and 
 
 If a sample fails, the others are processed all the same. The failed sample has no output, not even that of an earlier
 run. The exit code is then that of the failed samples (the smallest, if they differ), and
-CAMPAIGN/logs/batches/STAGE/BATCH.failed.tsv lists them. The next run processes only these.
+CAMPAIGN/logs/batches/STAGE/BATCH.failed.tsv lists them. The next run processes only these. If the
+batch is killed, CAMPAIGN/logs/batches/STAGE/BATCH.current has the name of the sample that it was processing, which the
+next run processes last.
 """
 
 import argparse
@@ -31,11 +33,13 @@ from acapella.campaign.batches import (
     STAGES,
     Journal,
     Member,
+    current_file,
     failures_file,
     key_of,
     log_of,
     outputs_of,
     read_plan,
+    recorded_as_current,
     sheet,
     write_failures,
 )
@@ -84,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
     if not members:
         raise UserError(f"no batch {args.batch!r}", where=campaign / "batches" / "plan.jsonl")
     failures = failures_file(campaign, args.stage, args.batch)
-    failures.unlink(missing_ok=True)
+    for earlier in (failures, current_file(campaign, args.stage, args.batch)):
+        earlier.unlink(missing_ok=True)
     outcomes: list[Outcome] = []
     try:
         for outcome in process(campaign, args, members):
@@ -98,17 +103,24 @@ def run(args: argparse.Namespace) -> int:
     if failed:
         names.report(f"acapella: error: {len(failed)} of {len(members)} samples failed: {failures}")
         return min(outcome.exit_code for outcome in failed)
-    atomic_text(args.output, sheet(("sample", "outcome"), ((o.sample, o.result) for o in outcomes)))
+    results = {outcome.sample: outcome.result for outcome in outcomes}
+    rows = ((member.sample, results[member.sample]) for member in members)
+    atomic_text(args.output, sheet(("sample", "outcome"), rows))
     return 0
 
 
 def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member]) -> Iterator[Outcome]:
-    """Process each sample that is not complete; yield all outcomes. After a signal to stop, no other sample starts."""
+    """Process each sample that is not complete; yield all outcomes. After a signal to stop, no other sample starts.
+
+    Samples that did not end in an earlier run are last, because they may end this one, too, for example if a cluster
+    kills the job for its memory or its time.
+    """
     stage, journal = STAGES[args.stage], Journal(campaign, args.stage, args.batch)
+    current = current_file(campaign, args.stage, args.batch)
     for pattern in stage.outputs:
         beneath.make_directory(campaign / pattern.partition("/")[0])
     loaded = False
-    for member in members:
+    for member in sorted(members, key=lambda member: journal.is_started(member.sample)):
         command = command_of(args.stage, campaign, member, args.options)
         outputs = outputs_of(campaign, stage, member.sample)
         key = key_of(campaign, stage, member, [word for word in command if not word.startswith(NEUTRAL)], args.code)
@@ -121,7 +133,8 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
             loaded = True
         remove_outputs(outputs)
         journal.start(member.sample)
-        outcome = run_in_fork(command, member.sample, log_of(campaign, args.stage, member.sample))
+        with recorded_as_current(current, member.sample):
+            outcome = run_in_fork(command, member.sample, log_of(campaign, args.stage, member.sample))
         if outcome.exit_code == 0:
             journal.add(member.sample, key, outputs)
         else:

@@ -96,7 +96,7 @@ def samples_that_failed(jobs: Sequence[FailedJob], *, stopping: bool) -> list[tu
             reason = None if stopping or job.exit_code != 128 + signal.SIGTERM else "ended by SIGTERM, perhaps too slow"
         elif reason is None:
             reason = last_line(job.log)
-        elif stopping or job.exit_code not in MEMORY_OR_TIME or is_empty(job.log):
+        elif stopping or job.exit_code not in MEMORY_OR_TIME or (is_empty(job.log) and not job.started):
             reason = None
         if reason is not None:
             failed.append((job, reason))
@@ -142,7 +142,8 @@ def reason_outside(job: FailedJob) -> str | None:
     """Return the reason why a job failed if it is not a fault of its input or a stop; None otherwise."""
     code = job.exit_code
     if code is None:
-        return "it was not started, or killed before it ended; Snakemake's message above gives the reason"
+        what = "it was killed before it ended" if job.started else "it was not started, or killed before it ended"
+        return f"{what}; Snakemake's message above gives the reason"
     if code in NOT_STARTED:
         return f"a program cannot be started (exit code {code}): {last_line(job.log)}"
     if code == OUTSIDE:  # if the disk is full, the log is empty

@@ -16,7 +16,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from acapella.campaign.batches import read_failures
+from acapella.campaign.batches import read_current, read_failures
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -29,7 +29,7 @@ class FailedJob:
 
     ``sample``: set if the job has only one sample; ``exit_code``: exit code of the command, 128 + N if signal N ended
     it, None if unknown; ``errno``: number of an operating system error in Snakemake itself; ``earlier``: outputs that
-    existed when the job started.
+    existed when the job started; ``started``: whether the job is a batch that was killed while it processed the sample.
     """
 
     rule: str
@@ -38,6 +38,7 @@ class FailedJob:
     exit_code: int | None = None
     errno: int | None = None
     earlier: tuple[Path, ...] = ()
+    started: bool = False
 
     @property
     def deleted(self) -> bool:
@@ -100,7 +101,7 @@ class JobRecords(logging.Handler):
         log = Path(record.log[0])
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            for earlier in (exit_file(log), failed_samples(log), log):
+            for earlier in (exit_file(log), failed_samples(log), current_sample(log), log):
                 earlier.unlink(missing_ok=True)
             log.touch(mode=0o600)
         except OSError as error:
@@ -125,15 +126,26 @@ def failed_samples(log: Path) -> Path:
     return log.with_suffix(".failed.tsv")
 
 
+def current_sample(log: Path) -> Path:
+    """Return the path of the file with the sample that a batch is processing, which belongs to the log of the batch."""
+    return log.with_suffix(".current")
+
+
 def failures_of_samples(failure: FailedJob) -> list[FailedJob]:
-    """Return a failure for each failed sample of a batch; the failure of the job itself if it has no list of them."""
+    """Return a failure for each failed sample of a batch, and for the sample during which the batch was killed.
+
+    Return the failure of the job itself if there is neither.
+    """
     try:
-        failed = read_failures(failed_samples(failure.log))
+        failed, current = read_failures(failed_samples(failure.log)), read_current(current_sample(failure.log))
     except (OSError, ValueError, UserError):  # Snakemake would wait for ever after an exception in a logger
         return [failure]
+    if current is not None:
+        failed.setdefault(current, failure.exit_code)
     logs = failure.log.parents[2]  # logs/batches/STAGE/BATCH.log
     return [
-        FailedJob(failure.rule, sample, logs / failure.rule / f"{sample}.log", code) for sample, code in failed.items()
+        FailedJob(failure.rule, sample, logs / failure.rule / f"{sample}.log", code, started=sample == current)
+        for sample, code in failed.items()
     ] or [failure]
 
 

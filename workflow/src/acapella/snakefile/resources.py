@@ -113,14 +113,18 @@ def memory_mb(rule: str, *, at_most: int | None = None, **work) -> Callable:
     return mem_mb
 
 
-def run_minutes(rule: str, **work) -> Callable:
-    """Return the function for the resource `runtime` of a rule in NEEDS, in minutes. ``work``: as for `memory_mb`."""
+def run_minutes(rule: str, *, limit_s: float = 0, **work) -> Callable:
+    """Return the function for the resource `runtime` of a rule in NEEDS, in minutes. ``work``: as for `memory_mb`.
+
+    ``limit_s``: time limit of a sample, which is added for batches, so that a sample that exceeds it fails by itself,
+    and does not end the batch.
+    """
     need = NEEDS[rule]
 
     def runtime(wildcards, input, attempt):
         _, total, samples = amount(wildcards, input, **work)
         minutes = need.minutes + need.minutes_per_gib * total / 1024 + need.minutes_per_1000_samples * samples / 1000
-        return math.ceil(scaled(minutes, attempt))
+        return math.ceil(scaled(minutes, attempt) + limit_s / 60)
 
     return runtime
 
