@@ -10,7 +10,7 @@ from acapella.snakefile.cached_digests import CachedDigests
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
 from acapella.snakefile.resources import ACAP_SHARE, memory_mb, run_minutes
 from acapella.snakefile.sample_sheet import SampleSheet
-from acapella.snakefile.samples import Samples, collected_names, read_collected
+from acapella.snakefile.samples import Samples, collected_captures, read_collected
 from acapella.snakefile.trials import Trials
 
 TRIALS = Trials(config["trials"] or {})
@@ -34,7 +34,7 @@ if config["testbed"] == "files":
         )
         check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")
-    FAILED = quarantine.omitted_samples(CAMPAIGN, config, lambda: SHEET.rows)  # in an earlier run; they are in no table
+    FAILED = quarantine.omitted_samples(CAMPAIGN, config, SHEET.captures)  # in an earlier run; they are in no table
     EXCLUDED = [*config["exclude"], *FAILED]
     if not is_without_captures(config):
         SHEET.print_warnings(EXCLUDED, lambda: is_dry_run(workflow))
@@ -58,7 +58,7 @@ else:
         )
         COLLECTION.check(collected=Path(COLLECTED_SHEET).exists())
     with exit_on_user_error("error: "):
-        FAILED = quarantine.omitted_samples(CAMPAIGN, config, lambda: collected_names(COLLECTED_SHEET))
+        FAILED = quarantine.omitted_samples(CAMPAIGN, config, lambda: collected_captures(CAMPAIGN))
     EXCLUDED = [*config["exclude"], *FAILED]
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, lambda: read_collected(checkpoints.collect.get().output.sheet, CAMPAIGN))
 

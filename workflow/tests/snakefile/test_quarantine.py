@@ -48,22 +48,22 @@ def test_sample_that_fails_is_recorded_with_its_log_and_omitted(campaign, code):
     record = json.loads(Path("mine/quarantine/a.json").read_text())
     assert (record["rule"], record["exit_code"], record["reason"]) == ("digest", code, "acapella: error: reason")
     assert Path("mine/quarantine/a.log").read_text() == "acapella: error: reason"
-    assert quarantine.omitted_samples("mine", REPORT, lambda: ["a"]) == ["a"]
-    assert quarantine.omitted_samples("mine", REPORT | {"missing": "fail"}, lambda: ["a"]) == []
-    assert quarantine.omitted_samples("mine", REPORT | {"exclude": ["a"]}, lambda: ["a"]) == []
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
+    assert quarantine.omitted_samples("mine", REPORT | {"missing": "fail"}, lambda: {"a": "a.pcap"}) == []
+    assert quarantine.omitted_samples("mine", REPORT | {"exclude": ["a"]}, lambda: {"a": "a.pcap"}) == []
 
 
 @pytest.mark.parametrize("code", [None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM])
 def test_sample_that_needs_memory_or_time_is_tried_twice(campaign, code):
     campaign(code, "digest: 10 frames")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: ["a"]) == []
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
     campaign(code, "digest: 10 frames")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: ["a"]) == ["a"]
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
 
 
 def test_record_of_a_sample_that_left_the_sheet_counts_in_no_table(campaign):
     campaign(MISTAKE)
-    assert quarantine.omitted_samples("mine", REPORT, lambda: ["b"]) == []
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"b": "a.pcap"}) == []
 
 
 @pytest.mark.parametrize("code", [None, 128 + signal.SIGKILL, 128 + signal.SIGTERM])
@@ -87,10 +87,32 @@ def test_error_of_a_batch_itself_is_attributed_to_no_sample(tmp_path):
     assert failures_of_samples(job) == [job]
 
 
+def test_sample_without_a_capture_is_tried_again_when_it_has_one(campaign):
+    Path("a.pcap").unlink()
+    campaign(MISTAKE)
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
+    Path("a.pcap").write_bytes(b"capture")
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+
+
+def test_sample_with_an_unreadable_capture_is_tried_again_when_it_is_readable(campaign, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantine.os, "access", lambda *_: False)
+        campaign(MISTAKE)
+        assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+
+
+def test_sample_with_another_path_in_the_sheet_is_tried_again(campaign):
+    campaign(MISTAKE)
+    Path("repaired.pcap").write_bytes(b"capture")
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "repaired.pcap"}) == []
+
+
 def test_sample_with_another_capture_is_tried_again(campaign):
     campaign(MISTAKE)
     Path("a.pcap").write_bytes(b"repaired capture")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: ["a"]) == []
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
 
 
 def write_results(seconds: int) -> None:
@@ -108,7 +130,7 @@ def test_earlier_results_of_a_failed_sample_do_not_complete_it(campaign):
     campaign(OUTSIDE)
     campaign(OUTSIDE)
     quarantine.remove_completed("mine")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: ["a"]) == ["a"]
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
     write_results(60)
     quarantine.remove_completed("mine")
     assert not list(Path("mine/quarantine").iterdir())

@@ -9,6 +9,7 @@ memory, it is omitted only after it has failed in MAX_RUNS runs.
 """
 
 import json
+import os
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,8 +45,8 @@ def after_failure(
 def record_failures(campaign: str, records: JobRecords, capture_of: Callable[[str], str]) -> None:
     """Write the records and logs of the samples that failed in this run.
 
-    ``capture_of``: path of a sample's capture. Errors such as a full disk are ignored: the next run tries the samples
-    again.
+    ``capture_of``: path of a sample's capture, which may be missing. Errors such as a full disk are ignored: the next
+    run tries the samples again.
     """
     remove_completed(campaign)
     directory = directory_of(Path(campaign))
@@ -61,25 +62,28 @@ def record_failures(campaign: str, records: JobRecords, capture_of: Callable[[st
             atomic_text(directory / f"{job.sample}.json", json.dumps(record, indent=1) + "\n")
 
 
-def state_of(capture: str) -> dict | None:
-    """Return path, size and modification time of a capture; None if there is none."""
+def state_of(capture: str) -> dict:
+    """Return path, size and modification time of a capture; its path and a state if it is missing or unreadable."""
     try:
-        state = Path(capture).stat()
+        status = Path(capture).stat()
     except OSError:
-        return None
-    return {"path": capture, "bytes": state.st_size, "modified_ns": state.st_mtime_ns}
+        return {"path": capture, "state": "missing"}
+    if not os.access(capture, os.R_OK):
+        return {"path": capture, "state": "unreadable"}
+    return {"path": capture, "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
 
 
-def omitted_samples(campaign: str, config: Mapping, known: Callable[[], Iterable[str]]) -> list[str]:
+def omitted_samples(campaign: str, config: Mapping, captures: Callable[[], Mapping[str, str]]) -> list[str]:
     """Return the samples that failed in earlier runs and are not tried again; none without `missing: report`.
 
-    ``known``: returns the samples of the campaign. Records of samples that have left the sheet may still exist.
+    ``captures``: returns the path of the capture of each sample of the campaign, also of captures that are missing.
+    Records of samples that have left the sheet may still exist.
     """
     if config["missing"] != "report":
         return []
     records = read_records(Path(campaign))
-    candidates = {*known()} - {*config["exclude"]}
-    return [name for name, record in records.items() if name in candidates and is_omitted(record)]
+    paths = {name: path for name, path in captures().items() if name not in config["exclude"]}
+    return [name for name, record in records.items() if name in paths and is_omitted(record, paths[name])]
 
 
 def reasons(campaign: str, samples: Iterable[str]) -> list[str]:
@@ -88,10 +92,9 @@ def reasons(campaign: str, samples: Iterable[str]) -> list[str]:
     return [records[sample]["reason"] for sample in samples]
 
 
-def is_omitted(record: dict) -> bool:
-    """Return whether the sample of a record is omitted."""
-    capture = record.get("capture")
-    unchanged = capture == (state_of(capture["path"]) if capture else None)
+def is_omitted(record: Mapping, capture: str) -> bool:
+    """Return whether the sample of a record is omitted. ``capture``: path of its capture."""
+    unchanged = record.get("capture") == state_of(capture)
     return unchanged and (record.get("exit_code") not in TEMPORARY or record.get("runs", 0) >= MAX_RUNS)
 
 

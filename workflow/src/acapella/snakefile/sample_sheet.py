@@ -47,6 +47,10 @@ class SampleSheet:
     def _samples(self) -> dict[str, Sample]:
         return {name: Sample(row.site, row.port, str(row.file)) for name, row in self.rows.items()}
 
+    def captures(self) -> dict[str, str]:
+        """Return the path of the capture in each row; {} if the campaign has no samples."""
+        return {name: str(row.file) for name, row in self.rows.items()}
+
     def is_readable(self, capture: str) -> bool:
         """Return whether a capture can be read."""
         return self.fault_of(Path(capture)) is None

@@ -84,12 +84,12 @@ class Samples:
         return [path] if self._is_readable(path) else []
 
 
-def collected_names(sheet: str | os.PathLike) -> list[str]:
-    """Return the names in a testbed's raw/samples.tsv of an earlier run, which the checkpoint may replace.
+def collected_captures(campaign: str) -> dict[str, str]:
+    """Return the paths of captures in a testbed's raw/samples.tsv of an earlier run, which the checkpoint may replace.
 
-    Return [] if there is no sheet. Raises UserError if it is invalid.
+    Return {} if there is no sheet. Raises UserError if it is invalid.
     """
-    return [row["sample"] for row in sheets.read(Path(sheet))]
+    return {row["sample"]: f"{campaign}/raw/{row['file']}" for row in sheets.read(Path(campaign, "raw", "samples.tsv"))}
 
 
 @functools.cache
