@@ -18,12 +18,15 @@ from acapella.campaign.batches import (
     recorded_as_current,
     write_failures,
 )
+from acapella.snakefile import config as configuration
 from acapella.snakefile import quarantine
 from acapella.snakefile.failures import samples_that_failed
 from acapella.snakefile.job_records import FailedJob, JobRecords, failures_of_samples
 from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
 
-REPORT = {"missing": "report", "exclude": []}
+REPORT = configuration.checked(
+    {"campaign": "mine", "samples": "s.tsv", "missing": "report", "digest": {"engine": "native"}}
+)
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ def campaign(tmp_path, monkeypatch):
         records = JobRecords()
         records.stopping = stopping
         records._failed[1] = [FailedJob("digest", "a", Path("a.log"), code, errno)]
-        quarantine.record_failures("mine", records, lambda sample: f"{sample}.pcap")
+        quarantine.record_failures("mine", REPORT, records, lambda sample: f"{sample}.pcap")
 
     return end_run
 
@@ -85,6 +88,25 @@ def test_error_of_a_batch_itself_is_attributed_to_no_sample(tmp_path):
     with pytest.raises(OSError, match="full"), recorded_as_current(current_file(tmp_path, "digest", "b0001"), "b"):
         raise OSError("disk full")
     assert failures_of_samples(job) == [job]
+
+
+@pytest.mark.parametrize(
+    ("changes", "omitted"),
+    [({"max_seconds": 9}, []), ({"memory_mb": 4096}, []), ({"damaged": "keep"}, []), ({"threads": 2}, ["a"])],
+)
+def test_sample_is_tried_again_with_other_options_or_limits(campaign, changes, omitted):
+    campaign(OUTSIDE)
+    campaign(OUTSIDE)
+    config = REPORT | {"digest": REPORT["digest"] | changes}
+    assert quarantine.omitted_samples("mine", config, lambda: {"a": "a.pcap"}) == omitted
+
+
+def test_sample_is_tried_again_with_other_code(campaign, monkeypatch):
+    campaign(MISTAKE)
+    monkeypatch.setattr(quarantine.code, "digest", lambda *_: "repaired")
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+    campaign(OUTSIDE)  # the first failure of this code
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
 
 
 def test_sample_without_a_capture_is_tried_again_when_it_has_one(campaign):

@@ -13,14 +13,14 @@ def time_limit(seconds: float | None, *, where: object, fix: str) -> Iterator[No
 
     A signal handler of the main thread raises it, so that the context ends only when Python or the core checks signals:
     the core does so while it waits for tshark, and between batches of frames. ``where`` and ``fix`` are those of
-    UserError.
+    UserError. The exit code is OUTSIDE, because a faster or less busy machine may complete the part.
     """
     if seconds is None:
         yield
         return
 
     def end(*_):
-        raise UserError(f"not finished after {seconds:,.0f} s", where=where, fix=fix)
+        raise UserError(f"not finished after {seconds:,.0f} s", where=where, fix=fix, outside=True)
 
     previous = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -4,10 +4,11 @@ The end of a run that failed writes quarantine/<sample>.json and quarantine/<sam
 `missing: report` in the config, later runs omit these samples, and the report names them. With `missing: fail`, the
 default, they are tried again, and tables need all samples.
 
-A sample is omitted as long as its capture does not change. If the cause may be outside the sample, such as a lack of
-memory, it is omitted only after it has failed in MAX_RUNS runs.
+A sample is omitted as long as its capture, and the code, options and limits of its stage do not change. If the cause
+may be outside the sample, such as a lack of memory, it is omitted only after it has failed in MAX_RUNS runs.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -18,16 +19,20 @@ from pathlib import Path
 
 from acapella.campaign.batches import STAGES, outputs_of
 from acapella.campaign.failed_samples import directory_of, read_records
+from acapella.digest.command import ENGINES
 from acapella_core import names
 from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import atomic_text
 
+from . import code
+from .collection import collection_config
 from .failures import report_failures, samples_that_failed
 from .job_records import JobRecords
 
 MAX_RUNS = 2
 # Exit codes of jobs that a machine with more memory or time may complete.
 TEMPORARY = (None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+NEUTRAL = ("cache", "threads")  # options of digest that do not determine whether it fails
 
 
 def after_failure(
@@ -38,11 +43,11 @@ def after_failure(
     ``writes``: whether this is Snakemake's main process. ``capture_of``: path of a sample's capture.
     """
     if writes and not records.reported:
-        record_failures(campaign, records, capture_of)
+        record_failures(campaign, config, records, capture_of)
     report_failures(records, config["exclude"], config["missing"])
 
 
-def record_failures(campaign: str, records: JobRecords, capture_of: Callable[[str], str]) -> None:
+def record_failures(campaign: str, config: Mapping, records: JobRecords, capture_of: Callable[[str], str]) -> None:
     """Write the records and logs of the samples that failed in this run.
 
     ``capture_of``: path of a sample's capture, which may be missing. Errors such as a full disk are ignored: the next
@@ -52,10 +57,10 @@ def record_failures(campaign: str, records: JobRecords, capture_of: Callable[[st
     directory = directory_of(Path(campaign))
     earlier = read_records(Path(campaign))
     for job, reason in samples_that_failed(records.failed, stopping=records.stopping):
-        capture = state_of(capture_of(job.sample))
+        causes = causes_of(job.rule, config, capture_of(job.sample))
         before = earlier.get(job.sample, {})
-        runs = before.get("runs", 0) + 1 if before.get("capture") == capture else 1
-        record = {"rule": job.rule, "exit_code": job.exit_code, "reason": reason, "runs": runs, "capture": capture}
+        runs = before.get("runs", 0) + 1 if before.items() >= causes.items() else 1
+        record = {"rule": job.rule, "exit_code": job.exit_code, "reason": reason, "runs": runs, **causes}
         with suppress(OSError, UserError):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             shutil.copyfile(job.log, directory / f"{job.sample}.log")
@@ -83,7 +88,7 @@ def omitted_samples(campaign: str, config: Mapping, captures: Callable[[], Mappi
         return []
     records = read_records(Path(campaign))
     paths = {name: path for name, path in captures().items() if name not in config["exclude"]}
-    return [name for name, record in records.items() if name in paths and is_omitted(record, paths[name])]
+    return [name for name, record in records.items() if name in paths and is_omitted(record, config, paths[name])]
 
 
 def reasons(campaign: str, samples: Iterable[str]) -> list[str]:
@@ -92,10 +97,34 @@ def reasons(campaign: str, samples: Iterable[str]) -> list[str]:
     return [records[sample]["reason"] for sample in samples]
 
 
-def is_omitted(record: Mapping, capture: str) -> bool:
+def is_omitted(record: Mapping, config: Mapping, capture: str) -> bool:
     """Return whether the sample of a record is omitted. ``capture``: path of its capture."""
-    unchanged = record.get("capture") == state_of(capture)
-    return unchanged and (record.get("exit_code") not in TEMPORARY or record.get("runs", 0) >= MAX_RUNS)
+    if record["exit_code"] in TEMPORARY and record["runs"] < MAX_RUNS:
+        return False
+    return record.items() >= causes_of(record["rule"], config, capture).items()
+
+
+def causes_of(rule: str, config: Mapping, capture: str) -> dict:
+    """Return the part of a record that identifies what may have caused the failure: if it changes, a rerun may succeed.
+
+    ``rule``: collect, digest or analyze. A failure of analyze may be caused by the digest that it reads.
+    """
+    stages = ("digest", "analyze") if rule == "analyze" else (rule,)
+    described = json.dumps([settings_of(stage, config) for stage in stages], sort_keys=True)
+    return {"capture": state_of(capture), "settings": hashlib.sha256(described.encode()).hexdigest()}
+
+
+def settings_of(stage: str, config: Mapping) -> list:
+    """Return the code, options and limits of a stage, and the versions of programs that it runs."""
+    if stage == "collect":
+        return [code.digest("acapella_capture.collect"), collection_config(config)]
+    if stage == "digest":
+        engine = config["digest"]["engine"]
+        options = {key: value for key, value in config["digest"].items() if key not in NEUTRAL}
+        digests = [code.digest("acapella.digest.command", ENGINES[engine])]
+        return [*digests, code.tshark_version(engine), code.vendors_sha256(), options]
+    options = [config["analysis"][key] for key in ("throughput_bin_s", "congestion")]
+    return [code.digest("acapella.campaign.analyze"), code.sql_digest("analyze", "congestion", "shared"), options]
 
 
 def remove_completed(campaign: str) -> None:
