@@ -67,10 +67,12 @@ else:
             "<campaign>/logs/collect.log",
         benchmark:
             "<campaign>/benchmarks/collect.tsv"
+        retries: 0
         threads: workflow.cores or 1
         resources:
             mem_mb=1024,
             runtime=24 * 60,
+            slurm_extra="--no-requeue",  # see profiles/slurm
         params:
             campaign=lambda wildcards: CAMPAIGN,
             config=collection_config(config),

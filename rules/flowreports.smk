@@ -88,11 +88,13 @@ rule measure_response:
         "<campaign>/logs/measure_response.log",
     benchmark:
         "<campaign>/benchmarks/measure_response.tsv"
+    retries: 0
     # All cores, so that no other job of this workflow runs during the measurement.
     threads: workflow.cores or 1
     resources:
         mem_mb=512,
         runtime=10,
+        slurm_extra="--no-requeue",  # see profiles/slurm
     params:
         code=digest_of_code("acapella_capture.response"),
     message:
@@ -135,10 +137,12 @@ rule measure_collector:
         "<campaign>/logs/measure_collector.log",
     benchmark:
         "<campaign>/benchmarks/measure_collector.tsv"
+    retries: 0
     threads: workflow.cores or 1
     resources:
         mem_mb=1024,
         runtime=10,
+        slurm_extra="--no-requeue",  # see profiles/slurm
     params:
         rates=REPORTED["offered_mrps"],
         threads=REPORTED["threads"],

@@ -18,11 +18,13 @@ rule measure_storage:
         "<campaign>/logs/measure_storage.log",
     benchmark:
         "<campaign>/benchmarks/measure_storage.tsv"
+    retries: 0
     # All cores, so that no other job of this workflow runs during the measurement.
     threads: workflow.cores or 1
     resources:
         mem_mb=1024,
         runtime=60,
+        slurm_extra="--no-requeue",  # see profiles/slurm
     params:
         thresholds=[f"{background}:{limit}" for background, limit in STUDY["thresholds"]],
         memory=[f"--memory-mb={STUDY['memory_mb']}"] if STUDY["memory_mb"] else [],

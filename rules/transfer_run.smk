@@ -21,11 +21,13 @@ if config["transfer"]["grid"] is not None:
             "<campaign>/logs/transfer.log",
         benchmark:
             "<campaign>/benchmarks/transfer.tsv"
+        retries: 0
         # All cores: another job would disturb the transfers.
         threads: workflow.cores or 1
         resources:
             mem_mb=1024,
             runtime=24 * 60,
+            slurm_extra="--no-requeue",  # see profiles/slurm
         params:
             campaign=lambda wildcards: CAMPAIGN,
             config=transfer_config(config),

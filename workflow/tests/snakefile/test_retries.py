@@ -1,0 +1,64 @@
+"""Tests that collections and measurements run once, also with the retries of the profile for Slurm."""
+
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+from acapella_testing.runs.workflow_run import ROOT
+from snakemake_executor_plugin_slurm.submit_string import get_submit_command
+from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
+
+RULE = re.compile(r"^ *(?:rule|checkpoint) (\w+):\n", re.M)
+MEASURES = re.compile(r"acapella (?:measure|transfer) |\| \(trap '' INT TERM; tee")
+SNAKEFILE = """
+rule collect:
+    output: "a"
+    retries: 0
+    shell: "echo >> attempts_of_collect; exit 1"
+
+rule digest:
+    output: "b"
+    shell: "echo >> attempts_of_digest; exit 1"
+"""
+
+
+def measuring_rules() -> dict[str, str]:
+    """Return the text of each rule that captures or measures, by name."""
+    rules = {}
+    for path in sorted((ROOT / "rules").glob("*.smk")):
+        _, *parts = RULE.split(path.read_text())
+        rules |= {name: text for name, text in zip(parts[::2], parts[1::2], strict=True) if MEASURES.search(text)}
+    return rules
+
+
+def test_collections_and_measurements_are_not_repeated():
+    rules = measuring_rules()
+    assert {"collect", "transfer", "measure_storage", "measure_response", "measure_collector"} <= {*rules}
+    for name, text in rules.items():
+        assert "retries: 0\n" in text, name
+        assert 'slurm_extra="--no-requeue"' in text, name
+
+
+def test_rule_without_retries_runs_once_although_the_profile_has_retries(tmp_path):
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--retries", "2", "--keep-going", "a", "b"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+    attempts = [(tmp_path / f"attempts_of_{rule}").read_text().count("\n") for rule in ("collect", "digest")]
+    assert attempts == [1, 3]
+
+
+class Resources(dict):
+    """The resources of a job: a dictionary whose items are also attributes."""
+
+    __getattr__ = dict.get
+
+
+def test_slurm_does_not_requeue_a_measurement_although_the_profile_has_it_requeue_jobs():
+    """The last of both options counts for sbatch."""
+    job = SimpleNamespace(resources=Resources(slurm_extra="--no-requeue"), threads=1)
+    settings = SimpleNamespace(requeue=True, no_requeue=False, qos=None, reservation=None)
+    params = dict(run_uuid="u", slurm_logfile="l", comment_str="c", account="", partition="", workdir=None)
+    validate_slurm_extra(job)
+    options = get_submit_command(job, params, settings=settings).split()
+    assert options.index("--no-requeue") > options.index("--requeue")
