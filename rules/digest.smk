@@ -30,7 +30,12 @@ if BATCHED:
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB, captures=captures_of_batch),
-            runtime=run_minutes("digest", captures=captures_of_batch, limit_s=config["digest"]["max_seconds"]),
+            runtime=run_minutes(
+                "digest",
+                captures=captures_of_batch,
+                engine=config["digest"]["engine"],
+                limit_s=config["digest"]["max_seconds"],
+            ),
             damaged=config["digest"]["damaged"],
             memory=f"{config['digest']['memory_mb']}M",  # limits, which change no result
             max_seconds=config["digest"]["max_seconds"],
@@ -64,7 +69,7 @@ else:
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB),
-            runtime=run_minutes("digest"),
+            runtime=run_minutes("digest", engine=config["digest"]["engine"]),
             damaged=config["digest"]["damaged"],
             memory=f"{config['digest']['memory_mb']}M",  # limits, which change no result
             max_seconds=config["digest"]["max_seconds"],

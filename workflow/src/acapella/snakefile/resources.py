@@ -96,6 +96,10 @@ NEEDS = {
     ),
 }
 
+# Minutes of a digest for each GiB of a capture, instead of those in NEEDS. tshark takes 7 s for a MiB of frames of 76
+# bytes, 119 minutes for a GiB; the coefficient includes a factor of two.
+ENGINE_MINUTES_PER_GIB = {"tshark": 240}
+
 
 def memory_mb(rule: str, *, at_most: int | None = None, **work) -> Callable:
     """Return the function for the resource `mem_mb` of a rule in NEEDS.
@@ -113,17 +117,18 @@ def memory_mb(rule: str, *, at_most: int | None = None, **work) -> Callable:
     return mem_mb
 
 
-def run_minutes(rule: str, *, limit_s: float = 0, **work) -> Callable:
+def run_minutes(rule: str, *, engine: str | None = None, limit_s: float = 0, **work) -> Callable:
     """Return the function for the resource `runtime` of a rule in NEEDS, in minutes. ``work``: as for `memory_mb`.
 
-    ``limit_s``: time limit of a sample, which is added for batches, so that a sample that exceeds it fails by itself,
-    and does not end the batch.
+    ``engine``: dissection engine of a digest. ``limit_s``: time limit of a sample, which is added for batches, so that
+    a sample that exceeds it fails and does not end the batch.
     """
     need = NEEDS[rule]
+    minutes_per_gib = ENGINE_MINUTES_PER_GIB.get(engine, need.minutes_per_gib)
 
     def runtime(wildcards, input, attempt):
         _, total, samples = amount(wildcards, input, **work)
-        minutes = need.minutes + need.minutes_per_gib * total / 1024 + need.minutes_per_1000_samples * samples / 1000
+        minutes = need.minutes + minutes_per_gib * total / 1024 + need.minutes_per_1000_samples * samples / 1000
         return math.ceil(scaled(minutes, attempt) + limit_s / 60)
 
     return runtime
