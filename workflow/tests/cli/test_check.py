@@ -93,6 +93,15 @@ def test_linked_provenance_directory_is_not_read(directory, check, tmp_path):
     assert not any("cannot be read" in line for line in lines), lines
 
 
+def test_records_of_failed_samples_are_files_of_the_workflow(directory, check):
+    (directory / "quarantine").mkdir()
+    for name in ("c.json", "c.log"):
+        (directory / "quarantine" / name).write_text("{}")
+    code, (line,) = check(directory)
+    assert code == 0
+    assert "failed samples 2" in line and "other file" not in line
+
+
 def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_listed(directory, check):
     (directory / "figures").mkdir()
     for name in ("figures/flow_sizes.svg", "figures/mine.svg", "report.html", "no\x1btes.txt", "tables/mine.csv"):

@@ -56,6 +56,20 @@ def test_sample_that_fails_is_recorded_with_its_log_and_omitted(campaign, code):
     assert quarantine.omitted_samples("mine", REPORT | {"exclude": ["a"]}, lambda: {"a": "a.pcap"}) == []
 
 
+@pytest.mark.parametrize(
+    "content",
+    ["[]", "1", "{}", "{", '{"rule": "digest"}', '{"rule": [], "exit_code": 2, "reason": "r", "runs": 1}', "[" * 10**5],
+    ids=lambda content: content[:20],
+)
+def test_file_that_is_no_record_is_ignored(campaign, content):
+    campaign(MISTAKE)
+    Path("mine/quarantine/a.json").write_text(content)
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+    quarantine.remove_completed("mine")
+    campaign(MISTAKE)
+    assert quarantine.reasons("mine", ["a"]) == ["acapella: error: reason"]
+
+
 @pytest.mark.parametrize("code", [None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM])
 def test_sample_that_needs_memory_or_time_is_tried_twice(campaign, code):
     campaign(code, "digest: 10 frames")

@@ -68,6 +68,7 @@ NOT_LISTED = {
     "figures": r"figures/(?P<figure>\w+)\.(svg|pdf|png|html)",
     "report": r"report\.html",
     "batches": r"batches/(plan\.jsonl|((done/)?\w+/)b[0-9]+\.(tsv|json))",
+    "failed samples": r"quarantine/[^/]+\.(json|log)",
     "logs": r"logs/(batches/)?(\w+/)?[^/]+\.(log|exit|done|current|failed\.tsv)",
     "benchmarks": r"benchmarks/(batches/)?(\w+/)?[^/]+\.tsv",
     "key": r"release\.key",
