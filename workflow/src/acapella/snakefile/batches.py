@@ -98,7 +98,7 @@ class Batches:
 
     def _missing(self, stage: str) -> set[str]:
         """Return the batches with samples that lack a file of a stage."""
-        patterns = [pattern.split("/")[:2] for pattern in STAGES[stage].outputs]
+        patterns = {tuple(pattern.split("/")[:2]) for pattern in STAGES[stage].outputs}
         existing = {kind: names_in(Path(self._campaign, kind)) for kind, _ in patterns}
         return {
             batch
