@@ -362,6 +362,47 @@ def test_new_directories_and_entries_of_a_shared_cache_are_shared(tmp_path):
     assert {entry.stat().st_mode & 0o777, sum_file(entry).stat().st_mode & 0o777} == {0o640}
 
 
+def private_in(directory: Path) -> bool:
+    """Store an entry in the cache in ``directory``; return whether only this user can read it and write to it."""
+    (entry,) = entries_of(directory / "cache", "0" * 64)[:1]
+    output = directory / "a.parquet"
+    output.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    store([entry], [output])
+    assert output.resolve() == entry
+    written = [path.stat().st_mode & 0o022 for path in (entry.parent.parent, entry.parent, entry)]
+    return not any(written) and entry.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o2770, 0o2775])
+def test_new_cache_in_a_directory_of_a_group_is_private(tmp_path, mode):
+    tmp_path.chmod(mode)
+    assert private_in(tmp_path)
+    assert (tmp_path / "cache").stat().st_mode & 0o7777 == 0o700
+
+
+def test_cache_made_by_mkdir_in_a_directory_of_a_group_is_private(tmp_path):
+    """With umask 002, `mkdir` creates a directory of mode 2775 there."""
+    tmp_path.chmod(0o2775)
+    before = os.umask(0o002)
+    try:
+        (tmp_path / "cache").mkdir()
+        assert (tmp_path / "cache").stat().st_mode & 0o7777 == 0o2775
+        assert private_in(tmp_path)
+    finally:
+        os.umask(before)
+
+
+def test_entries_of_a_group_without_this_user_are_not_used(tmp_path, monkeypatch):
+    (entry,) = filled(tmp_path, [100])
+    entry.parent.chmod(0o2770)
+    os.chown(entry, 4242, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert fault_of(entry) is None
+    monkeypatch.setattr(os, "getegid", lambda: 12345)
+    monkeypatch.setattr(os, "getgroups", lambda: [12346])
+    assert fault_of(entry) == "belongs to another user"
+
+
 def test_concurrent_writers_of_an_entry_leave_an_intact_one(tmp_path):
     """Several processes digest the same capture with the same cache at the same time."""
     capture = write_pcap(tmp_path / "x.pcap", busy_port())

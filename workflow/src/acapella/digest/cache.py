@@ -34,7 +34,7 @@ MISSING = "is missing"
 MAGIC = b"PAR1"  # the first and the last 4 bytes of a Parquet file
 
 LOCATION = "ACAPELLA_CACHE"  # environment variable with the directory of the cache
-SHARED = stat.S_ISGID | stat.S_IWGRP  # mode of the directory of a cache that a group shares
+SHARED = 0o2770  # mode of the directory of a cache that a group shares
 
 _reported: set[str] = set()
 _verified: dict[Path, int] = {}  # entry -> start of its verification, file system time in ns since 1970
@@ -99,13 +99,16 @@ def entries_of(cache: Path, key: str) -> list[Path]:
     return [cache / key[:2] / f"{key}_{kind}.parquet" for kind in KINDS]
 
 
-def is_shared(cache: Path) -> bool:
-    """Return whether the members of a group share a cache."""
+def is_shared(directory: Path) -> bool:
+    """Return whether a directory of a cache is shared by the members of a group of this user.
+
+    The mode is exact: `mkdir` in a shared directory, for example that of a project, creates one of mode 2775.
+    """
     try:
-        mode = cache.stat().st_mode
+        status = directory.stat()
     except OSError:
         return False
-    return mode & SHARED == SHARED and not mode & stat.S_IWOTH
+    return stat.S_IMODE(status.st_mode) == SHARED and status.st_gid in (os.getegid(), *os.getgroups())
 
 
 def fetch(entries: list[Path], outputs: list[Path]) -> bool:
@@ -134,8 +137,8 @@ def store(entries: list[Path], outputs: list[Path]) -> None:
     """Move the outputs of a sample to the cache and replace them with links. If that fails, they stay in place."""
     for entry, output in zip(entries, outputs, strict=True):
         try:
-            for directory in (entry.parent.parent, entry.parent):
-                prepare_directory(directory)
+            prepare_directory(entry.parent.parent)
+            prepare_directory(entry.parent, shared=is_shared(entry.parent.parent))
             keep(output, entry)
         except (OSError, UserError) as error:
             reason = getattr(error, "strerror", None) or error
@@ -176,15 +179,15 @@ def keep(output: Path, entry: Path) -> None:
     atomic_text(sum_file(entry), f"{checksum}  {entry.name}\n", mode)
 
 
-def prepare_directory(directory: Path) -> None:
+def prepare_directory(directory: Path, *, shared: bool = False) -> None:
     """Create a directory of the cache if it is missing; if this user owns it, remove write permission for others.
 
-    In a cache that a group shares, new directories are also shared.
+    ``shared``: a new directory is shared by a group. Users share a cache on purpose, so a new cache is always private,
+    even in a directory that a group shares.
     """
     if not directory.is_dir():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if is_shared(directory.parent):
-            directory.chmod(0o2770)
+        directory.chmod(SHARED if shared else 0o700)
     status = directory.stat()
     if is_shared(directory):
         return
