@@ -8,7 +8,7 @@ the sample, and the digest is computed again. A cache that cannot be written onl
 
 Users share a cache whose directory belongs to their group (`chgrp GROUP CACHE; chmod 2770 CACHE`): entries of all
 members of the group are then used. Writers of the same entry do not disturb each other: each writes a temporary file
-and renames it, and both files have the same bytes.
+and renames it, and both files have the same bytes. Readers remove nothing: a writer replaces damaged entries.
 """
 
 import contextlib
@@ -121,8 +121,6 @@ def fetch(entries: list[Path], outputs: list[Path]) -> bool:
     for entry, fault in faults.items():
         if fault != MISSING:
             report(warning(entry, outputs[0].stem, fault))
-        with contextlib.suppress(OSError):  # store() reports a directory that is not writable
-            discard(entry)
     if faults:
         return False
     for entry, output in zip(entries, outputs, strict=True):
@@ -160,15 +158,15 @@ def recorded_checksum(entry: Path) -> str | None:
 
 
 def keep(output: Path, entry: Path) -> None:
-    """Move an output to the cache, replace it with a link, and write the checksum.
+    """Move an output to the cache and replace it with a link.
 
-    The entry is written under a temporary name. The checksum is written last, because all earlier steps set the change
-    time of the entry (see `changed`). An entry without a checksum is not used.
+    The checksum is written first, so that readers never find an entry without it, or with that of a damaged entry. Its
+    modification time is set last, because all earlier steps set the change time of the entry (see `changed`).
     """
-    checksum = sha256_of(output)
     mode = 0o640 if is_shared(entry.parent) else PRIVATE
-    if quick_fault(entry):
+    if any(path.is_symlink() or path.is_dir() for path in (entry, sum_file(entry))):  # a rename replaces other faults
         discard(entry)
+    atomic_text(sum_file(entry), f"{sha256_of(output)}  {entry.name}\n", mode)
     with atomic_path(entry, mode) as temporary:
         try:
             temporary.unlink()
@@ -176,7 +174,8 @@ def keep(output: Path, entry: Path) -> None:
         except OSError:  # on another file system, or the process is confined
             shutil.copyfile(output, temporary)
     atomic_link(entry.absolute(), output)
-    atomic_text(sum_file(entry), f"{checksum}  {entry.name}\n", mode)
+    with contextlib.suppress(OSError):  # replaced by another user meanwhile; the next run verifies the entry
+        os.utime(sum_file(entry))
 
 
 def prepare_directory(directory: Path, *, shared: bool = False) -> None:

@@ -1,0 +1,71 @@
+"""Tests processes that use the same entry of the cache of digests at the same time."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from acapella.digest import cache
+
+
+@pytest.fixture
+def entry(tmp_path) -> Path:
+    """Return the path of an entry in an empty cache."""
+    path = cache.entries_of(tmp_path / "cache", "0" * 64)[0]
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def output(directory: Path, name: str) -> Path:
+    """Return a new output with the same bytes as all others."""
+    path = directory / f"{name}.parquet"
+    path.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    return path
+
+
+def test_reader_between_the_steps_of_a_writer_removes_nothing(tmp_path, entry, monkeypatch, capsys):
+    """The reader runs after the writer has renamed the entry, before it replaces its output with a link."""
+    link, found = cache.atomic_link, []
+
+    def read_first(source: Path, target: Path) -> None:
+        monkeypatch.setattr(cache, "atomic_link", link)
+        found.append(cache.fetch([entry], [tmp_path / "reader.parquet"]))
+        link(source, target)
+
+    monkeypatch.setattr(cache, "atomic_link", read_first)
+    written = output(tmp_path, "writer")
+    cache.store([entry], [written])
+    assert found == [True] and capsys.readouterr().err == ""
+    assert written.resolve() == (tmp_path / "reader.parquet").resolve() == entry
+    assert cache.fault_of(entry) is None
+
+
+def test_reader_does_not_remove_an_entry_that_it_cannot_use(tmp_path, entry):
+    """Another process may have replaced it after it was read."""
+    cache.store([entry], [output(tmp_path, "writer")])
+    cache.sum_file(entry).write_text("")
+    assert not cache.fetch([entry], [tmp_path / "reader.parquet"])
+    assert entry.is_file() and cache.sum_file(entry).is_file()
+
+
+def test_failed_writer_keeps_the_entry_of_another_one(tmp_path, entry, monkeypatch):
+    """The other writer stores its entry after this one has found none, and this one then fails."""
+    first, check = output(tmp_path, "first"), cache.quick_fault
+
+    def check_first(path: Path) -> str | None:
+        fault = check(path)
+        monkeypatch.setattr(cache, "quick_fault", check)
+        cache.store([entry], [first])
+        return fault
+
+    def fail(*_) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "quick_fault", check_first)
+    assert not cache.fetch([entry], [tmp_path / "second.parquet"])
+    monkeypatch.setattr(cache.shutil, "copyfile", fail)
+    monkeypatch.setattr(os, "link", fail)
+    second = output(tmp_path, "second")
+    cache.store([entry], [second])
+    assert not second.is_symlink() and second.is_file()
+    assert first.resolve() == entry and cache.fault_of(entry) is None
