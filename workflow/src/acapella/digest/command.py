@@ -239,7 +239,7 @@ def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dic
 
     If the capture changes meanwhile, the digest is not stored.
     """
-    from . import cache  # noqa: PLC0415 - only with --cache
+    from . import cache, installed  # noqa: PLC0415 - only with --cache
     from .acap_files import FORMAT  # noqa: PLC0415 (pyarrow)
     from .acap_files import metadata_of as metadata_of_file  # noqa: PLC0415 (pyarrow)
 
@@ -254,7 +254,7 @@ def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dic
         "port": options.port,
         "deep_frames": options.deep_frames,
         "limits": [str(args.max_decompressed), str(args.max_ratio)],
-        "versions": args.cache_key or installed_versions(options.engine),
+        "versions": args.cache_key or installed.versions(options.engine),
     }
     entries = cache.entries_of(args.cache, cache.key_of(files.sha256_of(source), dependencies))
     if cache.fetch(entries, outputs):
@@ -265,20 +265,6 @@ def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dic
     if (before.st_size, before.st_mtime_ns, before.st_ino) == (after.st_size, after.st_mtime_ns, after.st_ino):
         cache.store(entries, outputs)
     return metadata
-
-
-def installed_versions(engine: str) -> str:
-    """Return the versions of the program, of tshark if the engine uses it, and of the vendor list."""
-    from acapella.common import tshark, vendors  # noqa: PLC0415 - starts tshark
-
-    installed = vendors.find()
-    return " ".join(
-        [
-            __version__,
-            tshark.find().version if engine != "native" else "",
-            *(installed.sha256.values() if installed else ()),
-        ]
-    )
 
 
 def default_flows_path(acap: Path) -> Path:
