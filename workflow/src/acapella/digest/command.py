@@ -168,7 +168,21 @@ def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads captures."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(args.acap, args.flows, args.cache and args.cache / "entries", starts=True)
+    confine_self(args.acap, args.flows, args.cache and entries_directory(args.cache), starts=True)
+
+
+def entries_directory(cache_directory: Path) -> Path | None:
+    """Create the cache, and return a path in it, whose directory is to be writable; None if it cannot be created.
+
+    A confined process that creates it would need to write to its parent, which may be the home directory.
+    """
+    from .cache import prepare_directory  # noqa: PLC0415 - only with --cache
+
+    try:
+        prepare_directory(cache_directory)
+    except OSError:  # store() reports it
+        return None
+    return cache_directory / "entries"
 
 
 def preload(args: argparse.Namespace) -> None:
