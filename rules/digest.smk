@@ -4,6 +4,7 @@
 # (digest.cache). Therefore the manifest, which names the campaign, is not an input. `damaged` is a resource instead of a
 # param, because Snakemake does not rerun a job if a resource changes: it determines the exit code, not the output.
 
+from acapella import __version__
 from acapella.snakefile.code import tshark_version, vendors_sha256
 from acapella.digest.command import ENGINES
 
@@ -45,12 +46,13 @@ if BATCHED:
             options=DIGEST_OPTIONS,
             tshark=tshark_version(config["digest"]["engine"]),
             vendors=vendors_sha256(),
+            version=__version__,
             code=digest_of_code("acapella.digest.command", ENGINES[config["digest"]["engine"]]),
         message:
             "digest batch {wildcards.batch}: progress is in {log}"
         shell:
             "acapella campaign batch {params.campaign:q} digest {wildcards.batch} -o {output.outcomes:q}"
-            " --code={params.code}.{params.tshark:q}.{params.vendors:q} -- {params.options:q}"
+            " --code={params.code}.{params.version:q}.{params.tshark:q}.{params.vendors:q} -- {params.options:q}"
             " --cache-key={params.code}.{params.tshark:q}.{params.vendors:q}"
             " --memory={resources.memory} --max-seconds={resources.max_seconds} --threads={threads} --damaged={resources.damaged} --progress > {log:q} 2>&1"
 
@@ -79,6 +81,7 @@ else:
             options=DIGEST_OPTIONS,
             tshark=tshark_version(config["digest"]["engine"]),
             vendors=vendors_sha256(),
+            version=__version__,
             code=digest_of_code("acapella.digest.command", ENGINES[config["digest"]["engine"]]),
         message:
             "digest {wildcards.sample}: progress is in {log}"

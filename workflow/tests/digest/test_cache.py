@@ -18,6 +18,8 @@ from acapella_testing.runs.workflow_run import Workplace
 
 from acapella.cli import main as cli
 from acapella.cli.doctor import digest_cache
+from acapella.digest import command
+from acapella.digest.acap_files import metadata_of
 from acapella.digest.cache import (
     changed,
     damaged_entries,
@@ -428,6 +430,17 @@ def test_other_parameters_use_other_entries(tmp_path, change):
         assert cli.main([*words, "-o", str(tmp_path / f"{number}.parquet"), *more]) == 0
     links = [(tmp_path / f"{number}.parquet").resolve() for number in range(3)]
     assert links[0] == links[1] != links[2]
+
+
+def test_version_in_the_metadata_is_that_of_the_program(tmp_path, monkeypatch):
+    """Snakemake passes the versions of code and tshark as --cache-key; it does not contain the program's version."""
+    capture = write_pcap(tmp_path / "x.pcap", busy_port())
+    words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache"), "--cache-key", "a"]
+    for version in ("1.0", "2.0"):
+        monkeypatch.setattr(command, "__version__", version)
+        output = tmp_path / f"{version}.parquet"
+        assert cli.main([*words, "-o", str(output)]) == 0
+        assert metadata_of(output)["version"] == version
 
 
 def test_damaged_capture_from_the_cache_has_the_same_exit_code_and_message(tmp_path, capsys):

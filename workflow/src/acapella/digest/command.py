@@ -263,6 +263,7 @@ def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dic
     before = source.stat()
     dependencies = {
         "format": FORMAT,
+        "version": __version__,  # it is in the metadata
         "engine": options.engine,
         "site": options.site,
         "port": options.port,
