@@ -1,11 +1,11 @@
 """Tests processes that use the same entry of the cache of digests at the same time."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from acapella.digest import cache
+from acapella_core import files
 
 
 @pytest.fixture
@@ -64,8 +64,22 @@ def test_failed_writer_keeps_the_entry_of_another_one(tmp_path, entry, monkeypat
     monkeypatch.setattr(cache, "quick_fault", check_first)
     assert not cache.fetch([entry], [tmp_path / "second.parquet"])
     monkeypatch.setattr(cache.shutil, "copyfile", fail)
-    monkeypatch.setattr(os, "link", fail)
     second = output(tmp_path, "second")
     cache.store([entry], [second])
     assert not second.is_symlink() and second.is_file()
     assert first.resolve() == entry and cache.fault_of(entry) is None
+
+
+def test_writer_does_not_remove_the_temporary_file_of_another_one(tmp_path, entry, monkeypatch, capsys):
+    """The other writer starts, and removes abandoned files, before this one renames its temporary file."""
+    finish = files.finish
+
+    def start_other(directory: int, name: str, mode: int) -> None:
+        files.remove_abandoned(directory, entry.name)
+        finish(directory, name, mode)
+
+    monkeypatch.setattr(files, "finish", start_other)
+    written = output(tmp_path, "writer")
+    cache.store([entry], [written])
+    assert capsys.readouterr().err == ""
+    assert written.resolve() == entry and cache.fault_of(entry) is None

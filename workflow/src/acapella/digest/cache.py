@@ -168,11 +168,7 @@ def keep(output: Path, entry: Path) -> None:
         discard(entry)
     atomic_text(sum_file(entry), f"{sha256_of(output)}  {entry.name}\n", mode)
     with atomic_path(entry, mode) as temporary:
-        try:
-            temporary.unlink()
-            os.link(output, temporary)
-        except OSError:  # on another file system, or the process is confined
-            shutil.copyfile(output, temporary)
+        shutil.copyfile(output, temporary)  # a hard link would not have the lock that protects it from other writers
     atomic_link(entry.absolute(), output)
     with contextlib.suppress(OSError):  # replaced by another user meanwhile; the next run verifies the entry
         os.utime(sum_file(entry))
