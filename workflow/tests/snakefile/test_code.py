@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from acapella.figures import registry
 from acapella.snakefile import code
-from acapella.snakefile.canonical import canonical, checksums
+from acapella.snakefile.canonical import PARSING, canonical, checksums
 
 SOURCE = Path(code.__file__).parents[1]
 
@@ -120,6 +121,44 @@ def test_only_code_counts_not_comments_and_messages(name, source, old, new, chan
     assert old in source
     edited = source.replace(old, new)
     assert (canonical(Path(name), edited.encode()) != canonical(Path(name), source.encode())) == changes
+
+
+def docstrings_read(path: Path) -> list[int]:
+    """Return the lines of a module that read a docstring, except for the help of a command."""
+    tree = ast.parse(path.read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    help_texts = {
+        id(inner)
+        for call in calls
+        for keyword in call.keywords
+        if getattr(call.func, "attr", getattr(call.func, "id", "")) in (*PARSING, "ArgumentParser")
+        and keyword.arg == "description"
+        for inner in ast.walk(keyword.value)
+    }
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if (getattr(node, "id", "") == "__doc__" or getattr(node, "attr", "") in ("__doc__", "getdoc", "get_docstring"))
+        and id(node) not in help_texts
+    ]
+
+
+def test_results_do_not_depend_on_docstrings():
+    """Edited docstrings do not change the digest of a stage's code."""
+    read = {}
+    for top in code.OURS:
+        for path in code.package_directory(top).rglob("*.py"):
+            if lines := docstrings_read(path):
+                read[str(path)] = lines
+    assert read == {}
+
+
+def test_text_of_a_figure_in_the_report_counts_as_code():
+    for name in registry.all_figures():
+        path = SOURCE / "figures" / f"{name}.py"
+        about = registry.figure_module(name).ABOUT
+        edited = path.read_text().replace(about[:20], "Another text " + about[:20])
+        assert about.endswith(".") and canonical(path, edited.encode()) != canonical(path, path.read_bytes()), name
 
 
 def test_checksums_of_sources_are_kept_and_a_damaged_file_is_ignored(copy):

@@ -1,4 +1,4 @@
-"""Losses, clock resolution, malformed frames, and captured time of each sample."""
+"""Figure capture_quality of the report, described by ABOUT."""
 
 import math
 from collections import defaultdict
@@ -17,6 +17,7 @@ from .rows import Rows
 from .source import NoData, Source, sites_of
 
 SUBJECT = "Capture quality"
+ABOUT = "Losses, clock resolution, malformed frames, and captured time of each sample."
 TABLE = "capture_quality"
 COLUMNS = ("loss_share", "equal_stamps_share", "clock_resolution_ns", "port_coverage_share")
 COLUMNS += ("issue_frames", "frames", "file_unread_bytes")

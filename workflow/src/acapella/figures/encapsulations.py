@@ -1,4 +1,4 @@
-"""Headers before the innermost network header, as shares of frames."""
+"""Figure encapsulations of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -10,6 +10,7 @@ from .rows import Rows
 from .source import ALL, Source
 
 SUBJECT = "Encapsulations"
+ABOUT = "Headers before the innermost network header, as shares of frames."
 TABLE = "encapsulations"
 COLUMNS = ("encapsulation", "share", "share_lo", "share_hi")
 MAX_ENCAPSULATIONS = 14

@@ -1,4 +1,4 @@
-"""Complementary distribution of flow sizes, stitched across samples."""
+"""Figure flow_sizes of the report, described by ABOUT."""
 
 from acapella.common.wording import count, scaled
 
@@ -7,6 +7,7 @@ from .source import NoData, Source
 from .survival import INTERPOLATION_NOTE, ValueAxis, chart, distribution_lines, median_interval, median_text
 
 SUBJECT = "Flow sizes"
+ABOUT = "Complementary distribution of flow sizes, stitched across samples."
 TABLE = "flow_sizes"
 COLUMNS = ("scope", "site", "measure = wire", "bytes", "ccdf")
 MEASURE = "wire"

@@ -1,4 +1,4 @@
-"""Complementary distributions of flow durations and rates, stitched across samples."""
+"""Figure flow_times of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -10,6 +10,7 @@ from .source import ALL, NoData, Source
 from .survival import INTERPOLATION_NOTE, ValueAxis, chart, distribution_lines, median_interval, median_text
 
 SUBJECT = "Flow durations and rates"
+ABOUT = "Complementary distributions of flow durations and rates, stitched across samples."
 TABLE = "flow_times"
 COLUMNS = ("scope", "site", "measure", "value", "ccdf")
 PANELS = {

@@ -1,4 +1,4 @@
-"""Values of flow reports compared with those of the digest, flow by flow (P4/RDMA, figure 5)."""
+"""Figure flowreport_accuracy of the report, described by ABOUT."""
 
 import math
 
@@ -24,6 +24,7 @@ from .rows import Rows
 from .source import ALL, NoData, Source
 
 SUBJECT = "Accuracy of flow reports"
+ABOUT = "Values of flow reports compared with those of the digest, flow by flow (P4/RDMA, figure 5)."
 TABLE = "flowreport_flows"
 COLUMNS = (
     "bytes",

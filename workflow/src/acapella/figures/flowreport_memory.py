@@ -1,4 +1,4 @@
-"""Errors of flow sizes by memory of the sketch."""
+"""Figure flowreport_memory of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -11,6 +11,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Error against sketch memory"
+ABOUT = "Errors of flow sizes by memory of the sketch."
 TABLE = "flowreport_memory"
 COLUMNS = ("rows", "cells", "memory_bytes", "missing", "equal", "error_p99", "error_largest")
 SCOPE = scope

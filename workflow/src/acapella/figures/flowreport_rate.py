@@ -1,4 +1,4 @@
-"""Number of reports in each second of a capture (P4/RDMA, figure 7a)."""
+"""Figure flowreport_rate of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -11,6 +11,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Reports per second"
+ABOUT = "Number of reports in each second of a capture (P4/RDMA, figure 7a)."
 TABLE = "flowreport_seconds"
 COLUMNS = ("second", "whole", "reports", "probes")
 SCOPE = scope

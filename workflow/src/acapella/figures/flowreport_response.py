@@ -1,4 +1,4 @@
-"""Response of reports to rate changes of a flow (P4/RDMA, figure 6)."""
+"""Figure flowreport_response of the report, described by ABOUT."""
 
 import math
 from itertools import pairwise
@@ -14,6 +14,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Response to rate changes"
+ABOUT = "Response of reports to rate changes of a flow (P4/RDMA, figure 6)."
 TABLE = "flowreport_response"
 COLUMNS = ("flow", "t_ns", "set_bps", "bps", "bps_measured", "iat_ns", "iat_measured_ns", "gap_measured_ns")
 COLORS = (theme.BLUE, theme.ORANGE)

@@ -1,4 +1,4 @@
-"""Share of offered reports that the collector accepts, by rate (P4/RDMA, figure 7b)."""
+"""Figure flowreport_success of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -10,6 +10,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Success against offered rate"
+ABOUT = "Share of offered reports that the collector accepts, by rate (P4/RDMA, figure 7b)."
 TABLE = "flowreport_offered"
 COLUMNS = ("trace", "speed", "offered_rps", "offered", "lost", "success_share")
 PAPER_RATE = 22e6  # section IV-C: reports/s with negligible losses

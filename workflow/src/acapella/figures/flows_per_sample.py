@@ -1,4 +1,4 @@
-"""Number of flows per sample (Patchwork, figure 13)."""
+"""Figure flows_per_sample of the report, described by ABOUT."""
 
 import math
 from itertools import pairwise
@@ -13,6 +13,7 @@ from .rows import Rows
 from .source import Source
 
 SUBJECT = "Flows of each sample"
+ABOUT = "Number of flows per sample (Patchwork, figure 13)."
 TABLE = "flows_per_sample"
 COLUMNS = ("site", "sample", "flows")
 LABEL = 24

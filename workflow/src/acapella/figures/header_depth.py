@@ -1,4 +1,4 @@
-"""Number of distinct headers and depth of the deepest header stack at each site (Patchwork, figure 11).
+"""Figure header_depth of the report, described by ABOUT.
 
 Both panels have the same scale.
 """
@@ -14,6 +14,7 @@ from .rows import Rows
 from .source import ALL, NoData, Source
 
 SUBJECT = "Headers and header stacks of each site"
+ABOUT = "Number of distinct headers and depth of the deepest header stack at each site (Patchwork, figure 11)."
 TABLE = "header_depth"
 COLUMNS = ("distinct_headers", "deepest_stack")
 ALL_SITES = "all sites"

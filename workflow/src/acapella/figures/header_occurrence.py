@@ -1,4 +1,4 @@
-"""Share of frames that contain each header (Patchwork, figure 12)."""
+"""Figure header_occurrence of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -10,6 +10,7 @@ from .rows import Rows
 from .source import ALL, Source
 
 SUBJECT = "Occurrence of headers"
+ABOUT = "Share of frames that contain each header (Patchwork, figure 12)."
 TABLE = "header_occurrence"
 COLUMNS = ("frame_share", "frame_share_lo", "frame_share_hi", "occurrence_share")
 MAX_HEADERS = 25  # headers drawn; the table contains all

@@ -1,4 +1,4 @@
-"""Content of frames by length, and header stacks of the shortest frames (Patchwork, section 8.2)."""
+"""Figure header_stack_sizes of the report, described by ABOUT."""
 
 from collections import Counter
 
@@ -13,6 +13,7 @@ from .rows import Rows
 from .source import ALL, Source
 
 SUBJECT = "Frame sizes by header stack"
+ABOUT = "Content of frames by length, and header stacks of the shortest frames (Patchwork, section 8.2)."
 TABLE = "header_stack_sizes"
 COLUMNS = ("stack", "bin", "frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
 SMALLEST, SMALL = 64, 127  # B: an acknowledgment with tags, labels and TCP options is longer than 64 B

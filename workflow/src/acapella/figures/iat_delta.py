@@ -1,4 +1,4 @@
-"""Differences of inter-arrival times between each run and the first trial (CHOIR, figures 4 to 10)."""
+"""Figure iat_delta of the report, described by ABOUT."""
 
 from . import deltas
 from .comparison import scope
@@ -6,6 +6,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Differences of inter-arrival times"
+ABOUT = "Differences of inter-arrival times between each run and the first trial (CHOIR, figures 4 to 10)."
 TABLE = "consistency_deltas"
 SCOPE = scope
 COLUMNS = ("measure = iat", "bin", "lo_ns", "share")

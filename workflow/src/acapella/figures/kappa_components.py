@@ -1,4 +1,4 @@
-"""Inconsistency of each run (1 - kappa) by component: uniqueness, order, latency, inter-arrival times."""
+"""Figure kappa_components of the report, described by ABOUT."""
 
 from collections import Counter
 
@@ -13,6 +13,7 @@ from .rows import Rows
 from .source import Source
 
 SUBJECT = "Kappa and its components"
+ABOUT = "Inconsistency of each run (1 - kappa) by component: uniqueness, order, latency, inter-arrival times."
 TABLE = "consistency"
 SCOPE = scope
 COLUMNS = ("kappa", "U", "O", "L", "I", "contribution_U", "contribution_O", "contribution_L", "contribution_I")

@@ -1,4 +1,4 @@
-"""Mean kappa of each environment relative to that of the first one (CHOIR, section 8.2)."""
+"""Figure kappa_environments of the report, described by ABOUT."""
 
 from collections import Counter
 
@@ -22,6 +22,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Environments compared"
+ABOUT = "Mean kappa of each environment relative to that of the first one (CHOIR, section 8.2)."
 TABLE = "consistency_comparisons"
 SCOPE = scope
 COLUMNS = ("environment_a", "environment_b", "kappa_b", "relative_difference", "relative_lo", "relative_hi", "verdict")

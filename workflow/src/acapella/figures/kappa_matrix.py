@@ -1,4 +1,4 @@
-"""Kappa of every pair of trials that was compared, as a matrix for each environment."""
+"""Figure kappa_matrix of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -21,6 +21,7 @@ from .rows import Rows
 from .source import Source
 
 SUBJECT = "Kappa between all trials"
+ABOUT = "Kappa of every pair of trials that was compared, as a matrix for each environment."
 TABLE = "consistency"
 SCOPE = scope_of_pairs
 COLUMNS = ("a", "b", "kappa")

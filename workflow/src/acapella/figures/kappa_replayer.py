@@ -1,4 +1,4 @@
-"""Inconsistency (1 - kappa) of each run as measured, of its replayer alone, and of the path without the replayer."""
+"""Figure kappa_replayer of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -11,6 +11,9 @@ from .kappa_components import format_kappa
 from .source import NoData, Source
 
 SUBJECT = "Replayer and path"
+ABOUT = (
+    "Inconsistency (1 - kappa) of each run as measured, of its replayer alone, and of the path without the replayer."
+)
 TABLE = "consistency"
 SCOPE = scope
 COLUMNS = ("kappa", "kappa_replayer", "path_kappa_lo", "path_kappa_hi")

@@ -1,4 +1,4 @@
-"""Kappa of each run over time, in windows."""
+"""Figure kappa_timeline of the report, described by ABOUT."""
 
 from collections import defaultdict
 
@@ -14,6 +14,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Kappa over time"
+ABOUT = "Kappa of each run over time, in windows."
 TABLE = "consistency_timeline"
 SCOPE = scope
 COLUMNS = ("from_ns", "to_ns", "kappa")

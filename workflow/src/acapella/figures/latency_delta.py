@@ -1,4 +1,4 @@
-"""Differences of latency since the first packet between each run and the first trial (CHOIR, figures 4 to 10)."""
+"""Figure latency_delta of the report, described by ABOUT."""
 
 from . import deltas
 from .comparison import scope
@@ -6,6 +6,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Differences of latency"
+ABOUT = "Differences of latency since the first packet between each run and the first trial (CHOIR, figures 4 to 10)."
 TABLE = "consistency_deltas"
 SCOPE = scope
 COLUMNS = ("measure = latency", "bin", "lo_ns", "share")

@@ -1,4 +1,4 @@
-"""Reasons for which sites were degraded, incomplete or failed, over all collections (Patchwork, section 8.1.1)."""
+"""Figure outcome_reasons of the report, described by ABOUT."""
 
 from collections import Counter
 
@@ -14,6 +14,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Reasons for unsuccessful collections"
+ABOUT = "Reasons for which sites were degraded, incomplete or failed, over all collections (Patchwork, section 8.1.1)."
 TABLE = "outcome_reasons"
 COLUMNS = ("outcome", "reason", "sites", "reason_share", "site_share")
 SCOPE = scope

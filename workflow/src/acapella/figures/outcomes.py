@@ -1,4 +1,4 @@
-"""Share of sites by outcome for each collection (Patchwork, figure 10)."""
+"""Figure outcomes of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -11,6 +11,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Outcomes of collections"
+ABOUT = "Share of sites by outcome for each collection (Patchwork, figure 10)."
 TABLE = "outcomes"
 COLUMNS = ("started", "outcome", "site_share")
 COLORS = dict(zip(OUTCOMES, (theme.BLUE, theme.SKY, theme.ORANGE, theme.VERMILION), strict=True))

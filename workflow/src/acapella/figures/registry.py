@@ -67,6 +67,7 @@ def all_figures() -> tuple[str, ...]:
 def figure_module(name: str) -> ModuleType:
     """Return the module of a figure. This imports Altair.
 
-    A module has ``TABLE``, ``COLUMNS`` and ``draw(source)``, and ``SCOPE`` unless it shows traffic statistics.
+    A module has ``SUBJECT``, ``ABOUT`` (one sentence for the report), ``TABLE``, ``COLUMNS`` and ``draw(source)``, and
+    ``SCOPE`` unless it shows traffic statistics.
     """
     return importlib.import_module(f"acapella.figures.{name}")

@@ -1,4 +1,4 @@
-"""Probability that two packets arrive in the opposite order, by the time between them in the first trial."""
+"""Figure reordering_spacing of the report, described by ABOUT."""
 
 import math
 
@@ -14,6 +14,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Reordering by packet spacing"
+ABOUT = "Probability that two packets arrive in the opposite order, by the time between them in the first trial."
 TABLE = "consistency_spacing"
 SCOPE = scope
 COLUMNS = ("environment", "b", "lo_ns", "hi_ns", "pairs", "reversed_pairs", "reversed_share")

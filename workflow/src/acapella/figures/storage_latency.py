@@ -1,4 +1,4 @@
-"""Latency of writes while the page cache fills, and dirty memory (Patchwork, figure 14)."""
+"""Figure storage_latency of the report, described by ABOUT."""
 
 import math
 
@@ -13,6 +13,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Latency of writes while the page cache fills"
+ABOUT = "Latency of writes while the page cache fills, and dirty memory (Patchwork, figure 14)."
 TABLE = "storage_growth"
 COLUMNS = ("written_percent", "dirty_percent", "latency_upper_ns", "long_upper_ns")
 WRITERS = {"buffered": theme.VERMILION, "direct": theme.BLUE}

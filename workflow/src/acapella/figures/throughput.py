@@ -1,4 +1,4 @@
-"""Rate at each mirrored port over time."""
+"""Figure throughput of the report, described by ABOUT."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -16,6 +16,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Throughput over time"
+ABOUT = "Rate at each mirrored port over time."
 TABLE = "throughput"
 COLUMNS = ("site", "port", "start_ns", "covered_ns", "wire_bytes")
 MAX_AXES = 8  # ports with separate axes; more ports are drawn as rows of colors

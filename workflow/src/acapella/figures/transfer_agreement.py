@@ -1,4 +1,4 @@
-"""iperf3 against the wire: the differences of four quantities, by cause if they exceed 1 %."""
+"""Figure transfer_agreement of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -9,6 +9,7 @@ from .compose import Figure
 from .source import NoData, Source
 
 SUBJECT = "Agreement of iperf3 with the wire"
+ABOUT = "iperf3 against the wire: the differences of four quantities, by cause if they exceed 1 %."
 TABLE = "transfer_disagreements"
 COLUMNS = ("quantity", "difference", "flagged", "cause")
 SCOPE = transfer_scope.scope_of(lambda rows: rows)

@@ -1,4 +1,4 @@
-"""Completion time of BBR and Cubic against buffer and delay (sliced-WAN paper, figure 4, right)."""
+"""Figure transfer_completion of the report, described by ABOUT."""
 
 from acapella.common.wording import GAP, count, digits
 
@@ -7,6 +7,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Completion time of transfers"
+ABOUT = "Completion time of BBR and Cubic against buffer and delay (sliced-WAN paper, figure 4, right)."
 TABLE = "transfer_settings"
 COLUMNS = (
     *("algorithm", "delay_ns", "buffer_bytes", "completion_ns_mean", "completion_ns_stddev", "completion_source"),

@@ -1,4 +1,4 @@
-"""Fairness of parallel streams: Jain's index of their throughputs (Jain, Chiu and Hawe, DEC-TR-301, 1984)."""
+"""Figure transfer_fairness of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -9,6 +9,7 @@ from .compose import Figure
 from .source import NoData, Source
 
 SUBJECT = "Fairness of parallel streams"
+ABOUT = "Fairness of parallel streams: Jain's index of their throughputs (Jain, Chiu and Hawe, DEC-TR-301, 1984)."
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "streams", "ratio", "jain_mean", "jain_low", "jain_high", "runs", "flags")
 VARIED = (*transfer_scope.FIXED, "delay_ns", "buffer_bytes")

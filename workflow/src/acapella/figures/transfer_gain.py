@@ -1,4 +1,4 @@
-"""Gain of BBR over Cubic in throughput against buffer and delay (sliced-WAN paper, figure 5, left)."""
+"""Figure transfer_gain of the report, described by ABOUT."""
 
 import math
 import statistics
@@ -12,6 +12,7 @@ from .source import NoData, Source
 from .transfer_outcome import DECIMALS
 
 SUBJECT = "Gain of BBR over Cubic"
+ABOUT = "Gain of BBR over Cubic in throughput against buffer and delay (sliced-WAN paper, figure 5, left)."
 TABLE = "transfer_gain"
 COLUMNS = (
     *("delay_ns", "buffer_bytes", "gain_percent", "gain_low", "gain_high", "comparison"),

@@ -1,4 +1,4 @@
-"""Throughput per parallel stream, and its gain for BBR over Cubic (sliced-WAN paper, figure 7)."""
+"""Figure transfer_per_stream of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -9,6 +9,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Throughput per stream"
+ABOUT = "Throughput per parallel stream, and its gain for BBR over Cubic (sliced-WAN paper, figure 7)."
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "streams", "size_bytes", "per_stream_bps_mean", "per_stream_bps_low", "per_stream_bps_high")
 SCOPE = transfer_scope.scope_of(lambda rows: transfer_lines.stream_rows(rows, "per_stream_bps_mean"))

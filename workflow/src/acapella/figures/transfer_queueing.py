@@ -1,4 +1,4 @@
-"""Queueing delay on the wire against buffer and delay: round-trip time minus the smallest one on the path."""
+"""Figure transfer_queueing of the report, described by ABOUT."""
 
 from acapella.common.wording import GAP, digits, span
 
@@ -7,6 +7,7 @@ from .compose import Figure
 from .source import NoData, Source
 
 SUBJECT = "Queueing delay of transfers"
+ABOUT = "Queueing delay on the wire against buffer and delay: round-trip time minus the smallest one on the path."
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "delay_ns", "buffer_bytes", "queue_mean_ns", "runs", "flags")
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)

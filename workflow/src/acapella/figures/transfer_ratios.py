@@ -1,4 +1,4 @@
-"""Throughput of the flows over time for each ratio of the crossing links (sliced-WAN paper, figure 9)."""
+"""Figure transfer_ratios of the report, described by ABOUT."""
 
 import statistics
 from collections import Counter
@@ -13,6 +13,7 @@ from .compose import Figure
 from .source import NoData, Source
 
 SUBJECT = "Flows over time for each ratio"
+ABOUT = "Throughput of the flows over time for each ratio of the crossing links (sliced-WAN paper, figure 9)."
 TABLE = "transfer_intervals"
 COLUMNS = ("cell_id", "run", "flow", "start_ns", "end_ns", "throughput_bps")
 SCOPE = transfer_scope.scope_of(lambda rows: [row for row in rows if row["ratio"] is not None])

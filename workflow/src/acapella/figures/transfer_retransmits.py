@@ -1,4 +1,4 @@
-"""Retransmissions of BBR and Cubic against buffer and delay (sliced-WAN paper, figure 5, right)."""
+"""Figure transfer_retransmits of the report, described by ABOUT."""
 
 from acapella.common.wording import count, digits
 
@@ -7,6 +7,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Retransmissions of transfers"
+ABOUT = "Retransmissions of BBR and Cubic against buffer and delay (sliced-WAN paper, figure 5, right)."
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "delay_ns", "buffer_bytes", "retransmits_mean", "retransmits_stddev", "runs", "flags")
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)

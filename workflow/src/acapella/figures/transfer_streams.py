@@ -1,4 +1,4 @@
-"""Completion time against parallel streams for each size, and Cubic minus BBR (sliced-WAN paper, figure 6)."""
+"""Figure transfer_streams of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -9,6 +9,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Completion time against streams"
+ABOUT = "Completion time against parallel streams for each size, and Cubic minus BBR (sliced-WAN paper, figure 6)."
 TABLE = "transfer_settings"
 COLUMNS = (
     *("algorithm", "streams", "size_bytes", "completion_ns_mean", "completion_ns_low", "completion_ns_high"),

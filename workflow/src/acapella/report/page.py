@@ -139,7 +139,7 @@ def figure_values(figure: ComposedFigure, number: int, source: Source) -> dict:
     picture = base64.b64encode(svg_of(figure).encode()).decode()
     return {
         **{"name": figure.name, "number": number, "subject": module.SUBJECT, "alt": figure.description},
-        "about": module.__doc__.splitlines()[0],
+        "about": module.ABOUT,
         "picture": f"data:image/svg+xml;base64,{picture}",
         "spec": charts.json_script(f"spec-{figure.name}", figure.spec),
         "csv": csv_link(figure.table, source),
