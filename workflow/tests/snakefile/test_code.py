@@ -2,6 +2,8 @@
 
 import ast
 import shutil
+import subprocess
+import sys
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -36,6 +38,7 @@ def forget() -> None:
     """Clear the caches of file contents and digests."""
     for cached in (code.digest, code.content, code.imports, code.module_files, code.native_sources, checksums):
         cached.cache_clear()
+    code.outdated_core.cache_clear()
 
 
 def fresh() -> str:
@@ -59,6 +62,28 @@ def test_only_edits_of_the_native_core_and_imported_modules_change_the_digest(co
     before = fresh()
     (copy / edited).write_text((copy / edited).read_text() + ADDED[Path(edited).suffix])
     assert (fresh() != before) == changes
+
+
+def built_from(native: Path) -> str:
+    """Return the checksum that a core built in the directory ``native`` contains."""
+    output = native / "sources_sha256.inc"
+    tables = sorted((native.parents[1] / "schemas").glob("*.tsv"))
+    generator = SOURCE.parents[1] / "native/generate_checksum.py"
+    subprocess.run([sys.executable, generator, native / "src", *tables, output], check=True)
+    return output.read_text().strip().strip('"')
+
+
+def test_installed_core_was_built_from_the_sources_in_the_tree():
+    assert code.outdated_core() == "", "run: make setup"
+
+
+def test_core_that_was_not_built_again_has_another_digest(copy, monkeypatch):
+    """Otherwise files that an outdated core wrote would count as those of the current sources."""
+    edited = copy / "src/frame/record.hpp"
+    edited.write_text(edited.read_text() + ADDED[".hpp"])
+    outdated = fresh()
+    monkeypatch.setattr(code._native, "sources_sha256", built_from(copy))
+    assert fresh() != outdated and code.outdated_core() == ""
 
 
 PYTHON_CODE = '''"""A module."""

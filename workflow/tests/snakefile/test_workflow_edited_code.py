@@ -81,3 +81,14 @@ def test_edited_code_repeats_only_stages_that_it_changes(complete, tree, edits, 
     finally:
         for path, text in originals.items():
             path.write_text(text)
+
+
+def test_other_version_of_the_program_repeats_the_digest(complete, tree):
+    """The metadata of acaps contain the version."""
+    metadata = tree / "workflow/src/acapella-99.0.dist-info/METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: acapella\nVersion: 99.0\n")
+    try:
+        assert rules_run(planned(complete, tree)) == {"digest", *AFTER_DIGESTS}
+    finally:
+        shutil.rmtree(metadata.parent)

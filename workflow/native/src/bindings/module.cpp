@@ -12,8 +12,17 @@
 #include "bindings/kappa.hpp"
 #include "bindings/merge.hpp"
 
+namespace {
+
+constexpr const char* kSourcesSha256 =
+#include "sources_sha256.inc"
+    ;
+
+}  // namespace
+
 NB_MODULE(_native, module) {
     module.doc() = "The native core: converts captures to Arrow columns";
+    module.attr("sources_sha256") = kSourcesSha256;
     acapella::bind_errors(module);
     acapella::bind_captures(module);
     acapella::bind_arrow_batch(module);

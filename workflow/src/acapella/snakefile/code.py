@@ -2,8 +2,9 @@
 
 Snakemake compares the command line of a rule, but not the program that it runs. Therefore each rule has a parameter
 `code.digest(STAGE, ...)`. It is the SHA-256 of the module of the stage, all modules of Acapella that it imports (found
-by parsing, without running code), their data files, the sources of the native core if it is used, and the versions of
-third-party packages that affect the output. Comments, docstrings and messages do not count (`canonical`).
+by parsing, without running code), their data files, the sources of the native core if it is used (also of those from
+which an outdated core was built), and the versions of third-party packages that affect the output. Comments, docstrings
+and messages do not count (`canonical`).
 """
 
 import functools
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from acapella.common import queries, tshark, vendors
+from acapella_core import _native
 from acapella_core.errors import UserError
 
 from . import canonical
@@ -22,6 +24,7 @@ from . import canonical
 OURS = ("acapella", "acapella_core", "acapella_capture")
 SHAPING = {"altair": "altair", "duckdb": "duckdb", "pyarrow": "pyarrow", "vl_convert": "vl-convert-python"}
 NATIVE = "acapella_core._native"
+SOURCES = "workflow/native/src"  # of the core, in the source tree
 COMMENT = re.compile("#.*")
 IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<dots>\.*)(?P<base>[\w.]*)[ \t]+)?import\b[ \t]*(?P<names>\([^)]*\)|.*)", re.MULTILINE
@@ -32,9 +35,10 @@ IMPORT = re.compile(
 def digest(*stages: str) -> str:
     """Return the SHA-256, in hexadecimal, of the code of ``stages``, which are dotted names of modules or packages."""
     files, foreign, native = closure(*stages)
+    total = hashlib.sha256()
     if native:
         files |= set(native_sources())
-    total = hashlib.sha256()
+        total.update(outdated_core().encode())
     for path in sorted(files, key=lambda file: (file.parent.name, file.name, str(file))):
         total.update(f"{path.name}\0{checksum(path)}".encode())
     save_checksums()
@@ -171,14 +175,35 @@ def imported(names: str) -> Iterator[str]:
     return (name.split()[0] for name in names.strip("() \t").split(",") if name.strip())
 
 
+def native_root() -> Path:
+    """Return the directory of the source tree with the native core."""
+    return package_directory("acapella_core").parents[3]
+
+
 @functools.cache
 def native_sources() -> tuple[Path, ...]:
     """Return the sources of the native core: C++ files and the tables of protocols, report formats and tunnels."""
-    core = package_directory("acapella_core")
-    root = core.parents[3]
-    sources = [file for file in (root / "workflow/native/src").rglob("*") if file.suffix in (".cpp", ".hpp")]
+    root = native_root()
+    sources = [file for file in (root / SOURCES).rglob("*") if file.suffix in (".cpp", ".hpp")]
     tables = ("protocols", "report_formats", "tunnels")
     return (*sources, *(root / f"schemas/{table}.tsv" for table in tables))
+
+
+@functools.cache
+def outdated_core() -> str:
+    """Return the SHA-256 of the sources of the installed core if they are not those in the tree, otherwise "".
+
+    The digest of a stage that ran with an outdated core then changes when the core is built again.
+    """
+    root = native_root() / SOURCES
+    files = {
+        path.name if path.suffix == ".tsv" else path.relative_to(root).as_posix(): path for path in native_sources()
+    }
+    total = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        total.update(f"{name}\0{len(content(path))}\0".encode() + content(path))
+    built_from = getattr(_native, "sources_sha256", "unknown")  # a core of an earlier version does not have it
+    return "" if total.hexdigest() == built_from else built_from
 
 
 @functools.cache
