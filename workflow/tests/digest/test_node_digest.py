@@ -16,7 +16,7 @@ from acapella_testing.runs.digest_run import START, Digest, frames
 from acapella_testing.runs.workflow_run import CAPTURES
 
 from acapella.digest import node_digest
-from acapella.digest.acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
+from acapella.digest.acap_files import BATCH_ROWS, FLOW_BATCH_ROWS, metadata_of
 from acapella.digest.acap_format import node_digest_record
 
 PROGRAM = Path(sys.executable).with_name("acapella-digest")
@@ -136,11 +136,11 @@ def test_failure_is_one_line_and_leaves_no_file(out, memory, status, reason, tmp
     [
         (("--site=STAR", "--port=other"), {}, "was digested on its node with port"),
         ((*PLACE, "--engine=hybrid"), {}, "was digested on its node with engine native; use --engine native"),
-        (PLACE, {"version": "0.0.1"}, "was digested on its node by acapella 0.0.1"),
-        (PLACE, {"acap_format": 1}, "(format 1)"),
+        (PLACE, {"version": "0.0.1", "acap_format": 1}, "was digested on its node by acapella 0.0.1 (format 1)"),
+        (PLACE, {"version": None}, "was digested on its node by acapella None"),
     ],
 )
-def test_other_options_or_another_version_are_an_error(options, changes, reason, digest, capsys):
+def test_other_options_or_another_format_are_an_error(options, changes, reason, digest, capsys):
     tmp_path = digest.directory
     capture = write_pcap(tmp_path / "a.pcap", frames(4))
     assert on_node(capture, tmp_path / "a.columns", **changes).returncode == 0
@@ -148,6 +148,13 @@ def test_other_options_or_another_version_are_an_error(options, changes, reason,
     printed = capsys.readouterr().err
     assert reason in printed and printed.count("\n") == 1
     assert not digest.acap.exists() and not digest.flows.exists()
+
+
+def test_digest_of_another_version_with_the_same_format_is_used_and_names_it(tmp_path, digest):
+    capture = write_pcap(tmp_path / "a.pcap", frames(4))
+    assert on_node(capture, tmp_path / "a.columns", version="0.0.1").returncode == 0
+    assert digest(tmp_path / "a.columns", *PLACE) == 0
+    assert {metadata_of(path)["version"] for path in (digest.acap, digest.flows)} == {"0.0.1"}
 
 
 def test_limit_of_decompression_applies(tmp_path, digest, capsys):

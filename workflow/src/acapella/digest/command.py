@@ -359,11 +359,14 @@ def write_all(batches, table, threads: int) -> None:
 
 
 def metadata_of(summary: dict, options: Options) -> dict:
-    """Return the metadata of a sample. It depends only on the capture's bytes, the version and the parameters."""
+    """Return the metadata of a sample. It depends only on the capture's bytes, the version and the parameters.
+
+    The version of a digest that a node computed is in ``summary``.
+    """
     from .acap_files import FORMAT  # noqa: PLC0415
 
     return summary | {
-        "version": __version__,
+        "version": summary.get("version", __version__),
         "acap_format": FORMAT,
         "engine": options.engine,
         "site": options.site,

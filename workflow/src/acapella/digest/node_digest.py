@@ -79,15 +79,17 @@ def open_stream(source: str) -> pa.NativeFile:
 
 
 def open_digest(source: str, options) -> "NodeDigest":
-    """Open the file of a node's digest. Raises UserError if it does not match the options or this version."""
+    """Open the file of a node's digest. Raises UserError if it does not match the options or has another format.
+
+    A version that differs is accepted: captures that were digested on their nodes do not exist here.
+    """
     if options.engine != "native":
         raise UserError("was digested on its node with engine native", where=source, fix="use --engine native")
     digest = NodeDigest(source, options.limits or _native.DecompressionLimits())
     record = digest.record
-    versions = (record.get("version"), record.get("acap_format"))
-    if versions != (__version__, FORMAT):
+    if record.get("acap_format") != FORMAT or not isinstance(record.get("version"), str):
         raise UserError(
-            f"was digested on its node by acapella {versions[0]} (format {versions[1]}), "
+            f"was digested on its node by acapella {record.get('version')} (format {record.get('acap_format')}), "
             f"this is {__version__} (format {FORMAT})",
             where=source,
             fix="collect the sample again, or use that version",
@@ -138,7 +140,7 @@ class NodeDigest:
         if wrong := [key for key in COMPARED if (facts[key] or 0) != self._found[key]]:
             raise self._damaged(f"its tables have another number of {', '.join(wrong)} than its facts")
         del facts["longest_frame_bytes"]
-        return facts | {"tshark": None, "vendors": self.record.get("vendors")}
+        return facts | {"tshark": None} | {key: self.record.get(key) for key in ("vendors", "version")}
 
     def close(self) -> None:
         """Close the file."""
