@@ -1,9 +1,11 @@
 """Tests processes that use the same entry of the cache of digests at the same time."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from acapella.cli import main as cli
 from acapella.digest import cache
 from acapella_core import files
 
@@ -83,3 +85,44 @@ def test_writer_does_not_remove_the_temporary_file_of_another_one(tmp_path, entr
     cache.store([entry], [written])
     assert capsys.readouterr().err == ""
     assert written.resolve() == entry and cache.fault_of(entry) is None
+
+
+@pytest.mark.parametrize("verified", [False, True], ids=["used", "verified before a run"])
+def test_use_of_an_entry_of_another_member_of_the_group_is_recorded(tmp_path, entry, monkeypatch, verified):
+    """Only the owner of a file may set its times."""
+    entry.parent.chmod(0o2770)
+    written = output(tmp_path, "writer")
+    cache.store([entry], [written])
+    checksum, set_times = cache.sum_file(entry), os.utime
+    set_times(checksum, ns=(0, 0))
+    os.chown(checksum, 4242, -1)
+
+    def set_own_times(path: Path, **times) -> None:
+        if Path(path).stat().st_uid == 4242:
+            raise PermissionError(1, "Operation not permitted")
+        set_times(path, **times)
+
+    monkeypatch.setattr(os, "utime", set_own_times)
+    text = checksum.read_text()
+    if verified:
+        assert cache.fault_since(entry) is None
+        cache.record_verified()
+    else:
+        assert cache.fetch([entry], [tmp_path / "reader.parquet"])
+    assert checksum.stat().st_mtime_ns > 0 and checksum.read_text() == text
+    assert checksum.stat().st_mode & 0o777 == 0o640
+
+
+def test_prune_removes_files_of_interrupted_writers(tmp_path, entry):
+    cache.store([entry], [output(tmp_path, "writer")])
+    old, new = (cache.sum_file(entry.with_name(f"{name * 64}_acap.parquet")) for name in "12")
+    abandoned = entry.with_name(f".{entry.name}.0123abcd.part")
+    with files.atomic_path(entry) as in_use:
+        running = entry.with_name(in_use.name)
+        for path in (old, new, abandoned):
+            path.write_text("")
+        os.utime(old, ns=(0, 0))
+        for arguments, removed in (([], set()), (["--max-size", "1T"], {old, abandoned})):
+            assert cli.main(["campaign", "cache", str(tmp_path / "cache"), *arguments]) == 0
+            found = {entry, cache.sum_file(entry), old, new, abandoned, running}
+            assert set(entry.parent.iterdir()) == found - removed

@@ -3,8 +3,9 @@
     acapella campaign cache ~/acapella-cache
     acapella campaign cache ~/acapella-cache --max-size 50G --unused-days 90
 
-Digests are removed in the order of their last use. A campaign whose digests were removed computes them again when it
-runs. Do not remove digests while a campaign that uses the cache runs: its tables could not be read.
+Digests are removed in the order of their last use. Files that interrupted runs left are removed, too. A campaign whose
+digests were removed computes them again when it runs. Do not remove digests while a campaign that uses the cache runs:
+its tables could not be read.
 """
 
 import argparse
@@ -41,12 +42,14 @@ def run(args: argparse.Namespace) -> None:
     since_ns = None if args.unused_days is None else time.time_ns() - int(args.unused_days * DAY_NS)
     found = cache.digests(args.cache)
     removed = cache.prunable(found, max_bytes=max_bytes, unused_since_ns=since_ns)
-    if not args.dry_run:
+    prunes = max_bytes is not None or since_ns is not None
+    if prunes and not args.dry_run:
+        cache.remove_orphans(args.cache, time.time_ns() - DAY_NS)
         for entry in (entry for digest in removed for entry in digest.entries):
             with contextlib.suppress(FileNotFoundError):  # removed by another process
                 cache.discard(entry)
     print(names.shown(f"{args.cache}: {describe(found)}"))
-    if max_bytes is not None or since_ns is not None:
+    if prunes:
         print(f"{'would be removed' if args.dry_run else 'removed'}: {describe(removed)}")
 
 

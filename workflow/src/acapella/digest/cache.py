@@ -16,6 +16,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -27,7 +28,15 @@ from pathlib import Path
 from acapella.common.links import ENTRY
 from acapella_core import names
 from acapella_core.errors import UserError
-from acapella_core.files import PRIVATE, atomic_link, atomic_path, atomic_text, sha256_of
+from acapella_core.files import (
+    PRIVATE,
+    atomic_link,
+    atomic_path,
+    atomic_text,
+    open_directory,
+    remove_abandoned,
+    sha256_of,
+)
 
 KINDS = ("acap", "flows")
 MISSING = "is missing"
@@ -35,6 +44,8 @@ MAGIC = b"PAR1"  # the first and the last 4 bytes of a Parquet file
 
 LOCATION = "ACAPELLA_CACHE"  # environment variable with the directory of the cache
 SHARED = 0o2770  # mode of the directory of a cache that a group shares
+SHARED_ENTRY = 0o640  # mode of the files in it
+TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{8}\.part")  # name of a file that `atomic_path` yields
 
 _reported: set[str] = set()
 _verified: dict[Path, int] = {}  # entry -> start of its verification, file system time in ns since 1970
@@ -126,9 +137,25 @@ def fetch(entries: list[Path], outputs: list[Path]) -> bool:
     for entry, output in zip(entries, outputs, strict=True):
         atomic_link(entry.absolute(), output)
         if began_ns is not None:
-            with contextlib.suppress(OSError):
-                os.utime(sum_file(entry), ns=(began_ns, began_ns))
+            record_use(entry, began_ns)
     return True
+
+
+def record_use(entry: Path, time_ns: int) -> None:
+    """Set the modification time of an entry's .sha256 file, the time of its last use or verification.
+
+    In a shared cache, a copy replaces a file of another user, because only its owner may set the time. If the directory
+    is not writable, the time does not change.
+    """
+    path = sum_file(entry)
+    with contextlib.suppress(OSError, UserError, UnicodeDecodeError):
+        try:
+            os.utime(path, ns=(time_ns, time_ns))
+        except PermissionError:
+            if not is_shared(entry.parent):
+                return
+            atomic_text(path, path.read_text(encoding="utf-8"), SHARED_ENTRY)
+            os.utime(path, ns=(time_ns, time_ns))
 
 
 def store(entries: list[Path], outputs: list[Path]) -> None:
@@ -163,7 +190,7 @@ def keep(output: Path, entry: Path) -> None:
     The checksum is written first, so that readers never find an entry without it, or with that of a damaged entry. Its
     modification time is set last, because all earlier steps set the change time of the entry (see `changed`).
     """
-    mode = 0o640 if is_shared(entry.parent) else PRIVATE
+    mode = SHARED_ENTRY if is_shared(entry.parent) else PRIVATE
     if any(path.is_symlink() or path.is_dir() for path in (entry, sum_file(entry))):  # a rename replaces other faults
         discard(entry)
     atomic_text(sum_file(entry), f"{sha256_of(output)}  {entry.name}\n", mode)
@@ -290,8 +317,7 @@ def time_of_file_system(directory: Path) -> int | None:
 def record_verified() -> None:
     """Set the modification times of .sha256 files to the time of verification, so that the next run skips it."""
     for entry, began_ns in _verified.items():
-        with contextlib.suppress(OSError):  # file of another user; the next run verifies the entry again
-            os.utime(sum_file(entry), ns=(began_ns, began_ns))
+        record_use(entry, began_ns)
     _verified.clear()
 
 
@@ -348,3 +374,32 @@ def prunable(found: Sequence[Digest], *, max_bytes: int | None, unused_since_ns:
             removed.append(digest)
             total -= digest.size_bytes
     return removed
+
+
+def remove_orphans(cache: Path, before_ns: int) -> None:
+    """Remove temporary files of killed writers, and checksums without an entry that are older than ``before_ns``.
+
+    A writer writes the checksum before the entry.
+    """
+    for directory in cache.glob("??"):
+        with contextlib.suppress(OSError):  # not a directory, not writable, or removed by another process
+            for path in list(directory.iterdir()):
+                if temporary := TEMPORARY.fullmatch(path.name):
+                    remove_temporary(directory, temporary["target"])
+                elif path.suffix == ".sha256" and not os.path.lexists(path.with_suffix("")):
+                    remove_older(path, before_ns)
+
+
+def remove_older(path: Path, before_ns: int) -> None:
+    """Remove a file that was last modified before a time in ns since 1970."""
+    if path.lstat().st_mtime_ns < before_ns:
+        path.unlink()
+
+
+def remove_temporary(directory: Path, target: str) -> None:
+    """Remove temporary files of ``target`` whose writers have ended."""
+    descriptor = open_directory(directory)
+    try:
+        remove_abandoned(descriptor, target)
+    finally:
+        os.close(descriptor)
