@@ -42,6 +42,20 @@ def test_reader_between_the_steps_of_a_writer_removes_nothing(tmp_path, entry, m
     assert cache.fault_of(entry) is None
 
 
+def test_directory_that_another_user_creates_meanwhile_keeps_its_mode(entry, monkeypatch):
+    """Only the owner of a directory may set its mode."""
+    entry.parent.rmdir()
+    mkdir = os.mkdir
+
+    def create_first(path: Path, mode: int) -> None:
+        mkdir(path, 0o750)
+        mkdir(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", create_first)
+    cache.prepare_directory(entry.parent, shared=True)
+    assert entry.parent.stat().st_mode & 0o7777 == 0o750
+
+
 def test_reader_does_not_remove_an_entry_that_it_cannot_use(tmp_path, entry):
     """Another process may have replaced it after it was read."""
     cache.store([entry], [output(tmp_path, "writer")])

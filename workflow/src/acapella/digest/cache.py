@@ -207,9 +207,12 @@ def prepare_directory(directory: Path, *, shared: bool = False) -> None:
     ``shared``: a new directory is shared by a group. Users share a cache on purpose, so a new cache is always private,
     even in a directory that a group shares.
     """
-    if not directory.is_dir():
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o700, parents=True)
         directory.chmod(SHARED if shared else 0o700)
+    except FileExistsError:  # perhaps just created by another user, who alone may set its mode
+        if not directory.is_dir():
+            raise
     status = directory.stat()
     if is_shared(directory):
         return
