@@ -15,6 +15,7 @@ from acapella_capture.manifest import read
 from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.fabric.agent import MARKER
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 from acapella_core.anonymize import make_key
 from acapella_core.errors import UserError
@@ -280,7 +281,7 @@ def test_capture_of_a_killed_collection_is_ended_and_deleted(fabric, tmp_path):
         assert testbed.allocate("UTAH", ResourceRequest(1)) == (instance,)
         testbed.prepare_capture(instance, "tcpdump", tmp_path, print)
         assert job.poll() is not None
-        assert sorted(path.name for path in home.iterdir()) == ["acapella-digest", "jobs"]
+        assert sorted(path.name for path in home.iterdir()) == [MARKER, "acapella-digest", "jobs"]
         (home / "s.pcap").touch()
         testbed.prepare_capture(instance, "tcpdump", tmp_path, print)
         assert (home / "s.pcap").exists(), "a capture of this collection is deleted"

@@ -22,6 +22,7 @@ from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.fabric.agent import MARKER
 from acapella_capture.testbeds.fabric.nodes.build import PACKAGES, PROGRAM, NodeBuild
 from acapella_capture.testbeds.fabric.nodes.source_archive import source_archive
 
@@ -103,6 +104,7 @@ def place(build: dict, fabric: Loopback, node: str = NODE) -> None:
     """Give a node the program that was built."""
     target = fabric.nodes.home(node) / "acapella-first" / build["directory"].name
     shutil.copytree(build["directory"], target)
+    (target.parent / MARKER).touch()
 
 
 def sending(

@@ -233,6 +233,21 @@ def test_release_all_cleans_the_other_nodes_if_one_does_not_answer(fabric, capsy
     assert files_of(fabric, "n3") == []
 
 
+def test_directory_of_the_user_is_neither_used_nor_deleted(fabric, capsys):
+    """Its name is that of the campaign by coincidence."""
+    theirs = fabric.nodes.home("n2") / "acapella-first" / "results.csv"
+    theirs.parent.mkdir()
+    theirs.write_text("1\n")
+    status, _ = collected(fabric, collect=OWN)
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    text = f"note: n2 cannot capture: {theirs.parent} is not a directory of this program: rename or remove it"
+    assert text in printed.out
+    status, _ = collected(fabric, "--release-all", collect=OWN)
+    assert status == 0 and "nothing to release" in capsys.readouterr().out
+    assert theirs.read_text() == "1\n" and files_of(fabric, "n1") == []
+
+
 def running(pid: int) -> bool:
     """Return whether a process runs; one that ended may still be a zombie."""
     try:

@@ -26,6 +26,7 @@ KILL_S = 5
 LOG_DRAIN_S = 1
 CAPTURE = re.compile(r"\.(pcap|pcapng|columns)(\.anonymized)?(\.zst)?$")
 KEY = "acapella-key"  # of control/preprocess.py
+MARKER = ".acapella"  # a file in directories that the agent created: it deletes no other one
 CANNOT_RUN = 127  # exit status of a shell if the program is missing
 
 
@@ -216,7 +217,27 @@ def remove(paths):
 
 def is_used():
     """Return whether the agent's directory exists."""
-    return {"used": DIRECTORY.is_dir()}
+    return {"used": (DIRECTORY / MARKER).is_file()}
+
+
+def create_directory():
+    """Create the agent's directory with its marker at once, unless it exists."""
+    if DIRECTORY.exists():
+        return
+    created = DIRECTORY.parent / f".{DIRECTORY.name}.{os.getpid()}.new"
+    created.mkdir(exist_ok=True)
+    (created / MARKER).touch()
+    try:
+        created.rename(DIRECTORY)
+    except OSError:  # another command has created it meanwhile
+        shutil.rmtree(str(created))
+
+
+def foreign_directory():
+    """Return the error if the directory was not created by the agent; None otherwise."""
+    if DIRECTORY.exists() and not (DIRECTORY / MARKER).is_file():
+        return f"{DIRECTORY} is not a directory of this program: rename or remove it"
+    return None
 
 
 def end_programs():
@@ -241,9 +262,26 @@ def clean():
     """End all programs that were started here, and delete the agent's directory."""
     end_programs()
     end = time.time() + KILL_S
-    while DIRECTORY.exists():  # a program that ended may still write its status
-        shutil.rmtree(str(DIRECTORY), ignore_errors=time.time() < end)
+    while DIRECTORY.exists():
+        try:
+            delete_directory()
+        except OSError:  # a program that ended still writes its status, or the command was repeated
+            if time.time() > end:
+                raise
+            time.sleep(0.02)
     return {}
+
+
+def delete_directory():
+    """Delete the agent's directory; until it is gone, it has its marker."""
+    for path in DIRECTORY.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(str(path))
+        elif path.name != MARKER:
+            path.unlink()
+    emptied = DIRECTORY.parent / f".{DIRECTORY.name}.{os.getpid()}.old"
+    DIRECTORY.rename(emptied)
+    shutil.rmtree(str(emptied))
 
 
 def interfaces():
@@ -264,7 +302,7 @@ def interfaces():
 def main():
     os.umask(0o077)
     if sys.argv[2] not in ("is_used", "end_programs", "remove_captures", "clean"):
-        DIRECTORY.mkdir(exist_ok=True)
+        create_directory()
     commands = {
         command.__name__: command
         for command in (
@@ -284,7 +322,9 @@ def main():
         )
     }
     try:
-        reply = commands[sys.argv[2]](**json.loads(base64.b64decode(sys.argv[3]).decode()))
+        fault = None if sys.argv[2] == "is_used" else foreign_directory()
+        arguments = json.loads(base64.b64decode(sys.argv[3]).decode())
+        reply = {"error": fault} if fault else commands[sys.argv[2]](**arguments)
     except Exception as error:  # sent as the reply: the connection has no exit status
         reply = {"error": f"{type(error).__name__}: {error}"}
     print("\nacapella-reply:" + base64.b64encode(json.dumps(reply).encode()).decode() + ";", flush=True)
