@@ -1,5 +1,6 @@
 """Logins to FABRIC: what is checked before anything is requested, and what happens if a login is refused."""
 
+import errno
 import re
 import subprocess
 
@@ -80,6 +81,17 @@ def test_connection_that_is_lost_during_the_plan_does_not_fail_the_sites(fabric,
     assert status == 0, printed.out + printed.err
     assert "no SSH connection to FABRIC's bastion host" in printed.out + printed.err
     assert logins(fabric) == 2 and list((campaign / "raw").glob("*.json"))
+
+
+def test_timeout_of_the_operating_system_is_reported_as_such(fabric, monkeypatch):
+    """Its exception is that of a login that does not end."""
+
+    def probe(_manager: FablibManager) -> bool:
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+    monkeypatch.setattr(FablibManager, "probe_bastion_host", probe)
+    with pytest.raises(UserError, match=r"port 22: \[Errno 110\] Connection timed out"):
+        fabric.testbed().allocate(SITE, ResourceRequest(1))
 
 
 def test_key_that_expires_during_a_collection_is_not_tried_again(fabric):

@@ -54,11 +54,13 @@ def check_bastion(fablib: Any, credentials: Credentials, *, tries: int, interval
     for attempt in range(tries):
         if attempt:
             time.sleep(interval_s)
-        try:
-            submit(fablib.probe_bastion_host).result(PROBE_S)
-            return
-        except concurrent.futures.TimeoutError:
+        login = submit(fablib.probe_bastion_host)
+        if not concurrent.futures.wait([login], PROBE_S).done:
             fault = f"silent for {PROBE_S} s"
+            continue
+        try:
+            login.result()  # without a time limit, whose exception is also one of the operating system
+            return
         except Exception as error:  # an exception of paramiko or of the operating system
             fault = redact(" ".join(str(error).split()) or type(error).__name__)
             if is_refusal(error):
