@@ -1,5 +1,6 @@
 """Fetches the capture of a sample, or its digest, into raw/ and writes its manifest."""
 
+import contextlib
 import json
 import os
 from dataclasses import asdict, dataclass, field
@@ -42,7 +43,7 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
     """Fetch a sample's capture or digest and return its manifest, or the reason for its failure.
 
     The capture of a failed sample is fetched too, or deleted if captures are digested on their nodes: left on its node,
-    it would use disk space that later samples need.
+    it would use disk space that later samples need. So is a capture that is neither digested nor fits here.
     """
     manifest = None
     with sample.recording_fault():
@@ -67,7 +68,12 @@ def obtain(testbed: Testbed, settings: Settings, raw: Path, sample: ActiveSample
         try:
             digest = deliver_digest(testbed, sample, raw, settings.collect)
         except CannotDigest as error:
-            check_space(testbed, sample, raw, settings, error)
+            try:
+                check_space(testbed, sample, raw, settings, error)
+            except UserError:
+                with contextlib.suppress(UserError):  # node unreachable: report the first error
+                    delete_on_node(testbed, node, planned.file)
+                raise
             sample.history.notes.append(f"{planned.name}: capture fetched, because its node cannot digest it: {error}")
         else:
             keys = {"node_digest": digest.manifest_key()}

@@ -125,6 +125,7 @@ def test_sample_fails_if_its_capture_can_neither_be_digested_nor_fetched(fabric,
     (line,) = [line for line in printed.splitlines() if line.startswith("warning: run1-UTAH-")]
     assert "neither digested nor fetched: " in line and "No space left on device" in line
     assert "fetching the capture needs 64 MB here, 1 MB is free" in line
+    assert captures_on_node(fabric) == [], "later samples need the space"
 
 
 def test_missing_program_is_reported_before_a_request(fabric, capsys, monkeypatch, tmp_path):
