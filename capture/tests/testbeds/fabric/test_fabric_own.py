@@ -251,3 +251,17 @@ def test_failed_mirror_leaves_the_slice_as_before(fabric):
     faults.modify_fails = False
     testbed.release("UTAH")
     assert everything(fabric) == before
+
+
+def test_refused_second_mirror_of_a_port_leaves_the_first_one(fabric):
+    """Shared NICs of two nodes can be at the same switch port, with different VLANs."""
+    before = everything(fabric)
+    fabric.orchestrator.faults.one_mirror_per_port = True
+    with own_testbed(fabric) as testbed:
+        (instance,) = testbed.allocate("STAR", REQUEST)
+        first, second = testbed.site("STAR").ports
+        testbed.mirror(instance, instance.receivers[0], first.name, "both")
+        with pytest.raises(UserError, match=f"port {SHARED_PORT} is mirrored already"):
+            testbed.mirror(instance, instance.receivers[1], second.name, "both")
+        assert mirrors(fabric) == [(SHARED_PORT, VLAN.fullmatch(first.name)[1])]
+    assert everything(fabric) == before

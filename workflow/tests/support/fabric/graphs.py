@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 
 from fim.graph.networkx_property_graph_disjoint import NetworkXGraphImporterDisjoint
@@ -85,6 +86,17 @@ def foreign_mirrors(model: str) -> list[str]:
     own = {interface.labels.local_name for service in services.values() if not service.mirror_port
            for interface in service.interface_list if interface.labels}  # fmt: skip
     return [name for name, service in services.items() if service.mirror_port and service.mirror_port not in own]
+
+
+def ports_with_several_mirrors(model: str) -> list[str]:
+    """Return the switch ports of a site that several mirrors copy, whatever their VLANs."""
+    services, sites = graph(model).network_services, {node.name: node.site for node in needs(model)}
+    copied = Counter(
+        (site, services[name].mirror_port)
+        for receiver, name in mirrors_by_receiver(model).items()
+        for node, site in sites.items() if receiver.startswith(f"{node}-")
+    )  # fmt: skip
+    return [port for (_, port), count in copied.items() if count > 1]
 
 
 def reused_receivers(before: str, after: str) -> list[str]:

@@ -25,6 +25,7 @@ from acapella_testing.fabric.graphs import (
     mirrors_by_receiver,
     needs,
     place,
+    ports_with_several_mirrors,
     reused_receivers,
     with_failed_parts,
 )
@@ -346,12 +347,14 @@ class Orchestrator:
         if reason := self._lacking(model) or self._in_maintenance(model):
             return refused(reason)
         reused = reused_receivers(stored.model, model)
-        failed = self.faults.modify_fails or bool(reused) or not self._fits(model, without=slice_id)
+        repeated = ports_with_several_mirrors(model) if self.faults.one_mirror_per_port else []
+        failed = self.faults.modify_fails or bool(reused or repeated) or not self._fits(model, without=slice_id)
         if failed:
             stored.accepted, stored.model = stored.model, with_failed_parts(stored.model, model, self._management_ip())
         else:
             stored.model = filled(model, "Active", self._management_ip())
         reason = f"interface {reused[0]} is in use by another service" if reused else self.faults.notice
+        reason = f"port {repeated[0]} is mirrored already" if repeated else reason
         if failed and self.faults.failed_service_stays:
             stored.failed_service = reason
         ends_well = not failed and not stored.failed_service
