@@ -18,7 +18,7 @@ def test_collection_under_a_schedule_of_faults_leaves_nothing_unnamed(tmp_path, 
     assert (released.status, released.left) == (0, ()), f"{shown}\n--release-all\n{released.out}{released.err}"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", sorted({*SEEDS, 108}))  # 108: the slice stays Modifying until the end
 def test_nodes_in_the_users_slice_are_removed_or_named_under_a_schedule_of_faults(tmp_path, capsys, seed):
     plan = replace(schedule(seed), own=True)
     first, released = run(tmp_path, plan, capsys)
