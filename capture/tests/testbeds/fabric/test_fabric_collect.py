@@ -275,7 +275,7 @@ def test_capture_of_a_killed_collection_is_ended_and_deleted(fabric, tmp_path):
     home = fabric.nodes.home(instance.name) / "acapella-c"
     job = killed.start(instance.name, ["tcpdump", "-i", instance.receivers[0]], output="s.pcap")
     wait_until(lambda: (home / "s.pcap").exists() and (home / "s.pcap").stat().st_size > 2000)
-    for name in ("fetched.pcap.zst", "s.columns", "s.pcap.anonymized", "acapella-key", "acapella-digest"):
+    for name in ("f.pcap.zst", "t.pcap.part", "s.columns", "s.pcap.anonymized", "acapella-key", "acapella-digest"):
         (home / name).touch()
     with fabric.testbed() as testbed:
         assert testbed.allocate("UTAH", ResourceRequest(1)) == (instance,)
