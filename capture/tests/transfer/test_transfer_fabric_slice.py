@@ -11,7 +11,7 @@ from acapella_testing.fabric.orchestrator import TAGS
 from acapella_testing.fabric.transfers import DUMBBELL, SLICE
 from acapella_testing.waiting import wait_until
 
-from acapella_capture.testbeds.fabric.tuning import cpu_list
+from acapella_capture.testbeds.fabric.nodes.tuning import cpu_list
 from acapella_capture.transfer import fabric as fabric_grid
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_core.errors import UserError

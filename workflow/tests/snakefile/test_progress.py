@@ -96,7 +96,7 @@ def test_lines_are_printed_at_intervals_until_the_end():
 def test_handler_understands_events_of_snakemake(tmp_path):
     """Of four samples, one has its output already. One fails in each attempt, one in the first."""
     (tmp_path / "a.acap").touch()
-    snakefile = Path(__file__).with_name("progress.smk")
+    snakefile = Path(__file__).parent / "snakefiles" / "progress.smk"
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "--snakefile", str(snakefile), "--keep-going"]
     ended = subprocess.run([*command, "--retries", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
     lines = [line for line in ended.stdout.splitlines() if line.startswith("acapella: ")]

@@ -35,8 +35,8 @@ def run(tmp_path):
 
 
 def words(directory, snakefile: str) -> list[str]:
-    """Return the arguments of Snakemake for a Snakefile next to this module."""
-    return ["--cores", "1", "--directory", str(directory), "--snakefile", str(HERE / snakefile)]
+    """Return the arguments of Snakemake for a file of snakefiles/."""
+    return ["--cores", "1", "--directory", str(directory), "--snakefile", str(HERE / "snakefiles" / snakefile)]
 
 
 def true_at(states, at):

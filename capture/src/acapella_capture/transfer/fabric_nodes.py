@@ -17,7 +17,7 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ..testbeds.base import CompletedProgram, Job, ResourceRequest
-from ..testbeds.fabric import tuning
+from ..testbeds.fabric.nodes import tuning
 from ..testbeds.fabric.background import call_for_each, submit
 from ..testbeds.fabric.credentials import WHERE
 from ..testbeds.fabric.login import LoginError

@@ -1,0 +1,77 @@
+"""Placement of a node's CPUs and memory next to its NIC (Sliced WANs, Code 2), read back after the reboot.
+
+FABRIC's client pins fewer CPUs than requested if the NUMA node of the NIC has too few that are free, and reports no
+failure of an operation that takes too long. Therefore the result is read from FABRIC.
+"""
+
+import contextlib
+import io
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from ..session import graph_access
+
+NIC = "nic1"
+LEAST_SHARE = 0.95  # of a node's memory on the NUMA node of its NIC; a few pages of the hypervisor stay elsewhere
+FIX = "set transfer.nodes.pin: false to run without it"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a node's CPUs and memory are, read from FABRIC."""
+
+    numa_node: str  # of its NIC
+    cpus: tuple[int, ...]  # of the host, which the node's CPUs may use
+    pinned: bool  # every CPU of the node is on a CPU of that NUMA node
+    memory_share: float  # of the node's memory on that NUMA node
+
+    @property
+    def is_local(self) -> bool:
+        return self.pinned and self.memory_share >= LEAST_SHARE
+
+
+def tune(node: Any) -> None:
+    """Pin the CPUs of a node, move its memory, and reboot it; FABRIC applies this at the reboot. Raises UserError."""
+    name = node.get_name()
+    with graph_access(f"cannot pin node {name}"), contextlib.redirect_stdout(io.StringIO()):  # the client prints
+        node.pin_cpu(component_name=NIC)
+        node.numa_tune()
+        node.os_reboot()
+
+
+def placement(node: Any) -> Placement:
+    """Read where the CPUs and the memory of a node are. Raises UserError."""
+    with graph_access(f"cannot read the placement of node {node.get_name()}"):
+        host, instance, numa_node = node.get_host(), node.get_instance_name(), node.get_component(NIC).get_numa_node()
+        cpus, memory = node.get_cpu_info(), node.get_numa_info()
+        near = cpu_list(cpus[host][f"NUMA node{numa_node} CPU(s):"])
+        allowed = [cpu_list(each["CPU Affinity"]) for each in cpus[instance]]
+        own = memory[instance]
+        total = int(own["Total"]["Total"])
+        share = int(own[f"Node {numa_node}"]["Total"]) / total if total else 0.0
+    return Placement(
+        numa_node=str(numa_node),
+        cpus=tuple(sorted(set().union(*allowed))),
+        pinned=bool(allowed) and all(len(each) == 1 and each <= near for each in allowed),
+        memory_share=share,
+    )
+
+
+def check(name: str, found: Placement) -> None:
+    """Raise UserError if CPUs or memory are not next to the NIC."""
+    if not found.pinned:
+        raise UserError(f"CPUs are not pinned to NUMA node {found.numa_node}", where=f"node {name}", fix=FIX)
+    if not found.is_local:
+        share = f"{100 * found.memory_share:.0f} %"
+        raise UserError(f"{share} of the memory are on NUMA node {found.numa_node}", where=f"node {name}", fix=FIX)
+
+
+def cpu_list(text: str) -> set[int]:
+    """Return the numbers of a list such as `0-7,64`."""
+    cpus: set[int] = set()
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        cpus.update(range(int(first), int(last or first) + 1))
+    return cpus
