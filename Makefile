@@ -301,7 +301,7 @@ fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 # Complete runs of tests of which `make test` and .ci/run perform only a part, selected by a seed.
 soak: setup-fabric fuzz
 	@echo "soak: every call that can fail, fails; wheels are built twice; more captures are verified"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal workflow/tests/campaign/test_fault_injection.py \
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK=1 $(BIN)/python -m pytest -o timeout=3600 -n 2 --dist worksteal workflow/tests/campaign/test_fault_injection.py \
 		workflow/tests/campaign/test_congestion.py \
 		workflow/tests/project/test_builds.py workflow/tests/project/test_build_without_libraries.py workflow/tests/project/test_hub.py workflow/tests/project/test_notebook.py \
 		workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py workflow/tests/release/test_reproduce.py \

@@ -17,13 +17,12 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ..testbeds.base import CompletedProgram, Job, ResourceRequest
-from ..testbeds.fabric.nodes import tuning
 from ..testbeds.fabric.background import call_for_each, submit
 from ..testbeds.fabric.credentials import WHERE
 from ..testbeds.fabric.login import LoginError
 from ..testbeds.fabric.network_slice import NetworkSlice, ignored_signals
 from ..testbeds.fabric.networks import OtherSliceError, plan_slice
-from ..testbeds.fabric.nodes import packages
+from ..testbeds.fabric.nodes import packages, tuning
 from ..testbeds.fabric.nodes.programs import BOOT_ID
 from ..testbeds.fabric.remote import Remote
 from ..testbeds.fabric.transfer import MB, Transfer, read_part
