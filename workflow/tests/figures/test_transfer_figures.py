@@ -22,17 +22,17 @@ from acapella.snakefile.transfer import empty_figures
 
 HEATMAPS = ("transfer_throughput", "transfer_completion", "transfer_gain", "transfer_retransmits")
 UNITS = {
-    "transfer_throughput": ("added round-trip delay (ms)", "buffer", "Mbit/s", "BBR", "Cubic"),
-    "transfer_completion": ("added round-trip delay (ms)", "buffer", "s", "BBR", "Cubic"),
+    "transfer_throughput": ("added round-trip delay (ms)", "buffer", "throughput (Mbit/s)", "BBR", "Cubic"),
+    "transfer_completion": ("added round-trip delay (ms)", "buffer", "mean completion (s)", "BBR", "Cubic"),
     "transfer_gain": ("added round-trip delay (ms)", "buffer", "gain (%)"),
-    "transfer_retransmits": ("added round-trip delay (ms)", "buffer", "segments"),
+    "transfer_retransmits": ("added round-trip delay (ms)", "buffer", "retransmitted segments"),
     "transfer_streams": ("parallel streams", "completion time (s)", "Cubic \N{MINUS SIGN} BBR (s)", "5 GiB"),
     "transfer_per_stream": ("parallel streams", "throughput per stream (Mbit/s)", "gain of BBR (%)", "5 GiB"),
     "transfer_fairness": ("Jain's fairness index", "BBR", "Cubic", "20 streams"),
     "transfer_ratios": ("time (s)", "throughput (Mbit/s)", "red", "green", "blue", "r = 0.5"),
 }
 OF_WIRE = {  # figures of campaigns with captures
-    "transfer_queueing": ("added round-trip delay (ms)", "buffer", "ms", "BBR", "Cubic"),
+    "transfer_queueing": ("added round-trip delay (ms)", "buffer", "queueing (ms)", "BBR", "Cubic"),
     "transfer_agreement": ("difference (%)", "streams", "headers counted", "unexplained", "duration: 0 of 12"),
 }
 PAPER_DELAYS = (0, 60, 120, 180, 240, 320, 380, 440)

@@ -26,7 +26,7 @@ def draw(source: Source) -> Figure:
     measure = transfer_heatmap.Measure(
         lambda row: None if row["completion_ns_mean"] is None else row["completion_ns_mean"] / 1e9,
         lambda row: text(row["completion_ns_mean"]),
-        "s",
+        "mean completion (s)",
         spread=lambda row: transfer_heatmap.deviation(
             row["completion_ns_stddev"] and row["completion_ns_stddev"] / 1e9
         ),

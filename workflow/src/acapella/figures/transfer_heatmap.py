@@ -27,11 +27,11 @@ KEY = (
 
 @dataclass(frozen=True)
 class Measure:
-    """What a heatmap shows: a value of a row, its text and spread, unit, and colors from low to high."""
+    """What a heatmap shows: a value of a row, its text and spread, title of its scale with the unit, and colors from low to high."""
 
     value: Callable[[dict], float | None]
     text: Callable[[dict], str]
-    unit: str
+    title: str
     colors: tuple[str, ...] = theme.LEVELS
     spread: Callable[[dict], str] = lambda row: ""
     scale: str = "linear"
@@ -135,7 +135,7 @@ def panel(
     scale = alt.Scale(type=measure.scale, domain=domain, range=list(measure.colors), interpolate="rgb", clamp=True)
     powers = {"values": [10**n for n in range(19) if 10**n <= domain[1]], "format": ",d"}
     ticks = powers if measure.scale == "symlog" else {"tickCount": 5}
-    legend = alt.Legend(title=measure.unit, orient="right", gradientLength=120, **ticks)
+    legend = alt.Legend(title=measure.title, orient="right", gradientLength=120, **ticks)
     known, unknown = "isValid(datum.value)", "!isValid(datum.value)"
     layers = [
         base.transform_filter(unknown).mark_rect(color=NO_VALUE, stroke=theme.WHITE),
@@ -168,7 +168,7 @@ def tooltips(measure: Measure) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("y:N", title="delay (ms)"),
         alt.Tooltip("x:N", title="buffer"),
-        alt.Tooltip("value:Q", title=measure.unit, format=".4~g"),
+        alt.Tooltip("value:Q", title=measure.title, format=".4~g"),
         alt.Tooltip("spread:N", title=measure.spread_title),
         alt.Tooltip("runs:N", title="runs"),
         alt.Tooltip("flags:N", title="flags"),

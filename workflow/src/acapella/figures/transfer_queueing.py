@@ -20,7 +20,7 @@ def draw(source: Source) -> Figure:
         raise NoData("no run has a capture with round-trip times")
     order = transfer_scope.algorithms(rows)
     rows.sort(key=lambda row: (row["setting"], order.index(row["algorithm"])))
-    measure = transfer_heatmap.Measure(milliseconds, text, "ms")
+    measure = transfer_heatmap.Measure(milliseconds, text, "queueing (ms)")
     chart, notes = transfer_heatmap.heatmap(rows, measure, lambda row: transfer_scope.name_of(row["algorithm"]))
     key = (
         "mean round-trip time on the wire minus the smallest of the run on the same path; black frame: a run has a flag"

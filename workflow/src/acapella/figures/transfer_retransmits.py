@@ -22,7 +22,7 @@ def draw(source: Source) -> Figure:
     measure = transfer_heatmap.Measure(
         lambda row: row["retransmits_mean"],
         lambda row: text(row["retransmits_mean"]),
-        "segments",
+        "retransmitted segments",
         theme.LEVELS,
         spread=lambda row: (
             "" if row["retransmits_stddev"] is None else f"\N{PLUS-MINUS SIGN}{text(row['retransmits_stddev'])}"

@@ -21,7 +21,7 @@ def draw(source: Source) -> Figure:
     measure = transfer_heatmap.Measure(
         lambda row: scaled(row["throughput_bps_mean"]),
         lambda row: text(row["throughput_bps_mean"]),
-        "Mbit/s",
+        "throughput (Mbit/s)",
         spread=lambda row: transfer_heatmap.deviation(
             row["throughput_bps_stddev"] and row["throughput_bps_stddev"] / 1e6
         ),

@@ -36,7 +36,7 @@ def checked(config: dict) -> dict:
     return filled
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Path, fix: str = "write campaign: NAME") -> None:
     """Raise UserError if the file cannot be read or is not a mapping. Snakemake's error would not name the file."""
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def check_file(path: Path) -> None:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"not YAML: {' '.join(str(error).split())}", where=f"config error: {path}") from error
     if not isinstance(config, dict):
-        raise UserError("not a mapping of keys to values", where=f"config error: {path}", fix="write campaign: NAME")
+        raise UserError("not a mapping of keys to values", where=f"config error: {path}", fix=fix)
 
 
 def with_defaults(value, schema: dict):

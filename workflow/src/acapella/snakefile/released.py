@@ -28,7 +28,7 @@ def config_file(config: Mapping) -> Path:
     if not path.is_file():
         fix = "name the directory of a release, made by acapella release of this version"
         raise UserError("no such file", where=path, fix=fix)
-    check_file(path)
+    check_file(path, fix="copy the release again")
     check_keys(yaml.safe_load(path.read_text(encoding="utf-8")), path, reproducible.KEYS)
     return path
 
