@@ -1,5 +1,7 @@
 """Names that are refused before they become paths or output."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from acapella_core import names
@@ -42,3 +44,11 @@ def test_usage_errors_contain_no_control_characters(capsys):
     line = capsys.readouterr().err
     assert ended.value.code == 2
     assert line.removesuffix("\n").isprintable() and r"\x1b[2J\u202eb" in line
+
+
+def test_lines_of_two_threads_are_not_mixed():
+    """Another thread may print between two writes."""
+    writes = []
+    stream = SimpleNamespace(write=writes.append, flush=lambda: None)
+    names.report("listening on 127.0.0.1:4800", stream)
+    assert writes == ["listening on 127.0.0.1:4800\n"]

@@ -48,9 +48,12 @@ def shown(text: str) -> str:
 def report(line: str, stream: TextIO | None = None) -> None:
     """Print one line at once, on standard error or ``stream``, with control characters escaped.
 
-    Use it for every line with the name of a site, port or file: a terminal would interpret control sequences in it.
+    print() would write the newline separately, so that lines of two threads could be mixed. Use this function for every
+    line with the name of a site, port or file: a terminal would interpret control sequences in it.
     """
-    print(shown(line), file=stream or sys.stderr, flush=True)
+    out = stream or sys.stderr
+    out.write(f"{shown(line)}\n")
+    out.flush()
 
 
 def is_sample(name: object) -> bool:
