@@ -27,7 +27,7 @@ KEY = (
 
 @dataclass(frozen=True)
 class Measure:
-    """What a heatmap shows: a value of a row, its text and spread, title of its scale with the unit, and colors from low to high."""
+    """What a heatmap shows: a value of a row, its text and spread, title of its scale, and colors from low to high."""
 
     value: Callable[[dict], float | None]
     text: Callable[[dict], str]
