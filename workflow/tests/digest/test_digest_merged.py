@@ -202,3 +202,27 @@ def test_digest_of_one_file_has_no_file_column(digest, tmp_path):
     assert digest(tmp_path / "one.pcap", "--engine", "native") == 0
     assert "file" not in pq.read_table(digest.acap).column_names
     assert "files" not in digest.metadata()
+
+
+READS_A_PIPE = """
+import os, sys, threading, time
+from acapella_core import _native
+content = open(sys.argv[1], "rb").read()
+def write(descriptor):
+    time.sleep(0.1)  # after the reader waits
+    os.write(descriptor, content)
+    os.close(descriptor)
+for name, arguments in (("NativeDigest", (None, None, 8)), ("NativeTags", (8, None)), ("Decompression", ())):
+    reading, writing = os.pipe()
+    thread = threading.Thread(target=write, args=(writing,))
+    thread.start()
+    getattr(_native, name)(f"/dev/fd/{reading}", *arguments)
+    thread.join()
+    os.close(reading)
+"""
+
+
+def test_thread_that_writes_a_pipe_runs_while_the_core_reads_it(tmp_path):
+    """A separate process, because one whose threads wait for each other cannot be interrupted."""
+    (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
+    subprocess.run([sys.executable, "-c", READS_A_PIPE, tmp_path / "z.pcap"], check=True, timeout=60)

@@ -14,6 +14,9 @@
 
 namespace acapella {
 
+// For functions that read or write files: the other end of a pipe may be in another thread of Python.
+using ReleasesGil = nanobind::call_guard<nanobind::gil_scoped_release>;
+
 template <typename Digest>
 std::optional<ArrowBatch> next_batch(Digest& digest) {
     const nanobind::gil_scoped_release unlocked;

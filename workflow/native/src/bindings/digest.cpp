@@ -57,7 +57,7 @@ void bind_digest(nb::module_& module) {
                       const Vendors*, const input::DecompressionLimits&, std::uint64_t>(),
              nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
              nb::arg("vendors") = nb::none(), nb::arg("limits") = input::DecompressionLimits(),
-             nb::arg("memory_bytes") = kUnlimited, nb::keep_alive<1, 6>())
+             nb::arg("memory_bytes") = kUnlimited, nb::keep_alive<1, 6>(), ReleasesGil())
         .def_prop_ro("frames", &PyNativeDigest::frames)
         .def(
             "positions",
@@ -70,7 +70,7 @@ void bind_digest(nb::module_& module) {
     nb::class_<NativeTags>(module, "NativeTags", "VLAN ids and MPLS labels of every frame")
         .def(nb::init<const std::string&, std::size_t, const Vendors*, const input::DecompressionLimits&>(),
              nb::arg("path"), nb::arg("batch_rows"), nb::arg("vendors").none(),
-             nb::arg("limits") = input::DecompressionLimits(), nb::keep_alive<1, 4>())
+             nb::arg("limits") = input::DecompressionLimits(), nb::keep_alive<1, 4>(), ReleasesGil())
         .def("next_frames", &next_tags, "Columns frame, vlan, mpls, tunnels, eth_dst; None at the end");
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/batches.hpp"
 #include "extract/extraction.hpp"
 
 namespace nb = nanobind;
@@ -82,7 +83,7 @@ void bind_extract(nb::module_& module) {
             },
             nb::arg("path"), nb::arg("positions").none(), nb::arg("frames"), nb::arg("ts_ns"),
             nb::arg("wire_len"), nb::arg("cap_len"), nb::arg("limits"))
-        .def("finish", &Extraction::finish, nb::call_guard<nb::gil_scoped_release>(),
+        .def("finish", &Extraction::finish, ReleasesGil(),
              "Write the rest of the output; false if writing failed")
         .def_prop_ro("error_number", &Extraction::error_number);
 }

@@ -108,7 +108,8 @@ void bind_hybrid(nb::module_& module) {
              nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
              nb::arg("send_all"), nb::arg("policy"), nb::arg("tshark_input"), nb::arg("tshark_output"),
              nb::arg("vendors") = nb::none(), nb::arg("limits") = input::DecompressionLimits(),
-             nb::arg("memory_bytes") = kUnlimited, nb::arg("timeout_s") = 120.0, nb::keep_alive<1, 10>())
+             nb::arg("memory_bytes") = kUnlimited, nb::arg("timeout_s") = 120.0, nb::keep_alive<1, 10>(),
+             ReleasesGil())
         .def_prop_ro("frames_sent", &PyHybridDigest::frames_sent)
         .def(
             "positions",
@@ -123,7 +124,7 @@ void bind_hybrid(nb::module_& module) {
     def_batches(reference);
     reference
         .def(nb::init<int, std::size_t, double>(), nb::arg("tshark_output"), nb::arg("batch_rows"),
-             nb::arg("timeout_s"))
+             nb::arg("timeout_s"), ReleasesGil())
         .def("tags", &PyReferenceDigest::tags, "Columns frame, vlan, mpls, tunnels, eth_dst of these rows")
         .def_prop_ro("blocks_not_frames", &PyReferenceDigest::blocks_not_frames);
 }

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "bindings/batches.hpp"
 #include "bindings/file_info.hpp"
 #include "input/byte_source.hpp"
 #include "input/input_error.hpp"
@@ -50,16 +51,15 @@ void bind_merge(nb::module_& module) {
     nb::class_<Decompression>(module, "Decompression",
                               "Decompresses a capture for another program: see acapella.common.decompression")
         .def(nb::init<const std::string&, const input::DecompressionLimits&>(), nb::arg("path"),
-             nb::arg("limits") = input::DecompressionLimits())
-        .def("write", &Decompression::write, nb::arg("descriptor"), nb::arg("most"),
-             nb::call_guard<nb::gil_scoped_release>())
+             nb::arg("limits") = input::DecompressionLimits(), ReleasesGil())
+        .def("write", &Decompression::write, nb::arg("descriptor"), nb::arg("most"), ReleasesGil())
         .def("fault", &Decompression::fault)
         .def("compression", &Decompression::compression);
     nb::exception<input::MergeError>(module, "MergeError", PyExc_ValueError);
     nb::class_<Merge>(module, "Merge", "Merges captures by time: see acapella.digest.merged")
         .def(nb::init<const std::vector<std::string>&, const input::DecompressionLimits&>(), nb::arg("paths"),
-             nb::arg("limits") = input::DecompressionLimits())
-        .def("write", &Merge::write, nb::arg("descriptor"), nb::call_guard<nb::gil_scoped_release>())
+             nb::arg("limits") = input::DecompressionLimits(), ReleasesGil())
+        .def("write", &Merge::write, nb::arg("descriptor"), ReleasesGil())
         .def(
             "take_captures",
             [](Merge& merge, std::size_t count) {
