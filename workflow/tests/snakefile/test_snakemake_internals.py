@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from acapella_testing.runs.workflow_run import ROOT, run_snakemake
+from snakemake.exceptions import IncompleteCheckpointException
 
 from acapella.snakefile import cached_digests, snakemake_internals
 from acapella.snakefile.cached_digests import CachedDigests
@@ -96,6 +97,11 @@ def test_no_other_module_imports_undocumented_parts_of_snakemake():
     imports = "".join(re.findall(r"^(?:from|import) snakemake.*\n", (ROOT / "Snakefile").read_text(), re.M))
     assert imports and imported_from_snakemake(imports) <= DOCUMENTED
     assert not any("import snakemake" in path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+
+
+def test_incomplete_checkpoint_is_recognized():
+    assert snakemake_internals.is_incomplete_checkpoint(IncompleteCheckpointException("collect", "raw/samples.tsv"))
+    assert not snakemake_internals.is_incomplete_checkpoint(ValueError("snakemake.exceptions"))
 
 
 @pytest.mark.parametrize(("command", "code"), [("exit 1", 1), ("exit 75", 75), ("kill -TERM $$", 143)])

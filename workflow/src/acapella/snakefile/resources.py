@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from snakemake.exceptions import IncompleteCheckpointException
+from .snakemake_internals import is_incomplete_checkpoint
 
 # Decompressed bytes for each byte of a compressed capture, assumed for captures of headers.
 COMPRESSED = 6
@@ -154,15 +154,17 @@ def amount(
     input file does not exist yet; Snakemake then calls the resource function later.
 
     Before the samples are collected, nothing is known. Snakemake creates the job again when they are; it fails if a
-    resource function raises IncompleteCheckpointException.
+    resource function raises the exception of an incomplete checkpoint.
     """
     try:
         if captures:
             sizes = [decompressed(path, share * size / MIB) for path, size in captures(wildcards)]
             return max(sizes, default=0), sum(sizes), len(sizes)
         number = samples(wildcards) if samples else 1
-    except IncompleteCheckpointException:
-        return 0, 0, 0
+    except Exception as error:
+        if is_incomplete_checkpoint(error):
+            return 0, 0, 0
+        raise
     total = sum(decompressed(str(path), mib) for path, mib in zip(input, input.size_files_mb, strict=True))
     return total, total, number
 

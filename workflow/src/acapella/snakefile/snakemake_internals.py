@@ -55,6 +55,11 @@ def job_exit_code(error: BaseException | None) -> tuple[int | None, int | None]:
     return code, number
 
 
+def is_incomplete_checkpoint(error: Exception) -> bool:
+    """Return whether an output of a checkpoint was requested that does not exist yet."""
+    return (type(error).__module__, type(error).__name__) == ("snakemake.exceptions", "IncompleteCheckpointException")
+
+
 def modules_of(error: BaseException) -> set[str]:
     """Return the names of the modules in the traceback of an exception."""
     return {frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)}
