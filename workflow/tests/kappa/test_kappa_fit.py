@@ -57,6 +57,28 @@ def test_swapped_departures_are_an_error(replays, capsys):
     assert "--departures: the departures of trials A and B are swapped" in message
 
 
+def test_swapped_departures_of_exact_replayers_are_an_error(replays, capsys):
+    """The times of the runs show it, also if the receiver's clock differs by an hour."""
+    departed = [REQUESTED, REQUESTED + 60 * 10**9]
+    arrived = [times + 3_600 * 10**9 + deviations(3) for times in departed]
+    assert pair(capsys, *replays(arrived, departed))["corrected"] is not None
+    assert "trials A and B are swapped" in error(capsys, replays(arrived, departed[::-1]))
+
+
+def test_departures_of_a_run_at_another_time_are_a_warning(replays, capsys):
+    """Not if both clocks differ by a constant."""
+
+    def codes(*later_ns):
+        arrived = [REQUESTED + 60 * 10**9, REQUESTED + 120 * 10**9]
+        departed = [REQUESTED + later * 10**9 + deviations(1) for later in later_ns]
+        found = pair(capsys, *replays(arrived, departed))["warnings"]
+        return [entry["text"] for entry in found if entry["code"] == "offset_change"]
+
+    assert codes(60, 120) == codes(7, 67) == []
+    (text,) = codes(60, 180)
+    assert "differs by 60 s between the trials" in text
+
+
 @pytest.mark.parametrize(
     "delay_ns",
     [

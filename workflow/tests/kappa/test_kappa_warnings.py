@@ -278,7 +278,7 @@ def test_warnings_are_in_each_affected_pair(tmp_path, capsys, clean):
 def test_schema_lists_every_warning_code():
     checks = [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]
     known = json_schema("kappa")["$defs"]["warning"]["properties"]["code"]["enum"]
-    of_departures = (warnings.FULL_QUEUE, warnings.NOT_IN_RECORDING, warnings.WIDE)
+    of_departures = (warnings.FULL_QUEUE, warnings.NOT_IN_RECORDING, warnings.WIDE, warnings.OFFSET)
     assert sorted([*(check.__name__ for check in checks), baseline.CODE, *of_departures]) == sorted(known)
 
 

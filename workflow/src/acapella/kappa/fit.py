@@ -16,11 +16,13 @@ MAX_RATE = 0.01  # of the duration: clocks differ by far less
 # The delay may change during a trial by this much. It grows while a queue fills, for which buffers limit it.
 MAX_DECREASE_NS = 10_000_000
 MAX_INCREASE_NS = 250_000_000
+MAX_OFFSET_CHANGE_NS = 1_000_000_000  # of the clocks' difference between trials; 1 % of the time between them is added
 # A queue or a route changes the delay at some times, another speed changes it in proportion to time: the median
 # distance of the delays from a line is then a small share of the whole change.
 MAX_DISTANCE_SHARE = 0.05
 # Departures of another trial must fit twice as well to be reported: without a swap, they fit as well at most.
 BETTER = 0.5
+MUCH_LESS = 0.1  # the change of the clocks' difference with departures swapped, as a share of that without
 
 
 def check_durations(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, name: str, paths: list[str]) -> None:
@@ -56,14 +58,55 @@ def check_duration(arrived: np.ndarray, departed: np.ndarray, where: str) -> Non
 
 
 def check_order(trials: list[tuple], schedules: list[Schedule], names: list[str]) -> None:
-    """Raise UserError if the departures of each of two trials (as of align) fit the other one far better."""
+    """Raise UserError if the departures of each of two trials (as of align) fit the other one far better.
+
+    They do if the difference of the clocks is constant only with the departures swapped, or by the gaps of packets.
+    """
+    own, other = (offset_change_ns(trials, order) for order in (schedules, schedules[::-1]))
+    if (is_too_large(own, schedules) and other < MUCH_LESS * own) or fits_better_swapped(trials, schedules):
+        text = f"the departures of trials {' and '.join(names)} are swapped: those of the other trial fit better"
+        raise UserError(text, where="--departures", fix="name them in the order of the trials")
+
+
+def fits_better_swapped(trials: list[tuple], schedules: list[Schedule]) -> bool:
+    """Return whether the gaps of both trials fit the departures of the other trial far better than their own."""
     usable = np.logical_and(*(schedule.usable & (schedule.late_ns == 0) for schedule in schedules))
     for index, (keys, ts_ns) in enumerate(trials):
         own, other = (misfit(keys, ts_ns, usable, schedules[at].departed_ns) for at in (index, 1 - index))
         if own is None or other is None or other >= BETTER * own:
-            return
-    text = f"the departures of trials {' and '.join(names)} are swapped: those of the other trial fit better"
-    raise UserError(text, where="--departures", fix="name them in the order of the trials")
+            return False
+    return True
+
+
+def unexpected_offset_ns(trials: list[tuple], schedules: list[Schedule]) -> int:
+    """Return by how much the difference of the clocks seems to change between two trials; 0 if that is expected."""
+    change = offset_change_ns(trials, schedules)
+    return change if is_too_large(change, schedules) else 0
+
+
+def offset_change_ns(trials: list[tuple], schedules: list[Schedule]) -> int:
+    """Return the change of the median of arrival - departure between two trials; 0 for too few packets."""
+    medians = []
+    for (keys, ts_ns), schedule in zip(trials, schedules, strict=True):
+        arrived, departed = timed(keys, ts_ns, schedule.usable, schedule.departed_ns)
+        if len(arrived) < MIN_PACKETS:
+            return 0
+        medians.append(middle_of(arrived - departed))
+    return abs(medians[1] - medians[0])
+
+
+def is_too_large(change_ns: int, schedules: list[Schedule]) -> bool:
+    """Return whether clocks that are not set do not change by this much between two trials."""
+    if not change_ns:
+        return False
+    departed = [middle_of(schedule.departed_ns[schedule.usable]) for schedule in schedules]
+    return change_ns > MAX_OFFSET_CHANGE_NS + MAX_RATE * abs(departed[1] - departed[0])
+
+
+def middle_of(times_ns: np.ndarray) -> int:
+    """Return the upper median of times, at least one."""
+    middle = len(times_ns) // 2
+    return int(np.partition(times_ns, middle)[middle])
 
 
 def timed(keys, ts_ns, usable: np.ndarray, departed_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from acapella_core.files import sha256_of
 
 from . import departures, fit, interval, ratios, replayed
 from .replayer_order import order_of
-from .warnings import WIDE
+from .warnings import OFFSET, WIDE
 
 BYTES_PER_PACKET = 500  # arrays of a pair, per packet of the longer trial or the recording
 SELECTING = ("filter", "flow", "begin", "end")
@@ -169,6 +169,7 @@ class Pairs:
             "replayer": self._replayer(schedules) | self._order((a, b), schedules),
             **self._corrected(a, b, schedules),
             "corrected_unknown": None,
+            OFFSET: fit.unexpected_offset_ns([self._trials[trial] for trial in (a, b)], schedules),
         }
 
     def _check_fit(self, pair: tuple[int, int], schedules: tuple) -> None:

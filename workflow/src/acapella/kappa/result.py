@@ -29,9 +29,9 @@ def document(
     checked = [{**entry, **settings, "cut_frames": cut} for entry, cut in zip(trials, cut_frames, strict=True)]
     separated = separated or [UNKNOWN] * len(native["pairs"])
     pairs = [pair(entry, checked, parameters) | part for entry, part in zip(native["pairs"], separated, strict=True)]
-    wide = [entry.pop(warnings.WIDE, False) for entry in pairs]
-    for entry, is_wide in zip(pairs, wide, strict=True):
-        entry["warnings"] += warnings.of_departures(entry, is_wide)
+    for entry in pairs:
+        wide, offset_ns = entry.pop(warnings.WIDE, False), entry.pop(warnings.OFFSET, 0)
+        entry["warnings"] += warnings.of_departures(entry, wide, offset_ns)
     return {
         "version": __version__,
         "parameters": parameters,

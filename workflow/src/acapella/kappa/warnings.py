@@ -29,6 +29,7 @@ FILE_ENDS = {  # FileEnd of the core; all others are damage
 FULL_QUEUE = "full_queue"
 NOT_IN_RECORDING = "not_in_recording"
 WIDE = "wide_interval"
+OFFSET = "offset_change"
 PAIR_CHECKS = []
 TRIAL_CHECKS = []
 
@@ -62,10 +63,29 @@ def warning(code: str, components: str, text: str) -> dict:
     return {"code": code, "components": list(components), "text": text.replace(GAP, " ")}
 
 
-def of_departures(pair: dict, wide: bool = False) -> list[dict]:
-    """Return the warnings about the corrected kappa of a pair. ``wide``: bursts make its interval wide."""
-    checks = (full_queue(pair), not_in_recording(pair), wide_interval(pair) if wide else None)
+def of_departures(pair: dict, wide: bool = False, offset_ns: int = 0) -> list[dict]:
+    """Return the warnings about the corrected kappa of a pair.
+
+    ``wide``: bursts make its interval wide. ``offset_ns``: unexpected change of the clocks' difference between trials.
+    """
+    checks = (
+        full_queue(pair),
+        not_in_recording(pair),
+        wide_interval(pair) if wide else None,
+        offset_change(offset_ns) if offset_ns else None,
+    )
     return [warning for warning in checks if warning]
+
+
+def offset_change(offset_ns: int) -> dict:
+    """Arrivals and departures of one of the trials are not from the same time."""
+    text = (
+        f"the receiver's clock minus the replayer's differs by {nanoseconds(offset_ns)} between the trials. Name the "
+        "departures of the same run for each trial; those of another run make the corrected kappa wrong. If they are "
+        "of the same run, a clock was set between the trials, or the timestamps of a capture were changed, which is "
+        "harmless."
+    )
+    return warning(OFFSET, "OLI", text)
 
 
 def packets_by_trial(pair: dict, name: str) -> str:
@@ -100,8 +120,9 @@ def not_in_recording(pair: dict):
     text = (
         f"not in the recording: {packets}. The replayer did not send them, but they count in every component, also of "
         "the corrected kappa. They are usually IPv6 neighbor discovery, multicast (MLD, mDNS) or ARP of the machines, "
-        "or duplicates created by the path. Turn off IPv6 on the interfaces (docs/replay.md) and repeat the trials, or "
-        "write only the replayed traffic to new captures: tshark -r TRIAL -Y FILTER -w NEW."
+        "or duplicates created by the path; tshark -r TRIAL -q -z io,phs lists the protocols of a trial. Turn off IPv6 "
+        "on the interfaces (docs/replay.md) and repeat the trials, or write only the replayed traffic to new captures: "
+        "tshark -r TRIAL -Y FILTER -w NEW."
     )
     return warning(NOT_IN_RECORDING, "UOLI", text)
 
