@@ -61,8 +61,8 @@ def facts_of(metadata: dict) -> Facts:
         value = metadata[key]
         if type(value) not in kinds:  # not isinstance: False is an int
             raise TypeError(f"{key} has another type")
-        if isinstance(value, int) and value < 0:
-            raise ValueError(f"{key} is negative")
+        if isinstance(value, int) and not 0 <= value < 1 << 63:
+            raise ValueError(f"{key} is not possible")
         if isinstance(value, str):
             value.encode()  # JSON may contain characters that no file can contain
     clock_resolution_ns, snaplen = metadata["clock_resolution_ns"], metadata["snaplen"]

@@ -6,6 +6,7 @@ heartbeat file. The coordinator probes the node while a sample is taken. The loo
 
 import contextlib
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ then echo "ptp $s"; exit; fi
 if s=$(timedatectl show -p NTPSynchronized --value 2> /dev/null); then echo "system $s"; fi
 """
 
+NUMBER = re.compile(r"-|-?[0-9]{1,15}")  # that PROBE prints
+LARGEST_NS = 1 << 62  # of an offset between clocks
 SYNCHRONIZED = ("Normal", "Insert second", "Delete second")  # leap status of chronyc, if there is a reference
 
 
@@ -64,7 +67,10 @@ class NodeStatus:
 
 def parse_status(printed: str) -> NodeStatus:
     """Parse the output of the probe. Raises ValueError if it is malformed."""
-    free, size, age, frames = (None if field == "-" else int(field) for field in printed.split())
+    fields = printed.split()
+    if not all(NUMBER.fullmatch(field) for field in fields):
+        raise ValueError(printed)
+    free, size, age, frames = (None if field == "-" else int(field) for field in fields)
     return NodeStatus(None if free is None else free * 1024, size, age, frames)
 
 
@@ -79,17 +85,23 @@ def parse_clock(printed: str) -> dict[str, Any]:
     fields = printed.split(",")
     with contextlib.suppress(ValueError, IndexError, OverflowError):
         if source == "chrony":
-            offset = -round(float(fields[4]) * 1e9)
+            offset = in_range(-round(float(fields[4]) * 1e9))
             return {"source": source, "offset_ns": offset, "synchronized": fields[-1] in SYNCHRONIZED}
         if source == "ptp":
             offset, present = printed.split()
             synchronized = present == "true"
-            return {
-                "source": source, "offset_ns": int(offset) if synchronized else None, "synchronized": synchronized
-            }  # fmt: skip
+            offset_ns = in_range(int(offset)) if synchronized else None
+            return {"source": source, "offset_ns": offset_ns, "synchronized": synchronized}
         if source == "system" and printed in ("yes", "no"):
             return {"source": source, "offset_ns": None, "synchronized": printed == "yes"}
     return {"source": None, "offset_ns": None, "synchronized": None}
+
+
+def in_range(value_ns: int) -> int:
+    """Return a time that a table can contain. Raises ValueError for others."""
+    if abs(value_ns) > LARGEST_NS:
+        raise ValueError(f"{value_ns} ns")
+    return value_ns
 
 
 def clock_error_ns(printed: str) -> int | None:
@@ -101,7 +113,7 @@ def clock_error_ns(printed: str) -> int | None:
     if source != "chrony" or fields[-1] not in SYNCHRONIZED:
         return None
     with contextlib.suppress(ValueError, IndexError, OverflowError):
-        return math.ceil((float(fields[10]) / 2 + float(fields[11])) * 1e9)
+        return in_range(math.ceil((float(fields[10]) / 2 + float(fields[11])) * 1e9))
     return None
 
 

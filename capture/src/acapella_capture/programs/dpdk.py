@@ -78,11 +78,11 @@ def lost_before(accounts: dict[str, Any]) -> tuple[int, int]:
 
 
 def counts_of(accounts: dict[str, Any]) -> Counts:
-    """Return the program's counts in the terms of tcpdump."""
+    """Return the program's counts in the terms of tcpdump. Raises ValueError if one is not a count."""
     frames = accounts["frames"]
     lost, rejected = lost_before(accounts)
     dropped = sum(frames["dropped"].values()) + lost
-    return Counts(
+    counts = Counts(
         captured=frames["written"],
         received=frames["written"] + dropped,
         dropped_kernel=dropped,
@@ -90,6 +90,14 @@ def counts_of(accounts: dict[str, Any]) -> Counts:
         sampled_out=frames["sampled_out"],
         preprocessed=not_sent(accounts["p4"]),
     )
+    check_counts(counts.captured, counts.received, dropped, rejected, counts.sampled_out, *counts.preprocessed.values())
+    return counts
+
+
+def check_counts(*counts: object) -> None:
+    """Raise ValueError unless all are counts of 63 bits: the program may run on a node, whose output is untrusted."""
+    if not all(type(count) is int and 0 <= count < 1 << 63 for count in counts):
+        raise ValueError("not a count")
 
 
 def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
@@ -101,13 +109,14 @@ def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
 
 
 def facts_of(accounts: dict[str, Any], chosen: DpdkDevice | None) -> dict[str, Any]:
-    """Return manifest key `dpdk`: the device, and the dropped frames by place."""
+    """Return manifest key `dpdk`: the device, and the dropped frames by place. Raises ValueError for other types."""
     device = accounts["device"]
     lost, _ = lost_before(accounts)
+    check_counts(lost, *accounts["frames"]["dropped"].values())
     return {
-        "device": device["name"],
-        "driver": device["driver"],
-        "huge_pages": device["hugepages"],
+        "device": str(device["name"]),
+        "driver": str(device["driver"]),
+        "huge_pages": bool(device["hugepages"]),
         "kernel_driver": chosen and chosen.kernel_driver,
         "reason": chosen and chosen.reason,
         "dropped": {"queue_full": lost, **accounts["frames"]["dropped"]},
@@ -156,6 +165,7 @@ class Dpdk:
         self._testbed.run(self._node, ["rm", "-f", path])
         try:
             accounts = json.loads(read.stdout)
+            json.dumps(accounts, ensure_ascii=False).encode()  # JSON may contain characters that no file can contain
             self.facts = facts_of(accounts, self._device)
             return counts_of(accounts)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

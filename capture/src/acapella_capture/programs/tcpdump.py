@@ -12,8 +12,8 @@ from ..testbeds.base import Job, Testbed
 START_S = 20  # until tcpdump listens
 DRAIN_S = 10  # until the kernel's buffer is written; the kernel delivers at least once per second
 STATUS = re.compile(
-    r"^(?:tcpdump: )?(\d+) packets? captured,?\s+(\d+) packets? received by filter,?\s+"
-    r"(\d+) packets? dropped by kernel(?:,?\s+(\d+) packets? dropped by interface)?",
+    r"^(?:tcpdump: )?([0-9]{1,18}) packets? captured,?\s+([0-9]{1,18}) packets? received by filter,?\s+"
+    r"([0-9]{1,18}) packets? dropped by kernel(?:,?\s+([0-9]{1,18}) packets? dropped by interface)?",
     re.MULTILINE,
 )
 

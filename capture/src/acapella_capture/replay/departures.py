@@ -231,6 +231,12 @@ def read(binary: Path) -> np.ndarray:
     return records
 
 
+def check_size(binary: Path, packets: int) -> None:
+    """Raise UserError unless a file has a record for each of a number of packets."""
+    if binary.stat().st_size != len(MAGIC) + packets * RECORD.itemsize:
+        raise UserError(f"does not have the departures of {packets} packets", where=binary)
+
+
 def check(records: np.ndarray, binary: Path) -> None:
     """Raise UserError if a record is invalid: an unknown outcome, a value that its column cannot have, or no time."""
     timed = records["departed_ns"] != NO_TIME

@@ -11,13 +11,19 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acapella_capture.control.watchdog import clock_error_ns, parse_clock
+from acapella_capture.control.watchdog import clock_error_ns, parse_clock, parse_status
+from acapella_capture.programs import dpdk
+from acapella_capture.programs.tcpdump import last_counts
+from acapella_capture.replay import departures
 from acapella_capture.scan import Facts, facts_of
 from acapella_capture.testbeds import nic_settings
-from acapella_capture.testbeds.base import CompletedProgram
+from acapella_capture.testbeds.base import CompletedProgram, ResourceRequest
+from acapella_capture.testbeds.fabric import remote as remote_programs
 from acapella_capture.testbeds.fabric.nodes import dpdk_devices
 from acapella_capture.testbeds.fabric.remote import Remote
+from acapella_capture.testbeds.fabric.replay_sender import NodeSender, checked_report
 from acapella_capture.testbeds.fabric.replies import REQUIRED
+from acapella_capture.testbeds.sent_trials import delays, unsent
 from acapella_core.errors import UserError
 
 NODE = "UTAH-listener1"
@@ -41,11 +47,21 @@ VALUES = st.recursive(
 LONG = "9" * 5000  # longer than int() accepts
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _outputs():
+    """Have nodes print their output, whatever the command is, except those with an SSH connection."""
+    with pytest.MonkeyPatch.context() as patch:
+        execute = remote_programs.execute
+        patch.setattr(remote_programs, "execute", lambda node, line: (
+            (node.output, "") if hasattr(node, "output") else execute(node, line)
+        ))  # fmt: skip
+        yield
+
+
 def remote(output: str) -> Remote:
     """Return the access to a node that replies to each command with this output."""
     node = SimpleNamespace(
-        get_management_ip=lambda: "192.0.2.9", get_reservation_state=lambda: "Active",
-        execute=lambda *_, **__: (output, ""),
+        get_management_ip=lambda: "192.0.2.9", get_reservation_state=lambda: "Active", output=output
     )  # fmt: skip
     settings = SimpleNamespace(ssh_tries=1, ssh_retry_s=0)
     return Remote(lambda _: node, "acapella-c", settings, lambda: None)
@@ -135,3 +151,104 @@ def test_clock_that_is_not_finite_is_unknown():
     fields = ",".join(["A", "B", "1", "2", "1e999", *["0"] * 5, "1e999", "1e999", "0", "Normal"])
     assert parse_clock(f"chrony {fields}")["offset_ns"] is None
     assert clock_error_ns(f"chrony {fields}") is None
+
+
+def test_clock_that_no_table_can_contain_is_unknown():
+    fields = ",".join(["A", "B", "1", "2", "1e200", *["0"] * 5, "1e200", "0", "0", "Normal"])
+    assert parse_clock(f"chrony {fields}")["offset_ns"] is None and clock_error_ns(f"chrony {fields}") is None
+    assert parse_clock(f"ptp {10**30} true")["offset_ns"] is None
+    assert parse_clock("ptp -5 true")["offset_ns"] == -5
+
+
+@pytest.mark.parametrize("field", [LONG, "1" * 16, "\u0663", "1.5", "x"])
+def test_status_of_a_node_that_is_not_possible_is_an_error(field):
+    with pytest.raises(ValueError, match=field[:16]):
+        parse_status(f"1 - {field} 3")
+    assert parse_status("1 - -5 3").heartbeat_s == -5
+
+
+def test_counts_that_are_not_possible_are_no_counts():
+    line = "{} packets captured\n4 packets received by filter\n0 packets dropped by kernel\n"
+    assert last_counts(line.format(LONG)) is None and last_counts(line.format("\u0663")) is None
+    assert last_counts(line.format(3)).captured == 3
+
+
+ACCOUNTS = {
+    "device": {"name": "0000:08:00.0", "driver": "mlx5_pci", "hugepages": True}, "p4": None,
+    "nic": {"imissed": 1, "rx_nombuf": 0, "ierrors": 2},
+    "frames": {"written": 5, "sampled_out": 0, "dropped": {"full": 1}},
+}  # fmt: skip
+
+
+@given(path=st.sampled_from([(a, b) for a in ("device", "nic", "frames") for b in ACCOUNTS[a]]), value=VALUES)
+def test_accounts_of_the_capture_program_have_possible_values_or_are_an_error(path, value):
+    accounts = json.loads(json.dumps(ACCOUNTS))
+    accounts[path[0]][path[1]] = value
+    try:
+        counts, facts = dpdk.counts_of(accounts), dpdk.facts_of(accounts, None)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return
+    numbers = [counts.captured, counts.received, counts.dropped_kernel, counts.dropped_interface, counts.sampled_out]
+    assert all(type(number) is int and 0 <= number < 1 << 63 for number in (*numbers, *facts["dropped"].values()))
+    assert isinstance(facts["device"], str) and isinstance(facts["huge_pages"], bool)
+
+
+REPORT = {
+    "event": "done", "sent": 3, "sent_late": 0, "late_ns": 5, "priority": 0, "dropped": {"late": 0},
+    "polling": {"preemptions": 1, "largest_gap_ns": 9}, "ports": [],
+}  # fmt: skip
+
+
+@given(key=st.sampled_from(sorted(REPORT)), value=VALUES)
+def test_report_of_a_run_has_possible_values_or_is_an_error(key, value):
+    try:
+        report = checked_report(REPORT | {key: value}, NODE)
+    except UserError:
+        return
+    found = delays([report])
+    assert unsent(report) is None or isinstance(unsent(report), str)
+    assert all(each is None or type(each) is int for each in found.values())
+
+
+@pytest.mark.parametrize("key", ["sent", "dropped", "polling", "priority", "late_ns"])
+def test_malformed_report_of_a_run_is_an_error(key):
+    assert checked_report(REPORT, NODE) == REPORT
+    with pytest.raises(UserError, match=f"^{NODE}: the report of a run is malformed"):
+        checked_report(REPORT | {key: "1"}, NODE)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, "{", rb'{"event": "error", "message": "\ud800"}'.decode()])
+def test_event_of_a_program_that_is_no_text_is_an_error(line):
+    sender = NodeSender(nodes_that_print(f"{line}\n"), NODE, "enp8s0", 1)
+    sender._testbed.path_on_node = lambda _, file: file
+    with pytest.raises(UserError, match="an event of the program is malformed"):
+        sender._events()
+
+
+@pytest.mark.parametrize("period_ns", [None, "1", -1, 1 << 70])
+def test_period_that_is_not_possible_is_an_error(period_ns, monkeypatch):
+    sender = NodeSender(nodes_that_print(""), NODE, "enp8s0", 1)
+    monkeypatch.setattr(sender, "_events", list)
+    monkeypatch.setattr(sender, "_command", lambda *_: {"event": "scheduled", "period_ns": period_ns})
+    with pytest.raises(UserError, match="no possible period"):
+        sender.schedule(0, 1_000_000)
+
+
+def test_departures_of_more_packets_than_were_sent_are_an_error(tmp_path):
+    file = tmp_path / "departures"
+    file.write_bytes(departures.MAGIC + bytes(3 * departures.RECORD.itemsize))
+    departures.check_size(file, 3)
+    with pytest.raises(UserError, match="does not have the departures of 2 packets"):
+        departures.check_size(file, 2)
+
+
+def test_node_that_prints_without_end_is_not_read_to_the_end(fabric, monkeypatch):
+    """The connection is closed beyond the limit, so that the node cannot fill the memory."""
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate("UTAH", ResourceRequest(1))
+        monkeypatch.setattr(remote_programs, "SHELL", "cat /dev/zero | head -c 30000000")
+        monkeypatch.setattr(remote_programs, "MOST_OUTPUT_BYTES", 1_000_000)
+        commands = len(fabric.nodes.commands)
+        with pytest.raises(UserError, match=f"^node {instance.name}: printed more than 1 MB$"):
+            testbed.run(instance.name, ["true"])
+        assert len(fabric.nodes.commands) == commands + 1, "a retry would be the same"

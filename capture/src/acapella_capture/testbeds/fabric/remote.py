@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 import json
 import re
+import select
 import shlex
 import time
 import uuid
@@ -31,6 +32,11 @@ REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
 REPLY_S = 60  # for the connection and a command that returns immediately
 LONG_S = 60  # duration of a command beyond which the end of the collection does not wait for it
 STOP_POLL_S = 0.5
+# Of a command, beyond which a node is not read: its reply has two texts of agent.MAX_TEXT, whose bytes may take 6
+# characters in JSON and 8 in base64. It is also less than the memory of a small machine.
+MOST_OUTPUT_BYTES = 20_000_000
+SELECT_S = 10
+BLOCK_BYTES = 1 << 16
 SHELL = (
     'if [ "$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; '
     '$as_root python3 -IS -c {program} "$HOME/{directory}" {command} {arguments}'
@@ -39,6 +45,10 @@ SHELL = (
 
 class StoppedError(UserError):
     """A long command was not waited for, because the collection ends."""
+
+
+class TooMuchOutputError(Exception):
+    """A node printed more than the reply to a command can have."""
 
 
 class Remote:
@@ -88,20 +98,24 @@ class Remote:
     def _execute(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
         """Return a command's output and the error. A connection that is silent for `limit_s` is closed."""
         node_object = self._node_of(node)
-        with GRAPH_LOCK:  # `execute` needs these values; the object caches them
-            node_object.get_management_ip(), node_object.get_reservation_state()
-        future = submit(node_object.execute, line, retry=1, quiet=True)
+        with GRAPH_LOCK:  # a connection needs the address, which the object caches
+            node_object.get_management_ip()
+            state = node_object.get_reservation_state()
+        if state != "Active":
+            return "", f"the node is {state}"
+        future = submit(execute, node_object, line)
         try:
             out, err = self._result(future, limit_s)
-        except StoppedError as error:
-            raise StoppedError(str(error), where=f"node {node}") from None
+        except (StoppedError, TooMuchOutputError) as error:
+            kind = StoppedError if isinstance(error, StoppedError) else UserError
+            raise kind(str(error), where=f"node {node}") from None
         except concurrent.futures.TimeoutError:
             node_object.close_ssh()
             return "", f"silent for {limit_s:.0f} s"
-        except Exception as error:  # SSHError, an exception of paramiko, an invalid slice state
-            if isinstance(error.__cause__, UserError):  # raised by host_keys: retries cannot succeed
-                raise error.__cause__ from None
-            if is_refusal(error.__cause__):  # by the bastion host or by the node; the error does not contain which one
+        except UserError:  # raised by host_keys: retries cannot succeed
+            raise
+        except Exception as error:  # an exception of paramiko or of the operating system
+            if is_refusal(error):  # by the bastion host or by the node; the error does not contain which one
                 self._explain_refusal()
             return "", format_error(error)
         lines = err.strip().splitlines()
@@ -159,6 +173,38 @@ class Remote:
         name = new_job_name()
         self.call(node, "start", job=name, argv=list(argv), stdin="", output=output)
         return RemoteJob(self, node, name)
+
+
+def execute(node: Any, line: str) -> tuple[str, str]:
+    """Run a command on a node, which is FABRIC's object of it. Return its output and its standard error.
+
+    FABRIC's client itself would collect output of any length in memory. Raises TooMuchOutputError beyond
+    MOST_OUTPUT_BYTES, an exception of paramiko or of the operating system if the connection fails.
+    """
+    try:
+        _, client = node._get_ssh_connection()
+        with client.get_transport().open_session() as channel:
+            channel.exec_command(line)
+            channel.shutdown_write()
+            output, messages = received(channel)
+    except Exception:
+        node.close_ssh()  # the next attempt connects again
+        raise
+    return output.decode(errors="replace"), messages.decode(errors="replace")
+
+
+def received(channel: Any) -> tuple[bytes, bytes]:
+    """Return what a command prints until it ends or the connection is lost. Raises TooMuchOutputError."""
+    output, messages = bytearray(), bytearray()
+    while not channel.closed or channel.recv_ready() or channel.recv_stderr_ready():
+        select.select([channel], [], [], SELECT_S)
+        if channel.recv_ready():
+            output += channel.recv(BLOCK_BYTES)
+        if channel.recv_stderr_ready():
+            messages += channel.recv_stderr(BLOCK_BYTES)
+        if len(output) + len(messages) > MOST_OUTPUT_BYTES:
+            raise TooMuchOutputError(f"printed more than {MOST_OUTPUT_BYTES // 1_000_000} MB")
+    return bytes(output), bytes(messages)
 
 
 def decoded(node: str, command: str, encoded: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ...control.watchdog import CLOCK
+from ...replay import departures
 from ...replay.clocks import clock_of, measure
 from ...replay.ports import ProgramSettings
 from ...scan import scan_apart
@@ -22,10 +23,14 @@ from ..base import Job, Testbed
 from ..sent_trials import unsent
 from ..uploads import upload
 from .replay_clocks import NodeClock
+from .replies import is_count
 
 PROGRAM = "acapella-dpdk-replay-static"  # built by make setup-fabric
 KEY = "fabric.replay"
 PACING = "bursts"
+LONGEST_NS = 86_400 * 10**9  # of a run
+MOST = (1 << 63) - 1
+LARGEST = {"priority": 99}  # of values in the report of a run; MOST of others
 COMMAND_S = 60  # for a command to take effect; a run may take its duration longer
 POLL_S = 0.2
 ROUND_TRIPS = 4  # over SSH, of which the shortest counts
@@ -58,11 +63,12 @@ class NodeSender:
         self._where = f"replay on node {node}"
         self._job: Job | None = None
         self._scheduled: dict[str, Any] = {}
+        self._frames = 0  # of the capture
         self._events_before = 0  # number of events when the last run was scheduled
 
     def open(self, capture: Path) -> None:
         """Upload program and capture, start the program, and load the capture."""
-        frames = scan_apart(capture).frames
+        self._frames = frames = scan_apart(capture).frames
         if not frames:
             raise UserError("the capture has no frames", where=f"{KEY}.capture")
         self._testbed.put(self.node, capture, self._file("capture"))
@@ -106,6 +112,9 @@ class NodeSender:
         """Schedule a run, which starts at a time of the node's clock; return the time of its planned end."""
         self._events_before = len(self._events())
         self._scheduled = self._command(f"run {at_ns} 1 {speed_ppm}", ("scheduled",))
+        period_ns = self._scheduled.get("period_ns")
+        if not is_count(period_ns) or period_ns > LONGEST_NS:
+            raise UserError("the program reported no possible period", where=self._where)
         return at_ns + self._scheduled["period_ns"]
 
     def finish(self, lead_ns: int) -> int:
@@ -114,7 +123,7 @@ class NodeSender:
         An error if some were not sent.
         """
         seconds = (self._scheduled["period_ns"] + lead_ns) / 1e9 + COMMAND_S
-        self.done = self._wait(("done",), self._events_before, seconds)
+        self.done = checked_report(self._wait(("done",), self._events_before, seconds), self._where)
         if fault := unsent(self.done):
             raise UserError(fault, where=self._where)
         return self.done["sent"]
@@ -128,6 +137,7 @@ class NodeSender:
         self._testbed.run(self.node, ["rm", "-f", self._path("departures")])
         self._command(f"departures {self._path('departures')}", ("saved",))
         self._testbed.fetch(self.node, self._path("departures"), target)
+        departures.check_size(target, self._frames)
 
     def _file(self, kind: str) -> str:
         """Return the name of a file of this sender on the node."""
@@ -185,6 +195,23 @@ class NodeSender:
         whole = done.stdout[: done.stdout.rfind("\n") + 1] if done.status == 0 else ""
         try:
             events = [json.loads(line) for line in whole.splitlines()]
+            json.dumps(events, ensure_ascii=False).encode()  # JSON may contain characters that no file can contain
         except (ValueError, RecursionError) as error:
-            raise UserError("an event of the program is not JSON", where=self._where) from error
+            raise UserError("an event of the program is malformed", where=self._where) from error
         return [event for event in events if isinstance(event, dict)]
+
+
+def checked_report(done: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return an event `done` of a node's program, which is untrusted. Raises UserError if a value is not possible."""
+    dropped, polling = done.get("dropped", {}), done.get("polling", {})
+    if isinstance(dropped, dict) and isinstance(polling, dict):
+        optional = {key: done.get(key) for key in ("sent_late", "late_ns", "priority")}
+        optional |= {key: polling.get(key) for key in ("preemptions", "largest_gap_ns")}
+        counts = [
+            ("sent", done.get("sent")),
+            *dropped.items(),
+            *(each for each in optional.items() if each[1] is not None),
+        ]
+        if all(is_count(count) and count <= LARGEST.get(key, MOST) for key, count in counts):
+            return done
+    raise UserError("the report of a run is malformed", where=where)

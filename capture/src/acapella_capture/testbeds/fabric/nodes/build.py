@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
 
 from ...base import Job, Testbed
 from . import packages
@@ -19,6 +20,7 @@ from .source_archive import source_archive
 
 PROGRAM = "acapella-dpdk-capture"
 TARGET = f"capture/dpdk/{PROGRAM}"
+LOG_BYTES = 1_000_000  # of a failed step that are copied
 POLL_S = 5  # of a step; the job on the node continues if the connection is lost
 # Packages of Debian and Ubuntu, each with a command that succeeds if its content is there.
 PACKAGES = {
@@ -158,11 +160,13 @@ class NodeBuild:
         return status
 
     def _failure(self, step: Step, output: str, status: str) -> UserError:
-        """Return the error of a failed step, whose log is copied to this machine. Raises UserError if it cannot be."""
+        """Return the error of a failed step. The end of its log is copied to this machine. Raises UserError."""
         log = self.logs / f"{self.node}-{output}"
         self.logs.mkdir(parents=True, exist_ok=True)
-        self.testbed.fetch(self.node, output, log)
-        lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+        place = self.testbed.path_on_node(self.node, output)
+        printed = self.testbed.run(self.node, ["tail", "-c", str(LOG_BYTES), place]).stdout  # not all: it may be long
+        atomic_text(log, printed)
+        lines = [line.strip() for line in printed.splitlines()]
         reason = decisive_line(lines) or status
         if not status:
             reason = f"not finished after {step.limit_s:.0f} s: {reason}"
