@@ -48,6 +48,8 @@ class SiteJob:
         """Allocate, sample, release, and record the outcome in any case."""
         try:
             self._run()
+        except Exception as error:  # the table of outcomes cannot be written
+            self.crash = self.crash or error
         finally:
             self.ended.set()
 

@@ -57,7 +57,7 @@ def test_missing_credentials_are_named_in_one_line(home):
 
 def test_unreadable_tokens_are_an_error_and_leave_no_lock(home):
     found = credentials.find(environment={})
-    for text in (None, "not JSON", json.dumps({"refresh_token": None})):
+    for text in (None, "not JSON", "[]", "[" * 100_000, json.dumps({"refresh_token": None})):
         if text is not None:
             found.tokens.write_text(text)
         with pytest.raises(UserError, match=r"cm\.fabric-testbed\.net"):
@@ -73,6 +73,17 @@ def test_error_of_a_token_refresh_does_not_contain_the_token(home):
         raise RuntimeError(f"refused {token}")
 
     with pytest.raises(UserError, match=r"could not be refreshed: refused \(token\)"):
+        credentials.id_token(found, fails)
+
+
+def test_error_of_a_token_refresh_without_a_text_is_named(home):
+    found = credentials.find(environment={})
+    found.tokens.write_text(json.dumps({"refresh_token": "r"}))
+
+    def fails(_token):
+        raise TimeoutError
+
+    with pytest.raises(UserError, match="could not be refreshed: TimeoutError"):
         credentials.id_token(found, fails)
 
 

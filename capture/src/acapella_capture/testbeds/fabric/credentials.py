@@ -140,8 +140,10 @@ def id_token(
     with locked(path):
         try:
             tokens = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError("cannot read the token file", where=path, fix=PORTAL) from error
+        if not isinstance(tokens, dict):
+            raise UserError("not a file of tokens", where=path, fix=PORTAL)
         current, key = tokens.get("id_token"), tokens.get("refresh_token")
         if current and current != refused and remaining_s(current) > REFRESH_BELOW_S:
             return current
@@ -150,7 +152,7 @@ def id_token(
             try:
                 fresh = {name: value for name, value in refresh(key).items() if value}
             except Exception as error:  # any exception of the client: the old token may still be valid
-                fault = redact(error).splitlines()[0][:200]
+                fault = " ".join(redact(error).split())[:200] or type(error).__name__
             else:
                 atomic_text(path, json.dumps(tokens | fresh, indent=2) + "\n")
                 return fresh["id_token"]

@@ -6,6 +6,7 @@ The client's manager never refreshes its id token, so a new manager is created w
 import contextlib
 import logging
 import os
+import stat
 import tempfile
 import threading
 import time
@@ -80,8 +81,9 @@ def log_file() -> Path:
     """Return the client's log in a private directory of the user: the default is shared by all users."""
     directory = Path(tempfile.gettempdir()) / f"acapella-fabric-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
-    if directory.stat().st_uid != os.getuid():
-        raise UserError("belongs to another user", where=directory)
+    status = directory.lstat()
+    if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode):
+        raise UserError("is not a directory of this user", where=directory)
     return directory / "fablib.log"
 
 
