@@ -108,15 +108,15 @@ def test_capture_is_not_fetched_if_anonymization_fails(tmp_path, key, change, re
     assert not captured(raw)
 
 
-def test_incomplete_output_of_a_killed_program_is_removed_from_the_node(tmp_path, key):
+def test_capture_and_incomplete_output_of_a_killed_program_are_removed_from_the_node(tmp_path, key):
+    """Later samples need the space."""
     program = tmp_path / "acapella"
     program.write_text('#!/bin/sh\necho part > "$4"\nkill -9 $$\n')
     program.chmod(0o755)
     (failure, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key), program=str(program))
     assert "not fetched" in failure.why
     assert not captured(raw)
-    (kept,) = (tmp_path / "node").glob("*.pcap*")
-    assert kept.suffix == ".pcap" and kept.read_bytes() == PCAP + ethernet_frame()
+    assert (tmp_path / "node").is_dir() and not list((tmp_path / "node").glob("*.pcap*"))
 
 
 @pytest.mark.parametrize("out", ["regular", "device"])

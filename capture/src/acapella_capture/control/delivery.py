@@ -19,9 +19,10 @@ from ..scan import Facts, scan_apart
 from ..settings import Settings
 from ..testbeds.base import Testbed
 from ..testbeds.nic_settings import too_long_note
-from .gather import delete_on_node, gather
+from .gather import COMPRESSED, delete_on_node, gather
+from .node_digest import SUFFIX as DIGEST_SUFFIX
 from .node_digest import CannotDigest, deliver_digest, size_on_node
-from .preprocess import preprocess
+from .preprocess import ANONYMIZED, preprocess
 from .sampling import ActiveSample, Failure
 from .watchdog import MB, parse_clock
 
@@ -43,7 +44,7 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
     """Fetch a sample's capture or digest and return its manifest, or the reason for its failure.
 
     The capture of a failed sample is fetched too, or deleted if captures are digested on their nodes: left on its node,
-    it would use disk space that later samples need. So is a capture that is neither digested nor fits here.
+    it would use disk space that later samples need. So is a capture that is neither digested nor fetched.
     """
     manifest = None
     with sample.recording_fault():
@@ -55,6 +56,11 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
                 sample.replay = testbed.deliver_replay(sample.planned.name, campaign / "raw")
             if recorded is not None:
                 manifest = describe(testbed, campaign, sample, recorded)
+    if manifest is None and sample.capture is not None:
+        with contextlib.suppress(UserError):  # node unreachable: the first error is reported
+            files = [f"{name}{ending}" for name in (sample.planned.file, f"{sample.planned.name}{DIGEST_SUFFIX}")
+                     for ending in ("", COMPRESSED, ANONYMIZED)]  # fmt: skip
+            delete_on_node(testbed, sample.instance.name, *files)
     return manifest or sample.failure()
 
 
@@ -63,17 +69,11 @@ def obtain(testbed: Testbed, settings: Settings, raw: Path, sample: ActiveSample
     node, planned = sample.instance.name, sample.planned
     if settings.collect.digest_on == "node":
         if sample.fault:
-            delete_on_node(testbed, node, planned.file)
             return None
         try:
             digest = deliver_digest(testbed, sample, raw, settings.collect)
         except CannotDigest as error:
-            try:
-                check_space(testbed, sample, raw, settings, error)
-            except UserError:
-                with contextlib.suppress(UserError):  # node unreachable: report the first error
-                    delete_on_node(testbed, node, planned.file)
-                raise
+            check_space(testbed, sample, raw, settings, error)
             sample.history.notes.append(f"{planned.name}: capture fetched, because its node cannot digest it: {error}")
         else:
             keys = {"node_digest": digest.manifest_key()}

@@ -10,6 +10,7 @@ from ..settings import CollectSettings
 from ..testbeds.base import Testbed
 
 SHA256 = re.compile(r"\\?([0-9a-f]{64}) ")  # sha256sum(1) prints a backslash if the name has special characters
+COMPRESSED = ".zst"
 COMMAND_NOT_FOUND = 127
 TIMEOUT_S = 3600  # time for a node to compress or checksum a capture
 
@@ -17,7 +18,7 @@ TIMEOUT_S = 3600  # time for a node to compress or checksum a capture
 def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectSettings) -> Path:
     """Fetch a file into a directory and return its path, with suffix `.zst` if it was compressed.
 
-    Raises UserError if that fails or the checksum never matches that of the node; the file then stays on the node.
+    Raises UserError if that fails or the checksum never matches that of the node; the file is then still there.
     """
     if settings.compress:
         file = compress(testbed, node, file)
@@ -45,13 +46,13 @@ def compress(testbed: Testbed, node: str, file: str) -> str:
     Raises UserError with the message of zstd.
     """
     path = testbed.path_on_node(node, file)
-    result = testbed.run(node, ["zstd", "-q", "-f", "--rm", path, "-o", f"{path}.zst"], timeout_s=TIMEOUT_S)
+    result = testbed.run(node, ["zstd", "-q", "-f", "--rm", path, "-o", f"{path}{COMPRESSED}"], timeout_s=TIMEOUT_S)
     if result.status == COMMAND_NOT_FOUND:
         return file
     if result.status != 0:
         lines = result.stderr.strip().splitlines()
         raise UserError(f"zstd failed: {lines[-1] if lines else result.status}", where=f"node {node}")
-    return f"{file}.zst"
+    return f"{file}{COMPRESSED}"
 
 
 def checksum_on_node(testbed: Testbed, node: str, file: str) -> str | None:
@@ -61,6 +62,6 @@ def checksum_on_node(testbed: Testbed, node: str, file: str) -> str | None:
     return match[1] if match and result.status == 0 else None
 
 
-def delete_on_node(testbed: Testbed, node: str, file: str) -> None:
-    """Delete a node's file if it exists."""
-    testbed.run(node, ["rm", "-f", testbed.path_on_node(node, file)])
+def delete_on_node(testbed: Testbed, node: str, *files: str) -> None:
+    """Delete a node's files, those that exist."""
+    testbed.run(node, ["rm", "-f", *(testbed.path_on_node(node, file) for file in files)])

@@ -17,6 +17,7 @@ from ..settings import PreprocessSettings
 from ..testbeds.base import Testbed
 from ..testbeds.uploads import upload
 
+ANONYMIZED = ".anonymized"  # incomplete output
 NOTE = "anonymized on its node before it was fetched: headers only, pseudonyms for addresses (docs/release.md)"
 COMMAND_NOT_FOUND = 127
 TIMEOUT_S = 3600  # time for a node to process a capture
@@ -27,12 +28,12 @@ KEY = "acapella-key"
 def preprocess(testbed: Testbed, node: str, file: str, settings: PreprocessSettings) -> list[str]:
     """Anonymize a node's file in place; return notes for the manifest.
 
-    Raises UserError if that fails: the capture then stays on the node unchanged and must not be fetched.
+    Raises UserError if that fails: the capture on the node is then unchanged and must not be fetched.
     """
     if not settings.anonymize:
         return []
     path = testbed.path_on_node(node, file)
-    output = f"{path}.anonymized"
+    output = f"{path}{ANONYMIZED}"
     try:
         if uploads_program(testbed.name, settings):
             run_uploaded(testbed, node, path, output, settings)

@@ -12,6 +12,7 @@ from acapella_capture.control import delivery, node_digest
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.fabric.nodes import programs
 from acapella_capture.testbeds.fabric.transfer import Transfer
+from acapella_core.errors import UserError
 
 ON_NODE = ONE | {"digest_on": "node"}
 NODE = "UTAH-listener1"
@@ -126,6 +127,21 @@ def test_sample_fails_if_its_capture_can_neither_be_digested_nor_fetched(fabric,
     assert "neither digested nor fetched: " in line and "No space left on device" in line
     assert "fetching the capture needs 64 MB here, 1 MB is free" in line
     assert captures_on_node(fabric) == [], "later samples need the space"
+
+
+def test_capture_is_deleted_on_its_node_if_its_digest_cannot_be_fetched(fabric, capsys, monkeypatch):
+    fetch = Transfer.fetch
+
+    def fails(self, node, path, target):
+        if ".columns" in path:
+            raise UserError("no connection", where=f"node {node}")
+        fetch(self, node, path, target)
+
+    monkeypatch.setattr(Transfer, "fetch", fails)
+    status, _ = collected(fabric, collect=ON_NODE)
+    printed = capsys.readouterr().err
+    assert status == 2 and "no connection" in printed
+    assert captures_on_node(fabric) == [] and not list(fabric.nodes.home(NODE).rglob("*.columns*"))
 
 
 def test_missing_program_is_reported_before_a_request(fabric, capsys, monkeypatch, tmp_path):
