@@ -15,7 +15,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from .plan.dry_run import dry_run, site_plans, summary
 from .plan.samples import sites_to_sample, trials
 from .precheck import check
 from .settings import Settings, read_settings
-from .testbeds import files, testbed_of
+from .testbeds import files, testbed_of, testbeds_with_remains
 from .testbeds.base import NotReleased, Testbed
 from .testbeds.local import sandbox
 
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int | None:
     if args.output and not args.list:
         raise UserError("-o requires --list", where=args.output)
     if args.release_all:
-        release_all(testbed_of(settings, args.campaign.resolve().name), args)
+        release_all(testbeds_with_remains(settings, args.campaign.resolve().name), args)
         return None
     if settings.testbed != "files":
         check(settings)
@@ -164,13 +164,20 @@ def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterator[Ev
 
 def still_allocated(testbed: Testbed, args: argparse.Namespace, error: NotReleased) -> UserError:
     """Return the error that names what is allocated now, and the command that releases it."""
-    try:
-        remaining = testbed.leftovers()
-    except UserError:  # what was allocated before may still be
-        remaining = error.names
+    remaining = remains(testbed, error)
     if not remaining:  # released by a later attempt
         return UserError(error.reason, where=f"testbed {testbed.name}")
     return NotReleased(remaining, error.reason, where=f"testbed {testbed.name}", fix=release_command(args))
+
+
+def remains(testbed: Testbed, error: UserError | None) -> tuple[str, ...]:
+    """Return what is allocated after a release, which failed with an error if it is not None. Raises UserError."""
+    try:
+        return testbed.leftovers()
+    except UserError:  # what was allocated before may still be
+        if not isinstance(error, NotReleased):
+            raise
+        return error.names
 
 
 def release_command(args: argparse.Namespace) -> str:
@@ -178,18 +185,32 @@ def release_command(args: argparse.Namespace) -> str:
     return f"acapella collect {shlex.quote(str(args.campaign))} --config {shlex.quote(str(args.config))} --release-all"
 
 
-def release_all(testbed: Testbed, args: argparse.Namespace) -> None:
-    """Release the resources that an earlier collection left. Raises NotReleased if that fails."""
-    leftovers = testbed.leftovers()
-    print("\n".join(f"left: {name}" for name in leftovers) or "nothing to release", flush=True)
-    if leftovers:
+def release_all(testbeds: Sequence[Testbed], args: argparse.Namespace) -> None:
+    """Release the resources that an earlier collection left. Raises UserError, NotReleased if some remain."""
+    where = f"testbed {testbeds[0].name}"
+    leftovers: list[tuple[Testbed, tuple[str, ...]]] = []
+    remaining: list[str] = []
+    reasons: list[str] = []
+    for testbed in testbeds:
+        try:
+            leftovers.append((testbed, testbed.leftovers()))
+        except UserError as error:
+            reasons.append(str(error).removeprefix(f"{where}: "))
+    lines = [f"left: {name}" for _, left in leftovers for name in left]
+    print("\n".join(lines) or ("" if reasons else "nothing to release"), flush=True)
+    for testbed in [testbed for testbed, left in leftovers if left]:
+        error: UserError | None = None
         try:
             testbed.release()
-        except NotReleased as error:
-            raise still_allocated(testbed, args, error) from error
-        remaining = testbed.leftovers()
-        if remaining:
-            raise NotReleased(remaining, "try again later", f"testbed {testbed.name}", release_command(args))
+        except UserError as raised:
+            error = raised
+            reasons.append(raised.reason if isinstance(raised, NotReleased) else str(raised).removeprefix(f"{where}: "))
+        remaining += remains(testbed, error)
+    if remaining:
+        raise NotReleased(remaining, "; ".join(reasons) or "try again later", where, release_command(args))
+    if reasons:
+        raise UserError("; ".join(reasons), where=where)
+    if lines:
         print("released")
 
 

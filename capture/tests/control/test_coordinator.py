@@ -13,7 +13,7 @@ import pytest
 from acapella_testing.capture.fake_testbed import FRAME, PCAP, FakeMirror, FakeTcpdump, FakeTestbed
 
 from acapella_capture import collect
-from acapella_capture.control import coordinator
+from acapella_capture.control import coordinator, outcomes
 from acapella_capture.control.gather import gather
 from acapella_capture.control.outcomes import Outcome
 from acapella_capture.control.sampling import Failure
@@ -172,15 +172,29 @@ def test_capture_is_fetched_uncompressed_without_zstd(tmp_path):
 def test_release_all_lists_and_releases_leftovers(capsys):
     testbed, args = FakeTestbed("p"), argparse.Namespace(campaign="results/c", config="c.yaml")
     testbed.left = ("acapella-c-STAR",)
-    collect.release_all(testbed, args)
+    collect.release_all([testbed], args)
     assert testbed.calls == [("release", "all")]
     assert capsys.readouterr().out == "left: acapella-c-STAR\nreleased\n"
-    collect.release_all(testbed, args)
+    collect.release_all([testbed], args)
     assert capsys.readouterr().out == "nothing to release\n"
     testbed.left, testbed.release = ("acapella-c-STAR",), lambda: None
     command = "acapella collect results/c --config c.yaml --release-all"
     with pytest.raises(UserError, match=rf"still allocated: acapella-c-STAR \(try again later\); {command}"):
-        collect.release_all(testbed, args)
+        collect.release_all([testbed], args)
+
+
+def test_table_of_outcomes_that_cannot_be_written_is_an_error_after_the_release(tmp_path, monkeypatch):
+    testbed, record = FakeTestbed("p"), outcomes.OutcomeTable.record
+
+    def full_disk(table, site, outcome, *words, **counts):
+        if outcome != "incomplete":
+            raise UserError("cannot write: No space left on device")
+        return record(table, site, outcome, *words, **counts)
+
+    monkeypatch.setattr(outcomes.OutcomeTable, "record", full_disk)
+    with pytest.raises(UserError, match="No space left on device"):
+        list(coordinator.collect(testbed, settings(instances=1), tmp_path / "c"))
+    assert ("release", "S") in testbed.calls
 
 
 def test_manifest_contains_watchdog_findings(tmp_path):

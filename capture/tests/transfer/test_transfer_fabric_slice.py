@@ -5,15 +5,20 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from acapella_testing.fabric.orchestrator import TAGS
 from acapella_testing.fabric.transfers import DUMBBELL, SLICE
 from acapella_testing.waiting import wait_until
 
+from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.fabric.network_slice import NetworkSlice
+from acapella_capture.testbeds.fabric.networks import SlicePlan, plan_slice
 from acapella_capture.testbeds.fabric.nodes.tuning import cpu_list
 from acapella_capture.transfer import fabric as fabric_grid
 from acapella_capture.transfer.settings import parse_transfer_settings
+from acapella_core import topology
 from acapella_core.errors import UserError
 
 CREATE = "/slices/creates"
@@ -117,6 +122,42 @@ def test_kept_slice_with_another_topology_is_refused_and_remains(fabric):
     status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("SALT", "MASS"), "other"))
     assert status == 2 and "with other nodes or networks than the topology" in err and "--release" in err
     assert fabric.slices == [SLICE]
+
+
+def network_slice(fabric) -> tuple[NetworkSlice, SlicePlan, ResourceRequest]:
+    """Return the slice of a campaign that is not created yet, its plan, and the request for its nodes."""
+    plan = plan_slice(topology.read(Path(fabric.topology())))
+    return NetworkSlice(fabric.loopback.settings(), "one"), plan, ResourceRequest(len(plan.nodes), disk_gb=10)
+
+
+def test_slice_whose_creation_has_no_answer_is_used(fabric):
+    """FABRIC lists it late, too."""
+    fabric.orchestrator.faults.create_status = [503] * 3 + [500]
+    fabric.orchestrator.faults.hidden = 4
+    created, plan, request = network_slice(fabric)
+    created.open(plan, request)
+    assert fabric.slices == [SLICE] and len(fabric.orchestrator.slices) == 1
+    created.release()
+    assert fabric.slices == []
+
+
+def test_slice_whose_creation_is_interrupted_is_deleted_although_it_is_listed_late(fabric, monkeypatch):
+    created, plan, request = network_slice(fabric)
+    call_manager = created.session.call_manager
+
+    def interrupted(action, call):
+        if "slice request" not in action:
+            return call_manager(action, call)
+        fabric.orchestrator.faults.hidden = 4
+        call_manager(action, call)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(created.session, "call_manager", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        created.open(plan, request)
+    assert fabric.slices == [SLICE]
+    created.release()
+    assert fabric.slices == []
 
 
 @pytest.mark.parametrize("keep", [(), ("--keep",)])

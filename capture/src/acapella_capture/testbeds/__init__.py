@@ -17,3 +17,12 @@ def testbed_of(settings: Settings, campaign: str = "campaign") -> Testbed:
     from .local.testbed import LocalTestbed  # noqa: PLC0415
 
     return LocalTestbed(settings.local)
+
+
+def testbeds_with_remains(settings: Settings, campaign: str) -> list[Testbed]:
+    """Return the testbeds that a campaign may have used with this config, for the release of what it left."""
+    if settings.testbed == "fabric":
+        from .fabric.own_slice import choice  # noqa: PLC0415
+
+        return [*choice.testbeds_with_remains(settings, campaign)]
+    return [testbed_of(settings, campaign)]

@@ -6,7 +6,7 @@ import time
 import uuid
 
 import pytest
-from acapella_testing.fabric.behavior import BEHAVIORS, PAGE, Faults
+from acapella_testing.fabric.behavior import BEHAVIORS, PAGE, PRECAUTIONS, Faults
 from acapella_testing.fabric.collection_runs import ONE, collected
 from acapella_testing.fabric.loopback import Loopback
 
@@ -22,13 +22,22 @@ def names(fabric: Loopback) -> list[str]:
     return [each.name for each in fabric.orchestrator.alive()]
 
 
+SOURCE = re.compile(  # a file with the function or key in it, a page, a standard, or the run notes
+    r"(CF|Authz \w+|AMHandlers \w+|Client|fabrictestbed) [\w/-]+\.(py|yaml|alfa)\b|Run notes of Patchwork: |RFC \d+, "
+    r"|learn\.fabric-testbed\.net, "
+)
+
+
 def test_every_behavior_has_a_source_and_an_existing_switch(fabric):
     faults = {field.name for field in dataclasses.fields(Faults)}
     switches = faults | set(vars(fabric.nodes)) | set(vars(fabric.orchestrator))
-    assert len({each.name for each in BEHAVIORS}) == len(BEHAVIORS)
+    rows = (*BEHAVIORS, *PRECAUTIONS)
+    assert len({each.name for each in rows}) == len(rows)
     for each in BEHAVIORS:
+        assert SOURCE.match(each.source), each.name
+    for each in rows:
         assert each.source and (each.switch is None or each.switch in switches), each.name
-    assert faults <= {each.switch for each in BEHAVIORS}, "each fault has a row"
+    assert faults <= {each.switch for each in rows}, "each fault has a row"
 
 
 def test_slice_on_the_second_page_is_found(fabric):
@@ -88,6 +97,27 @@ def test_slice_is_named_if_the_token_expires_before_the_release(fabric):
     with pytest.raises(NotReleased, match="still allocated: acapella-c-STAR"):
         testbed.release()
     assert testbed.leftovers() == ("acapella-c-STAR",)
+
+
+@pytest.mark.parametrize("moment", ["close", "list"])
+def test_slice_is_named_if_ctrl_c_ends_the_release(fabric, monkeypatch, moment):
+    """Also while connections are closed, and while FABRIC lists what is left."""
+    testbed = fabric.testbed()
+    (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    if moment == "close":
+        monkeypatch.setattr(testbed._site_slices[SITE].nodes[instance.name], "close_ssh", interrupted)
+    else:
+        monkeypatch.setattr(testbed.slices, "list_slices", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        testbed.release()
+    assert testbed.leftovers() == ("acapella-c-STAR",)
+    monkeypatch.undo()
+    testbed.release()
+    assert not names(fabric)
 
 
 def test_slice_that_may_exist_is_named(fabric, monkeypatch):

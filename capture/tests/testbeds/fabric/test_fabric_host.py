@@ -14,8 +14,9 @@ from fabrictestbed_extensions.fablib.fablib import FablibManager
 
 from acapella_capture.manifest import read
 from acapella_capture.settings import parse_settings
-from acapella_capture.testbeds.base import Host, ResourceRequest
+from acapella_capture.testbeds.base import Host, NotReleased, ResourceRequest
 from acapella_capture.testbeds.fabric.own_slice.host import NOTE, HostTestbed, own_nodes
+from acapella_capture.testbeds.fabric.own_slice.topology import our_names
 from acapella_core.errors import UserError
 
 OWN = {"mode": "slice", "slice": SLICE, "sites": [], "port_selection": "all", "ports": None, "instances": 1}
@@ -144,7 +145,7 @@ def test_p4_switches_of_a_slice_do_not_capture(tmp_path):
     created.add_l2network(
         name="net", interfaces=[node.get_interfaces()[0], switch.get_interfaces()[0]], type="L2Bridge"
     )
-    assert [(name, list(own.rates)) for name, own in own_nodes(created, lambda each: each)] == [
+    assert [(name, list(own.rates)) for name, own in own_nodes(created, lambda each: each, our_names("c"))] == [
         ("node", ["node-nic-p1"])
     ]
 
@@ -276,3 +277,14 @@ def test_node_that_cannot_be_cleaned_is_named(fabric):
     fabric.nodes.refusing = False
     testbed.release()
     assert files_of(fabric, "n3") == []
+
+
+def test_nodes_with_files_are_named_if_fabric_does_not_answer(fabric, monkeypatch):
+    testbed = HostTestbed(fabric.settings(), "first", own=SLICE)
+    testbed.allocate("UTAH", ResourceRequest(1))
+    fabric.nodes.refusing = True
+    fabric.nodes.lose_connections()
+    with pytest.raises(NotReleased, match=f"still allocated: {SLICE}/n3 "):
+        testbed.release("UTAH")
+    fabric.orchestrator.tokens.clear()
+    assert testbed.leftovers() == (f"{SLICE}/n3",)

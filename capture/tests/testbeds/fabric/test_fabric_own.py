@@ -12,6 +12,7 @@ from acapella_testing.fabric.collection_runs import collected
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.graphs import SHARED_PORT, graph
 from acapella_testing.fabric.loopback import loopback_fabric
+from acapella_testing.fabric.orchestrator import TAGS
 from acapella_testing.fabric.schedules import SimulatedClock
 from acapella_testing.waiting import in_background, wait_until
 
@@ -20,7 +21,9 @@ from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import NotReleased, ResourceRequest
 from acapella_capture.testbeds.fabric import slices
 from acapella_capture.testbeds.fabric.own_slice import own
+from acapella_capture.testbeds.fabric.own_slice.host import HostTestbed
 from acapella_capture.testbeds.fabric.own_slice.own import OwnSliceTestbed
+from acapella_capture.testbeds.fabric.own_slice.topology import our_names
 from acapella_core.errors import UserError
 
 OWN = {"mode": "slice", "slice": SLICE, "sites": [], "port_selection": "all", "ports": None, "instances": 1}
@@ -265,3 +268,58 @@ def test_refused_second_mirror_of_a_port_leaves_the_first_one(fabric):
             testbed.mirror(instance, instance.receivers[1], second.name, "both")
         assert mirrors(fabric) == [(SHARED_PORT, VLAN.fullmatch(first.name)[1])]
     assert everything(fabric) == before
+
+
+@pytest.mark.parametrize(
+    ("tags", "nodes"), [((), "own"), (("Component.SmartNIC",), "separate"), (TAGS, "separate")], ids=str
+)
+def test_release_all_finds_nodes_of_level_slice_at_every_other_level(fabric, capsys, tags, nodes):
+    """The project has lost or got permissions since, or the config has been changed."""
+    before = everything(fabric)
+    crashed = own_testbed(fabric, "first")
+    (instance,) = crashed.allocate("UTAH", REQUEST)
+    crashed.mirror(instance, instance.receivers[0], crashed.site("UTAH").ports[0].name, "both")
+    fabric.orchestrator.tags = tags
+    status, _ = collected(fabric, "--release-all", collect=OWN, nodes=nodes)
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert f"left: {SLICE}/acapella-first-UTAH-listener1\n" in printed.out and "released" in printed.out
+    assert everything(fabric) == before
+    assert not [*fabric.nodes.directory.glob("n*/acapella-*")], "the user's nodes are not touched"
+
+
+def test_release_all_at_level_slice_finds_the_slices_of_level_site(fabric, capsys):
+    fabric.orchestrator.tags = TAGS
+    fabric.testbed("first").allocate("UTAH", REQUEST)
+    fabric.orchestrator.tags = ("Component.SmartNIC",)
+    status, _ = collected(fabric, "--release-all", collect=OWN, nodes="own")
+    printed = capsys.readouterr()
+    assert status == 0 and "left: acapella-first-UTAH\n" in printed.out, printed.err
+    assert [each.name for each in fabric.orchestrator.alive()] == [SLICE]
+
+
+def test_nodes_of_level_slice_are_not_captured_at_level_host(fabric):
+    own_testbed(fabric).allocate("UTAH", REQUEST)
+    assert set(HostTestbed(fabric.settings(), "c", own=SLICE).ports_by_node("UTAH")) == {"n3"}
+
+
+@pytest.mark.parametrize(
+    "name", ["acapella-c-my-listener1", "acapella-c-STAR-UTAH-listener1", "acapella-c-STAR-listener"]
+)
+def test_other_names_of_the_user_are_not_ours(name):
+    assert our_names("c").fullmatch(name) is None
+    assert our_names("c").fullmatch("acapella-c-STAR-listener1")
+
+
+def test_nodes_are_named_if_ctrl_c_ends_the_request_for_them(fabric, monkeypatch):
+    testbed = own_testbed(fabric)
+    testbed.allocate("UTAH", REQUEST)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(testbed.slices, "open_when_stable", interrupted)
+    monkeypatch.setattr(testbed.slices, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        testbed.release()
+    assert testbed.leftovers() == (f"{SLICE}/acapella-c-UTAH-listener1",)

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import yaml
-from acapella_testing.fabric.behavior import BEHAVIORS, PAGE
+from acapella_testing.fabric.behavior import BEHAVIORS, PAGE, PRECAUTIONS
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.fabric.orchestrator import HOST, TAGS, StoredSlice
 from acapella_testing.fabric.program import environment
@@ -25,6 +25,7 @@ FAULTS = {
     "stuck": (True, False),
     "modify_fails": (True, True),  # the first mirrors are created with the slice
     "failed_service_stays": (True, True),
+    "one_mirror_per_port": (True, True),
     "kept": ("acapella-tiny-UTAH", False),
     "no_summary": (True, False),
     "metrics_status": (403, True),
@@ -72,7 +73,7 @@ def ours(fabric: Loopback) -> list[str]:
 
 
 def test_each_fault_of_the_table_is_tested():
-    assert set(FAULTS) == {each.switch for each in BEHAVIORS if each.switch}
+    assert set(FAULTS) == {each.switch for each in (*BEHAVIORS, *PRECAUTIONS) if each.switch}
 
 
 @pytest.mark.parametrize("name", FAULTS if os.environ.get("ACAPELLA_SOAK") else SOME)

@@ -1,8 +1,8 @@
 """How the FABRIC on loopback behaves: behaviors.tsv lists each behavior with its source, tests switch faults on.
 
-Sources: client 2.0.9 (fabrictestbed-extensions; fabrictestbed 2.0.8), orchestrator 30e67e21 (ControlFramework,
-2026-08), information model 19229ee (2024-12), Patchwork and its public run notes (2025). A source "not known" marks a
-behavior that protects against a possibility.
+Sources: file and function of CF (ControlFramework 30e67e21 of 2026-08, below fabric_cf/), Authz, AMHandlers, the client
+(fabrictestbed-extensions 2.0.9), fabrictestbed 2.0.8, fabric_fim 2.0.0; Patchwork and its public run notes (2025).
+precautions.tsv lists what FABRIC's sources do not show, and why it may happen.
 """
 
 import csv
@@ -25,14 +25,15 @@ class Behavior:
     switch: str | None = None
 
 
-def read_behaviors() -> tuple[Behavior, ...]:
-    """Return the rows of behaviors.tsv."""
-    with Path(__file__).with_name("behaviors.tsv").open(encoding="utf-8", newline="") as table:
+def read_behaviors(file: str, column: str) -> tuple[Behavior, ...]:
+    """Return the rows of a table whose column has the sources or reasons."""
+    with Path(__file__).with_name(file).open(encoding="utf-8", newline="") as table:
         rows = csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)
-        return tuple(Behavior(row["name"], row["source"], row["switch"] or None) for row in rows)
+        return tuple(Behavior(row["name"], row[column], row["switch"] or None) for row in rows)
 
 
-BEHAVIORS = read_behaviors()
+BEHAVIORS = read_behaviors("behaviors.tsv", "source")
+PRECAUTIONS = read_behaviors("precautions.tsv", "reason")
 
 
 @dataclass

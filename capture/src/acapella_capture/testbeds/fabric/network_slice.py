@@ -18,7 +18,7 @@ from .networks import SITE, NetworkSlices, SlicePlan, check_tags, choose_models,
 from .requirements import permitted_nics
 from .resources import USABLE
 from .session import GRAPH_LOCK, Session, graph_access
-from .slices import FAILED, UNSTABLE
+from .slices import FAILED
 
 CLOSE_S = 0.5
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -91,20 +91,14 @@ class NetworkSlice:
         wait(closing, CLOSE_S)
 
     def release(self) -> None:
-        """Delete the slice if it exists, found by its name: an interrupted request may have created it.
+        """Delete the slice if it exists, found by its name: a request that was interrupted may have created it.
 
         Signals are ignored meanwhile. Raises UserError naming the slice if FABRIC refuses.
         """
         with ignored_signals():
             self.close()
             try:
-                record = self.slices.find_slice(SITE)
-                if record is None:
-                    return
-                self.slices._until(
-                    record.slice_id, self.settings.wait_timeout_s, lambda state: state is None or state not in UNSTABLE
-                )
-                self.slices.delete(record.slice_id)
+                self.slices.delete_all(self.slices.ids_to_delete(SITE))
             except UserError as error:
                 fix = "delete it: the same command with --release"
                 raise UserError(f"slice {self.name} may still exist: {error}", fix=fix) from error

@@ -109,11 +109,19 @@ class Slices:
                 time.sleep(self.settings.poll_s)
             found = self.list_slices()
             self._unanswered -= {record.name for record in found}
-            missing = [name for name in self._unanswered if site in (None, site_of(self.campaign, name))]
+            missing = [name for name in self._unanswered if site in (None, self._site_of(name))]
             if not missing:
                 break
         self._unanswered -= set(missing)  # never created
-        return [record for record in found if site in (None, site_of(self.campaign, record.name))]
+        return [record for record in found if site in (None, self._site_of(record.name))]
+
+    def ids_to_delete(self, site: str | None = None) -> list[str]:
+        """Return the ids of this campaign's slices, of one site or of all. A new slice may be missing in FABRIC's list.
+
+        Raises UserError.
+        """
+        listed = [record.slice_id for record in self.list_late(site)]
+        return [*listed, *(each for each in self.known_ids(site) if each not in listed)]
 
     def list_project(self) -> list[Any]:
         """Return FABRIC's records of all slices of the project that still exist. Raises UserError."""
@@ -321,12 +329,12 @@ class Slices:
     def names(self) -> set[str]:
         """Return the names of slices that FABRIC lists or this process knows.
 
-        Raises UserError if FABRIC cannot list them and none is known.
+        Raises UserError if FABRIC cannot list them and none is known. After Ctrl-C, the known names are returned.
         """
         known = set(self.known_names())
         try:
             return known | {record.name for record in self.list_slices()}
-        except UserError:
+        except (UserError, KeyboardInterrupt):
             if not known:
                 raise
             return known

@@ -40,6 +40,10 @@ from .slices import FAILED, GONE, READY, Slices, slice_name
 NOTE = "the switch also copies before and after a sample; frames that it could not copy are not counted"
 
 
+class NoSliceError(UserError):
+    """The project has no slice of a name."""
+
+
 class FabricTestbed(NodePrograms):
     """FABRIC as its users can access it.
 
@@ -277,17 +281,15 @@ class FabricTestbed(NodePrograms):
         if site is not None:
             self.site(site)
             self._looked_up.add(site)
-        for name in [site] if site else list(self._site_slices):
-            self._forget(name)
+        self._forget([site] if site else list(self._site_slices))
         try:
-            listed = [record.slice_id for record in self.slices.list_late(site)]
+            slice_ids = self.slices.ids_to_delete(site)
         except UserError as error:
             names = self.slices.known_names(site)
             if not names:
                 raise
             raise NotReleased(names, str(error).removeprefix(f"{WHERE}: "), where=WHERE) from error
-        # a new slice may be missing in the list
-        self.slices.delete_all([*listed, *(each for each in self.slices.known_ids(site) if each not in listed)])
+        self.slices.delete_all(slice_ids)
 
     def leftovers(self) -> tuple[str, ...]:
         current = {slice_name(self.campaign, site) for site in self._site_slices}
@@ -390,17 +392,17 @@ class FabricTestbed(NodePrograms):
         return used
 
     def _slice_of_project(self, name: str) -> Any:
-        """Return FABRIC's object of a slice of the project. Raises UserError if it does not exist."""
+        """Return FABRIC's object of a slice of the project. Raises NoSliceError if it does not exist."""
         found = [record for record in self.slices.list_project() if record.name == name]
         if not found:
-            raise UserError(f"no slice {name!r} in the project", where=WHERE)
+            raise NoSliceError(f"no slice {name!r} in the project", where=WHERE)
         return self.slices.open(found[0].slice_id, user_only=False)
 
     def _usable_slice(self, site: str) -> Any | None:
         """Return the site's active slice, None if there is none; a failed one is deleted."""
         record = self.slices.find_slice(site)
         if record is None or record.state in GONE:
-            self._forget(site)
+            self._forget([site])
             return None
         if record.state not in FAILED:
             return self.slices.wait_until_stable(record.slice_id, self.settings.wait_timeout_s)
@@ -408,7 +410,7 @@ class FabricTestbed(NodePrograms):
         if self.slices.has_active_nodes(fabric_slice, instances_in(fabric_slice, self._prefix(site))):
             return fabric_slice  # after a failed modification the previous slice keeps running
         self.slices.delete(record.slice_id, wait=True)
-        self._forget(site)
+        self._forget([site])
         return None
 
     def _connect(self, site: str, fabric_slice: Any) -> None:
@@ -477,9 +479,12 @@ class FabricTestbed(NodePrograms):
                 return site_slice.nodes[name]
         raise UserError(f"no node {name!r}", where=WHERE)
 
-    def _forget(self, site: str) -> None:
-        """Discard the data about a site's slice, and close the connections to it."""
-        site_slice = self._site_slices.pop(site, None)
-        for name, node in site_slice.nodes.items() if site_slice else ():
-            node.close_ssh()
-            self._moves.forget(name)
+    def _forget(self, sites: Sequence[str]) -> None:
+        """Discard the data about the slices of sites, and close the connections to them.
+
+        All are discarded first: `leftovers` names them if Ctrl-C interrupts the rest.
+        """
+        for site_slice in [self._site_slices.pop(site) for site in sites if site in self._site_slices]:
+            for name, node in site_slice.nodes.items():
+                self._moves.forget(name)
+                node.close_ssh()

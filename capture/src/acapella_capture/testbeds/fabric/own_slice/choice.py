@@ -21,3 +21,16 @@ def permitted_testbed(settings: Settings, campaign: str) -> FabricTestbed:
     follow = collect.slice if collect.mode == "slice" else None
     fixed = collect.ports if collect.port_selection == "fixed" else None
     return FabricTestbed(fabric, campaign, follow=follow, fixed=fixed, session=session)
+
+
+def testbeds_with_remains(settings: Settings, campaign: str) -> list[FabricTestbed]:
+    """Return the testbeds that the campaign may have used: that of the present level, and those of other levels.
+
+    The project may have lost a permission since, or the config may have been changed.
+    """
+    now = permitted_testbed(settings, campaign)
+    if isinstance(now, OwnSliceTestbed):
+        return [now, FabricTestbed(settings.fabric, campaign, session=now.session)]
+    if settings.collect.mode != "slice":
+        return [now]
+    return [now, OwnSliceTestbed(settings.fabric, campaign, own=settings.collect.slice, session=now.session)]

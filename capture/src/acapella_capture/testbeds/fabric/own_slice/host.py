@@ -3,6 +3,7 @@
 Nothing is allocated, and no setting of the nodes is changed. All interfaces of a site are captured at the same time.
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from ..nodes.build import plan_notes
 from ..resources import natural_key
 from ..session import Session, graph_access
 from ..slices import check_lease
-from ..testbed import FabricTestbed
+from ..testbed import FabricTestbed, NoSliceError
 from . import levels, topology
 
 NOTE = "captured at the host: frames as the node's kernel handles them, which offloads can merge or not yet have split"
@@ -196,25 +197,35 @@ class HostTestbed(FabricTestbed):
             finally:
                 self._node(name).close_ssh()
             self._to_clean.discard(name)
-        if faults:
-            raise NotReleased(sorted(faults), "; ".join(faults.values()), where=WHERE)
         if site is None and self._has_slices:
-            super().release()
+            try:
+                super().release()
+            except NotReleased as error:
+                faults |= dict.fromkeys(error.names, error.reason)
+        if faults:
+            raise NotReleased(sorted(faults), "; ".join(dict.fromkeys(faults.values())), where=WHERE)
 
     def leftovers(self) -> tuple[str, ...]:
         """Return the nodes with files of an earlier collection, and its slices if it had more permissions.
 
         A node that does not answer may have such files.
         """
-        slices = super().leftovers()
-        self._has_slices = bool(slices)
-        if self._own is None:
-            return slices
-        left = list(self._nodes_with_files())
-        self._to_clean |= set(left)
+        slices: tuple[str, ...] = ()
+        try:
+            slices = super().leftovers()
+            self._has_slices = bool(slices)
+            if self._own is not None:
+                self._find_files()
+        except NoSliceError:  # the user has deleted it
+            pass
+        except (UserError, KeyboardInterrupt):  # FABRIC does not answer, or Ctrl-C ends the request
+            if not slices and not self._to_clean:
+                raise
+        left = sorted(self._to_clean - self._allocated.keys(), key=natural_key)
         return (*slices, *(f"{self._own}/{name}" for name in left))
 
-    def _nodes_with_files(self) -> Iterator[str]:
+    def _find_files(self) -> None:
+        """Find the nodes with files of an earlier collection."""
         refused = False  # bastion hosts block machines with repeated failed logins
         for name in self._nodes():
             if name in self._allocated:
@@ -224,7 +235,9 @@ class HostTestbed(FabricTestbed):
             except UserError as error:
                 used, refused = True, isinstance(error, LoginError)
             if used:
-                yield name
+                self._to_clean.add(name)
+            else:
+                self._to_clean.discard(name)
 
     def _node(self, name: str) -> Any:
         if self._found and name in self._found:
@@ -242,7 +255,7 @@ class HostTestbed(FabricTestbed):
                 found = self._slice_of_project(self._own)
                 with graph_access(f"cannot read slice {self._own}"):
                     self._own_id = found.get_slice_id()
-                    self._found = dict(own_nodes(found, self._watched))
+                    self._found = dict(own_nodes(found, self._watched, topology.our_names(self.campaign)))
             return self._found
 
     def _watched(self, node: Any) -> Any:
@@ -267,12 +280,14 @@ class HostTestbed(FabricTestbed):
         return Instance(name, found.site, tuple(receivers))
 
 
-def own_nodes(fabric_slice: Any, watched: Callable[[Any], Any]) -> Iterator[tuple[str, OwnNode]]:
-    """Yield the virtual machines of a slice by name, with their interfaces that are in a network.
+def own_nodes(fabric_slice: Any, watched: Callable[[Any], Any], ours: re.Pattern[str]) -> Iterator[tuple[str, OwnNode]]:
+    """Yield the user's virtual machines of a slice by name, with their interfaces that are in a network.
 
-    `watched` returns FABRIC's object of a node with a check of its host key.
+    `watched` returns FABRIC's object of a node with a check of its host key. `ours`: names of listening nodes that a
+    collection with more permissions left there.
     """
-    for node in sorted(topology.machines(fabric_slice), key=lambda node: natural_key(node.get_name())):
+    machines = [node for node in topology.machines(fabric_slice) if not ours.fullmatch(node.get_name())]
+    for node in sorted(machines, key=lambda node: natural_key(node.get_name())):
         interfaces = [each for each in node.get_interfaces(include_subs=False) if each.get_network() is not None]
         interfaces.sort(key=lambda each: natural_key(each.get_name()))
         macs = {each.get_name(): str(each.get_mac()).lower() for each in interfaces}

@@ -18,7 +18,7 @@ from .. import mirrors, resources
 from ..credentials import WHERE
 from ..session import Session, graph_access
 from ..slices import check_lease
-from ..testbed import FabricTestbed
+from ..testbed import FabricTestbed, NoSliceError
 from . import topology
 
 SHARED = "SharedNIC"
@@ -125,8 +125,7 @@ class OwnSliceTestbed(FabricTestbed):
             self.site(site)
             self._looked_up.add(site)
         with self._changing:
-            for name in [site] if site else list(self._site_slices):
-                self._forget(name)
+            self._forget([site] if site else list(self._site_slices))
             if self._own_id is None:  # nothing was read, so nothing was added
                 return
             if self._deadline is None:
@@ -177,12 +176,17 @@ class OwnSliceTestbed(FabricTestbed):
         self._known -= set(self._matching(self._known, ours))
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return the names of our nodes and mirrors. Raises UserError if FABRIC does not answer and none is known."""
+        """Return the names of our nodes and mirrors, those known if Ctrl-C ends the request.
+
+        Raises UserError if FABRIC does not answer and none is known.
+        """
         current = {instance for each in self._site_slices.values() for instance in each.nodes}
         ours = self._ours()
         try:
             names = self._names(self._own_slice(), ours)
-        except UserError:
+        except NoSliceError:
+            return ()
+        except (UserError, KeyboardInterrupt):
             if not (names := self._matching(self._known, ours)):
                 raise
         return tuple(f"{self._own}/{name}" for name in names if ours.fullmatch(name)[1] not in current)

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..slices import SITES
+
 # Properties that FABRIC and its client change by themselves: states, and what the client stores about its own progress.
 VOLATILE = ("GraphID", "ReservationInfo", "UserData")
 
@@ -18,7 +20,7 @@ def machines(fabric_slice: Any) -> list[Any]:
 
 def our_names(campaign: str, site: str | None = None) -> re.Pattern[str]:
     """Return the pattern of the names of our nodes, and mirrors, in a user's slice; group 1 is the node's name."""
-    place = r"[^-]+" if site is None else re.escape(site)
+    place = SITES if site is None else re.escape(site)
     return re.compile(
         rf"(?:mirror-)?({re.escape(node_prefix(campaign, ''))}{place}-listener\d+)(?:-[A-Za-z0-9]+-[0-9a-f]+)?"
     )
