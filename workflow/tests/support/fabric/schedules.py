@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+from acapella_testing.capture import veth
 from acapella_testing.fabric.behavior import Faults
 from acapella_testing.fabric.collection_runs import OTHERS, PORTS
 from acapella_testing.fabric.experiment import HOSTS, NODES, SLICE, experiment
@@ -30,8 +31,11 @@ from acapella_testing.fabric.orchestrator import LEASE, TAGS, Orchestrator, Stor
 from acapella_capture import collect
 from acapella_capture.testbeds.fabric import remote, session, slices, testbed
 from acapella_capture.testbeds.fabric.own_slice import own
+from acapella_capture.testbeds.local import replay_capture
 
 CAMPAIGN = "first"
+SENDER = {"node": "n1", "interface": "left0", "destination_mac": "02:00:00:00:00:77"}  # of replays
+PACKETS = 40
 SITES = ("STAR", "UTAH")
 REQUESTS = 150  # a collection without faults takes fewer
 WAITING = (remote, session, slices, testbed, own)  # modules that wait for FABRIC
@@ -89,6 +93,9 @@ class Schedule:
     others: int  # slices of other campaigns
     interrupts: tuple[int, ...]  # requests during which the user presses Ctrl-C
     own: bool = False  # whether the nodes are added to the user's own slice
+    loses_tags: bool = False  # whether the project has no permission when the rest is released
+    digests: bool = False  # whether captures are digested on their nodes
+    replays: bool = False  # whether a trial is replayed from a node of the user's slice after the samples
 
 
 def schedule(seed: int) -> Schedule:
@@ -255,17 +262,23 @@ def limit_s(plan: Schedule) -> float:
     create = 2 * LIMITS["wait_timeout_s"] + LIMITS["release_timeout_s"]
     creations = (plan.instances + 1) * 2  # with and without first mirrors, one node fewer each time
     moves = len(PORTS) * 4 * LIMITS["mirror_timeout_s"]  # two modifications, each of which is waited for twice
-    return len(SITES) * (creations * create + moves + 2 * LIMITS["wait_timeout_s"] + 2 * LIMITS["release_timeout_s"])
+    return (len(SITES) + plan.replays) * (
+        creations * create + moves + 2 * LIMITS["wait_timeout_s"] + 2 * LIMITS["release_timeout_s"]
+    )
 
 
 @contextlib.contextmanager
 def scheduled_fabric(directory: Path, plan: Schedule) -> Iterator[Loopback]:
     """Run a FABRIC whose faults follow a schedule, with slices of other campaigns."""
-    sites = EXPERIMENT_SITES if plan.own else None
-    with loopback_fabric(directory, sites, kind=ScheduledOrchestrator) as fabric:
+    sites = EXPERIMENT_SITES if plan.own or plan.replays else None
+    with contextlib.ExitStack() as stack:
+        fabric = stack.enter_context(loopback_fabric(directory, sites, kind=ScheduledOrchestrator))
         orchestrator = fabric.orchestrator
-        if plan.own:
+        if plan.own or plan.replays:
             experiment(fabric)
+        if plan.replays:
+            prefix = stack.enter_context(veth.namespace((SENDER["interface"], "peer")))
+            fabric.nodes.prefixes[SENDER["node"]] = prefix
         orchestrator.nodes, orchestrator.plan = fabric.nodes, plan
         fabric.give_token(**({"refresh_token": "refresh-1"} if plan.refresh else {}))
         for number in range(plan.others):
@@ -281,11 +294,20 @@ def collected(fabric: Loopback, plan: Schedule, *words: str) -> tuple[int, Path]
     chosen = {"mode": "sites", "port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS[:1]}}
     if plan.own:
         chosen = {"mode": "slice", "slice": SLICE, "port_selection": "all", "ports": None}
+    changes = dict(LIMITS)
+    if plan.digests:
+        chosen |= {"digest_on": "node"}
+    if plan.replays:
+        capture = fabric.directory / "replayed.pcap"
+        replay_capture.write(capture, "02:00:00:00:00:01", "02:00:00:00:00:02", PACKETS)
+        changes["replay"] = {
+            "slice": SLICE, "senders": [SENDER], "site": "STAR", "port": PORTS[0], "repeats": 1, "capture": str(capture)
+        }  # fmt: skip
     config = {
         "testbed": "fabric",
         "capture": {"sample_s": 0.1},
         "collect": {"sites": list(SITES), "instances": plan.instances, "telemetry_wait_s": 0, **chosen},
-        "fabric": asdict(fabric.settings(**LIMITS)) | {"nodes": "own" if plan.own else "separate"},
+        "fabric": asdict(fabric.settings(**changes)) | {"nodes": "own" if plan.own else "separate"},
     }
     file, campaign = fabric.directory / "config.json", fabric.directory / "results" / CAMPAIGN
     file.write_text(json.dumps(config))
@@ -305,6 +327,7 @@ def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple
         for stored in orchestrator.alive():
             stored.queries = 0
         fabric.give_token()
+        orchestrator.tags = () if plan.loses_tags else orchestrator.tags
         return first, end(fabric, plan, capsys, patch, "--release-all")
 
 
