@@ -58,6 +58,7 @@ CORES = $(shell workflow/setup/compile-jobs)
 CORE_JOBS = CMAKE_BUILD_PARALLEL_LEVEL=$(CORES)
 LTO_JOBS = $(CORES)
 export PIP_NO_CACHE_DIR := 1
+export PYTHONDONTWRITEBYTECODE := 1
 else
 REQUIREMENTS := workflow/requirements.lock
 PYTHON_PACKAGES := $(STAMPS)/packages

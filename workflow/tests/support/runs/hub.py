@@ -35,6 +35,19 @@ exec env -u GROUP_PLACE chroot "$root" \
     sh -c 'cd && exec "$@"' sh "$@"
 """
 
+# Arguments: the root, a directory that has the same name there, and the command. The home directory is hidden.
+ENTER_NODE = """
+set -eu
+root=$1 directory=$2
+shift 2
+mkdir -p "$root$directory"
+mount --bind "$directory" "$root$directory"
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs none "$root/home"
+exec chroot "$root" "$@"
+"""
+
 
 class Ended(NamedTuple):
     """Result of a command: its output, exit status, peak of its memory without the page cache, processes killed."""
@@ -138,6 +151,13 @@ class Hub:
             killed = group.killed()
             group.directory.rmdir()
         return Ended(ended.stdout, ended.returncode, max(peaks), killed)
+
+    def as_node(self, directory: Path) -> tuple[str, ...]:
+        """Return the arguments before a command that root runs without the home directory, as on a node of FABRIC.
+
+        ``directory`` has the same name there.
+        """
+        return ("unshare", "--mount", "sh", "-c", ENTER_NODE, "sh", str(self.root), str(directory))
 
     def used_bytes(self) -> int:
         """Return the size of the files in the home directory."""
