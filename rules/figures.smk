@@ -15,6 +15,7 @@ rule figures:
         flowreports=rules.flowtables.output.parquet if REPORTED["samples"] else [],
         flowstudy=rules.flowstudy.output.parquet if REPORTED["study"] else [],
         transfers=rules.transfer_tables.output.parquet if TRANSFERS else [],
+        infrastructure=rules.infrastructure.output.parquet if INFRASTRUCTURE else [],
     output:
         [
             report(

@@ -1,6 +1,6 @@
 # report: tables/, figures/, provenance/process.json -> report.html, one self-contained page
 #
-# Without samples, the page only has the section of transfers.
+# Without samples, the page only has the sections of transfers and of the infrastructure study.
 #
 # It has a section about the storage study after `snakemake storage` has run, and one about the outcomes of all
 # collections after `snakemake outcomes` has run. Neither is an input: a report must not start a measurement that changes
@@ -23,6 +23,7 @@ rule report:
         flowreports=rules.flowtables.output if REPORTED["samples"] else [],
         flowstudy=rules.flowstudy.output if REPORTED["study"] else [],
         transfers=rules.transfer_tables.output if TRANSFERS else [],
+        infrastructure=rules.infrastructure.output if INFRASTRUCTURE else [],
         papers=(
             [
                 *(rules.conformance.output if ENVIRONMENTS else []),

@@ -13,7 +13,7 @@ LAYERS = (  # from below; packages of one layer do not import each other
     {"digest"},
     {"kappa", "verify"},
     {"campaign"},
-    {"collector", "flowreports", "release", "transfer"},
+    {"collector", "flowreports", "infrastructure", "release", "transfer"},
     {"p4", "figures"},
     {"report"},
     {"snakefile", "cli"},

@@ -48,6 +48,7 @@ CAMPAIGN = Group(
         "conformance": "kappa.conformance",
         "storage": "campaign.storage",
         "transfers": "transfer.tables",
+        "infrastructure": "infrastructure.tables",
         "predict": "transfer.predict",
         "outcomes": "campaign.outcomes",
         "figures": "figures.command",

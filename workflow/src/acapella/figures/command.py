@@ -18,6 +18,7 @@ from .registry import (
     COLLECTION_FIGURES,
     FLOWREPORT_FIGURES,
     FLOWSTUDY_FIGURES,
+    INFRASTRUCTURE_FIGURES,
     REPLAY_FIGURES,
     STORAGE_FIGURES,
     TRAFFIC_FIGURES,
@@ -41,7 +42,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         f"of all collections: {', '.join(COLLECTION_FIGURES)}; "
         f"of the storage study: {', '.join(STORAGE_FIGURES)}; "
         f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}; "
-        f"of transfers: {', '.join(TRANSFER_FIGURES)}",
+        f"of transfers: {', '.join(TRANSFER_FIGURES)}; "
+        f"of the infrastructure study: {', '.join(INFRASTRUCTURE_FIGURES)}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="draw only these figures (default: those of samples)")
@@ -59,6 +61,11 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--transfers", action="store_true", help="also draw those of transfers (first run acapella campaign transfers)"
+    )
+    parser.add_argument(
+        "--infrastructure",
+        action="store_true",
+        help="also draw those of the infrastructure study (first run acapella campaign infrastructure)",
     )
     parser.add_argument(
         "--missing",
@@ -89,6 +96,7 @@ def run(args: argparse.Namespace) -> None:
     """Write the figures; print a line for each. Raises UserError for an unknown name or a missing table."""
     requested = {TRIAL_FIGURES: args.trials, REPLAY_FIGURES: args.replays, TRANSFER_FIGURES: args.transfers}
     requested |= {FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
+    requested |= {INFRASTRUCTURE_FIGURES: args.infrastructure}
     selected = args.only or [*TRAFFIC_FIGURES, *(name for names, on in requested.items() if on for name in names)]
     names = select_names(selected, all_figures(), "--only")
     formats = select_names(args.formats, FORMATS, "--formats")

@@ -46,6 +46,14 @@ TRANSFER_FIGURES = (  # for transfer experiments
     "transfer_agreement",
 )
 
+MODEL_FIGURES = ("infrastructure_ports",)  # for the infrastructure study: of the information model,
+SLICE_FIGURES = (  # of slice records,
+    "infrastructure_slice_sites",
+    "infrastructure_slice_durations",
+    "infrastructure_simultaneous",
+)
+TELEMETRY_FIGURES = ("infrastructure_weeks", "infrastructure_utilization", "infrastructure_activity")  # of counters
+INFRASTRUCTURE_FIGURES = (*MODEL_FIGURES, *SLICE_FIGURES, *TELEMETRY_FIGURES)
 
 SAMPLE_FIGURES = (*TRAFFIC_FIGURES, *TRIAL_FIGURES, *REPLAY_FIGURES, *FLOWREPORT_FIGURES)  # drawn from samples
 
@@ -61,6 +69,7 @@ def all_figures() -> tuple[str, ...]:
         *FLOWREPORT_FIGURES,
         *FLOWSTUDY_FIGURES,
         *TRANSFER_FIGURES,
+        *INFRASTRUCTURE_FIGURES,
     )
 
 

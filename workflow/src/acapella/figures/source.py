@@ -12,6 +12,7 @@ from acapella.common import tables
 from acapella.common.wording import natural
 from acapella.flowreports.study import TABLES as STUDY_TABLES
 from acapella.flowreports.tables import TABLES as FLOW_TABLES
+from acapella.infrastructure.tables import TABLES as INFRASTRUCTURE_TABLES
 from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 
 ALL = "all"  # site of the rows for the whole campaign
@@ -98,6 +99,7 @@ def command_for(table: str, campaign: Campaign) -> str:
         (FLOW_TABLES, f"p4 tables {campaign.directory} --samples ..."),
         (STUDY_TABLES, f"p4 study {campaign.directory}"),
         (TRANSFER_TABLES, f"campaign transfers {campaign.directory}"),
+        (INFRASTRUCTURE_TABLES, f"campaign infrastructure {campaign.directory} --advertisement ..."),
         (("flowreport_published",), f"p4 published {campaign.directory} --flowreports"),
         (("kappa_published",), f"campaign conformance -o {campaign.directory / 'tables'}"),
     ):

@@ -30,6 +30,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--flowreports", action="store_true", help="add a section on flow reports")
     parser.add_argument("--flowstudy", action="store_true", help="add the study of flow reports to that section")
     parser.add_argument("--transfers", action="store_true", help="add a section on transfer experiments")
+    parser.add_argument("--infrastructure", action="store_true", help="add a section on the infrastructure study")
     parser.add_argument("--storage", action="store_true", help="add a section on the storage study")
     parser.add_argument("--outcomes", action="store_true", help="add a section on the outcomes of all collections")
     parser.add_argument(
@@ -74,6 +75,7 @@ def run(args: argparse.Namespace) -> None:
         with_replays=args.replays,
         flows=flows.FlowSections(args.flowreports, args.flowstudy),
         with_transfers=args.transfers,
+        with_infrastructure=args.infrastructure,
         with_storage=args.storage,
         with_outcomes=args.outcomes,
         papers=args.papers,

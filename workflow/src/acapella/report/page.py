@@ -15,12 +15,13 @@ from acapella.figures import registry
 from acapella.figures.compose import ComposedFigure, compose_figure
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source, command_for
+from acapella.infrastructure.tables import STAGE as INFRASTRUCTURE_STAGE
 from acapella.transfer.tables import STAGE as TRANSFER_STAGE
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 from . import flows as flow_section
-from . import notes, storage, summary, tables, transfers, trials, warnings
+from . import infrastructure, notes, storage, summary, tables, transfers, trials, warnings
 
 MAX_EMBEDDED = 256 * 1024  # bytes of a CSV file embedded in the page; larger files are only linked
 
@@ -46,6 +47,7 @@ def write(  # noqa: PLR0913
     with_replays: bool = False,
     flows: flow_section.FlowSections = flow_section.NO_SECTIONS,
     with_transfers: bool = False,
+    with_infrastructure: bool = False,
     with_storage: bool = False,
     with_outcomes: bool = False,
     papers: bool = False,
@@ -56,27 +58,30 @@ def write(  # noqa: PLR0913
 
     ``with_samples``: whether the campaign has samples, which the sections on traffic describe. The other keywords add
     the sections on trials (with the figures of replays with departures), flow reports, transfers, the
-    storage study, and the outcomes of all collections.
+    infrastructure study, the storage study, and the outcomes of all collections.
     ``papers`` adds tables of the numbers printed in papers. ``excluded``: samples that the config excludes.
     ``failed``: samples that failed and are in no table.
     """
     source = Source(campaign)
+    stage = "process" if with_samples else TRANSFER_STAGE if with_transfers else INFRASTRUCTURE_STAGE
     of_trials = (*registry.TRIAL_FIGURES, *(registry.REPLAY_FIGURES if with_replays else ()))
     parts = (registry.TRAFFIC_FIGURES if with_samples else (), of_trials if with_trials else (), flows.figures)
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     parts += (registry.TRANSFER_FIGURES if with_transfers else (),)
+    parts += (registry.INFRASTRUCTURE_FIGURES if with_infrastructure else (),)
     composed = [compose_figure(name, source, origin=False, missing=len(failed)) for part in parts for name in part]
-    omitted = [figure for figure in composed if figure.empty and figure.name in registry.TRANSFER_FIGURES]
+    optional = (*registry.TRANSFER_FIGURES, *registry.INFRASTRUCTURE_FIGURES)
+    omitted = [figure for figure in composed if figure.empty and figure.name in optional]
     shown = [figure for figure in composed if figure not in omitted]
     all_figures = [figure_values(figure, number, source) for number, figure in enumerate(shown, 1)]
-    figures, of_trials, of_flows, of_storage, collections, of_transfers = (
+    figures, of_trials, of_flows, of_storage, collections, of_transfers, of_infrastructure = (
         [figure for figure in all_figures if figure["name"] in part] for part in parts
     )
     page = template().render(
         name=campaign.directory.resolve().name,
         heading=summary.heading(source) if with_samples else "",
         policy=charts.security_policy(charts.vega(), charts.EMBED_SCRIPT),
-        lead=summary.introduction(source) if with_samples else transfers.INTRODUCTION,
+        lead=summary.introduction(source) if with_samples else introduction(with_transfers=with_transfers),
         facts=summary.facts(source) if with_samples else [],
         warnings=warnings.collect(source, excluded, failed) if with_samples else [],
         figures=figures,
@@ -84,17 +89,24 @@ def write(  # noqa: PLR0913
         trials=trial_section(source, of_trials, papers=papers) if with_trials else None,
         flows=section(of_flows, flow_section.tables(source, flows, papers=papers), source) if flows else None,
         transfers=transfer_section(source, of_transfers, omitted) if with_transfers else None,
+        infrastructure=(
+            section(of_infrastructure, infrastructure.tables(source), source) if with_infrastructure else None
+        ),
         storage=section(of_storage, storage.tables(source), source) if with_storage else None,
         collections=collections,
-        provenance_stage="process" if with_samples else TRANSFER_STAGE,
-        provenance=provenance_of(campaign, with_samples=with_samples)
-        + (provenance_of_trials(campaign) if with_trials else []),
+        provenance_stage=stage,
+        provenance=provenance_of(campaign, stage) + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),
         start=charts.EMBED_SCRIPT,
     )
     path = campaign.directory / "report.html"
     atomic_text(path, page)
     return path, len(all_figures)
+
+
+def introduction(*, with_transfers: bool) -> str:
+    """Return the first sentence of the report of a campaign without samples."""
+    return transfers.INTRODUCTION if with_transfers else infrastructure.INTRODUCTION
 
 
 def section(figures: list[dict], shown: list[dict], source: Source) -> dict:
@@ -117,7 +129,7 @@ def trial_section(source: Source, figures: list[dict], *, papers: bool) -> dict:
 
 def transfer_section(source: Source, figures: list[dict], omitted: list[ComposedFigure]) -> dict:
     """Return the values of the section on transfers. ``omitted``: figures without data."""
-    reasons = [transfers.omission(figure) for figure in omitted]
+    reasons = [transfers.omission(figure) for figure in omitted if figure.name in registry.TRANSFER_FIGURES]
     return {**section(figures, transfers.tables(source), source), "omitted": reasons}
 
 
@@ -156,12 +168,14 @@ def csv_link(name: str, source: Source) -> dict:
     return {"file": f"{name}.csv", "href": href, "embedded": small, "kb": f"{len(content) / 1000:.1f}"}
 
 
-def provenance_of(campaign: Campaign, *, with_samples: bool = True) -> list[dict]:
-    """Return the parts of provenance/process.json with their rows of (name, value); without samples, of transfers."""
-    if not with_samples:
-        fix = f"run: acapella campaign transfers {campaign.directory}"
-        return provenance_parts(campaign.provenance(TRANSFER_STAGE), fix)
-    return provenance_parts(campaign.provenance("process"), f"run: acapella campaign process {campaign.directory}")
+def provenance_of(campaign: Campaign, stage: str) -> list[dict]:
+    """Return the parts of a stage's provenance file with their rows of (name, value).
+
+    The stage is process; without samples, that of transfers or of the infrastructure study.
+    """
+    commands = {TRANSFER_STAGE: "transfers", INFRASTRUCTURE_STAGE: "infrastructure"}
+    fix = f"run: acapella campaign {commands.get(stage, stage)} {campaign.directory}"
+    return provenance_parts(campaign.provenance(stage), fix)
 
 
 def provenance_of_trials(campaign: Campaign) -> list[dict]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from acapella.infrastructure.inputs import has_infrastructure
 from acapella.kappa import selection
 from acapella_core import schemas
 from acapella_core.errors import UserError
@@ -20,7 +21,8 @@ from .transfer import has_transfers
 def checked(config: dict) -> dict:
     """Return a copy of ``config`` with the schema's defaults for missing keys.
 
-    A config that has transfers, but neither `testbed` nor `samples`, describes a campaign without samples.
+    A config that has transfers or an infrastructure study, but neither `testbed` nor `samples`, describes a campaign
+    without samples.
     Raises UserError for the first error, for example ``config error: capture.snaplen: 'abc' is not of type 'integer'``.
     """
     schema = schemas.json_schema("config")
@@ -30,7 +32,7 @@ def checked(config: dict) -> dict:
     if error is not None:
         raise UserError(f"config error: {error}")
     filled = with_defaults(copy.deepcopy(own_keys), schema)
-    if has_transfers(filled) and not own_keys.keys() & {"testbed", "samples"}:
+    if (has_transfers(filled) or has_infrastructure(filled)) and not own_keys.keys() & {"testbed", "samples"}:
         filled["samples"] = None
     check_across_keys(filled)
     return filled
@@ -73,6 +75,11 @@ def check_across_keys(config: dict) -> None:
             raise UserError(f"config error: storage.thresholds: [{background}, {limit}]: the lower one comes first")
     check_trials(config["trials"] or {}, config["exclude"])
     check_digest_on(config)
+    if config["pseudonyms"] and has_infrastructure(config):
+        raise UserError(
+            "config error: infrastructure: the numbers of a site's ports identify it, so pseudonyms would not hide it",
+            fix="set pseudonyms: false, or use another campaign for the infrastructure study",
+        )
 
 
 def check_digest_on(config: dict) -> None:
@@ -93,8 +100,11 @@ def has_samples(config: dict) -> bool:
 
 
 def check_without_samples(config: dict) -> None:
-    """Check that a campaign without samples has transfers, and no stage that needs samples. Raises UserError."""
-    if not has_transfers(config):
+    """Check that a campaign without samples has transfers or an infrastructure study, and no stage that needs samples.
+
+    Raises UserError.
+    """
+    if not (has_transfers(config) or has_infrastructure(config)):
         raise UserError("config error: samples: missing; testbed files needs the path of a sample sheet")
     flowreports = config["flowreports"]
     for key, value in {

@@ -10,13 +10,19 @@ from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
 from acapella.figures.registry import (
     FLOWREPORT_FIGURES,
     FLOWSTUDY_FIGURES,
+    MODEL_FIGURES,
     REPLAY_FIGURES,
+    SLICE_FIGURES,
+    TELEMETRY_FIGURES,
     TRAFFIC_FIGURES,
     TRANSFER_FIGURES,
     TRIAL_FIGURES,
 )
 from acapella.flowreports.study import TABLES as FLOWSTUDY_TABLES
 from acapella.flowreports.tables import TABLES as FLOWREPORT_TABLES
+from acapella.infrastructure.inputs import KEYS as INFRASTRUCTURE_KEYS
+from acapella.infrastructure.inputs import has_infrastructure
+from acapella.infrastructure.tables import TABLES as INFRASTRUCTURE_TABLES
 from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 from acapella_core import names
 
@@ -76,10 +82,23 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
             transfers,
             Stage(TRANSFER_TABLES, kept_figures, provenance_names("transfer")),
         ),
+        *infrastructure_stages(config),
         OptionalStage(None, False, False, Stage((), [*empty])),  # removes figures of an earlier configuration
         OptionalStage(
             None, published, published, Stage(["flowreport_published"], (), provenance_names("flowpublished"))
         ),
+    ]
+
+
+def infrastructure_stages(config: dict) -> list[OptionalStage]:
+    """Return the stages of the infrastructure study: its tables, and the figures of each kind of input."""
+    configured = has_infrastructure(config)
+    tables = Stage(INFRASTRUCTURE_TABLES, (), provenance_names("infrastructure"))
+    given = [bool((config.get("infrastructure") or {}).get(key)) for key in INFRASTRUCTURE_KEYS]
+    kinds = zip(given, (MODEL_FIGURES, SLICE_FIGURES, TELEMETRY_FIGURES), strict=True)
+    return [
+        OptionalStage("--infrastructure", configured, configured, tables),
+        *(OptionalStage(None, has_files, has_files, Stage((), figures)) for has_files, figures in kinds),
     ]
 
 

@@ -1,0 +1,77 @@
+"""Slices that exist at the same time (Patchwork, figure 5)."""
+
+from datetime import date, timedelta
+
+import altair as alt
+
+from acapella.common.wording import count, digits
+
+from . import infrastructure_scope, theme
+from .compose import Figure
+from .rows import Rows
+from .source import NoData, Source
+
+SUBJECT = "Simultaneous slices"
+TABLE = "infrastructure_simultaneous"
+COLUMNS = ("day", "slices_mean", "slices_min", "slices_max")
+SCOPE = infrastructure_scope.no_scope
+HEIGHT = 220
+BAND, MEAN, ALL = "smallest to largest of a day", "mean of a day", "mean of all days"
+COLORS = {BAND: "#9CC7E5", MEAN: theme.BLUE, ALL: theme.VERMILION}
+QUANTITIES = ("simultaneous_mean", "simultaneous_stddev", "simultaneous_max")
+
+
+def draw(source: Source) -> Figure:
+    """Draw the mean and the range of each day."""
+    rows = source.rows(TABLE)
+    if not rows:
+        raise NoData("the slice records span no time (infrastructure.slices)")
+    of = infrastructure_scope.summary(source)
+    mean, deviation, highest = (of[name] for name in QUANTITIES)
+    parts = [count(len(rows), "day")]
+    parts += [
+        infrastructure_scope.compared(name, digits(value))
+        for name, value in zip(QUANTITIES, (mean, deviation, highest), strict=True)
+    ]
+    parts.append("slices that began before the records are missing")
+    title = (
+        f"{digits(mean)} slices at the same time on average, standard deviation {digits(deviation)}, at most "
+        f"{digits(highest)}"
+    )
+    return Figure(title, chart(rows, mean), (infrastructure_scope.note(*parts),))
+
+
+def chart(rows: list[dict], mean: float) -> alt.LayerChart:
+    """Return a band from the smallest to the largest number, the mean of each day, and the mean of all."""
+    values = [
+        {"day": row["day"], "mean": row["slices_mean"], "low": row["slices_min"], "high": row["slices_max"]}
+        for row in rows
+    ]
+    end = (date.fromisoformat(rows[-1]["day"]) + timedelta(days=1)).isoformat()
+    values.append({**values[-1], "day": end})  # the last step ends with its day
+    x = alt.X(
+        "day:T",
+        title="day (UTC)",
+        scale=alt.Scale(type="utc", domain=[values[0]["day"], end], nice=False),
+        axis=alt.Axis(format="%Y-%m-%d", tickCount=6, labelAngle=0),
+    )
+    y_title = "slices at the same time"
+    color = {"scale": alt.Scale(domain=list(COLORS), range=list(COLORS.values())), "legend": LEGEND}
+    base = alt.Chart(Rows(values=values))
+    tooltip = [alt.Tooltip("day:N"), alt.Tooltip("mean:Q", format=".3~g"), alt.Tooltip("low:Q"), alt.Tooltip("high:Q")]
+    band = base.mark_area(interpolate="step-after").encode(
+        x=x, y=alt.Y("low:Q", title=y_title), y2="high:Q", color=alt.Color("kind:N", **color), tooltip=tooltip
+    )
+    line = base.mark_line(interpolate="step-after", strokeWidth=1.4).encode(
+        x=x, y=alt.Y("mean:Q", title=y_title), color=alt.Color("kind:N", **color), tooltip=tooltip
+    )
+    rule = (
+        alt.Chart(Rows(values=[{"mean": mean, "kind": ALL}]))
+        .mark_rule(strokeDash=[5, 3], strokeWidth=1.4)
+        .encode(y="mean:Q", color=alt.Color("kind:N", **color))
+    )
+    layers = [band.transform_calculate(kind=f"'{BAND}'"), line.transform_calculate(kind=f"'{MEAN}'"), rule]
+    return alt.layer(*layers).properties(width=theme.WIDTH - 80, height=HEIGHT)
+
+
+LEGEND = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0, labelLimit=220)

@@ -1,0 +1,175 @@
+"""Read switch ports and NICs from FABRIC's information model: an advertisement, or the models of single sites.
+
+Both are graphs in GraphML. In an advertisement, a site is a CompositeNode. Its trunk ports are VLAN sub-interfaces,
+which links connect to the trunk ports of other sites; ports to servers are not included, but the numbers of NICs are.
+The model of a site has a switch (NetworkNode), whose trunk ports are connected to the ports of NICs. In both, a node
+`has` a NetworkService, which `connects` its ports.
+"""
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+GBPS = 10**9
+RATES = {  # bit/s, by prefix of the port's name (Cisco IOS XR)
+    "FourHundredGig": 400 * GBPS,
+    "TwoHundredGig": 200 * GBPS,
+    "HundredGig": 100 * GBPS,
+    "FiftyGig": 50 * GBPS,
+    "FortyGig": 40 * GBPS,
+    "TwentyFiveGig": 25 * GBPS,
+    "TenGig": 10 * GBPS,
+    "GigabitEthernet": GBPS,
+}
+# FABRIC's component catalog: SmartNICs and FPGAs have two ports. A shared NIC has one connected port with 127 virtual
+# functions, which the model counts as units.
+PORTS_PER_UNIT = {"SmartNIC": 2, "FPGA": 2}
+FUNCTIONS_PER_SHARED_PORT = 127
+TRUNK = "TrunkPort"
+UPLINK, DOWNLINK = "uplink", "downlink"
+NAMESPACE = "{http://graphml.graphdrawing.org/xmlns}"
+
+
+@dataclass
+class Infrastructure:
+    """Rows of sites, of trunk ports with their link, and of NICs."""
+
+    sites: list[dict] = field(default_factory=list)
+    ports: list[dict] = field(default_factory=list)
+    nics: list[dict] = field(default_factory=list)
+
+
+class Graph:
+    """A graph of the information model: the properties of its nodes, and their neighbors by kind of edge."""
+
+    def __init__(self, path: Path):
+        """Read a GraphML file. Raises UserError if it is not one."""
+        try:
+            root = ET.parse(path).getroot()
+        except (ET.ParseError, UnicodeDecodeError) as error:
+            raise UserError(f"not GraphML: {error}", where=path) from error
+        except OSError as error:
+            raise UserError(f"cannot read: {error.strerror}", where=path) from error
+        names = {key.get("id"): key.get("attr.name") for key in root.iter(f"{NAMESPACE}key")}
+        self.path = path
+        self.nodes = {node.get("id"): properties(node, names) for node in root.iter(f"{NAMESPACE}node")}
+        self.edges: dict[str, list[tuple[str, str]]] = {node: [] for node in self.nodes}
+        for edge in root.iter(f"{NAMESPACE}edge"):
+            kind, ends = properties(edge, names).get("Class", ""), (edge.get("source"), edge.get("target"))
+            if not {*ends} <= self.nodes.keys():
+                raise UserError(f"an edge connects {' and '.join(map(str, ends))}, which are not nodes", where=path)
+            for one, other in (ends, ends[::-1]):
+                self.edges[one].append((kind, other))
+
+    def neighbors(self, node: str, kind: str, node_class: str) -> list[str]:
+        """Return the nodes of a class that edges of a kind connect to a node."""
+        return [other for edge, other in self.edges[node] if edge == kind and self.of(other, "Class") == node_class]
+
+    def of(self, node: str, name: str) -> str | None:
+        """Return a property of a node."""
+        return self.nodes[node].get(name)
+
+    def json_of(self, node: str, name: str) -> dict:
+        """Return a property that contains JSON. Raises UserError if it does not."""
+        try:
+            value = json.loads(self.of(node, name) or "{}")
+        except ValueError as error:
+            raise UserError(f"node {node}: {name} is not JSON: {error}", where=self.path) from error
+        return value if isinstance(value, dict) else {}
+
+
+def properties(element: ET.Element, names: dict) -> dict[str, str]:
+    """Return the properties of a node or edge by name."""
+    return {names.get(data.get("key")): data.text or "" for data in element.iter(f"{NAMESPACE}data")}
+
+
+def read(paths: Iterable[Path]) -> Infrastructure:
+    """Return sites, ports and NICs of all files. Raises UserError if one has no site, or two have the same site."""
+    result = Infrastructure()
+    files: dict[str, Path] = {}
+    for path in paths:
+        graph = Graph(path)
+        found = one_graph(graph)
+        if not found.sites:
+            raise UserError("contains no site of FABRIC's information model", where=path)
+        for row in found.sites:
+            if row["site"] in files:
+                raise UserError(f"site {row['site']} is also in {files[row['site']]}", where=path)
+            files[row["site"]] = path
+        for name in ("sites", "ports", "nics"):
+            getattr(result, name).extend(getattr(found, name))
+    return result
+
+
+def one_graph(graph: Graph) -> Infrastructure:
+    """Return sites, ports and NICs of one graph."""
+    result = Infrastructure()
+    site_of_service: dict[str, str] = {}
+    for node, values in graph.nodes.items():
+        site = values.get("Site") or values.get("Name")
+        if values.get("Class") == "CompositeNode" or (
+            values.get("Class") == "NetworkNode" and values.get("Type") == "Switch"
+        ):
+            result.sites.append({"site": site})
+            site_of_service |= dict.fromkeys(graph.neighbors(node, "has", "NetworkService"), site)
+        if values.get("Class") in ("CompositeNode", "NetworkNode"):
+            result.nics += nics(graph, node, site)
+    result.sites = [{"site": site} for site in dict.fromkeys(row["site"] for row in result.sites)]
+    site_of_port = {
+        port: site
+        for service, site in site_of_service.items()
+        for port in graph.neighbors(service, "connects", "ConnectionPoint")
+        if graph.of(port, "Type") == TRUNK
+    }
+    result.ports = [port_row(graph, port, site, site_of_port) for port, site in site_of_port.items()]
+    return result
+
+
+def nics(graph: Graph, node: str, site: str) -> list[dict]:
+    """Return the NICs of a node, with the number of switch ports to which they are connected."""
+    rows = []
+    for component in graph.neighbors(node, "has", "Component"):
+        kind, units = graph.of(component, "Type"), graph.json_of(component, "Capacities").get("unit", 1)
+        shared = -(-units // FUNCTIONS_PER_SHARED_PORT)
+        ports = shared if kind == "SharedNIC" else PORTS_PER_UNIT.get(kind, 0) * units
+        if ports:
+            rows.append({"site": site, "type": kind, "model": graph.of(component, "Model"), "ports": ports})
+    return rows
+
+
+def port_row(graph: Graph, port: str, site: str, site_of_port: dict[str, str]) -> dict:
+    """Return the row of a trunk port: an uplink if a link connects it to another site's port, or to nothing known."""
+    others = [
+        other
+        for link in graph.neighbors(port, "connects", "Link")
+        for other in graph.neighbors(link, "connects", "ConnectionPoint")
+        if other != port
+    ]
+    far_sites = sorted({site_of_port[other] for other in others if site_of_port.get(other, site) != site})
+    to_server = bool(others) and not far_sites
+    labels = graph.json_of(port, "Labels")
+    interface = labels.get("local_name") or graph.of(port, "Name") or ""
+    bandwidth = graph.json_of(port, "Capacities").get("bw")
+    name = port_name(str(interface))
+    return {
+        "site": site,
+        "port": name,
+        "interface": str(interface),
+        "kind": DOWNLINK if to_server else UPLINK,
+        "far_site": far_sites[0] if far_sites else None,
+        "rate_bps": rate_of(name) or (bandwidth and int(bandwidth) * GBPS),
+    }
+
+
+def port_name(interface: str) -> str:
+    """Return the port of a VLAN sub-interface: ``HundredGigE0/0/0/15`` of ``HundredGigE0/0/0/15.3370``."""
+    return interface.partition(".")[0]
+
+
+def rate_of(port: str) -> int | None:
+    """Return the rate that the name of a port implies, bit/s; None if it implies none."""
+    return next((rate for prefix, rate in RATES.items() if port.startswith(prefix)), None)

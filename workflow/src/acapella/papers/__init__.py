@@ -1,0 +1,1 @@
+"""Numbers printed in papers, next to those of a campaign."""

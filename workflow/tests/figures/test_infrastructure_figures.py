@@ -1,0 +1,71 @@
+"""Tests figures of the infrastructure study: required text, the paper's numbers, page size, overlaps, missing data."""
+
+import pytest
+from acapella_testing.generated import infrastructure_inputs as made
+from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
+
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.figures.registry import INFRASTRUCTURE_FIGURES, figure_module
+from acapella.figures.source import Source
+
+SHAPES = {
+    "few": made.Shape(sites=3, slices=40, days=21, step_s=6 * 3600),
+    "many": made.Shape(sites=30, ports=2, slices=400, days=250, step_s=86400),
+}
+TEXTS = {  # units, and the numbers of the paper
+    "infrastructure_ports": ("switch ports", "uplinks", "downlinks", "all sites in the Patchwork paper (figure 2)"),
+    "infrastructure_slice_sites": ("sites of a slice", "share of slices (%)", "66.5 %", "43.5 %, a misprint of 33.5 %"),
+    "infrastructure_slice_durations": ("duration of a slice", "24 h", "75 % in the Patchwork paper (figure 4)"),
+    "infrastructure_simultaneous": ("slices at the same time", "mean of a day", "85 in the", "52 in the", "272 in the"),
+    "infrastructure_weeks": ("sum of rate samples (B/s)", "3.968 Tbps in the Patchwork paper", "without samples"),
+    "infrastructure_utilization": ("utilization of a port (%)", "largest sample", "at most 38 %: 50 % in the"),
+    "infrastructure_activity": ("mean rate of all ports (bit/s)", "prints no numbers"),
+}
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory) -> dict[str, Source]:
+    """Return the tables of studies of few and many sites, and of one without input."""
+    found = {}
+    for name, shape in SHAPES.items():
+        directory = tmp_path_factory.mktemp(name)
+        made.write_inputs(directory / "inputs", shape)
+        found[name] = study(directory, made.options(directory / "inputs", shape))
+    return found | {"empty": study(tmp_path_factory.mktemp("empty"), [])}
+
+
+def study(directory, options: list[str]) -> Source:
+    assert cli.main(["campaign", "infrastructure", str(directory), *options]) == 0
+    return Source(Campaign(directory))
+
+
+def test_every_figure_is_tested():
+    assert {*TEXTS} == {*INFRASTRUCTURE_FIGURES}
+
+
+@pytest.mark.parametrize("campaign", SHAPES)
+@pytest.mark.parametrize("name", TEXTS)
+def test_figure_states_units_the_number_of_the_paper_and_data(name, campaign, svg):
+    text = words(svg(name, campaign))
+    for part in (*TEXTS[name], f"Data: tables/{figure_module(name).TABLE}.csv"):
+        assert with_spaces(part) in text
+    check_page(svg(name, campaign))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_study_without_input_states_which_is_missing(name, svg):
+    text = words(svg(name, "empty"))
+    assert f"{figure_module(name).SUBJECT}: no data" in text
+    assert "(infrastructure." in text
+
+
+def test_text_does_not_overlap_and_is_inside_the_figure(svg, browser):
+    for campaign in SHAPES:
+        check_collisions(browser, {name: svg(name, campaign) for name in TEXTS})
+
+
+def test_subtitle_has_the_number_of_the_campaign(campaigns, drawn):
+    (row,) = campaigns["few"].rows("infrastructure_summary")
+    share = f"{100 * row['single_site_share']:.1f} % here"
+    assert share in with_spaces(" ".join(drawn("infrastructure_slice_sites", "few").notes))

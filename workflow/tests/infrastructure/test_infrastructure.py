@@ -1,0 +1,307 @@
+"""Tests the tables of the infrastructure study against a naive computation, and errors about its inputs."""
+
+import csv
+import gzip
+import json
+import statistics
+import xml.etree.ElementTree as ET
+from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from acapella_testing.csv_rows import read_rows
+from acapella_testing.generated import infrastructure_inputs as made
+
+from acapella.cli import main as cli
+from acapella.infrastructure import tables
+
+SHAPE = made.Shape(sites=4, ports=3, slices=120, days=21, step_s=3600, seed=7)
+HOUR, WEEK = 3600, 7 * 86400
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Return the directory of generated inputs."""
+    directory = tmp_path_factory.mktemp("inputs")
+    made.write_inputs(directory, SHAPE)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory, inputs):
+    """Return the rows of each table of a study."""
+    campaign = tmp_path_factory.mktemp("study")
+    assert run(campaign, *made.options(inputs, SHAPE)) == 0
+    return {name: read_rows(campaign / "tables" / f"{name}.csv") for name in tables.TABLES}
+
+
+def run(campaign, *options) -> int:
+    return cli.main(["campaign", "infrastructure", str(campaign), *map(str, options)])
+
+
+# ---- the naive computation -------------------------------------------------------------------------------------------
+
+
+def walk(path) -> dict[str, tuple[set, int]]:
+    """Return the uplinks (names of ports) and the ports of NICs of each site, by a walk over every edge of a graph."""
+    root = ET.parse(path).getroot()
+    tag = "{http://graphml.graphdrawing.org/xmlns}"
+    keys = {key.attrib["id"]: key.attrib["attr.name"] for key in root.iter(tag + "key")}
+    nodes = {
+        node.attrib["id"]: {keys[data.attrib["key"]]: data.text for data in node.findall(tag + "data")}
+        for node in root.iter(tag + "node")
+    }
+    edges = [(edge.attrib["source"], edge.attrib["target"]) for edge in root.iter(tag + "edge")]
+    near = defaultdict(set)
+    for one, other in edges:
+        near[one].add(other)
+        near[other].add(one)
+    found = {}
+    for number, node in nodes.items():
+        if node["Class"] != "CompositeNode":
+            continue
+        services = {other for other in near[number] if nodes[other]["Class"] == "NetworkService"}
+        trunks = [
+            other for service in services for other in near[service] if nodes[other]["Class"] == "ConnectionPoint"
+        ]
+        uplinks = {json.loads(nodes[trunk]["Labels"])["local_name"].split(".")[0] for trunk in trunks}
+        nics = 0
+        for other in near[number]:
+            units = json.loads(nodes[other].get("Capacities") or '{"unit": 0}').get("unit", 0)
+            nics += {"SmartNIC": 2 * units, "SharedNIC": units // 127}.get(nodes[other]["Type"], 0)
+        found[node["Name"]] = (uplinks, nics)
+    return found
+
+
+def naive_rates(path) -> dict[tuple, dict[int, tuple]]:
+    """Return the rates in bytes/s (received, sent) of each port by bin."""
+    last = defaultdict(dict)
+    with path.open() as stream:
+        for row in csv.DictReader(stream):
+            if "." not in row["port"]:
+                reading = [int(row[name]) for name in ("time_s", "in_bytes", "out_bytes")]
+                place = last[row["site"], row["port"]]
+                place[reading[0] // HOUR] = max(reading, place.get(reading[0] // HOUR, reading))
+    rates = defaultdict(dict)
+    for port, readings in last.items():
+        for number, now in readings.items():
+            before = readings.get(number - 1)
+            if before and now[1] >= before[1] and now[2] >= before[2]:
+                seconds = now[0] - before[0]
+                rates[port][number] = ((now[1] - before[1]) / seconds, (now[2] - before[2]) / seconds)
+    return rates
+
+
+def naive_slices(path) -> list[tuple[datetime, datetime, set]]:
+    with path.open() as stream:
+        return [
+            (*(parse(row[name]) for name in ("start", "end")), set(row["sites"].split()))
+            for row in csv.DictReader(stream)
+        ]
+
+
+def parse(text: str) -> datetime:
+    return datetime.strptime(text.replace("T", " ").replace("Z", " +0000"), "%Y-%m-%d %H:%M:%S %z")
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_ports_of_sites_are_those_of_a_walk_over_the_graph(inputs, study):
+    expected = {
+        site: [str(len(uplinks)), str(nics)] for site, (uplinks, nics) in walk(inputs / "advertisement.graphml").items()
+    }
+    assert {row["site"]: [row["uplinks"], row["downlinks"]] for row in study["infrastructure_ports"]} == expected
+    assert len(expected) == SHAPE.sites
+    assert {row["downlinks_from"] for row in study["infrastructure_ports"]} == {"nics"}
+
+
+def test_ports_of_the_real_advertisement_are_those_of_a_walk_over_its_graph(tmp_path, corpus):
+    path = corpus / "fim" / "advertised_topo.graphml"
+    assert run(tmp_path, "--advertisement", path) == 0
+    rows = {row["site"]: row for row in read_rows(tmp_path / "tables" / "infrastructure_ports.csv")}
+    expected = walk(path)
+    assert rows.keys() == expected.keys()
+    assert {site: int(row["uplinks"]) for site, row in rows.items()} == {
+        site: len(up) for site, (up, _) in expected.items()
+    }
+    assert {site: int(row["downlinks"] or 0) for site, row in rows.items()} == {
+        s: nics for s, (_, nics) in expected.items()
+    }
+    assert rows["MASS"]["downlinks_from"] == "unknown", "the advertisement has no NIC of this site"
+    assert sum(int(row["interfaces"]) for row in rows.values()) == 18
+
+
+def test_model_of_a_site_lists_its_downlinks(tmp_path):
+    made.write_site_model(tmp_path / "utah.graphml", "UTAH", downlinks=5, uplinks=2)
+    made.write_site_model(tmp_path / "star.graphml", "STAR", downlinks=1, uplinks=0)
+    assert run(tmp_path, "--advertisement", tmp_path / "*.graphml") == 0
+    rows = read_rows(tmp_path / "tables" / "infrastructure_ports.csv")
+    found = [[row[name] for name in ("site", "uplinks", "downlinks", "downlinks_from")] for row in rows]
+    assert found == [["STAR", "0", "1", "ports"], ["UTAH", "2", "5", "ports"]]
+
+
+def test_sites_and_durations_of_slices_match_naive(inputs, study):
+    slices = naive_slices(inputs / "slices.csv")
+    sites = Counter(len(used) for _, _, used in slices if used)
+    assert {int(r["sites"]): int(r["slices"]) for r in study["infrastructure_slice_sites"]} == sites
+    hours = Counter(-((start - end) // timedelta(hours=1)) for start, end, _ in slices)
+    assert {int(r["hours"]): int(r["slices"]) for r in study["infrastructure_slice_durations"]} == hours
+    (summary,) = study["infrastructure_summary"]
+    known = sites.total()
+    assert known == SHAPE.slices - 1, "one slice has no known sites"
+    assert float(summary["single_site_share"]) == pytest.approx(sites[1] / known)
+    assert float(summary["several_sites_share"]) == pytest.approx(1 - sites[1] / known)
+    within = sum(end - start <= timedelta(days=1) for start, end, _ in slices)
+    assert float(summary["within_24_h_share"]) == pytest.approx(within / SHAPE.slices)
+
+
+def test_simultaneous_slices_match_a_count_in_each_second_interval(inputs, study):
+    slices = naive_slices(inputs / "slices.csv")
+    first, last = min(s[0] for s in slices), max(s[0] for s in slices)
+    cuts = sorted({time for start, end, _ in slices for time in (start, end) if time <= last} | midnights(first, last))
+    parts = [
+        (one, (other - one).total_seconds(), sum(start <= one < end for start, end, _ in slices))
+        for one, other in pairwise(cuts)
+    ]
+    total = sum(seconds for _, seconds, _ in parts)
+    mean = sum(seconds * count for _, seconds, count in parts) / total
+    variance = sum(seconds * (count - mean) ** 2 for _, seconds, count in parts) / total
+    (summary,) = study["infrastructure_summary"]
+    assert float(summary["simultaneous_mean"]) == pytest.approx(mean)
+    assert float(summary["simultaneous_stddev"]) == pytest.approx(variance**0.5)
+    assert int(summary["simultaneous_max"]) == max(count for _, _, count in parts)
+    days = defaultdict(list)
+    for time, seconds, count in parts:
+        days[time.strftime("%Y-%m-%d")].append((seconds, count))
+    for row in study["infrastructure_simultaneous"]:
+        of_day = days.pop(row["day"])
+        covered = sum(seconds for seconds, _ in of_day)
+        assert int(row["covered_ns"]) == covered * 10**9
+        assert float(row["slices_mean"]) == pytest.approx(sum(s * c for s, c in of_day) / covered)
+        counts = [count for _, count in of_day]
+        assert [int(row["slices_min"]), int(row["slices_max"])] == [min(counts), max(counts)]
+    assert not days
+
+
+def midnights(first: datetime, last: datetime) -> set[datetime]:
+    """Return the starts of days between two times."""
+    day = datetime(first.year, first.month, first.day, tzinfo=UTC) + timedelta(days=1)
+    return {day + timedelta(days=n) for n in range((last - day).days + 1)}
+
+
+def test_weeks_match_naive_and_a_week_without_readings_is_a_row_of_nulls(inputs, study):
+    rates = naive_rates(inputs / "telemetry.csv")
+    bins = defaultdict(float)
+    for of_port in rates.values():
+        for number, (received, sent) in of_port.items():
+            bins[number] += received + sent
+    begin = int(made.START.timestamp())
+    rows = study["infrastructure_weeks"]
+    assert [row["week"] for row in rows] == ["2024-02-19", "2024-02-26", "2024-03-04"]
+    for place, row in enumerate(rows):
+        of_week = [rate for number, rate in bins.items() if (number * HOUR - begin) // WEEK == place]
+        assert int(row["bins"]) == len(of_week)
+        if not of_week:
+            assert [row[name] for name in ("samples", "rate_sum_bytes_per_s", "mean_bps")] == ["0", "", ""]
+            continue
+        assert float(row["rate_sum_bytes_per_s"]) == pytest.approx(sum(of_week))
+        assert float(row["mean_bps"]) == pytest.approx(8 * statistics.fmean(of_week))
+        assert float(row["max_bps"]) == pytest.approx(8 * max(of_week))
+        assert float(row["covered_share"]) == pytest.approx(len(of_week) * HOUR / WEEK)
+    assert float(study["infrastructure_summary"][0]["peak_week_mean_bps"]) == max(
+        float(r["mean_bps"] or 0) for r in rows
+    )
+
+
+def test_utilization_of_ports_and_activity_of_sites_match_naive(inputs, study):
+    rates = naive_rates(inputs / "telemetry.csv")
+    rows = {(row["site"], row["port"]): row for row in study["infrastructure_port_use"]}
+    assert rows.keys() == rates.keys()
+    for port, of_port in rates.items():
+        busier = [8 * max(pair) / made.RATE for pair in of_port.values()]
+        assert int(rows[port]["samples"]) == len(busier)
+        assert float(rows[port]["utilization_max"]) == pytest.approx(max(busier))
+        assert float(rows[port]["utilization_mean"]) == pytest.approx(statistics.fmean(busier))
+        assert rows[port]["line_rate"] == str(max(busier) >= tables.LINE_RATE_SHARE).lower()
+    (summary,) = study["infrastructure_summary"]
+    peaks = [max(8 * max(pair) / made.RATE for pair in of_port.values()) for of_port in rates.values()]
+    assert float(summary["utilization_max_median"]) == pytest.approx(statistics.median(peaks))
+    assert int(summary["low_ports"]) == sum(peak <= 0.38 for peak in peaks)
+    assert int(summary["line_rate_ports"]) == sum(peak >= 0.95 for peak in peaks) > 0
+    bins = defaultdict(lambda: defaultdict(float))
+    for (site, _), of_port in rates.items():
+        for number, pair in of_port.items():
+            bins[site][number] += 8 * sum(pair)
+    means = {site: statistics.fmean(of_site.values()) for site, of_site in bins.items()}
+    ranked = sorted(means, key=lambda site: -means[site])
+    assert [row["site"] for row in study["infrastructure_activity"]] == ranked
+    for row in study["infrastructure_activity"]:
+        assert float(row["mean_bps"]) == pytest.approx(means[row["site"]])
+        assert float(row["share"]) == pytest.approx(means[row["site"]] / sum(means.values()))
+
+
+def test_resets_and_gaps_are_counted(study):
+    rows = study["infrastructure_port_use"]
+    assert [(row["site"], row["port"]) for row in rows if row["resets"] != "0"] == [("UTAH", made.port(0))]
+    assert {row["gaps"] for row in rows} == {"1"}, "each port has no readings for a week"
+
+
+def test_compressed_and_parquet_exports_give_the_same_tables(tmp_path, inputs, study):
+    rows = (inputs / "telemetry.csv").read_text().splitlines(keepends=True)
+    half = len(rows) // 2
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as stream:
+        stream.writelines(rows[:half])
+    (tmp_path / "b.csv").write_text("".join([rows[0], *rows[half:]]))
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(tmp_path / "b.csv"), tmp_path / "b.parquet")
+    options = ("--bin", SHAPE.step_s, "--advertisement", inputs / "advertisement.graphml")
+    files = ("--telemetry", tmp_path / "a.csv.gz", "--telemetry", tmp_path / "b.parquet")
+    assert run(tmp_path, *options, *files) == 0
+    for name in ("infrastructure_weeks", "infrastructure_port_use", "infrastructure_activity"):
+        assert read_rows(tmp_path / "tables" / f"{name}.csv") == study[name]
+
+
+HEADERS = {"slices": "slice,start,end,sites\n", "telemetry": "site,port,time_s,in_bytes,out_bytes,rate_bps\n"}
+TIMES = "2024-01-01T00:00:00Z,2024-01-02T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("advertisement", "<graphml", "not GraphML"),
+        ("advertisement", "<graphml/>", "contains no site"),
+        ("slices", "name,owner\n", "expected the columns slice, start, end, sites"),
+        ("slices", f"{HEADERS['slices']}1,{TIMES},A\n1,{TIMES},A\n", "line 3: slice '1' occurs twice"),
+        ("slices", f"{HEADERS['slices']}1,2024-01-01 00:00:00,2024-01-02 00:00:00,A\n", "is not a time such as"),
+        ("slices", f"{HEADERS['slices']}1,{TIMES}\n", "line 2: expected 4 values"),
+        ("telemetry", "site,port,time\n", "expected the columns site, port, time_s"),
+        ("telemetry", f"{HEADERS['telemetry']}A,p,0,1,,\n", "1 readings lack a value"),
+        ("telemetry", f"{HEADERS['telemetry']}A,p,0,1,1,\nA,p,0,2,2,\n", "two readings of A p at 0 s"),
+        ("telemetry", f"{HEADERS['telemetry']}A,p,0,many,1,\n", "many"),
+    ],
+)
+def test_malformed_input_is_an_error_of_one_line(tmp_path, capsys, option, text, message):
+    (tmp_path / "input.csv").write_text(text)
+    assert run(tmp_path, f"--{option}", tmp_path / "input.csv") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "tables").exists()
+
+
+def test_pattern_without_a_file_is_an_error(tmp_path, capsys):
+    assert run(tmp_path, "--slices", tmp_path / "*.csv") == 2
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_slice_that_ends_before_it_starts_counts_only_among_all_slices(tmp_path):
+    (tmp_path / "slices.csv").write_text(
+        f"{HEADERS['slices']}1,{TIMES},A B\n2,2024-01-02T00:00:00Z,2024-01-01T00:00:00Z,A\n"
+    )
+    assert run(tmp_path, "--slices", tmp_path / "slices.csv") == 0
+    (row,) = read_rows(tmp_path / "tables" / "infrastructure_summary.csv")
+    assert [row[name] for name in ("slices", "slices_with_duration", "within_24_h_share")] == ["2", "1", "1"]
+    assert [row[name] for name in ("single_site_share", "several_sites_share")] == ["0.5", "0.5"]
