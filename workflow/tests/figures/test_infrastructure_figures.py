@@ -69,3 +69,12 @@ def test_subtitle_has_the_number_of_the_campaign(campaigns, drawn):
     (row,) = campaigns["few"].rows("infrastructure_summary")
     share = f"{100 * row['single_site_share']:.1f} % here"
     assert share in with_spaces(" ".join(drawn("infrastructure_slice_sites", "few").notes))
+
+
+def test_report_has_the_figures_with_data_and_the_busiest_ports(campaigns):
+    directory = campaigns["few"].campaign.directory
+    assert cli.main(["campaign", "report", str(directory), "--no-samples", "--infrastructure"]) == 0
+    page = (directory / "report.html").read_text()
+    for text in ('<section id="infrastructure">', *(f'id="{name}"' for name in TEXTS), "Ports with the largest"):
+        assert text in page
+    assert "Infrastructure of a testbed, summarized by Acapella." in page

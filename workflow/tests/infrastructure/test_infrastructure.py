@@ -305,3 +305,58 @@ def test_slice_that_ends_before_it_starts_counts_only_among_all_slices(tmp_path)
     (row,) = read_rows(tmp_path / "tables" / "infrastructure_summary.csv")
     assert [row[name] for name in ("slices", "slices_with_duration", "within_24_h_share")] == ["2", "1", "1"]
     assert [row[name] for name in ("single_site_share", "several_sites_share")] == ["0.5", "0.5"]
+
+
+# ---- slice records ---------------------------------------------------------------------------------------------------
+
+
+def slice_model(directory, *sites: str) -> str:
+    """Return the model of a slice with a node at each site."""
+    graph = made.GraphWriter()
+    for site in sites:
+        graph.add(Class="NetworkNode", Type="VM", Name="alice-node", Site=site)
+    graph.write(directory / "model.graphml")
+    return (directory / "model.graphml").read_text()
+
+
+def entry(start: str, end: str, **more) -> dict:
+    """Return a slice of the orchestrator's list."""
+    owner = {"owner_email": "alice@example.org", "owner_user_id": "u-1", "project_name": "p", "name": "alice-slice"}
+    return owner | {"lease_start_time": start, "lease_end_time": end, "state": "StableOK"} | more
+
+
+def test_slice_records_are_written_from_the_list_of_the_orchestrator_without_names(tmp_path):
+    late = entry("2024-02-20 08:00:00 +0000", "2024-02-21 08:00:00 +0000", slice_id="s-1", model=None)
+    model = slice_model(tmp_path, "UTAH", "STAR", "UTAH")
+    early = entry("2024-02-19 08:00:00 +0000", "2024-02-19 09:00:00 +0000", slice_id="s-2", model=model)
+    (tmp_path / "one.json").write_text(json.dumps({"data": [late, early], "size": 2}))
+    (tmp_path / "two.json").write_text(json.dumps([late]))
+    lists = [str(tmp_path / name) for name in ("one.json", "two.json")]
+    assert cli.main(["campaign", "slice-records", *lists, "-o", str(tmp_path / "slices.csv")]) == 0
+    assert (tmp_path / "slices.csv").read_text() == (
+        "slice,start,end,sites\n"
+        "1,2024-02-19 08:00:00 +0000,2024-02-19 09:00:00 +0000,STAR UTAH\n"
+        "2,2024-02-20 08:00:00 +0000,2024-02-21 08:00:00 +0000,\n"
+    )
+    assert run(tmp_path, "--slices", tmp_path / "slices.csv") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not a slice list"),
+        ('{"data": [{"name": "x"}]}', "not a slice list of FABRIC's orchestrator: 'lease_start_time'"),
+        (json.dumps([entry("soon", "later", slice_id="1")]), "slice 1: 'soon' is not a time"),
+        (
+            json.dumps([entry("2024-02-19 08:00:00 +0000", "2024-02-19 09:00:00 +0000", slice_id="1", model="<")]),
+            "slice 1: its model is not GraphML",
+        ),
+    ],
+)
+def test_malformed_slice_list_is_an_error_of_one_line(tmp_path, capsys, text, message):
+    (tmp_path / "list.json").write_text(text)
+    assert cli.main(["campaign", "slice-records", str(tmp_path / "list.json"), "-o", str(tmp_path / "out.csv")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out.csv").exists()

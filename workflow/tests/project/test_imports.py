@@ -13,7 +13,7 @@ LAYERS = (  # from below; packages of one layer do not import each other
     {"digest"},
     {"kappa", "verify"},
     {"campaign"},
-    {"collector", "flowreports", "infrastructure", "release", "transfer"},
+    {"collector", "flowreports", "infrastructure", "papers", "release", "transfer"},
     {"p4", "figures"},
     {"report"},
     {"snakefile", "cli"},

@@ -42,6 +42,20 @@ def test_figures_and_options_are_those_of_the_stages_that_run():
     assert optional_stages.figure_flags(without_program) == ["--trials", "--transfers"]
 
 
+def test_figures_of_the_infrastructure_study_are_those_of_the_given_inputs(tmp_path):
+    config = NONE | {"infrastructure": {"advertisements": [], "slices": ["slices.csv"], "telemetry": []}}
+    assert optional_stages.figures(stages(config), with_samples=False) == [*registry.SLICE_FIGURES]
+    assert optional_stages.figure_flags(stages(config)) == ["--infrastructure"]
+    kept = ["figures/infrastructure_simultaneous.svg", "tables/infrastructure_weeks.csv"]
+    for path in ("figures/infrastructure_weeks.svg", *kept):
+        write_file(tmp_path / path, "")
+    cleanup.remove_unconfigured(str(tmp_path), stages(config))
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left - {"logs/stale.log"} == {*kept}
+    cleanup.remove_unconfigured(str(tmp_path), stages(NONE))
+    assert not any((tmp_path / path).exists() for path in kept)
+
+
 GRID = {"algorithm": ["bbr", "cubic"], "streams": [1], "ratio": []}
 
 

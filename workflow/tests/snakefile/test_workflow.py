@@ -138,6 +138,10 @@ def test_dry_run_of_profile_fabric_prints_the_request_without_a_token(tmp_path, 
         ({"consistency": {"from": "2s", "to": "1s"}}, "config error: consistency: from, to: 2s 1s: --to must be"),
         ({"consistency": {"from": 2}}, "config error: consistency.from: 2 is not of type 'string'"),
         ({"consistency": {"window": "0s"}}, "config error: consistency: window: --window 0s: a window must be 1 ns or"),
+        (
+            {"pseudonyms": True, "infrastructure": {"slices": ["slices.csv"]}},
+            "config error: infrastructure: the numbers of a site's ports identify it",
+        ),
         ({"consistency": {"regions": ["4-8"]}}, "config error: consistency.regions[0]: '4-8' does not match"),
     ],
 )
@@ -163,6 +167,12 @@ def test_config_of_transfers_without_testbed_and_samples_has_no_samples(changes,
     filled = config.checked({"campaign": "x", "transfer": {"grid": {}}} | changes)
     assert filled["samples"] == samples
     assert config.has_samples(filled) == (samples is not None)
+
+
+def test_config_of_an_infrastructure_study_without_testbed_and_samples_has_no_samples():
+    study = {"campaign": "x", "infrastructure": {"slices": ["slices.csv"]}}
+    assert not config.has_samples(config.checked(study))
+    assert config.has_samples(config.checked(study | {"samples": "s.tsv"}))
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ CAMPAIGN = Group(
         "storage": "campaign.storage",
         "transfers": "transfer.tables",
         "infrastructure": "infrastructure.tables",
+        "slice-records": "infrastructure.records",
         "predict": "transfer.predict",
         "outcomes": "campaign.outcomes",
         "figures": "figures.command",

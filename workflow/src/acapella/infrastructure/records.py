@@ -1,0 +1,77 @@
+"""Write slice records from the slice list of FABRIC's orchestrator.
+
+IN is the list as JSON: the answer of GET /slices, or several answers (one per page). The records contain the lease and
+the sites of each slice, which are in its model; they contain no name or identifier of a slice, project or person. OUT is
+the CSV file that config key infrastructure.slices names (docs/infrastructure.md).
+"""
+
+import argparse
+import csv
+import io
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from pathlib import Path
+
+from acapella_core import names
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+from .advertisement import NAMESPACE, properties
+from .inputs import columns_of
+from .slices import TABLE, time_ns
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella campaign slice-records`."""
+    parser = subparsers.add_parser(
+        "slice-records",
+        help="write slice records from the slice list of FABRIC's orchestrator",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("lists", nargs="+", type=Path, metavar="IN", help="slice list (JSON)")
+    parser.add_argument("-o", "--output", required=True, type=Path, metavar="OUT", help="slice records (CSV)")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the records. Raises UserError if a list is malformed."""
+    rows = sorted({entry for path in args.lists for entry in records(path)})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns_of(TABLE))
+    writer.writerows([number, start, end, sites] for number, (_, start, end, sites, _) in enumerate(rows, 1))
+    atomic_text(args.output, out.getvalue())
+    without = sum(not sites for _, _, _, sites, _ in rows)
+    names.report(f"slice-records: {args.output}: {len(rows):,} slices, {without:,} without known sites")
+
+
+def records(path: Path) -> Iterable[tuple[int, str, str, str, str]]:
+    """Yield start in ns, start, end, sites and identifier of each slice, so that a slice on two pages counts once."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        entries = document["data"] if isinstance(document, dict) else document
+        for place, entry in enumerate(entries, 1):
+            start, end, name = (str(entry[key]) for key in ("lease_start_time", "lease_end_time", "slice_id"))
+            for time in (start, end):
+                time_ns(time, f"slice {place}", path)
+            sites = " ".join(sites_of(entry.get("model"), place, path))
+            yield time_ns(start, f"slice {place}", path), start, end, sites, name
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=path) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"not a slice list of FABRIC's orchestrator: {error}", where=path) from error
+
+
+def sites_of(model: str | None, place: int, path: Path) -> list[str]:
+    """Return the sorted sites of the nodes in the model of a slice (GraphML); none if there is no model."""
+    if not model:
+        return []
+    try:
+        root = ET.fromstring(model)
+    except ET.ParseError as error:
+        raise UserError(f"slice {place}: its model is not GraphML: {error}", where=path) from error
+    keys = {key.get("id"): key.get("attr.name") for key in root.iter(f"{NAMESPACE}key")}
+    sites = {properties(node, keys).get("Site") for node in root.iter(f"{NAMESPACE}node")}
+    return sorted(site for site in sites if site)
