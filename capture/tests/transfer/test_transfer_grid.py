@@ -146,7 +146,7 @@ def test_estimate_is_the_time_of_the_busiest_link_and_that_of_each_run():
 
 
 def test_grid_of_the_paper_is_in_config_with_an_estimate_below_20_minutes():
-    settings = read_transfer_settings(CONFIG / "transfer_grid.yaml")
+    settings = read_transfer_settings(CONFIG / "paper" / "transfer_grid.yaml")
     runs = plan(settings)
     assert len({cell.cell_id.rpartition("-")[0] for cell in runs}) == 8 * 8 * 2
     assert len(runs) == 8 * 8 * 2 + 8 * 4, "8 cells have five runs"
@@ -158,7 +158,7 @@ def test_grid_of_the_paper_is_in_config_with_an_estimate_below_20_minutes():
 
 
 def test_proportional_ratio_is_in_config():
-    settings = read_transfer_settings(CONFIG / "transfer_ratio.yaml")
+    settings = read_transfer_settings(CONFIG / "paper" / "transfer_ratio.yaml")
     runs = plan(settings)
     assert [(cell.streams, cell.ratio, settings.topology.name) for cell in runs] == [(6, 2, "multipath")] * 5
     assert ideal_s(settings.topology, runs[0]) > 50, "shorter transfers end further apart"

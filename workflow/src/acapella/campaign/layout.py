@@ -13,7 +13,7 @@ EARLIER_PROVENANCE = {
     "process": "provenance.json",
     **{
         stage: f"{stage}_provenance.json"
-        for stage in ("consistency", "flowtables", "flowstudy", "flowpublished", "transfer", "infrastructure")
+        for stage in ("consistency", "flowtables", "flowstudy", "flowpublished", "transfer", "infrastructure", "papers")
     },
 }
 

@@ -46,6 +46,7 @@ CAMPAIGN = Group(
         "process": "campaign.process",
         "trials": "campaign.trials",
         "conformance": "kappa.conformance",
+        "papers": "papers.command",
         "storage": "campaign.storage",
         "transfers": "transfer.tables",
         "infrastructure": "infrastructure.tables",

@@ -101,6 +101,7 @@ def command_for(table: str, campaign: Campaign) -> str:
         (TRANSFER_TABLES, f"campaign transfers {campaign.directory}"),
         (INFRASTRUCTURE_TABLES, f"campaign infrastructure {campaign.directory} --advertisement ..."),
         (("flowreport_published",), f"p4 published {campaign.directory} --flowreports"),
+        (("paper_numbers",), f"campaign papers {campaign.directory}"),
         (("kappa_published",), f"campaign conformance -o {campaign.directory / 'tables'}"),
     ):
         if table in group:

@@ -1,8 +1,8 @@
 """Write slice records from the slice list of FABRIC's orchestrator.
 
 IN is the list as JSON: the answer of GET /slices, or several answers (one per page). The records contain the lease and
-the sites of each slice, which are in its model; they contain no name or identifier of a slice, project or person. OUT is
-the CSV file that config key infrastructure.slices names (docs/infrastructure.md).
+the sites of each slice, which are in its model; they contain no name or identifier of a slice, project or person. OUT
+is the CSV file that config key infrastructure.slices names (docs/infrastructure.md).
 """
 
 import argparse

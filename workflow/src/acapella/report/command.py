@@ -34,7 +34,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--storage", action="store_true", help="add a section on the storage study")
     parser.add_argument("--outcomes", action="store_true", help="add a section on the outcomes of all collections")
     parser.add_argument(
-        "--papers", action="store_true", help="add the published numbers of the papers on trials and flow reports"
+        "--papers", action="store_true", help="add the published numbers of papers, next to those of the campaign"
     )
     parser.add_argument(
         "--excluded",

@@ -22,6 +22,7 @@ from acapella_core.files import atomic_text
 
 from . import flows as flow_section
 from . import infrastructure, notes, storage, summary, tables, transfers, trials, warnings
+from . import papers as paper_section
 
 MAX_EMBEDDED = 256 * 1024  # bytes of a CSV file embedded in the page; larger files are only linked
 
@@ -94,6 +95,7 @@ def write(  # noqa: PLR0913
         ),
         storage=section(of_storage, storage.tables(source), source) if with_storage else None,
         collections=collections,
+        papers=add_csv_links(paper_section.tables(source), source) if papers else [],
         provenance_stage=stage,
         provenance=provenance_of(campaign, stage) + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),

@@ -23,6 +23,7 @@ from acapella.flowreports.tables import TABLES as FLOWREPORT_TABLES
 from acapella.infrastructure.inputs import KEYS as INFRASTRUCTURE_KEYS
 from acapella.infrastructure.inputs import has_infrastructure
 from acapella.infrastructure.tables import TABLES as INFRASTRUCTURE_TABLES
+from acapella.papers.command import TABLE as PAPER_TABLE
 from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 from acapella_core import names
 
@@ -83,6 +84,7 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
             Stage(TRANSFER_TABLES, kept_figures, provenance_names("transfer")),
         ),
         *infrastructure_stages(config),
+        paper_stage(config),
         OptionalStage(None, False, False, Stage((), [*empty])),  # removes figures of an earlier configuration
         OptionalStage(
             None, published, published, Stage(["flowreport_published"], (), provenance_names("flowpublished"))
@@ -100,6 +102,17 @@ def infrastructure_stages(config: dict) -> list[OptionalStage]:
         OptionalStage("--infrastructure", configured, configured, tables),
         *(OptionalStage(None, has_files, has_files, Stage((), figures)) for has_files, figures in kinds),
     ]
+
+
+def paper_stage(config: dict) -> OptionalStage:
+    """Return the stage that compares the campaign with numbers printed in papers."""
+    compared = bool(config["report"]["papers"])
+    return OptionalStage(None, compared, compared, Stage([PAPER_TABLE], (), provenance_names("papers")))
+
+
+def compared_papers(papers: bool | list[str], quantities: Mapping[str, bool]) -> list[str]:
+    """Return the papers to compare with. ``quantities``: whether the campaign has the quantities of each paper."""
+    return [name for name, exist in quantities.items() if exist and papers and (papers is True or name in papers)]
 
 
 def figure_flags(stages: Iterable[OptionalStage]) -> list[str]:

@@ -1,0 +1,44 @@
+# papers: tables of all stages -> tables/paper_numbers.csv and .parquet, the numbers printed in papers next to those of the
+#         campaign; only with report.papers, for the papers whose quantities the campaign has
+#
+# Tables of the storage study and of outcomes are used if they exist, but are no inputs, as for the report.
+
+COMPARED = optional_stages.compared_papers(
+    config["report"]["papers"],
+    {
+        "patchwork": HAS_SAMPLES or INFRASTRUCTURE,
+        "choir": bool(ENVIRONMENTS),
+        "osnt": HAS_SAMPLES,
+        "sliced_wan": TRANSFERS,
+    },
+)
+
+
+rule papers:
+    input:
+        tables=rules.process.output.parquet if HAS_SAMPLES else [],
+        trials=rules.trials.output.parquet if ENVIRONMENTS else [],
+        transfers=rules.transfer_tables.output.parquet if TRANSFERS else [],
+        infrastructure=rules.infrastructure.output.parquet if INFRASTRUCTURE else [],
+        printed=[ROOT / f"workflow/conformance/{paper}_printed.csv" for paper in COMPARED],
+        schema=ROOT / "schemas/tables/paper_numbers.yaml",
+    output:
+        csv=update("<campaign>/tables/paper_numbers.csv"),
+        parquet=update("<campaign>/tables/paper_numbers.parquet"),
+        provenance="<campaign>/provenance/papers.json",
+    log:
+        "<campaign>/logs/papers.log",
+    benchmark:
+        "<campaign>/benchmarks/papers.tsv"
+    resources:
+        mem_mb=1024,
+        runtime=10,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        papers=COMPARED,
+        present=list(optional_stages.report_sections(CAMPAIGN, pseudonyms=config["pseudonyms"]).values()),
+        code=digest_of_code("acapella.papers.command"),
+    message:
+        "papers: printed numbers and ours"
+    shell:
+        "acapella campaign papers {params.campaign:q} --papers {params.papers} > {log:q} 2>&1"

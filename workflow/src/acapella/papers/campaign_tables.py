@@ -1,0 +1,58 @@
+"""Numbers of a campaign from its tables; a table that the campaign does not have is None."""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from acapella.campaign.layout import Campaign
+from acapella.common import tables
+from acapella.common.wording import GAP, percent
+
+ALL = "all"
+
+
+class Value(NamedTuple):
+    """A number of the campaign, and its text. Without a number, the text states why it was not measured."""
+
+    number: float | None
+    text: str
+
+
+class CampaignTables:
+    """The tables of a campaign, each read once."""
+
+    def __init__(self, campaign: Campaign):
+        self.campaign = campaign
+
+    @functools.cache  # noqa: B019 (it lives as long as its command)
+    def rows(self, name: str) -> list[dict] | None:
+        """Return the rows of a table; None if the campaign does not have it."""
+        path = self.campaign.table(name, "parquet")
+        fix = f"run snakemake again, or remove {path}"
+        return tables.read(name, path, fix).to_pylist() if path.is_file() else None
+
+    def value(self, table: str, compute: Callable[[list[dict]], Value | None]) -> Value:
+        """Return ``compute(rows)``. If there is no table, or the result is None, the value was not measured."""
+        rows = self.rows(table)
+        if rows is None:
+            return Value(None, f"this campaign has no table {table}")
+        return compute(rows) or Value(None, f"table {table} has no data for it")
+
+
+def text(value: float, form: Callable[[float], str] = percent) -> Value:
+    """Return a number with its text."""
+    return Value(value, plain(form(value)))
+
+
+def plain(words: str) -> str:
+    """Return a text with ordinary spaces."""
+    return words.replace(GAP, " ")
+
+
+def median(values: Iterable[float]) -> float | None:
+    """Return the median; None without values."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

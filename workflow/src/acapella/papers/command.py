@@ -1,0 +1,84 @@
+"""Compare numbers printed in papers with those of a campaign.
+
+Reads workflow/conformance/PAPER_printed.csv and the campaign's tables, whichever exist; writes tables/paper_numbers as
+csv and parquet: a row per printed number, with the campaign's value and the reason for a difference. verdict is agrees
+if the value is in the range of numbers that round to the printed one (or that the paper's words include), differs if
+not, not comparable if no value of another testbed can agree, and not measured if the campaign has no table with it. The
+P4/RDMA paper and the printed values of kappa have their own commands: acapella p4 published, acapella campaign
+conformance.
+"""
+
+import argparse
+import math
+from collections import Counter
+
+from acapella.campaign.layout import open_campaign
+from acapella_core import names
+from acapella_core.errors import UserError
+
+from . import printed
+
+TABLE, STAGE = "paper_numbers", "papers"
+PAPERS = ("patchwork", "choir", "osnt", "sliced_wan")
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella campaign papers`."""
+    parser = subparsers.add_parser(
+        "papers",
+        help="compare numbers printed in papers with those of a campaign",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
+    parser.add_argument(
+        "--papers", nargs="+", metavar="PAPER", default=list(PAPERS), help=f"{', '.join(PAPERS)} (default: all)"
+    )
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the table and print the number of each verdict. Raises UserError for an unknown paper."""
+    for name in args.papers:
+        if name not in PAPERS:
+            raise UserError(f"--papers: unknown {name}", fix=f"known: {', '.join(PAPERS)}")
+    from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
+    from acapella.common import tables  # noqa: PLC0415
+
+    from .campaign_tables import CampaignTables  # noqa: PLC0415
+
+    campaign = open_campaign(args.campaign)
+    own = CampaignTables(campaign)
+    rows = [row for paper in PAPERS if paper in args.papers for row in table_rows(paper, own)]
+    rows = [{"row": place, **row} for place, row in enumerate(rows, 1)]
+    written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
+    provenance.write_outputs(campaign, STAGE, written, pseudonyms=True)  # it contains no names
+    verdicts = Counter(row["verdict"] for row in rows)
+    names.report(f"papers: tables/{TABLE}: " + ", ".join(f"{verdicts[key]} {key}" for key in sorted(verdicts)))
+
+
+def table_rows(paper: str, own) -> list[dict]:
+    """Return the rows of a paper."""
+    from . import others, patchwork  # noqa: PLC0415
+
+    compute = {
+        "patchwork": patchwork.values,
+        "choir": others.choir,
+        "osnt": others.osnt,
+        "sliced_wan": others.sliced_wan,
+    }
+    values = compute[paper](own)
+    return [table_row(paper, row, values.get(row["name"])) for row in printed.rows(paper)]
+
+
+def table_row(paper: str, row: dict, value) -> dict:
+    """Return a row of the table. ``value``: the campaign's value; None if no table of a campaign can have it."""
+    columns = {"paper": paper, **{name: row[name] for name in ("name", "where", "what", "printed", "reason")}}
+    if value is None:
+        return {**columns, "ours": None, "verdict": "not measured"}
+    if value.number is None:
+        return {**columns, "ours": value.text, "verdict": "not measured"}
+    if row["low"] is None and row["high"] is None:
+        return {**columns, "ours": value.text, "verdict": "not comparable"}
+    low, high = (-math.inf if row["low"] is None else row["low"], math.inf if row["high"] is None else row["high"])
+    return {**columns, "ours": value.text, "verdict": "agrees" if low <= value.number <= high else "differs"}

@@ -1,0 +1,140 @@
+"""The campaign's numbers for those printed in the CHOIR, OSNT and sliced-WAN papers."""
+
+from acapella.common.wording import count, digits, percent, scaled
+
+from .campaign_tables import CampaignTables, Value, median, plain, text
+
+DUAL = "local-dual"  # environment of config/paper/choir.yaml with two replayers
+RUNS = {run: place for place, run in enumerate("BCDE", 2)}  # position of the trial; run A is the first
+MOVES = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
+SHALLOW_BDP, DEEP_BDP = 0.1, 1.0  # bandwidth-delay products
+STREAMS = (5, 20)  # between which the paper reads the gain per stream
+BETWEEN = (2, 6)  # factor of retransmissions in the paper
+
+
+def choir(tables: CampaignTables) -> dict[str, Value]:
+    """Return the values by the names of workflow/conformance/choir_printed.csv."""
+
+    def dual(rows, place=None):
+        own = [row for row in rows if (row["environment"], row["a"], row["scope"]) == (DUAL, 1, "packet")]
+        return [row for row in own if place in (None, row["b"])]
+
+    def move(place, column):
+        def compute(rows):
+            found = dual(rows, place)
+            if found and not found[0]["moved"]:
+                return Value(0, "no packet moved")
+            return Value(found[0][column], f"{found[0][column]:,.2f}".removesuffix(".00")) if found else None
+
+        return compute
+
+    def share(rows):
+        shares = [row["moved"] / row["packets_common"] for row in dual(rows) if row["packets_common"]]
+        return text(sum(shares) / len(shares)) if shares else None
+
+    values = {
+        f"moves_{run}_{column}": tables.value("consistency_moves", move(place, column))
+        for run, place in RUNS.items()
+        for column in MOVES
+    }
+    values["moved_share"] = tables.value("consistency_moves", share)
+    for row in tables.rows("consistency_environments") or []:
+        if row["kappa"] is not None:
+            values[f"kappa_{row['environment']}"] = Value(row["kappa"], f"{row['kappa']:.4f}")
+    return values
+
+
+def osnt(tables: CampaignTables) -> dict[str, Value]:
+    """Return the values by the names of workflow/conformance/osnt_printed.csv."""
+
+    def resolution(rows):
+        known = [row["clock_resolution_ns"] for row in rows if row["clock_resolution_ns"] is not None]
+        return Value(max(known), f"{max(known):,} ns ({plain(count(len(known), 'sample'))})") if known else None
+
+    def lost(rows):
+        known = [row for row in rows if row["loss_share"] is not None and row["duration_ns"]]
+        if not known:
+            return None
+        frames = sum(row["lost_frames"] for row in known)
+        rate = max(8e9 * row["wire_bytes"] / row["duration_ns"] for row in known)
+        share = frames / (frames + sum(row["frames"] for row in known) or 1)
+        of = f"{plain(count(len(known), 'sample'))}, at most {plain(scaled(rate, 'bit/s'))}"
+        return Value(share, f"{plain(percent(share))} ({of})")
+
+    def writer(rows):
+        best = max((row["rate_bps"] for row in rows if row["lost"] == 0 and row["rate_bps"]), default=None)
+        return None if best is None else text(best, lambda value: scaled(value, "bit/s"))
+
+    def late(rows):
+        known = [row for row in rows if row["sent_late"] is not None]
+        number = sum(row["sent_late"] for row in known)
+        return Value(number, f"{number:,} late packets in {plain(count(len(known), 'trial'))}") if known else None
+
+    return {
+        "timestamp_resolution": tables.value("capture_quality", resolution),
+        "capture_one_port": tables.value("capture_quality", lost),
+        "capture_two_ports": tables.value("storage_rates", writer),
+        "generator_rate": tables.value("consistency_replays", late),
+    }
+
+
+def sliced_wan(tables: CampaignTables) -> dict[str, Value]:
+    """Return the values by the names of workflow/conformance/sliced_wan_printed.csv."""
+
+    def gain(select):
+        def compute(rows):
+            known = [row for row in rows if None not in (row["gain_percent"], row["buffer_bdp"], row["delay_ns"])]
+            middle = median({row["delay_ns"] for row in known})
+            gains = [row["gain_percent"] / 100 for row in known if select(row, middle)]
+            found = median(gains)
+            return None if found is None else Value(found, signed(found, f"median of {count(len(gains), 'setting')}"))
+
+        return compute
+
+    def retransmits(rows):
+        ratios = [row["retransmits_ratio"] for row in rows if row["retransmits_ratio"] is not None]
+        found = median(ratios)
+        if found is None:
+            return None
+        between = sum(BETWEEN[0] <= ratio <= BETWEEN[1] for ratio in ratios)
+        return Value(found, plain(f"median {digits(found)}; 2 to 6 in {between} of {count(len(ratios), 'setting')}"))
+
+    def per_stream(rows):
+        low, high = STREAMS
+        gains = [
+            1 - row["cubic_per_stream_bps"] / row["bbr_per_stream_bps"]
+            for row in rows
+            if low <= (row["streams"] or 0) <= high and row["bbr_per_stream_bps"] and row["cubic_per_stream_bps"]
+        ]
+        return Value(max(gains), signed(max(gains), f"largest of {count(len(gains), 'setting')}")) if gains else None
+
+    def ends(rows):
+        apart = [row["ends_apart_mean"] for row in rows if row["ratio"] == 2 and row["ends_apart_mean"] is not None]
+        return text(sum(apart) / len(apart)) if apart else None
+
+    return {
+        "gain_shallow": tables.value("transfer_gain", gain(lambda row, _: row["buffer_bdp"] < SHALLOW_BDP)),
+        "gain_deep": tables.value(
+            "transfer_gain",
+            gain(lambda row, middle: row["buffer_bdp"] >= DEEP_BDP and row["delay_ns"] >= middle),
+        ),
+        "retransmits": tables.value("transfer_gain", retransmits),
+        "streams_completion": tables.value("transfer_settings", fastest_streams),
+        "gain_per_stream": tables.value("transfer_gain", per_stream),
+        "ratio_ends": tables.value("transfer_settings", ends),
+    }
+
+
+def fastest_streams(rows: list[dict]) -> Value | None:
+    """Return the number of streams with which BBR completes first, if the campaign has several numbers of streams."""
+    own = [row for row in rows if row["algorithm"] == "bbr" and row["completion_ns_mean"] is not None]
+    own = [row for row in own if row["ratio"] is None and row["streams"] is not None]
+    if len({row["streams"] for row in own}) < 2:
+        return None
+    best = min(own, key=lambda row: row["completion_ns_mean"])
+    return Value(best["streams"], plain(count(best["streams"], "stream")))
+
+
+def signed(value: float, of: str) -> str:
+    """Return a gain as ``+21.3 % (median of 8 settings)``."""
+    return plain(f"{'-' if value < 0 else '+'}{percent(abs(value))} ({of})")

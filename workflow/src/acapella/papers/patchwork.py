@@ -1,0 +1,142 @@
+"""The campaign's numbers for those printed in the Patchwork paper (IMC 2025)."""
+
+from acapella.common.wording import count, digits, percent, scaled, span
+
+from .campaign_tables import ALL, CampaignTables, Value, median, plain, text
+
+MEMORY_PERCENT = 21  # of memory, at which appendix B compares the thresholds
+THRESHOLDS = ((10, 20), (20, 50))
+BINS = {"frames_65_127": 65, "frames_128_255": 128, "frames_1519_2047": 1519}  # smallest length
+SNAPLEN, FRAME_BYTES = 200, 1514
+
+
+def values(tables: CampaignTables) -> dict[str, Value]:
+    """Return the values by the names of workflow/conformance/patchwork_printed.csv."""
+    return {**infrastructure(tables), **traffic(tables), **flows(tables), **measurements(tables)}
+
+
+def infrastructure(tables: CampaignTables) -> dict[str, Value]:
+    """Return those of section 5."""
+
+    def of(compute):
+        return tables.value("infrastructure_summary", lambda rows: compute(rows[0]))
+
+    def optional(column, form=percent):
+        return of(lambda row: None if row[column] is None else text(row[column], form))
+
+    def share(part, whole):
+        return of(lambda row: share_of(row[part], row[whole], whole) if row[whole] else None)
+
+    return {
+        "ports": share("sites_with_more_downlinks", "sites_with_downlinks"),
+        "single_site": optional("single_site_share"),
+        "several_sites": optional("several_sites_share"),
+        "within_24_h": optional("within_24_h_share"),
+        **{f"simultaneous_{kind}": optional(f"simultaneous_{kind}", digits) for kind in ("mean", "stddev", "max")},
+        "peak_week": optional("peak_week_mean_bps", lambda value: scaled(value, "bit/s")),
+        "utilization": share("low_ports", "ports"),
+        "line_rate": share("line_rate_ports", "ports"),
+    }
+
+
+def share_of(part: int, whole: int, what: str) -> Value:
+    """Return a share as ``93.3 % (14 of 15 ports)``."""
+    noun = "ports" if what == "ports" else "sites"
+    return Value(part / whole, plain(f"{percent(part / whole)} ({part:,} of {whole:,} {noun})"))
+
+
+def traffic(tables: CampaignTables) -> dict[str, Value]:
+    """Return those of headers and frame sizes in section 8.2."""
+
+    def ipv6(rows):
+        shares = [row["share"] for row in rows if row["site"] == ALL and row["ip_version"] == "6"]
+        return text(shares[0]) if shares and shares[0] is not None else None
+
+    def bin_share(low):
+        def compute(rows):
+            wanted = (ALL, "outer", low)
+            shares = [row["share"] for row in rows if (row["site"], row["length"], row["bin_lo"]) == wanted]
+            return text(shares[0]) if shares and shares[0] is not None else None
+
+        return compute
+
+    def deepest(rows):
+        depths = [row["deepest_stack"] for row in rows if row["site"] != ALL and row["frames"]]
+        return Value(max(depths), f"{span(min(depths), max(depths))} headers") if depths else None
+
+    return {
+        "ipv6": tables.value("ip_versions", ipv6),
+        **{name: tables.value("frame_sizes", bin_share(low)) for name, low in BINS.items()},
+        "deepest_stack": tables.value("header_depth", deepest),
+    }
+
+
+def flows(tables: CampaignTables) -> dict[str, Value]:
+    """Return those of flows in section 8.2."""
+
+    def in_samples(choose):
+        def compute(rows):
+            number = choose([row["flows"] for row in rows])
+            return None if number is None else Value(number, f"{number:,.0f} ({plain(count(len(rows), 'sample'))})")
+
+        return compute
+
+    def size(choose):
+        def compute(rows):
+            line = [row for row in rows if (row["scope"], row["site"], row["measure"]) == ("campaign", ALL, "wire")]
+            found = choose(sorted(line, key=lambda row: row["bytes"]))
+            return found and Value(found["bytes"], plain(f"at least {scaled(found['bytes'], 'B')}"))
+
+        return compute
+
+    def half(line):
+        reached = [row for row in line if 2 * row["flows_ge"] > row["flows"]]
+        return reached[-1] if reached else None
+
+    def last(line):
+        reached = [row for row in line if row["flows_ge"]]
+        return reached[-1] if reached else None
+
+    return {
+        "flows_most": tables.value("flows_per_sample", in_samples(median)),
+        "flows_handful": tables.value("flows_per_sample", in_samples(lambda found: max(found, default=None))),
+        "flow_size_most": tables.value("flow_sizes", size(half)),
+        "flow_size_some": tables.value("flow_sizes", size(last)),
+    }
+
+
+def measurements(tables: CampaignTables) -> dict[str, Value]:
+    """Return those of collections and of the storage study."""
+
+    def success(rows):
+        sites = sum(row["sites"] for row in rows)
+        good = sum(row["sites"] for row in rows if row["outcome"] == "success")
+        return share_of(good, sites, "sites") if sites else None
+
+    def writer_rate(rows):
+        runs = [row for row in rows if (row["snaplen"], row["frame_bytes"]) == (SNAPLEN, FRAME_BYTES)]
+        lossless = [row for row in runs if row["lost"] == 0 and row["rate_bps"]]
+        best = max(lossless, key=lambda row: row["rate_bps"], default=None)
+        return best and Value(best["rate_bps"], plain(f"no loss at {scaled(best['rate_bps'], 'bit/s')}"))
+
+    return {
+        "success": tables.value("outcomes", success),
+        "latency_ratio": tables.value("storage_growth", lambda rows: latency_ratio(tables, rows)),
+        "loss_1514": tables.value("storage_rates", writer_rate),
+    }
+
+
+def latency_ratio(tables: CampaignTables, rows: list[dict]) -> Value | None:
+    """Return the ratio of the summed latencies of long calls at 21 % of memory, with both thresholds and one disk."""
+    sums: dict[tuple, int] = {}
+    for run in tables.rows("storage_runs") or []:
+        reached = [row for row in rows if row["run"] == run["run"] and row["written_percent"] >= MEMORY_PERCENT]
+        if run["writer"] == "buffered" and reached:
+            first = min(reached, key=lambda row: row["place"])
+            sums[run["disk_mbps"], (run["background_percent"], run["limit_percent"])] = first["long_upper_ns"]
+    for disk in dict.fromkeys(disk for disk, _ in sums):
+        low, high = (sums.get((disk, thresholds)) for thresholds in THRESHOLDS)
+        if low is not None and high:
+            disk_text = "the disk as it is" if disk is None else f"disk slowed to {disk} MB/s"
+            return Value(low / high, f"{low / high:.3g} ({low / 1e6:,.3g} ms and {high / 1e6:,.3g} ms, {disk_text})")
+    return None

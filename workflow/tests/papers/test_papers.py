@@ -1,0 +1,147 @@
+"""Tests the comparison of a campaign with numbers printed in papers, and the configs of the papers."""
+
+import csv
+
+import pytest
+import yaml
+from acapella_testing.csv_rows import read_rows
+from acapella_testing.generated import generated_transfers
+from acapella_testing.generated.generated_tables import write_table, write_tables
+from acapella_testing.source_tree import ROOT
+
+from acapella.cli import main as cli
+from acapella.papers import command, printed
+from acapella.snakefile import config, optional_stages
+
+CONFIGS = sorted((ROOT / "config" / "paper").glob("*.yaml"))
+
+
+def compare(campaign, *papers) -> dict[str, dict]:
+    """Return the rows of paper_numbers by name."""
+    options = ["--papers", *papers] if papers else []
+    assert cli.main(["campaign", "papers", str(campaign), *options]) == 0
+    return {row["name"]: row for row in read_rows(campaign / "tables" / "paper_numbers.csv")}
+
+
+def table(campaign, name: str) -> list[dict]:
+    return read_rows(campaign / "tables" / f"{name}.csv")
+
+
+@pytest.mark.parametrize("paper", command.PAPERS)
+def test_printed_numbers_have_unique_names_a_place_and_a_reason(paper):
+    rows = printed.rows(paper)
+    assert len({row["name"] for row in rows}) == len(rows)
+    for row in rows:
+        assert row["where"] and row["what"] and row["printed"] and row["reason"].endswith((".", "mean."))
+        ends = (row["low"], row["high"])
+        assert None in ends or ends[0] <= ends[1]
+        assert ends != (None, None) or row["reason"].startswith("Not comparable:")
+
+
+def test_printed_means_of_kappa_are_those_that_are_recomputed():
+    with (printed.DIRECTORY / "kappa_printed.csv").open() as stream:
+        means = {row["environment"]: row["kappa"] for row in csv.DictReader(stream) if row["run"] == "mean"}
+    rows = {row["what"]: row["printed"] for row in printed.rows("choir") if row["name"].startswith("kappa_")}
+    assert rows == {f"kappa, {environment}": kappa for environment, kappa in means.items()}
+
+
+def test_patchwork_is_compared_with_the_tables_of_traffic(tmp_path):
+    write_tables(tmp_path / "made", sites=2)
+    rows = compare(tmp_path / "made", "patchwork")
+    (share,) = [
+        r["share"] for r in table(tmp_path / "made", "ip_versions") if (r["site"], r["ip_version"]) == ("all", "6")
+    ]
+    assert rows["ipv6"]["ours"].removesuffix(" %") == f"{100 * float(share):.3g}"
+    flows = sorted(int(row["flows"]) for row in table(tmp_path / "made", "flows_per_sample"))
+    assert rows["flows_handful"]["ours"] == f"{flows[-1]:,} ({len(flows)} samples)"
+    depths = [int(row["deepest_stack"]) for row in table(tmp_path / "made", "header_depth") if row["site"] != "all"]
+    assert rows["deepest_stack"]["ours"].startswith(f"{min(depths)}")
+    assert rows["deepest_stack"]["verdict"] == ("agrees" if 6 <= max(depths) <= 12 else "differs")
+    assert {row["paper"] for row in rows.values()} == {"patchwork"}
+    assert rows["single_site"]["verdict"] == "not measured"
+    assert rows["single_site"]["ours"] == "this campaign has no table infrastructure_summary"
+    assert [rows["lossless_rate"][name] for name in ("ours", "verdict")] == ["", "not measured"]
+
+
+def test_value_agrees_if_it_rounds_to_the_printed_number(tmp_path):
+    (tmp_path / "slices.csv").write_text("slice,start,end,sites\n" + "".join(slices(one=133, several=67)))
+    assert cli.main(["campaign", "infrastructure", str(tmp_path), f"--slices={tmp_path / 'slices.csv'}"]) == 0
+    rows = compare(tmp_path, "patchwork")
+    assert [rows["single_site"][name] for name in ("ours", "verdict")] == ["66.5 %", "agrees"]
+    assert [rows["several_sites"][name] for name in ("ours", "verdict")] == ["33.5 %", "agrees"]
+    assert "43.5 %, a misprint of 33.5 %" in rows["several_sites"]["printed"]
+    assert rows["within_24_h"]["verdict"] == "differs"
+
+
+def slices(*, one: int, several: int):
+    """Yield slice records, each of a day."""
+    for number in range(one + several):
+        yield f"{number},2024-01-01T00:00:00Z,2024-01-02T00:00:00Z,{'A' if number < one else 'A B'}\n"
+
+
+MOVE = {"environment": "local-dual", "a": 1, "b": 2, "scope": "packet", "longest": None, "packets_common": 200}
+
+
+def test_choir_has_the_moves_of_the_environment_with_two_replayers(tmp_path):
+    moved = {"moved": 50, "mean": -2.25, "sigma": 1.5, "abs_mean": 3.0, "abs_sigma": 0.5, "min": -7, "max": 9}
+    nothing = {"b": 3, "moved": 0, **dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))}
+    other = {"environment": "quiet", "moved": 200}
+    write_table(tmp_path, "consistency_moves", [MOVE | moved, MOVE | moved | nothing, MOVE | moved | other])
+    rows = compare(tmp_path, "choir")
+    found = [rows[f"moves_B_{name}"]["ours"] for name in ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")]
+    assert found == ["-2.25", "1.50", "3", "0.50", "-7", "9"]
+    assert rows["moves_B_max"]["verdict"] == "not comparable"
+    assert rows["moves_C_max"]["ours"] == "no packet moved"
+    assert [rows["moves_D_max"][name] for name in ("ours", "verdict")] == [
+        "table consistency_moves has no data for it",
+        "not measured",
+    ]
+    assert [rows["moved_share"][name] for name in ("ours", "verdict")] == ["12.5 %", "differs"]
+    assert rows["kappa_shared-1x"]["verdict"] == "not measured"
+
+
+def test_sliced_wan_has_the_medians_of_the_grid(tmp_path):
+    generated_transfers.grid(tmp_path)
+    assert cli.main(["campaign", "transfers", str(tmp_path)]) == 0
+    rows = compare(tmp_path, "sliced_wan")
+    ratios = sorted(
+        float(row["retransmits_ratio"]) for row in table(tmp_path, "transfer_gain") if row["retransmits_ratio"]
+    )
+    between = sum(2 <= ratio <= 6 for ratio in ratios)
+    assert f"2 to 6 in {between} of {len(ratios)} settings" in rows["retransmits"]["ours"]
+    middle = ratios[len(ratios) // 2]
+    assert rows["retransmits"]["verdict"] == ("agrees" if 2 <= middle <= 6 else "differs")
+    assert rows["streams_completion"]["verdict"] == "not measured"
+
+
+def test_osnt_has_the_coarsest_clock_and_the_lost_frames(tmp_path):
+    write_tables(tmp_path / "made", sites=1)
+    rows = compare(tmp_path / "made", "osnt")
+    quality = table(tmp_path / "made", "capture_quality")
+    coarsest = max(int(row["clock_resolution_ns"]) for row in quality if row["clock_resolution_ns"])
+    assert rows["timestamp_resolution"]["ours"].startswith(f"{coarsest:,} ns")
+    lost = sum(int(row["lost_frames"]) for row in quality if row["loss_share"])
+    assert rows["capture_one_port"]["verdict"] == ("differs" if lost else "agrees")
+
+
+def test_unknown_paper_is_an_error(tmp_path, capsys):
+    assert cli.main(["campaign", "papers", str(tmp_path), "--papers", "nature"]) == 2
+    assert "unknown nature; known: patchwork, choir, osnt, sliced_wan" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_config_of_a_paper_is_valid_and_names_its_paper(path):
+    settings = yaml.safe_load(path.read_text())
+    if path.stem == "patchwork_local":
+        base = yaml.safe_load((path.parent / "patchwork.yaml").read_text())
+        settings = base | settings | {"capture": base["capture"] | settings["capture"]}
+    filled = config.checked(settings)
+    paper = {"transfer": "sliced_wan"}.get(path.stem.split("_")[0], path.stem.removesuffix("_local"))
+    assert filled["report"]["papers"] == [paper]
+
+
+def test_papers_are_those_whose_quantities_the_campaign_has():
+    quantities = {"patchwork": True, "choir": False, "osnt": True}
+    assert optional_stages.compared_papers(False, quantities) == []
+    assert optional_stages.compared_papers(True, quantities) == ["patchwork", "osnt"]
+    assert optional_stages.compared_papers(["choir", "osnt"], quantities) == ["osnt"]
