@@ -32,7 +32,7 @@ class CampaignTables:
         return tables.read(name, path, fix).to_pylist() if path.is_file() else None
 
     def value(self, table: str, compute: Callable[[list[dict]], Value | None]) -> Value:
-        """Return ``compute(rows)``. If there is no table, or the result is None, the value was not measured."""
+        """Return ``compute(rows)``. Without the table, or if the result is None, the value was not measured."""
         rows = self.rows(table)
         if rows is None:
             return Value(None, f"this campaign has no table {table}")
