@@ -16,6 +16,7 @@ rule figures:
         flowstudy=rules.flowstudy.output.parquet if REPORTED["study"] else [],
         transfers=rules.transfer_tables.output.parquet if TRANSFERS else [],
         infrastructure=rules.infrastructure.output.parquet if INFRASTRUCTURE else [],
+        printed=ROOT / "workflow/conformance/patchwork_printed.csv" if INFRASTRUCTURE else [],
     output:
         [
             report(

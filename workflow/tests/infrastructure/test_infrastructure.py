@@ -14,6 +14,8 @@ import pyarrow.parquet
 import pytest
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated import infrastructure_inputs as made
+from acapella_testing.runs.workflow_run import rules_run, run_snakemake
+from acapella_testing.source_tree import ROOT
 
 from acapella.cli import main as cli
 from acapella.infrastructure import tables
@@ -305,6 +307,24 @@ def test_slice_that_ends_before_it_starts_counts_only_among_all_slices(tmp_path)
     (row,) = read_rows(tmp_path / "tables" / "infrastructure_summary.csv")
     assert [row[name] for name in ("slices", "slices_with_duration", "within_24_h_share")] == ["2", "1", "1"]
     assert [row[name] for name in ("single_site_share", "several_sites_share")] == ["0.5", "0.5"]
+
+
+# ---- the example -----------------------------------------------------------------------------------------------------
+
+
+def test_committed_example_is_that_of_the_generator(tmp_path):
+    made.write_inputs(tmp_path, made.EXAMPLE)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["advertisement.graphml", "slices.csv", "telemetry.csv"]
+    for name in files:
+        assert (tmp_path / name).read_bytes() == (ROOT / ".test" / "infrastructure" / name).read_bytes(), name
+
+
+def test_plan_of_the_example_has_no_stage_of_samples():
+    arguments = ["--configfile", ".test/config/infrastructure.yaml", "--dry-run"]
+    ended = run_snakemake(arguments, ROOT, {})
+    assert ended.returncode == 0, ended.stdout
+    assert rules_run(ended.stdout) == {"infrastructure", "papers", "figures", "report"}
 
 
 # ---- slice records ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
-DIRECTORY = Path(__file__).resolve().parents[3] / "conformance"
+_PACKAGED = Path(__file__).resolve().parents[1] / "conformance"  # in wheels
+DIRECTORY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parents[3] / "conformance"
 COLUMNS = ("name", "where", "what", "printed", "low", "high", "reason")
 
 

@@ -26,6 +26,9 @@ class Shape:
     seed: int = 1
 
 
+EXAMPLE = Shape(sites=3, ports=2, slices=30, days=2, step_s=3600)  # the files in .test/infrastructure/
+
+
 class GraphWriter:
     """A graph of the information model."""
 
