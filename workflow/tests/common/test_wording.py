@@ -54,6 +54,11 @@ def test_sites_are_sorted_by_number():
     assert sorted(["S10", "S2", "a1", "S2b", "S"], key=wording.natural) == ["S", "S2", "S2b", "S10", "a1"]
 
 
+def test_sort_key_accepts_every_name_and_distinguishes_all():
+    names = ["", "²", "٣", "S1", "S01", "9" * 5000, "S"]
+    assert sorted(names, key=wording.natural) == sorted(reversed(names), key=wording.natural)
+
+
 def test_long_names_are_shortened_in_the_middle_and_remain_distinct():
     names = [f"a-very-long-name-{n}-of-a-site-somewhere" for n in range(12)]
     labels = wording.short_labels(names, 20)

@@ -66,8 +66,14 @@ def span(low: object, high: object) -> str:
 
 
 def natural(name: str) -> list:
-    """Return a sort key that places S2 before S10."""
-    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.findall(r"[0-9]+|[^0-9]+", name)]
+    """Return a sort key that places S2 before S10. Different names have different keys."""
+    parts = re.findall(r"[0-9]+|[^0-9]+", name)
+    stripped = [part.lstrip("0") if part[0] in "0123456789" else None for part in parts]
+    keys = [
+        (0, 0, part) if digits is None else (1, len(digits), digits)
+        for part, digits in zip(parts, stripped, strict=True)
+    ]
+    return [*keys, (-1, 0, name)]
 
 
 def shortened(text: str, limit: int) -> str:
