@@ -85,7 +85,7 @@ def test_columns_are_visible_without_scrolling(opened):
 
 def widths(page) -> list:
     """Return name, needed and visible width of each table."""
-    measure = "all => all.map(e => [e.getAttribute('aria-labeledby'), e.scrollWidth, e.clientWidth])"
+    measure = "all => all.map(e => [e.getAttribute('aria-labelledby'), e.scrollWidth, e.clientWidth])"
     return page.locator(".scroll").evaluate_all(measure)
 
 
@@ -124,9 +124,9 @@ def test_title_names_campaign_testbed_and_time(tmp_path):
 def test_manifest_notes_are_shown_below_sample_quality(opened):
     page, _ = opened
     assert page.locator("#tables h3").all_inner_texts()[-2:] == ["Quality of each sample", "Notes on samples"]
-    rows = [row.split("\t") for row in page.locator("[aria-labeledby='table-notes'] tbody tr").all_inner_texts()]
+    rows = [row.split("\t") for row in page.locator("[aria-labelledby='table-notes'] tbody tr").all_inner_texts()]
     assert {row[-1] for row in rows} == {"no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted"}
-    box = page.locator("[aria-labeledby='table-notes'] table").bounding_box()
+    box = page.locator("[aria-labelledby='table-notes'] table").bounding_box()
     assert box["width"] <= page.locator("main").bounding_box()["width"], "it fits the page"
 
 

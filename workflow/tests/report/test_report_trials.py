@@ -64,7 +64,7 @@ def test_section_on_trials_compares_environments_and_draws_its_figures(compared,
     page.wait_for_function(
         "n => document.querySelectorAll('figure.drawn').length === n", arg=len(TRAFFIC_FIGURES) + len(TRIAL_FIGURES)
     )
-    rows = page.locator("[aria-labeledby='table-consistency_environments'] tbody tr").all_inner_texts()
+    rows = page.locator("[aria-labelledby='table-consistency_environments'] tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in rows] == ["quiet", "noisy", "shared"]
     assert "0.9848" in rows[0]
     warned = page.locator("#consistency .warnings li").all_inner_texts()

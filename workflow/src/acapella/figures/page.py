@@ -4,13 +4,13 @@ Strings from traffic or configuration (site names, header labels) are in the pag
 script of type application/json. The content security policy only allows scripts with listed hashes, and no requests.
 """
 
-import base64
 import functools
-import hashlib
 import html
 import json
 
 import vl_convert
+
+from acapella.common.security_policy import security_policy
 
 from .compose import ComposedFigure
 
@@ -47,12 +47,6 @@ def json_script(identifier: str, value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return f'<script type="application/json" id="{html.escape(identifier)}">{text}</script>'
-
-
-def security_policy(*scripts: str) -> str:
-    """Return the content security policy of a page that only runs these scripts and loads nothing."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
-    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def figure_page(figure: ComposedFigure) -> str:
