@@ -181,14 +181,53 @@ def test_output_is_written_to_a_pipe(tmp_path):
     assert ended.stderr == b""
 
 
-def test_acap_of_several_captures_is_rejected(tmp_path, capsys):
-    one, other = (tmp_path / name for name in ("a.pcap", "b.pcap"))
-    for capture in (one, other):
-        capture.write_bytes(pcap(10))
+@pytest.fixture
+def merged(tmp_path):
+    """Return an acap of two captures, whose frames alternate in time."""
+    (tmp_path / "a.pcap").write_bytes(pcap(10))
+    (tmp_path / "b.pcapng").write_bytes(section("<", 1, 10))
     acap = tmp_path / "both.parquet"
-    assert main(["digest", str(one), str(other), "-o", str(acap), "--engine", "native"]) == 0
-    assert extract(one, tmp_path / "out.pcapng", "--frames", "1", "--acap", str(acap)) == 2
-    assert "an acap of several captures" in capsys.readouterr().err
+    captures = [str(tmp_path / name) for name in ("a.pcap", "b.pcapng")]
+    assert main(["digest", *captures, "-o", str(acap), "--engine", "native"]) == 0
+    return acap
+
+
+@pytest.mark.parametrize("options", [["--frames", "3-5,11,20"], ["--where", "file = 'b.pcapng' and src_port = 1003"]])
+def test_frames_of_a_merged_acap_come_from_their_captures(merged, tmp_path, options):
+    assert extract(tmp_path / "a.pcap", tmp_path / "out.pcapng", *options, "--acap", str(merged)) == 0
+    rows = pq.read_table(merged).to_pylist()
+    flows = {row["flow"]: row["src_port"] for row in pq.read_table(tmp_path / "both.flows.parquet").to_pylist()}
+    wanted = {3, 4, 5, 11, 20} if options[0] == "--frames" else {r["frame"] for r in rows if flows[r["flow"]] == 1003}
+    expected = []
+    for name in ("a.pcap", "b.pcapng"):
+        of_file = [row["frame"] for row in rows if row["file"] == name]
+        numbers = [str(place) for place, frame in enumerate(of_file, 1) if frame in wanted]
+        if numbers and not (options[0] == "--where" and name == "a.pcap"):
+            expected += packets(editcap(tmp_path / name, tmp_path / "e.pcapng", *numbers))
+    assert [p.frame for p in packets(tmp_path / "out.pcapng")] == [p.frame for p in expected]
+    assert len(expected) == (5 if options[0] == "--frames" else 2)
+
+
+def test_missing_and_changed_captures_of_a_merged_acap_are_reported(merged, tmp_path, capsys):
+    (tmp_path / "b.pcapng").write_bytes(section("<", 2, 11))
+    assert extract(tmp_path / "a.pcap", tmp_path / "out.pcapng", "--frames", "1-20", "--acap", str(merged)) == 2
+    assert "changed since the digest" in capsys.readouterr().err
+    (tmp_path / "b.pcapng").unlink()
+    assert extract(tmp_path / "a.pcap", tmp_path / "out.pcapng", "--frames", "1-20", "--acap", str(merged)) == 2
+    assert "b.pcapng: no such capture" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("frame_bytes", "advised"), [(None, True), (700_000, False)])
+def test_large_single_frame_of_zstd_is_reported_in_one_line(tmp_path, frame_bytes, advised, capsys, monkeypatch):
+    monkeypatch.setattr("acapella.campaign.extract.SLOW_BYTES", 2_000_000)
+    content = pcap()
+    step = frame_bytes or len(content)
+    pieces = [content[at : at + step] for at in range(0, len(content), step)]
+    capture = digested(tmp_path, "t.pcap.zst", b"".join(pa.compress(piece, "zstd", asbytes=True) for piece in pieces))
+    capsys.readouterr()
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", "2") == 0
+    error = capsys.readouterr().err
+    assert error.count("\n") == int(advised) and ("pzstd" in error) == advised
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])

@@ -1,5 +1,6 @@
 """Extracts frames of campaigns and releases: the catalog determines the captures."""
 
+import csv
 import gzip
 import shutil
 import subprocess
@@ -72,6 +73,25 @@ def test_numbers_of_frames_need_a_sample(campaign, tmp_path, capsys):
     assert "--sample" in capsys.readouterr().err
     assert extract(campaign, tmp_path / "out.pcapng", "--frames", "1", "--sample", "beta-p1") == 0
     assert len(packets(tmp_path / "out.pcapng")) == 1
+
+
+def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_path):
+    """The tables of this campaign have pseudonyms, its catalog does not."""
+    mapping = read_rows(campaign / "pseudonyms.tsv", delimiter="\t")
+    (beta,) = [row for row in mapping if row["true_sample"] == "beta-p1"]
+    assert extract(campaign, tmp_path / "out.pcap", "--sample", beta["sample"]) == 0
+    assert (tmp_path / "out.pcap").read_bytes() == gzip.decompress((CAPTURES / "beta-p1.pcap.gz").read_bytes())
+    for flow in read_rows(campaign / "tables" / "top_flows.csv"):
+        assert extract(campaign, tmp_path / "out.pcapng", "--flow", flow["flow_id"]) == 0
+        assert len(packets(tmp_path / "out.pcapng")) >= int(flow["frames"]) > 0, "frames of all samples of its site"
+    assert extract(campaign, tmp_path / "out.pcapng", "--flow", "0" * 32) == 0
+    assert packets(tmp_path / "out.pcapng") == []
+
+
+def read_rows(path, **options) -> list[dict[str, str]]:
+    """Return the rows of a text table."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines, **options))
 
 
 def test_unknown_sample_is_reported(campaign, tmp_path, capsys):

@@ -79,11 +79,13 @@ def test_largest_flows_and_samples_have_a_command_that_copies_their_frames(tmp_p
             assert value in known
 
 
-def test_tables_with_pseudonyms_have_no_such_command(tmp_path):
-    """The catalog of the campaign has true names."""
+def test_commands_for_pseudonyms_name_the_file_that_they_need(tmp_path):
     source = quality_with(tmp_path)
     path = existing_provenance(source.campaign, "process")
     document = json.loads(path.read_text(encoding="utf-8"))
     document["parameters"] = document.get("parameters", {}) | {"pseudonyms": True}
     path.write_text(json.dumps(document), encoding="utf-8")
-    assert not any("Copy frames to a file" in dict(table["columns"]) for table in tables.report_tables(source))
+    notes = [
+        table["note"] for table in tables.report_tables(source) if "Copy frames to a file" in dict(table["columns"])
+    ]
+    assert len(notes) == 2 and all("pseudonyms.tsv" in note for note in notes)

@@ -67,6 +67,13 @@ void add(Extraction& extraction, const std::string& path, const std::optional<nb
 }  // namespace
 
 void bind_extract(nb::module_& module) {
+    module.def(
+        "longest_without_start",
+        [](const nb::bytes& positions, const std::string& name) {
+            return input::decode_positions(bytes_of(positions), name).longest_without_start();
+        },
+        nb::arg("positions"), nb::arg("name"),
+        "Largest number of decompressed bytes of a capture between places where decompression can begin");
     nb::class_<Extraction>(module, "Extraction", "Copies selected frames: see acapella.digest.extract")
         .def(
             "__init__",

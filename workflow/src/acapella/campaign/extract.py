@@ -7,17 +7,19 @@ IN is a capture with its acap, or the directory of a campaign or a release, whos
 capture X.pcap is searched for at X.acap.parquet, X.parquet and ../acap/X.parquet; its flow table as `acapella show`
 does. --where is a condition in SQL on the columns of the frame table and the flow table; in a campaign, also on sample,
 site and port. --frames and --flow select frames by their number and by the flow_id of their flow. If several of these
-options are given, a frame must meet all of them.
+options are given, a frame must meet all of them. --flow and --sample accept the names in tables with pseudonyms, too,
+if the campaign has pseudonyms.tsv.
 
 Frames keep their timestamps, original lengths, link types, interfaces and comments: the blocks of a pcapng are copied
 unchanged. Statistics, names and secrets of a pcapng are not copied. Frames are in the order of the capture; several
-captures are written one after the other, as sections of the pcapng. With a name OUT.pcap, the records of a single pcap
+captures are written one after the other, as sections of the pcapng. The captures of an acap that merges several ones
+are searched for in the directory of IN. With a name OUT.pcap, the records of a single pcap
 are copied to a pcap.
 
 Digests record the positions of frames, so that only parts of a large capture are read. This works for captures that are
 not compressed, for gzip, and for captures in several frames of zstd (seekable zstd) or lz4. A capture in a single frame
-of zstd or lz4 is decompressed up to the last selected frame. A capture that has changed since the digest is reported,
-and nothing is written.
+of zstd or lz4 is decompressed up to the last selected frame; if that is much, one line describes how to recompress the
+capture. A capture that has changed since the digest is reported, and nothing is written.
 """
 
 import argparse
@@ -26,12 +28,14 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acapella.common import queries
-from acapella_core import decompression, files, names
+from acapella.common.pseudonyms import FILE as PSEUDONYMS
+from acapella.common.wording import scaled
+from acapella_core import decompression, files, names, sheets
 from acapella_core.errors import UserError
 
 from .layout import Campaign, check_fetched, open_campaign, require
@@ -39,7 +43,13 @@ from .layout import Campaign, check_fetched, open_campaign, require
 # The number of a frame, and its values that are compared with the capture if there are no positions: bytes per value.
 COLUMNS = {"frame": 8, "ts_ns": 8, "wire_len": 4, "cap_len": 4}
 NO_TIME = -(2**63)
+SLOW_BYTES = 256 << 20  # decompressed in about half a second
+ADVICE = {
+    "zstd": "recompress it into several frames (zstd -dc IN | pzstd -o OUT)",
+    "lz4": "recompress it with blocks that do not depend on each other (lz4 -dc IN | lz4 -BI - OUT)",
+}
 STDOUT = "-"
+FILE_FRAME = "file_frame"  # number of a frame in its capture, in an acap of several captures
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Selection:
 
     where: str | None
     frames: list[tuple[int, int]] | None  # first and last
-    flow: str | None
+    flows: list[str] | None  # flow_id of each
     sample: str | None
 
 
@@ -97,16 +107,15 @@ def confine(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the selected frames; print their number unless they are written to standard output."""
-    selection = Selection(args.where, args.frames and frame_ranges(args.frames), args.flow, args.sample)
+    selection = Selection(
+        args.where, args.frames and frame_ranges(args.frames), None if args.flow is None else [args.flow], args.sample
+    )
     if selection == Selection(None, None, None, None):
         raise UserError("no frames are selected", fix="use --where, --frames, --flow or --sample")
     if args.output == STDOUT and sys.stdout.isatty():
         raise UserError("a capture is not written to a terminal", fix="name a file with -o, or use a pipe")
     source = Path(args.source)
-    if source.is_dir():
-        parts = parts_of_campaign(source, selection, args)
-    else:
-        parts = [part_of_capture(source, selection, args)]
+    parts = parts_of_campaign(source, selection, args) if source.is_dir() else parts_of_capture(source, selection, args)
     frames = sum(len(part.columns) for part in parts)
     if args.output == STDOUT:
         write(parts, sys.stdout.fileno(), args)
@@ -138,8 +147,11 @@ def frame_ranges(text: str) -> list[tuple[int, int]]:
     return ranges
 
 
-def part_of_capture(capture: Path, selection: Selection, args: argparse.Namespace) -> Part:
-    """Return the selected frames of a capture. Raises UserError if its acap is not found or a condition is invalid."""
+def parts_of_capture(capture: Path, selection: Selection, args: argparse.Namespace) -> list[Part]:
+    """Return the selected frames of a capture, or of each capture that its acap merges.
+
+    Raises UserError if the acap or a capture is not found, or a condition is invalid.
+    """
     from acapella.digest.acap_files import positions_of  # noqa: PLC0415 (pyarrow)
     from acapella.digest.merged import FILE  # noqa: PLC0415
     from acapella.digest.show import find_flows, open_table  # noqa: PLC0415
@@ -148,20 +160,37 @@ def part_of_capture(capture: Path, selection: Selection, args: argparse.Namespac
     if selection.sample is not None:
         raise UserError("--sample is for a campaign", where=capture)
     acap = find_acap(capture, args.acap)
-    if FILE.name in open_table(acap)[0].schema_arrow.names:
-        raise UserError("an acap of several captures, whose frames cannot be extracted", where=acap)
-    if selection.where is None and selection.flow is None and positions_of(acap) is not None:
-        return Part(capture, acap, numbered(selection.frames, acap))
+    merged = FILE.name in open_table(acap)[0].schema_arrow.names
+    if selection.where is None and selection.flows is None and positions_of(acap) is not None and not merged:
+        return [Part(capture, acap, numbered(selection.frames, acap))]
     flows = None
-    if args.flows or selection.where is not None or selection.flow is not None:
+    if args.flows or selection.where is not None or selection.flows is not None:
         flows = find_flows(acap, args.flows)
         open_table(flows, flows=True)
     with queries.one_line("--where" if selection.where is not None else acap):
         con = queries.connect(threads=args.threads)
-        add_view(con, acap, flows)
+        add_view(con, acap, flows, merged=merged)
         queries.confine_to_files(con, [acap, *([flows] if flows else [])])
-        columns = selected(con, selection).to_arrow_table()
-    return Part(capture, acap, columns)
+        columns = selected(con, selection, *([FILE.name, FILE_FRAME] if merged else [])).to_arrow_table()
+    return [*split_by_file(capture.parent, acap, columns)] if merged else [Part(capture, acap, columns)]
+
+
+def split_by_file(directory: Path, acap: Path, table) -> Iterator[Part]:
+    """Yield the frames of each capture that a merged acap contains, with their numbers in that capture.
+
+    Acaps contain names of captures, not their directories. Raises UserError if ``directory`` does not have a capture.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    from acapella.digest.merged import FILE  # noqa: PLC0415
+
+    files_of_rows = table[FILE.name].cast(pa.utf8())
+    for name in sorted(pc.unique(files_of_rows).to_pylist()):
+        capture = directory / names.file(name, acap)
+        check_capture(capture)
+        rows = table.filter(pc.equal(files_of_rows, name))
+        yield Part(capture, acap, rows.drop_columns("frame").rename_columns({FILE_FRAME: "frame"}))
 
 
 def numbered(ranges: list[tuple[int, int]], acap: Path):
@@ -175,13 +204,17 @@ def numbered(ranges: list[tuple[int, int]], acap: Path):
     return pa.table({"frame": np.unique(np.concatenate([np.array([], np.uint64), *numbers]))})
 
 
-def add_view(con, acap: Path, flows: Path | None) -> None:
-    """Create the view `frames`: the frame table, joined with the flow table."""
+def add_view(con, acap: Path, flows: Path | None, *, merged: bool) -> None:
+    """Create the view `frames`: the frame table, joined with the flow table.
+
+    ``merged``: the acap has several captures; add the number of each frame in its capture, which keeps its order.
+    """
     from .views import literal  # noqa: PLC0415 (pyarrow)
 
-    query = f"select f.* from read_parquet({literal(acap.absolute(), pattern=True)}) as f"
+    number = f", row_number() over (partition by file order by frame) as {FILE_FRAME}" if merged else ""
+    query = f"select f.*{number} from read_parquet({literal(acap.absolute(), pattern=True)}) as f"
     if flows:
-        query = query.replace("f.*", "f.*, w.* exclude (flow, app_by)")
+        query = query.replace("f.*", "f.*, w.* exclude (flow, app_by)", 1)
         query += f" left join read_parquet({literal(flows.absolute(), pattern=True)}) as w on f.flow = w.flow"
     con.execute(f"create view frames as {query}")
 
@@ -194,9 +227,9 @@ def selected(con, selection: Selection, *more: str):
     if selection.where is not None:
         check_condition(con, selection.where)
         relation = relation.filter(selection.where)
-    for column, value in (("flow_id", selection.flow), ("sample", selection.sample)):
-        if value is not None:
-            relation = relation.filter(duckdb.ColumnExpression(column) == duckdb.ConstantExpression(value))
+    for column, values in (("flow_id", selection.flows), ("sample", selection.sample and [selection.sample])):
+        if values is not None:
+            relation = relation.filter(duckdb.ColumnExpression(column).isin(*map(duckdb.ConstantExpression, values)))
     if selection.frames is not None:
         relation = relation.filter(in_ranges(selection.frames))
     return relation.project(", ".join([*COLUMNS, *more])).order(", ".join([*more, "frame"]))
@@ -223,8 +256,10 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
     campaign = open_campaign(directory)
     if args.acap or args.flows:
         raise UserError("--acap and --flows are for a capture, not for a campaign", where=directory)
+    mapping = sheets.read(campaign.directory / PSEUDONYMS, {})
     with opened(campaign, args.threads) as con:
         samples = captures_of(con, campaign)
+        selection = with_true_names(con, selection, samples, mapping)
         if selection.frames is not None and selection.where is None and selection.sample is None and len(samples) > 1:
             raise UserError("frames of which sample?", where=directory, fix="name it with --sample")
         if selection.sample is not None and selection.sample not in samples:
@@ -232,6 +267,22 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
         with sql.known_names(con):
             table = selected(con, selection, "sample").to_arrow_table()
     return [*split_by_sample(campaign, table, samples)]
+
+
+def with_true_names(con, selection: Selection, samples: Collection[str], mapping: list[dict[str, str]]) -> Selection:
+    """Return a selection whose sample and flow are those of the catalog, if they have pseudonyms in the tables.
+
+    ``mapping``: rows of pseudonyms.tsv, [] if the campaign has none. Names of the catalog have precedence.
+    """
+    sample, flows = selection.sample, selection.flows
+    if sample is not None and sample not in samples:
+        sample = next((row["true_sample"] for row in mapping if row["sample"] == sample), sample)
+    if mapping and flows and not con.execute("select 1 from flows where flow_id = ? limit 1", flows).fetchall():
+        con.execute("create temp table pseudonyms (true_sample varchar, site varchar)")
+        queries.insert(con, "pseudonyms", [(row["true_sample"], row["site"]) for row in mapping])
+        found = queries.select(con, "extract", "pseudonymous_flow", {"flow": flows[0]}).fetchall()
+        flows = [flow_id for (flow_id,) in found] or flows
+    return replace(selection, sample=sample, flows=flows)
 
 
 @contextlib.contextmanager
@@ -311,6 +362,7 @@ def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
         if positions is None and part.checksum and files.sha256_of(part.capture) != part.checksum:
             raise UserError("changed since the digest: it has another SHA-256", where=part.capture)
         try:
+            report_slow(part, positions)
             extraction.add(
                 str(part.capture),
                 positions,
@@ -322,6 +374,23 @@ def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
         check_written(extraction)
     extraction.finish()
     check_written(extraction)
+
+
+def report_slow(part: Part, positions: bytes | None) -> None:
+    """Print a line if a large part of a capture has to be decompressed before the selected frames."""
+    from acapella.digest.acap_files import metadata_of  # noqa: PLC0415 (pyarrow)
+    from acapella_core import _native  # noqa: PLC0415
+
+    compression = metadata_of(part.acap)["compression"]
+    if positions is None or compression not in ADVICE:
+        return
+    longest = _native.longest_without_start(positions, str(part.acap))
+    if longest > SLOW_BYTES:
+        size = scaled(longest, "B")
+        names.report(
+            f"acapella: note: {part.capture}: up to {size} are decompressed before a frame; to extract faster, "
+            f"{ADVICE[compression]} and digest the result"
+        )
 
 
 def bytes_of_column(table, name: str, width: int) -> bytes:

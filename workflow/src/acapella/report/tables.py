@@ -13,6 +13,7 @@ MAX_SAMPLES = 400  # samples shown; if there are more, those with the largest lo
 UNKNOWN = "?"
 EXTRACT = ("Copy frames to a file", False)
 EXTRACT_NOTE = " Run the command in the last column in the campaign's directory."
+NEEDS_PSEUDONYMS = " It uses the campaign's pseudonyms.tsv, which is not for publication."
 
 
 def report_tables(source: Source) -> list[dict]:
@@ -44,8 +45,7 @@ def top_flows(source: Source) -> dict:
     columns = [("#", True), ("From", False), ("To", False), ("Protocol", False), ("Bytes", True), ("Frames", True)]
     columns += [("Rate", True), ("Duration", True), ("Application", False), ("Seen at", False), ("VLAN", False)]
     columns += [("MPLS", False), ("Tunnels", False)]
-    extractable = not has_pseudonyms(source.campaign)
-    columns += [EXTRACT] if extractable else []
+    columns += [EXTRACT]
     cells = [
         [
             *(number(row["rank"]), endpoint(row["src"], row["src_port"]), endpoint(row["dst"], row["dst_port"])),
@@ -58,7 +58,7 @@ def top_flows(source: Source) -> dict:
             duration(row["duration_ns"]),
             *(row["app"] or "", f"{row['largest_site']} {row['largest_port']}"),
             *(row["vlan"], row["mpls"], tunnels(row["tunnels"])),
-            *([extract("--flow", row["flow_id"], f"flow-{row['rank']}.pcapng")] if extractable else []),
+            extract("--flow", row["flow_id"], f"flow-{row['rank']}.pcapng"),
         ]
         for row in rows
     ]
@@ -66,8 +66,12 @@ def top_flows(source: Source) -> dict:
         "Directed flows by bytes on the wire, stitched across samples, as seen at the site and port listed. Rate: over "
         "the observed time, without gaps between samples. VLAN, MPLS and tunnels: identifiers, the outermost first."
     )
-    note += EXTRACT_NOTE if extractable else ""
-    return table("top_flows", "Largest flows", note, columns, cells)
+    return table("top_flows", "Largest flows", note + extract_note(source), columns, cells)
+
+
+def extract_note(source: Source) -> str:
+    """Return the note on the column with commands."""
+    return EXTRACT_NOTE + (NEEDS_PSEUDONYMS if has_pseudonyms(source.campaign) else "")
 
 
 def extract(option: str, value: str, output: str) -> str:
@@ -202,9 +206,8 @@ def quality(source: Source) -> dict:
     columns = [("Sample", False), ("Site", False), ("Port", False), ("Frames", True), ("Loss", True), ("Lost", True)]
     columns += [("Mirror", False), ("Mirror loss", True), ("Excluded from statistics", False), ("Duration", True)]
     columns += [("Clock", True), ("Malformed", True), ("File", False), ("Stages known", True), ("Method", False)]
-    extractable = not has_pseudonyms(source.campaign)
-    columns += [EXTRACT] if extractable else []
-    note += EXTRACT_NOTE if extractable else ""
+    columns += [EXTRACT]
+    note += extract_note(source)
     cells = [
         [
             *(row["sample"], row["site"], row["port"], number(row["frames"])),
@@ -219,7 +222,7 @@ def quality(source: Source) -> dict:
                 f"{row['loss_stages_known']} of 4",
                 row["method"] or UNKNOWN,
             ),
-            *([extract("--sample", row["sample"], f"{row['sample']}.pcapng")] if extractable else []),
+            extract("--sample", row["sample"], f"{row['sample']}.pcapng"),
         ]
         for row in rows
     ]

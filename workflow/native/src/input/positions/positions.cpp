@@ -126,6 +126,16 @@ void get_pieces(Decoder& in, Positions& positions) {
 
 }  // namespace
 
+std::uint64_t Positions::longest_without_start() const {
+    std::uint64_t longest = 0;
+    std::uint64_t last = 0;
+    for (const ByteStream::Start& start : starts) {
+        longest = std::max(longest, start.decompressed - last);
+        last = start.decompressed;
+    }
+    return std::max(longest, bytes - last);
+}
+
 std::string encode(const Positions& positions) {
     std::string out(1, static_cast<char>(kVersion));
     put(out, static_cast<unsigned>(std::countr_zero(positions.piece_bytes)));

@@ -37,6 +37,10 @@ struct Positions {
     std::vector<Block> blocks;
     std::vector<Piece> pieces;
     std::vector<std::uint32_t> sums;  // by piece
+
+    // Returns the largest number of decompressed bytes between two places where decompression can begin, or
+    // between the last one and the end.
+    [[nodiscard]] std::uint64_t longest_without_start() const;
 };
 
 // Encodes positions, with integers of variable length (LEB128). For typical captures, less than 0.03 bytes
