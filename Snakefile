@@ -129,6 +129,7 @@ include: "rules/papers.smk"
 include: "rules/figures.smk"
 include: "rules/outcomes.smk"
 include: "rules/report.smk"
+include: "rules/dashboard.smk"
 include: "rules/reproduce.smk"
 
 

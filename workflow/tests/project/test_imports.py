@@ -16,6 +16,7 @@ LAYERS = (  # from below; packages of one layer do not import each other
     {"collector", "flowreports", "infrastructure", "papers", "release", "transfer"},
     {"p4", "figures"},
     {"report"},
+    {"dashboard"},
     {"snakefile", "cli"},
 )
 BELOW = {name: set().union(*LAYERS[:place]) for place, layer in enumerate(LAYERS) for name in layer}

@@ -55,6 +55,7 @@ CAMPAIGN = Group(
         "outcomes": "campaign.outcomes",
         "figures": "figures.command",
         "report": "report.command",
+        "dashboard": "dashboard.command",
         "compare": "release.compare",
         "check": "cli.check",
         "batch": "cli.batch",
@@ -113,7 +114,7 @@ COMMANDS = {name: command for commands in HEADINGS.values() for name, command in
 
 RENAMED = {
     "anonymise": "anonymize",
-    **{name: f"campaign {name}" for name in CAMPAIGN.modules if name not in ("batch", "cache")},
+    **{name: f"campaign {name}" for name in CAMPAIGN.modules if name not in ("batch", "cache", "dashboard")},
     "collector run": "p4 collect",
     "collector top": "p4 top",
     "collector sql": "p4 sql",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from acapella.dashboard.campaigns import DIRECTORY as DASHBOARD
 from acapella.infrastructure.inputs import has_infrastructure
 from acapella.kappa import selection
 from acapella_core import schemas
@@ -65,6 +66,11 @@ def with_defaults(value, schema: dict):
 
 def check_across_keys(config: dict) -> None:
     """Check constraints between keys, which the schema cannot express. Raises UserError."""
+    if config["campaign"] == DASHBOARD:
+        raise UserError(
+            f"config error: campaign: results/{DASHBOARD} is the directory of `snakemake dashboard`",
+            fix="choose another name",
+        )
     if not has_samples(config):
         check_without_samples(config)
     if config["consistency"]["identity"] == "regions" and not config["consistency"]["regions"]:

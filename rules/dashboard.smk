@@ -1,0 +1,28 @@
+# dashboard: provenance and tables of all campaigns, outcomes.csv -> results/dashboard/index.html, sites/*.html,
+#            campaigns.csv, ports.csv, summaries.json
+#
+# Only `snakemake dashboard` runs this rule. It has no input files: they are outputs of other rules for the campaign of the
+# config, which must not run because of it. Instead, a parameter has a checksum of their states. Only the first page is a
+# declared output, which Snakemake does not delete, so that the job reads only campaigns that have changed.
+
+from acapella.dashboard import campaigns as dashboard_campaigns
+
+
+rule dashboard:
+    output:
+        page=update("results/dashboard/index.html"),
+    log:
+        "results/dashboard/logs/dashboard.log",
+    benchmark:
+        "results/dashboard/logs/dashboard.tsv"
+    resources:
+        mem_mb=2048,
+        runtime=60,
+    params:
+        campaigns=["--campaigns", *config["dashboard"]["campaigns"]] if config["dashboard"]["campaigns"] else [],
+        state=lambda wildcards: dashboard_campaigns.state_of_results(Path("results"), config["dashboard"]["campaigns"]),
+        code=digest_of_code("acapella.dashboard"),
+    message:
+        "dashboard over campaigns"
+    shell:
+        "acapella campaign dashboard results {params.campaigns:q} > {log:q} 2>&1"

@@ -1,0 +1,88 @@
+"""The campaigns that a dashboard shows, and the state of their files, by which changed campaigns are recognized."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from acapella.campaign.layout import Campaign, existing_provenance
+from acapella.common.wording import natural
+from acapella_core import beneath
+from acapella_core.errors import UserError
+
+DIRECTORY = "dashboard"  # in the directory of the campaigns
+MANIFESTS = ("process", "consistency")  # stages whose provenance files contain the SHA-256 of the tables that are read
+TABLES = {"capture_quality": "process", "flows_per_sample": "process", "consistency_environments": "consistency"}
+REPORT = "report.html"
+
+
+def campaign_names(results: Path, selected: Sequence[str] | None = None) -> list[str]:
+    """Return the names of the campaigns in a directory, in natural order; only the ``selected`` ones if there are any.
+
+    Every directory counts, except the dashboard and hidden ones. Raises UserError if the directory cannot be read, or
+    if a selected campaign is not in it.
+    """
+    beneath.check_directory(results)
+    try:
+        with os.scandir(results) as entries:
+            found = {entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()}
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=results) from error
+    found.discard(DIRECTORY)
+    if selected is None:
+        return sorted(found, key=natural)
+    for name in selected:
+        if name not in found:
+            raise UserError(f"no such campaign: {name}", where=results, fix="correct dashboard.campaigns in the config")
+    return sorted(set(selected), key=natural)
+
+
+def state_of(directory: Path) -> str:
+    """Return the SHA-256 of a campaign's provenance files, and of the sizes of the tables that a dashboard reads.
+
+    Provenance files contain the checksums of the tables. A file that cannot be read counts as missing.
+    """
+    campaign = Campaign(directory)
+    total = hashlib.sha256()
+    for stage in MANIFESTS:
+        content = read_or_none(existing_provenance(campaign, stage))
+        total.update(b"missing\0" if content is None else hashlib.sha256(content).digest())
+    for name in TABLES:
+        total.update(f"{name} {size_of(campaign.table(name, 'parquet'))}\0".encode())
+    total.update(f"transfer {size_of(campaign.provenance('transfer')) is not None}".encode())
+    return total.hexdigest()
+
+
+def state_of_results(results: Path, selected: Sequence[str] | None = None) -> str:
+    """Return the SHA-256 of all that the pages depend on: campaigns, their states and reports, and outcomes.csv.
+
+    A campaign or directory that does not exist counts as empty; `acapella campaign dashboard` reports it.
+    """
+    if not results.is_dir():
+        return ""
+    total = hashlib.sha256(read_or_none(results / "outcomes.csv") or b"")
+    for name in sorted(set(selected)) if selected else campaign_names(results):
+        total.update(os.fsencode(name))
+        total.update(f"\0{has_report(results / name)} {state_of(results / name)}\0".encode())
+    return total.hexdigest()
+
+
+def has_report(directory: Path) -> bool:
+    """Return whether a campaign has a report."""
+    return size_of(directory / REPORT) is not None
+
+
+def read_or_none(path: Path) -> bytes | None:
+    """Return the content of a regular file; None if it is missing or cannot be read."""
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except OSError:
+        return None
+
+
+def size_of(path: Path) -> int | None:
+    """Return the size of a regular file in bytes; None if it is missing or cannot be read."""
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except OSError:
+        return None

@@ -1,0 +1,49 @@
+"""Write static pages over many campaigns: a table of all campaigns, and trends over time for each site and port.
+
+    acapella campaign dashboard results
+    acapella campaign dashboard results --campaigns week-1 week-2 -o weeks
+
+Writes index.html, a page for each site, campaigns.csv and ports.csv to the output directory. The pages need no server:
+they load nothing, and links to the reports of the campaigns are relative. A campaign that cannot be read is listed with
+the reason. summaries.json keeps the numbers of each campaign, so that only campaigns with changed provenance files
+are read again. The same tables give the same bytes.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from .campaigns import DIRECTORY
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella campaign dashboard` to the command line."""
+    parser = subparsers.add_parser("dashboard", help="pages with trends over many campaigns", description=__doc__)
+    parser.add_argument("results", metavar="DIRECTORY", help="directory with a directory for each campaign: results")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help=f"directory for the pages (default: DIRECTORY/{DIRECTORY})"
+    )
+    parser.add_argument(
+        "--campaigns", nargs="+", metavar="NAME", help="include only these campaigns (default: all in DIRECTORY)"
+    )
+    return parser
+
+
+def output_directory(args: argparse.Namespace) -> Path:
+    """Return the directory for the pages."""
+    return Path(args.output) if args.output else Path(args.results, DIRECTORY)
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Confine this process, because it reads files that may come from a third party."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(output_directory(args) / "index.html")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the pages. Raises UserError if the directory or a campaign does not exist."""
+    from .page import write  # noqa: PLC0415 (pyarrow is slow to import)
+
+    page, campaigns, read = write(Path(args.results), output_directory(args), args.campaigns)
+    print(f"dashboard: {page} ({campaigns} campaigns, {read} of them read)", file=sys.stderr)

@@ -1,0 +1,125 @@
+"""The campaigns of a dashboard in the order of time, and the values of their trends."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from acapella.common.wording import natural, percent, scaled
+from acapella.report.summary import utc_text
+
+from .cells import shown
+from .charts import Axis, Point, Span
+from .counts import Counts, total
+from .summaries import Summary
+
+FAR_NS = 10 * 31_557_600 * 10**9  # as column misdated of capture_quality: 10 years from the median start
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A number of each campaign, site or port over time."""
+
+    axis: Axis
+    value: Callable[[Counts], float | None]
+
+
+def bits(value: float) -> str:
+    """Return a rate as text."""
+    return scaled(value, "bit/s")
+
+
+def wire_size(value: float) -> str:
+    """Return a number of bytes as text."""
+    return scaled(value, "B")
+
+
+def plain(value: float) -> str:
+    """Return a count as text, with an SI prefix from 1,000 on."""
+    return scaled(value, "").rstrip()
+
+
+RATE = Trend(Axis("Mean rate of a port", bits), lambda counts: counts.rate_bps)
+LOSS = Trend(Axis("Lost frames", percent), lambda counts: counts.loss_share)
+FLOWS = Trend(Axis("Flows", plain), lambda counts: counts.flows)
+BYTES = Trend(Axis("Bytes on the wire", wire_size), lambda counts: counts.wire_bytes)
+KAPPA = Axis("Lowest kappa of an environment", lambda value: f"{value:.3g}", maximum=1.0)
+OF_PLACE = (RATE, LOSS, FLOWS)
+OF_CAMPAIGN = (BYTES, RATE, LOSS, FLOWS)
+
+
+@dataclass(frozen=True)
+class History:
+    """Summaries of campaigns by name."""
+
+    summaries: Mapping[str, Summary]
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """Return all campaigns: the latest start first, then those without a time, in natural order."""
+        by_name = sorted(self.summaries, key=natural)
+        return sorted(by_name, key=lambda name: -(self.summaries[name].start_ns or -(2**63)))
+
+    @functools.cached_property
+    def readable(self) -> list[str]:
+        """Return the campaigns that can be read."""
+        return [name for name in self.names if not self.summaries[name].reason]
+
+    @functools.cached_property
+    def misdated(self) -> set[str]:
+        """Return the campaigns that start more than 10 years from the median start."""
+        starts = {name: self.summaries[name].start_ns for name in self.readable}
+        known = sorted(start for start in starts.values() if start is not None)
+        if not known:
+            return set()
+        median = known[len(known) // 2]
+        return {name for name, start in starts.items() if start is not None and abs(start - median) > FAR_NS}
+
+    @functools.cached_property
+    def dated(self) -> list[str]:
+        """Return the campaigns in trends, in the order of time."""
+        return [
+            name
+            for name in reversed(self.readable)
+            if self.summaries[name].start_ns is not None and name not in self.misdated
+        ]
+
+    @functools.cached_property
+    def span(self) -> Span:
+        """Return the first and the last start in trends; (0, 0) without campaigns."""
+        starts = [self.summaries[name].start_ns for name in self.dated]
+        return (starts[0], starts[-1]) if starts else (0, 0)
+
+    @functools.cached_property
+    def sites(self) -> dict[str, dict[str, dict[str, Counts]]]:
+        """Return the counts by site, port and campaign, without campaigns with pseudonyms."""
+        sites: dict[str, dict[str, dict[str, Counts]]] = {}
+        for name in self.readable:
+            if self.summaries[name].pseudonyms:
+                continue
+            for place in self.summaries[name].places:
+                sites.setdefault(place.site, {}).setdefault(place.port, {})[name] = place.counts
+        return {
+            site: {port: sites[site][port] for port in sorted(sites[site], key=natural)}
+            for site in sorted(sites, key=natural)
+        }
+
+    def of_site(self, site: str) -> dict[str, Counts]:
+        """Return the counts of a site by campaign."""
+        campaigns: dict[str, list[Counts]] = {}
+        for by_campaign in self.sites[site].values():
+            for name, counts in by_campaign.items():
+                campaigns.setdefault(name, []).append(counts)
+        return {name: total(campaigns[name]) for name in self.names if name in campaigns}
+
+    def points(self, value_of: Callable[[str], float | None], names: Iterable[str]) -> list[Point]:
+        """Return the values of those campaigns in trends that are among ``names``."""
+        included = set(names)
+        return [
+            Point(start, value_of(name), f"{shown(name)}, {utc_text(start)[:10]}")
+            for name in self.dated
+            if name in included and (start := self.summaries[name].start_ns) is not None
+        ]
+
+    def trend(self, trend: Trend, counts: Mapping[str, Counts]) -> list[Point]:
+        """Return the values of a trend of a site or a port. ``counts`` are by campaign."""
+        return self.points(lambda name: trend.value(counts[name]), counts)

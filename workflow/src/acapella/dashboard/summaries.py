@@ -1,0 +1,283 @@
+"""Summaries of campaigns, read from their tables, and the file that keeps those of unchanged campaigns."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from acapella.campaign.layout import Campaign, existing_provenance
+from acapella.common.tables import conform, one_line, printable
+from acapella.figures.quality import offered_frames, time_range
+from acapella_core.arrow_tables import arrow_schema
+from acapella_core.files import atomic_text, sha256_of
+
+from .campaigns import read_or_none, size_of, state_of
+from .counts import Counts, total
+
+FORMAT = 1  # of the file of summaries; increase it if a summary of the same tables changes
+MAX_SAMPLES = 1_000_000
+LONGEST_REASON = 200  # characters
+COLUMNS = {
+    "capture_quality": (
+        *("site", "port", "sample", "excluded", "frames", "wire_bytes", "sampled_out", "mirror_offered", "lost_frames"),
+        *("loss_share", "mirror_verdict", "actual_start_ns", "actual_end_ns", "misdated", "duration_ns"),
+    ),
+    "flows_per_sample": ("site", "port", "flows"),
+    "consistency_environments": ("environment", "kappa", "kappa_min", "kappa_max"),
+}
+UNREADABLE = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+    pa.ArrowException,
+)
+
+
+class NotReadable(Exception):
+    """A campaign or a table cannot be read; the text of the exception is the reason."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A port, and the sums of its samples that count in traffic statistics."""
+
+    site: str
+    port: str
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Kappa of the trials of an environment: mean, smallest and largest value; None if it is undefined."""
+
+    name: str
+    kappa: float | None
+    kappa_min: float | None
+    kappa_max: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a dashboard shows of a campaign.
+
+    ``reason``: why the campaign cannot be read; then everything else is empty. ``notes``: parts that cannot be read.
+    ``counts``: all samples, also those excluded from traffic statistics.
+    """
+
+    reason: str = ""
+    notes: list[str] = field(default_factory=list)
+    pseudonyms: bool = False
+    start_ns: int | None = None
+    end_ns: int | None = None
+    counts: Counts = field(default_factory=Counts)
+    places: list[Place] = field(default_factory=list)
+    environments: list[Environment] = field(default_factory=list)
+
+
+def summarize(directory: Path) -> Summary:
+    """Return the summary of a campaign. Faults of its files are in the summary; none is raised."""
+    campaign = Campaign(directory)
+    try:
+        provenance = read_provenance(campaign, "process")
+        quality = read_table(campaign, "capture_quality", provenance)
+        summary = traffic(quality, pseudonyms=has_pseudonyms(provenance))
+    except NotReadable as fault:
+        return Summary(reason=shortened_reason(str(fault)))
+    except UNREADABLE as error:
+        return Summary(reason=shortened_reason(f"damaged: {one_line(error) if str(error) else type(error).__name__}"))
+    parts, notes = {}, []
+    for read in (add_flows, add_environments):
+        try:
+            parts |= read(campaign, provenance, summary)
+        except NotReadable as fault:
+            notes.append(shortened_reason(str(fault)))
+        except UNREADABLE as error:
+            notes.append(shortened_reason(f"damaged: {one_line(error) if str(error) else type(error).__name__}"))
+    return Summary(**{name.name: getattr(summary, name.name) for name in fields(Summary)} | parts | {"notes": notes})
+
+
+def shortened_reason(text: str) -> str:
+    """Return a reason as one line of limited length."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}..."
+
+
+def read_provenance(campaign: Campaign, stage: str) -> dict:
+    """Return the content of a provenance file. Raises NotReadable if it is missing or not valid."""
+    path = existing_provenance(campaign, stage)
+    name = path.relative_to(campaign.directory)
+    content = read_or_none(path)
+    if content is None:
+        if size_of(campaign.provenance("transfer")) is not None:
+            raise NotReadable("without samples: the campaign has only transfers")
+        state = "cannot be read" if path.exists() else "does not exist"
+        raise NotReadable(f"incomplete: {name} {state}")
+    try:
+        provenance = json.loads(content)
+        checksums = provenance["outputs"]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        kind = "old version: no checksums in" if isinstance(error, KeyError) else "damaged: not JSON:"
+        raise NotReadable(f"{kind} {name}") from error
+    if not isinstance(checksums, dict):
+        raise NotReadable(f"damaged: outputs of {name} are not checksums")
+    return provenance
+
+
+def has_pseudonyms(provenance: dict) -> bool:
+    """Return whether the tables have pseudonyms; True if the provenance does not state it."""
+    return bool(provenance.get("parameters", {}).get("pseudonyms", True))
+
+
+def read_table(campaign: Campaign, name: str, provenance: dict) -> list[dict]:
+    """Return the columns of a table that a dashboard needs. Raises NotReadable if the table is damaged or old."""
+    path = campaign.table(name, "parquet")
+    file = f"tables/{name}.parquet"
+    if size_of(path) is None:
+        raise NotReadable(f"incomplete: {file} does not exist or cannot be read")
+    expected = provenance["outputs"].get(file)
+    if expected is None:
+        raise NotReadable(f"old version: no checksum of {file} in provenance/")
+    if sha256_of(path) != expected:
+        raise NotReadable(f"damaged: {file} differs from its SHA-256 in provenance/")
+    with pq.ParquetFile(path) as table:
+        if missing := [column for column in COLUMNS[name] if column not in table.schema_arrow.names]:
+            raise NotReadable(f"old version: {file} has no column {', '.join(missing)}; run snakemake for it again")
+        if table.metadata.num_rows > MAX_SAMPLES:
+            raise NotReadable(f"too large: {file} has more than {MAX_SAMPLES:,} rows")
+        types = arrow_schema(name)
+        schema = pa.schema([types.field(column) for column in COLUMNS[name]])
+        rows = printable(conform(table.read(columns=schema.names).select(schema.names), schema)).to_pylist()
+    return [{column: finite(value) for column, value in row.items()} for row in rows]
+
+
+def finite(value: object) -> object:
+    """Return a value of a table; None for a double that is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def traffic(quality: list[dict], *, pseudonyms: bool) -> Summary:
+    """Return the part of a summary that is in capture_quality."""
+    span = time_range(quality)
+    by_place: dict[tuple[str, str], list[Counts]] = {}
+    for row in quality:
+        if row["excluded"] is None:
+            by_place.setdefault((row["site"], row["port"]), []).append(counts_of(row))
+    return Summary(
+        pseudonyms=pseudonyms,
+        start_ns=span[0] if span else None,
+        end_ns=span[1] if span else None,
+        counts=total(map(counts_of, quality)),
+        places=[Place(*place, total(counts)) for place, counts in sorted(by_place.items())],
+    )
+
+
+def counts_of(row: dict) -> Counts:
+    """Return the counts of a sample from its row of capture_quality, without flows."""
+    timed = bool(row["duration_ns"]) and row["duration_ns"] > 0
+    known = row["lost_frames"] is not None
+    offered = offered_frames(row) if known else 0
+    return Counts(
+        samples=1,
+        frames=row["frames"],
+        wire_bytes=row["wire_bytes"],
+        timed_bytes=row["wire_bytes"] if timed else 0,
+        duration_ns=row["duration_ns"] if timed else 0,
+        offered=offered,
+        lost=min(max(row["loss_share"] or 0.0, 0.0), 1.0) * offered,
+        unknown=int(not known),
+        congested=int(row["mirror_verdict"] == "congested"),
+        flows=None,
+    )
+
+
+def add_flows(campaign: Campaign, provenance: dict, summary: Summary) -> dict:
+    """Return the places of a summary and its counts with their numbers of flows."""
+    flows: dict[tuple[str, str], int] = {}
+    for row in read_table(campaign, "flows_per_sample", provenance):
+        place = row["site"], row["port"]
+        flows[place] = flows.get(place, 0) + row["flows"]
+    places = [
+        Place(place.site, place.port, with_flows(place.counts, flows.get((place.site, place.port), 0)))
+        for place in summary.places
+    ]
+    return {"places": places, "counts": with_flows(summary.counts, sum(flows.values()))}
+
+
+def with_flows(counts: Counts, flows: int) -> Counts:
+    """Return counts with a number of flows."""
+    return Counts(**(asdict(counts) | {"flows": flows}))
+
+
+def add_environments(campaign: Campaign, _, __) -> dict:
+    """Return the environments of a campaign; none if it has no trials."""
+    if not existing_provenance(campaign, "consistency").exists():
+        return {}
+    rows = read_table(campaign, "consistency_environments", read_provenance(campaign, "consistency"))
+    names = ("kappa", "kappa_min", "kappa_max")
+    return {"environments": [Environment(row["environment"], *(row[name] for name in names)) for row in rows]}
+
+
+def read_summaries(results: Path, names: Sequence[str], kept: Path) -> tuple[dict[str, Summary], int]:
+    """Return the summaries of campaigns by name, and the number of campaigns whose tables were read.
+
+    Summaries of unchanged campaigns are taken from the file ``kept``, which is written again.
+    """
+    earlier, entries, summaries, read = earlier_entries(kept), {}, {}, 0
+    for name in names:
+        state = state_of(results / name)
+        summary = kept_summary(earlier.get(name), state)
+        if summary is None:
+            summary = summarize(results / name)
+            read += 1
+        summaries[name] = summary
+        entries[name] = {"state": state, "summary": asdict(summary)}
+    text = json.dumps({"format": FORMAT, "campaigns": entries}, sort_keys=True, separators=(",", ":")) + "\n"
+    if read_or_none(kept) != text.encode():
+        atomic_text(kept, text)
+    return summaries, read
+
+
+def earlier_entries(kept: Path) -> dict:
+    """Return the entries of a file of summaries by campaign; {} if it is missing, damaged or of another version."""
+    try:
+        content = json.loads(read_or_none(kept) or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    valid = isinstance(content, dict) and content.get("format") == FORMAT and isinstance(content.get("campaigns"), dict)
+    return content["campaigns"] if valid else {}
+
+
+def kept_summary(entry: object, state: str) -> Summary | None:
+    """Return the summary of an entry; None if the campaign has changed or the entry is not valid."""
+    try:
+        if entry["state"] != state:
+            return None
+        values = dict(entry["summary"])
+        values["notes"] = [*map(str, values["notes"])]
+        values["counts"] = typed(Counts, values["counts"])
+        values["places"] = [
+            typed(Place, place | {"counts": typed(Counts, place["counts"])}) for place in values["places"]
+        ]
+        values["environments"] = [typed(Environment, environment) for environment in values["environments"]]
+        return typed(Summary, values)
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def typed(kind: type, values: dict):
+    """Return a dataclass of JSON values. Raises TypeError if a value does not have the type of its field."""
+    accepted = {field_.name: field_.type for field_ in fields(kind)}
+    for name, value in values.items():
+        wanted = accepted[name]
+        origin = getattr(wanted, "__origin__", wanted)
+        if not isinstance(value, origin):
+            raise TypeError(name)
+    return kind(**values)

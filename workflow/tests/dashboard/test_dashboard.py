@@ -1,0 +1,374 @@
+"""The dashboard: campaigns over time, faults of campaigns, hostile names, and pages that need no server."""
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from acapella_testing.generated.generated_campaigns import (
+    FIRST_NS,
+    WEEK_NS,
+    write_campaign,
+    write_campaigns,
+    write_provenance,
+    write_rows,
+)
+from acapella_testing.new_files import write_file
+
+from acapella.cli import main as cli
+from acapella.dashboard import campaigns, page, summaries
+from acapella.dashboard.counts import Counts
+from acapella.dashboard.history import History
+from acapella.dashboard.summaries import Environment, Place, Summary
+
+HOSTILE = [
+    '<script>alert("x")</script>',
+    "</script><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)',
+    "²\x1b[31m",
+]
+LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
+
+
+def dashboard(results: Path, *options: str) -> Path:
+    """Write a dashboard and return its directory."""
+    assert cli.main(["campaign", "dashboard", str(results), *options]) == 0
+    return results / "dashboard"
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    """Return the content of all files by relative path."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
+    }
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """Return a directory of campaigns with hostile names of campaigns, sites and ports."""
+    results = tmp_path_factory.mktemp("results")
+    for week, name in enumerate(("<script>alert(2)<", 'a" onclick="alert(3)', "../%2e%2e#?&amp;".replace("/", "-"))):
+        write_campaign(results / name, FIRST_NS + week * WEEK_NS, sites=HOSTILE, seed=week)
+    row = {
+        "site": HOSTILE[0],
+        "port": HOSTILE[1],
+        "sample": "s",
+        "frames": 1,
+        "wire_bytes": 60,
+        "mirror_verdict": HOSTILE[2],
+    }
+    outputs = write_rows(results / "ports", "capture_quality", [row]) | write_rows(
+        results / "ports", "flows_per_sample", []
+    )
+    write_provenance(results / "ports", "process", outputs | {HOSTILE[0]: HOSTILE[1]})
+    write_file(results / "outcomes.csv", f"{HOSTILE[0]}\n{HOSTILE[1]}\n")
+    dashboard(results)
+    return results
+
+
+def test_hostile_names_are_escaped(hostile):
+    pages = [path.read_text(encoding="utf-8") for path in (hostile / "dashboard").rglob("*.html")]
+    assert len(pages) == 1 + len(HOSTILE)
+    for text in pages:
+        assert text.count("<script") == 1
+        assert "<img" not in text and "alert(" in text
+        assert not re.search(r"<[^>]*\son(click|mouseover)=", re.sub(r'"[^"]*"', '""', text))
+        assert "\x1b" not in text
+
+
+def test_pages_load_nothing_and_their_links_have_targets(hostile):
+    for path in (hostile / "dashboard").rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert "default-src &#39;none&#39;" in text and "fetch(" not in text and "http" not in text
+        for link in LINK.findall(text):
+            if not link.startswith("#"):
+                assert path.parent.joinpath(*map(unquoted, link.split("/"))).is_file(), link
+
+
+def unquoted(part: str) -> str:
+    from urllib.parse import unquote  # noqa: PLC0415
+
+    assert not re.search(r"[<>\"#?&]", part), part
+    return unquote(part)
+
+
+def test_same_tables_give_the_same_bytes_in_any_directory(tmp_path):
+    for name in ("a", "b"):
+        write_campaigns(tmp_path / name, 3)
+    first = files_of(dashboard(tmp_path / "a"))
+    assert first == files_of(dashboard(tmp_path / "b"))
+    assert first == files_of(dashboard(tmp_path / "a")), "a second run changes nothing"
+    assert not any(str(tmp_path).encode() in content for content in first.values())
+
+
+def test_only_changed_campaigns_are_read_again(tmp_path, monkeypatch):
+    read, summarize = [], summaries.summarize
+    monkeypatch.setattr(summaries, "summarize", lambda directory: read.append(directory.name) or summarize(directory))
+    write_campaigns(tmp_path, 3)
+    dashboard(tmp_path)
+    assert read == ["week-001", "week-002", "week-003"]
+    before = campaigns.state_of_results(tmp_path)
+    dashboard(tmp_path)
+    assert len(read) == 3
+    write_campaign(tmp_path / "week-002", FIRST_NS, seed=99)
+    (tmp_path / "week-003" / "tables" / "flows_per_sample.parquet").unlink()
+    assert campaigns.state_of_results(tmp_path) != before
+    dashboard(tmp_path)
+    assert read[3:] == ["week-002", "week-003"]
+    kept = tmp_path / "dashboard" / "summaries.json"
+    content = json.loads(kept.read_text())
+    content["campaigns"]["week-001"]["summary"]["counts"]["frames"] = "many"
+    kept.write_text(json.dumps(content))
+    dashboard(tmp_path)
+    assert read[5:] == ["week-001"], "an entry with a wrong type is not used"
+    kept.write_text("[" * 100_000)
+    dashboard(tmp_path)
+    assert len(read) == 9
+
+
+def cut(path: Path) -> None:
+    """Truncate a file to half."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def without_column(directory: Path) -> None:
+    """Write capture_quality as an older version, with valid checksum."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    path = directory / "tables" / "capture_quality.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["misdated"]), path)
+    write_provenance(directory, "process", {"tables/capture_quality.parquet": summaries.sha256_of(path)})
+
+
+def with_null_site(directory: Path) -> None:
+    """Write capture_quality with a null that its schema forbids."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    path = directory / "tables" / "capture_quality.parquet"
+    table = pq.read_table(path)
+    nulls = pa.nulls(len(table), pa.string())
+    pq.write_table(table.set_column(0, pa.field("site", pa.string()), nulls), path)
+    write_provenance(directory, "process", {"tables/capture_quality.parquet": summaries.sha256_of(path)})
+
+
+FAULTS = {
+    "empty": (shutil.rmtree, "incomplete: provenance/process.json does not exist"),
+    "not-json": (
+        lambda d: (d / "provenance/process.json").write_text("{"),
+        "damaged: not JSON: provenance/process.json",
+    ),
+    "deep": (lambda d: (d / "provenance/process.json").write_text("[" * 100_000), "damaged: not JSON"),
+    "list": (lambda d: (d / "provenance/process.json").write_text("[1]"), "damaged"),
+    "no-sums": (lambda d: (d / "provenance/process.json").write_text("{}"), "old version: no checksums"),
+    "wrong-sums": (lambda d: (d / "provenance/process.json").write_text('{"outputs": 3}'), "damaged: outputs of"),
+    "parameters": (
+        lambda d: write_file(
+            d / "provenance/process.json",
+            json.dumps(json.loads((d / "provenance/process.json").read_text()) | {"parameters": 3}),
+        ),
+        "damaged",
+    ),
+    "cut": (
+        lambda d: cut(d / "tables/capture_quality.parquet"),
+        "damaged: tables/capture_quality.parquet differs from",
+    ),
+    "missing": (
+        lambda d: (d / "tables/capture_quality.parquet").unlink(),
+        "incomplete: tables/capture_quality.parquet",
+    ),
+    "old": (without_column, "old version: tables/capture_quality.parquet has no column misdated"),
+    "null": (with_null_site, "damaged: column site contains nulls"),
+    "cut-flows": (
+        lambda d: cut(d / "tables/flows_per_sample.parquet"),
+        "damaged: tables/flows_per_sample.parquet differs",
+    ),
+    "cut-kappa": (
+        lambda d: cut(d / "tables/consistency_environments.parquet"),
+        "damaged: tables/consistency_environments",
+    ),
+}
+
+
+def test_damaged_and_old_campaigns_are_listed_with_the_reason(tmp_path, capsys):
+    write_campaigns(tmp_path, 2)
+    for name, (damage, _) in FAULTS.items():
+        shutil.copytree(tmp_path / "week-001", tmp_path / name)
+        damage(tmp_path / name)
+        (tmp_path / name).mkdir(exist_ok=True)
+    (tmp_path / "transfers" / "provenance").mkdir(parents=True)
+    (tmp_path / "transfers" / "provenance" / "transfer.json").write_text("{}")
+    (tmp_path / "file").write_text("not a campaign")
+    text = (dashboard(tmp_path) / "index.html").read_text(encoding="utf-8")
+    assert f"({len(FAULTS) + 3} campaigns, {len(FAULTS) + 3} of them read)" in capsys.readouterr().err
+    rows = {row["campaign"]: row for row in read_csv(tmp_path / "dashboard" / "campaigns.csv")}
+    assert rows.keys() == {"week-001", "week-002", "transfers", *FAULTS}
+    assert rows["transfers"]["reason"].startswith("without samples")
+    partly = {"cut-flows", "cut-kappa"}
+    for name, (_, reason) in FAULTS.items():
+        assert reason in text, name
+        assert rows[name]["reason"].startswith("" if name in partly else reason), name
+        assert bool(rows[name]["frames"]) == (name in partly), name
+    assert rows["cut-flows"]["flows"] == "" and rows["cut-kappa"]["flows"] != ""
+    assert f"{len(FAULTS) - 1} campaigns without results".replace(" ", "\xa0", 1) in text
+
+
+def test_numbers_are_sums_of_the_tables(tmp_path):
+    quality = [
+        {"site": "A", "port": "p", "sample": "1", "frames": 90, "wire_bytes": 9000, "duration_ns": 10**9}
+        | {"lost_frames": 10, "loss_share": 0.1, "actual_start_ns": FIRST_NS, "actual_end_ns": FIRST_NS + 1},
+        {"site": "A", "port": "p", "sample": "2", "frames": 100, "wire_bytes": 1000, "duration_ns": 10**9}
+        | {"lost_frames": 0, "loss_share": 0.0, "actual_start_ns": FIRST_NS, "actual_end_ns": FIRST_NS + 1},
+        {"site": "A", "port": "p", "sample": "3", "frames": 7, "wire_bytes": 500, "excluded": "trial"},
+        {"site": "B", "port": "q", "sample": "4", "frames": 5, "wire_bytes": 300},
+    ]
+    outputs = write_rows(tmp_path / "c", "capture_quality", quality)
+    flows = [{"site": "A", "port": "p", "sample": str(n), "flows": n} for n in (1, 2)]
+    write_provenance(tmp_path / "c", "process", outputs | write_rows(tmp_path / "c", "flows_per_sample", flows))
+    output = dashboard(tmp_path)
+    (campaign,) = read_csv(output / "campaigns.csv")
+    assert [campaign[name] for name in ("samples", "frames", "wire_bytes", "flows")] == ["4", "202", "10800", "3"]
+    assert [campaign[name] for name in ("loss_share", "unknown_loss_samples")] == ["0.05", "2"]
+    rows = {(row["site"], row["port"]): row for row in read_csv(output / "ports.csv")}
+    assert rows.keys() == {("A", "p"), ("B", "q")}
+    assert rows["A", "p"]["rate_bps"] == "40000" and rows["A", "p"]["samples"] == "2"
+    assert rows["B", "q"]["rate_bps"] == "" and rows["B", "q"]["loss_share"] == ""
+
+
+def test_pseudonyms_are_in_no_trend_of_a_site(tmp_path):
+    write_campaign(tmp_path / "named", FIRST_NS, sites=["STAR"])
+    write_campaign(tmp_path / "hidden", FIRST_NS + WEEK_NS, sites=["S0"], pseudonyms=True)
+    output = dashboard(tmp_path)
+    assert {row["site"] for row in read_csv(output / "ports.csv")} == {"STAR"}
+    assert (
+        "1\xa0campaign with pseudonyms, not in the trends of sites and ports: hidden."
+        in (output / "index.html").read_text()
+    )
+
+
+def test_page_of_a_site_that_no_longer_exists_is_removed(tmp_path):
+    write_campaign(tmp_path / "a", FIRST_NS, sites=["STAR"])
+    write_campaign(tmp_path / "b", FIRST_NS, sites=["TACC"])
+    sites = dashboard(tmp_path) / "sites"
+    assert [path.name.partition("-")[0] for path in sorted(sites.iterdir())] == ["STAR", "TACC"]
+    dashboard(tmp_path, "--campaigns", "b")
+    assert [path.name.partition("-")[0] for path in sites.iterdir()] == ["TACC"]
+
+
+@pytest.mark.parametrize("name", ["other", "../a", "dashboard"])
+def test_unknown_campaign_is_an_error(name, tmp_path, capsys):
+    write_campaign(tmp_path / "a", FIRST_NS)
+    assert cli.main(["campaign", "dashboard", str(tmp_path), "--campaigns", name]) == 2
+    assert f"no such campaign: {name}" in capsys.readouterr().err
+
+
+def test_campaign_without_any_sample_or_time(tmp_path):
+    write_provenance(
+        tmp_path / "none",
+        "process",
+        write_rows(tmp_path / "none", "capture_quality", []) | write_rows(tmp_path / "none", "flows_per_sample", []),
+    )
+    assert "no campaign has a value" in (dashboard(tmp_path) / "index.html").read_text(encoding="utf-8")
+
+
+def many(number: int) -> page.Dashboard:
+    """Return a dashboard over a number of campaigns without files."""
+    found = {}
+    for week in range(number):
+        places = [
+            Place(
+                f"S{s}",
+                f"P{p}",
+                Counts(
+                    2,
+                    10_000 + week * s,
+                    10**7 * (week % 9 + p),
+                    10**7 * (week % 9 + p),
+                    10**10,
+                    10_000,
+                    3.0,
+                    0,
+                    0,
+                    50 + week,
+                ),
+            )
+            for s in range(30)
+            for p in range(3)
+        ]
+        start = FIRST_NS + week * WEEK_NS
+        found[f"week-{week}"] = Summary(
+            start_ns=start,
+            end_ns=start + 1,
+            counts=places[0].counts,
+            places=places,
+            environments=[Environment("E0", 0.5 + week / 2000, 0.5, 0.99)],
+        )
+    return page.Dashboard(History(found), {}, frozenset(found))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Return the pages over 500 campaigns of 30 sites with 3 ports."""
+    output = tmp_path_factory.mktemp("large") / "dashboard"
+    page.write_files(many(500), output)
+    return output
+
+
+def test_pages_over_500_campaigns_are_small(large):
+    assert (large / "index.html").stat().st_size < 1_000_000
+    sizes = [path.stat().st_size for path in (large / "sites").iterdir()]
+    assert len(sizes) == 30 and max(sizes) < 1_000_000
+
+
+@pytest.fixture(scope="module")
+def opened(large, browser):
+    """Return the first page over 500 campaigns in Chromium, and the messages and requests of the browser."""
+    tab, messages = browser.new_page(), []
+    tab.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+    tab.on("pageerror", lambda error: messages.append(f"error: {error}"))
+    tab.on("request", lambda request: messages.append(request.url))
+    tab.goto((large / "index.html").as_uri())
+    yield tab, messages
+    tab.close()
+
+
+def first_cells(tab) -> list[str]:
+    """Return the first column of the table of campaigns."""
+    return tab.locator("#campaigns tbody tr").evaluate_all(
+        "all => all.filter(r => !r.hidden).map(r => r.cells[0].textContent)"
+    )
+
+
+def test_tables_are_sorted_and_filtered_with_the_keyboard(opened, large):
+    tab, messages = opened
+    assert first_cells(tab)[:2] == ["week-499", "week-498"]
+    heading = tab.get_by_role("button", name="Campaign", exact=True)
+    heading.focus()
+    tab.keyboard.press("Enter")
+    assert first_cells(tab)[:11][1:] == [f"week-{n}" for n in range(1, 11)]
+    assert tab.locator("#campaigns th").first.get_attribute("aria-sort") == "ascending"
+    tab.keyboard.press("Space")
+    assert first_cells(tab)[0] == "week-499"
+    tab.locator("#campaigns input").fill("WEEK-49")
+    assert len(first_cells(tab)) == 11
+    assert tab.locator("#campaigns output").inner_text() == "11 of 500 rows"
+    tab.locator("#campaigns input").fill("")
+    assert messages == [(large / "index.html").as_uri()]
+
+
+def test_page_fits_a_window_and_a_printed_page(opened):
+    tab, _ = opened
+    assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert tab.locator("svg.trend").count() == 5
+    tab.emulate_media(media="print")
+    hidden = [tab.locator(name).is_visible() for name in ("#campaigns .filter", "nav")]
+    tab.emulate_media(media="screen")
+    assert hidden == [False, False]
