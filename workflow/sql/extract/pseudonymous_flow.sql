@@ -26,7 +26,7 @@ final as (
                 f.src_port::varchar,
                 f.dst_port::varchar
             ])::varchar
-        ) = $flow
+        ) = $flow_id
     order by f.flow_id
 )
 

@@ -280,7 +280,7 @@ def with_true_names(con, selection: Selection, samples: Collection[str], mapping
     if mapping and flows and not con.execute("select 1 from flows where flow_id = ? limit 1", flows).fetchall():
         con.execute("create temp table pseudonyms (true_sample varchar, site varchar)")
         queries.insert(con, "pseudonyms", [(row["true_sample"], row["site"]) for row in mapping])
-        found = queries.select(con, "extract", "pseudonymous_flow", {"flow": flows[0]}).fetchall()
+        found = queries.select(con, "extract", "pseudonymous_flow", {"flow_id": flows[0]}).fetchall()
         flows = [flow_id for (flow_id,) in found] or flows
     return replace(selection, sample=sample, flows=flows)
 

@@ -20,7 +20,7 @@ def campaign_names(results: Path, selected: Sequence[str] | None = None) -> list
     """Return the names of the campaigns in a directory, in natural order; only the ``selected`` ones if there are any.
 
     Every directory counts, except the dashboard and hidden ones. Raises UserError if the directory cannot be read, or
-    if a selected campaign is not in it.
+    if a selected campaign does not exist.
     """
     beneath.check_directory(results)
     try:

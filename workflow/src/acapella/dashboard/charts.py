@@ -8,11 +8,11 @@ from html import escape
 
 from acapella.common.wording import count
 
-WIDTH, HEIGHT = 560, 168  # px of the drawing; the page scales it
-LEFT, RIGHT, TOP, BOTTOM = 76, 12, 12, 26  # margins of the plot
+WIDTH, HEIGHT = 400, 150  # px of the drawing; the page scales it
+LEFT, RIGHT, TOP, BOTTOM = 66, 8, 10, 26  # margins of the plot
 SMALL_WIDTH, SMALL_HEIGHT = 132, 22
 MAX_MARKED = 120  # points with a mark and a tooltip; a line with more has none
-MAX_X_TICKS = 6
+MAX_X_TICKS = 4
 DAY_S = 86_400
 STEPS_S = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, DAY_S, 2 * DAY_S, 7 * DAY_S, 14 * DAY_S)
 STEPS_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120)
@@ -54,7 +54,7 @@ def chart(points: Sequence[Point], axis: Axis, span: Span, subject: str = "") ->
         *(horizontal(y_of(tick, ticks[-1]), axis.text(tick)) for tick in ticks),
         *(vertical(x_of(stamp, span), text) for stamp, text in time_ticks(*span)),
         f'<path class="line" d="{path(placed)}"/>',
-        *(marks(points, placed, axis) if len(points) <= MAX_MARKED else []),
+        *(marks(points, placed, axis) if len(known) <= MAX_MARKED else []),
         "</svg>",
     ]
     return "".join(parts)
@@ -166,7 +166,7 @@ def month_ticks(first_ns: int, last_ns: int) -> list[tuple[int, str]]:
     """Return ticks at the beginnings of months or years."""
     first, last = (datetime.fromtimestamp(stamp // 10**9, UTC) for stamp in (first_ns, last_ns))
     months = 12 * (last.year - first.year) + last.month - first.month
-    step = next((step for step in STEPS_MONTHS if months / step < MAX_X_TICKS), STEPS_MONTHS[-1])
+    step = next((step for step in STEPS_MONTHS if months / step < most_ticks(step)), STEPS_MONTHS[-1])
     ticks = []
     number = -(-(12 * first.year + first.month - 1) // step) * step
     while (moment := datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)) <= last:
@@ -174,6 +174,11 @@ def month_ticks(first_ns: int, last_ns: int) -> list[tuple[int, str]]:
             ticks.append((int(moment.timestamp()) * 10**9, f"{moment:%Y}" if step >= 12 else f"{moment:%Y-%m}"))
         number += step
     return ticks
+
+
+def most_ticks(step_months: int) -> int:
+    """Return the maximum number of ticks; labels of years are short."""
+    return 2 * MAX_X_TICKS if step_months >= 12 else MAX_X_TICKS
 
 
 def stamp_text(stamp_ns: int, form: str) -> str:

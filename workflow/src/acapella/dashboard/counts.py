@@ -1,7 +1,8 @@
 """Sums over samples of a port, a site or a campaign."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,11 @@ class Counts:
         return self.lost / self.offered if self.offered else 0.0
 
 
+VALUES = attrgetter(*(field.name for field in fields(Counts)))
+
+
 def total(counts: Iterable[Counts]) -> Counts:
     """Return the sums of counts. Flows are unknown if they are unknown in one of them."""
-    rows = [asdict(one) for one in counts]
-    sums = {field.name: [row[field.name] for row in rows] for field in fields(Counts)}
-    return Counts(**{name: None if None in values else sum(values) for name, values in sums.items()})
+    rows = map(VALUES, counts)
+    sums = [None if None in values else sum(values) for values in zip(*rows, strict=True)]
+    return Counts(*sums)  # without counts, the defaults

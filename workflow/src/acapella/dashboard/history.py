@@ -57,7 +57,8 @@ class History:
     def names(self) -> list[str]:
         """Return all campaigns: the latest start first, then those without a time, in natural order."""
         by_name = sorted(self.summaries, key=natural)
-        return sorted(by_name, key=lambda name: -(self.summaries[name].start_ns or -(2**63)))
+        starts = {name: self.summaries[name].start_ns for name in by_name}
+        return sorted(by_name, key=lambda name: (starts[name] is None, -(starts[name] or 0)))
 
     @functools.cached_property
     def readable(self) -> list[str]:

@@ -155,7 +155,7 @@ def campaign_table(dashboard: Dashboard) -> dict:
     history = dashboard.history
     columns = [("Campaign", TEXT), ("Start (UTC)", DATE), ("Sites", NUMBER), ("Ports", NUMBER), ("Samples", NUMBER)]
     columns += [("Frames", NUMBER), ("Bytes", NUMBER), ("Lost frames", NUMBER), ("Flows", NUMBER)]
-    columns += [("Lowest kappa", NUMBER), ("Outcomes of sites", DATE), ("State", TEXT)]
+    columns += [("Lowest kappa", NUMBER), ("Outcomes of sites", TEXT), ("State", TEXT)]
     order = cells.ranks(history.names)
     states = {name: state_text(history.summaries[name]) for name in history.names}
     state_order = cells.ranks([*states.values()])
@@ -217,8 +217,8 @@ def campaign_figures(history: History) -> list[dict]:
     # Samples in traffic statistics alone, as in the trends of sites and ports.
     counts = {name: total(place.counts for place in history.summaries[name].places) for name in history.dated}
     figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in OF_CAMPAIGN]
-    kappas = history.points(lambda name: lowest_kappa(history.summaries[name]), history.dated)
-    return [*figures, *([figure(history, KAPPA, kappas)] if any(point.value is not None for point in kappas) else [])]
+    kappas = {name: kappa for name in history.dated if (kappa := lowest_kappa(history.summaries[name])) is not None}
+    return [*figures, *([figure(history, KAPPA, history.points(kappas.get, kappas))] if kappas else [])]
 
 
 def figure(history: History, axis: Axis, points: list, subject: str = "") -> dict:
