@@ -81,7 +81,8 @@ def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_pa
     (beta,) = [row for row in mapping if row["true_sample"] == "beta-p1"]
     assert extract(campaign, tmp_path / "out.pcap", "--sample", beta["sample"]) == 0
     assert (tmp_path / "out.pcap").read_bytes() == gzip.decompress((CAPTURES / "beta-p1.pcap.gz").read_bytes())
-    for flow in read_rows(campaign / "tables" / "top_flows.csv"):
+    flows = read_rows(campaign / "tables" / "top_flows.csv")
+    for flow in (flows[0], flows[len(flows) // 2]):
         assert extract(campaign, tmp_path / "out.pcapng", "--flow", flow["flow_id"]) == 0
         assert len(packets(tmp_path / "out.pcapng")) >= int(flow["frames"]) > 0, "frames of all samples of its site"
     assert extract(campaign, tmp_path / "out.pcapng", "--flow", "0" * 32) == 0
