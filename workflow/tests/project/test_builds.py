@@ -18,6 +18,7 @@ BUILT = {
     "acapella-anonymize": BIN / "acapella-anonymize",
     "acapella-digest": BIN / "acapella-digest",
     "acapella-dpdk-capture": BIN / "acapella-dpdk-capture",
+    "acapella-dpdk-generate": BIN / "acapella-dpdk-generate",
     "acapella-dpdk-replay": BIN / "acapella-dpdk-replay",
     "acapella-p4-run": BIN / "acapella-p4-run",
 }

@@ -13,6 +13,7 @@ PLAIN = ROOT / "build" / "programs"  # also used by make setup
 DIRECTORIES = {
     "acapella-dpdk-capture": Path("capture/dpdk"),
     "acapella-link": Path("capture/link"),
+    "acapella-dpdk-generate": Path("capture/generate"),
     "acapella-dpdk-replay": Path("capture/replay"),
     "acapella-p4-run": Path("p4/loader"),
 }

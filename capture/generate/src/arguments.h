@@ -1,0 +1,26 @@
+/* The command line. */
+#ifndef ACAPELLA_GENERATE_ARGUMENTS_H
+#define ACAPELLA_GENERATE_ARGUMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/eal.h"
+#include "common/fault.h"
+
+struct arguments {
+    struct eal_settings eal;
+    const char *model;  /* NULL: print `trace` */
+    const char *trace;  /* a capture */
+    const char *output; /* a pcap; NULL: send to `port` */
+    const char *port;   /* device name */
+    uint64_t start_ns;  /* of the traffic; 0 with a port: as soon as possible */
+    unsigned burst, depth;
+    uint64_t retry_ns;
+    unsigned priority;
+};
+
+/* 0; 1: help or version was printed; -1: see fault. */
+int arguments_read(struct arguments *arguments, int argc, char **argv, struct fault *fault);
+
+#endif

@@ -1,0 +1,21 @@
+/* A compiled model, which acapella_capture/generate/compiled.py writes: a text with a line per object. */
+#ifndef ACAPELLA_GENERATE_MODEL_H
+#define ACAPELLA_GENERATE_MODEL_H
+
+#include "common/fault.h"
+#include "flow.h"
+
+struct model {
+    uint64_t rate_bps; /* of the port; 0: no limit */
+    struct flow *flow;
+    uint32_t flows, room; /* room: of `flow` */
+    struct list *list;
+    uint32_t lists;
+    uint32_t longest; /* upper limit of the length of packets */
+};
+
+/* Reads a model. -1: see fault; call model_free in any case. */
+int model_read(struct model *model, const char *path, struct fault *fault);
+void model_free(struct model *model);
+
+#endif

@@ -1,0 +1,10 @@
+/* Writes the packets of a model to a pcap with timestamps in ns. */
+#ifndef ACAPELLA_GENERATE_OUTPUT_FILE_H
+#define ACAPELLA_GENERATE_OUTPUT_FILE_H
+
+#include "model.h"
+
+/* The file is complete or absent. -1: see fault. */
+int output_file_write(struct model *model, const char *path, int64_t start_ns, struct fault *fault);
+
+#endif

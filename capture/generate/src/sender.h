@@ -1,0 +1,28 @@
+/* Sends the packets of a model with a polling thread. */
+#ifndef ACAPELLA_GENERATE_SENDER_H
+#define ACAPELLA_GENERATE_SENDER_H
+
+#include "arguments.h"
+#include "transmission.h"
+
+struct sender {
+    struct options options; /* of the port */
+    struct ports ports;
+    struct timebase time;
+    struct schedule schedule;
+    struct transmission transmission;
+    int64_t start_ns;
+    unsigned priority;
+};
+
+/* Opens the port of the arguments and prepares all packets of the model. -1: see fault. */
+int sender_open(struct sender *sender, struct model *model, const struct arguments *arguments,
+                struct fault *fault);
+
+/* Sends all packets. -1: see fault; packets may have been sent. The result is in `transmission`. */
+int sender_run(struct sender *sender, struct fault *fault);
+
+/* Releases everything, also after an error. */
+void sender_close(struct sender *sender);
+
+#endif
