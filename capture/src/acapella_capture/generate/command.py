@@ -1,0 +1,139 @@
+"""Generate traffic from a model: to a pcap file, or to an interface at exact times.
+
+    acapella generate model.yaml -o traffic.pcap
+    acapella generate model.yaml --interface eth1
+
+MODEL is a YAML file with flows: headers, fields that vary, gaps, sizes, rate limits, payload, stamps and deliberate
+errors (docs/generate.md). The same model and seed give the same file, byte by byte. Packets contain the number of the
+flow, a sequence number and the time of departure, unless the model disables this stamp.
+
+The flows that were generated are written to OUT.generated.json (--expected), which `acapella monitor --expected` reads.
+--flow-table writes the flow table that a digest of the packets has, computed from the model alone.
+
+An interface needs root, or CAP_NET_RAW. The exit code is 0; 1 if packets were not sent; 2 or 75 after an error.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from acapella_core import names
+from acapella_core.errors import DAMAGED, UserError
+from acapella_core.files import atomic_path, atomic_text
+
+from ..replay import times
+from ..replay.command import count
+from ..replay.ports import port_options
+from . import expected, model, program, result
+from .compiled import Compiled
+
+MAX_SEED = 2**64 - 1
+
+
+def register_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Add the parser of `acapella generate`."""
+    parser = subparsers.add_parser(
+        "generate", help="generate traffic from a model", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("model", type=Path, metavar="MODEL.yaml", help="the model (docs/generate.md)")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--output", "-o", type=Path, metavar="OUT.pcap", help="write the packets to OUT.pcap")
+    target.add_argument(
+        "--interface", "-i", metavar="PORT",
+        help="send to PORT: a network interface, or a DPDK device (PCI address, or DRIVER,ARGUMENTS as for EAL's "
+        "--vdev)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=count(MAX_SEED, 0), metavar="N", help="replace the seed of the model")
+    parser.add_argument("--expected", type=Path, metavar="FILE",
+                        help="write the generated flows to FILE (JSON; default: OUT.generated.json; with --interface: "
+                        "no file)")  # fmt: skip
+    parser.add_argument("--flow-table", type=Path, metavar="FILE",
+                        help="write the expected flow table to FILE (Parquet)")  # fmt: skip
+    port = parser.add_argument_group("interface")
+    port.add_argument("--at", type=times.time, metavar="TIME", help="start at TIME (RFC 3339, or +SECONDS)")
+    port.add_argument("--burst", type=count(64), metavar="N",
+                      help="send at most N packets at once if several are due (default: 32)")  # fmt: skip
+    port.add_argument("--retry-ns", type=count(10**10, 0), metavar="NS",
+                      help="retry for NS nanoseconds before a packet is dropped (default: 100000)")  # fmt: skip
+    port.add_argument("--priority", type=count(99), metavar="N", help="real-time priority of the polling thread")
+    port.add_argument("--cpus", metavar="CPU", help="CPU of the polling thread (default: chosen by the program)")
+    port.add_argument("--huge", action="store_true", help="use huge pages (default: normal pages)")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    check_targets(args)
+    compiled = model.read(args.model, program.read_trace, seed=args.seed)
+    report = program.run(compiled, output_arguments(args, compiled) if args.output else interface_arguments(args))
+    document = result.document(compiled, report, "file" if args.output else "interface")
+    target = args.expected or (args.output and args.output.with_name(f"{args.output.name}.generated.json"))
+    if target:
+        atomic_text(target, json.dumps(document, indent=1) + "\n")
+    if args.flow_table:
+        with atomic_path(args.flow_table) as path:
+            pq.write_table(expected.flow_table(compiled), path)
+    print_summary(document, args.output or args.interface)
+    return DAMAGED if is_incomplete(document) else 0
+
+
+def check_targets(args: argparse.Namespace) -> None:
+    """Raise UserError for a file that cannot be written, or an option without effect, before anything is generated."""
+    for name in ("output", "expected", "flow_table"):
+        path = getattr(args, name)
+        where = f"--{name.replace('_', '-')} {path}"
+        if path is not None and not path.parent.is_dir():
+            raise UserError("no such directory", where=where, fix="create it, or choose another file name")
+        if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+            raise UserError("cannot be written", where=where, fix="choose another file name")
+    if args.output and args.output.suffix != ".pcap":
+        raise UserError("the name of the output does not end in .pcap", where=f"--output {args.output}")
+    for name in ("at", "burst", "retry_ns", "priority", "cpus", "huge"):
+        if args.output and getattr(args, name):
+            raise UserError(f"--{name.replace('_', '-')} has no effect with --output")
+
+
+def output_arguments(args: argparse.Namespace, compiled: Compiled) -> list[str]:
+    """Return the program's arguments for a file."""
+    return ["--output", str(args.output), "--start-ns", str(compiled.start_ns)]
+
+
+def interface_arguments(args: argparse.Namespace) -> list[str]:
+    """Return the program's arguments for an interface."""
+    devices, port, _ = port_options(args.interface, 0)
+    arguments = [*devices, "--tx", port]
+    at_ns = args.at(time.time_ns()) if args.at else None
+    values = {
+        "--start-ns": at_ns, "--burst": args.burst, "--retry-ns": args.retry_ns, "--priority": args.priority,
+        "--cpus": args.cpus,
+    }  # fmt: skip
+    arguments += [word for name, value in values.items() if value is not None for word in (name, str(value))]
+    return arguments + (["--huge"] if args.huge else [])
+
+
+def is_incomplete(document: dict[str, Any]) -> bool:
+    """Return whether packets of the model were not sent."""
+    timing = document["timing"]
+    return bool(document["dropped"]) or bool(timing and timing["ended"] != "complete")
+
+
+def print_summary(document: dict[str, Any], target: object) -> None:
+    """Print what was generated, and warnings."""
+    flows, packets = len(document["flows"]), document["packets"]
+    print(f"{target}: {packets} packets, {document['bytes']} bytes, {flows} flows", flush=True)
+    timing = document["timing"]
+    if timing and timing["error_median_ns"] is not None:
+        print(
+            f"departure minus requested time: median {timing['error_median_ns']} ns, p99 {timing['error_p99_ns']} ns, "
+            f"largest {timing['error_largest_ns']} ns; clock error {timing['clock_error_ns']} ns"
+        )
+    if document["dropped"]:
+        names.report(f"acapella: warning: {document['dropped']} packets were not taken by the driver")
+    if timing and timing["ended"] != "complete":
+        names.report(f"acapella: warning: the run ended early: {timing['ended']}")

@@ -1,0 +1,223 @@
+"""A compiled model: what acapella-dpdk-generate executes. `text` is its input (capture/generate/src/model.c)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Varying:
+    """Values of a field that varies. ``kind``: increment, interleave (``values``), or random."""
+
+    kind: str
+    start: int = 0
+    step: int = 0
+    count: int = 0  # of different values
+    key: int = 0
+    values: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a header: ``value`` is constant, or ``varying`` is set. ``bit`` is its position in the packet."""
+
+    header: int
+    name: str
+    bit: int
+    bits: int
+    value: int
+    varying: Varying | None = None
+
+
+@dataclass(frozen=True)
+class Length:
+    """A length field: the packet's length minus ``base``; ``delta`` is added in every N-th packet."""
+
+    header: int
+    offset: int
+    base: int
+    delta: int = 0
+    every: int = 0
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """A checksum of the bytes ``start`` to ``end`` (0: the end of the packet), wrong in every N-th packet."""
+
+    header: int
+    offset: int
+    start: int
+    end: int = 0
+    pseudo: int = 0
+    pseudo_bytes: int = 0
+    protocol: int = 0
+    udp: bool = False
+    every: int = 0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """``law``: constant, exponential (mean ``scale``), or pareto (minimum ``scale``, ``shape``)."""
+
+    law: str
+    scale: float
+    shape: float = 0.0
+    key: int = 0
+
+    def words(self) -> tuple[Any, ...]:
+        """Return the words of the text."""
+        return self.law, self.scale.hex(), self.shape.hex(), self.key
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """``kind``: constant (``ns`` and ``remainder``/``denominator``), rate, drawn, on_off, list."""
+
+    kind: str
+    ns: int = 0
+    remainder: int = 0
+    denominator: int = 1
+    drawn: Distribution | None = None
+    off: Distribution | None = None
+    values: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """``kind``: constant, uniform, weighted (``thresholds`` in units of 2^-32), exponential, list."""
+
+    kind: str
+    least: int = 0
+    count: int = 1
+    mean: float = 0.0
+    span: float = 0.0
+    key: int = 0
+    values: tuple[int, ...] = ()
+    thresholds: tuple[int, ...] = ()
+
+    @property
+    def smallest(self) -> int:
+        """The smallest size."""
+        return min(self.values) if self.values else self.least
+
+    @property
+    def largest(self) -> int:
+        """The largest size."""
+        return max(self.values) if self.values else self.least + self.count - 1
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A flow. Times are relative to the start of the traffic; 0 packets, ``until_ns`` and ``rate_bps``: no limit."""
+
+    name: str
+    protocols: tuple[str, ...]
+    offsets: tuple[int, ...]  # of the headers
+    template: bytes
+    fields: tuple[Field, ...]
+    lengths: tuple[Length, ...]
+    checksums: tuple[Checksum, ...]  # innermost first
+    gaps: Gaps
+    sizes: Sizes
+    packets: int
+    start_ns: int
+    until_ns: int
+    rate_bps: int
+    pattern: str
+    stamp: int | None
+    truncate: tuple[int, int] = (0, 0)  # bytes, every
+
+    @property
+    def pattern_offset(self) -> int:
+        """The first byte of the payload pattern."""
+        return len(self.template) if self.stamp is None else self.stamp + STAMP_BYTES
+
+    @property
+    def varying(self) -> tuple[Field, ...]:
+        """The fields that vary."""
+        return tuple(one for one in self.fields if one.varying)
+
+
+STAMP_BYTES = 18
+
+
+@dataclass
+class Lists:
+    """The lists of numbers of a text, each once."""
+
+    known: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    def number(self, values: tuple[int, ...]) -> int:
+        """Return the number of a list."""
+        return self.known.setdefault(values, len(self.known))
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled model."""
+
+    sha256: str
+    seed: int
+    start_ns: int
+    rate_bps: int
+    flows: tuple[Flow, ...]
+
+    def text(self) -> str:
+        """Return the input of acapella-dpdk-generate."""
+        lists = Lists()
+        flows = [" ".join(map(str, words)) for flow in self.flows for words in lines_of(flow, lists)]
+        head = ["acapella-model 1", f"port {self.rate_bps}"]
+        head += [f"list {len(values)} {' '.join(map(str, values))}" for values in lists.known]
+        return "\n".join([*head, f"flows {len(self.flows)}", *flows, ""])
+
+
+def container(one: Field) -> tuple[int, int, int]:
+    """Return offset, width and shift of the 1, 2, 4 or 8 bytes that contain a field of at most 64 bits."""
+    first, last = one.bit // 8, (one.bit + one.bits - 1) // 8
+    width = next(width for width in (1, 2, 4, 8) if width > last - first)
+    offset = max(0, last + 1 - width)
+    return offset, width, 8 * (offset + width) - one.bit - one.bits
+
+
+def lines_of(flow: Flow, lists: Lists) -> Iterator[tuple[Any, ...]]:
+    """Yield the words of the lines of a flow."""
+    stamp = flow.stamp or 0
+    head = (flow.packets, flow.start_ns, flow.until_ns, flow.rate_bps, flow.pattern, stamp, flow.template.hex())
+    yield ("flow", *head)
+    for one in flow.varying:
+        varying = one.varying
+        offset, width, shift = container(one)
+        values = (varying.start, varying.step, varying.count % 2**64, varying.key)
+        rest = (lists.number(varying.values),) if varying.values else values
+        yield ("field", offset, width, shift, min(one.bits, 64), varying.kind, *rest)
+    for length in flow.lengths:
+        yield "length", length.offset, length.base, length.delta, length.every
+    for one in flow.checksums:
+        pseudo = (one.pseudo, one.pseudo_bytes, one.protocol, int(one.udp), one.every)
+        yield ("checksum", one.offset, one.start, one.end, *pseudo)
+    if flow.truncate[0]:
+        yield ("truncate", *flow.truncate)
+    yield ("gap", flow.gaps.kind, *gap_words(flow.gaps, lists))
+    yield ("size", flow.sizes.kind, *size_words(flow.sizes, lists))
+
+
+def gap_words(gaps: Gaps, lists: Lists) -> tuple[Any, ...]:
+    """Return the words of gaps after their kind."""
+    return {
+        "constant": lambda: (gaps.ns, gaps.remainder, gaps.denominator),
+        "rate": lambda: (gaps.denominator,),
+        "drawn": lambda: (*gaps.drawn.words(),),
+        "on_off": lambda: (gaps.ns, *gaps.drawn.words(), *gaps.off.words()),
+        "list": lambda: (lists.number(gaps.values),),
+    }[gaps.kind]()
+
+
+def size_words(sizes: Sizes, lists: Lists) -> tuple[Any, ...]:
+    """Return the words of sizes after their kind."""
+    return {
+        "constant": lambda: (sizes.least, 1),
+        "uniform": lambda: (sizes.least, sizes.count, sizes.key),
+        "weighted": lambda: (lists.number(sizes.values), lists.number(sizes.thresholds), sizes.key),
+        "exponential": lambda: (sizes.least, sizes.count, sizes.mean.hex(), sizes.span.hex(), sizes.key),
+        "list": lambda: (lists.number(sizes.values),),
+    }[sizes.kind]()

@@ -1,0 +1,56 @@
+"""Run acapella-dpdk-generate (capture/generate), which executes a compiled model."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acapella_core.errors import UserError
+from acapella_core.files import scratch_directory
+
+from ..programs.executables import find_executable
+from .compiled import Compiled
+
+PROGRAM = "acapella-dpdk-generate"
+
+
+def executable() -> str:
+    """Return the program's path. Raises UserError if it was not built."""
+    return find_executable(PROGRAM, fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
+
+
+def run(model: Compiled, arguments: list[str]) -> dict[str, Any]:
+    """Generate the packets of a model; return the program's report. Raises UserError with its last message."""
+    with scratch_directory() as scratch:
+        compiled = scratch / "model"
+        compiled.write_text(model.text(), encoding="ascii")
+        return json.loads(output_of(["--model", str(compiled), *arguments]))
+
+
+def output_of(arguments: list[str]) -> bytes:
+    """Return the standard output of the program. Ctrl-C also reaches it, and it then reports what it has sent."""
+    process = subprocess.Popen([executable(), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        output, messages = process.communicate()
+    except KeyboardInterrupt:
+        output, messages = process.communicate()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    if process.returncode:
+        lines = messages.decode("utf-8", "replace").strip().splitlines() or [f"exit status {process.returncode}"]
+        outside = process.returncode < 0 or any(line.endswith("No space left on device") for line in lines)
+        raise UserError(lines[-1].removeprefix(f"{PROGRAM}: error: "), where=PROGRAM, outside=outside)
+    return output
+
+
+def read_trace(path: Path) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the gap after each frame of a capture, in ns, and its length. The last gap is the mean of the others."""
+    pairs = np.frombuffer(output_of(["--trace", str(path)]), np.int64).reshape(-1, 2)
+    if len(pairs) < 2:
+        raise UserError("has fewer than two frames with a time", where=path)
+    gaps = np.maximum(np.diff(pairs[:, 0]), 0)
+    return (*gaps.tolist(), int(gaps.mean())), tuple(pairs[:, 1].tolist())

@@ -1,0 +1,138 @@
+"""Gaps and sizes of a flow."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from . import draws
+from .compiled import Distribution, Gaps, Sizes
+from .reading import Section, integer, items, number, string, text_of
+
+SECOND_NS = 10**9
+MAX_NS = 10**15
+MAX_BYTES = 65_535
+MAX_BPS = 10**13
+MAX_WEIGHTS = 256
+ONE = 1 << 32
+
+Trace = Callable[[str, str], tuple[tuple[int, ...], tuple[int, ...]]]  # (file, where): gaps in ns, sizes in bytes
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Seed and flow, from which the keys of random values are derived, and a function that reads traces."""
+
+    seed: int
+    flow: int
+    trace: Trace
+
+    def key(self, stream: str) -> int:
+        """Return the key of a sequence of random values."""
+        return draws.key_of(self.seed, self.flow, stream)
+
+
+def read_gaps(value: Any, where: str, origin: Origin) -> Gaps:
+    """Return the gaps of a flow. Raises UserError."""
+    outer = Section(value, where)
+    kind = outer.one_of("constant", "packets_per_s", "rate_bps", "poisson", "pareto", "on_off", "trace")
+    if kind in ("constant", "packets_per_s", "rate_bps"):
+        return constant_gaps(outer, kind)
+    if kind == "trace":
+        return Gaps("list", values=outer.take(kind, lambda value, place: origin.trace(string(value, place), place)[0]))
+    if kind == "on_off":
+        return on_off(Section(outer.values[kind], outer.place(kind)), origin)
+    if kind == "pareto":
+        return Gaps("drawn", drawn=distribution(outer, origin.key("gaps")))
+    mean = in_section(outer, kind, "mean_ns", number(1, MAX_NS))
+    return Gaps("drawn", drawn=Distribution("exponential", mean, key=origin.key("gaps")))
+
+
+def constant_gaps(outer: Section, kind: str) -> Gaps:
+    """Return constant gaps, or those of a constant rate in packets or bits."""
+    if kind == "constant":
+        return Gaps("constant", ns=in_section(outer, kind, "gap_ns", integer(1, MAX_NS)))
+    rate = outer.take(kind, integer(1, MAX_BPS))
+    return Gaps("rate", denominator=rate) if kind == "rate_bps" else Gaps("constant", *divmod(SECOND_NS, rate), rate)
+
+
+def on_off(section: Section, origin: Origin) -> Gaps:
+    """Return the gaps of bursts and pauses."""
+    gap_ns = section.take("gap_ns", integer(1, MAX_NS))
+    burst, pause = (distribution(section.take(name, Section), origin.key(name)) for name in ("burst", "pause"))
+    section.done()
+    return Gaps("on_off", gap_ns, drawn=burst, off=pause)
+
+
+def in_section(outer: Section, kind: str, key: str, parse: Callable[[Any, str], Any]) -> Any:
+    """Return the only value of a section with one key."""
+    section = Section(outer.values[kind], outer.place(kind))
+    value = section.take(key, parse)
+    section.done()
+    return value
+
+
+def distribution(outer: Section, key: int) -> Distribution:
+    """Return a distribution of durations, which is given by its mean."""
+    law = outer.one_of("constant", "exponential", "pareto")
+    section = Section(outer.values[law], outer.place(law))
+    scale = section.take("mean_ns", number(1, MAX_NS))
+    shape = 0.0
+    if law == "pareto":
+        shape = section.take("shape", number(1.001, 1000))
+        scale *= (shape - 1) / shape  # mean = minimum * shape / (shape - 1)
+    section.done()
+    return Distribution(law, scale, shape, key)
+
+
+def read_sizes(value: Any, where: str, origin: Origin, least: int) -> Sizes:
+    """Return the sizes of a flow's packets, at least ``least`` bytes. Raises UserError."""
+    size = integer(1, MAX_BYTES)
+    key = origin.key("sizes")
+    if not isinstance(value, dict):
+        return checked(Sizes("constant", size(value, where)), where, least)
+    outer = Section(value, where)
+    kind = outer.one_of("uniform", "weighted", "exponential", "trace")
+    place = outer.place(kind)
+    if kind == "trace":
+        values = outer.take(kind, lambda value, at: origin.trace(string(value, at), at)[1])
+        return checked(Sizes("list", values=tuple(max(least, min(MAX_BYTES, each)) for each in values)), place, least)
+    if kind == "uniform":
+        limits = [size(item, at) for item, at in items(outer.values[kind], place)]
+        if len(limits) != 2 or limits[0] > limits[1]:
+            raise UserError(f"expected [LEAST, MOST], found {text_of(limits)}", where=place)
+        return checked(Sizes("uniform", limits[0], limits[1] - limits[0] + 1, key=key), place, least)
+    section = Section(outer.values[kind], place)
+    if kind == "weighted":
+        return checked(weighted(section, key), place, least)
+    low = section.take("least", size)
+    high = section.take("most", integer(low, MAX_BYTES))
+    mean = section.take("scale_bytes", number(1, 10 * MAX_BYTES))
+    section.done()
+    count = high - low + 1
+    return checked(Sizes("exponential", low, count, mean, -math.expm1(-count / mean), key), place, least)
+
+
+def weighted(section: Section, key: int) -> Sizes:
+    """Return sizes with weights, which are the values of the mapping."""
+    pairs = []
+    for name, weight in section.values.items():
+        place = section.place(name)
+        pairs.append((integer(1, MAX_BYTES)(name, place), number(0, 1e12)(weight, place)))
+    total = sum(weight for _, weight in pairs)
+    if not 0 < len(pairs) <= MAX_WEIGHTS or not total:
+        raise UserError(f"expected 1 to {MAX_WEIGHTS} sizes with a weight above 0", where=section.where)
+    thresholds, sum_ = [], 0.0
+    for _, weight in pairs:
+        sum_ += weight
+        thresholds.append(round(sum_ / total * ONE))
+    return Sizes("weighted", values=tuple(size for size, _ in pairs), thresholds=tuple(thresholds), key=key)
+
+
+def checked(sizes: Sizes, where: str, least: int) -> Sizes:
+    """Return sizes. Raises UserError if a packet would be shorter than its headers and stamp."""
+    if sizes.smallest < least:
+        raise UserError(f"{sizes.smallest} bytes are less than the {least} of headers and stamp", where=where)
+    return sizes
