@@ -1,0 +1,89 @@
+"""Packets that are sent to a network interface: the same engine as for files, at the times of the model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from acapella_testing import c_programs
+from acapella_testing.capture import replayer, veth
+from acapella_testing.capture.dpdk_writer import read_pcap
+from acapella_testing.generated import traffic_models as models
+from acapella_testing.processes import running
+
+MODEL = """
+seed: 4
+flows:
+""" + models.flow("short", models.TEMPLATES["vxlan"][0], 0, 300).replace("1000}", "50000}")
+MODEL += "\n" + models.flow("long", models.TEMPLATES["tcp6"][0], 3, 200).replace("2345.6", "70000") + "\n"
+ENDLESS = MODEL.replace("packets: 300", "duration_ns: 1000000000000")
+
+
+@pytest.fixture
+def variables(tmp_path) -> dict[str, str]:
+    """Return an environment whose PATH begins with the program that was built with the sanitizers."""
+    built = c_programs.built_or_skip("acapella-dpdk-generate")
+    return {**replayer.environment(), "PATH": f"{built.parent}:{os.environ['PATH']}"}
+
+
+@pytest.fixture
+def prefix():
+    """Provide a namespace where out0 sends to in0."""
+    with veth.namespace(("out0", "in0")) as prefix:
+        yield prefix
+
+
+def command(tmp_path: Path, text: str, *options: str) -> list[str]:
+    """Return the command line of a model."""
+    (tmp_path / "model.yaml").write_text(text)
+    words = [str(Path(sys.executable).parent / "acapella"), "generate", str(tmp_path / "model.yaml")]
+    return [*words, *options]
+
+
+def starts_of(path: Path) -> list[bytes]:
+    """Return the first bytes of all packets, before any layer-4 checksum and stamp, and their lengths."""
+    frames, _ = read_pcap(path)
+    return sorted(frame.data[:38] + len(frame.data).to_bytes(2) for frame in frames)
+
+
+def test_interface_receives_the_packets_of_the_file(tmp_path, prefix, variables):
+    sent, file = tmp_path / "sent.json", tmp_path / "file.pcap"
+    with replayer.tcpdump(prefix, "in0", tmp_path / "got.pcap"):
+        argv = [*prefix, *command(tmp_path, MODEL, "--interface", "out0", "--expected", str(sent))]
+        done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False)
+        assert done.returncode == 0, done.stderr
+    subprocess.run(command(tmp_path, MODEL, "-o", str(file)), env=variables, check=True, capture_output=True)
+    document = json.loads(sent.read_text())
+    expected = json.loads((tmp_path / "file.pcap.generated.json").read_text())
+    assert [flow["packets"] for flow in document["flows"]] == [300, 200] and document["dropped"] == 0
+    assert [flow["bytes"] for flow in document["flows"]] == [flow["bytes"] for flow in expected["flows"]]
+    assert document["timing"]["ended"] == "complete" and document["output"] == "interface"
+    assert starts_of(tmp_path / "got.pcap") == starts_of(file)
+    spans = [flow["last_ns"] - flow["first_ns"] for flow in document["flows"]]
+    assert all(first >= document["start_ns"] for first in (flow["first_ns"] for flow in document["flows"]))
+    assert all(span > 0 for span in spans) and "500 packets" in done.stdout
+
+
+def test_interrupt_ends_the_run_and_reports_what_was_sent(tmp_path, prefix, variables):
+    sent = tmp_path / "sent.json"
+    argv = [*prefix, *command(tmp_path, ENDLESS, "--interface", "out0", "--expected", str(sent))]
+    with (
+        replayer.tcpdump(prefix, "in0", tmp_path / "got.pcap"),
+        running(argv, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as process,
+    ):
+        while not (tmp_path / "got.pcap").exists() or (tmp_path / "got.pcap").stat().st_size < 10_000:
+            assert process.poll() is None, process.stderr.read()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 1, process.stderr.read()
+    document = json.loads(sent.read_text())
+    assert document["timing"]["ended"] == "stop" and document["packets"] > 0
+
+
+def test_interface_that_does_not_exist_is_one_line(tmp_path, prefix, variables):
+    argv = [*prefix, *command(tmp_path, MODEL, "--interface", "none0")]
+    done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "no interface 'none0'" in done.stderr

@@ -1,0 +1,155 @@
+"""Faulty models are refused in one line; whatever the file contains, there is no other exception."""
+
+import random
+
+import pytest
+import yaml
+from acapella_testing.generated import traffic_models as models
+
+from acapella_capture.generate import expected, model
+from acapella_core.errors import UserError
+
+FLOW = """
+flows:
+  - headers: [ethernet, {ipv4: {src: 10.0.0.1, dst: 10.0.0.2}}, {udp: {src: 1, dst: 2}}]
+    packets: 3
+    gaps: {constant: {gap_ns: 10}}
+    sizes: 60
+"""
+BOMB = "a: &a [x,x,x,x]\nb: &b [*a,*a,*a,*a]\nc: [*b,*b,*b,*b]\n"
+FAULTY = {
+    "- 1": "expected a mapping",
+    "": "expected a mapping",
+    "flows: []": "expected a list",
+    "seed: -1\nflows: [1]": "expected an integer from 0",
+    "flows: [{headers: [ethernet]}]": "packets or duration_ns is missing",
+    BOMB: "aliases are not supported",
+    "a: 1\na: 2": "a key occurs twice",
+    "[" * 5000: "not YAML",
+    "x: 2024-99-99": "not YAML",
+    FLOW + "    unknown: 1\n": "unknown key 'unknown'",
+    FLOW.replace("sizes: 60", "sizes: 59"): "59 bytes are less than the 60 of headers and stamp",
+    FLOW.replace("{udp:", "{vxlan: {vni: 1}}, {udp:"): "vxlan cannot follow ipv4",
+    FLOW.replace("10.0.0.2", "10.0.0.256"): "expected an ipv4 address",
+    FLOW.replace("src: 1,", "src: 65536,"): "expected an integer from 0 to 65535",
+    FLOW.replace("src: 1,", "src: {increment: 65535, count: 2},"): "expected an integer from 1 to 1",
+    FLOW.replace("src: 1,", "src: {random: 1, often: 2},"): "unknown key 'often'",
+    FLOW.replace("gap_ns: 10", "gap_ns: 0"): "expected an integer from 1",
+    FLOW.replace("gap_ns: 10", "gap_ns: .nan"): "expected an integer",
+    FLOW.replace("{constant: {gap_ns: 10}}", "{trace: /nonexistent/file}"): "cannot be read",
+    FLOW.replace("[ethernet,", "[udp,"): "src is missing",
+    FLOW + "    malformed: [{checksum: tcp}]\n": "no header 'tcp' with this field",
+    FLOW + "    stamp: 41\n": "expected an integer from 42",
+    FLOW + "table: missing.csv\n": "cannot read",
+}
+
+
+def read(tmp_path, text: str | bytes):
+    """Read a model."""
+    path = tmp_path / "model.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return model.read(path, lambda _: ((5, 6), (70, 80)))
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTY.items(), ids=range(len(FAULTY)))
+def test_faulty_model_is_refused_in_one_line(tmp_path, text, message):
+    with pytest.raises(UserError, match=message) as error:
+        read(tmp_path, text)
+    assert "\n" not in str(error.value)
+
+
+def mutated(text: str, chance: random.Random) -> str:
+    """Return a text with some random changes of values, lines and characters."""
+    values = (
+        "",
+        "0",
+        "-1",
+        "1e400",
+        ".inf",
+        "null",
+        "[]",
+        "{}",
+        "[1, 2]",
+        "true",
+        "'\\0'",
+        "2" * 5000,
+        "{a: 1}",
+        "zeros",
+    )
+    for _ in range(chance.randint(1, 2)):
+        kind = chance.randrange(4)
+        lines = text.split("\n")
+        line = chance.randrange(len(lines))
+        if kind == 0:
+            head, colon, _ = lines[line].partition(": ")
+            lines[line] = head + colon + chance.choice(values)
+        elif kind == 1:
+            del lines[line]
+        elif kind == 2:
+            lines.insert(line, chance.choice(lines))
+        elif lines[line]:
+            at = chance.randrange(len(lines[line]))
+            lines[line] = lines[line][:at] + chance.choice("{}[]:,-&*!|>'\"%@` \t0x\0é") + lines[line][at + 1 :]
+        text = "\n".join(lines)
+    return text
+
+
+def test_mutated_models_are_read_or_refused(tmp_path):
+    chance = random.Random(19)
+    read_well = refused = 0
+    texts = [models.flow(name, headers, at, 5) for at, (name, (headers, _)) in enumerate(models.TEMPLATES.items())]
+    texts += [
+        models.flow(name, headers, 0, 5, f"  malformed: {errors}") for name, (headers, errors) in models.ERRORS.items()
+    ]
+    for _ in range(600):
+        text = mutated("flows:\n" + chance.choice(texts) + "\n", chance)
+        try:
+            compiled = read(tmp_path, text)
+        except UserError as error:
+            assert "\n" not in str(error)
+            refused += 1
+        else:
+            assert compiled.text().startswith("acapella-model 1\n")
+            read_well += 1
+    assert read_well > 40 and refused > 300
+
+
+TABLE = """template,name,packets,rate_bps,1.dst,2.src,sizes
+web,first,7,,10.0.0.9,"{increment: 5, count: 4}",
+web,second,,1000000,,,"{uniform: [100, 200]}"
+"""
+TEMPLATE = "templates:\n  web:\n" + FLOW.split("- ", 1)[1].replace("headers", "    headers", 1) + "table: flows.csv\n"
+
+
+def test_rows_of_a_table_replace_values_of_their_template(tmp_path):
+    (tmp_path / "flows.csv").write_text(TABLE)
+    first, second = read(tmp_path, TEMPLATE).flows
+    assert (first.name, first.packets, first.sizes.least) == ("first", 7, 60)
+    assert (second.name, second.packets, second.rate_bps, second.sizes.kind) == ("second", 3, 1_000_000, "uniform")
+    rows = expected.flow_table(read(tmp_path, TEMPLATE)).to_pylist()
+    assert {(row["dst"], row["src_port"]) for row in rows} == {
+        *(("10.0.0.9", port) for port in (5, 6, 7, 8)),
+        ("10.0.0.2", 1),
+    }
+
+
+@pytest.mark.parametrize(("table", "message"), [
+    ("name\nx\n", "expected a header with column template"),
+    ("template,9.src\nweb,1\n", "unknown column '9.src'"),
+    ("template,name\nnone,1\n", "unknown template 'none'"),
+    ("template,name\nweb\n", "line 2: expected 2 cells, found 1"),
+    ("template,packets\nweb,[\n", "line 2: packets: not YAML"),
+    ('template,name\nweb,"x', "not CSV"),
+])  # fmt: skip
+def test_faulty_table_is_refused_with_its_line(tmp_path, table, message):
+    (tmp_path / "flows.csv").write_text(table)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path, TEMPLATE)
+
+
+def test_digest_of_the_model_includes_its_table(tmp_path):
+    (tmp_path / "flows.csv").write_text(TABLE)
+    before = read(tmp_path, TEMPLATE).sha256
+    (tmp_path / "flows.csv").write_text(TABLE.replace("first", "other"))
+    assert read(tmp_path, TEMPLATE).sha256 != before
+    assert yaml.safe_load(TEMPLATE)["table"] == "flows.csv"

@@ -1,0 +1,63 @@
+"""The digest of generated captures is the flow table that the model alone defines."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import jsonschema
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.generated import traffic_models as models
+
+from acapella.digest.command import Options, digest
+from acapella_core import schemas
+
+COMPARED = (
+    *("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port", "first_ns", "last_ns", "frames"),
+    *("wire_bytes", "wire_len_min", "wire_len_max", "iat_min_ns", "iat_max_ns"),
+)
+
+
+def digested(capture: Path) -> list[dict]:
+    """Return the flow table of a capture, with the VNI of VXLAN as in the expected table."""
+    acap, flows = capture.with_suffix(".acap.parquet"), capture.with_suffix(".digest.parquet")
+    digest([str(capture)], str(acap), str(flows), Options("native", site="S"))
+    rows = pq.read_table(flows).to_pylist()
+    vni = [[tunnel["id"] for tunnel in row["tunnels"] if tunnel["type"] == "vxlan_vni"] for row in rows]
+    return [{key: row[key] for key in COMPARED} | {"vni": ids} for row, ids in zip(rows, vni, strict=True)]
+
+
+def in_order(rows: list[dict]) -> list[tuple]:
+    """Return rows in an order that does not depend on that of the table."""
+    return sorted(tuple(repr(row[key]) for key in sorted(row)) for row in rows)
+
+
+@pytest.mark.parametrize("text", [models.every_template(), models.every_error()], ids=["templates", "errors"])
+def test_digest_equals_the_flow_table_of_the_model(generate, text):
+    made = generate(text)
+    expected = pq.read_table(made.table).to_pylist()
+    assert len(expected) > 50 and in_order(digested(made.path)) == in_order(expected)
+
+
+def test_same_model_gives_the_same_bytes_and_another_seed_does_not(generate):
+    text = models.every_template(20)
+    files = [generate(text, name, *options).path for name, options in
+             (("first", ()), ("second", ()), ("third", ("--seed", "12")))]  # fmt: skip
+    sums = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    assert sums[0] == sums[1] != sums[2]
+    lists = [path.with_name(f"{path.name}.generated.json").read_bytes() for path in files]
+    assert lists[0] == lists[1] != lists[2]
+
+
+def test_list_of_flows_follows_its_schema_and_counts_every_packet(generate):
+    made = generate(models.every_error())
+    schema = json.loads((schemas.root() / "generated.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(made.document)
+    flows = {flow["name"]: flow for flow in made.document["flows"]}
+    assert [flow["packets"] for flow in flows.values()] == [60] * len(models.ERRORS)
+    assert made.document["packets"] == 60 * len(models.ERRORS) and made.document["dropped"] == 0
+    assert {name: flow["malformed"] for name, flow in flows.items()} == {
+        "wrong_checksum": 40, "wrong_tcp_checksum": 60, "wrong_length": 15, "cut_in_ipv4": 30, "cut_in_udp": 12,
+        "cut_in_tcp_ports": 30,
+    }  # fmt: skip
+    assert flows["cut_in_ipv4"]["shortest_bytes"] == 30 and flows["cut_in_ipv4"]["vlan"] == [9]

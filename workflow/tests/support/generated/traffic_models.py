@@ -1,0 +1,96 @@
+"""Models of the tests: a flow for each kind of header, field, gap, size and error."""
+
+KNOWN = (
+    '- ethernet: {src: "00:1b:21:00:00:11", dst: "00:1b:21:00:00:22"}'  # a vendor, which decoders check in pseudowires
+)
+LOW = '- ethernet: {src: "02:00:00:00:00:11", dst: "02:00:00:00:00:22"}'
+IPV4 = "- ipv4: {src: 10.1.0.1, dst: {increment: 10.2.0.1, count: 5, step: 3}}"
+INNER = "- ipv4: {src: 192.168.0.1, dst: {interleave: [192.168.1.1, 192.168.7.9]}, ttl: {random: 1, count: 200}}"
+IPV6 = '- ipv6: {src: "2001:db8::1", dst: {random: "2001:db8:1::10", count: 8}, flow_label: {increment: 7}}'
+UDP = "- udp: {src: {increment: 1000, count: 3}, dst: 53}"
+TCP = "- tcp: {src: {random: 40000, count: 4}, dst: {interleave: [80, 443, 8080]}, sequence: {increment: 5, step: 999}}"
+
+# Each template: its headers, and the start of tshark's frame.protocols.
+TEMPLATES = {
+    "udp4": ([LOW, IPV4, UDP], "eth:ethertype:ip:udp"),
+    "tcp4": ([LOW, IPV4, TCP], "eth:ethertype:ip:tcp"),
+    "udp6": ([LOW, IPV6, UDP], "eth:ethertype:ipv6:udp"),
+    "tcp6": ([LOW, IPV6, TCP], "eth:ethertype:ipv6:tcp"),
+    "vlan": (
+        [LOW, "- vlan: {id: {increment: 10, count: 4}, pcp: 3}", IPV4, UDP],
+        "eth:ethertype:vlan:ethertype:ip:udp",
+    ),
+    "qinq": (
+        [LOW, "- svlan: {id: 7}", "- vlan: {id: {interleave: [1, 2, 3]}}", IPV6, TCP],
+        "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ipv6:tcp",
+    ),
+    "mpls": (
+        [LOW, "- mpls: {label: {random: 1000, count: 4}}", "- mpls: {label: 77, ttl: 3}", IPV4, UDP],
+        "eth:ethertype:mpls:ip:udp",
+    ),
+    "pseudowire": (
+        [LOW, "- mpls: {label: 99}", "- pseudowire: {sequence: {increment: 1}}", KNOWN, "- vlan: {id: 5}", IPV4, TCP],
+        "eth:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype:vlan:ethertype:ip:tcp",
+    ),
+    "vxlan": (
+        [LOW, "- ipv4: {src: 10.9.0.1, dst: 10.9.0.2}", "- udp: {src: {random: 49152, count: 16384}, dst: 4789}",
+         "- vxlan: {vni: {increment: 500, count: 3}}", LOW, INNER, TCP],
+        "eth:ethertype:ip:udp:vxlan:eth:ethertype:ip:tcp",
+    ),
+    "vxlan_without_checksum": (
+        [LOW, IPV4, "- udp: {src: 1, dst: 4789, checksum: 0}", "- vxlan: {vni: 77}", LOW, IPV6, UDP],
+        "eth:ethertype:ip:udp:vxlan:eth:ethertype:ipv6:udp",
+    ),
+    "ipip": ([LOW, "- ipv4: {src: 10.9.0.1, dst: 10.9.0.2}", INNER, UDP], "eth:ethertype:ip:ip:udp"),
+    "ip_in_ip6": ([LOW, IPV6, INNER, UDP], "eth:ethertype:ipv6:ip:udp"),
+    "ip6_in_ip": ([LOW, INNER, IPV6, TCP], "eth:ethertype:ip:ipv6:tcp"),
+    "udp_bytes": ([LOW, IPV4, UDP, "- bytes: '01020304050607'"], "eth:ethertype:ip:udp"),
+    "ip_only": ([LOW, IPV4], "eth:ethertype:ip"),
+    "bytes": (["- bytes: '0200000000010200000000028100000a88b5abcdef'"], "eth:ethertype:vlan"),
+}  # fmt: skip
+GAPS = (
+    "{constant: {gap_ns: 1000}}",
+    "{packets_per_s: 3000007}",
+    "{rate_bps: 99999989}",
+    "{poisson: {mean_ns: 2345.6}}",
+    "{pareto: {mean_ns: 5000, shape: 1.5}}",
+    "{on_off: {gap_ns: 100, burst: {exponential: {mean_ns: 1000}}, pause: {pareto: {mean_ns: 9000, shape: 2.5}}}}",
+)
+SIZES = (
+    "200",
+    "{uniform: [180, 1514]}",
+    "{weighted: {150: 7, 594: 4, 1518: 1}}",
+    "{exponential: {least: 150, most: 1400, scale_bytes: 200}}",
+)
+PATTERNS = ("zeros", "ones", "aa55", "counter", "prbs31")
+ERRORS = {
+    "wrong_checksum": ([LOW, IPV4, UDP], "[{checksum: udp, every: 3}, {checksum: ipv4, every: 2}]"),
+    "wrong_tcp_checksum": ([LOW, IPV6, TCP], "[{checksum: tcp}]"),
+    "wrong_length": ([LOW, IPV4, UDP], "[{length: udp, delta: 5, every: 4}]"),
+    "cut_in_ipv4": ([LOW, "- vlan: {id: 9}", IPV4, UDP], "[{truncate: 30, every: 2}]"),
+    "cut_in_udp": ([LOW, IPV4, "- udp: {src: 7, dst: 9}"], "[{truncate: 40, every: 5}]"),
+    "cut_in_tcp_ports": ([LOW, IPV4, TCP], "[{truncate: 36, every: 2}]"),
+}
+
+
+def flow(name: str, headers: list[str], number: int, packets: int, more: str = "") -> str:
+    """Return a flow with one of the gaps, sizes and patterns."""
+    lines = [f"- name: {name}", "  headers:", *(f"    {header}" for header in headers)]
+    lines += [f"  packets: {packets}", f"  start_ns: {number * 12345}", f"  gaps: {GAPS[number % len(GAPS)]}"]
+    lines += [f"  sizes: {SIZES[number % len(SIZES)]}", f"  payload: {PATTERNS[number % len(PATTERNS)]}"]
+    return "\n".join(f"  {line}" for line in [*lines, *more.splitlines()])
+
+
+def every_template(packets: int = 60) -> str:
+    """Return a model with a flow for each template."""
+    flows = [flow(name, headers, at, packets) for at, (name, (headers, _)) in enumerate(TEMPLATES.items())]
+    return "\n".join(["seed: 11", "flows:", *flows, ""])
+
+
+def every_error(packets: int = 60) -> str:
+    """Return a model with a flow for each deliberate error."""
+    flows = [
+        flow(name, headers, at, packets, f"  malformed: {errors}")
+        for at, (name, (headers, errors)) in enumerate(ERRORS.items())
+    ]
+    return "\n".join(["seed: 12", "port: {rate_bps: 100000000}", "flows:", *flows, ""])
