@@ -40,7 +40,7 @@ from . import (
     table,
     transfer,
 )
-from .sending import link, replay, veth, writer
+from .sending import generate, link, replay, veth, writer
 
 BENCHMARKS = {
     "native": (native.run, "engine native: frames a second on one core, shares of its stages, peak memory"),
@@ -65,6 +65,10 @@ BENCHMARKS = {
     "replay": (
         replay.run,
         "replayer into a memory ring; the same captures sent by it, tcpreplay and a plain loop; two replayers",
+    ),
+    "generate": (
+        generate.run,
+        "traffic from a model: into a memory ring; gaps over a veth pair beside iperf3, trafgen and tcpreplay",
     ),
     "link": (link.run, "acapella-link: error of the delay of acknowledgments at 300 Mbit/s"),
     "hardening": (
