@@ -6,8 +6,8 @@
 #include <signal.h>
 
 #include "acapella_p4.h"
+#include "port/environment.h"
 #include "port/generator.h"
-#include "port/port.h"
 #include "writer/output.h"
 
 #define BURST_MAX 512

@@ -296,6 +296,7 @@ static int run(struct capture *capture, const struct paths *paths) {
 
 static int open_and_run(struct capture *capture, const struct paths *paths) {
     struct fault fault;
+    const struct port_settings port = port_settings_of(&capture->options);
     int status = 0;
     if (capture->options.filter && *capture->options.filter) {
         if (filter_compile(&capture->filter, capture->options.filter, &fault) != 0) {
@@ -313,7 +314,7 @@ static int open_and_run(struct capture *capture, const struct paths *paths) {
         return print_error(&fault, EXIT_FAILED);
     }
     if ((capture->options.generate && generator_open(&capture->generator, &capture->options, &fault) != 0) ||
-        port_open(&capture->port, &capture->options, &fault) != 0) {
+        port_open(&capture->port, &port, &fault) != 0) {
         status = print_error(&fault, EXIT_FAILED);
     } else if (open_outputs(capture, paths, &fault) != 0) {
         abandon(capture);

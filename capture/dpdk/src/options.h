@@ -8,11 +8,10 @@
 #include "common/eal.h"
 #include "common/fault.h"
 #include "common/files/format.h"
+#include "common/ports/receive_port.h"
 #include "writer/store.h"
 
 #define OPTIONS_QUEUES 64
-
-enum clock_choice { CLOCK_AUTO, CLOCK_HARDWARE, CLOCK_TSC };
 
 struct options {
     struct eal_settings eal; /* frames are captured from the first device; memory 0: as needed */

@@ -1,13 +1,23 @@
-/* DPDK's environment, the capture port, and the source of timestamps. */
-#ifndef ACAPELLA_PORT_H
-#define ACAPELLA_PORT_H
+/* A DPDK port that receives, and the source of timestamps. */
+#ifndef ACAPELLA_RECEIVE_PORT_H
+#define ACAPELLA_RECEIVE_PORT_H
 
 #include <net/if.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf_dyn.h>
 
 #include "common/clock.h"
-#include "options.h"
+#include "common/fault.h"
+
+enum clock_choice { CLOCK_AUTO, CLOCK_HARDWARE, CLOCK_TSC };
+
+struct port_settings {
+    const char *device; /* as for --vdev or -a of EAL, or the name of a port */
+    bool physical;      /* a NIC, whose MTU is set for max_frame */
+    unsigned queues, depth, burst;
+    uint32_t max_frame;
+    enum clock_choice clock;
+};
 
 enum stamp_source {
     STAMP_TSC,    /* read when a frame is received from its queue */
@@ -30,11 +40,11 @@ struct port {
     double tsc_hz, nic_hz;
 };
 
-/* Starts EAL with the main thread and a thread per queue. */
-int port_environment(const struct options *options, struct fault *fault);
+/* Returns the memory of EAL that the port needs, in MB. */
+unsigned port_memory_mb(const struct port_settings *settings);
 
 /* Finds and configures the port: queues, RSS, memory, timestamps. It does not receive yet. */
-int port_open(struct port *port, const struct options *options, struct fault *fault);
+int port_open(struct port *port, const struct port_settings *settings, struct fault *fault);
 int port_start(struct port *port, struct fault *fault);
 /* Discards frames that arrived while the queues were configured: their timestamps would be that of the start.
  */

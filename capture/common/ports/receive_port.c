@@ -1,4 +1,4 @@
-#include "port/port.h"
+#include "common/ports/receive_port.h"
 
 #include <net/if.h>
 #include <rte_errno.h>
@@ -12,8 +12,6 @@
 
 #include "common/both_clocks.h"
 #include "common/drivers.h"
-#include "common/eal.h"
-#include "port/generator.h"
 
 #define MB (1024ULL * 1024)
 #define CACHE 256
@@ -23,28 +21,17 @@
 #define ETHERNET_EXTRA (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
 
 /* mbufs of a queue: its descriptors, bursts being processed, and the pool's caches. */
-static unsigned mbuf_count(const struct options *options) {
-    return options->depth + 2 * options->burst + 2 * CACHE;
+static unsigned mbuf_count(const struct port_settings *settings) {
+    return settings->depth + 2 * settings->burst + 2 * CACHE;
 }
 
-static unsigned memory_mb(const struct options *options) {
-    const uint64_t frame = options->max_frame + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128;
-    return options->eal.memory_mb ? options->eal.memory_mb
-                                  : (unsigned)(options->queues * (mbuf_count(options) * frame / MB + 4) + 64 +
-                                               (2 * generator_memory(options) + options->p4_memory) / MB);
+unsigned port_memory_mb(const struct port_settings *settings) {
+    const uint64_t frame = settings->max_frame + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128;
+    return (unsigned)(settings->queues * (mbuf_count(settings) * frame / MB + 4));
 }
 
-int port_environment(const struct options *options, struct fault *fault) {
-    struct eal_settings settings = options->eal;
-    settings.program = PROGRAM;
-    settings.threads = options->queues + (options->generate > 0);
-    settings.memory_mb = memory_mb(options);
-    return eal_start_threads(&settings, fault);
-}
-
-static int find(struct port *port, const struct options *options, struct fault *fault) {
-    const struct eal_settings *eal = &options->eal;
-    const char *device = options->generate ? GENERATOR_PORT : eal->pcis ? eal->pci[0] : eal->vdev[0];
+static int find(struct port *port, const struct port_settings *settings, struct fault *fault) {
+    const char *device = settings->device;
     snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(device, ","), device);
     if (rte_eth_dev_get_port_by_name(port->name, &port->id) != 0) {
         return fail(fault, "%s: no such port; see the lines above and dpdk-devbind.py --status", port->name);
@@ -68,9 +55,10 @@ static int check_queues(const struct port *port, const struct rte_eth_dev_info *
 
 /* net_af_packet truncates frames to the frame size of its ring, and reports the truncated length as the wire
  * length. */
-static int check_frame_size(const struct port *port, const struct options *options, struct fault *fault) {
+static int check_frame_size(const struct port *port, const struct port_settings *settings,
+                            struct fault *fault) {
     struct ifreq request;
-    if (strcmp(port->driver, "net_af_packet") != 0 || !*port->interface || options->eal.vdevs == 0) {
+    if (strcmp(port->driver, "net_af_packet") != 0 || !*port->interface || settings->physical) {
         return 0;
     }
     memset(&request, 0, sizeof request);
@@ -80,7 +68,7 @@ static int check_frame_size(const struct port *port, const struct options *optio
     if (fd >= 0) {
         close(fd);
     }
-    const char *framesz = strstr(options->eal.vdev[0], "framesz=");
+    const char *framesz = strstr(settings->device, "framesz=");
     const long room = (framesz ? strtol(framesz + strlen("framesz="), NULL, 10) : PACKET_FRAME) - PACKET_HEAD;
     if (known && request.ifr_mtu + RTE_ETHER_HDR_LEN > room) {
         return fail(fault,
@@ -91,7 +79,7 @@ static int check_frame_size(const struct port *port, const struct options *optio
     return 0;
 }
 
-static int configure(struct port *port, const struct options *options, struct rte_eth_dev_info *info,
+static int configure(struct port *port, const struct port_settings *settings, struct rte_eth_dev_info *info,
                      struct fault *fault) {
     struct rte_eth_conf config;
     memset(&config, 0, sizeof config);
@@ -103,11 +91,11 @@ static int configure(struct port *port, const struct options *options, struct rt
         port->rss = true;
     }
     config.rxmode.offloads = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
-    if (options->clock != CLOCK_TSC) {
+    if (settings->clock != CLOCK_TSC) {
         config.rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
     }
-    if (options->eal.pcis) { /* the MTU of a vdev's interface is not changed */
-        const uint32_t mtu = options->max_frame - ETHERNET_EXTRA;
+    if (settings->physical) { /* the MTU of a vdev's interface is not changed */
+        const uint32_t mtu = settings->max_frame - ETHERNET_EXTRA;
         config.rxmode.mtu = mtu < info->max_mtu ? mtu : info->max_mtu;
     }
     int status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, 0, &config);
@@ -118,20 +106,20 @@ static int configure(struct port *port, const struct options *options, struct rt
         return fail(fault, "%s: %u Rx queues: %s; use fewer --queues", port->name, port->queues,
                     rte_strerror(-status));
     }
-    uint16_t receive = (uint16_t)options->depth, transmit = 64;
+    uint16_t receive = (uint16_t)settings->depth, transmit = 64;
     rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit);
     port->depth = receive;
     return 0;
 }
 
-static int set_up_queues(const struct port *port, const struct options *options, struct fault *fault) {
+static int set_up_queues(const struct port *port, const struct port_settings *settings, struct fault *fault) {
     const int socket = rte_eth_dev_socket_id(port->id);
     for (unsigned queue = 0; queue < port->queues; ++queue) {
         char name[32];
-        snprintf(name, sizeof name, "frames%u", queue);
+        snprintf(name, sizeof name, "frames%u_%u", port->id, queue);
         struct rte_mempool *pool =
-            rte_pktmbuf_pool_create(name, mbuf_count(options), CACHE, 0,
-                                    (uint16_t)(options->max_frame + RTE_PKTMBUF_HEADROOM), socket);
+            rte_pktmbuf_pool_create(name, mbuf_count(settings), CACHE, 0,
+                                    (uint16_t)(settings->max_frame + RTE_PKTMBUF_HEADROOM), socket);
         if (!pool) {
             return fail(fault,
                         "%s: memory of queue %u: %s; raise --memory-mb or lower --depth and --max-frame",
@@ -147,10 +135,10 @@ static int set_up_queues(const struct port *port, const struct options *options,
     return 0;
 }
 
-int port_open(struct port *port, const struct options *options, struct fault *fault) {
+int port_open(struct port *port, const struct port_settings *settings, struct fault *fault) {
     struct rte_eth_dev_info info;
-    port->queues = options->queues;
-    if (find(port, options, fault) != 0) {
+    port->queues = settings->queues;
+    if (find(port, settings, fault) != 0) {
         return -1;
     }
     const int status = rte_eth_dev_info_get(port->id, &info);
@@ -162,15 +150,15 @@ int port_open(struct port *port, const struct options *options, struct fault *fa
     if (info.if_index > 0 && !if_indextoname(info.if_index, port->interface)) {
         port->interface[0] = 0;
     }
-    if (check_queues(port, &info, fault) != 0 || check_frame_size(port, options, fault) != 0 ||
-        configure(port, options, &info, fault) != 0 || set_up_queues(port, options, fault) != 0) {
+    if (check_queues(port, &info, fault) != 0 || check_frame_size(port, settings, fault) != 0 ||
+        configure(port, settings, &info, fault) != 0 || set_up_queues(port, settings, fault) != 0) {
         return -1;
     }
     const bool nic_stamps = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
     const bool from_file = strcmp(port->driver, "net_pcap") == 0;
-    if (options->clock != CLOCK_TSC && (nic_stamps || from_file)) {
+    if (settings->clock != CLOCK_TSC && (nic_stamps || from_file)) {
         port->source = from_file ? STAMP_DEVICE : STAMP_NIC;
-    } else if (options->clock == CLOCK_HARDWARE) {
+    } else if (settings->clock == CLOCK_HARDWARE) {
         return fail(fault, "%s: %s has no timestamps; use --clock auto", port->name, port->driver);
     }
     return 0;
