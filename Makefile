@@ -34,7 +34,8 @@ NODE_PROGRAMS := $(addprefix $(BIN)/,acapella-anonymize acapella-digest acapella
 
 .PHONY: setup packages packages-test packages-lint packages-bench
 setup: packages $(PYTHON_PACKAGES) $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture \
-		$(BIN)/acapella-dpdk-generate $(BIN)/acapella-dpdk-replay $(BIN)/acapella-link $(BIN)/acapella-p4-run $(wildcard $(NODE_PROGRAMS))
+		$(BIN)/acapella-dpdk-generate $(BIN)/acapella-dpdk-replay $(BIN)/acapella-link $(BIN)/acapella-monitor \
+		$(BIN)/acapella-p4-run $(wildcard $(NODE_PROGRAMS))
 	@$(if $(filter no,$(PACKAGES)),rm -rf $(TOOLS))
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
@@ -145,12 +146,14 @@ $(STAMPS)/capture: capture/pyproject.toml $(PYTHON_PACKAGES)
 # A program whose libraries are missing is skipped, which affects nothing else; a later `make setup` builds it.
 PROGRAMS ?= build/programs
 C_PROGRAMS := capture/dpdk/acapella-dpdk-capture capture/generate/acapella-dpdk-generate capture/link/acapella-link \
+	capture/monitor/acapella-monitor \
 	capture/replay/acapella-dpdk-replay p4/loader/acapella-p4-run
 NEEDED_acapella-dpdk-capture := libdpdk liburing libpcap zlib
 NEEDED_acapella-dpdk-generate := libdpdk libpcap zlib
 NEEDED_acapella-dpdk-replay := libdpdk libpcap zlib
+NEEDED_acapella-monitor := libdpdk libpcap zlib
 NEEDED_acapella-p4-run := libdpdk libpcap zlib
-C_SOURCES := $(shell find capture/common capture/dpdk capture/generate capture/link capture/replay p4/loader -name '*.[ch]' -o -name meson.build 2> /dev/null) \
+C_SOURCES := $(shell find capture/common capture/dpdk capture/generate capture/link capture/monitor capture/replay p4/loader -name '*.[ch]' -o -name meson.build 2> /dev/null) \
 	meson.build workflow/setup/hardening.mk $(NATIVE)/src/frame/plausible_time.hpp capture/pyproject.toml workflow/pyproject.toml
 MESON := PATH="$(CURDIR)/$(TOOLS)/bin:$(CURDIR)/$(BIN):$$PATH" meson
 , := ,
@@ -176,7 +179,7 @@ programs-test: programs
 
 C_INSTALLED := $(addprefix $(BIN)/,$(notdir $(C_PROGRAMS)))
 $(C_INSTALLED) &: $(C_SOURCES) | $(PYTHON_PACKAGES)
-	@echo "setup: $(notdir $(C_PROGRAMS)) (C, DPDK), from capture/dpdk, capture/generate, capture/link, capture/replay and p4/loader"
+	@echo "setup: $(notdir $(C_PROGRAMS)) (C, DPDK), from capture/dpdk, capture/generate, capture/link, capture/monitor, capture/replay and p4/loader"
 	@$(BUILD_TOOLS)
 	@$(MAKE) -s programs
 	@for program in $(C_PROGRAMS:%=$(PROGRAMS)/%); do [ ! -e $$program ] || install $$program $(BIN)/; done

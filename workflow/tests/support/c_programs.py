@@ -15,6 +15,7 @@ DIRECTORIES = {
     "acapella-link": Path("capture/link"),
     "acapella-dpdk-generate": Path("capture/generate"),
     "acapella-dpdk-replay": Path("capture/replay"),
+    "acapella-monitor": Path("capture/monitor"),
     "acapella-p4-run": Path("p4/loader"),
 }
 

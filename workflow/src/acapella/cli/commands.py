@@ -3,8 +3,8 @@
 The module of a command has `register_parser(subparsers)`, which returns its parser, `run(args)`, which returns None or
 an exit code, and optionally `confine(args)`. Its docstring is the help text; the first indented block of the docstring
 is an example of two lines. A command without a module here is an entry point of the group `acapella.commands` in
-another package: `collect`, `generate`, `replay`, `transfer`; `measure-storage` for the command `storage` of the group
-`measure`.
+another package: `collect`, `generate`, `monitor`, `replay`, `transfer`; `measure-storage` for the command `storage` of
+the group `measure`.
 """
 
 import argparse
@@ -107,7 +107,14 @@ HEADINGS: dict[str, dict[str, str | Group | None]] = {
         "kappa": "kappa.command",
     },
     "Campaigns": {"sql": "campaign.sql", "campaign": CAMPAIGN},
-    "Testbeds": {"doctor": "cli.doctor", "collect": None, "generate": None, "replay": None, "transfer": None},
+    "Testbeds": {
+        "doctor": "cli.doctor",
+        "collect": None,
+        "generate": None,
+        "monitor": None,
+        "replay": None,
+        "transfer": None,
+    },
     "Publication": {"anonymize": "release.anonymize", "release": "release.command"},
     "Data plane and studies": {"p4": P4, "measure": MEASURE},
 }

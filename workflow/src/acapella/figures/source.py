@@ -15,6 +15,7 @@ from acapella.flowreports.tables import TABLES as FLOW_TABLES
 from acapella.infrastructure.tables import TABLES as INFRASTRUCTURE_TABLES
 from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 
+MONITOR_TABLES = ("monitor_ports", "monitor_flows", "monitor_clocks")  # of acapella monitor
 ALL = "all"  # site of the rows for the whole campaign
 
 
@@ -96,6 +97,7 @@ def command_for(table: str, campaign: Campaign) -> str:
             f"campaign outcomes {campaign.directory.parent / 'outcomes.csv'} -o {campaign.directory / 'tables'}",
         ),
         (STORAGE_TABLES, f"campaign storage {campaign.directory}"),
+        (MONITOR_TABLES, f"monitor ... -o {campaign.directory / 'tables'}"),
         (FLOW_TABLES, f"p4 tables {campaign.directory} --samples ..."),
         (STUDY_TABLES, f"p4 study {campaign.directory}"),
         (TRANSFER_TABLES, f"campaign transfers {campaign.directory}"),

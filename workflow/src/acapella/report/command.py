@@ -33,6 +33,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--infrastructure", action="store_true", help="add a section on the infrastructure study")
     parser.add_argument("--storage", action="store_true", help="add a section on the storage study")
     parser.add_argument("--outcomes", action="store_true", help="add a section on the outcomes of all collections")
+    parser.add_argument("--monitor", action="store_true", help="add a section on traffic that a monitor counted")
     parser.add_argument(
         "--papers", action="store_true", help="add the published numbers of papers, next to those of the campaign"
     )
@@ -78,6 +79,7 @@ def run(args: argparse.Namespace) -> None:
         with_infrastructure=args.infrastructure,
         with_storage=args.storage,
         with_outcomes=args.outcomes,
+        with_monitor=args.monitor,
         papers=args.papers,
         excluded=args.excluded,
         failed=args.failed,

@@ -21,7 +21,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 from . import flows as flow_section
-from . import infrastructure, notes, storage, summary, tables, transfers, trials, warnings
+from . import infrastructure, monitor, notes, storage, summary, tables, transfers, trials, warnings
 from . import papers as paper_section
 
 MAX_EMBEDDED = 256 * 1024  # bytes of a CSV file embedded in the page; larger files are only linked
@@ -51,6 +51,7 @@ def write(  # noqa: PLR0913
     with_infrastructure: bool = False,
     with_storage: bool = False,
     with_outcomes: bool = False,
+    with_monitor: bool = False,
     papers: bool = False,
     excluded: Sequence[str] = (),
     failed: Sequence[str] = (),
@@ -59,7 +60,7 @@ def write(  # noqa: PLR0913
 
     ``with_samples``: whether the campaign has samples, which the sections on traffic describe. The other keywords add
     the sections on trials (with the figures of replays with departures), flow reports, transfers, the
-    infrastructure study, the storage study, and the outcomes of all collections.
+    infrastructure study, the storage study, the outcomes of all collections, and monitored traffic.
     ``papers`` adds tables of the numbers printed in papers. ``excluded``: samples that the config excludes.
     ``failed``: samples that failed and are in no table.
     """
@@ -95,6 +96,7 @@ def write(  # noqa: PLR0913
         ),
         storage=section(of_storage, storage.tables(source), source) if with_storage else None,
         collections=collections,
+        monitored=section([], monitor.tables(source), source) if with_monitor else None,
         papers=add_csv_links(paper_section.tables(source), source) if papers else [],
         provenance_stage=stage,
         provenance=provenance_of(campaign, stage) + (provenance_of_trials(campaign) if with_trials else []),

@@ -1,0 +1,242 @@
+#include "count/monitor.h"
+
+#include <stdlib.h>
+
+#include "common/files/blocks.h"
+
+#define PATTERN_MAX CAPTURE_FRAME_MAX
+
+/* A packet of a burst between the two passes over it. */
+struct pending {
+    struct headers headers;
+    struct stamp stamp;
+    uint32_t stamp_at;
+    bool stamped;
+    struct arrival arrival;
+};
+
+static int find_offsets(struct monitor *monitor, struct fault *fault) {
+    const struct monitor_settings *settings = &monitor->settings;
+    for (uint32_t flow = 0; settings->expected && flow < settings->flows; ++flow) {
+        const uint32_t offset = settings->expected[flow].stamp_offset;
+        bool known = offset == MONITOR_NO_STAMP;
+        for (unsigned i = 0; i < monitor->offsets; ++i) {
+            known = known || monitor->offset[i] == offset;
+        }
+        if (known) {
+            continue;
+        }
+        if (monitor->offsets == MONITOR_OFFSETS) {
+            return fail(fault, "the expected flows have stamps at more than %d different offsets",
+                        MONITOR_OFFSETS);
+        }
+        monitor->offset[monitor->offsets++] = offset;
+    }
+    return 0;
+}
+
+int monitor_open(struct monitor *monitor, const struct monitor_settings *settings, struct fault *fault) {
+    *monitor = (struct monitor){.settings = *settings};
+    if (find_offsets(monitor, fault) != 0) {
+        return -1;
+    }
+    monitor->wanted = malloc(PATTERN_MAX);
+    if (!monitor->wanted || flow_arrays_open(&monitor->arrays, settings->flows, settings->window,
+                                             settings->expected != NULL) != 0) {
+        monitor_close(monitor);
+        return fail(fault, "out of memory for %u flows; use fewer --max-flows or a smaller --window",
+                    settings->flows);
+    }
+    return 0;
+}
+
+void monitor_close(struct monitor *monitor) {
+    flow_arrays_close(&monitor->arrays);
+    free(monitor->wanted);
+    monitor->wanted = NULL;
+}
+
+/* Finds the stamp: after the innermost header, or at an offset of an expected flow, for other headers than
+ * headers_read knows. */
+static bool find_stamp(const struct monitor *monitor, const struct packet_in *packet,
+                       struct pending *pending) {
+    pending->stamp_at = pending->headers.payload_at;
+    if (stamp_read(&pending->stamp, packet->bytes, packet->kept, pending->stamp_at)) {
+        return true;
+    }
+    for (unsigned i = 0; i < monitor->offsets; ++i) {
+        pending->stamp_at = monitor->offset[i];
+        if (stamp_read(&pending->stamp, packet->bytes, packet->kept, pending->stamp_at)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool stamp_is_possible(const struct monitor *monitor, const struct stamp *stamp) {
+    const struct monitor_settings *settings = &monitor->settings;
+    if (stamp->flow >= settings->flows) {
+        return false;
+    }
+    /* sequence numbers of longer flows wrap */
+    const uint64_t limit = settings->expected ? settings->expected[stamp->flow].sequences : UINT64_MAX;
+    return stamp->sequence < limit;
+}
+
+static int64_t corrected(const struct correction *correction, int64_t latency_ns, int64_t arrival_ns) {
+    __extension__ typedef __int128 int128;
+    const int128 drift = (int128)time_since(arrival_ns, correction->from_ns) * correction->rate_ppt;
+    const int128 unit = 1000000000000;
+    return time_since(latency_ns, (int64_t)(drift / unit - (drift % unit < 0))); /* rounded down */
+}
+
+/* Reads a packet, counts it as one of those that belong to no flow, or prefetches the counts of its flow. */
+static void classify(struct monitor *monitor, const struct packet_in *packet, struct pending *pending) {
+    struct port_counts *counts = &monitor->counts;
+    headers_read(&pending->headers, packet->bytes, packet->kept, packet->wire);
+    pending->stamped = false;
+    if (pending->headers.malformed) {
+        add_to(&counts->malformed[pending->headers.malformed], 1);
+    }
+    if (!tuple_passes(&monitor->settings.filter, packet->bytes, &pending->headers)) {
+        add_to(&counts->filtered, 1);
+        return;
+    }
+    const bool found = find_stamp(monitor, packet, pending);
+    pending->stamped = found && stamp_is_possible(monitor, &pending->stamp);
+    if (pending->stamped) {
+        pending->arrival = (struct arrival){
+            .flow = pending->stamp.flow,
+            .sequence = pending->stamp.sequence,
+            .arrival_ns = packet->arrival_ns,
+            .latency_ns = time_since(packet->arrival_ns, pending->stamp.departure_ns),
+            .wire_bytes = packet->wire,
+        };
+        if (monitor->settings.correction.rate_ppt) {
+            pending->arrival.latency_ns =
+                corrected(&monitor->settings.correction, pending->arrival.latency_ns, packet->arrival_ns);
+        }
+        flow_prefetch(&monitor->arrays, &pending->arrival);
+    } else {
+        add_to(found ? &counts->invalid : &counts->foreign, 1);
+    }
+    if (monitor->log) {
+        const struct packet_seen seen = {packet, &pending->headers,
+                                         pending->stamped ? &pending->stamp : NULL};
+        monitor->log(monitor->log_user, &seen);
+    }
+}
+
+static uint64_t count_bits(const uint8_t *a, const uint8_t *b, uint32_t bytes) {
+    uint64_t errors = 0;
+    for (; bytes >= 8; a += 8, b += 8, bytes -= 8) {
+        uint64_t x, y;
+        memcpy(&x, a, sizeof x);
+        memcpy(&y, b, sizeof y);
+        errors += (uint64_t)__builtin_popcountll(x ^ y);
+    }
+    for (; bytes > 0; ++a, ++b, --bytes) {
+        errors += (uint64_t)__builtin_popcount((unsigned)(*a ^ *b));
+    }
+    return errors;
+}
+
+/* Compares the payload after the stamp with its pattern, up to the end of the IP packet or the frame. */
+static void check_pattern(struct monitor *monitor, const struct packet_in *packet,
+                          const struct pending *pending) {
+    const struct monitor_settings *settings = &monitor->settings;
+    enum pattern pattern = settings->pattern;
+    uint64_t at = (uint64_t)pending->stamp_at + STAMP_BYTES;
+    if (settings->expected) {
+        const struct expected *expected = &settings->expected[pending->stamp.flow];
+        if (expected->pattern_offset == MONITOR_NO_STAMP || expected->stamp_offset == MONITOR_NO_STAMP) {
+            return;
+        }
+        /* tags may have been added or removed on the path */
+        at = (uint64_t)pending->stamp_at + expected->pattern_offset - expected->stamp_offset;
+        pattern = (enum pattern)expected->pattern;
+    } else if (!settings->checks_pattern) {
+        return;
+    }
+    const uint32_t end = pending->headers.end;
+    if (at >= end) {
+        return;
+    }
+    const uint32_t bytes = end - (uint32_t)at < PATTERN_MAX ? end - (uint32_t)at : PATTERN_MAX;
+    pattern_write(pattern, monitor->wanted, bytes, pending->stamp.flow, pending->stamp.sequence);
+    const uint64_t errors = count_bits(packet->bytes + at, monitor->wanted, bytes);
+    struct flow *flow = &monitor->arrays.flow[pending->stamp.flow];
+    flow->bits_checked += (uint64_t)bytes * 8;
+    if (errors) {
+        flow->bit_errors += errors;
+        flow->errored_packets++;
+        add_to(&monitor->counts.bit_errors, errors);
+    }
+}
+
+static void count_stamped(struct monitor *monitor, const struct packet_in *packet, struct pending *pending,
+                          struct interval *interval) {
+    struct arrival *arrival = &pending->arrival;
+    struct flow *flow = &monitor->arrays.flow[arrival->flow];
+    const uint64_t duplicates = flow->duplicates, reordered = flow->reordered;
+    flow_count(&monitor->arrays, arrival);
+    flow->malformed += pending->headers.malformed != MALFORMED_NOT;
+    check_pattern(monitor, packet, pending);
+    struct port_counts *counts = &monitor->counts;
+    add_to(&counts->stamped, 1);
+    if (arrival->latency_bucket == HISTOGRAM_SIZE) {
+        add_to(flow->duplicates > duplicates ? &counts->duplicates : &counts->unclassified, 1);
+        return;
+    }
+    add_to(&counts->unique, 1);
+    if (flow->reordered > reordered) {
+        add_to(&counts->reordered, 1);
+    }
+    monitor->latencies[arrival->latency_bucket]++;
+    if (interval->first_copies == 0 || arrival->latency_ns < interval->latency_min_ns) {
+        interval->latency_min_ns = arrival->latency_ns;
+        interval->latency_at_ns = arrival->arrival_ns;
+    }
+    interval->first_copies++;
+}
+
+static void count_packet(struct monitor *monitor, const struct packet_in *packet, struct pending *pending) {
+    struct port_counts *counts = &monitor->counts;
+    const int64_t now_ns = packet->arrival_ns;
+    if (atomic_load_explicit(&counts->received, memory_order_relaxed) == 0) {
+        atomic_store_explicit(&counts->first_ns, now_ns, memory_order_relaxed);
+    } else {
+        const int64_t last_ns = atomic_load_explicit(&counts->last_ns, memory_order_relaxed);
+        monitor->gaps[histogram_bucket(time_since(now_ns, last_ns))]++;
+    }
+    atomic_store_explicit(&counts->last_ns, now_ns, memory_order_relaxed);
+    add_to(&counts->received, 1);
+    add_to(&counts->bytes, packet->wire);
+    struct interval *interval = series_at(&monitor->series, now_ns);
+    interval->packets++;
+    interval->bytes += packet->wire;
+    if (pending->stamped) {
+        count_stamped(monitor, packet, pending, interval);
+    }
+}
+
+void monitor_burst(struct monitor *monitor, const struct packet_in *packet, unsigned count) {
+    struct pending pending[MONITOR_BURST];
+    for (unsigned i = 0; i < count; ++i) {
+        classify(monitor, &packet[i], &pending[i]);
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        count_packet(monitor, &packet[i], &pending[i]);
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        if (pending[i].stamped) {
+            flow_count_histograms(&monitor->arrays, &pending[i].arrival);
+        }
+    }
+}
+
+bool monitor_balances(const struct monitor *monitor) {
+    const struct port_counts *counts = &monitor->counts;
+    return counts->received == counts->filtered + counts->foreign + counts->invalid + counts->stamped &&
+           counts->stamped == counts->unique + counts->duplicates + counts->unclassified;
+}

@@ -1,0 +1,95 @@
+/* Counts the packets of a port, and those of each flow. Independent of DPDK. */
+#ifndef ACAPELLA_MONITOR_H
+#define ACAPELLA_MONITOR_H
+
+#include <stdatomic.h>
+
+#include "common/stamp.h"
+#include "count/flow.h"
+#include "count/series.h"
+#include "packet/hash.h"
+#include "packet/tuple.h"
+
+#define MONITOR_BURST 64
+#define MONITOR_OFFSETS 16 /* different offsets of stamps in an expected list */
+#define MONITOR_NO_STAMP UINT32_MAX
+
+/* An expected flow (schemas/generated.json); also a record of the file of --flows. */
+struct expected {
+    uint64_t sequences;      /* sequence numbers are below this */
+    uint32_t stamp_offset;   /* MONITOR_NO_STAMP: its packets have no stamp */
+    uint32_t pattern_offset; /* MONITOR_NO_STAMP: no pattern */
+    uint32_t pattern;        /* enum pattern */
+    uint32_t reserved;
+};
+
+/* Corrects departures by the drift of the sender's clock: arrival minus departure grows by `rate_ppt` *
+ * 10^-12 of the time since `from_ns`. */
+struct correction {
+    int64_t rate_ppt, from_ns;
+};
+
+struct monitor_settings {
+    uint32_t flows, window;
+    const struct expected *expected; /* `flows` records; NULL: unknown. Not owned. */
+    bool checks_pattern;             /* without `expected`: */
+    enum pattern pattern;            /* pattern after the stamp of every packet */
+    struct tuple_filter filter;
+    struct correction correction;
+};
+
+/* received = filtered + foreign + invalid + stamped. Each malformed packet is also one of these. */
+struct port_counts {
+    _Atomic uint64_t received, bytes;
+    _Atomic uint64_t filtered; /* satisfied no rule */
+    _Atomic uint64_t foreign;  /* without a stamp */
+    _Atomic uint64_t invalid;  /* stamp of an unknown flow, or with an impossible sequence number */
+    _Atomic uint64_t stamped;
+    _Atomic uint64_t malformed[MALFORMED_REASONS];
+    _Atomic uint64_t unique, duplicates, reordered, unclassified, bit_errors;
+    _Atomic int64_t first_ns, last_ns;
+};
+
+struct packet_in {
+    const uint8_t *bytes;
+    uint32_t kept, wire; /* captured bytes, and length without FCS */
+    int64_t arrival_ns;
+};
+
+/* A packet with its classification, for a log of packets. */
+struct packet_seen {
+    const struct packet_in *packet;
+    const struct headers *headers;
+    const struct stamp *stamp; /* NULL: none */
+};
+
+struct monitor {
+    struct monitor_settings settings;
+    uint32_t offset[MONITOR_OFFSETS]; /* of stamps in the expected list */
+    unsigned offsets;
+    struct flow_arrays arrays;
+    struct port_counts counts;
+    uint64_t gaps[HISTOGRAM_SIZE], latencies[HISTOGRAM_SIZE]; /* of the port */
+    struct series series;
+    uint8_t *wanted; /* buffer for a payload pattern */
+    /* Called for each packet that passes the filter; NULL: none. */
+    void (*log)(void *user, const struct packet_seen *seen);
+    void *log_user;
+};
+
+/* 0, or -1: see fault. */
+int monitor_open(struct monitor *monitor, const struct monitor_settings *settings, struct fault *fault);
+void monitor_close(struct monitor *monitor);
+
+/* Counts up to MONITOR_BURST packets in the order of their arrival. */
+void monitor_burst(struct monitor *monitor, const struct packet_in *packet, unsigned count);
+
+/* Returns true if every received packet was counted once. */
+bool monitor_balances(const struct monitor *monitor);
+
+static inline void add_to(_Atomic uint64_t *counter, uint64_t more) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,45 @@
+#include "count/series.h"
+
+#include <string.h>
+
+static struct interval merged(const struct interval *a, const struct interval *b) {
+    struct interval both = *a;
+    both.packets += b->packets;
+    both.bytes += b->bytes;
+    both.first_copies += b->first_copies;
+    if (b->first_copies && (!a->first_copies || b->latency_min_ns < a->latency_min_ns)) {
+        both.latency_min_ns = b->latency_min_ns;
+        both.latency_at_ns = b->latency_at_ns;
+    }
+    return both;
+}
+
+static void widen(struct series *series) {
+    for (uint32_t i = 0; i < SERIES_INTERVALS / 2; ++i) {
+        series->interval[i] = merged(&series->interval[(size_t)2 * i], &series->interval[(size_t)2 * i + 1]);
+    }
+    memset(series->interval + SERIES_INTERVALS / 2, 0, sizeof series->interval / 2);
+    series->length_ns *= 2;
+    series->used = (series->used + 1) / 2;
+}
+
+struct interval *series_at(struct series *series, int64_t arrival_ns) {
+    if (series->length_ns == 0) {
+        series->begin_ns = arrival_ns;
+        series->length_ns = SERIES_BEGIN_NS;
+    }
+    int64_t since_ns = 0;
+    if (arrival_ns < series->begin_ns) {
+        series->early++;
+    } else if (__builtin_sub_overflow(arrival_ns, series->begin_ns, &since_ns)) {
+        since_ns = INT64_MAX;
+    }
+    /* the last interval contains everything that an interval of the greatest length cannot */
+    while (since_ns / series->length_ns >= SERIES_INTERVALS && series->length_ns < INT64_MAX / 4) {
+        widen(series);
+    }
+    const int64_t index = since_ns / series->length_ns;
+    const uint32_t at = index < SERIES_INTERVALS ? (uint32_t)index : SERIES_INTERVALS - 1;
+    series->used = at + 1 > series->used ? at + 1 : series->used;
+    return &series->interval[at];
+}

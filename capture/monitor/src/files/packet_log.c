@@ -1,0 +1,57 @@
+#include "files/packet_log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define BUFFER (1U << 20)
+
+static void note_error(struct packet_log *log) {
+    if (log->error == 0) {
+        log->error = errno ? errno : EIO;
+    }
+}
+
+static void log_packet(void *user, const struct packet_seen *seen) {
+    struct packet_log *log = user;
+    const struct packet_in *packet = seen->packet;
+    const struct identity identity = identity_of(packet->bytes, packet->kept, seen->headers);
+    const struct packet_record record = {
+        .arrival_ns = packet->arrival_ns,
+        .high = identity.high,
+        .low = identity.low,
+        .flow = seen->stamp ? seen->stamp->flow : 0,
+        .sequence = seen->stamp ? seen->stamp->sequence : 0,
+        .wire_bytes = packet->wire,
+        .stamped = seen->stamp != NULL,
+    };
+    if (fwrite(&record, sizeof record, 1, log->file) != 1) {
+        note_error(log);
+    }
+}
+
+int packet_log_open(struct packet_log *log, const char *path, struct monitor *monitor, struct fault *fault) {
+    *log = (struct packet_log){fopen(path, "wbxe"), path, 0};
+    if (!log->file) {
+        return fail(fault, "%.200s: %s%s", path, strerror(errno), write_advice(errno));
+    }
+    setvbuf(log->file, NULL, _IOFBF, BUFFER);
+    if (fwrite(PACKET_LOG_MAGIC, sizeof PACKET_LOG_MAGIC, 1, log->file) != 1) {
+        note_error(log);
+    }
+    monitor->log = log_packet;
+    monitor->log_user = log;
+    return 0;
+}
+
+int packet_log_close(struct packet_log *log, struct fault *fault) {
+    if (!log->file) {
+        return 0;
+    }
+    if (fclose(log->file) != 0) {
+        note_error(log);
+    }
+    log->file = NULL;
+    return log->error == 0
+               ? 0
+               : fail(fault, "%.200s: %s%s", log->path, strerror(log->error), write_advice(log->error));
+}

@@ -1,0 +1,32 @@
+/* A log with a record of each packet that passes the rules, with its 128-bit identity, to find lost packets
+ * between two monitors. */
+#ifndef ACAPELLA_PACKET_LOG_H
+#define ACAPELLA_PACKET_LOG_H
+
+#include <stdio.h>
+
+#include "count/monitor.h"
+
+#define PACKET_LOG_MAGIC "ACPKTv1"
+
+struct packet_record {
+    int64_t arrival_ns;
+    uint64_t high, low; /* identity */
+    uint32_t flow, sequence;
+    uint32_t wire_bytes;
+    uint32_t stamped; /* 1, or 0 without a flow */
+};
+
+struct packet_log {
+    FILE *file;
+    const char *path;
+    int error; /* errno of the first write that failed */
+};
+
+/* Opens a new log and lets the monitor write to it. 0, or -1: see fault. */
+int packet_log_open(struct packet_log *log, const char *path, struct monitor *monitor, struct fault *fault);
+
+/* Closes the log. 0, or -1 if it is not complete: see fault. */
+int packet_log_close(struct packet_log *log, struct fault *fault);
+
+#endif

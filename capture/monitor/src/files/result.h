@@ -1,0 +1,32 @@
+/* Writes the counts of all ports to a binary file, which acapella converts to tables
+ * (capture/src/acapella_capture/monitor/result.py). All fields have 64 bits, in the byte order of the
+ * machine:
+ *
+ *     magic, number of ports; then for each port:
+ *     name (64 bytes), struct port_counts, packets that the kernel dropped and that the device missed,
+ *     histograms of gaps and latencies,
+ *     begin, length, number and early packets of the intervals, the intervals,
+ *     number of flows with packets; for each: index, struct flow, histograms of gaps and latencies */
+#ifndef ACAPELLA_RESULT_H
+#define ACAPELLA_RESULT_H
+
+#include "count/monitor.h"
+
+#define RESULT_MAGIC "ACMONv1"
+#define RESULT_NAME 64
+
+struct result_port {
+    const char *name;
+    const struct monitor *monitor;
+    uint64_t kernel_dropped, missed; /* packets that did not reach the program; 0 for a file */
+};
+
+struct result {
+    const struct result_port *port;
+    uint64_t ports;
+};
+
+/* 0, or -1: see fault. */
+int result_write(const char *path, const struct result *result, struct fault *fault);
+
+#endif

@@ -1,0 +1,64 @@
+#include "from_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files/capture_file.h"
+#include "common/signals.h"
+
+/* Packets are copied, because the bytes of a frame are valid until the next one is read. */
+#define COPIES (1U << 20)
+
+struct batch {
+    struct packet_in packet[MONITOR_BURST];
+    unsigned count;
+    uint32_t used;
+    uint8_t *bytes;
+};
+
+static void count_batch(struct monitor *monitor, struct batch *batch) {
+    monitor_burst(monitor, batch->packet, batch->count);
+    batch->count = 0;
+    batch->used = 0;
+}
+
+static void add_frame(struct monitor *monitor, struct batch *batch, const struct blocks_frame *frame) {
+    if (batch->count == MONITOR_BURST || frame->kept_bytes > COPIES - batch->used) {
+        count_batch(monitor, batch);
+    }
+    uint8_t *bytes = batch->bytes + batch->used;
+    memcpy(bytes, frame->bytes, frame->kept_bytes);
+    batch->packet[batch->count++] =
+        (struct packet_in){bytes, frame->kept_bytes, frame->wire_bytes, frame->ts_ns};
+    batch->used += frame->kept_bytes;
+}
+
+int monitor_file(struct monitor *monitor, const char *path, struct fault *fault) {
+    struct blocks_frame frame;
+    struct batch batch = {.bytes = malloc(COPIES)};
+    struct capture_file *file = NULL;
+    int status = 0;
+    if (!batch.bytes) {
+        return fail(fault, "out of memory");
+    }
+    file = capture_file_open(path, -1, CAPTURE_FILE_FORMATS, fault);
+    if (!file) {
+        free(batch.bytes);
+        return -1;
+    }
+    while (!received_signal && (status = capture_file_next(file, &frame, fault)) == 1) {
+        if (!frame.timed) {
+            status = fail(fault, "%.200s: a packet without a time; use a capture with timestamps", path);
+            break;
+        }
+        add_frame(monitor, &batch, &frame);
+    }
+    count_batch(monitor, &batch);
+    if (status >= 0 && capture_file_truncated(file)) {
+        fprintf(stderr, PROGRAM ": %s: truncated; its complete packets are counted\n", path);
+    }
+    capture_file_close(file);
+    free(batch.bytes);
+    return status < 0 ? -1 : 0;
+}

@@ -1,0 +1,255 @@
+#include "from_ports.h"
+
+#include <inttypes.h>
+#include <rte_cycles.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "common/files/json.h"
+#include "common/signals.h"
+
+#define SPINS 256      /* empty bursts before the thread sleeps */
+#define SLEEP_NS 20000 /* at 5 million packets per second, 100 descriptors */
+#define TIMER_SLACK_NS 1000
+#define TICK_NS 2000000
+#define DISCIPLINE_NS 100000000ULL
+#define SECOND 1e9
+
+static uint64_t monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the thread of a port ---- */
+
+unsigned receiver_burst(struct receiver *receiver) {
+    struct rte_mbuf *mbuf[MONITOR_BURST];
+    struct packet_in packet[MONITOR_BURST];
+    const uint16_t received = rte_eth_rx_burst(receiver->port.id, 0, mbuf, MONITOR_BURST);
+    uint32_t joined = 0;
+    for (uint16_t i = 0; i < received; ++i) {
+        rte_prefetch0(rte_pktmbuf_mtod(mbuf[i], const void *));
+    }
+    for (uint16_t i = 0; i < received; ++i) {
+        bool unstamped = false;
+        const uint32_t bytes = mbuf[i]->pkt_len;
+        const uint8_t *at = rte_pktmbuf_mtod(mbuf[i], const uint8_t *);
+        uint32_t kept = mbuf[i]->data_len;
+        if (mbuf[i]->nb_segs > 1 && bytes <= receiver->joined_bytes - joined) {
+            at = rte_pktmbuf_read(mbuf[i], 0, bytes, receiver->joined + joined);
+            joined += bytes;
+            kept = bytes;
+        }
+        packet[i] =
+            (struct packet_in){at, kept, bytes, (int64_t)port_stamp(&receiver->port, mbuf[i], &unstamped)};
+    }
+    monitor_burst(receiver->monitor, packet, received);
+    rte_pktmbuf_free_bulk(mbuf, received);
+    return received;
+}
+
+static void sleep_briefly(void) {
+    const struct timespec pause = {0, SLEEP_NS};
+    nanosleep(&pause, NULL);
+}
+
+int receiver_run(void *argument) {
+    struct receiver *receiver = argument;
+    unsigned empty = 0;
+    uint64_t since = monotonic_ns();
+    prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+    while (!*receiver->stop) {
+        if (receiver_burst(receiver) > 0) {
+            empty = 0;
+            continue;
+        }
+        const uint64_t now = monotonic_ns();
+        since = empty == 0 ? now : since;
+        receiver->idle_ns = now - since;
+        if (++empty > SPINS) {
+            sleep_briefly();
+        } else {
+            rte_pause();
+        }
+    }
+    /* Packets that arrived before the stop, and no more, so that a busy port cannot delay the end. */
+    for (unsigned more = receiver->port.depth, received = 1; more > 0 && received > 0;) {
+        received = receiver_burst(receiver);
+        more -= received < more ? received : more;
+    }
+    return 0;
+}
+
+/* ---- the main thread ---- */
+
+static int open_port(struct receiver *receiver, unsigned number, struct fault *fault) {
+    const struct options *options = receiver->options;
+    const bool physical = number >= options->eal.vdevs;
+    const struct port_settings settings = {
+        .device = physical ? options->eal.pci[number - options->eal.vdevs] : options->eal.vdev[number],
+        .physical = physical,
+        .queues = 1,
+        .depth = options->depth,
+        .burst = MONITOR_BURST,
+        .max_frame = options->max_frame,
+        .clock = options->clock,
+    };
+    receiver->joined_bytes = MONITOR_BURST * options->max_frame;
+    receiver->joined = malloc(receiver->joined_bytes);
+    if (!receiver->joined) {
+        return fail(fault, "out of memory");
+    }
+    return port_open(&receiver->port, &settings, fault) == 0 ? port_start(&receiver->port, fault) : -1;
+}
+
+/* Begins to count: packets that arrived before are discarded, and so are those that this machine sends. */
+static int begin(struct receiver *receiver, struct fault *fault) {
+    packet_sockets_find(&receiver->sockets, receiver->port.interface);
+    const int error = packet_sockets_ignore_outgoing(&receiver->sockets);
+    if (error) {
+        return fail(fault, "%s: no filter for outgoing packets: %s", receiver->port.name, strerror(error));
+    }
+    port_flush(&receiver->port);
+    packet_sockets_count(&receiver->sockets);
+    receiver->sockets.dropped = 0;
+    rte_eth_stats_reset(receiver->port.id);
+    return 0;
+}
+
+static void count_losses(struct receiver *receiver) {
+    struct rte_eth_stats stats;
+    packet_sockets_count(&receiver->sockets);
+    receiver->kernel_dropped = receiver->sockets.dropped;
+    if (rte_eth_stats_get(receiver->port.id, &stats) == 0) {
+        receiver->missed = stats.imissed + stats.rx_nombuf;
+    }
+}
+
+static void print_flow(const struct monitor *monitor, uint32_t index) {
+    const struct flow *flow = &monitor->arrays.flow[index];
+    /* The thread of the port changes the counts meanwhile. */
+    const uint64_t packets = __atomic_load_n(&flow->packets, __ATOMIC_RELAXED);
+    const uint64_t unique = __atomic_load_n(&flow->unique, __ATOMIC_RELAXED);
+    const int64_t span = __atomic_load_n(&flow->next, __ATOMIC_RELAXED) - flow->lowest;
+    const int64_t missing = packets > 0 ? span - (int64_t)unique : 0;
+    printf("{\"flow\": %u, \"packets\": %" PRIu64 ", \"missing\": %" PRId64 ", \"duplicates\": %" PRIu64
+           ", \"reordered\": %" PRIu64 ", \"latency_ns\": %" PRId64 ", \"jitter_ns\": %" PRIu64 "}",
+           index, packets, missing > 0 ? missing : 0, flow->duplicates, flow->reordered,
+           flow->last_latency_ns, flow->jitter_16 / 16);
+}
+
+/* Prints the flows with packets among the first ones of the list, at most `most`. */
+static void print_flows(const struct monitor *monitor, unsigned most) {
+    unsigned printed = 0;
+    for (uint32_t i = 0; i < monitor->arrays.flows && i < 4096 && printed < most; ++i) {
+        if (__atomic_load_n(&monitor->arrays.flow[i].packets, __ATOMIC_RELAXED) > 0) {
+            printf(printed++ ? ", " : "");
+            print_flow(monitor, i);
+        }
+    }
+}
+
+static void print_port(const struct receiver *receiver, unsigned flows) {
+    const struct port_counts *counts = &receiver->monitor->counts;
+    uint64_t malformed = 0;
+    for (unsigned i = 0; i < MALFORMED_REASONS; ++i) {
+        malformed += counts->malformed[i];
+    }
+    fputs("{\"name\": ", stdout);
+    json_text(stdout, receiver->port.name);
+    printf(", \"received\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"filtered\": %" PRIu64
+           ", \"foreign\": %" PRIu64 ", \"invalid\": %" PRIu64 ", \"stamped\": %" PRIu64
+           ", \"unique\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"reordered\": %" PRIu64
+           ", \"unclassified\": %" PRIu64 ", \"bit_errors\": %" PRIu64 ", \"malformed\": %" PRIu64
+           ", \"dropped\": %" PRIu64 ", \"flows\": [",
+           counts->received, counts->bytes, counts->filtered, counts->foreign, counts->invalid,
+           counts->stamped, counts->unique, counts->duplicates, counts->reordered, counts->unclassified,
+           counts->bit_errors, malformed, receiver->kernel_dropped + receiver->missed);
+    print_flows(receiver->monitor, flows);
+    fputs("]}", stdout);
+}
+
+static void print_event(const char *event, struct receiver *receiver, unsigned ports, unsigned flows) {
+    printf("{\"event\": \"%s\", \"ports\": [", event);
+    for (unsigned i = 0; i < ports; ++i) {
+        count_losses(&receiver[i]);
+        fputs(i ? ", " : "", stdout);
+        print_port(&receiver[i], flows);
+    }
+    fputs("]}\n", stdout);
+    fflush(stdout);
+}
+
+static bool is_over(const struct receiver *receiver, unsigned ports, uint64_t begin, uint64_t now) {
+    const struct options *options = receiver->options;
+    uint64_t idle = UINT64_MAX;
+    for (unsigned i = 0; i < ports; ++i) {
+        const uint64_t port = receiver[i].idle_ns;
+        idle = port < idle ? port : idle;
+    }
+    return received_signal ||
+           (options->duration_s > 0 && now - begin >= (uint64_t)(options->duration_s * SECOND)) ||
+           (options->idle_s > 0 && idle >= (uint64_t)(options->idle_s * SECOND));
+}
+
+static void supervise(struct receiver *receiver, unsigned ports) {
+    const struct options *options = receiver->options;
+    const struct timespec tick = {0, TICK_NS};
+    const uint64_t begin = monotonic_ns(), every = (uint64_t)(options->every_s * SECOND);
+    uint64_t disciplined = begin, printed = begin;
+    print_event("listening", receiver, ports, 0);
+    for (uint64_t now = begin; !is_over(receiver, ports, begin, now); now = monotonic_ns()) {
+        if (now - disciplined >= DISCIPLINE_NS) {
+            disciplined = now;
+            for (unsigned i = 0; i < ports; ++i) {
+                port_discipline(&receiver[i].port);
+            }
+        }
+        if (every && now - printed >= every) {
+            printed = now;
+            print_event("counts", receiver, ports, options->live_flows);
+        }
+        nanosleep(&tick, NULL);
+    }
+}
+
+static int receive(struct receiver *receiver, unsigned ports, _Atomic bool *stop, struct fault *fault) {
+    for (unsigned i = 0; i < ports; ++i) {
+        receiver[i].stop = stop;
+        if (open_port(&receiver[i], i, fault) != 0) {
+            return -1;
+        }
+    }
+    for (unsigned i = 0; i < ports; ++i) {
+        if (begin(&receiver[i], fault) != 0) {
+            return -1;
+        }
+        rte_eal_remote_launch(receiver_run, &receiver[i], i + 1);
+    }
+    supervise(receiver, ports);
+    *stop = true;
+    rte_eal_mp_wait_lcore();
+    for (unsigned i = 0; i < ports; ++i) {
+        count_losses(&receiver[i]);
+    }
+    return 0;
+}
+
+int monitor_ports(struct receiver *receiver, unsigned ports, struct fault *fault) {
+    static _Atomic bool stop;
+    const int status = receive(receiver, ports, &stop, fault);
+    stop = true; /* threads that run after a failure */
+    rte_eal_mp_wait_lcore();
+    for (unsigned i = 0; i < ports; ++i) {
+        if (*receiver[i].port.driver) {
+            port_close(&receiver[i].port);
+        }
+        free(receiver[i].joined);
+    }
+    return status;
+}

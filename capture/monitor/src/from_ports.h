@@ -1,0 +1,33 @@
+/* Counts the packets that arrive at DPDK ports, each with its own thread. */
+#ifndef ACAPELLA_FROM_PORTS_H
+#define ACAPELLA_FROM_PORTS_H
+
+#include "common/packet_sockets.h"
+#include "common/ports/receive_port.h"
+#include "count/monitor.h"
+#include "options.h"
+
+struct receiver {
+    struct port port;
+    struct monitor *monitor;
+    const struct options *options;
+    struct packet_sockets sockets;
+    uint8_t *joined; /* buffer to join the segments of packets */
+    uint32_t joined_bytes;
+    _Atomic bool *stop;
+    _Atomic uint64_t idle_ns; /* since the last packet */
+    uint64_t missed;          /* by the device, or without memory for them; at the end */
+    uint64_t kernel_dropped;  /* the ring of net_af_packet was full; at the end */
+};
+
+/* Receives and counts a burst of up to MONITOR_BURST packets. Returns their number. */
+unsigned receiver_burst(struct receiver *receiver);
+
+/* Thread of a port; the argument is its receiver. */
+int receiver_run(void *argument);
+
+/* Receives until a signal, the end of the duration, or the end of packets. The caller calls eal_cleanup. -1:
+ * see fault. */
+int monitor_ports(struct receiver *receiver, unsigned ports, struct fault *fault);
+
+#endif

@@ -1,0 +1,29 @@
+/* The command line. */
+#ifndef ACAPELLA_MONITOR_OPTIONS_H
+#define ACAPELLA_MONITOR_OPTIONS_H
+
+#include "common/command_line.h"
+#include "common/ports/receive_port.h"
+#include "count/monitor.h"
+
+#define PORTS_MAX 16
+
+struct options {
+    struct eal_settings eal;
+    const char *read[PORTS_MAX]; /* capture files */
+    unsigned files;
+    const char *flows;   /* binary list of expected flows */
+    const char *result;  /* binary result */
+    const char *packets; /* logs of packets, PATH-PORT; NULL: none */
+    unsigned max_flows, window;
+    unsigned depth, max_frame; /* of ports */
+    enum clock_choice clock;
+    double duration_s, idle_s, every_s; /* 0: no limit; counts are printed at the end only */
+    unsigned live_flows;
+    struct monitor_settings monitor;
+};
+
+/* 0; 1: help or version was printed; -1: see fault. */
+int options_read(struct options *options, int argc, char **argv, struct fault *fault);
+
+#endif

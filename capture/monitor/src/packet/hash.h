@@ -1,0 +1,16 @@
+/* The 128-bit identity of a packet, the same at every hop: the hash of identity `invariant` of docs/kappa.md
+ * (workflow/native/src/kappa/trial/). */
+#ifndef ACAPELLA_HASH_H
+#define ACAPELLA_HASH_H
+
+#include "packet/headers.h"
+
+struct identity {
+    uint64_t high, low;
+};
+
+/* Hashes the innermost IP packet without TTL, DSCP, ECN and the checksum of an IPv4 header; without IP, the
+ * innermost EtherType and what follows it. `kept` bytes are available. */
+struct identity identity_of(const uint8_t *bytes, uint32_t kept, const struct headers *headers);
+
+#endif

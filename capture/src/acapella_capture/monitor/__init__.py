@@ -1,0 +1,1 @@
+"""`acapella monitor`: counts the packets of `acapella generate` with acapella-monitor (capture/monitor)."""

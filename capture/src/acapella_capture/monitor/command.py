@@ -1,0 +1,195 @@
+"""Count the packets of acapella generate: loss, latency, jitter, reordering, duplicates and bit errors of each flow.
+
+    acapella monitor arrived.pcap --expected sent.generated.json -o results/CAMPAIGN/tables
+    acapella monitor --interface eth1 --expected sent.generated.json --duration 10
+
+FILE is a capture (pcap or pcapng, optionally with gzip) whose timestamps are the arrival times. With --interface,
+packets are received until --duration or --stop-when-idle ends, or until SIGINT or SIGTERM; in a terminal, a table shows
+the counts every second. This needs root, or CAP_NET_RAW.
+
+Each packet of acapella generate contains a stamp: its flow, its sequence number and its departure. Packets without a
+stamp and malformed packets are counted, too. With --expected, packets lost at the end of a flow are known, and payloads
+are compared with their patterns.
+
+With -o, the tables monitor_* are written to DIRECTORY as Parquet and CSV. If it is the directory tables of a campaign,
+report.html has a section about them.
+
+RULE is PROTOCOL,SRC,SRC_PORT,DST,DST_PORT: a protocol is tcp, udp, sctp, icmp, icmpv6 or a number, an address may have
+a prefix length, a port may be a range, and * is anything, as in udp,10.0.0.0/8,*,*,5000-5999. It is compared with the
+innermost headers, behind VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md defines all counts.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acapella_core.errors import UserError
+from acapella_core.files import scratch_directory
+
+from ..replay.command import count
+from . import expected, live, losses, program, tables, text
+
+PATTERNS = ("zeros", "ones", "aa55", "counter", "prbs31")
+MAX_WINDOW = 1 << 20
+LIVE_S = 1.0
+LIVE_FLOWS = 16
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def register_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Add the parser of `acapella monitor`."""
+    parser = subparsers.add_parser(
+        "monitor", help="count generated traffic: loss, latency, jitter, reordering", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="captures to read; each is a port")
+    parser.add_argument("--interface", "-i", action="append", default=[], metavar="PORT",
+                        help="receive from PORT: a network interface, or a DPDK device (PCI address, or "
+                        "DRIVER,ARGUMENTS as for EAL's --vdev); repeat it for several")  # fmt: skip
+    parser.add_argument("--duration", type=seconds, metavar="S", help="with --interface: stop after S seconds")
+    parser.add_argument("--stop-when-idle", type=seconds, metavar="S",
+                        help="with --interface: stop after S seconds without a packet")  # fmt: skip
+    add_packet_options(parser.add_argument_group("packets"))
+    add_output_options(parser.add_argument_group("output"))
+    return parser
+
+
+def add_packet_options(group: Any) -> None:
+    """Add the options that concern packets."""
+    group.add_argument("--expected", type=Path, metavar="JSON", help="list of the generated flows (OUT.generated.json)")
+    group.add_argument("--max-flows", type=count(1 << 24), default=65536, metavar="N",
+                       help="without --expected: count flows with indexes below N (default: %(default)s)")  # fmt: skip
+    group.add_argument("--window", type=window, default=1024, metavar="N",
+                       help="recognize duplicates and reordered packets up to N packets back, a power of 2 "
+                       "(default: %(default)s)")  # fmt: skip
+    group.add_argument("--pattern", choices=PATTERNS, help="without --expected: payload pattern after the stamp "
+                       "(default: not checked)")  # fmt: skip
+    group.add_argument("--rule", action="append", default=[], metavar="RULE",
+                       help="count only packets of this 5-tuple; repeat it for several (default: all)")  # fmt: skip
+    group.add_argument("--correct-drift", action="store_true",
+                       help="with FILE: correct latencies by the drift between the clocks of sender and receiver, a "
+                       "least squares line over the run")  # fmt: skip
+    group.add_argument("--sent", type=Path, metavar="FILE",
+                       help="find the packets of FILE, a capture or a file of --packets from another place, that did "
+                       "not arrive, by a hash of their bytes (table monitor_losses)")  # fmt: skip
+
+
+def add_output_options(group: Any) -> None:
+    """Add the options of the output."""
+    group.add_argument("-o", "--output", type=Path, metavar="DIRECTORY", help="write the tables to DIRECTORY")
+    group.add_argument("--packets", type=Path, metavar="FILE",
+                       help="write a row of each packet with its 128-bit hash to FILE (Parquet)")  # fmt: skip
+    group.add_argument("--flows", type=count(1 << 24, 0), default=text.SHOWN_FLOWS, metavar="N",
+                       help="print at most N flows (default: %(default)s)")  # fmt: skip
+
+
+def window(value: str) -> int:
+    """Parse a power of 2 from 64 to MAX_WINDOW."""
+    number = int(value) if value.isascii() and value.isdigit() and len(value) < 9 else 0
+    if not 64 <= number <= MAX_WINDOW or number & (number - 1):
+        raise argparse.ArgumentTypeError(f"{value!r} is not a power of 2 from 64 to {MAX_WINDOW}")
+    return number
+
+
+def seconds(value: str) -> float:
+    """Parse a positive number of seconds."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0
+    if not 0 < number < 1e9:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number of seconds above 0")
+    return number
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raise UserError for options that exclude each other."""
+    if bool(args.files) == bool(args.interface):
+        raise UserError("expected captures or --interface", fix="name one of them")
+    if args.expected and args.pattern:
+        raise UserError("--pattern: --expected contains the patterns", fix="remove it")
+    if args.files and (args.duration or args.stop_when_idle):
+        raise UserError("--duration and --stop-when-idle need --interface", fix="remove them")
+    if args.interface and args.correct_drift:
+        raise UserError("--correct-drift needs a capture", fix="capture the packets, and monitor the capture")
+    if (args.sent or args.packets) and len(args.files) + len(args.interface) > 1:
+        raise UserError("--sent and --packets need a single port", fix="monitor one port")
+
+
+def settings_of(args: argparse.Namespace) -> program.Settings:
+    """Return the settings of the program."""
+    return program.Settings(
+        files=tuple(args.files),
+        interfaces=tuple(args.interface),
+        wanted=expected.read(args.expected) if args.expected else None,
+        max_flows=args.max_flows,
+        window=args.window,
+        pattern=args.pattern,
+        rules=tuple(args.rule),
+        packets=bool(args.packets or args.sent),
+        duration_s=args.duration,
+        idle_s=args.stop_when_idle,
+        every_s=LIVE_S if args.interface else None,
+        live_flows=LIVE_FLOWS if args.interface else 0,
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Count the packets, print the tables and write them."""
+    check(args)
+    settings = settings_of(args)
+    sent = packets_sent(args.sent, settings) if args.sent else None
+    with scratch_directory() as scratch:
+        shown = live.Live()
+        counted = program.count(settings, scratch, on_event=lambda event: shown.show(event, LIVE_S))
+        rows = rows_of_counts(settings, counted, scratch, correct=args.correct_drift)
+    if sent is not None:
+        rows["monitor_losses"] = losses.events(sent, losses.lost(sent, counted.packets[0]))
+    if args.packets:
+        losses.write(args.packets, losses.table_of(counted.packets))
+    print_rows(rows, args.flows)
+    if args.output:
+        tables.write(args.output, rows)
+
+
+def print_rows(rows: Rows, flows: int) -> None:
+    """Print the tables of ports, flows, clocks and losses."""
+    for lines in (
+        text.port_lines(rows["monitor_ports"]),
+        text.flow_lines(rows["monitor_flows"], flows),
+        text.clock_lines(rows["monitor_clocks"]),
+        text.loss_lines(rows["monitor_losses"]) if "monitor_losses" in rows else [],
+    ):
+        if lines:
+            print(*lines, sep="\n", end="\n\n")
+
+
+def packets_sent(path: Path, settings: program.Settings) -> np.ndarray:
+    """Return the packets of a capture or of a file of --packets that satisfy the rules."""
+    if path.suffix == ".parquet":
+        return losses.read(path)
+    with scratch_directory() as scratch:
+        of_capture = program.Settings(files=(path,), rules=settings.rules, wanted=settings.wanted, packets=True)
+        return program.count(of_capture, scratch).packets[0]
+
+
+def rows_of(settings: program.Settings, *, correct: bool) -> Rows:
+    """Return the rows of all tables for captures."""
+    with scratch_directory() as scratch:
+        return rows_of_counts(settings, program.count(settings, scratch), scratch, correct=correct)
+
+
+def rows_of_counts(settings: program.Settings, counted: program.Counted, scratch: Path, *, correct: bool) -> Rows:
+    """Return the rows of all tables. To correct the drift, each file is read a second time with its line."""
+    ports = list(counted.ports)
+    lines = [tables.drift_of(port) for port in ports]
+    if correct:
+        plain = replace(settings, packets=False)
+        for number, line in enumerate(lines):
+            if line is not None:
+                (ports[number],) = program.count(plain.only(number), scratch, line).ports
+    return tables.rows_of(ports, settings.wanted, lines, corrected=correct)

@@ -1,0 +1,59 @@
+"""The table in the terminal while a monitor runs."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from . import text
+
+UP, CLEAR = "\x1b[{}A", "\x1b[J"  # ECMA-48: cursor up, and erase to the end of the screen
+
+
+class Live:
+    """Replaces the table of the previous event. If the output is not a terminal, nothing is printed."""
+
+    def __init__(self, out: TextIO = sys.stdout):
+        self._out = out
+        self._lines = 0
+        self._before: list[Mapping[str, Any]] = []
+
+    def show(self, event: Mapping[str, Any], interval_s: float) -> None:
+        """Show the counts of an event, ``interval_s`` after the previous one."""
+        if event["event"] != "counts" or not self._out.isatty():
+            return
+        ports = event["ports"]
+        lines = [*port_lines(ports, self._before or ports, interval_s), *flow_lines(ports)]
+        self._out.write(UP.format(self._lines) if self._lines else "")
+        self._out.write(CLEAR + "\n".join(lines) + "\n")
+        self._out.flush()
+        self._lines, self._before = len(lines), ports
+
+
+def port_lines(ports: Sequence[Mapping], before: Sequence[Mapping], interval_s: float) -> list[str]:
+    """Return a line for each port, with the rates since the previous event."""
+    names = ("received", "stamped", "duplicates", "reordered", "foreign", "malformed", "dropped")
+    rows = [
+        [
+            port["name"],
+            f"{(port['received'] - old['received']) / interval_s:,.0f}",
+            f"{(port['bytes'] - old['bytes']) * 8 / interval_s / 1e6:,.1f}",
+            *(text.count(port[name]) for name in names),
+        ]
+        for port, old in zip(ports, before, strict=True)
+    ]
+    return text.table(("port", "packets/s", "Mbit/s", *names), rows)
+
+
+def flow_lines(ports: Sequence[Mapping]) -> list[str]:
+    """Return a line for each flow of the events."""
+    rows = [
+        [
+            f"{number}:{flow['flow']}" if len(ports) > 1 else str(flow["flow"]),
+            *(text.count(flow[name]) for name in ("packets", "missing", "duplicates", "reordered")),
+            *(text.time(flow[name]) for name in ("latency_ns", "jitter_ns")),
+        ]
+        for number, port in enumerate(ports)
+        for flow in port["flows"]
+    ]
+    header = ("flow", "packets", "missing", "duplicates", "reordered", "latency", "jitter")
+    return ["", *text.table(header, rows)] if rows else []

@@ -1,0 +1,154 @@
+"""Runs acapella-monitor (capture/monitor): its command line, its events and its result."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acapella_core.errors import UserError
+
+from ..programs.child_process import kill_and_reap
+from ..programs.executables import find_executable
+from ..replay.ports import MIN_FRAME, RING_KIB, port_options
+from . import drift, expected, losses, result
+
+PROGRAM = "acapella-monitor"
+
+Event = dict[str, Any]
+
+
+def executable() -> str:
+    """Return the program's path. Raises UserError if it was not built."""
+    return find_executable(PROGRAM, fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to monitor and how: options of acapella-monitor. Either ``files`` or ``interfaces``."""
+
+    files: tuple[Path, ...] = ()
+    interfaces: tuple[str, ...] = ()  # or DPDK devices
+    wanted: expected.Expected | None = None
+    max_flows: int = 65536
+    window: int = 1024
+    pattern: str | None = None
+    rules: tuple[str, ...] = ()
+    packets: bool = False  # log packets
+    duration_s: float | None = None
+    idle_s: float | None = None
+    every_s: float | None = None  # time between events
+    live_flows: int = 0  # in events
+
+    def only(self, number: int) -> "Settings":
+        """Return the settings for one of the files, without a log of packets."""
+        return replace(self, files=self.files[number : number + 1], packets=False)
+
+    def argv(self, scratch: Path, correction: drift.Drift | None = None) -> list[str]:
+        """Return the command line; ``scratch``: directory of the list of flows, the result and logs."""
+        argv = [executable(), "--result", str(scratch / "result"), "--window", str(self.window)]
+        if self.wanted is not None:
+            flows = scratch / "flows"
+            self.wanted.write(flows)
+            argv += ["--flows", str(flows)]
+        else:
+            argv += ["--max-flows", str(self.max_flows)]
+        values = {
+            "--pattern": self.pattern,
+            "--packets": scratch / "packets" if self.packets else None,
+            "--duration": self.duration_s,
+            "--stop-when-idle": self.idle_s,
+            "--every": self.every_s,
+            "--live-flows": self.live_flows or None,
+            "--drift": correction and f"{correction.rate_ppt},{correction.from_ns}",
+        }
+        argv += [text for name, value in values.items() if value is not None for text in (name, str(value))]
+        argv += [text for rule in self.rules for text in ("--rule", rule)]
+        argv += [text for file in self.files for text in ("--read", str(file))]
+        return argv + self._devices()
+
+    def _devices(self) -> list[str]:
+        """Return the options of the interfaces, and the longest frame of them."""
+        options, longest = [], MIN_FRAME
+        for number, name in enumerate(self.interfaces):
+            device, _, frame = port_options(name, number, ring=RING_KIB // len(self.interfaces))
+            options += device
+            longest = max(longest, frame)
+        return [*options, "--max-frame", str(longest)] if options else []
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The result of a run: the counts of each port, and the records of its packets if they were logged."""
+
+    ports: list[result.PortResult]
+    packets: list[np.ndarray]
+
+
+def count(
+    settings: Settings,
+    scratch: Path,
+    correction: drift.Drift | None = None,
+    on_event: Callable[[Event], None] = lambda _: None,
+) -> Counted:
+    """Run the program to its end. ``on_event`` is called with each of its events.
+
+    SIGINT and SIGTERM end the program, whose counts until then are returned. Raises UserError with the program's
+    message if it fails.
+    """
+    for name in ("result", *(f"packets-{number}" for number in range(len(settings.files) + len(settings.interfaces)))):
+        (scratch / name).unlink(missing_ok=True)
+    with (scratch / "messages").open("w+b") as messages:
+        # In a separate session: Ctrl-C reaches this process only, which passes it on.
+        process = subprocess.Popen(
+            settings.argv(scratch, correction), stdout=subprocess.PIPE, stderr=messages, start_new_session=True
+        )
+        try:
+            with passing_signals(process):
+                for event in events(process.stdout):
+                    on_event(event)
+                status = process.wait()
+        finally:
+            kill_and_reap(process)
+        messages.seek(0)
+        if status != 0:
+            raise UserError(last_line(messages.read().decode(errors="replace")))
+    return Counted(result.read(scratch / "result"), logs(settings, scratch))
+
+
+def logs(settings: Settings, scratch: Path) -> list[np.ndarray]:
+    """Return the records of packets of each port."""
+    count_ = len(settings.files) + len(settings.interfaces) if settings.packets else 0
+    return [losses.read_log(scratch / f"packets-{number}") for number in range(count_)]
+
+
+def events(lines: Iterator[bytes]) -> Iterator[Event]:
+    """Yield the events of the program's output; lines of libraries are ignored."""
+    for line in lines:
+        if line.startswith(b"{"):
+            yield json.loads(line)
+
+
+@contextmanager
+def passing_signals(process: subprocess.Popen) -> Iterator[None]:
+    """Send SIGINT and SIGTERM of this process to another one, which ends because of them."""
+    before = {
+        number: signal.signal(number, lambda received, _: process.send_signal(received))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def last_line(text: str) -> str:
+    """Return the program's last message, without its name."""
+    lines: Sequence[str] = text.strip().splitlines()
+    return lines[-1].removeprefix(f"{PROGRAM}: ") if lines else f"{PROGRAM} failed without a message"

@@ -1,0 +1,85 @@
+"""The tables of a monitor as text for a terminal."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..replay.departures import duration
+
+SHOWN_FLOWS = 20
+
+Row = dict[str, Any]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines with columns aligned: the first to the left, the others to the right."""
+    cells = [list(header), *map(list, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))]
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def time(ns: float | None) -> str:
+    """Return a time with its unit; a dash if it is unknown."""
+    return "-" if ns is None else duration(round(ns))
+
+
+def count(value: int | None) -> str:
+    """Return a count; a dash if it is unknown."""
+    return "-" if value is None else f"{value:,}"
+
+
+def port_lines(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each port."""
+    names = ("received", "stamped", "lost", "duplicates", "reordered", "foreign", "invalid", "filtered")
+    malformed = [sum(value for key, value in row.items() if key.startswith("malformed_")) for row in rows]
+    return table(
+        ("port", *names, "malformed"),
+        [[row["name"], *(count(row[name]) for name in names), count(bad)]
+         for row, bad in zip(rows, malformed, strict=True)],
+    )  # fmt: skip
+
+
+def flow_lines(rows: Sequence[Row], shown: int = SHOWN_FLOWS) -> list[str]:
+    """Return a line for each flow, those with the most lost packets first; at most ``shown``."""
+    ordered = sorted(rows, key=lambda row: (-(row["lost"] or 0), row["port"], row["flow"]))
+    header = ("flow", "packets", "lost", "duplicates", "reordered", "latency min", "mean", "p99 <", "max", "jitter",
+              "bit errors")  # fmt: skip
+    several = len({row["port"] for row in rows}) > 1
+    cells = [
+        [
+            f"{row['port']}:{label(row)}" if several else label(row),
+            *(count(row[name]) for name in ("packets", "lost", "duplicates", "reordered")),
+            *(time(row[f"latency_{name}_ns"]) for name in ("min", "mean", "p99", "max")),
+            time(row["jitter_ns"]),
+            count(row["bit_errors"]) if row["bits_checked"] else "-",
+        ]
+        for row in ordered[:shown]
+    ]
+    more = [f"... and {len(rows) - shown:,} more flows"] if len(rows) > shown else []
+    return table(header, cells) + more
+
+
+def label(row: Row) -> str:
+    """Return the index and name of a flow."""
+    return f"{row['flow']} {row['name']}" if row.get("name") else str(row["flow"])
+
+
+def clock_lines(rows: Sequence[Row]) -> list[str]:
+    """Return a line for the clocks of each port."""
+    return [
+        f"port {row['port']}: clocks drift by {row['rate_ppm']:+.3f} ppm, residuals {time(row['residual_rms_ns'])} "
+        f"rms, {time(row['residual_max_ns'])} largest, {row['points']} intervals"
+        f"{'; latencies are corrected' if row['corrected'] else ''}"
+        for row in rows
+    ]
+
+
+def loss_lines(rows: Sequence[Row]) -> list[str]:
+    """Return a summary of the loss events."""
+    packets = sum(row["packets"] for row in rows)
+    longest = max((row["packets"] for row in rows), default=0)
+    return [f"{packets:,} packets did not arrive, in {len(rows):,} loss events; the longest has {longest:,} packets"]

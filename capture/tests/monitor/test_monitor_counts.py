@@ -1,0 +1,183 @@
+"""The numbers of a monitor are those of a known schedule of delay, loss, duplication and reordering."""
+
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.generated import stamped_traffic as traffic
+from acapella_testing.generated.stamped_traffic import ENCAPSULATIONS, PATTERNS, START_NS, Flow, Schedule
+from acapella_testing.oracles import naive_monitor as naive
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acapella_capture.monitor import expected, tables
+from acapella_capture.monitor.command import rows_of
+from acapella_capture.monitor.program import Settings
+
+pytestmark = pytest.mark.usefixtures("monitor_on_path")
+
+# A flow for each pattern and each encapsulation; gaps differ, so that arrivals interleave.
+FLOWS = [
+    Flow(60, 9_000 + 700 * index, 24 + 11 * index, PATTERNS[index % len(PATTERNS)], encapsulation)
+    for index, encapsulation in enumerate(ENCAPSULATIONS)
+]
+SCHEDULES = {
+    "unchanged": Schedule(),
+    "loss": Schedule(seed=2, loss=0.2),
+    "duplication": Schedule(seed=3, duplication=0.3),
+    "reordering": Schedule(seed=4, jitter_ns=60_000),
+    "damage": Schedule(seed=5, damage=0.2),
+    "all": Schedule(seed=6, jitter_ns=90_000, loss=0.1, duplication=0.2, damage=0.1, drift=25e-6),
+    "clock_behind": Schedule(seed=7, delay_ns=-3_000_000, jitter_ns=4_000_000),
+}
+
+
+def monitored(directory: Path, **options) -> dict[str, list[dict]]:
+    """Return the tables of arrived.pcap of a directory."""
+    wanted = expected.read(directory / "sent.generated.json")
+    return rows_of(Settings(files=(directory / "arrived.pcap",), wanted=wanted, **options), correct=False)
+
+
+def check_against_naive(directory: Path, flows: list[Flow], rows: dict[str, list[dict]]) -> None:
+    """Compare the tables of a monitor with what the two captures contain."""
+    offsets = {row["flow"]: row["stamp_offset"] for row in traffic.expected(flows)["flows"]}
+    sent = naive.packets_sent(directory / "sent.pcap", offsets)
+    by_flow, times = naive.arrivals(directory / "arrived.pcap", sent, offsets)
+    for index, flow in enumerate(flows):
+        wanted = naive.row_of(by_flow.get(index, []), flow.packets)
+        found = rows["monitor_flows"][index]
+        assert {name: found[name] for name in wanted} == wanted, index
+        check_histograms(rows, index, by_flow.get(index, []))
+    gaps = [b - a for a, b in pairwise(times)]
+    assert buckets(rows, tables.WHOLE_PORT, "gap") == naive.histogram(gaps)
+
+
+def check_histograms(rows: dict[str, list[dict]], flow: int, packets: list) -> None:
+    """Compare the histograms of a flow."""
+    gaps = [b[0] - a[0] for a, b in pairwise(packets)]
+    latencies = [ns - departure for ns, _, departure, *_ in naive.first_copies(packets)]
+    assert buckets(rows, flow, "gap") == naive.histogram(gaps)
+    assert buckets(rows, flow, "latency") == naive.histogram(latencies)
+
+
+def buckets(rows: dict[str, list[dict]], flow: int, measure: str) -> dict[int, int]:
+    """Return a histogram of the table."""
+    return {row["bucket"]: row["packets"] for row in rows["monitor_histograms"]
+            if (row["flow"], row["measure"]) == (flow, measure)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_counts_are_those_of_the_schedule(tmp_path, name):
+    _, path = traffic.write(tmp_path, FLOWS, SCHEDULES[name])
+    rows = monitored(tmp_path)
+    (port,) = rows["monitor_ports"]
+    packets = sum(flow.packets for flow in FLOWS)
+    assert (port["lost"], port["duplicates"]) == (path.lost, path.duplicated)
+    assert (port["received"], port["unique"]) == (len(path.arrived), packets - path.lost)
+    assert sum(row["errored_packets"] for row in rows["monitor_flows"]) == port["bit_errors"] == path.damaged
+    assert (port["reordered"] > 0) == (SCHEDULES[name].jitter_ns > 0)
+    check_against_naive(tmp_path, FLOWS, rows)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    flows=st.lists(st.builds(Flow, packets=st.integers(1, 25), gap_ns=st.integers(1, 5000),
+                             payload_bytes=st.integers(0, 40), pattern=st.sampled_from(PATTERNS),
+                             encapsulation=st.sampled_from(ENCAPSULATIONS)),
+                   min_size=1, max_size=4),
+    schedule=st.builds(Schedule, seed=st.integers(0, 99), delay_ns=st.integers(-10**6, 10**9),
+                       jitter_ns=st.integers(0, 50_000), loss=st.sampled_from((0.0, 0.3, 1.0)),
+                       duplication=st.sampled_from((0.0, 0.3)), drift=st.sampled_from((0.0, 1e-4))),
+)  # fmt: skip
+def test_counts_equal_naive_ones_for_any_traffic(tmp_path, flows, schedule):
+    traffic.write(tmp_path, flows, schedule)
+    check_against_naive(tmp_path, flows, monitored(tmp_path))
+
+
+def test_foreign_and_malformed_packets_are_counted(tmp_path):
+    good = traffic.framed("", traffic.ipv4(17, traffic.udp(b"foreign packet of another program", 99), 3))
+    wrong_sum = good[:24] + b"\0\0" + good[26:]
+    wrong_version = good[:14] + b"\x65" + good[15:]
+    too_long = good[:16] + b"\xff\xff" + good[18:]
+    short_header = good[:14] + b"\x42" + good[15:]
+    nested = traffic.MACS + b"\x81\x00" * 1 + struct.pack(">HH", 1, 0x8100) * 40
+    others = [good, wrong_sum, wrong_version, too_long, short_header, good[:20], good[:9], nested, b""]
+    times = [(START_NS + 50 * index, frame) for index, frame in enumerate(others)]
+    traffic.write(tmp_path, FLOWS[:1], Schedule(), times)
+    (port,) = monitored(tmp_path)["monitor_ports"]
+    reasons = {name.removeprefix("malformed_"): value for name, value in port.items() if name.startswith("malformed_")}
+    assert reasons == {"cut": 3, "version": 1, "length": 2, "checksum": 1, "nested": 1}
+    assert (port["foreign"], port["stamped"], port["lost"]) == (len(others), 60, 0)
+
+
+def test_stamp_of_an_unknown_flow_or_sequence_number_is_invalid(tmp_path):
+    traffic.write(tmp_path, FLOWS[:2], Schedule())
+    stamps = [traffic.stamp(2, 0, START_NS), traffic.stamp(1, 60, START_NS)]
+    frames = [traffic.framed("", traffic.ipv4(17, traffic.udp(stamp, 6000), 1)) for stamp in stamps]
+    write_pcap(tmp_path / "arrived.pcap", [(START_NS, frame) for frame in frames])
+    (port,) = monitored(tmp_path)["monitor_ports"]
+    assert (port["received"], port["invalid"], port["stamped"], port["lost"]) == (2, 2, 0, 120)
+
+
+@pytest.mark.parametrize(
+    ("rule", "flows"),
+    [
+        ("udp,*,*,*,*", set(range(7))),
+        ("tcp,*,*,*,*", set()),
+        ("*,10.0.0.0/30,*,*,*", {0, 1, 2, 3}),
+        ("17,10.0.0.5,5000,10.1.0.0/16,6005", {5}),
+        ("udp,*,*,*,6002-6004", {2, 3, 4}),
+        ("udp,::/0,*,*,*", set()),
+    ],
+)
+def test_rule_selects_by_the_innermost_headers(tmp_path, rule, flows):
+    traffic.write(tmp_path, FLOWS, Schedule())
+    rows = monitored(tmp_path, rules=(rule,))
+    assert {row["flow"] for row in rows["monitor_flows"] if row["packets"] == 60} == flows
+    assert rows["monitor_ports"][0]["filtered"] == 60 * (len(FLOWS) - len(flows))
+
+
+def trace_of(sequences: list[int]) -> list[tuple[int, bytes]]:
+    """Return packets of flow 0 with these sequence numbers, 1 us apart and 10 us late."""
+    return [
+        (START_NS + 1000 * place + 10_000,
+         traffic.framed("", traffic.ipv4(17, traffic.udp(traffic.stamp(0, sequence, START_NS + 1000 * place), 1), 1)))
+        for place, sequence in enumerate(sequences)
+    ]  # fmt: skip
+
+
+def flow_of(tmp_path: Path, sequences: list[int], **options) -> dict:
+    """Return the row of a flow whose packets are not expected."""
+    path = write_pcap(tmp_path / "arrived.pcap", trace_of(sequences))
+    return rows_of(Settings(files=(path,), **options), correct=False)["monitor_flows"][0]
+
+
+def test_sequence_numbers_wrap(tmp_path):
+    top = 2**32
+    row = flow_of(tmp_path, [top - 3, top - 1, top - 2, 1, 0, 1])
+    assert (row["unique"], row["lost"], row["reordered"], row["duplicates"]) == (5, 0, 2, 1)
+    assert (row["first_sequence"], row["last_sequence"]) == (top - 3, top + 1)
+
+
+def test_packet_older_than_the_window_is_unclassified(tmp_path):
+    row = flow_of(tmp_path, [*range(100), 35, 36, 200, 5], window=64)
+    assert (row["duplicates"], row["unclassified"], row["unique"]) == (1, 2, 101)
+    assert (row["reordered"], row["lost"]) == (0, 200 + 1 - 101 - 2)
+
+
+def test_extent_beyond_the_latest_discontinuities_is_not_known(tmp_path):
+    skipping = list(range(0, 80, 2))
+    row = flow_of(tmp_path, [*skipping, 1, 77])
+    assert (row["reordered"], row["extent_known"], row["extent_max"]) == (2, 1, 2)
+
+
+def test_truncated_packets_are_counted_with_their_wire_length(tmp_path):
+    trace = traffic.sent(FLOWS[:1])
+    path = write_pcap(tmp_path / "arrived.pcap", trace, snaplen=64)
+    rows = rows_of(Settings(files=(path,), pattern="zeros"), correct=False)
+    (row,) = rows["monitor_flows"]
+    assert (row["packets"], row["bytes"]) == (60, 60 * len(trace[0][1]))
+    assert row["bits_checked"] == 60 * 8 * (64 - 60)
+    assert rows["monitor_ports"][0]["malformed_cut"] == 0

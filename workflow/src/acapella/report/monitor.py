@@ -1,0 +1,95 @@
+"""The report's section on monitored traffic: what arrived at each port and of each flow (docs/monitor.md)."""
+
+from acapella.common.wording import nanoseconds
+from acapella.figures.source import Source
+
+from .tables import number, table
+
+MAX_FLOWS = 100  # rows of the table of flows; all are in the CSV file
+
+
+def tables(source: Source) -> list[dict]:
+    """Return the tables of the section; that of clocks only if it has rows."""
+    of_clocks = clocks(source)
+    return [ports(source), flows(source), *([of_clocks] if of_clocks["rows"] else [])]
+
+
+def ports(source: Source) -> dict:
+    """Return the packets of each port by class."""
+    classes = (
+        "received",
+        "stamped",
+        "lost",
+        "duplicates",
+        "reordered",
+        "unclassified",
+        "foreign",
+        "invalid",
+        "filtered",
+    )
+    columns = [("Port", False), *((name.capitalize(), True) for name in classes), ("Malformed", True)]
+    columns += [("Not received", True), ("Bit errors", True)]
+    cells = [
+        [
+            row["name"],
+            *(number(row[name]) for name in classes),
+            number(sum(value for name, value in row.items() if name.startswith("malformed_"))),
+            number(row["dropped_kernel"] + row["missed"]),
+            number(row["bit_errors"]),
+        ]
+        for row in source.rows("monitor_ports")
+    ]
+    note = (
+        "Packets. Received = stamped + foreign + invalid + filtered. Foreign: without a stamp of acapella generate. "
+        "Malformed packets are also one of these. Not received: dropped by the kernel or missed by the device."
+    )
+    return table("monitor_ports", "Packets at the ports of the monitor", note, columns, cells)
+
+
+def flows(source: Source) -> dict:
+    """Return loss, reordering and latency of the flows, those with the largest loss first."""
+    rows = sorted(source.rows("monitor_flows"), key=lambda row: (-(row["lost"] or 0), row["port"], row["flow"]))
+    columns = [("Port", True), ("Flow", False), ("Packets", True), ("Lost", True), ("Duplicates", True)]
+    columns += [("Reordered", True), ("Latency, min", True), ("Mean", True), ("99 % below", True), ("Max", True)]
+    columns += [("Jitter", True), ("Bit errors", True)]
+    cells = [
+        [
+            *(str(row["port"]), f"{row['flow']} {row['name'] or ''}".strip()),
+            *(number(row[name]) for name in ("packets", "lost", "duplicates", "reordered")),
+            *(time(row[f"latency_{name}_ns"]) for name in ("min", "mean", "p99", "max")),
+            *(time(row["jitter_ns"]), number(row["bit_errors"]) if row["bits_checked"] else "not checked"),
+        ]
+        for row in rows[:MAX_FLOWS]
+    ]
+    shown = f" The {MAX_FLOWS} flows of {len(rows):,} with the largest loss." if len(rows) > MAX_FLOWS else ""
+    note = (
+        "Reordered: RFC 4737. Latency: arrival minus departure of first copies; it contains the offset between the "
+        f"clocks of sender and receiver. Jitter: RFC 3550.{shown}"
+    )
+    return table("monitor_flows", "Monitored flows", note, columns, cells)
+
+
+def clocks(source: Source) -> dict:
+    """Return the drift between the clocks."""
+    columns = [("Port", True), ("Drift (ppm)", True), ("Residuals, rms", True), ("Largest", True), ("Intervals", True)]
+    columns += [("Latencies", False)]
+    cells = [
+        [
+            *(str(row["port"]), f"{row['rate_ppm']:+.3f}"),
+            *(time(row[f"residual_{name}_ns"]) for name in ("rms", "max")),
+            *(number(row["points"]), "corrected" if row["corrected"] else "not corrected"),
+        ]
+        for row in source.rows("monitor_clocks")
+    ]
+    note = (
+        "Least squares line through the smallest latency of every interval. The drift also contains a change of the "
+        "delay of the path."
+    )
+    return table("monitor_clocks", "Clocks of sender and receiver", note, columns, cells)
+
+
+def time(ns: float | None) -> str:
+    """Return a time as text; a question mark if it is null."""
+    if ns is None:
+        return "?"
+    return f"-{nanoseconds(-round(ns))}" if ns < 0 else nanoseconds(round(ns))
