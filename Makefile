@@ -146,8 +146,7 @@ $(STAMPS)/capture: capture/pyproject.toml $(PYTHON_PACKAGES)
 # A program whose libraries are missing is skipped, which affects nothing else; a later `make setup` builds it.
 PROGRAMS ?= build/programs
 C_PROGRAMS := capture/dpdk/acapella-dpdk-capture capture/generate/acapella-dpdk-generate capture/link/acapella-link \
-	capture/monitor/acapella-monitor \
-	capture/replay/acapella-dpdk-replay p4/loader/acapella-p4-run
+	capture/monitor/acapella-monitor capture/replay/acapella-dpdk-replay p4/loader/acapella-p4-run
 NEEDED_acapella-dpdk-capture := libdpdk liburing libpcap zlib
 NEEDED_acapella-dpdk-generate := libdpdk libpcap zlib
 NEEDED_acapella-dpdk-replay := libdpdk libpcap zlib

@@ -109,6 +109,12 @@ static void open_receiver(struct receiver *receiver, struct monitor *monitor, co
     receiver->monitor = monitor;
 }
 
+static uint64_t cpu_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 static void read_pattern(struct source *source, const char *text) {
     static const char *const patterns[PATTERNS] = {"zeros", "ones", "aa55", "counter", "prbs31"};
     for (unsigned i = 0; i < PATTERNS; ++i) {
@@ -142,20 +148,22 @@ int main(int argc, char **argv) {
     }
     open_source(&source);
     open_receiver(&receiver, monitor, &source);
-    uint64_t ticks = 0, done = 0;
+    uint64_t ticks = 0, done = 0, cpu = 0;
     int64_t departure_ns = START_NS;
     while (done < packets) {
         const uint64_t filled = fill(&source, packets - done, &departure_ns);
-        const uint64_t before = rte_rdtsc();
+        const uint64_t cpu_before = cpu_ns(), before = rte_rdtsc();
         for (uint64_t got = 0; got < filled;) {
             got += receiver_burst(&receiver);
         }
         ticks += rte_rdtsc() - before;
+        cpu += cpu_ns() - cpu_before;
         done += filled;
     }
     CHECK(monitor_balances(monitor) && monitor->counts.unique == packets && monitor->counts.reordered == 0);
-    printf("{\"packets\": %" PRIu64 ", \"duration_ns\": %.0f, \"bit_errors\": %" PRIu64 "}\n", packets,
-           (double)ticks * 1e9 / receiver.port.tsc_hz, monitor->counts.bit_errors);
+    printf("{\"packets\": %" PRIu64 ", \"duration_ns\": %.0f, \"cpu_ns\": %" PRIu64
+           ", \"bit_errors\": %" PRIu64 "}\n",
+           packets, (double)ticks * 1e9 / receiver.port.tsc_hz, cpu, monitor->counts.bit_errors);
     port_close(&receiver.port);
     monitor_close(monitor);
     free(source.sequence);

@@ -97,12 +97,13 @@ static void count_reordered(const struct flow_arrays *arrays, const struct arriv
     flow->late_max_ns = late_ns > flow->late_max_ns ? late_ns : flow->late_max_ns;
 }
 
-/* Classifies a packet by its sequence number. Returns true for a first copy. */
-static bool count_sequence(const struct flow_arrays *arrays, const struct arrival *arrival) {
+/* Classifies a packet by its sequence number. */
+static enum arrival_class count_sequence(const struct flow_arrays *arrays, const struct arrival *arrival) {
     struct flow *flow = &arrays->flow[arrival->flow];
     const uint32_t words = arrays->window_words;
     uint64_t *window = &arrays->window[(uint64_t)arrival->flow * words];
     const bool first = flow->packets == 0;
+    enum arrival_class class = ARRIVAL_IN_ORDER;
     if (first) {
         flow->next = arrays->from_zero ? 0 : arrival->sequence;
         flow->lowest = INT64_MAX;
@@ -120,16 +121,19 @@ static bool count_sequence(const struct flow_arrays *arrays, const struct arriva
         flow->next = sequence + 1;
     } else if (flow->next - sequence > (int64_t)words * 64) {
         flow->unclassified++;
-        return false;
+        return ARRIVAL_UNCLASSIFIED;
     } else if (bit_is_set(window, words, sequence)) {
         flow->duplicates++;
-        return false;
+        return ARRIVAL_DUPLICATE;
     } else {
         set_bit(window, words, sequence);
         count_reordered(arrays, arrival, sequence);
+        class = ARRIVAL_REORDERED;
     }
-    flow->lowest = sequence < flow->lowest ? sequence : flow->lowest;
-    return true;
+    if (first || class == ARRIVAL_REORDERED || flow->unique == 0) {
+        flow->lowest = sequence < flow->lowest ? sequence : flow->lowest;
+    }
+    return class;
 }
 
 /* Jitter J += (|D| - J) / 16 with the rounding of RFC 3550, appendix A.8; D is the difference of the
@@ -162,10 +166,11 @@ static unsigned count_gap(struct flow *flow, int64_t arrival_ns) {
     return histogram_bucket(gap_ns);
 }
 
-void flow_count(const struct flow_arrays *arrays, struct arrival *arrival) {
+enum arrival_class flow_count(const struct flow_arrays *arrays, struct arrival *arrival) {
     struct flow *flow = &arrays->flow[arrival->flow];
+    const enum arrival_class class = count_sequence(arrays, arrival);
     arrival->gap_bucket = arrival->latency_bucket = HISTOGRAM_SIZE;
-    if (count_sequence(arrays, arrival)) {
+    if (class == ARRIVAL_IN_ORDER || class == ARRIVAL_REORDERED) {
         count_latency(flow, arrival->latency_ns, flow->unique == 0);
         flow->unique++;
         arrival->latency_bucket = (uint16_t)histogram_bucket(arrival->latency_ns);
@@ -180,4 +185,5 @@ void flow_count(const struct flow_arrays *arrays, struct arrival *arrival) {
     flow->last_arrival_ns = arrival->arrival_ns;
     flow->packets++;
     flow->bytes += arrival->wire_bytes;
+    return class;
 }

@@ -66,6 +66,8 @@ static inline int64_t time_since(int64_t later_ns, int64_t earlier_ns) {
     return (int64_t)((uint64_t)later_ns - (uint64_t)earlier_ns);
 }
 
+enum arrival_class { ARRIVAL_IN_ORDER, ARRIVAL_REORDERED, ARRIVAL_DUPLICATE, ARRIVAL_UNCLASSIFIED };
+
 /* An arrival at a flow. */
 struct arrival {
     uint32_t flow, sequence;
@@ -87,8 +89,9 @@ static inline void flow_prefetch(const struct flow_arrays *arrays, const struct 
     __builtin_prefetch(&arrays->window[(uint64_t)arrival->flow * arrays->window_words + word], 1);
 }
 
-/* Counts an arrival, except in histograms, whose buckets it finds and prefetches. */
-void flow_count(const struct flow_arrays *arrays, struct arrival *arrival);
+/* Counts an arrival, except in histograms, whose buckets it finds and prefetches. Returns its class, so that
+ * nothing else reads the counts of rare events, which are not prefetched. */
+enum arrival_class flow_count(const struct flow_arrays *arrays, struct arrival *arrival);
 
 static inline void flow_count_histograms(const struct flow_arrays *arrays, const struct arrival *arrival) {
     if (arrival->gap_bucket < HISTOGRAM_SIZE) {

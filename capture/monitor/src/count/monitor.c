@@ -178,18 +178,19 @@ static void count_stamped(struct monitor *monitor, const struct packet_in *packe
                           struct interval *interval) {
     struct arrival *arrival = &pending->arrival;
     struct flow *flow = &monitor->arrays.flow[arrival->flow];
-    const uint64_t duplicates = flow->duplicates, reordered = flow->reordered;
-    flow_count(&monitor->arrays, arrival);
-    flow->malformed += pending->headers.malformed != MALFORMED_NOT;
+    const enum arrival_class class = flow_count(&monitor->arrays, arrival);
+    if (pending->headers.malformed) {
+        flow->malformed++;
+    }
     check_pattern(monitor, packet, pending);
     struct port_counts *counts = &monitor->counts;
     add_to(&counts->stamped, 1);
-    if (arrival->latency_bucket == HISTOGRAM_SIZE) {
-        add_to(flow->duplicates > duplicates ? &counts->duplicates : &counts->unclassified, 1);
+    if (class == ARRIVAL_DUPLICATE || class == ARRIVAL_UNCLASSIFIED) {
+        add_to(class == ARRIVAL_DUPLICATE ? &counts->duplicates : &counts->unclassified, 1);
         return;
     }
     add_to(&counts->unique, 1);
-    if (flow->reordered > reordered) {
+    if (class == ARRIVAL_REORDERED) {
         add_to(&counts->reordered, 1);
     }
     monitor->latencies[arrival->latency_bucket]++;

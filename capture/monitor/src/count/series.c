@@ -23,7 +23,7 @@ static void widen(struct series *series) {
     series->used = (series->used + 1) / 2;
 }
 
-struct interval *series_at(struct series *series, int64_t arrival_ns) {
+struct interval *series_find(struct series *series, int64_t arrival_ns) {
     if (series->length_ns == 0) {
         series->begin_ns = arrival_ns;
         series->length_ns = SERIES_BEGIN_NS;
@@ -41,5 +41,7 @@ struct interval *series_at(struct series *series, int64_t arrival_ns) {
     const int64_t index = since_ns / series->length_ns;
     const uint32_t at = index < SERIES_INTERVALS ? (uint32_t)index : SERIES_INTERVALS - 1;
     series->used = at + 1 > series->used ? at + 1 : series->used;
-    return &series->interval[at];
+    series->current = &series->interval[at];
+    series->current_ns = series->begin_ns + (int64_t)at * series->length_ns;
+    return series->current;
 }

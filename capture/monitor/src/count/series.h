@@ -19,11 +19,19 @@ struct interval {
 struct series {
     int64_t begin_ns, length_ns; /* length 0: no packet yet */
     uint32_t used;               /* intervals up to the last one with a packet */
+    int64_t current_ns;          /* begin of the interval of the previous packet */
+    struct interval *current;
     uint64_t early; /* packets that arrived before the first one, counted in the first interval */
     struct interval interval[SERIES_INTERVALS];
 };
 
-/* Returns the interval of an arrival. */
-struct interval *series_at(struct series *series, int64_t arrival_ns);
+struct interval *series_find(struct series *series, int64_t arrival_ns);
+
+/* Returns the interval of an arrival. Most packets are in that of the previous one, which needs no division.
+ */
+static inline struct interval *series_at(struct series *series, int64_t arrival_ns) {
+    const uint64_t since = (uint64_t)arrival_ns - (uint64_t)series->current_ns;
+    return since < (uint64_t)series->length_ns ? series->current : series_find(series, arrival_ns);
+}
 
 #endif
