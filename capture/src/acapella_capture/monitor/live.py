@@ -4,6 +4,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from acapella_core import names
+
 from . import text
 
 UP, CLEAR = "\x1b[{}A", "\x1b[J"  # ECMA-48: cursor up, and erase to the end of the screen
@@ -18,7 +20,9 @@ class Live:
         self._before: list[Mapping[str, Any]] = []
 
     def show(self, event: Mapping[str, Any], interval_s: float) -> None:
-        """Show the counts of an event, ``interval_s`` after the previous one."""
+        """Show the counts of an event, ``interval_s`` after the previous one; report that the program is ready."""
+        if event["event"] == "listening":
+            names.report(f"acapella: listening on {', '.join(port['name'] for port in event['ports'])}")
         if event["event"] != "counts" or not self._out.isatty():
             return
         ports = event["ports"]
@@ -31,17 +35,17 @@ class Live:
 
 def port_lines(ports: Sequence[Mapping], before: Sequence[Mapping], interval_s: float) -> list[str]:
     """Return a line for each port, with the rates since the previous event."""
-    names = ("received", "stamped", "duplicates", "reordered", "foreign", "malformed", "dropped")
+    counts = ("received", "stamped", "duplicates", "reordered", "foreign", "malformed", "dropped")
     rows = [
         [
             port["name"],
             f"{(port['received'] - old['received']) / interval_s:,.0f}",
             f"{(port['bytes'] - old['bytes']) * 8 / interval_s / 1e6:,.1f}",
-            *(text.count(port[name]) for name in names),
+            *(text.count(port[name]) for name in counts),
         ]
         for port, old in zip(ports, before, strict=True)
     ]
-    return text.table(("port", "packets/s", "Mbit/s", *names), rows)
+    return text.table(("port", "packets/s", "Mbit/s", *counts), rows)
 
 
 def flow_lines(ports: Sequence[Mapping]) -> list[str]:
