@@ -40,7 +40,7 @@ from . import (
     table,
     transfer,
 )
-from .sending import generate, link, replay, veth, writer
+from .sending import generate, link, monitor, replay, veth, writer
 
 BENCHMARKS = {
     "native": (native.run, "engine native: frames a second on one core, shares of its stages, peak memory"),
@@ -70,6 +70,7 @@ BENCHMARKS = {
         generate.run,
         "traffic from a model: into a memory ring; gaps over a veth pair beside iperf3, trafgen and tcpreplay",
     ),
+    "monitor": (monitor.run, "acapella-monitor from a memory ring on one core: 10,000 flows, all counts"),
     "link": (link.run, "acapella-link: error of the delay of acknowledgments at 300 Mbit/s"),
     "hardening": (
         hardening.run,
