@@ -60,8 +60,9 @@ def write(path: Path, table: pa.Table) -> None:
 def read(path: Path) -> np.ndarray:
     """Return the packets of a Parquet file of one port as records. Raises UserError if it is another file."""
     try:
-        table = pq.read_table(path, schema=arrow_schema(TABLE))
-    except (pa.ArrowException, OSError) as error:
+        schema = arrow_schema(TABLE)
+        table = pq.read_table(path).select(schema.names).cast(schema)
+    except (pa.ArrowException, OSError, KeyError) as error:
         raise UserError("is not a table of packets", where=path, fix="acapella monitor --packets writes one") from error
     if len(set(table["port"].to_pylist())) > 1:
         raise UserError("contains packets of several ports", where=path, fix="monitor one port")

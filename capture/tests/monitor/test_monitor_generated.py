@@ -1,0 +1,85 @@
+"""A monitor counts what the generator wrote: the contract between both programs."""
+
+import argparse
+import json
+
+import pytest
+from acapella_testing import c_programs
+
+from acapella_capture.generate import command as generate
+from acapella_capture.generate import program as generator
+from acapella_capture.monitor import expected
+from acapella_capture.monitor.command import rows_of
+from acapella_capture.monitor.program import Settings
+
+MODEL = """
+seed: 5
+flows:
+  - name: plain
+    headers:
+      - ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}
+      - ipv4: {src: 10.0.0.1, dst: {increment: 10.1.0.1, count: 16}}
+      - udp: {src: 5000, dst: {random: 1024, count: 4096}}
+    packets: 300
+    gaps: {poisson: {mean_ns: 10000}}
+    sizes: {weighted: {60: 7, 594: 4, 1514: 1}}
+    payload: prbs31
+  - name: labels
+    headers:
+      - ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}
+      - vlan: {id: 100}
+      - mpls: {label: 17}
+      - mpls: {label: 18}
+      - ipv6: {src: "fd00::1", dst: "fd00::2"}
+      - tcp: {src: 40000, dst: 80}
+    packets: 200
+    gaps: {constant: {gap_ns: 20000}}
+    sizes: {uniform: [110, 200]}
+    payload: counter
+  - name: shifted
+    headers:
+      - ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}
+      - ipv4: {src: 10.0.0.1, dst: 10.0.0.2}
+      - ipv4: {src: 10.2.0.1, dst: 10.2.0.2}
+      - udp: {src: 1, dst: 2}
+    packets: 100
+    gaps: {packets_per_s: 30000}
+    sizes: 300
+    payload: aa55
+    stamp: 100
+  - name: unstamped
+    headers:
+      - ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}
+      - ipv4: {src: 10.0.0.1, dst: 10.0.0.2}
+      - udp: {src: 1, dst: 2}
+    packets: 50
+    gaps: {packets_per_s: 30000}
+    sizes: 100
+    stamp: false
+"""
+
+
+@pytest.mark.usefixtures("monitor_on_path")
+def test_written_packets_arrive_at_once_and_without_errors(tmp_path, monkeypatch):
+    built = str(c_programs.built_or_skip("acapella-dpdk-generate"))
+    monkeypatch.setattr(generator, "executable", lambda: built)
+    (tmp_path / "model.yaml").write_text(MODEL)
+    out = tmp_path / "out.pcap"
+    parser = generate.register_parser(argparse.ArgumentParser().add_subparsers())
+    assert generate.run(parser.parse_args([str(tmp_path / "model.yaml"), "-o", str(out)])) == 0
+    document = json.loads((tmp_path / "out.pcap.generated.json").read_text())
+    wanted = expected.read(tmp_path / "out.pcap.generated.json")
+    rows = rows_of(Settings(files=(out,), wanted=wanted), correct=False)
+    (port,) = rows["monitor_ports"]
+    assert (port["received"], port["bytes"]) == (document["packets"], document["bytes"])
+    assert (port["foreign"], port["invalid"], port["lost"], port["reordered"]) == (50, 0, 0, 0)
+    assert sum(value for name, value in port.items() if name.startswith("malformed_")) == 0
+    for row, flow in zip(rows["monitor_flows"], document["flows"], strict=True):
+        stamped = flow["stamp_offset"] is not None
+        assert (row["name"], row["lost"]) == (flow["name"], 0 if stamped else None)
+        if stamped:
+            assert (row["unique"], row["bytes"], row["bit_errors"]) == (flow["packets"], flow["bytes"], 0)
+            assert (row["latency_min_ns"], row["latency_max_ns"], row["jitter_ns"]) == (0, 0, 0)
+            assert (row["first_ns"], row["last_ns"]) == (flow["first_ns"], flow["last_ns"])
+            after = flow["pattern_offset"] * flow["packets"]
+            assert row["bits_checked"] == 8 * (flow["bytes"] - after)

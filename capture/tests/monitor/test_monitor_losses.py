@@ -1,0 +1,101 @@
+"""Loss events between two places: packets are recognized by a hash of the bytes that no hop changes."""
+
+import argparse
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.tunnel_frames import checksum
+from acapella_testing.generated import stamped_traffic as traffic
+from acapella_testing.generated.stamped_traffic import START_NS, Flow, Schedule
+
+from acapella_capture.monitor import command, losses
+from acapella_core.errors import UserError
+
+FLOWS = [Flow(120, 9_000), Flow(80, 11_000, encapsulation="mpls"), Flow(60, 13_000, encapsulation="vlan")]
+
+
+def run(*words: object) -> None:
+    """Run `acapella monitor`."""
+    parser = command.register_parser(argparse.ArgumentParser().add_subparsers())
+    command.run(parser.parse_args([str(word) for word in words]))
+
+
+def routed(frame: bytes) -> bytes:
+    """Return a frame after a router: other MAC addresses, a smaller TTL of the innermost header, without tags."""
+    at = frame.index(b"\x45\x00")
+    header = bytearray(frame[at : at + 20])
+    header[8] -= 1
+    header[10:12] = bytes(2)
+    header[10:12] = checksum(bytes(header)).to_bytes(2, "big")
+    return bytes.fromhex("02000000000a02000000000b0800") + bytes(header) + frame[at + 20 :]
+
+
+@pytest.mark.usefixtures("monitor_on_path")
+def test_loss_events_of_a_routed_path_are_those_of_the_schedule(tmp_path, capsys):
+    arrived, path = traffic.write(tmp_path, FLOWS, Schedule(seed=11, loss=0.15, jitter_ns=40_000))
+    kept = {frame for _, frame in path.arrived}
+    write_pcap(arrived, [(ns, routed(frame)) for ns, frame in path.arrived])
+    run(arrived, "--sent", tmp_path / "sent.pcap", "-o", tmp_path / "tables")
+    rows = pq.read_table(tmp_path / "tables" / "monitor_losses.parquet").to_pylist()
+    missing = [number for number, (_, frame) in enumerate(traffic.sent(FLOWS)) if frame not in kept]
+    found = [number for row in rows for number in range(row["first_packet"], row["last_packet"] + 1)]
+    assert found == missing
+    assert len(missing) == path.lost > 20
+    assert all(row["packets"] == row["last_packet"] - row["first_packet"] + 1 for row in rows)
+    assert f"{path.lost} packets did not arrive, in {len(rows)} loss events" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("monitor_on_path")
+def test_file_of_packets_replaces_the_capture_of_the_other_place(tmp_path, capsys):
+    arrived, path = traffic.write(tmp_path, FLOWS, Schedule(seed=12, loss=0.2))
+    run(tmp_path / "sent.pcap", "--packets", tmp_path / "sent.parquet")
+    run(arrived, "--sent", tmp_path / "sent.parquet")
+    assert f"{path.lost} packets did not arrive" in capsys.readouterr().out
+    table = pq.read_table(tmp_path / "sent.parquet")
+    assert table["packet"].to_pylist() == list(range(260))
+    assert table["arrival_ns"].to_pylist() == [ns for ns, _ in traffic.sent(FLOWS)]
+    assert {(row["flow"], row["sequence"]) for row in table.to_pylist()} == {
+        (index, sequence) for index, flow in enumerate(FLOWS) for sequence in range(flow.packets)
+    }
+
+
+def records(identities: list[int]) -> np.ndarray:
+    """Return records with these identities."""
+    made = np.zeros(len(identities), losses.RECORD)
+    made["identity_low"] = identities
+    made["wire_bytes"] = 100
+    made["arrival_ns"] = START_NS + np.arange(len(identities))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_equal_packets_the_last_ones_are_lost(seed):
+    draw = random.Random(seed)
+    sent, arrived = ([draw.randint(1, 6) for _ in range(draw.randint(0, 30))] for _ in range(2))
+    remaining, wanted = list(arrived), []
+    for identity in sent:
+        wanted.append(identity not in remaining)
+        if identity in remaining:
+            remaining.remove(identity)
+    missing = losses.lost(records(sent), records(arrived))
+    assert missing.tolist() == wanted
+    rows = losses.events(records(sent), missing)
+    assert sum(row["packets"] for row in rows) == sum(wanted)
+    assert all(wanted[row["first_packet"] : row["last_packet"] + 1] for row in rows)
+
+
+def test_another_table_is_no_table_of_packets(tmp_path):
+    pq.write_table(losses.table_of([records([1])]).drop_columns("flow"), tmp_path / "other.parquet")
+    with pytest.raises(UserError, match="is not a table of packets"):
+        losses.read(tmp_path / "other.parquet")
+
+
+def test_incomplete_log_is_an_error(tmp_path):
+    path = Path(tmp_path / "log")
+    path.write_bytes(losses.MAGIC + bytes(41))
+    with pytest.raises(UserError, match="is not a complete log"):
+        losses.read_log(path)
