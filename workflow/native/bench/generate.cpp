@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "traffic.hpp"
 
@@ -19,15 +20,19 @@ using acapella::bench::Profile;
 using acapella::bench::Traffic;
 
 constexpr const char* kHelp =
-    "usage: acapella-generate [--frames N] [--flows N] [--profile fabric|iperf|plain|single]\n"
+    "usage: acapella-generate [--frames N] [--flows N] [--profile NAME] [--first N]\n"
     "                         [--snaplen N] [--seed N] [--start-ns N] [-o FILE]\n"
     "Writes a nanosecond pcap to FILE or standard output. The output depends only on the arguments.\n"
     "  fabric  TCP connections in VLAN, two MPLS labels and an Ethernet pseudowire with control word; each\n"
     "          direction has its own labels; two of three frames carry data; every second connection is TLS\n"
     "  plain   the same connections without the encapsulation\n"
+    "  vlan    the same connections with a VLAN tag; mpls, VLAN and a label before IP; pw, VLAN, a label and "
+    "an\n"
+    "          Ethernet pseudowire with control word\n"
     "  single  as fabric, but the connections are sequential, with one data frame in each direction: the\n"
     "          maximum number of flows for a number of frames\n"
     "  iperf   bulk TCP over Ethernet: frames of 1514 bytes, acknowledgments of 66\n"
+    "--first is the number of the first connection: other numbers have other addresses.\n"
     "Defaults: 1000000 frames, 6000 flows (directions; 8 for iperf), fabric, snaplen 200, seed 1.\n";
 
 struct Arguments {
@@ -51,19 +56,17 @@ std::uint64_t number(std::string_view name, std::string_view text, std::uint64_t
 }
 
 Profile profile_of(std::string_view name) {
-    if (name == "fabric") {
-        return Profile::fabric;
+    constexpr std::pair<std::string_view, Profile> kProfiles[] = {
+        {"fabric", Profile::fabric}, {"iperf", Profile::iperf}, {"plain", Profile::plain},
+        {"vlan", Profile::vlan},     {"mpls", Profile::mpls},   {"pw", Profile::pw},
+        {"single", Profile::single},
+    };
+    for (const auto& [known, profile] : kProfiles) {
+        if (name == known) {
+            return profile;
+        }
     }
-    if (name == "iperf") {
-        return Profile::iperf;
-    }
-    if (name == "plain") {
-        return Profile::plain;
-    }
-    if (name == "single") {
-        return Profile::single;
-    }
-    complain("--profile: fabric, iperf, plain or single, not " + std::string(name));
+    complain("--profile: fabric, iperf, plain, vlan, mpls, pw or single, not " + std::string(name));
 }
 
 Arguments parse(int argc, char** argv) {
@@ -89,6 +92,8 @@ Arguments parse(int argc, char** argv) {
             out.options.profile = profile_of(value);
         } else if (name == "--snaplen") {
             out.options.snaplen = static_cast<std::uint32_t>(number(name, value, 1, 65535));
+        } else if (name == "--first") {  // address() has a network for 8 million connections
+            out.options.first = static_cast<std::uint32_t>(number(name, value, 0, 7'000'000));
         } else if (name == "--seed") {
             out.options.seed = number(name, value, 0, kMax);
         } else if (name == "--start-ns") {

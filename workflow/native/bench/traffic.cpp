@@ -35,8 +35,8 @@ void add_ethernet(ByteVector& out, std::uint32_t oui, std::uint32_t to, std::uin
     add16(add16(out, from), type);
 }
 
-// VLAN, two MPLS labels that only this direction uses, and a pseudowire with control word (RFC 4448).
-void add_underlay(ByteVector& out, std::uint32_t number, bool from_client) {
+// VLAN, one or two MPLS labels that only this direction uses.
+void add_labels(ByteVector& out, std::uint32_t number, bool from_client, bool two) {
     constexpr std::uint32_t kBottom = 0x100;
     constexpr std::uint32_t kTtl = 64;
     constexpr std::uint32_t kLabels = 1U << 20U;
@@ -45,11 +45,35 @@ void add_underlay(ByteVector& out, std::uint32_t number, bool from_client) {
     add_ethernet(out, 0x00562b, from_client ? 2 : 1, from_client ? 1 : 2, 0x8100);
     add16(add16(out, 100 + number % 3900), 0x8847);
     const std::uint32_t way = from_client ? 0 : 1;
-    add32(out, (kMin + 2 * (number % 200) + way) << 12U | kTtl);
+    if (two) {
+        add32(out, (kMin + 2 * (number % 200) + way) << 12U | kTtl);
+    }
     std::uint32_t label = kMin + (500'000 - kMin + 2 * number + way) % (kLabels - kMin);
     if (label == kItdm) label = 499'999;  // the last label that a connection would have
     add32(out, label << 12U | kBottom | kTtl);
-    add32(out, 0);
+}
+
+// The headers before IP: FABRIC's encapsulation, then Ethernet except in profile mpls.
+void add_link(ByteVector& out, Profile profile, std::uint32_t number, bool from_client) {
+    constexpr std::uint32_t kOpenStack = 0xfa163e;  // OUI of its virtual machines
+    const bool two = profile == Profile::fabric || profile == Profile::single;
+    const bool pseudowire = two || profile == Profile::pw;
+    if (pseudowire || profile == Profile::mpls) {
+        add_labels(out, number, from_client, two);
+    }
+    if (profile == Profile::mpls) {
+        return;
+    }
+    if (pseudowire) {
+        add32(out, 0);  // control word (RFC 4448)
+    }
+    const bool tagged = profile == Profile::vlan;
+    const std::uint32_t client = number & 0x7fffU;
+    add_ethernet(out, kOpenStack, from_client ? client | 0x8000U : client,
+                 from_client ? client : client | 0x8000U, tagged ? 0x8100 : 0x0800);
+    if (tagged) {
+        add16(add16(out, 100 + number % 3900), 0x0800);
+    }
 }
 
 std::uint32_t checksum(const std::uint8_t* header) {
@@ -80,7 +104,7 @@ Traffic::Traffic(const Options& options)
     }
     connections_.resize(std::max(1U, options_.flows / 2));
     for (std::uint32_t i = 0; i < connections_.size(); ++i) {
-        prepare(connections_[i], i);
+        prepare(connections_[i], options_.first + i);
     }
 }
 
@@ -97,17 +121,11 @@ void Traffic::prepare(Connection& connection, std::uint32_t number) {
 }
 
 void Traffic::write_headers(Direction& way, std::uint32_t number, bool from_client) {
-    constexpr std::uint32_t kOpenStack = 0xfa163e;  // OUI of its virtual machines
     const bool tls = options_.profile != Profile::iperf && number % 2 == 0;
     const std::uint32_t server_port = tls ? 443 : 5201;
     const std::uint32_t client_port = 32768 + number % 28000;
     ByteVector out;
-    if (options_.profile == Profile::fabric || options_.profile == Profile::single) {
-        add_underlay(out, number, from_client);
-    }
-    const std::uint32_t client = number & 0x7fffU;
-    add_ethernet(out, kOpenStack, from_client ? client | 0x8000U : client,
-                 from_client ? client : client | 0x8000U, 0x0800);
+    add_link(out, options_.profile, number, from_client);
     ip_at_ = static_cast<std::uint32_t>(out.size());
     add32(out, 0x45000000);
     add32(out, 0x00004000);  // do not fragment

@@ -10,7 +10,7 @@
 
 namespace acapella::bench {
 
-enum class Profile : std::uint8_t { fabric, iperf, plain, single };
+enum class Profile : std::uint8_t { fabric, iperf, plain, vlan, mpls, pw, single };
 
 struct Options {
     std::uint64_t frames = 1'000'000;
@@ -18,6 +18,7 @@ struct Options {
     Profile profile = Profile::fabric;
     std::uint32_t snaplen = 200;
     std::uint64_t seed = 1;
+    std::uint32_t first = 0;  // number of the first connection, which determines addresses and ports
     std::uint64_t start_ns = 1'700'000'000'000'000'000;
 };
 

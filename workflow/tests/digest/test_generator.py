@@ -95,6 +95,13 @@ def test_iperf_profile_is_bulk_tcp_over_plain_ethernet():
     assert wire == {1514, 66}
 
 
+def test_first_connection_determines_the_addresses():
+    words = ("--frames", 300, "--flows", 100, "--profile", "plain")
+    here, there = ({ip.src for _, ip, _ in inner_frames(generate(*words, "--first", n))} for n in (0, 50))
+    assert here
+    assert here.isdisjoint(there)
+
+
 def test_closed_pipe_is_an_error(tmp_path):
     program = native_program("acapella-generate")
     with subprocess.Popen([program, "--frames", "10000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
