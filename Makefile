@@ -316,8 +316,14 @@ soak: setup-fabric fuzz
 		workflow/tests/snakefile/slurm/test_slurm_faults.py workflow/tests/snakefile/test_workflow_kills.py \
 		workflow/tests/campaign/test_full_disk.py
 
-bench: packages-bench setup
+bench: packages-bench setup $(STAMPS)/dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)
+
+# nfstream, with which `make bench BENCH_ARGS=comparators` compares, if it is there.
+build/nfstream: workflow/requirements-bench.lock
+	@$(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
 
 # ---- documentation -------------------------------------------------------------------------------------------------
 
@@ -353,7 +359,8 @@ lock: packages
 		-o workflow/requirements-sources.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock workflow/requirements-docs.in \
 		-o workflow/requirements-docs.lock
-	@echo "lock: made workflow/requirements.lock and those for small, build, dev, docs, fabric and sources"
+	@$(UV_COMPILE) workflow/requirements-bench.in -o workflow/requirements-bench.lock
+	@echo "lock: made workflow/requirements.lock and those for small, build, dev, docs, fabric, sources and bench"
 
 # Reproducible wheels: the files in them have the date of the last commit, or 1980 without git.
 SOURCE_DATE = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2> /dev/null || echo 315532800))

@@ -52,6 +52,8 @@ SCALES = {
         "iperf3_files": 200,
         "planned_samples": (1_000,),
         "batched_samples": 20,
+        "archive": 10,  # captures of 300,000 frames
+        "comparators": 100_000,
         "storage": {"thresholds": ("10:20",), "disks": ("own", 20), "memory_mb": 64, "rate": 1e6, "run_s": 2},
     },
     "full": {
@@ -89,7 +91,9 @@ SCALES = {
         "congestion_campaigns": 12,
         "iperf3_files": 10_000,
         "planned_samples": (1_000, 10_000, 100_000),
-        "batched_samples": 1_000,
+        "batched_samples": 10_000,
+        "archive": 1_000,
+        "comparators": 2_000_000,
         "storage": {"thresholds": ("10:20", "20:50"), "disks": ("own", 20), "memory_mb": 256, "rate": 1e6, "run_s": 10},
     },
 }
@@ -122,7 +126,8 @@ class Bench:
 
     @classmethod
     def of(cls, args: argparse.Namespace, directory: Path) -> "Bench":
-        scale = SCALES[args.scale] | ({"samples": args.samples} if args.samples else {})
+        counts = dict.fromkeys(("samples", "batched_samples", "archive"), args.samples) if args.samples else {}
+        scale = SCALES[args.scale] | counts
         return cls(scale, directory, args.core, args.longest, args.seed, args.drift)
 
     @property

@@ -104,16 +104,18 @@ def unshare() -> list[str]:
 class Cluster:
     """A cluster of the nodes NODES with files in ``directory``, whose path must be short, because it contains sockets.
 
-    ``accounting``: slurmdbd with MariaDB; ``over_memory_kill``: slurmd ends jobs that exceed their memory.
+    ``accounting``: slurmdbd with MariaDB; ``over_memory_kill``: slurmd ends jobs that exceed their memory; ``cpus``: of
+    each node (default: all of this machine).
     """
 
     directory: Path
     accounting: bool = False
     over_memory_kill: bool = False
+    cpus: int | None = None
 
     def start(self, command: list[str], directory: Path, output: IO, environment: dict[str, str]) -> subprocess.Popen:
         """Start a command on the cluster, in a working directory. ``output``: file for both of its output streams."""
-        options = {"accounting": self.accounting, "over_memory_kill": self.over_memory_kill}
+        options = {"accounting": self.accounting, "over_memory_kill": self.over_memory_kill, "cpus": self.cpus}
         (self.directory / "options.json").write_text(json.dumps(options))
         return subprocess.Popen(
             [*unshare(), sys.executable, __file__, str(self.directory), *command],
@@ -262,14 +264,14 @@ def owner() -> str:
     return Path("/proc/self").owner()
 
 
-def configure(directory: Path, *, accounting: bool, over_memory_kill: bool) -> None:
+def configure(directory: Path, *, accounting: bool, over_memory_kill: bool, cpus: int | None) -> None:
     """Write the configuration of the daemons."""
     directory.chmod(0o711)  # munged requires that all users can reach its socket
     for name in ("state", *(f"spool-{node}" for node in NODES)):
         (directory / name).mkdir()
     memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 9 // 10 // len(NODES)
     values = {"directory": directory, "address": ADDRESS, "user": owner()}
-    values |= {"cpus": os.cpu_count(), "memory_mb": memory_mb, "nodes": len(NODES)}
+    values |= {"cpus": cpus or os.cpu_count(), "memory_mb": memory_mb, "nodes": len(NODES)}
     values |= {"first": FIRST_PORT, "last": FIRST_PORT + len(NODES) - 1}
     accounted = WITH_ACCOUNTING if accounting else WITHOUT_ACCOUNTING
     parts = (CONFIGURATION, accounted, LIMITED_MEMORY if over_memory_kill else ANY_MEMORY)

@@ -1,0 +1,146 @@
+"""Run the whole workflow over an archive: from the sample sheet to the report, on one or two cores.
+
+The archive has 300 million frames in 1,000 captures in a full run, 3 million in 10 in a small one; --samples sets
+another number of captures. Captures and results take at most 15 GB of disk: results are deleted before the next run.
+"""
+
+import json
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..programs import ROOT, Bench
+from . import slurm
+from .captures import SNAPLEN, Archive, make_campaign, write_config
+from .stages import bytes_below, stage_rows, stages_of
+
+FULL = 1000  # captures of a full run
+FRAMES, FLOWS = 300_000, 6000  # of each capture
+JOBS = 8  # batches of a stage: each job of Slurm starts Snakemake twice
+CORES = 2
+MINUTES = 6  # floor for the full archive
+DISK_GB = 15
+
+
+@dataclass(frozen=True)
+class Run:
+    """Wall time and rows of one run of the workflow."""
+
+    wall_s: float
+    rows: list[dict]
+
+
+def run(bench: Bench) -> list[dict]:
+    """Run the workflow with engines native and hybrid on two cores."""
+    archive, _, rows = made(bench)
+    native = run_of(bench, "native", CORES)
+    hybrid = run_of(bench, "hybrid", CORES)
+    goal = {"goal": f"< {60 * MINUTES}"} if archive.captures == FULL else {}
+    return [
+        *rows,
+        {"measured": "native: wall time", "value": native.wall_s, "unit": "s", **goal, "note": f"{CORES} cores"},
+        *native.rows,
+        {"measured": "hybrid: wall time", "value": hybrid.wall_s, "unit": "s", "note": f"{CORES} cores"},
+        *({key: row[key] for key in row if key != "goal"} for row in hybrid.rows),
+    ]
+
+
+def run_cores(bench: Bench) -> list[dict]:
+    """Compare one core with two, and Slurm with a local run."""
+    _, place, rows = made(bench)
+    two = run_of(bench, "native", CORES).wall_s
+    one = run_of(bench, "native", 1).wall_s
+    rows += [
+        {"measured": "two cores", "value": two, "unit": "s"},
+        {"measured": "one core", "value": one, "unit": "s"},
+        {"measured": "speedup", "value": one / two, "unit": "times", "goal": ">= 1.8"},
+    ]
+    if reason := slurm.missing():
+        return [*rows, {"measured": "through Slurm", "value": "skipped", "note": reason}]
+    prepare(place, "native", bench)
+    through_s, jobs = slurm.run(place)
+    more = 100 * (through_s / two - 1)
+    return [
+        *rows,
+        {"measured": "through Slurm", "value": through_s, "unit": "s", "note": f"{jobs} jobs, two nodes of one core"},
+        {"measured": "more than locally", "value": more, "unit": "%", "goal": "<= 20"},
+    ]
+
+
+def made(bench: Bench) -> tuple[Archive, Path, list[dict]]:
+    """Return archive, its directory, and rows about it. It is generated once."""
+    archive = Archive(bench.scale["archive"], FRAMES, FLOWS)
+    place = bench.directory / f"archive-{archive.captures}"
+    record = place / "archive.json"
+    if not record.exists():
+        start = time.monotonic()
+        size = make_campaign(bench, place, archive, batch_of(archive))
+        record.write_text(json.dumps({"bytes": size, "seconds": time.monotonic() - start}), encoding="utf-8")
+    facts = json.loads(record.read_text(encoding="utf-8"))
+    frames = archive.captures * archive.frames
+    note = f"{archive.captures:,} captures; scale 1/{FULL / archive.captures:g} of the full archive"
+    return (
+        archive,
+        place,
+        [
+            {"measured": "frames", "value": frames, "unit": "frames", "note": note},
+            {
+                "measured": "captures",
+                "value": facts["bytes"] / frames,
+                "unit": "bytes/frame",
+                "note": f"snap length {SNAPLEN}, zstd, generated in {facts['seconds']:.0f} s",
+            },
+        ],
+    )
+
+
+def batch_of(archive: Archive) -> int:
+    """Return the number of samples of a batch."""
+    return -(-archive.captures // JOBS)
+
+
+def prepare(place: Path, engine: str, bench: Bench) -> Path:
+    """Delete the results of an earlier run, and write the config; return the directory of the campaign."""
+    shutil.rmtree(place / "results", ignore_errors=True)
+    shutil.rmtree(place / ".snakemake", ignore_errors=True)
+    write_config(place, engine, -(-bench.scale["archive"] // JOBS))
+    return place / "results" / "bench"
+
+
+def run_of(bench: Bench, engine: str, cores: int) -> Run:
+    """Return the run of an engine on a number of cores. It runs once, also if several benchmarks need it."""
+    archive, place, _ = made(bench)
+    record = place / f"{engine}-{cores}.json"
+    if not record.exists():
+        campaign = prepare(place, engine, bench)
+        wall_s = bench.measure(snakemake_words(place, cores), any_core=cores > 1, cwd=place).wall_s
+        frames = archive.captures * archive.frames
+        rows = [
+            {
+                "measured": f"{engine}: rate",
+                "value": round(frames / wall_s / cores),
+                "unit": "frames/s and core",
+            },
+            *stage_rows(stages_of(campaign), wall_s, cores),
+            *size_rows(place, campaign, frames),
+        ]
+        record.write_text(json.dumps(asdict(Run(wall_s, rows))), encoding="utf-8")
+    return Run(**json.loads(record.read_text(encoding="utf-8")))
+
+
+def snakemake_words(place: Path, cores: int) -> list:
+    """Return the command line of a local run."""
+    return [sys.executable, "-m", "snakemake", "-s", ROOT / "Snakefile", "--directory", place, "--cores", cores]
+
+
+def size_rows(place: Path, campaign: Path, frames: int) -> list[dict]:
+    """Return the bytes on disk per frame of the results, and of everything."""
+    sizes = {name: bytes_below(campaign / name) for name in ("acap", "flows", "partial")}
+    rows = [
+        {"measured": f"bytes of {name}", "value": size / frames, "unit": "bytes/frame"} for name, size in sizes.items()
+    ]
+    rows.append({"measured": "bytes of all results", "value": bytes_below(campaign) / frames, "unit": "bytes/frame"})
+    total = bytes_below(place) / 1e9
+    return [*rows, {"measured": "disk, with captures", "value": total, "unit": "GB", "goal": f"<= {DISK_GB}"}]

@@ -1,0 +1,68 @@
+"""Run a campaign through a real Slurm on this machine, with the cluster of the tests: a controller and two nodes."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from ..programs import ROOT, Failed
+
+START_S, TIMEOUT_S = 120, 6 * 3600  # only reached if something hangs
+POLL_S = 0.05
+
+
+def missing() -> str | None:
+    """Return why there is no cluster; None if there can be one."""
+    try:
+        from acapella_testing.runs import slurm_cluster  # noqa: PLC0415 - optional
+    except ImportError:
+        return "the cluster of the tests is not installed: make .venv/stamps/dev"
+    return slurm_cluster.missing()
+
+
+def run(place: Path) -> tuple[float, int]:
+    """Run the workflow through Slurm; return seconds since the nodes were ready, and the number of jobs.
+
+    Nodes have one core each, so that as many jobs run at the same time as in a local run on two cores.
+    """
+    from acapella_testing.runs.slurm_cluster import Cluster  # noqa: PLC0415 - optional
+
+    command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--directory", str(place)]
+    command += ["--profile", str(ROOT / "profiles" / "slurm"), "--set-threads", "process=1"]
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory, tempfile.TemporaryFile("w+") as output:
+        cluster = Cluster(Path(directory), cpus=1)
+        running = cluster.start(command, place, output, {})
+        try:
+            ready = wait_for(cluster.directory / "control", running)
+            running.wait(TIMEOUT_S)
+            wall_s = time.monotonic() - ready
+        finally:
+            end(running)
+        output.seek(0)
+        printed = output.read()
+        if running.returncode:
+            raise Failed(f"snakemake through Slurm: {printed.strip().splitlines()[-1]}")
+    return wall_s, int(re.search(r"^total +(\d+)$", printed, re.MULTILINE)[1])
+
+
+def wait_for(path: Path, running: subprocess.Popen) -> float:
+    """Wait until the cluster is ready; return the time. Raises Failed if it is not in time."""
+    limit = time.monotonic() + START_S
+    while not path.exists():
+        if running.poll() is not None or time.monotonic() > limit:
+            raise Failed("the cluster of Slurm does not start")
+        time.sleep(POLL_S)
+    return time.monotonic()
+
+
+def end(running: subprocess.Popen) -> None:
+    """End the cluster and all processes in its namespace."""
+    if running.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()

@@ -1,0 +1,74 @@
+"""Time and memory of each stage of a campaign, from Snakemake's benchmark files and those of batches."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BATCHED = ("collect", "digest", "analyze")
+STAGES = ("collect", "digest", "index", "analyze", "process", "figures", "report")
+THREADS = {"process": 2}  # of a job; one for other stages
+LARGEST_SHARE = 25  # % of the time for each stage except digest
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The jobs of a stage."""
+
+    name: str
+    jobs: int
+    seconds: float  # sum over the jobs
+    peak_mib: float  # maximum over their processes
+
+    def core_seconds(self, cores: int) -> float:
+        """Return the time for which the jobs occupied cores."""
+        return self.seconds * min(THREADS.get(self.name, 1), cores)
+
+
+def stages_of(campaign: Path) -> list[Stage]:
+    """Return the stages of a finished campaign, in order. Raises FileNotFoundError if one of them did not run."""
+    stages = []
+    for name in STAGES:
+        directory = campaign / "benchmarks" / "batches" / name if name in BATCHED else campaign / "benchmarks"
+        pattern = "b*.tsv" if name in BATCHED else f"{name}.tsv"
+        jobs = [path for path in sorted(directory.glob(pattern)) if not path.name.endswith(".samples.tsv")]
+        if not jobs:
+            raise FileNotFoundError(f"no benchmark of {name} in {directory}")
+        rows = [row for path in jobs for row in rows_of(path)]
+        samples = [row for path in sorted(directory.glob("b*.samples.tsv")) for row in rows_of(path)]
+        peak_mib = max(float(row["max_rss"]) for row in rows if row["max_rss"] != "NA")
+        peak_mib = max([peak_mib, *(float(row["max_rss_mb"]) for row in samples if name in BATCHED)])
+        stages.append(Stage(name, len(jobs), sum(float(row["s"]) for row in rows), peak_mib))
+    return stages
+
+
+def rows_of(path: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a TSV file."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        yield from csv.DictReader(stream, delimiter="\t")
+
+
+def stage_rows(stages: list[Stage], wall_s: float, cores: int) -> list[dict]:
+    """Return share and peak memory of each stage. The rest is Snakemake, and cores without a job."""
+    rows, used_s = [], 0.0
+    for stage in stages:
+        core_s = stage.core_seconds(cores)
+        used_s += core_s
+        rows.append(
+            {
+                "measured": f"share of {stage.name}",
+                "value": 100 * core_s / (wall_s * cores),
+                "unit": "% of core time",
+                "goal": "" if stage.name == "digest" else f"<= {LARGEST_SHARE}",
+                "note": f"{stage.jobs} jobs, {core_s:.1f} core-seconds, peak memory {stage.peak_mib:.0f} MiB",
+            }
+        )
+    rest = 100 * (1 - used_s / (wall_s * cores))
+    note = "start and planning, and cores without a job"
+    rows.append({"measured": "share of Snakemake", "value": rest, "unit": "% of core time", "note": note})
+    return rows
+
+
+def bytes_below(directory: Path) -> int:
+    """Return the bytes of all files below a directory; links count as links."""
+    return sum(path.lstat().st_size for path in directory.rglob("*") if not path.is_dir() or path.is_symlink())

@@ -1,0 +1,64 @@
+"""Compare Acapella with tshark, nfstream, nfpcapd and argus on one sample: speed, and which flows each of them sees.
+
+The same connections are generated without encapsulation and in those of FABRIC. The flows of the capture without
+encapsulation are the reference: directions with addresses, protocol and ports.
+"""
+
+from pathlib import Path
+
+from ..programs import Bench
+from .tools import TOOLS, Flow, Tool
+
+PLAIN, WITHOUT = "plain", "no encapsulation"
+ENCAPSULATIONS = {
+    "vlan": "VLAN tag",
+    "mpls": "VLAN, MPLS label",
+    "pw": "VLAN, MPLS label, pseudowire",
+    "fabric": "VLAN, two MPLS labels, pseudowire",
+}
+SHARE_FRAMES = 10  # the captures of which flows are compared have this part of the frames
+
+
+def run(bench: Bench) -> list[dict]:
+    """Return the speed of each tool on one core, and the share of flows that it sees in each encapsulation."""
+    frames = bench.scale["comparators"]
+    samples = {name: bench.generate(frames, name) for name in ("fabric", PLAIN)}
+    captures = {name: bench.generate(frames // SHARE_FRAMES, name) for name in (PLAIN, *ENCAPSULATIONS)}
+    reference = TOOLS[0].flows(bench, captures[PLAIN])
+    rows = [
+        {"measured": "frames", "value": frames, "unit": "frames", "note": "one core"},
+        {
+            "measured": "flows",
+            "value": len(reference),
+            "unit": "flows",
+            "note": f"directions, in {frames // SHARE_FRAMES:,} frames of each encapsulation",
+        },
+    ]
+    for tool in TOOLS:
+        if reason := tool.missing():
+            rows.append({"measured": tool.name, "value": "skipped", "note": reason})
+            continue
+        rows.append({"measured": tool.name, "value": tool.version(), "note": tool.about})
+        rows += [rate_row(bench, tool, name, path, frames) for name, path in samples.items()]
+        rows += [share_row(tool, name, reference, tool.flows(bench, path)) for name, path in captures.items()]
+    return rows
+
+
+def rate_row(bench: Bench, tool: Tool, name: str, sample: Path, frames: int) -> dict:
+    """Return the row on the speed of a tool, with its start."""
+    runs = [bench.measure(words) for words in tool.commands(sample, bench.directory)]
+    wall_s, cpu_s = sum(run.wall_s for run in runs), sum(run.cpu_s for run in runs)
+    note = f"{wall_s:.1f} s with its start, CPU time {cpu_s:.1f} s, peak memory {max(r.peak_mib for r in runs):.0f} MiB"
+    measured = f"  {ENCAPSULATIONS.get(name, WITHOUT)}"
+    return {"measured": measured, "value": round(frames / wall_s), "unit": "frames/s", "note": note}
+
+
+def share_row(tool: Tool, name: str, reference: set[Flow], found: set[Flow]) -> dict:
+    """Return the row on the share of the flows of the reference that a tool found."""
+    extra = len(found - reference)
+    return {
+        "measured": f"  flows seen, {ENCAPSULATIONS.get(name, WITHOUT)}",
+        "value": 100 * len(found & reference) / len(reference),
+        "unit": "%",
+        "note": f"{extra} others" if extra else "",
+    }

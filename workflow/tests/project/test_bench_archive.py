@@ -1,0 +1,86 @@
+"""The arithmetic of the benchmarks of an archive and of other flow meters. No test depends on a time."""
+
+import sys
+
+import pytest
+from acapella_testing.source_tree import ROOT
+
+sys.path.insert(0, str(ROOT / "workflow" / "bench"))
+
+import itertools
+
+from acapella_bench.archive import captures, runs, stages
+from acapella_bench.comparators import share_row, tools
+
+MEASURED = "s\tmax_rss\n{}\t{}\n"
+SAMPLES = "sample\toutcome\tseconds\tcpu_s\tmax_rss_mb\na\tdone\t1\t1\t{}\n"
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    """Return a campaign with two batches, and benchmark files of all stages."""
+    for name in stages.STAGES:
+        directory = tmp_path / "benchmarks" / ("batches/" + name if name in stages.BATCHED else "")
+        directory.mkdir(parents=True, exist_ok=True)
+        if name not in stages.BATCHED:
+            (directory / f"{name}.tsv").write_text(MEASURED.format(2, 100))
+            continue
+        for batch, memory in (("b0001", 300), ("b0002", 700)):
+            (directory / f"{batch}.tsv").write_text(MEASURED.format(10, "NA" if batch == "b0001" else 50))
+            (directory / f"{batch}.samples.tsv").write_text(SAMPLES.format(memory))
+    return tmp_path
+
+
+def test_stages_add_up_their_batches(campaign):
+    digest = next(stage for stage in stages.stages_of(campaign) if stage.name == "digest")
+    assert digest == stages.Stage("digest", 2, 20, 700)
+
+
+def test_shares_of_all_stages_and_of_snakemake_are_100_percent(campaign):
+    rows = stages.stage_rows(stages.stages_of(campaign), 50, 2)
+    assert sum(row["value"] for row in rows) == pytest.approx(100)
+    shares = {row["measured"]: row["value"] for row in rows}
+    assert shares["share of process"] == pytest.approx(2 * shares["share of index"])  # it has two threads
+    assert {row["measured"] for row in rows if not row.get("goal")} == {"share of digest", "share of Snakemake"}
+
+
+def test_stage_that_did_not_run_is_an_error(campaign):
+    (campaign / "benchmarks" / "process.tsv").unlink()
+    with pytest.raises(FileNotFoundError, match="no benchmark of process"):
+        stages.stages_of(campaign)
+
+
+def test_captures_of_an_archive_have_different_connections_and_times():
+    archive = captures.Archive(1000, 300_000, 6000)
+    words = [archive.generator_words(number) for number in range(archive.captures)]
+    firsts = [line[line.index("--first") + 1] for line in words]
+    assert all(after - before == archive.flows // 2 for before, after in itertools.pairwise(firsts))
+    rows = [archive.row(number) for number in range(archive.captures)]
+    starts = [(*row[1:3], line[line.index("--start-ns") + 1]) for row, line in zip(rows, words, strict=True)]
+    assert len(set(starts)) == archive.captures
+
+
+@pytest.mark.parametrize(("samples", "batch"), [(1000, 125), (10, 2), (1, 1)])
+def test_archive_has_at_most_the_number_of_batches(samples, batch):
+    assert runs.batch_of(captures.Archive(samples, 1, 2)) == batch
+    assert -(-samples // batch) <= runs.JOBS
+
+
+def test_connection_is_a_flow_for_each_direction_with_packets(tmp_path):
+    output = b"10.0.0.1|10.0.0.2|6|1000|80|3|2\n10.0.0.3|10.0.0.4|6|1000|80|3|0\n10.0.0.3|10.0.0.4|17|1|2|3|1\n"
+    assert set(tools.two_way(output, tmp_path)) == {
+        ("10.0.0.1", "10.0.0.2", 6, 1000, 80),
+        ("10.0.0.2", "10.0.0.1", 6, 80, 1000),
+        ("10.0.0.3", "10.0.0.4", 6, 1000, 80),
+    }
+
+
+def test_frames_without_tcp_are_no_flows(tmp_path):
+    output = b"10.0.0.1|10.0.0.2|6|1000|80\n10.0.0.1|10.0.0.2|6|1000|80\n||||\n10.0.0.1|10.0.0.2|17||\n"
+    assert list(tools.one_way(output, tmp_path)) == [("10.0.0.1", "10.0.0.2", 6, 1000, 80)]
+
+
+def test_share_of_flows_excludes_flows_outside_the_reference():
+    reference = {("a", "b", 6, 1, 2), ("b", "a", 6, 2, 1)}
+    row = share_row(tools.TOOLS[0], "fabric", reference, {("a", "b", 6, 1, 2), ("x", "y", 6, 1, 2)})
+    assert (row["value"], row["note"]) == (50, "1 others")
