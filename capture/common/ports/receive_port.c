@@ -220,7 +220,7 @@ int port_start(struct port *port, struct fault *fault) {
     return clocks_first ? 0 : begin_clocks(port, fault);
 }
 
-void port_flush(struct port *port) {
+void receive_port_flush(struct port *port) {
     struct rte_mbuf *mbuf[64];
     for (unsigned queue = 0; *port->interface && queue < port->queues; ++queue) {
         uint64_t discarded = 0;

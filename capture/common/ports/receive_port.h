@@ -48,7 +48,7 @@ int port_open(struct port *port, const struct port_settings *settings, struct fa
 int port_start(struct port *port, struct fault *fault);
 /* Discards frames that arrived while the queues were configured: their timestamps would be that of the start.
  */
-void port_flush(struct port *port);
+void receive_port_flush(struct port *port);
 void port_close(struct port *port);
 
 /* Called by the main thread ten times per second. */

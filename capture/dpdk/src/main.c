@@ -266,7 +266,7 @@ static int run(struct capture *capture, const struct paths *paths) {
     /* In this order, a frame that arrives between the two calls is counted as lost; in the other order, a
      * lost frame could be counted as received. */
     before = read_interface_counters(capture->port.interface);
-    port_flush(&capture->port);
+    receive_port_flush(&capture->port);
     select_crc();
     capture->begin_ns = clock_time_ns(CLOCK_REALTIME);
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {

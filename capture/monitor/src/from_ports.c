@@ -114,7 +114,7 @@ static int begin(struct receiver *receiver, struct fault *fault) {
     if (error) {
         return fail(fault, "%s: no filter for outgoing packets: %s", receiver->port.name, strerror(error));
     }
-    port_flush(&receiver->port);
+    receive_port_flush(&receiver->port);
     packet_sockets_count(&receiver->sockets);
     receiver->sockets.dropped = 0;
     rte_eth_stats_reset(receiver->port.id);

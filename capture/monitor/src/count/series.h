@@ -19,7 +19,7 @@ struct interval {
 struct series {
     int64_t begin_ns, length_ns; /* length 0: no packet yet */
     uint32_t used;               /* intervals up to the last one with a packet */
-    int64_t current_ns;          /* begin of the interval of the previous packet */
+    int64_t current_ns;          /* start of the interval of the previous packet */
     struct interval *current;
     uint64_t early; /* packets that arrived before the first one, counted in the first interval */
     struct interval interval[SERIES_INTERVALS];

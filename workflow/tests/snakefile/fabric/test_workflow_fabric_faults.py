@@ -44,7 +44,6 @@ FAULTS = {
     "states": ({"UTAH": "Maint", "STAR": "PartMaint"}, True),
     "sites": ({"STAR": [HOST | {"maintenance": True}], "UTAH": [HOST]}, True),
     "tags": (TAGS[1:], False),
-    "one_mirror_per_port": (True, True),
 }
 SOME = [*random.Random(17).sample([name for name, (_, results) in FAULTS.items() if results], 1), "stuck"]
 
