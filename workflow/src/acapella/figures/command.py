@@ -14,6 +14,7 @@ from acapella.campaign import layout as campaigns
 from acapella_core.errors import UserError
 from acapella_core.validation import load_jsonschema
 
+from . import vega
 from .registry import (
     COLLECTION_FIGURES,
     FLOWREPORT_FIGURES,
@@ -88,6 +89,8 @@ def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads files that may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
+    if "html" in args.formats:
+        vega.keep()
     # The renderer wakes its threads through a pair of Unix sockets.
     confine_self(Path(args.campaign, "figures"), serves=True)
 

@@ -4,17 +4,14 @@ Strings from traffic or configuration (site names, header labels) are in the pag
 script of type application/json. The content security policy only allows scripts with listed hashes, and no requests.
 """
 
-import functools
 import html
 import json
-
-import vl_convert
 
 from acapella.common.security_policy import security_policy
 
 from .compose import ComposedFigure
+from .vega import vega
 
-VEGA_LITE = "6.4"
 # Draws each chart in its element. `ast`: Vega interprets expressions instead of compiling them, so the policy need not
 # allow eval. If a chart cannot be drawn, the static image, if any, remains.
 EMBED_SCRIPT = """
@@ -34,12 +31,6 @@ STYLE = """
 body { margin: 1.5rem; background: #fff; color: #222; font-family: "Liberation Sans", Arimo, Arial, sans-serif; }
 figure { margin: 0; }
 """
-
-
-@functools.cache
-def vega() -> str:
-    """Return Vega, Vega-Lite and vega-embed as one script (about 0.9 MB)."""
-    return vl_convert.javascript_bundle(vl_version=VEGA_LITE).replace("</script", "<\\/script")
 
 
 def json_script(identifier: str, value: object) -> str:

@@ -9,8 +9,8 @@ from acapella_core.files import atomic_path
 
 from .compose import ComposedFigure
 from .page import figure_page
+from .vega import VEGA_LITE
 
-VEGA_LITE = "6.4"
 PNG_SCALE = 2  # pixels per CSS pixel
 RESOURCES = re.compile(rb"(?:^ +/\w+ \d+ 0 R\n){2,}", re.MULTILINE)
 CLIP = re.compile(r'(id="clip|url\(#clip)([0-9]+)')

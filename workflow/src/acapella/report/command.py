@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from acapella.campaign import layout as campaigns
+from acapella.figures import vega
 from acapella_core.validation import load_jsonschema
 
 
@@ -58,6 +59,7 @@ def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads files that may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
+    vega.keep()
     # The renderer wakes its threads through a pair of Unix sockets.
     confine_self(Path(args.campaign, "report.html"), serves=True)
 
