@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import paramiko
 from acapella_testing.fabric.graphs import mac
-from acapella_testing.fabric.warm_python import WarmPython
+from acapella_testing.runs.warm_python import WarmPython
 
 IP = """#!/bin/sh
 echo "ip $*" >> "$HOME/commands.log"

@@ -22,6 +22,7 @@ import yaml
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import executable
 from acapella_testing.requirements import require
+from acapella_testing.runs import warm_acapella
 from acapella_testing.source_tree import ROOT
 
 CAPTURES = ROOT / ".test" / "captures"
@@ -62,7 +63,7 @@ def run_snakemake(arguments: list[str], directory: Path, environment: dict[str, 
     """Run Snakemake in a directory to its end; return both output streams as one. ``environment``: changes."""
     with tempfile.NamedTemporaryFile() as output:
         request = {"arguments": arguments, "directory": str(directory), "umask": umask(), "output": output.name}
-        request["environment"] = os.environ | ENVIRONMENT | environment
+        request["environment"] = os.environ | ENVIRONMENT | warm_acapella.environment_for(environment) | environment
         return subprocess.CompletedProcess(arguments, ask_server(request), output.read().decode())
 
 

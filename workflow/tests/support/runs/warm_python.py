@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import os
 import shutil
 import subprocess
 import sys
@@ -24,9 +25,13 @@ def client() -> Path | None:
 
 
 class WarmPython:
-    """A program `python3` in a directory. `environment` has what it needs; without a compiler it is the interpreter."""
+    """A program `python3` in a directory. `environment` has what it needs; without a compiler it is the interpreter.
 
-    def __init__(self, directory: Path):
+    ``modules``: modules of the virtual environment that the server imports before the first program; without any, it
+    has only the standard library. ``variables``: changes to the environment of the server.
+    """
+
+    def __init__(self, directory: Path, *modules: str, **variables: str):
         program = client()
         self.environment: dict[str, str] = {}
         self._server = None
@@ -34,9 +39,11 @@ class WarmPython:
             (directory / "python3").symlink_to(sys.executable)
             return
         shutil.copy2(program, directory / "python3")
-        command = [sys.executable, "-IS", str(HERE / "warm_python_server.py"), str(directory)]
+        isolated = ["-P"] if modules else ["-IS"]
+        command = [sys.executable, *isolated, str(HERE / "warm_python_server.py"), str(directory), *modules]
         pipe = subprocess.PIPE
-        self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+        changed = os.environ | variables
+        self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True, env=changed)
         assert self._server.stdout.readline() == b"ready\n"
         self.environment = {"WARM_PYTHON": str(directory), "REAL_PYTHON": sys.executable}
 

@@ -1,14 +1,20 @@
-"""Server that runs `python3 -IS -c PROGRAM` in forks of itself: `python3 -IS warm_python_server.py DIRECTORY`.
+"""Server that runs programs in forks of itself: `python3 [-IS] warm_python_server.py DIRECTORY MODULE...`
 
-Each command on a node of the FABRIC on loopback starts Python, which takes ten times as long as what the agent does.
+Its clients are called as `python3 -IS -c PROGRAM`. Each command on a node of the FABRIC on loopback starts Python,
+which takes ten times as long as what the agent does. Each job of Snakemake imports the modules of `acapella`. MODULE:
+modules that the server imports first.
+
 The client (warm_python_client.c) sends its arguments, environment, directory, network namespace, and open files. The
 server ends with its standard input.
 """
 
 import array
 import ast
+import contextlib
 import ctypes
 import functools
+import gc
+import importlib
 import os
 import select
 import signal
@@ -68,42 +74,61 @@ def run(code: object, arguments: list[bytes]) -> int:
     return 0
 
 
-def serve(connection: socket.socket, listening: socket.socket) -> None:
+def start(connection: socket.socket, listening: socket.socket) -> int:
+    """Start the program that a client requests in a fork; return its process id."""
     arguments, environment, directory, files = receive(connection)
     code = compiled(arguments[0].decode())
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         status = 1
         try:
             listening.close()
+            connection.close()
             become(environment, directory, files)
             status = run(code, arguments[1:])
             sys.stdout.flush()
             sys.stderr.flush()
-            connection.send(bytes([status]))
         finally:
             os._exit(status)
     for descriptor in files:
         os.close(descriptor)
+    return pid
+
+
+def reply(pid: int, connection: socket.socket) -> None:
+    """Send the exit code of a program that has ended, and the signal that ended it, or 0."""
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    with connection, contextlib.suppress(OSError):  # the client was killed
+        connection.send(bytes([max(code, 0), max(-code, 0)]))
 
 
 def main() -> None:
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a search for unreachable objects would copy the memory that forks share
     listening = socket.socket(socket.AF_UNIX)
     os.chdir(sys.argv[1])  # the path of a socket has at most 107 bytes
     listening.bind("socket")
     listening.listen(128)
     print("ready", flush=True)
-    while 0 not in select.select([listening, 0], [], [])[0]:
-        connection, _ = listening.accept()
-        try:
-            serve(connection, listening)
-        except (OSError, ValueError):  # the client was killed
-            traceback.print_exc()
-        connection.close()
-        try:
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                pass
-        except ChildProcessError:
-            pass
+    running: dict[int, tuple[int, socket.socket]] = {}  # by a descriptor that is readable when the program has ended
+    while True:
+        ready = select.select([listening, 0, *running], [], [])[0]
+        for handle in running.keys() & set(ready):
+            os.close(handle)
+            reply(*running.pop(handle))
+        if 0 in ready:
+            return
+        if listening in ready:
+            connection, _ = listening.accept()
+            try:
+                pid = start(connection, listening)
+                running[os.pidfd_open(pid)] = pid, connection
+            except (OSError, ValueError):  # the client was killed
+                traceback.print_exc()
+                connection.close()
 
 
 signal.signal(signal.SIGINT, signal.SIG_IGN)

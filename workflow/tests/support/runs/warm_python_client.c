@@ -1,8 +1,10 @@
-/* Client of warm_python_server.py: stands for python3 on the nodes of the FABRIC on loopback. Other command
- * lines than `python3 -IS -c PROGRAM ...` run the interpreter itself. */
+/* Client of warm_python_server.py: stands for python3 on the nodes of the FABRIC on loopback, and for
+ * acapella in jobs of Snakemake. Other command lines than `python3 -IS -c PROGRAM ...` run the interpreter
+ * itself. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +85,11 @@ int main(int argc, char **argv, char **environment) {
         perror("sendmsg");
         return 126;
     }
-    unsigned char status = 1;
-    if (read(connection, &status, 1) != 1) return 1;
-    return status;
+    unsigned char ended[2]; /* exit code; signal that ended the program, or 0 */
+    if (read(connection, ended, sizeof ended) != sizeof ended) return 1;
+    if (ended[1]) {
+        signal(ended[1], SIG_DFL);
+        kill(getpid(), ended[1]);
+    }
+    return ended[0];
 }
