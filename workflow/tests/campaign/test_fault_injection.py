@@ -25,6 +25,8 @@ from acapella_testing.frames.report_frames import pcap
 from acapella_testing.frames.traces import write_pcap
 from acapella_testing.generated.files_campaign import collected
 from acapella_testing.requirements import skip_if
+from acapella_testing.runs.warm_acapella import FAULTS, LIBRARY, PROGRAM
+from acapella_testing.runs.warm_python import WarmPython
 from acapella_testing.runs.workflow_run import CAPTURES
 
 from acapella.cli.main import main
@@ -73,15 +75,37 @@ def library(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run(library):
+def command(library, tmp_path_factory):
+    """Return the command line of `acapella` and variables, with which the library is loaded.
+
+    In `make test`, commands are forks of an interpreter that has imported their modules. In `make soak`, they are the
+    installed program, so that calls during its imports and at its end fail, too.
+    """
+    if SOAK:
+        yield [COMMAND], {"LD_PRELOAD": str(library)}
+        return
+    # Without cached bytecode, the number of calls does not depend on earlier runs.
+    variables = {"LD_PRELOAD": str(library), "PYTHONDONTWRITEBYTECODE": "1"}
+    directory = tmp_path_factory.mktemp("warm")
+    warm = WarmPython(directory, FAULTS, **variables)
+    program = [directory / "python3", "-IS", "-c", PROGRAM.format(FAULTS)]
+    yield program, warm.environment | {LIBRARY: str(library)}
+    warm.close()
+
+
+@pytest.fixture(scope="session")
+def run(command):
     """Return a function that runs an acapella command in a directory, with a fault in calls from a path on."""
+    program, variables = command
 
     def run_command(directory, words, armed_by=None, fail="", **environment) -> subprocess.CompletedProcess:
-        environment |= {"PYTHONDONTWRITEBYTECODE": "1"}  # else the number of calls depends on earlier runs
+        environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
+        if armed_by or not SOAK:
+            environment |= variables
         if armed_by:
-            environment |= {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": armed_by, "ACAPELLA_FAIL": fail}
-        command, printed = [COMMAND, *words], {"capture_output": True, "text": True, "timeout": 300}
-        return subprocess.run(command, cwd=directory, env=os.environ | environment, check=False, **printed)
+            environment |= {"ACAPELLA_FAIL_FROM": armed_by, "ACAPELLA_FAIL": fail}
+        line, printed = [*program, *words], {"capture_output": True, "text": True, "timeout": 300}
+        return subprocess.run(line, cwd=directory, env=os.environ | environment, check=False, **printed)
 
     return run_command
 

@@ -53,7 +53,8 @@ static bool is_file(int descriptor) {
     return descriptor > 2 && fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-__attribute__((constructor)) static void start(void) {
+// Also called by forks of a preloaded process, which have another environment.
+__attribute__((constructor)) void read_environment(void) {
     const char *wanted = getenv("ACAPELLA_FAIL");
     const char *colon = wanted ? strchr(wanted, ':') : NULL;
     for (int kind = WRITE; colon && kind < KINDS; kind++) {
@@ -75,7 +76,7 @@ __attribute__((constructor)) static void start(void) {
     unsetenv("LD_PRELOAD");
 }
 
-__attribute__((destructor)) static void end(void) {
+__attribute__((destructor)) void write_counts(void) {
     if (!count_path) {
         return;
     }
