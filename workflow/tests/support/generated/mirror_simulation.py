@@ -97,8 +97,9 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     shape = SHAPES[seed % 2] if given.receive_only else shape
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
     load = 1 + load / 3 if given.steady else load
-    # traffic also before and after the sample, or only in it
-    begin_s = -31 if draw.random() < 0.5 or given.steady else 0
+    every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
+    # traffic also before and after the sample, until the next readings of the counters, or only in it
+    begin_s = -1 - every_s if draw.random() < 0.5 or given.steady else 0
     line = draw.choice((2, 4, 10)) * CAPACITY_BPS
     line = max(line, round(load * 1.1 * CAPACITY_BPS))
     if given.fan_in:
@@ -117,7 +118,6 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     delivered = through_queue(copied, CAPACITY_BPS, given.queue_bytes, 24 * given.overhead)
     captured = received(draw, delivered, given)
     counted, sent, arrived = (sum(frame["wire_len"] for frame in part) for part in (inside, copied, delivered))
-    every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
     sent_on = through_port(offered, line) if given.fan_in else with_overload(offered, given)
     manifest = manifest_of(sent_on, len(captured), every_s=every_s, draw=draw, given=given)
     manifest["dropped_kernel"] = len(delivered) - len(captured) if given.drops_known else None
