@@ -17,6 +17,8 @@ from typing import NoReturn
 
 from snakemake import cli
 
+from acapella_core.validation import load_jsonschema
+
 # Modules that every run imports: those of Snakemake for reading a workflow, and ours in the Snakefile.
 IMPORTED = (
     "smart_open",
@@ -82,6 +84,7 @@ def end(code: int | str | None) -> NoReturn:
 def serve() -> None:
     """Serve requests until standard input ends."""
     with contextlib.redirect_stdout(sys.stderr):
+        load_jsonschema()  # without the part of it that is slow to import
         for name in IMPORTED:
             importlib.import_module(name)
         cli.get_argument_parser()  # finds the plugins
