@@ -36,7 +36,8 @@ def copy(tmp_path, monkeypatch):
 
 def forget() -> None:
     """Clear the caches of file contents and digests."""
-    for cached in (code.digest, code.content, code.imports, code.module_files, code.native_sources, checksums):
+    files = (code.checksum, code.checksums_file, code.content, code.module_files, code.native_sources)
+    for cached in (code.digest, code.imports, checksums, *files):
         cached.cache_clear()
     code.outdated_core.cache_clear()
 

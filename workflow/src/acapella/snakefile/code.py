@@ -61,8 +61,9 @@ def sql_digest(*stages: str) -> str:
     return total.hexdigest()
 
 
+@functools.cache
 def checksum(path: Path) -> str:
-    """Return the SHA-256 of a source file without comments, docstrings and messages."""
+    """Return the SHA-256 of a source file without comments, docstrings and messages (cached)."""
     return canonical.checksums(checksums_file()).of(path, content(path))
 
 
@@ -71,6 +72,7 @@ def save_checksums() -> None:
     canonical.checksums(checksums_file()).save()
 
 
+@functools.cache
 def checksums_file() -> Path:
     """Return the file with checksums of sources, next to the modules that Python has compiled."""
     return package_directory("acapella") / "__pycache__" / "checksums.json"
