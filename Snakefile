@@ -140,6 +140,8 @@ onstart:
     CACHED_DIGESTS.record_verified()
     if BATCHED:
         BATCHES.start()
+    else:
+        cleanup.remove_batched(CAMPAIGN)
     if config["testbed"] == "files":
         cleanup.remove_unlisted(CAMPAIGN, SHEET.rows)
     cleanup.remove_unconfigured(CAMPAIGN, OPTIONAL_STAGES)

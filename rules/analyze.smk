@@ -1,4 +1,6 @@
 # analyze: one sample's acap, flows, manifest -> partial/<sample>/<table>.parquet, its part of each table
+#
+# With batches, batches/partial/<batch>/<table>.parquet has the rows of all samples of a batch.
 
 ANALYZE_OPTIONS = [
     f"--bin-ns={round(config['analysis']['throughput_bin_s'] * 1_000_000_000)}",

@@ -1,4 +1,4 @@
--- One row per application label and its source; flows without a label are counted in a separate row.
+-- One row per sample, application label and its source; flows without a label are counted in a separate row.
 with
 
 flows as (
@@ -7,6 +7,7 @@ flows as (
 
 final as (
     select
+        sample,
         app,
         app_by,
         count(*)::ubigint as flows,
@@ -14,8 +15,8 @@ final as (
         sum(wire_bytes)::ubigint as wire_bytes,
         sum(payload_bytes)::ubigint as payload_bytes
     from flows
-    group by app, app_by
-    order by app, app_by
+    group by sample, app, app_by
+    order by sample, app, app_by
 )
 
 select * from final

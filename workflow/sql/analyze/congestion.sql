@@ -1,5 +1,5 @@
--- One row: whether the mirror of a sample lost frames, according to the switch counters and the captured frames. Loss
--- is an interval, as a share of the offered bytes. docs/collect.md describes the method.
+-- One row per sample: whether its mirror lost frames, according to the switch counters and the captured frames. Loss is
+-- an interval, as a share of the offered bytes. docs/collect.md describes the method.
 with
 
 mirror as (
@@ -30,6 +30,7 @@ runs as (
 -- first, and its content is sent after the last loss: both are part of the run, as are frames with late timestamps.
 overflow as (
     select
+        m.sample,
         coalesce(sum(greatest(
             0,
             (
@@ -38,20 +39,25 @@ overflow as (
             - m.fill_bytes * m.line_bps / m.capacity_bps
         )), 0) + any_value(m.buffer_bytes) as most_lost_bytes
     from mirror as m
-    cross join busy as b
-    left join runs as r on true
+    inner join busy as b on m.sample = b.sample
+    left join runs as r on m.sample = r.sample
+    group by m.sample
 ),
 
 quality as (
-    select count(*) filter (where ts_ns is null) as untimed_frames
+    select
+        sample,
+        count(*) filter (where ts_ns is null) as untimed_frames
     from frames
+    group by sample
 ),
 
 evidence as (
     select
+        m.sample,
         m.capacity_bps,
         m.counts_copies,
-        m.whole and m.capacity_bps is not null and q.untimed_frames = 0 as usable,
+        m.whole and m.capacity_bps is not null and coalesce(q.untimed_frames, 0) = 0 as usable,
         m.end_ns - m.start_ns as sample_ns,
         m.line_bps,
         m.buffer_bytes,
@@ -61,10 +67,10 @@ evidence as (
         m.drops_known,
         m.delivered_ratio,
         m.delivered_most_ratio,
-        b.*,
-        t.*,
-        i.*,
-        a.*,
+        b.* exclude (sample),  -- noqa: RF02
+        t.* exclude (sample),  -- noqa: RF02
+        i.* exclude (sample),  -- noqa: RF02
+        a.* exclude (sample),  -- noqa: RF02
         o.most_lost_bytes,
         b.occupied_bytes * 8e9 / nullif(m.end_ns - m.start_ns, 0) as mean_bps,
         coalesce(t.tcp_bytes / nullif(t.all_bytes, 0), 0) as tcp_share,
@@ -82,12 +88,12 @@ evidence as (
             / (i.id_other_frames + i.id_other_missing + 3 + 2 * sqrt(i.id_other_missing))
         ) as id_lost_bytes
     from mirror as m
-    cross join balance as a
-    cross join tcp_gaps as t
-    cross join id_gaps as i
-    cross join overflow as o
-    cross join quality as q
-    left join busy as b on true
+    inner join balance as a on m.sample = a.sample
+    inner join tcp_gaps as t on m.sample = t.sample
+    inner join id_gaps as i on m.sample = i.sample
+    left join overflow as o on m.sample = o.sample
+    left join quality as q on m.sample = q.sample
+    left join busy as b on m.sample = b.sample
 ),
 
 factors as (
@@ -257,6 +263,7 @@ judged as (
 
 final as (
     select
+        sample,
         verdict,
         case when verdict <> 'unknown' then reason end as reason,
         case when verdict <> 'unknown' then least(coalesce(low, 0), coalesce(high, 1)) end as loss_low,
@@ -285,6 +292,7 @@ final as (
         case when peak_bps is not null then offered_low_octets end as offered_low_octets,
         offered_high_octets
     from judged
+    order by sample
 )
 
 select * from final

@@ -1,5 +1,5 @@
--- One row per measure and threshold: the number of flows whose value reaches this threshold but not the next one (null:
--- not even the first). Rates are rounded to bit/s; flows without duration have no rate.
+-- One row per sample, measure and threshold: the number of flows whose value reaches this threshold but not the next
+-- one (null: not even the first). Rates are rounded to bit/s; flows without duration have no rate.
 with
 
 flows as (
@@ -12,6 +12,7 @@ thresholds as (
 
 flow_measures as (
     select
+        sample,
         unnest(['wire', 'ip', 'payload', 'duration_ns', 'rate_bps']) as measure,
         unnest([
             wire_bytes::hugeint,
@@ -28,23 +29,25 @@ flow_measures as (
 
 counted as (
     select
+        sample,
         measure,
         amount,
         count(*) as flows
     from flow_measures
     where amount is not null
-    group by measure, amount
+    group by sample, measure, amount
 ),
 
 final as (
     select
+        counted.sample,
         counted.measure,
         thresholds.threshold,
         sum(counted.flows)::ubigint as flows
     from counted
     asof left join thresholds on counted.amount >= thresholds.threshold
-    group by counted.measure, thresholds.threshold
-    order by counted.measure, thresholds.threshold
+    group by counted.sample, counted.measure, thresholds.threshold
+    order by counted.sample, counted.measure, thresholds.threshold
 )
 
 select * from final

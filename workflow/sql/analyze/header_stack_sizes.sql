@@ -1,5 +1,5 @@
--- One row per header stack, up to its innermost transport header, and length bin: the content of its frames. An ICMP
--- error that quotes a segment has neither TCP flags nor a TCP flow.
+-- One row per sample, header stack up to its innermost transport header, and length bin: the content of its frames. An
+-- ICMP error that quotes a segment has neither TCP flags nor a TCP flow.
 with
 
 frames as (
@@ -7,7 +7,10 @@ frames as (
 ),
 
 tcp_flows as (
-    select flow from flows
+    select
+        sample,
+        flow
+    from flows
     where ip_proto = 6
 ),
 
@@ -17,6 +20,7 @@ bins as (
 
 counted as (
     select
+        frames.sample,
         frames.stack,
         frames.wire_len,
         count(*) as frames,
@@ -27,8 +31,8 @@ counted as (
             where tcp_flows.flow is not null and (frames.tcp_flags is null or frames.payload_len is null)
         ) as cut_tcp_frames
     from frames
-    left join tcp_flows on frames.flow = tcp_flows.flow
-    group by frames.stack, frames.wire_len
+    left join tcp_flows on frames.sample = tcp_flows.sample and frames.flow = tcp_flows.flow
+    group by frames.sample, frames.stack, frames.wire_len
 ),
 
 transported as (
@@ -42,6 +46,7 @@ transported as (
 
 final as (
     select
+        transported.sample,
         transported.stack,
         bins.bin,
         bins.bin_lo::uinteger as bin_lo,
@@ -56,8 +61,8 @@ final as (
         on
             transported.wire_len >= bins.bin_lo
             and (bins.bin_hi is null or transported.wire_len <= bins.bin_hi)
-    group by transported.stack, bins.bin, bins.bin_lo, bins.bin_hi
-    order by transported.stack, bins.bin_lo
+    group by transported.sample, transported.stack, bins.bin, bins.bin_lo, bins.bin_hi
+    order by transported.sample, transported.stack, bins.bin_lo
 )
 
 select * from final

@@ -1,7 +1,7 @@
--- One row per header label: the number of frames with it, and of its occurrences. Payload is not a header: tshark's
--- names for it (text, media, images) count as one occurrence of Data per frame. guessed_frames: frames in which only
--- the payload indicates the header: the flow is unknown data (column app of the flow table), or tshark has a heuristic
--- dissector for the header and neither port of the flow is registered for it.
+-- One row per sample and header label: the number of frames with it, and of its occurrences. Payload is not a header:
+-- tshark's names for it (text, media, images) count as one occurrence of Data per frame. guessed_frames: frames in
+-- which only the payload indicates the header: the flow is unknown data (column app of the flow table), or tshark has a
+-- heuristic dissector for the header and neither port of the flow is registered for it.
 with
 
 frames as (
@@ -26,17 +26,19 @@ payload_kinds as (
 
 flow_stacks as (
     select
+        sample,
         stack,
         flow,
         regexp_extract(stack, '^.*/(TCP|UDP|SCTP|DCCP)/', 1) as transport,
         regexp_extract(stack, '^.*/(?:TCP|UDP|SCTP|DCCP)/([^/]+)', 1) as named,
         count(*) as frames
     from frames
-    group by stack, flow
+    group by sample, stack, flow
 ),
 
 judged as (
     select
+        flow_stacks.sample,
         flow_stacks.stack,
         flow_stacks.frames,
         coalesce(flows.app = 'data', false) as is_unknown,
@@ -44,22 +46,24 @@ judged as (
             flows.src_port is not null and not list_has_any(heuristics.ports, [flows.src_port, flows.dst_port]), false
         ) as is_heuristic
     from flow_stacks
-    left join flows on flow_stacks.flow = flows.flow
+    left join flows on flow_stacks.sample = flows.sample and flow_stacks.flow = flows.flow
     left join heuristics on flow_stacks.named = heuristics.label and flow_stacks.transport = heuristics.transport
 ),
 
 stacks as (
     select
+        sample,
         stack,
         sum(frames) as frames,
         coalesce(sum(frames) filter (where is_unknown), 0) as unknown_frames,
         coalesce(sum(frames) filter (where is_unknown or is_heuristic), 0) as heuristic_frames
     from judged
-    group by stack
+    group by sample, stack
 ),
 
 labels as (
     select
+        stacks.sample,
         stacks.stack,
         stacks.frames,
         stacks.unknown_frames,
@@ -72,6 +76,7 @@ labels as (
 
 repeated as (
     select
+        labels.sample,
         labels.stack,
         labels.header,
         labels.frames,
@@ -87,9 +92,10 @@ repeated as (
     from labels
     left join carriers on labels.header = carriers.label
     anti join payload_kinds on labels.header = payload_kinds.label
-    group by labels.stack, labels.header, labels.frames
+    group by labels.sample, labels.stack, labels.header, labels.frames
     union all
     select distinct
+        labels.sample,
         labels.stack,
         'Data' as header,
         labels.frames,
@@ -101,13 +107,14 @@ repeated as (
 
 final as (
     select
+        sample,
         header,
         sum(frames)::ubigint as frames,
         sum(frames * times)::ubigint as occurrences,
         sum(guessed)::ubigint as guessed_frames
     from repeated
-    group by header
-    order by header
+    group by sample, header
+    order by sample, header
 )
 
 select * from final

@@ -1,5 +1,5 @@
--- One row per version of the innermost network header (4, 6, none), even without frames. A frame in a tunnel that does
--- not carry IP (ARP in VXLAN) has a flow by its outer addresses, and counts as none.
+-- One row per sample and version of the innermost network header (4, 6, none), even without frames. A frame in a tunnel
+-- that does not carry IP (ARP in VXLAN) has a flow by its outer addresses, and counts as none.
 with
 
 frames as (
@@ -8,6 +8,10 @@ frames as (
 
 flows as (
     select * from flows
+),
+
+samples as (
+    select * from samples
 ),
 
 innermost as (
@@ -19,57 +23,68 @@ versions as (
 ),
 
 stacks as (
-    select stack from innermost
+    select
+        sample,
+        stack
+    from innermost
     where not_ip
 ),
 
 not_ip as (
     select
+        frames.sample,
         flows.ip_version::varchar as ip_version,
         count(*) as frames,
         sum(frames.wire_len) as wire_bytes
     from frames
-    inner join flows on frames.flow = flows.flow
-    inner join stacks on frames.stack = stacks.stack
-    group by flows.ip_version
+    inner join flows on frames.sample = flows.sample and frames.flow = flows.flow
+    inner join stacks on frames.sample = stacks.sample and frames.stack = stacks.stack
+    group by frames.sample, flows.ip_version
 ),
 
 counted as (
     select
+        sample,
         ip_version::varchar as ip_version,
         frames,
         wire_bytes
     from flows
     union all
     select
+        sample,
         ip_version,
         -frames as frames,
         -wire_bytes as wire_bytes
     from not_ip
     union all
     select
+        sample,
         'none' as ip_version,
         frames,
         wire_bytes
     from not_ip
     union all
     select
+        sample,
         'none' as ip_version,
         count(*) as frames,
         sum(wire_len) as wire_bytes
     from frames
     where flow is null
+    group by sample
 ),
 
 final as (
     select
+        samples.sample,
         versions.ip_version,
         coalesce(sum(counted.frames), 0)::ubigint as frames,
         coalesce(sum(counted.wire_bytes), 0)::ubigint as wire_bytes
-    from versions
-    left join counted on versions.ip_version = counted.ip_version
-    group by versions.ip_version
-    order by versions.ip_version
+    from samples
+    cross join versions
+    left join counted on samples.sample = counted.sample and versions.ip_version = counted.ip_version
+    group by samples.sample, versions.ip_version
+    order by samples.sample, versions.ip_version
 )
 
 select * from final

@@ -1,5 +1,5 @@
--- One row per header stack: its depth, and the headers before the innermost network header. Payload of any kind is not
--- a header and does not count in the depth.
+-- One row per sample and header stack: its depth, and the headers before the innermost network header. Payload of any
+-- kind is not a header and does not count in the depth.
 with
 
 innermost as (
@@ -28,13 +28,14 @@ split as (
 
 final as (
     select
+        sample,
         stack,
         case when stack = '' then 0 else len(headers) - len(payloads) end::ubigint as headers,
         case when prefix = '' then 'none' else prefix[2:] end as encapsulation,
         frames,
         wire_bytes
     from split
-    order by stack
+    order by sample, stack
 )
 
 select * from final

@@ -1,4 +1,4 @@
--- One row per time bin with frames that have a time; bins are multiples of $bin_ns since 1970-01-01 UTC.
+-- One row per sample and time bin with frames that have a time; bins are multiples of $bin_ns since 1970-01-01 UTC.
 with
 
 frames as (
@@ -7,6 +7,7 @@ frames as (
 
 binned as (
     select
+        sample,
         ts_ns - ((ts_ns % $bin_ns) + $bin_ns) % $bin_ns as start_ns,
         wire_len
     from frames
@@ -15,13 +16,14 @@ binned as (
 
 final as (
     select
+        sample,
         start_ns::bigint as start_ns,
         $bin_ns::bigint as bin_ns,
         count(*)::ubigint as frames,
         sum(wire_len)::ubigint as wire_bytes
     from binned
-    group by start_ns
-    order by start_ns
+    group by sample, start_ns
+    order by sample, start_ns
 )
 
 select * from final

@@ -14,17 +14,18 @@ mirror as (
 
 sent as (
     select
+        f.sample,
         f.frame,
         f.flow,
         f.ts_ns,
         m.start_ns,
         f.wire_len + m.overhead_bytes as port_bytes,
         -- time to send all frames up to this one without a pause
-        coalesce(sum((f.wire_len + m.overhead_bytes) * 8e9 / m.capacity_bps) over in_order, 0) as sending_ns
+        coalesce(sum(f.wire_len + m.overhead_bytes) over in_order * 8e9 / m.capacity_bps, 0) as sending_ns
     from frames as f
-    cross join mirror as m
+    inner join mirror as m on f.sample = m.sample
     where f.ts_ns is not null
-    window in_order as (order by f.ts_ns, f.frame rows unbounded preceding)
+    window in_order as (partition by f.sample order by f.ts_ns, f.frame rows unbounded preceding)
 ),
 
 idle as (
@@ -36,13 +37,16 @@ idle as (
 
 final as (
     select
+        sample,
         frame,
         flow,
         port_bytes,
         ts_ns - greatest(0, idle_ns - min(idle_ns) over behind)::bigint as at_ns,
         greatest(0, idle_ns - min(idle_ns) over behind)::bigint as late_ns
     from idle
-    window behind as (order by ts_ns, frame rows between current row and unbounded following)
+    window behind as (
+        partition by sample order by ts_ns, frame rows between current row and unbounded following
+    )
 )
 
 select * from final

@@ -1,9 +1,10 @@
--- One row: frames of non-TCP flows whose IPv4 identifications increase, and identifications that these flows skipped. A
--- flow is included if it has at least $id_steps steps, and at least $id_regular_share of them are from 1 to $id_step;
--- identifications of other flows are constant (RFC 6864 allows this for atomic datagrams), random, or count too many
--- other packets. A step beyond $id_gap in either direction begins a new range, so that one frame does not count as many
--- lost ones. `after full`: between two frames of which one arrived while the queue may have been full. Identifications
--- skipped at other times are not losses of the mirror: packets lost before it, or packets of other flows.
+-- One row per sample: frames of non-TCP flows whose IPv4 identifications increase, and identifications that these flows
+-- skipped. A flow is included if it has at least $id_steps steps, and at least $id_regular_share of them are from 1 to
+-- $id_step; identifications of other flows are constant (RFC 6864 allows this for atomic datagrams), random, or count
+-- too many other packets. A step beyond $id_gap in either direction begins a new range, so that one frame does not
+-- count as many lost ones. `after full`: between two frames of which one arrived while the queue may have been full.
+-- Identifications skipped at other times are not losses of the mirror: packets lost before it, or packets of other
+-- flows.
 with
 
 frames as (
@@ -14,8 +15,13 @@ arrivals as (
     select * from arrivals
 ),
 
+samples as (
+    select * from samples
+),
+
 runs as (
     select
+        sample,
         from_ns,
         full_ns,
         to_ns
@@ -25,6 +31,7 @@ runs as (
 
 steps as (
     select
+        f.sample,
         f.flow,
         f.frame,
         a.at_ns as ts_ns,
@@ -32,9 +39,9 @@ steps as (
         -- the difference modulo 2^16, from -2^15 to 2^15 - 1
         (f.ip_id::int - lag(f.ip_id::int) over in_flow + 98304) % 65536 - 32768 as step
     from frames as f
-    inner join arrivals as a on f.frame = a.frame
+    inner join arrivals as a on f.sample = a.sample and f.frame = a.frame
     where f.ip_id is not null and f.flow is not null and f.tcp_flags is null
-    window in_flow as (partition by f.flow order by f.frame)
+    window in_flow as (partition by f.sample, f.flow order by f.frame)
 ),
 
 marked as (
@@ -43,7 +50,7 @@ marked as (
         s.step is null or abs(s.step) > $id_gap as begins,
         coalesce(s.ts_ns >= r.full_ns and s.ts_ns < r.to_ns, false) as queue_full
     from steps as s
-    asof left join runs as r on s.ts_ns >= r.from_ns
+    asof left join runs as r on s.sample = r.sample and s.ts_ns >= r.from_ns
 ),
 
 placed as (
@@ -53,7 +60,7 @@ placed as (
         sum(case when begins then 0 else step end) over in_flow as position,
         queue_full or coalesce(lag(queue_full) over in_flow, false) as after_full
     from marked
-    window in_flow as (partition by flow order by frame rows unbounded preceding)
+    window in_flow as (partition by sample, flow order by frame rows unbounded preceding)
 ),
 
 -- a frame above all previous ones leaves a gap; one below fills an earlier gap
@@ -63,12 +70,13 @@ advances as (
         position - max(position) over before_it as ahead
     from placed
     window before_it as (
-        partition by flow, stretch order by frame rows between unbounded preceding and 1 preceding
+        partition by sample, flow, stretch order by frame rows between unbounded preceding and 1 preceding
     )
 ),
 
 by_flow as (
     select
+        sample,
         flow,
         count(step) as steps,
         count(*) filter (where step between 1 and $id_step) as regular,
@@ -84,7 +92,7 @@ by_flow as (
         sum(wire_len)::double as wire_bytes,
         avg(wire_len) as mean_bytes
     from advances
-    group by flow
+    group by sample, flow
 ),
 
 counting as (
@@ -101,47 +109,68 @@ ranked as (
     select
         *,
         full_gaps / nullif(full_frames + full_gaps, 0) as full_share,
-        sum(wire_bytes) over (order by full_gaps / nullif(full_frames + full_gaps, 0) desc nulls last, flow)
-            as until_bytes
+        sum(wire_bytes) over (
+            partition by sample
+            order by full_gaps / nullif(full_frames + full_gaps, 0) desc nulls last, flow
+        ) as until_bytes
     from counting
 ),
 
 totals as (
-    select sum(wire_len) as all_bytes
+    select
+        sample,
+        sum(wire_len) as all_bytes
     from frames
+    group by sample
 ),
 
 -- the share reached by flows with $gap_flows_share of all bytes, so that a single small flow does not decide
 reached as (
-    select coalesce(max(r.full_share), 0) as share_cap
+    select
+        r.sample,
+        max(r.full_share) as share_cap
     from ranked as r
-    cross join totals as t
+    inner join totals as t on r.sample = t.sample
     where r.until_bytes >= $gap_flows_share * t.all_bytes
+    group by r.sample
 ),
 
 capped as (
     select
         r.*,
-        least(r.full_gaps, r.full_frames * c.share_cap / (1 - c.share_cap)) as sure_gaps
+        least(
+            r.full_gaps, r.full_frames * coalesce(c.share_cap, 0) / (1 - coalesce(c.share_cap, 0))
+        ) as sure_gaps
     from ranked as r
-    cross join reached as c
+    left join reached as c on r.sample = c.sample
 ),
 
+-- Sums of fractions are computed in a fixed order, because they depend on it.
 final as (
     select
-        coalesce(sum(wire_bytes), 0) as id_bytes,
-        coalesce(sum(full_frames), 0)::bigint as id_full_frames,
-        coalesce(sum(other_frames), 0)::bigint as id_other_frames,
-        coalesce(sum(full_gaps), 0)::bigint as id_full_missing,
-        coalesce(sum(other_gaps), 0)::bigint as id_other_missing,
-        -- flows with their own counter: most of their frames have successive identifications
-        coalesce(sum(full_gaps + other_gaps) filter (where successive > steps / 2), 0)::bigint as id_own_missing,
-        coalesce(sum(full_frames + other_frames) filter (where successive > steps / 2), 0)::bigint as id_own_frames,
+        s.sample,
+        coalesce(sum(c.wire_bytes), 0) as id_bytes,
+        coalesce(sum(c.full_frames), 0)::bigint as id_full_frames,
+        coalesce(sum(c.other_frames), 0)::bigint as id_other_frames,
+        coalesce(sum(c.full_gaps), 0)::bigint as id_full_missing,
+        coalesce(sum(c.other_gaps), 0)::bigint as id_other_missing,
+        -- flows with their own counter: most of their frames have c.successive identifications
+        coalesce(sum(c.full_gaps + c.other_gaps) filter (where c.successive > c.steps / 2), 0)::bigint
+            as id_own_missing,
+        coalesce(sum(c.full_frames + c.other_frames) filter (where c.successive > c.steps / 2), 0)::bigint
+            as id_own_frames,
         -- wire bytes, at the mean length of the flow's captured frames
-        coalesce(sum(sure_gaps * mean_bytes), 0) as id_full_missing_bytes,
-        coalesce(sum((full_gaps + other_gaps + greatest(0, tail_missing)) * mean_bytes), 0) as id_most_missing_bytes,
-        coalesce(sum(full_frames * mean_bytes), 0) as id_full_bytes
-    from capped
+        coalesce(sum(c.sure_gaps * c.mean_bytes order by c.full_share desc nulls last, c.flow asc), 0)
+            as id_full_missing_bytes,
+        coalesce(sum(
+            (c.full_gaps + c.other_gaps + greatest(0, c.tail_missing)) * c.mean_bytes
+            order by c.full_share desc nulls last, c.flow asc
+        ), 0) as id_most_missing_bytes,
+        coalesce(sum(c.full_frames * c.mean_bytes order by c.full_share desc nulls last, c.flow asc), 0)
+            as id_full_bytes
+    from samples as s
+    left join capped as c on s.sample = c.sample
+    group by s.sample
 )
 
 select * from final

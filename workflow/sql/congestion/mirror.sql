@@ -1,4 +1,4 @@
--- One row: the mirror of a sample, by its manifest. A frame occupies overhead_bytes more than wire_len at the mirror
+-- One row per sample: its mirror, by its manifest. A frame occupies overhead_bytes more than wire_len at the mirror
 -- port, and counter_overhead_bytes more in the counters; readings are those of the counters, [ns, bytes], in order. The
 -- port's queue holds between buffer_low_bytes and buffer_bytes.
 with
@@ -7,19 +7,28 @@ frames as (
     select * from frames
 ),
 
-captured as (
-    select
-        count(*) as frames,
-        greatest($frame_bytes, coalesce(max(wire_len), 0)) as longest_bytes,
-        -- the mean frame length weighted by bytes, over that weighted by frames
-        coalesce(sum(wire_len::double * wire_len) * count(*) / nullif(sum(wire_len::double) ** 2, 0), 1) as length_ratio
-    from frames
+samples as (
+    select * from samples
 ),
 
-manifest as (
+captured as (
+    select
+        s.sample,
+        count(f.sample) as frames,
+        greatest($frame_bytes, coalesce(max(f.wire_len), 0)) as longest_bytes,
+        -- the mean frame length weighted by bytes, over that weighted by frames
+        coalesce(sum(f.wire_len::double * f.wire_len) * count(*) / nullif(sum(f.wire_len::double) ** 2, 0), 1)
+            as length_ratio
+    from samples as s
+    left join frames as f on s.sample = f.sample
+    group by s.sample
+),
+
+files as (
     select *
     from read_json(
-        $manifest,
+        $manifests,
+        filename = true,
         columns = {
             direction: 'varchar',
             filter: 'varchar',
@@ -37,6 +46,14 @@ manifest as (
     )
 ),
 
+manifest as (
+    select
+        s.sample,
+        f.* exclude (filename)  -- noqa: RF02
+    from files as f
+    inner join samples as s on f.filename = s.manifest
+),
+
 mirror as (
     select
         m.*,
@@ -50,11 +67,12 @@ mirror as (
         coalesce(m.dropped_kernel, 0) + coalesce(m.dropped_interface, 0)
         + greatest(0, coalesce(m.frames_captured, 0)::hugeint - c.frames) as dropped_frames
     from manifest as m
-    cross join captured as c
+    inner join captured as c on m.sample = c.sample
 ),
 
 final as (
     select
+        sample,
         nullif(congestion.capacity_bps, 0)::double as capacity_bps,
         overhead_bytes,
         coalesce(congestion.counter_overhead_bytes, 4) as counter_overhead_bytes,

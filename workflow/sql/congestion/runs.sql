@@ -1,6 +1,6 @@
--- One row per run of busy windows that overlap or touch. Loss requires a full queue, whose content is sent back to
--- back; the queue cannot be full earlier than fill_ns after the run's start. A run of at least fill_bytes is a busy
--- period, unless its frames arrived too slowly to fill the queue.
+-- One row per sample and run of busy windows that overlap or touch. Loss requires a full queue, whose content is sent
+-- back to back; the queue cannot be full earlier than fill_ns after the run's start. A run of at least fill_bytes is a
+-- busy period, unless its frames arrived too slowly to fill the queue.
 with
 
 windows as (
@@ -18,12 +18,13 @@ stretches as (
 islands as (
     select
         *,
-        half - row_number() over (partition by busy order by half) as island
+        half - row_number() over (partition by sample, busy order by half) as island
     from windows
 ),
 
 runs as (
     select
+        sample,
         -- the first window also includes the preceding half
         min(half) - 1 as first_half,
         max(half) + 1 as end_half,
@@ -34,11 +35,12 @@ runs as (
         count(*) - 1 as inner_halves
     from islands
     where busy
-    group by island
+    group by sample, island
 ),
 
 final as (
     select
+        r.sample,
         r.first_half * r.half_ns as from_ns,
         r.end_half * r.half_ns as to_ns,
         r.first_half * r.half_ns + (m.fill_bytes * 8e9 / m.capacity_bps)::bigint as full_ns,
@@ -48,7 +50,7 @@ final as (
         r.run_bytes >= m.fill_bytes and exists (
             select 1 from stretches as s
             where
-                s.waiting_bytes >= m.fill_bytes
+                s.sample = r.sample and s.waiting_bytes >= m.fill_bytes
                 and s.from_ns <= r.end_half * r.half_ns and s.to_ns >= r.first_half * r.half_ns
         ) as fills,
         -- parts excluded by its first and last window
@@ -57,7 +59,7 @@ final as (
         r.inner_halves > 0
         and r.inner_bytes * 8e9 >= $full_share * m.capacity_bps * r.inner_halves * r.half_ns as full_rate
     from runs as r
-    cross join mirror as m
+    inner join mirror as m on r.sample = m.sample
 )
 
 select * from final

@@ -15,8 +15,11 @@ mirror as (
 ),
 
 lateness as (
-    select max(late_ns) as late_ns
+    select
+        sample,
+        max(late_ns) as late_ns
     from arrivals
+    group by sample
 ),
 
 pauses as (
@@ -27,45 +30,53 @@ pauses as (
             > l.late_ns + m.longest_bytes * 8e9 / m.capacity_bps, false
         ) as pause
     from arrivals as a
-    cross join mirror as m
-    cross join lateness as l
+    inner join mirror as m on a.sample = m.sample
+    inner join lateness as l on a.sample = l.sample
     where m.capacity_bps > 0
-    window in_order as (order by a.at_ns, a.frame)
+    window in_order as (partition by a.sample order by a.at_ns, a.frame)
 ),
 
 numbered as (
     select
         *,
-        count(*) filter (where pause) over (order by at_ns, frame rows unbounded preceding) as stretch
+        count(*) filter (where pause) over (partition by sample order by at_ns, frame rows unbounded preceding)
+            as stretch
     from pauses
 ),
 
 sums as (
     select
+        sample,
         frame,
         at_ns,
         stretch,
-        sum(port_bytes) over (partition by stretch order by at_ns, frame rows unbounded preceding) as sent_bytes,
+        sum(port_bytes) over (partition by sample, stretch order by at_ns, frame rows unbounded preceding)
+            as sent_bytes,
         case
             when flow is not null
                 then
-                    sum(port_bytes) over (partition by stretch, flow order by at_ns, frame rows unbounded preceding)
+                    sum(port_bytes) over (
+                        partition by sample, stretch, flow order by at_ns, frame rows unbounded preceding
+                    )
         end as flow_bytes
     from numbered
 ),
 
 largest as (
     select
+        sample,
         stretch,
         at_ns,
         sent_bytes,
-        coalesce(max(flow_bytes) over (partition by stretch order by at_ns, frame rows unbounded preceding), 0)
-            as flow_bytes
+        coalesce(
+            max(flow_bytes) over (partition by sample, stretch order by at_ns, frame rows unbounded preceding), 0
+        ) as flow_bytes
     from sums
 ),
 
 final as (
     select
+        l.sample,
         min(l.at_ns) as from_ns,
         max(l.at_ns) as to_ns,
         -- a line may send one frame in excess of its rate
@@ -75,8 +86,8 @@ final as (
             coalesce((l.sent_bytes - 2 * m.longest_bytes) / m.line_bps, 0)
         ) else 0 end) as waiting_bytes
     from largest as l
-    cross join mirror as m
-    group by l.stretch
+    inner join mirror as m on l.sample = m.sample
+    group by l.sample, l.stretch
 )
 
 select * from final

@@ -1,4 +1,4 @@
--- One row per half of a window with frames. Time is divided into halves of a window, which is the time of
+-- One row per sample and half of a window with frames. Time is divided into halves of a window, which is the time of
 -- $window_frames frames of $frame_bytes at the mirror port's rate, or longer, so that one of the capture's longest
 -- frames is at most 1 - $busy_share of it. A window is two successive halves, and busy if its frames, with their share
 -- of those that the receiver dropped, occupy at least $busy_share of it. Empty if the mirror's capacity is unknown.
@@ -22,15 +22,17 @@ mirror as (
 
 halves as (
     select
+        a.sample,
         a.at_ns // m.half_ns as half,
         sum(a.port_bytes) * any_value(m.delivered_ratio) as half_bytes
     from arrivals as a
-    cross join mirror as m
-    group by half
+    inner join mirror as m on a.sample = m.sample
+    group by a.sample, half
 ),
 
 windows as (
     select
+        h.sample,
         h.half,
         h.half_bytes,
         m.half_ns,
@@ -39,8 +41,8 @@ windows as (
         + case when lag(h.half) over in_order = h.half - 1 then lag(h.half_bytes) over in_order else 0 end
             as window_bytes
     from halves as h
-    cross join mirror as m
-    window in_order as (order by h.half)
+    inner join mirror as m on h.sample = m.sample
+    window in_order as (partition by h.sample order by h.half)
 ),
 
 final as (

@@ -1,15 +1,19 @@
--- One row per row of a partial table, with its sample. $files: partial/<directory>/<table>.parquet of all samples.
+-- One row per row of a partial table, with its sample. $files: partial tables, each of one or several samples.
 with
 
 samples as (
     select * from samples
 ),
 
+chosen as (
+    select unnest($chosen::varchar[]) as directory
+),
+
 partials as (
     select
-        parse_path(filename)[-2] as directory,
-        * exclude (filename)
-    from read_parquet($files, filename = true)
+        sample as directory,
+        * exclude (sample)
+    from read_parquet($files)
 ),
 
 final as (
@@ -18,6 +22,7 @@ final as (
         p.* exclude (directory)  -- noqa: RF02
     from partials as p
     inner join samples as s on p.directory = s.directory
+    semi join chosen as c on p.directory = c.directory
 )
 
 select * from final

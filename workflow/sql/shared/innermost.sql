@@ -1,6 +1,6 @@
--- One row per header stack: the headers before its innermost network header, and whether a link-layer or network header
--- other than IP follows its last IP header, such as ARP in VXLAN. Headers quoted by an ICMP error are not headers of
--- the frame.
+-- One row per sample and header stack: the headers before its innermost network header, and whether a link-layer or
+-- network header other than IP follows its last IP header, such as ARP in VXLAN. Headers quoted by an ICMP error are
+-- not headers of the frame.
 with
 
 frames as (
@@ -9,12 +9,13 @@ frames as (
 
 stacks as (
     select
+        sample,
         stack,
         regexp_replace('/' || stack || '/', '/(ICMP|ICMPv6)/.*', '/') as unquoted,
         count(*)::ubigint as frames,
         sum(wire_len)::ubigint as wire_bytes
     from frames
-    group by stack
+    group by sample, stack
 ),
 
 classified as (
@@ -30,6 +31,7 @@ classified as (
 
 final as (
     select
+        sample,
         stack,
         frames,
         wire_bytes,

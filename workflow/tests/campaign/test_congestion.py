@@ -29,23 +29,39 @@ BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver
 
 @functools.cache
 def connection():
-    """Return the connection to DuckDB that all samples use: each one replaces the tables of the previous one."""
+    """Return the connection to DuckDB that all samples use: each call replaces the tables of the previous one."""
     return queries.connect()
 
 
 def judge(simulated, directory, **limits) -> dict:
-    """Return the row that `acapella campaign analyze` writes."""
-    manifest = directory / "manifest.json"
-    manifest.write_text(json.dumps(simulated.manifest))
+    """Return the row that `acapella campaign analyze` writes for a sample."""
+    return judge_all([simulated], directory, **limits)[0]
+
+
+def judge_all(samples: list, directory, **limits) -> list[dict]:
+    """Return the rows that `acapella campaign analyze` writes for samples that it analyzes together."""
     parameters = {**analyze.congestion_limits(), **limits}
     con = connection()
-    for name, rows in (("frames", simulated.frames), ("flows", simulated.flows)):
-        fields = [field for field in arrow_schema(name) if rows and field.name in rows[0]]
-        table = pa.table([pa.array([row[f.name] for row in rows], f.type) for f in fields], [f.name for f in fields])
-        con.register(name, table)
-    analyze.gather_evidence(con, manifest, parameters)
+    names = [f"s{number:03}" for number in range(len(samples))]
+    manifests = [directory / f"{name}.json" for name in names]
+    for manifest, simulated in zip(manifests, samples, strict=True):
+        manifest.write_text(json.dumps(simulated.manifest))
+    con.register("samples", pa.table({"sample": names, "manifest": [str(path) for path in manifests]}))
+    for table in ("frames", "flows"):
+        con.register(table, table_of(table, {name: getattr(s, table) for name, s in zip(names, samples, strict=True)}))
+    analyze.gather_evidence(con, manifests, parameters)
     found = queries.select(con, "analyze", "congestion", parameters)
-    return dict(zip(found.columns, found.fetchall()[0], strict=True))
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    assert [row.pop("sample") for row in rows] == names
+    return rows
+
+
+def table_of(name: str, rows_of: dict[str, list[dict]]) -> pa.Table:
+    """Return the rows of all samples, by sample, with the types of a digest."""
+    rows = [{"sample": sample, **row} for sample, of_sample in rows_of.items() for row in of_sample]
+    known = {key for row in rows for key in row}
+    fields = [pa.field("sample", pa.string()), *(field for field in arrow_schema(name) if field.name in known)]
+    return pa.table([pa.array([row.get(f.name) for row in rows], f.type) for f in fields], [f.name for f in fields])
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +70,7 @@ def classes(tmp_path_factory):
     directory, classes = tmp_path_factory.mktemp("classes"), {}
     for n, (name, given) in enumerate(mirror_simulation.CLASSES.items()):
         samples = [mirror_simulation.sample(6 * n + seed, given) for seed in range(SEEDS_OF.get(name, SEEDS_EACH))]
-        classes[name] = [(sample, judge(sample, directory)) for sample in samples]
+        classes[name] = list(zip(samples, judge_all(samples, directory), strict=True))
         print(name, *described(classes[name]), sep="; ")
     return classes
 
@@ -96,6 +112,12 @@ def test_evidence_equals_the_naive_computation(classes):
         for simulated, found in samples[::6]:
             naive = naive_congestion.evidence(simulated.frames, simulated.flows, simulated.manifest)
             assert {key: found[key] for key in naive} == pytest.approx(naive, rel=1e-9, abs=1), name
+
+
+def test_verdict_does_not_depend_on_the_samples_that_are_judged_together(classes, tmp_path):
+    for name in ("plain", "fan-in", "receiver drops 20 %"):
+        simulated, found = classes[name][1]
+        assert repr(judge(simulated, tmp_path)) == repr(found), name
 
 
 def test_no_mirror_with_loss_above_1_percent_is_clear(classes, all_samples):

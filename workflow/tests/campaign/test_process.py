@@ -36,7 +36,7 @@ def checksums(directory):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """Return a campaign of 3 sites with its tables. Tests must not modify it."""
-    return analyze_campaign(make_campaign(tmp_path_factory.mktemp("small") / "made_up", **SMALL))
+    return analyze_campaign(make_campaign(tmp_path_factory.mktemp("small") / "made_up", **SMALL), alone=True)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_provenance_has_the_samples_that_count_in_no_table(tmp_path, hide, expec
         add_sample(directory, name)
     (directory / "acap" / "c.parquet").unlink()
     index.build(Campaign(directory), exclude=["b"])
-    analyze.make_partials(Campaign(directory), "a", directory / "partial" / "a")
+    analyze.make_partials(Campaign(directory), ["a"], directory / "partial" / "a")
     process.make_tables(Campaign(directory), hide=hide)
     recorded = json.loads((directory / "provenance" / "process.json").read_text())
     assert (recorded["left_out"], recorded["excluded"]) == (expected, {})
@@ -308,7 +308,7 @@ def test_error_of_the_machine_names_no_sample(copied, capsys, monkeypatch, stage
 
 def test_different_time_bins_are_refused(copied):
     sample = "site01-p0-0001"
-    analyze.make_partials(Campaign(copied), sample, copied / "partial" / sample, bin_ns=10**8)
+    analyze.make_partials(Campaign(copied), [sample], copied / "partial" / sample, bin_ns=10**8)
     others = sum(row["frames"] > 0 and row["excluded"] is None for row in rows(copied, "capture_quality")) - 1
     bins = rf"1000000000 in {others} \(\S+, ...\), 100000000 in 1 \({sample}\)"
     with pytest.raises(UserError, match=f"--bin-ns: {bins}; run acapella campaign analyze "):
@@ -318,14 +318,14 @@ def test_different_time_bins_are_refused(copied):
 @pytest.mark.parametrize("bin_ns", [0, -5])
 def test_time_bin_must_be_positive(small, tmp_path, bin_ns):
     with pytest.raises(UserError, match="positive"):
-        analyze.make_partials(Campaign(small), "site01-p0-0001", tmp_path, bin_ns=bin_ns)
+        analyze.make_partials(Campaign(small), ["site01-p0-0001"], tmp_path, bin_ns=bin_ns)
 
 
 def test_missing_catalog_or_acap_error_names_the_command_to_run(tmp_path):
     with pytest.raises(UserError, match="run acapella campaign index"):
         process.make_tables(Campaign(tmp_path))
     with pytest.raises(UserError, match="run acapella digest"):
-        analyze.make_partials(Campaign(tmp_path), "a", tmp_path / "partial")
+        analyze.make_partials(Campaign(tmp_path), ["a"], tmp_path / "partial")
 
 
 @pytest.fixture(scope="module")

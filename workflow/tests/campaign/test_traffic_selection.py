@@ -221,7 +221,7 @@ def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
 
 def test_partial_tables_of_excluded_samples_are_not_read(tmp_path):
     directory, kind_of = restricted(tmp_path, ("plain", "trial"))
-    analyze_campaign(directory)
+    analyze_campaign(directory, alone=True)
     before = rows(directory, "header_occurrence")
     for sample in (sample for sample, kind in kind_of.items() if kind == "trial"):
         for path in (directory / "partial" / sample).iterdir():

@@ -3,14 +3,17 @@
 import atexit
 import faulthandler
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.generated.digests import write_manifest
 
 from acapella.campaign.batches import (
     STAGES,
@@ -18,6 +21,7 @@ from acapella.campaign.batches import (
     Member,
     current_file,
     extended,
+    groups,
     outputs_of,
     read_current,
     read_failures,
@@ -169,13 +173,11 @@ def test_changed_output_is_created_again(campaign):
 
 def test_interrupted_analysis_is_not_complete_with_the_earlier_options(campaign, monkeypatch):
     """The analysis with other options is killed after its first table. The earlier options need all tables again."""
-    tables = [campaign / "partial" / "s1" / f"{name}.parquet" for name in queries.names("analyze")]
+    tables = [campaign / "batches" / "partial" / "b0001" / f"{name}.parquet" for name in queries.names("analyze")]
 
     def write_tables():
-        if "s1" not in sys.argv:
-            return 0
         for path in tables:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(sys.argv[-1])
             if sys.argv[-1] == "--bin-ns=2":
                 faulthandler.disable()  # of pytest
@@ -195,15 +197,62 @@ def test_interrupted_analysis_is_not_complete_with_the_earlier_options(campaign,
 
 @pytest.mark.parametrize("lost", queries.names("analyze"))
 def test_analysis_without_one_of_its_tables_is_incomplete(campaign, lost):
-    for name in queries.names("analyze"):
-        path = campaign / "partial" / "s1" / f"{name}.parquet"
+    outputs = outputs_of(campaign, STAGES["analyze"], read_plan(campaign)[0])
+    for path in outputs:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("table")
-    outputs, journal = outputs_of(campaign, STAGES["analyze"], "s1"), Journal(campaign, "analyze", "b0001")
-    journal.add("s1", "key", outputs)
+    journal = Journal(campaign, "analyze", "b0001")
+    journal.add({"s1": "key"}, outputs)
     assert journal.is_complete("s1", "key", outputs)
-    (campaign / "partial" / "s1" / f"{lost}.parquet").unlink()
+    (campaign / "batches" / "partial" / "b0001" / f"{lost}.parquet").unlink()
     assert not journal.is_complete("s1", "key", outputs)
+
+
+def analyze(campaign: Path) -> int:
+    """Analyze the batch; return the exit code."""
+    output = str(campaign / "batches" / "analyze" / "b0001.tsv")
+    return cli.main(["campaign", "batch", str(campaign), "analyze", "b0001", "-o", output])
+
+
+def partials(campaign: Path) -> dict[str, list[dict]]:
+    """Return the rows of all partial tables of the batch."""
+    paths = (campaign / "batches" / "partial" / "b0001").iterdir()
+    return {path.stem: pq.read_table(path).to_pylist() for path in sorted(paths)}
+
+
+def analyzed_samples(campaign: Path) -> list[str]:
+    """Return the samples that the last run of the analysis processed."""
+    costs = campaign / "benchmarks" / "batches" / "analyze" / "b0001.samples.tsv"
+    return sorted(line.split("\t")[0] for line in costs.read_text().splitlines()[1:])
+
+
+def test_analysis_of_a_batch_costs_only_what_is_missing(campaign):
+    """One acap is damaged: the others are complete. When it is repaired, only this sample is analyzed."""
+    assert cli.main(words(campaign)) == 0
+    for name in SAMPLES:
+        write_manifest(campaign, name, ("site", name), status="ok")
+    (campaign / "partial" / "s0").mkdir(parents=True)
+    acap = campaign / "acap" / "s1.parquet"
+    whole = acap.read_bytes()
+    acap.write_bytes(whole[:-10])
+    assert analyze(campaign) == 2
+    assert read_failures(campaign / "logs" / "batches" / "analyze" / "b0001.failed.tsv") == {"s1": 2}
+    assert {row["sample"] for row in partials(campaign)["quality"]} == {"s0", "s2"}
+    assert not (campaign / "partial" / "s0").exists()
+    acap.write_bytes(whole)
+    assert analyze(campaign) == 0
+    assert analyzed_samples(campaign) == ["s1"]
+    with_kept = partials(campaign)
+    shutil.rmtree(campaign / "batches" / "partial")
+    assert analyze(campaign) == 0
+    assert analyzed_samples(campaign) == [*SAMPLES]
+    assert partials(campaign) == with_kept
+
+
+def test_samples_of_a_group_have_at_most_its_bytes():
+    sizes = {"a": 5, "b": 5, "c": 1, "d": 30, "e": 1}
+    assert [*groups([*sizes], sizes, 10)] == [["a", "b"], ["c"], ["d"], ["e"]]
+    assert [*groups([], {}, 10)] == []
 
 
 def test_incomplete_last_line_of_a_journal_is_ignored(campaign):

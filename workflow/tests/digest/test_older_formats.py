@@ -50,7 +50,7 @@ def test_commands_reject_files_of_an_older_format_in_one_line(old, words, capfd)
 @pytest.mark.parametrize(
     "read",
     [
-        lambda old: make_partials(old, "a", old.directory / "partial"),
+        lambda old: make_partials(old, ["a"], old.directory / "partial"),
         lambda old: exact.make(None, old.acap("a"), old.flows("a"), window_ns=1),
     ],
     ids=["analyze", "flowreports"],

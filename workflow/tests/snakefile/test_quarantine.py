@@ -12,12 +12,16 @@ from acapella_testing.runs.workflow_run import workplace
 
 from acapella.campaign.batches import (
     STAGES,
+    Journal,
+    Member,
     current_file,
     failures_file,
     outputs_of,
     recorded_as_current,
     write_failures,
+    write_plan,
 )
+from acapella.campaign.layout import Campaign
 from acapella.snakefile import config as configuration
 from acapella.snakefile import quarantine
 from acapella.snakefile.failures import samples_that_failed
@@ -151,25 +155,40 @@ def test_sample_with_another_capture_is_tried_again(campaign):
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
 
 
-def write_results(seconds: int) -> None:
+def write_results(seconds: int, *, batched: bool) -> None:
     """Write files as results of all stages for sample `a`, with a modification time relative to now."""
-    modified = time.time() + seconds
-    for path in (path for stage in STAGES.values() for path in outputs_of(Path("mine"), stage, "a")):
+    modified, member = time.time() + seconds, Member("b0001", "a", "site", "port", "a.pcap")
+    results = {stage: outputs_of(Path("mine"), STAGES[stage], member) for stage in STAGES}
+    if not batched:
+        results["analyze"] = [Campaign(Path("mine")).partial("a", path.stem) for path in results["analyze"]]
+    for path in (path for paths in results.values() for path in paths):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("result")
         os.utime(path, (modified, modified))
+    if batched:
+        write_plan(Path("mine"), [member])
+        Journal(Path("mine"), "analyze", "b0001").add({"a": "key"}, results["analyze"])
 
 
-def test_earlier_results_of_a_failed_sample_do_not_complete_it(campaign):
+@pytest.mark.parametrize("batched", [False, True])
+def test_earlier_results_of_a_failed_sample_do_not_complete_it(campaign, batched):
     """Both runs fail and leave the results of a run before them, as a batch that is killed."""
-    write_results(-60)
+    write_results(-60, batched=batched)
     campaign(OUTSIDE)
     campaign(OUTSIDE)
     quarantine.remove_completed("mine")
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
-    write_results(60)
+    write_results(60, batched=batched)
     quarantine.remove_completed("mine")
     assert not list(Path("mine/quarantine").iterdir())
+
+
+def test_tables_of_its_batch_do_not_complete_a_sample_that_failed(campaign):
+    campaign(MISTAKE)
+    write_results(60, batched=True)
+    Journal(Path("mine"), "analyze", "b0001").start("a")
+    quarantine.remove_completed("mine")
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -109,12 +109,12 @@ def test_changed_capture_costs_only_its_sample(batched):
         assert {name for name, outcome in outcomes(batched, stage).items() if outcome == "kept"} == {"s3"}
 
 
-@pytest.mark.parametrize("lost", ["raw/s1.json", "acap/s1.parquet", "flows/s1.parquet", "partial/s1/quality.parquet"])
+@pytest.mark.parametrize(
+    "lost", ["raw/s1.json", "acap/s1.parquet", "flows/s1.parquet", "batches/partial/b0001/quality.parquet"]
+)
 def test_lost_result_of_a_batch_is_created_again(batched, lost):
     before = batched.sha256(lost)
     (batched.campaign / lost).unlink()
-    if lost.startswith("partial"):
-        (batched.campaign / "partial" / "s1").rename(batched.directory / "lost")
     batched.succeed("--until", "analyze")
     assert batched.sha256(lost) == before
 

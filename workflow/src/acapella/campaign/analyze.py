@@ -1,11 +1,15 @@
-"""Make the partial tables of one sample, from its acap and its flows.
+"""Make the partial tables of one or several samples, from their acaps and flow tables.
 
 A partial holds counts, sums, minima and maxima, never means: partials of any samples add up exactly to the tables of a
-campaign (`acapella campaign process`). Each is one SELECT of workflow/sql/analyze/, written as Parquet under its name.
+campaign (`acapella campaign process`). Each is one SELECT of workflow/sql/analyze/, written as Parquet under its name,
+with the name of the sample in the first column. The rows of a sample do not depend on the others. With --keep, the
+tables that exist in DIR are extended: they keep the rows of some samples.
 """
 
 import csv
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from acapella.common import queries
@@ -31,10 +35,15 @@ EVIDENCE = (
 
 def register_parser(subparsers):
     """Add `acapella campaign analyze`."""
-    parser = subparsers.add_parser("analyze", help="make the partial tables of one sample", description=__doc__)
+    parser = subparsers.add_parser("analyze", help="make the partial tables of samples", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
-    parser.add_argument("--sample", required=True, help="name of the sample")
-    parser.add_argument("-o", "--output", metavar="DIR", help="default: CAMPAIGN/partial/SAMPLE")
+    parser.add_argument("--sample", nargs="+", required=True, help="names of the samples")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="default: CAMPAIGN/partial/SAMPLE; required for several samples"
+    )
+    parser.add_argument(
+        "--keep", nargs="+", default=[], metavar="SAMPLE", help="other samples whose rows in DIR are kept"
+    )
     parser.add_argument("--bin-ns", type=int, default=BIN_NS, help=f"length of a throughput bin (default: {BIN_NS})")
     parser.add_argument(
         "--congestion",
@@ -62,17 +71,19 @@ def preload(args) -> None:
 
 
 def output_of(args) -> Path:
-    """Return the directory of the partial tables."""
-    return Path(args.output or Path(args.campaign, "partial", args.sample))
+    """Return the directory of the partial tables. Raises UserError if it is not given for several samples."""
+    if not args.output and len(args.sample) > 1:
+        raise UserError("several samples, but no directory", fix="give the directory of their tables with --output")
+    return Path(args.output or Path(args.campaign, "partial", args.sample[0]))
 
 
 def run(args) -> None:
-    """Write the partial tables of a sample."""
+    """Write the partial tables of the samples."""
     campaign = open_campaign(args.campaign)
     output = output_of(args)
     beneath.protect(output)
     parameters = {"bin_ns": args.bin_ns, **congestion_limits(args.congestion)}
-    make_partials(campaign, args.sample, output, threads=args.threads, **parameters)
+    make_partials(campaign, args.sample, output, keep=args.keep, threads=args.threads, **parameters)
 
 
 def congestion_limits(arguments: Sequence[str] = ()) -> dict[str, float]:
@@ -93,34 +104,101 @@ def congestion_limits(arguments: Sequence[str] = ()) -> dict[str, float]:
     return limits
 
 
-def make_partials(
-    campaign: Campaign, sample: str, output: Path, *, bin_ns: int = BIN_NS, threads: int = 1, **limits: float
+def make_partials(  # noqa: PLR0913
+    campaign: Campaign,
+    samples: Sequence[str],
+    output: Path,
+    *,
+    keep: Sequence[str] = (),
+    bin_ns: int = BIN_NS,
+    threads: int = 1,
+    **limits: float,
 ) -> list[Path]:
     """Write OUTPUT/<name>.parquet for each query in workflow/sql/analyze/; return the paths.
 
-    ``limits``: thresholds of congestion verdicts that override the defaults of the schema. Raises UserError if the
-    acap, the flow table or the manifest is missing, damaged or has another format version, or if ``bin_ns`` is not
-    positive.
+    The tables contain the rows of all ``samples``, in the order of their names, and those that they already have of
+    the samples in ``keep``. ``limits``: thresholds of congestion verdicts that override the defaults of the schema.
+    Raises UserError if the acap, the flow table or the manifest of a sample is missing, damaged or has another format
+    version, or if ``bin_ns`` is not positive.
     """
     parameters = {"bin_ns": bin_ns, **congestion_limits(), **limits}
     if bin_ns < 1:
         raise UserError(f"--bin-ns {bin_ns}: not a positive number", fix="give a positive number of nanoseconds")
-    acap = require(campaign.acap(sample), "run acapella digest first")
-    flows = require(campaign.flows(sample), "run acapella digest first")
-    from acapella.digest.acap_files import check_digest  # noqa: PLC0415 (pyarrow)
-
-    for path in (acap, flows):
-        check_digest(path, sample)
-    manifest = require(campaign.manifest(sample), "run acapella collect first")
-    with queries.one_line(f"sample {sample}"):
+    inputs = [inputs_of(campaign, sample) for sample in sorted(set(samples))]
+    where = f"sample {inputs[0].sample}" + (f" and {len(inputs) - 1} others" if len(inputs) > 1 else "")
+    with queries.one_line(where):
         con = queries.connect(threads=threads)
-        con.read_parquet(str(acap)).create_view("frames")
-        con.read_parquet(str(flows)).create_view("flows")
+        con.execute("set parquet_metadata_cache = true")  # each footer is read once
+        check_digests(con, inputs)
+        open_tables(con, inputs)
         for name in queries.names("shared"):
             con.execute(f"create table {name} as {queries.text('shared', name)}")
         create_labels(con)
-        gather_evidence(con, manifest, parameters)
-        return [write_partial(con, name, output, parameters) for name in queries.names("analyze")]
+        gather_evidence(con, [files.manifest for files in inputs], parameters)
+        kept = sorted(set(keep) - set(samples))
+        return [write_partial(con, name, output, parameters, kept) for name in queries.names("analyze")]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files from which the partial tables of a sample are made."""
+
+    sample: str
+    acap: Path
+    flows: Path
+    manifest: Path
+
+
+def inputs_of(campaign: Campaign, sample: str) -> Inputs:
+    """Return the input files of a sample. Raises UserError if one is missing."""
+    acap, flows = (
+        require(path, "run acapella digest first") for path in (campaign.acap(sample), campaign.flows(sample))
+    )
+    return Inputs(sample, acap, flows, require(campaign.manifest(sample), "run acapella collect first"))
+
+
+def check_digests(con, inputs: Sequence[Inputs]) -> None:
+    """Raise UserError with the name of the sample if an acap or flow table is damaged or has another format version."""
+    import duckdb  # noqa: PLC0415
+
+    from acapella.digest.acap_files import KEY, check_digest, check_format  # noqa: PLC0415 (pyarrow)
+
+    sample_of = {str(path): digest.sample for digest in inputs for path in (digest.acap, digest.flows)}
+    query = "select file_name, decode(value) from parquet_kv_metadata($files) where decode(key) = $key"
+    try:
+        described = dict(con.execute(query, {"files": [*sample_of], "key": KEY}).fetchall())
+        metadata = {path: json.loads(described[path]) for path in sample_of}
+    except (duckdb.Error, ValueError, KeyError):
+        for path, sample in sample_of.items():
+            check_digest(path, sample)
+        raise
+    for path, found in metadata.items():
+        check_format(path, found)
+
+
+def open_tables(con, inputs: Sequence[Inputs]) -> None:
+    """Create the tables samples, frames and flows; the rows of the latter begin with the name of their sample.
+
+    Names are values of an ENUM, which is as fast as a number. The digests of several samples are read once, because
+    opening their files for each query takes longer than the query. That of a single sample may exceed the memory.
+    """
+    columns = ("sample", "manifest", "acap", "flows")
+    con.execute(f"create temp table given ({', '.join(f'{column} varchar' for column in columns)})")
+    queries.insert(con, "given", [[str(getattr(files, column)) for column in columns] for files in inputs])
+    con.execute("create type sample_name as enum (select sample from given order by sample)")
+    con.execute("create table samples as select sample::sample_name as sample, manifest from given order by sample")
+    for table, column in (("frames", "acap"), ("flows", "flows")):
+        files = [str(getattr(digest, column)) for digest in inputs]
+        if len(files) == 1:
+            con.read_parquet(files[0]).create_view(f"{table}_of_sample")
+            query = f"select s.sample, t.* from samples as s cross join {table}_of_sample as t"
+            con.execute(f"create view {table} as {query}")
+            continue
+        con.execute(
+            f"create table {table} as select g.sample::sample_name as sample, t.* exclude (filename) "
+            f"from read_parquet($files, filename = true) as t inner join given as g on t.filename = g.{column}",
+            {"files": files},
+        )
 
 
 def create_labels(con) -> None:
@@ -157,16 +235,30 @@ def rows_of(name: str) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(stream, delimiter="\t")
 
 
-def gather_evidence(con, manifest: Path, parameters: dict) -> None:
-    """Create the tables that the query of congestion verdicts reads. Requires the views `frames` and `flows`."""
+def gather_evidence(con, manifests: Sequence[Path], parameters: dict) -> None:
+    """Create the tables that the query of congestion verdicts reads. Requires the tables that `open_tables` creates."""
+    # DuckDB underestimates the rows of ASOF joins, and would compare each row of a sample with all others.
+    con.execute("set asof_loop_join_threshold = 0")
     for name in EVIDENCE:
-        query, bound = queries.bound("congestion", name, {**parameters, "manifest": str(manifest)})
+        query, bound = queries.bound("congestion", name, {**parameters, "manifests": [str(path) for path in manifests]})
         con.execute(f"create or replace temp table {name} as {query}", bound)
 
 
-def write_partial(con, name: str, output: Path, parameters: dict) -> Path:
-    """Run a query in workflow/sql/analyze/, write its rows as Parquet, and return the path."""
+def write_partial(con, name: str, output: Path, parameters: dict, kept: Sequence[str] = ()) -> Path:
+    """Run a query in workflow/sql/analyze/, write its rows as Parquet, and return the path.
+
+    ``kept``: samples whose rows in the existing file are kept.
+    """
+    import pyarrow as pa  # noqa: PLC0415 (slow to import)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     target = output / f"{name}.parquet"
+    rows = queries.select(con, "analyze", name, parameters)
+    table = rows.select("sample::varchar as sample, * exclude (sample)").to_arrow_table()
+    if kept:
+        earlier = pq.read_table(target, filters=[("sample", "in", [*kept])])
+        table = pa.concat_tables([table, earlier.cast(table.schema)])
+        table = table.take(pa.compute.sort_indices(table, [("sample", "ascending")]))  # a stable sort
     with atomic_path(target) as temporary:
-        queries.select(con, "analyze", name, parameters).write_parquet(str(temporary), compression="zstd")
+        pq.write_table(table, temporary, compression="zstd")
     return target

@@ -5,6 +5,7 @@ new samples form new batches, so that other batches need not run again. For each
 CAMPAIGN/batches/done/STAGE/BATCH.tsv records the completed samples: the key of each (command, code and inputs) and the
 state of its output files. A stage that runs again skips a sample if both are unchanged. A line with an empty key marks
 a sample whose processing has started, so that the outputs of an interrupted sample do not count as complete.
+CAMPAIGN/batches/partial/BATCH/ has the partial tables of all samples of a batch.
 """
 
 import contextlib
@@ -39,12 +40,16 @@ class Member:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage reads and writes for each sample: a row of the sheet, the capture, and files of the campaign."""
+    """What a stage reads and writes for each sample: a row of the sheet, the capture, and files of the campaign.
+
+    ``together``: a process creates the outputs of several samples, and ``outputs`` are files of a batch.
+    """
 
     reads_sheet: bool
     reads_capture: bool
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    together: bool = False
 
 
 STAGES = {
@@ -54,7 +59,8 @@ STAGES = {
         False,
         False,
         ("raw/{}.json", "acap/{}.parquet", "flows/{}.parquet"),
-        tuple(f"partial/{{}}/{name}.parquet" for name in queries.names("analyze")),
+        tuple(f"batches/partial/{{}}/{name}.parquet" for name in queries.names("analyze")),
+        together=True,
     ),
 }
 
@@ -124,9 +130,22 @@ def key_of(campaign: Path, stage: Stage, member: Member, command: Sequence[str],
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
 
-def outputs_of(campaign: Path, stage: Stage, sample: str) -> list[Path]:
-    """Return the output files of a stage for a sample."""
-    return [campaign / pattern.format(sample) for pattern in stage.outputs]
+def outputs_of(campaign: Path, stage: Stage, member: Member) -> list[Path]:
+    """Return the output files of a stage for a sample; they may contain other samples of its batch."""
+    return [campaign / pattern.format(member.batch if stage.together else member.sample) for pattern in stage.outputs]
+
+
+def groups(samples: Sequence[str], sizes: Mapping[str, int], most_bytes: int) -> Iterator[list[str]]:
+    """Yield groups of samples, in their order, whose inputs have at most ``most_bytes`` if there are several."""
+    group, total = [], 0
+    for sample in samples:
+        if group and total + sizes[sample] > most_bytes:
+            yield group
+            group, total = [], 0
+        group.append(sample)
+        total += sizes[sample]
+    if group:
+        yield group
 
 
 class Journal:
@@ -148,21 +167,30 @@ class Journal:
         """Return whether a sample was started in an earlier run, and failed or was interrupted."""
         return self._recorded.get(sample) == record("", [])
 
-    def start(self, sample: str) -> None:
-        """Record that a sample is being processed. It is incomplete until `add`."""
-        self._append(sample, record("", []))
+    def has_completed(self, sample: str, outputs: Sequence[Path]) -> bool:
+        """Return whether a sample was completed with any key, and its outputs exist and are unchanged."""
+        return self.is_complete(sample, self._recorded.get(sample, "").partition("\t")[0], outputs)
 
-    def add(self, sample: str, key: str, outputs: Sequence[Path]) -> None:
-        """Record that a sample was completed."""
-        self._append(sample, record(key, [state_of(path) for path in outputs]))
+    def samples(self) -> set[str]:
+        """Return all samples that were processed or started."""
+        return set(self._recorded)
 
-    def _append(self, sample: str, recorded: str) -> None:
-        """Append the line of a sample."""
+    def start(self, *samples: str) -> None:
+        """Record that samples are being processed. They are incomplete until `add`."""
+        self._append(dict.fromkeys(samples, record("", [])))
+
+    def add(self, keys: Mapping[str, str], outputs: Sequence[Path]) -> None:
+        """Record that samples were completed. ``keys``: key of each sample; ``outputs``: files with their results."""
+        states = [state_of(path) for path in outputs]
+        self._append({sample: record(key, states) for sample, key in keys.items()})
+
+    def _append(self, recorded: Mapping[str, str]) -> None:
+        """Append the lines of samples."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with os.fdopen(beneath.open_file(self.path, flags), "w", encoding="utf-8") as stream:
-            stream.write(f"{self._separator}{sample}\t{recorded}\n")
+            stream.write(self._separator + "".join(f"{sample}\t{text}\n" for sample, text in recorded.items()))
         self._separator = ""
-        self._recorded[sample] = recorded
+        self._recorded |= recorded
 
 
 def record(key: str, states: Sequence[list]) -> str:

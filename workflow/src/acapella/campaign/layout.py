@@ -45,6 +45,10 @@ class Campaign:
         """Return the path of a partial table that `acapella campaign analyze` writes for a sample."""
         return self.directory / "partial" / sample / f"{table}.parquet"
 
+    def batch_partial(self, batch: str, table: str) -> Path:
+        """Return the path of a partial table of the samples of a batch."""
+        return self.directory / "batches" / "partial" / batch / f"{table}.parquet"
+
     def table(self, name: str, suffix: str) -> Path:
         """Return the path of a published table. ``suffix``: csv or parquet."""
         return self.directory / "tables" / f"{name}.{suffix}"

@@ -11,9 +11,11 @@ With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all 
 mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the true names.
 """
 
+import collections
 import contextlib
 import csv
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from acapella.common import queries
@@ -28,6 +30,7 @@ from .layout import Campaign, open_campaign, require
 
 TABLES = tuple(queries.names("process"))
 TOP = 100
+ANALYZE = "acapella campaign analyze"
 MAX_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a wrong timestamp is off by years
 OF_ALL_SAMPLES = (
     "congestion",
@@ -178,17 +181,47 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     in_traffic = {row[0] for row in con.execute("select directory from traffic").fetchall()}
     for name in queries.names("analyze"):
         chosen = [n.directory for n in names if name in OF_ALL_SAMPLES or n.directory in in_traffic]
-        files = [
-            require(campaign.partial(directory, name), f"run acapella campaign analyze --sample {directory}")
-            for directory in chosen
-        ]
-        create(con, "merge", "partials", {"files": [str(path) for path in files]}, table=name)
+        files = [str(path) for path in partial_files(campaign, chosen, name)]
+        create(con, "merge", "partials", {"files": files, "chosen": chosen}, table=name)
+    check_complete(campaign, con, names)
     for name in ("scopes", "totals", "shares"):
         create(con, "merge", name)
     bootstrap_intervals(con)
     create(con, "merge", "site_shares")
     for name in STITCHING:
         create(con, "merge", name, {"pseudonyms": hide, "networks": network_types()})
+
+
+def partial_files(campaign: Campaign, samples: Sequence[str], name: str) -> list[Path]:
+    """Return the files of a partial table: of each sample that has its own tables, and of all batches for the others.
+
+    Raises UserError if a file is missing.
+    """
+    alone = {path.name for path in (campaign.directory / "partial").glob("*")}
+    files = [
+        require(campaign.partial(sample, name), f"run {ANALYZE} --sample {sample}")
+        for sample in samples
+        if sample in alone
+    ]
+    batches = []
+    if not alone.issuperset(samples):
+        batches = sorted((campaign.directory / "batches" / "partial").glob(f"*/{name}.parquet"))
+        missing = next(sample for sample in samples if sample not in alone)
+        if not batches:
+            require(campaign.partial(missing, name), f"run {ANALYZE} --sample {missing}")
+    return files + batches
+
+
+def check_complete(campaign: Campaign, con, names: list) -> None:
+    """Raise UserError if partial tables do not contain each sample once. The table `quality` has a row for each."""
+    rows = con.execute("select s.directory from quality as q inner join samples as s using (sample)").fetchall()
+    counts = collections.Counter(directory for (directory,) in rows)
+    for sample in (n.directory for n in names if counts[n.directory] != 1):
+        what = "are in several files" if counts[sample] else "are missing"
+        where = campaign.directory / "partial"
+        raise UserError(
+            f"the partial tables of {sample} {what}", where=where, fix=f"run snakemake, or {ANALYZE} --sample {sample}"
+        )
 
 
 def network_types() -> list[str]:

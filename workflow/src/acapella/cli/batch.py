@@ -5,9 +5,12 @@
 
 The stages are collect, digest and analyze; options after -- are those of the command `acapella collect`, `acapella
 digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so that an
-error, a crash or the memory of one sample does not affect the others. CAMPAIGN/logs/STAGE/SAMPLE.log is the log of a
+error, a crash or the memory of one sample does not affect the others. A fork of stage analyze processes several small
+samples, because planning the queries takes longer than running them for one; if it fails, each of these samples is
+processed in its own fork. CAMPAIGN/logs/STAGE/SAMPLE.log is the log of a
 sample. OUT lists the samples and their outcomes: done, or kept if its command, code and input files are those of an
-earlier run. CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample.
+earlier run. CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample. Samples
+that were processed together have the same log, and their time is divided by their number.
 
 If a sample fails, the others are processed all the same. The failed sample has no output, not even that of an earlier
 run. The exit code is then that of the failed samples (the smallest, if they differ), and
@@ -22,11 +25,12 @@ import contextlib
 import ctypes
 import importlib
 import os
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acapella.campaign.batches import (
@@ -35,15 +39,17 @@ from acapella.campaign.batches import (
     Member,
     current_file,
     failures_file,
+    groups,
     key_of,
     log_of,
     outputs_of,
     read_plan,
     recorded_as_current,
     sheet,
+    state_of,
     write_failures,
 )
-from acapella.campaign.layout import open_campaign
+from acapella.campaign.layout import Campaign, open_campaign
 from acapella.digest.cache import damaged_entries
 from acapella_core import beneath, names
 from acapella_core.errors import INTERNAL, INTERRUPTED, OUTSIDE, UserError
@@ -54,6 +60,9 @@ from .commands import build_parser
 
 # Options that do not change the output, or repeat --code.
 NEUTRAL = ("--cache-key=", "--damaged=", "--max-seconds=", "--memory=", "--progress", "--threads=")
+# Size of the acaps and flow tables of samples that are analyzed together. 12 MiB, 200 samples of 1,000 frames, need
+# 310 MiB of memory.
+TOGETHER_BYTES = 12 << 20
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
@@ -67,6 +76,10 @@ class Outcome:
     seconds: float = 0.0
     cpu_s: float = 0.0
     max_rss_mb: float = 0.0
+
+    def share(self, sample: str, number: int) -> "Outcome":
+        """Return the outcome of one of ``number`` samples that were processed together."""
+        return replace(self, sample=sample, seconds=self.seconds / number, cpu_s=self.cpu_s / number)
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -116,13 +129,16 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
     kills the job for its memory or its time.
     """
     stage, journal = STAGES[args.stage], Journal(campaign, args.stage, args.batch)
+    if stage.together:
+        yield from process_together(campaign, args, members, journal)
+        return
     current = current_file(campaign, args.stage, args.batch)
     for pattern in stage.outputs:
         beneath.make_directory(campaign / pattern.partition("/")[0])
     loaded = False
     for member in sorted(members, key=lambda member: journal.is_started(member.sample)):
         command = command_of(args.stage, campaign, member, args.options)
-        outputs = outputs_of(campaign, stage, member.sample)
+        outputs = outputs_of(campaign, stage, member)
         key = key_of(campaign, stage, member, [word for word in command if not word.startswith(NEUTRAL)], args.code)
         damaged = args.stage == "digest" and damaged_entries(campaign, member.sample)
         if not damaged and journal.is_complete(member.sample, key, outputs):
@@ -136,12 +152,87 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
         with recorded_as_current(current, member.sample):
             outcome = run_in_fork(command, member.sample, log_of(campaign, args.stage, member.sample))
         if outcome.exit_code == 0:
-            journal.add(member.sample, key, outputs)
+            journal.add({member.sample: key}, outputs)
         else:
             remove_outputs(outputs)  # a damaged capture has some
         yield outcome
         if outcome.exit_code in INTERRUPTED:  # Ctrl-C reaches the whole process group
             sys.exit(outcome.exit_code)
+
+
+def process_together(
+    campaign: Path, args: argparse.Namespace, members: Sequence[Member], journal: Journal
+) -> Iterator[Outcome]:
+    """Analyze the samples that are not complete, several in one fork; yield all outcomes.
+
+    Samples that were started in an earlier run, and those of a group that failed, are analyzed alone, so that only a
+    sample that is the cause of a failure fails.
+    """
+    stage = STAGES[args.stage]
+    outputs = outputs_of(campaign, stage, members[0])
+    words = [word for word in args.options if not word.startswith(NEUTRAL)]
+    keys = {member.sample: key_of(campaign, stage, member, words, args.code) for member in members}
+    complete = {sample: key for sample, key in keys.items() if journal.is_complete(sample, key, outputs)}
+    if any(journal.has_completed(sample, outputs) for sample in journal.samples() - set(keys)):
+        complete = {}  # the tables have rows of samples that have left the batch
+    for sample in complete:
+        yield Outcome(sample, "kept")
+    pending = [sample for sample in keys if sample not in complete]
+    started = [sample for sample in pending if journal.is_started(sample)]
+    sizes = {sample: sum(state_of(path)[0] or 0 for path in tables_of(campaign, sample)) for sample in pending}
+    others = [sample for sample in pending if sample not in started]
+    queue = [*groups(others, sizes, TOGETHER_BYTES), *([sample] for sample in started)]
+    if queue:
+        load(analysis(campaign, queue[0], [], outputs[0].parent, args.options))
+    while queue:
+        group = queue.pop(0)
+        journal.start(*group)
+        command = analysis(campaign, group, [*complete], outputs[0].parent, args.options)
+        current = current_file(campaign, args.stage, args.batch)
+        with recorded_as_current(current, group[0]) if len(group) == 1 else contextlib.nullcontext():
+            outcome = run_in_fork(command, group[0], log_of(campaign, args.stage, group[0]))
+        if outcome.exit_code and outcome.exit_code not in INTERRUPTED and len(group) > 1:
+            queue += [[sample] for sample in group]
+            continue
+        if outcome.exit_code == 0:
+            complete |= {sample: keys[sample] for sample in group}
+            journal.add(complete, outputs)
+            copy_log(campaign, group)
+            remove_earlier(campaign, group)
+        for sample in group:
+            yield outcome.share(sample, len(group))
+        if outcome.exit_code in INTERRUPTED:
+            sys.exit(outcome.exit_code)
+
+
+def tables_of(campaign: Path, sample: str) -> list[Path]:
+    """Return the paths of the acap and the flow table of a sample."""
+    return [Campaign(campaign).acap(sample), Campaign(campaign).flows(sample)]
+
+
+def analysis(
+    campaign: Path, samples: Sequence[str], kept: Sequence[str], output: Path, options: Sequence[str]
+) -> list[str]:
+    """Return the arguments of `acapella` that analyze samples of a batch; the tables keep the rows of others."""
+    keep = ["--keep", *kept] if kept else []
+    return ["campaign", "analyze", str(campaign), "--sample", *samples, *keep, "-o", str(output), *options]
+
+
+def copy_log(campaign: Path, samples: Sequence[str]) -> None:
+    """Copy the log of samples that were analyzed together, which is that of the first one, to those of the others."""
+    content = log_of(campaign, "analyze", samples[0]).read_bytes()
+    for sample in samples[1:]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(beneath.open_file(log_of(campaign, "analyze", sample), flags), "wb") as stream:
+            stream.write(content)
+
+
+def remove_earlier(campaign: Path, samples: Sequence[str]) -> None:
+    """Remove the tables that an analysis without batches has created for samples."""
+    for sample in samples:
+        directory = campaign / "partial" / sample
+        if directory.is_dir() and not directory.is_symlink():
+            shutil.rmtree(directory)
 
 
 def remove_outputs(outputs: Sequence[Path]) -> None:
@@ -156,16 +247,14 @@ def remove_outputs(outputs: Sequence[Path]) -> None:
 
 
 def command_of(stage: str, campaign: Path, member: Member, options: Sequence[str]) -> list[str]:
-    """Return the arguments of `acapella` that process a sample."""
-    outputs = [str(path) for path in outputs_of(campaign, STAGES[stage], member.sample)]
+    """Return the arguments of `acapella` that process a sample in stage collect or digest."""
+    outputs = [str(path) for path in outputs_of(campaign, STAGES[stage], member)]
     match stage:
         case "collect":
             return ["collect", str(campaign), "--only", member.sample, *options]
-        case "digest":
+        case _:
             place = [f"--site={member.site}", f"--port={member.port}"]
             return ["digest", "-o", outputs[0], "--flows", outputs[1], *place, *options, "--", member.capture]
-        case _:
-            return ["campaign", "analyze", str(campaign), "--sample", member.sample, *options]
 
 
 def load(command: Sequence[str]) -> None:

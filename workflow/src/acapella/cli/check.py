@@ -59,7 +59,7 @@ NOT_LISTED = {
     r"raw/((samples|failed)\.tsv|[^/]+\.json)|(release-)?pseudonyms\.tsv",
     "settings": r"config\.json|reproduced\.(tsv|json|txt)",
     "collections": r"collect\.json|outcomes\.csv|stale/raw/.+",
-    "partial": r"partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
+    "partial": r"(batches/)?partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
     "tables": r"tables/(?P<table>\w+)\.(csv|parquet)",
     "trials": r"(kappa|consistency)/[^/]+\.json",
     "flow reports": r"(flowreports|flowstudy)/([^/]+/)?(\w+\.(parquet|json|pcap)|control\.txt)",

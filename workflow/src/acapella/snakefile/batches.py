@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from acapella.campaign.batches import STAGES, Member, extended, read_plan, state_of, write_plan
+from acapella.campaign.batches import STAGES, Member, extended, outputs_of, read_plan, state_of, write_plan
 from acapella.digest.cache import LOCATION
 from acapella_core.errors import UserError
 
@@ -98,6 +98,13 @@ class Batches:
 
     def _missing(self, stage: str) -> set[str]:
         """Return the batches with samples that lack a file of a stage."""
+        if STAGES[stage].together:
+            campaign = Path(self._campaign)
+            return {
+                batch
+                for batch, members in self._members.items()
+                if not all(path.exists() for path in outputs_of(campaign, STAGES[stage], members[0]))
+            }
         patterns = {tuple(pattern.split("/")[:2]) for pattern in STAGES[stage].outputs}
         existing = {kind: names_in(Path(self._campaign, kind)) for kind, _ in patterns}
         return {

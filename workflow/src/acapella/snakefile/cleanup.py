@@ -1,5 +1,6 @@
 """Removal of results that no longer belong to the configuration or the sample sheet, before the first job."""
 
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +20,13 @@ def remove_unconfigured(campaign: str, stages: Iterable[OptionalStage]) -> None:
     """
     unconfigured = [stage.output for stage in stages if not stage.configured]
     print_lines(remove_stages(Campaign(Path(campaign)), unconfigured))
+
+
+def remove_batched(campaign: str) -> None:
+    """Remove the partial tables of batches, which a campaign without batches does not use."""
+    directory = Path(campaign, "batches", "partial")
+    if directory.is_dir() and not directory.is_symlink():
+        shutil.rmtree(directory)
 
 
 def remove_unlisted(campaign: str, rows: Mapping) -> None:

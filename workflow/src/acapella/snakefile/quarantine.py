@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from acapella.campaign.batches import STAGES, outputs_of
+from acapella.campaign.batches import STAGES, Journal, Member, outputs_of, read_plan
 from acapella.campaign.failed_samples import directory_of, read_records
+from acapella.campaign.layout import Campaign
 from acapella.digest.command import ENGINES
 from acapella_core import names
 from acapella_core.errors import OUTSIDE, UserError
@@ -130,22 +131,30 @@ def settings_of(stage: str, config: Mapping) -> list:
 def remove_completed(campaign: str) -> None:
     """Remove the records of samples that have been completed since they failed."""
     directory = directory_of(Path(campaign))
-    for sample, record in read_records(Path(campaign)).items():
-        if is_completed(Path(campaign), sample, record["rule"]):
+    records = read_records(Path(campaign))
+    members = {member.sample: member for member in read_plan(Path(campaign))} if records else {}
+    for sample, record in records.items():
+        if is_completed(Path(campaign), members.get(sample, Member("", sample, "", "", "")), record["rule"]):
             for suffix in (".json", ".log"):
                 directory.joinpath(f"{sample}{suffix}").unlink(missing_ok=True)
 
 
-def is_completed(campaign: Path, sample: str, rule: str) -> bool:
+def is_completed(campaign: Path, member: Member, rule: str) -> bool:
     """Return whether a sample has all results, and those of the rule that failed are newer than the record.
+
+    ``member``: the sample and its batch, "" if it has none.
 
     Earlier results of a failed sample may still exist. The modification time of a link to an entry of a cache is that
     of the link.
     """
-    results = {stage: outputs_of(campaign, STAGES[stage], sample) for stage in STAGES}
+    results = {stage: outputs_of(campaign, STAGES[stage], member) for stage in STAGES}
+    if (campaign / "partial" / member.sample).is_dir():
+        results["analyze"] = [Campaign(campaign).partial(member.sample, path.stem) for path in results["analyze"]]
+    elif not Journal(campaign, "analyze", member.batch).has_completed(member.sample, results["analyze"]):
+        return False
     if not all(path.exists() for paths in results.values() for path in paths):
         return False
-    recorded = directory_of(campaign).joinpath(f"{sample}.json").stat().st_mtime_ns
+    recorded = directory_of(campaign).joinpath(f"{member.sample}.json").stat().st_mtime_ns
     return all(path.lstat().st_mtime_ns > recorded for path in results[rule])
 
 

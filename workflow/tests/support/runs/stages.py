@@ -41,16 +41,26 @@ def add_capture(  # noqa: PLR0913 (tests give the two or three that matter to th
 
 
 def analyze_campaign(
-    directory: Path, *, reverse: bool = False, threads: int = 1, choice: dict | None = None, **options
+    directory: Path,
+    *,
+    reverse: bool = False,
+    alone: bool = False,
+    threads: int = 1,
+    choice: dict | None = None,
+    **options,
 ) -> Path:
     """Index and analyze every sample, then process; ``reverse``: in reverse order.
 
+    ``alone``: analyze each sample in its own queries; otherwise all together, as in a batch, which is faster.
     ``choice``: keywords `traffic` and `trials` of the index; ``options``: those of process.
     """
     campaign = Campaign(directory)
     index.build(campaign, threads=threads, **(choice or {}))
-    for acap in sorted((directory / "acap").glob("*.parquet"), reverse=reverse):
-        analyze.make_partials(campaign, acap.stem, directory / "partial" / acap.stem, threads=threads)
+    samples = sorted((acap.stem for acap in (directory / "acap").glob("*.parquet")), reverse=reverse)
+    for sample in samples if alone else []:
+        analyze.make_partials(campaign, [sample], directory / "partial" / sample, threads=threads)
+    if not alone:
+        analyze.make_partials(campaign, samples, campaign.batch_partial("b0001", "quality").parent, threads=threads)
     process.make_tables(campaign, threads=threads, **options)
     return directory
 
