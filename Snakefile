@@ -13,6 +13,7 @@ min_version("9.16")
 
 from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
+from acapella.snakefile.code import figure_digest as digest_of_figure
 from acapella.snakefile.code import sql_digest as digest_of_sql
 from acapella.snakefile.engine import with_engine
 from acapella.snakefile import quarantine, slurm_plugin

@@ -1,6 +1,8 @@
 # figures: tables/ -> figures/<figure>.svg, .pdf, .png, .html
 #
-# One job: starting Altair takes longer than most figures. Captions for `snakemake --report` are in
+# One job: starting Altair takes longer than most figures. It draws only figures whose code, tables or options have changed,
+# and sets the modification time of the others. So Snakemake does not delete the figures before the job (update()).
+# logs/figures.done is deleted, so that the job runs again if it fails. Captions for `snakemake --report` are in
 # workflow/report/<figure>.rst.
 
 FIGURE_FLAGS = optional_stages.figure_flags(OPTIONAL_STAGES)
@@ -18,9 +20,9 @@ rule figures:
         infrastructure=rules.infrastructure.output.parquet if INFRASTRUCTURE else [],
         printed=ROOT / "workflow/conformance/patchwork_printed.csv" if INFRASTRUCTURE else [],
     output:
-        [
+        figures=[
             report(
-                f"<campaign>/figures/{figure}.{format}",
+                update(f"<campaign>/figures/{figure}.{format}"),
                 caption=f"../workflow/report/{figure}.rst",
                 category="Figures",
                 labels={"figure": figure, "format": format},
@@ -28,6 +30,7 @@ rule figures:
             for figure in FIGURES
             for format in FORMATS
         ],
+        done=touch("<campaign>/logs/figures.done"),
     log:
         "<campaign>/logs/figures.log",
     benchmark:
@@ -40,9 +43,9 @@ rule figures:
         formats=FORMATS,
         figures=FIGURES,
         missing=f"--missing {len(FAILED)}" if FAILED else "",
-        code=digest_of_code("acapella.figures"),
+        code=[f"{figure}={digest_of_figure(figure)}" for figure in FIGURES],
     message:
         "figures"
     shell:
         "acapella campaign figures {params.campaign:q} --only {params.figures} --formats {params.formats}"
-        " {params.missing} > {log:q} 2>&1"
+        " {params.missing} --code {params.code} > {log:q} 2>&1"

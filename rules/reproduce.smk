@@ -40,7 +40,7 @@ if config["reproduce"]:
     REPRODUCED_RESULTS = [
         *rules.process.output.csv,
         *rules.process.output.parquet,
-        *rules.figures.output,
+        *rules.figures.output.figures,
         *(rules.trials.output if ENVIRONMENTS else []),
     ]
 

@@ -388,3 +388,33 @@ def test_axis_of_header_shares_ends_at_100_percent(campaign, campaigns):
     assert scales
     assert all(scale["domain"] == [0, 100] for scale in scales)
     assert all(layer["mark"].get("shape") != "diamond" for layer in layers)
+
+
+def test_figure_is_drawn_again_only_if_its_code_options_files_or_a_table_change(tmp_path, capsys):
+    directory = write_tables(tmp_path / "made", sites=1)
+    names = ["frame_sizes", "flow_sizes"]
+
+    def drawn(*versions: str, options: tuple[str, ...] = ()) -> list[str]:
+        codes = [f"{name}={version}" for name, version in zip(names, versions, strict=False)]
+        words = ["campaign", "figures", str(directory), "--only", *names, "--formats", "svg", *options]
+        assert cli.main([*words, *(["--code", *codes] if codes else [])]) == 0
+        return re.findall(r"^figures: .*/(\w+) \(svg\)", capsys.readouterr().err, re.MULTILINE)
+
+    def sums() -> list[str]:
+        return [hashlib.sha256((directory / "figures" / f"{name}.svg").read_bytes()).hexdigest() for name in names]
+
+    assert drawn("1", "1") == names
+    before = sums()
+    os.utime(directory / "tables" / "flow_sizes.parquet")
+    assert drawn("1", "1") == [], "only the time of a table has changed"
+    for name in names:
+        times = [(directory / part).stat().st_mtime for part in (f"figures/{name}.svg", "tables/flow_sizes.parquet")]
+        assert times[0] >= times[1], "Snakemake would draw it again"
+    assert drawn("2", "1") == names[:1]
+    (directory / "figures" / "flow_sizes.svg").write_text("edited")
+    assert drawn("2", "1") == names[1:]
+    assert sums() == before
+    assert drawn("2", "1", options=("--missing", "1")) == names
+    change_table(directory, "flow_sizes", lambda _, row: row.update(flows_ge=max(1, row["flows_ge"] - 1)))
+    assert drawn("2", "1", options=("--missing", "1")) == names
+    assert drawn() == names, "without versions, all figures are drawn"

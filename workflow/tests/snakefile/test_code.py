@@ -187,6 +187,20 @@ def test_text_of_a_figure_in_the_report_counts_as_code():
         assert about.endswith(".") and canonical(path, edited.encode()) != canonical(path, path.read_bytes()), name
 
 
+@pytest.mark.parametrize(
+    ("edited", "expected"),
+    [("flow_sizes", ["flow_sizes"]), ("reordering_spacing", ["reordering_spacing"]), ("theme", None)],
+)
+def test_edited_module_changes_only_the_digests_of_figures_that_use_it(copy, edited, expected):
+    forget()
+    before = {name: code.figure_digest(name) for name in registry.all_figures()}
+    path = copy / "python" / "acapella" / "figures" / f"{edited}.py"
+    path.write_text(path.read_text() + ADDED[".py"])
+    forget()
+    changed = [name for name, digest in before.items() if code.figure_digest(name) != digest]
+    assert changed == (expected or [*before])
+
+
 def test_checksums_of_sources_are_kept_and_a_damaged_file_is_ignored(copy):
     before = fresh()
     kept = copy / "python" / "acapella" / "__pycache__" / "checksums.json"

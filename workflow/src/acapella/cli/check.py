@@ -65,7 +65,7 @@ NOT_LISTED = {
     "flow reports": r"(flowreports|flowstudy)/([^/]+/)?(\w+\.(parquet|json|pcap)|control\.txt)",
     "storage": r"storage/study\.json",
     "transfers": r"transfers/((complete|config|grid)\.json|[^/]+/[\w.-]+\.(json|parquet|pcap))",
-    "figures": r"figures/(?P<figure>\w+)\.(svg|pdf|png|html)",
+    "figures": r"figures/(\.drawn\.json|(?P<figure>\w+)\.(svg|pdf|png|html))",
     "report": r"report\.html",
     "batches": r"batches/(plan\.jsonl|((done/)?\w+/)b[0-9]+\.(tsv|json))",
     "failed samples": r"quarantine/[^/]+\.(json|log)",

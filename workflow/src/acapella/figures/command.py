@@ -2,7 +2,8 @@
 
 Writes figures/NAME.svg, .pdf, .png (at twice the size) and .html (one file that needs no network). Every figure states
 the number of samples and frames, the losses of the captures, and the table that contains its numbers. If a table has
-nothing to draw, its figure states so. The same tables give the same bytes.
+nothing to draw, its figure states so. The same tables give the same bytes. With --code, a figure is drawn only if its
+code, its options or any table has changed since the last run (figures/.drawn.json).
 """
 
 import argparse
@@ -15,6 +16,7 @@ from acapella_core.errors import UserError
 from acapella_core.validation import load_jsonschema
 
 from . import vega
+from .drawn import DrawnFigures
 from .registry import (
     COLLECTION_FIGURES,
     FLOWREPORT_FIGURES,
@@ -76,6 +78,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         help="number of samples that are missing in the tables because they failed; figures of samples state it",
     )
     parser.add_argument(
+        "--code",
+        nargs="+",
+        metavar="NAME=VERSION",
+        default=[],
+        help="version of the code of figures, which are kept if nothing has changed (default: draw all)",
+    )
+    parser.add_argument(
         "--formats",
         nargs="+",
         metavar="FORMAT",
@@ -104,6 +113,22 @@ def run(args: argparse.Namespace) -> None:
     names = select_names(selected, all_figures(), "--only")
     formats = select_names(args.formats, FORMATS, "--formats")
     campaign = campaigns.open_campaign(args.campaign)
+    versions = dict(text.partition("=")[::2] for text in args.code)
+    select_names([*versions], all_figures(), "--code")
+    drawn = DrawnFigures(campaign, versions, [args.missing])
+    paths = {name: [campaign.directory / "figures" / f"{name}.{form}" for form in formats] for name in names}
+    changed = [name for name in names if not drawn.keep(name, paths[name])]
+    if changed:
+        draw(campaign, changed, formats, args.missing)
+    for name in names:
+        drawn.add(name, paths[name])
+    drawn.save()
+    if len(changed) < len(names):
+        print(f"figures: {len(names) - len(changed)} of {len(names)} have not changed", file=sys.stderr)
+
+
+def draw(campaign: campaigns.Campaign, names: list[str], formats: list[str], missing: int) -> None:
+    """Write figures; print a line for each. Raises UserError for a missing table."""
     load_jsonschema()
     from .compose import compose_figure  # noqa: PLC0415 (Altair and vl-convert are slow to import)
     from .save import save  # noqa: PLC0415
@@ -112,7 +137,7 @@ def run(args: argparse.Namespace) -> None:
     source = Source(campaign)
     for name in names:
         start = time.monotonic()
-        paths = save(compose_figure(name, source, missing=args.missing), campaign.directory / "figures", name, formats)
+        paths = save(compose_figure(name, source, missing=missing), campaign.directory / "figures", name, formats)
         seconds = time.monotonic() - start
         print(f"figures: {paths[0].with_suffix('')} ({', '.join(formats)}), {seconds:.1f} s", file=sys.stderr)
 

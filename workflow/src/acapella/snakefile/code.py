@@ -25,6 +25,7 @@ OURS = ("acapella", "acapella_core", "acapella_capture")
 SHAPING = {"altair": "altair", "duckdb": "duckdb", "pyarrow": "pyarrow", "vl_convert": "vl-convert-python"}
 NATIVE = "acapella_core._native"
 SOURCES = "workflow/native/src"  # of the core, in the source tree
+FIGURE_CODE = tuple(f"acapella.figures.{module}" for module in ("command", "compose", "save", "source"))
 COMMENT = re.compile("#.*")
 IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<dots>\.*)(?P<base>[\w.]*)[ \t]+)?import\b[ \t]*(?P<names>\([^)]*\)|.*)", re.MULTILINE
@@ -45,6 +46,11 @@ def digest(*stages: str) -> str:
     for package in sorted(foreign):
         total.update(f"{package} {version_of(package)}\n".encode())
     return total.hexdigest()
+
+
+def figure_digest(figure: str) -> str:
+    """Return the SHA-256, in hexadecimal, of the code that draws a figure: its module, and what all figures share."""
+    return digest(f"acapella.figures.{figure}", *FIGURE_CODE)
 
 
 @functools.cache
