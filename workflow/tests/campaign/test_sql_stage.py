@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from acapella.campaign import process, sql
+from acapella.campaign import process, sql, views
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.common import queries
@@ -62,6 +62,29 @@ def test_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
     con = queries.connect("catalog.duckdb", read_only=True)
     query = "explain analyze select sum(wire_len) from frames where sample = 'site02-p1-0003'"
     assert "Total Files Read: 1 " in con.execute(query).fetchall()[0][1]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("select sum(frames) from samples", False),
+        ("select fwd_frames from connections", False),
+        ("select 1 from samples where exists (select 1 from Frames as f where f.sample = samples.sample)", True),
+        ('with a as (select * from main."frames") from a', True),
+        ("select * from samples, frames", True),
+        ("describe frames", True),
+        ("show tables", False),
+    ],
+)
+def test_only_queries_of_frames_list_the_acaps(campaign, run_sql, monkeypatch, query, expected):
+    patterns, original = [], views.create_views
+    monkeypatch.setattr(
+        views,
+        "create_views",
+        lambda *given, **options: patterns.append(options["acaps"]) or original(*given, **options),
+    )
+    assert run_sql(campaign, query)[0] == 0
+    assert (patterns == ["*.parquet"]) == expected
 
 
 def test_unknown_column_error_suggests_similar_columns_in_one_line(campaign, run_sql):

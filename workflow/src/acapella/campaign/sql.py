@@ -148,11 +148,26 @@ def query_catalog(  # noqa: PLR0913
         tables = catalog_tables(con)
         for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
-        views.create_views(con, here.directory)
+        views.create_views(con, here.directory, acaps=acaps_for(con, query))
         views.create_table_views(con, here.directory, sorted({*views.existing_tables(here)} - {*tables}))
         with known_names(con):
             statement = reading_statement(con, query)
             write_result(con, statement, out, form, spreadsheet=spreadsheet)
+
+
+def acaps_for(con, query: str) -> str:
+    """Return the pattern of the acaps that view `frames` reads: only the first one if the query does not use the view.
+
+    Listing a directory of 100,000 acaps takes a second, which is more than most queries of the tables.
+    """
+    import duckdb  # noqa: PLC0415 - slow to import
+
+    try:
+        used = {name.lower() for name in con.get_table_names(query)}
+    except duckdb.Error:  # not a SELECT
+        used = {"frames"}
+    ((first,),) = con.execute("select min(file) from catalog.acaps").fetchall()
+    return Path(first).name if first and "frames" not in used and Path(first).is_file() else "*.parquet"
 
 
 def catalog_tables(con) -> list[str]:
