@@ -1,15 +1,19 @@
-"""Campaigns of many small captures in batches: plans, jobs, and the cost of a sample in each stage.
+"""Campaigns of many small captures in batches: plans, jobs, the cost of a sample in each stage, and the catalog.
 
 Captures have 1,000 frames of the generator and differ only in the time of their first frame. All stages run on one
-core.
+core. The catalog of the campaign is extended by copies of its samples, spread over a year, and queried for one site and
+day with `acapella sql`.
 """
 
+import contextlib
 import csv
 import re
+import shutil
 import struct
 import sys
 from pathlib import Path
 
+import duckdb
 import yaml
 
 from .archive.stages import stage_rows, stages_of
@@ -21,6 +25,20 @@ FRAMES = 1000
 PCAP_HEADER_BYTES = 24
 DIRECTORY_FILES = 1000
 STAGES = ("collect", "digest", "analyze")
+DAY_NS = 24 * 3600 * 10**9
+YEAR_NS = 365 * DAY_NS
+TIMES = ("start_ns", "end_ns", "first_ns", "last_ns")
+QUESTIONS = {  # by table of the catalog
+    "samples": """
+select count(*) as samples, sum(frames) as frames from samples
+where site = '{site}' and start_ns between {start_ns} and {end_ns} having count(*) > 0""",
+    "flows": """
+select app, sum(wire_bytes) as wire_bytes from flows
+where site = '{site}' and first_ns between {start_ns} and {end_ns} group by app""",
+    "stacks": """
+select stack, sum(stacks.frames) as frames from stacks inner join samples using (sample)
+where samples.site = '{site}' and start_ns between {start_ns} and {end_ns} group by stack""",
+}
 
 
 def run(bench: Bench) -> list[dict]:
@@ -46,6 +64,7 @@ def run(bench: Bench) -> list[dict]:
         *({**row, "goal": ""} for row in stage_rows(stages_of(campaign), whole.wall_s, cores=1)),
         *(row for stage in STAGES for row in costs(campaign / "benchmarks" / "batches" / stage)),
     ]
+    rows += catalog_rows(bench, campaign, max(bench.scale["planned_samples"]))
     add_sample(place, samples)
     added = snakemake(bench, place, "--until", "process")
     rows.append({"measured": "one more sample", "value": added.wall_s, "unit": "s", "note": "up to its tables"})
@@ -98,6 +117,45 @@ def later(content: bytes, seconds: int) -> bytes:
     end = PCAP_HEADER_BYTES + 4
     (first,) = struct.unpack("<I", content[PCAP_HEADER_BYTES:end])
     return content[:PCAP_HEADER_BYTES] + struct.pack("<I", first + seconds) + content[end:]
+
+
+def catalog_rows(bench: Bench, campaign: Path, samples: int) -> list[dict]:
+    """Return the time of questions about one site and day to a catalog of at least a number of samples."""
+    large = bench.directory / "catalog"
+    large.mkdir()
+    shutil.copyfile(campaign / "catalog.duckdb", large / "catalog.duckdb")
+    site, start_ns, number = extend_catalog(large / "catalog.duckdb", samples)
+    size_mb = (large / "catalog.duckdb").stat().st_size / 1e6
+    rows = [{"measured": f"catalog of {number:,} samples", "value": size_mb, "unit": "MB"}]
+    for table, question in QUESTIONS.items():
+        query = question.format(site=site, start_ns=start_ns, end_ns=start_ns + DAY_NS)
+        asked = bench.measure([sys.executable, "-m", "acapella.cli.main", "sql", large, query], keep=True)
+        if asked.stdout.count(b"\n") <= 1:
+            raise Failed(f"no {table} of {site} on one day")
+        note = f"one site and day of {number:,} samples"
+        rows.append({"measured": f"{table} of a day", "value": asked.wall_s, "unit": "s", "goal": "< 1", "note": note})
+    return rows
+
+
+def extend_catalog(catalog: Path, samples: int) -> tuple[str, int, int]:
+    """Add copies of all samples to a catalog, over a year; return a site, a time in ns, and the number of samples.
+
+    The copies of a sample have other names and times. Samples of the site started within a day after that time.
+    """
+    with contextlib.closing(duckdb.connect(str(catalog))) as con:
+        ((existing,),) = con.execute("select count(*) from samples").fetchall()
+        copies = max(1, round(samples / existing))
+        columns = "select schema_name, table_name, list(column_name) from duckdb_columns() where (schema_name, "
+        columns += "table_name) in (select (schema_name, table_name) from duckdb_tables()) group by all"
+        for schema, table, names in con.execute(columns).fetchall():
+            changed = [f"{name} + k * {YEAR_NS // copies} as {name}" for name in names if name in TIMES]
+            changed += [f"{name} || '-' || k as {name}" for name in names if name == "sample"]
+            source = f"select t.* replace ({', '.join(changed)}) from {schema}.{table} as t, range(1, {copies}) as r(k)"
+            con.execute(f"insert into {schema}.{table} {source}")
+        con.execute("checkpoint")
+        place = "select site, max(start_ns), (select count(*) from samples) from samples group by site order by site"
+        site, start_ns, number = con.execute(place).fetchall()[0]
+    return site, start_ns - DAY_NS // 2, number
 
 
 def add_sample(place: Path, samples: int) -> None:
