@@ -299,7 +299,9 @@ def test_release_all_at_level_slice_finds_the_slices_of_level_site(fabric, capsy
 
 
 def test_nodes_of_level_slice_are_not_captured_at_level_host(fabric):
-    own_testbed(fabric).allocate("UTAH", REQUEST)
+    left = own_testbed(fabric)
+    (instance,) = left.allocate("UTAH", REQUEST)
+    left.mirror(instance, instance.receivers[0], left.site("UTAH").ports[0].name, "both")
     assert set(HostTestbed(fabric.settings(), "c", own=SLICE).ports_by_node("UTAH")) == {"n3"}
 
 
