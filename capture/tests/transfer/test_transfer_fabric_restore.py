@@ -7,13 +7,16 @@ import subprocess
 import threading
 import time
 
+import pytest
 from acapella_testing.fabric.network import inside
 from acapella_testing.fabric.transfers import SLICE, FabricTransfers
 from acapella_testing.waiting import wait_until
 from fabrictestbed_extensions.fablib import node as fablib_node
 
 from acapella_capture.testbeds.fabric.network_slice import NetworkSlice
+from acapella_capture.transfer.fabric_nodes import listed
 from acapella_capture.transfer.node_state import DEFINE, restore_argv, set_value_argv
+from acapella_core.errors import UserError
 
 NODES = ["h1", "r1", "h2"]
 END_S = 60  # reached only if the command hangs
@@ -188,3 +191,10 @@ def test_kept_slice_has_no_changes_and_is_named_after_an_error_or_interrupt(fabr
     assert "warning: nodes h1, r1, h2 may have changed settings; the next start restores them" in out
     assert f"slice {SLICE} is kept; delete it with the same command and --release" in out
     assert states(fabric) == dict.fromkeys(NODES, fresh) and leftovers(fabric) == [] and fabric.slices == [SLICE]
+
+
+@pytest.mark.parametrize("printed", ["", "3", "[3]", "[{}]", "[" * 100_000, '{"a": 1}'])
+def test_malformed_output_of_a_node_is_an_error(printed):
+    assert listed("h1", '[{"ifname": "lo"}, {"ifname": "x"}]', "ifname") == ["lo", "x"]
+    with pytest.raises(UserError, match=r"^node h1: ip printed "):
+        listed("h1", printed, "ifname")

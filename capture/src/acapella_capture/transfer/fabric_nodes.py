@@ -218,11 +218,11 @@ class FabricNodes(Nodes):
         The grid may be an earlier one whose process was killed; then the changes are reported.
         """
         changes = self.checked(node, restore_argv(["lo", *self._devices_of(node)])).splitlines()
-        rules = json.loads(self.checked(node, ["ip", "-j", "rule", "show"]))
+        rules = listed(node, self.checked(node, ["ip", "-j", "rule", "show"]), "priority")
         ours = (DELAY_RULE, *range(FIRST_RULE, 2 * FIRST_RULE))
-        lines = [f"rule del pref {rule['priority']}" for rule in rules if rule["priority"] in ours]
-        links = json.loads(self.checked(node, ["ip", "-j", "link", "show"]))
-        lines += [f"link del {link['ifname']}" for link in links if link["ifname"] in DELAY_DEVICES]
+        lines = [f"rule del pref {priority}" for priority in rules if priority in ours]
+        links = listed(node, self.checked(node, ["ip", "-j", "link", "show"]), "ifname")
+        lines += [f"link del {name}" for name in links if name in DELAY_DEVICES]
         self.batch(node, "ip", lines)
         if changes and not self._ending:
             self._report(f"transfer: node {node}: undid {len(changes) + len(lines)} changes of an earlier run")
@@ -302,3 +302,11 @@ class FabricNodes(Nodes):
 
     def _download(self, node: str, path: str, length: int) -> bytes:
         return read_part(self._slice.node(node), path, length)
+
+
+def listed(node: str, printed: str, key: str) -> list[Any]:
+    """Return a value of each entry that ip(8) printed on a node. Raises UserError: the output is untrusted."""
+    try:
+        return [entry[key] for entry in json.loads(printed)]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UserError(f"ip printed {printed[:40]!r}", where=f"node {node}") from error
