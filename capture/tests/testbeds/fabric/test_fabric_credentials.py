@@ -1,8 +1,10 @@
 """Parts of testbed `fabric` that do not need FABRIC's client: credentials, agent, transfer."""
 
 import ast
+import contextlib
 import inspect
 import json
+from types import SimpleNamespace
 
 import pytest
 from acapella_testing.new_files import new_directory, write_file
@@ -124,6 +126,27 @@ def test_damaged_part_is_fetched_again_and_never_kept(tmp_path, monkeypatch, dam
             transfer.fetch("n", "a.pcap", target)
         assert not target.exists()
     assert [path.name for path in (tmp_path / "node").iterdir()] == ["a.pcap"]
+
+
+def test_lost_connection_is_an_error_of_the_reader_only():
+    """Paramiko requests blocks in a thread, from which Python would print a traceback."""
+
+    class Stream:
+        def prefetch(self, _length):
+            self._prefetch_thread([], None)
+
+        def _prefetch_thread(self, _chunks, _most):
+            raise OSError("Socket is closed")
+
+        def read(self, _length):
+            raise EOFError
+
+    sftp = contextlib.nullcontext(SimpleNamespace(open=lambda *_: contextlib.nullcontext(Stream())))
+    client, closed = SimpleNamespace(open_sftp=lambda: sftp), []
+    node = SimpleNamespace(_get_ssh_connection=lambda: (None, client), close_ssh=lambda: closed.append(True))
+    with pytest.raises(EOFError):
+        transfer.read_part(node, "a.pcap", 10)
+    assert closed == [True]
 
 
 def test_file_that_changes_during_the_transfer_is_rejected(tmp_path, monkeypatch):

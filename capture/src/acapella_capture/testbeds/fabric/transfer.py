@@ -94,11 +94,25 @@ def read_part(node: Any, path: str, length: int) -> bytes:
     try:
         _, client = node._get_ssh_connection()
         with client.open_sftp() as sftp, sftp.open(path, "rb") as stream:
+            stream._prefetch_thread = quiet(stream._prefetch_thread)
             stream.prefetch(length)
             return stream.read(length)
     except Exception:
         node.close_ssh()  # the next attempt connects again
         raise
+
+
+def quiet(request: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that requests the next blocks in a thread of paramiko, without the error of a lost connection.
+
+    The reader raises it, too; from the thread, Python would print a traceback.
+    """
+
+    def requests(*arguments: Any) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            request(*arguments)
+
+    return requests
 
 
 def check_space(stream: BinaryIO, size: int, target: Path) -> None:
