@@ -11,11 +11,13 @@ from acapella_testing.fabric.collection_runs import ONE, collected
 from acapella_testing.fabric.loopback import Loopback
 
 from acapella_capture.testbeds.base import NotReleased, ResourceRequest
+from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 from acapella_core.errors import UserError
 
 SITE = "STAR"
 PORTS = ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15")
 HOUR_NS = 3600 * 10**9
+CREATE = "/slices/creates"
 
 
 def names(fabric: Loopback) -> list[str]:
@@ -136,6 +138,35 @@ def test_slice_that_may_exist_is_named(fabric, monkeypatch):
         testbed.allocate(SITE, ResourceRequest(1))
     with pytest.raises(NotReleased, match="still allocated: acapella-c-STAR"):
         testbed.release()
+
+
+def test_slice_that_exists_and_is_not_listed_is_named(fabric):
+    """The answer to the creation is lost, its repetition is refused, and no list contains the slice for a long time."""
+    fabric.orchestrator.faults.lost_answers, fabric.orchestrator.faults.hidden = [CREATE], 1000
+    testbed = fabric.testbed()
+    with pytest.raises(UserError, match="already exists"):
+        testbed.allocate(SITE, ResourceRequest(1))
+    for _ in range(2):
+        with pytest.raises(NotReleased, match=r"still allocated: acapella-c-STAR \(FABRIC reports that it exists"):
+            testbed.release()
+        assert testbed.leftovers() == ("acapella-c-STAR",)
+    fabric.orchestrator.faults.hidden = 0
+    testbed.release()
+    assert not names(fabric) and testbed.leftovers() == ()
+
+
+def test_samples_are_in_the_sheet_if_the_token_expires_before_the_release(fabric, capsys, monkeypatch):
+    release = FabricTestbed.release
+
+    def with_expired_token(testbed, site=None):
+        fabric.orchestrator.tokens.clear()
+        release(testbed, site)
+
+    monkeypatch.setattr(FabricTestbed, "release", with_expired_token)
+    status, campaign = collected(fabric, collect=ONE)
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert status == 2 and "still allocated: acapella-first-UTAH (" in line and line.endswith(" --release-all")
+    assert len((campaign / "raw" / "samples.tsv").read_text().splitlines()) == 2
 
 
 def test_shortened_lease_is_reported_and_not_renewed_at_once(fabric):

@@ -12,7 +12,7 @@ from acapella_capture.testbeds.fabric import replay
 
 SOAK = os.environ.get("ACAPELLA_SOAK")
 SEEDS = range(200) if SOAK else (0, 1, 17, 26, 41)
-SOME = range(0, 200, 4) if SOAK else (7,)  # of schedules with more than samples
+SOME = {*range(0, 200, 4), 41} if SOAK else {41}  # of schedules with more than samples
 
 
 def check(directory, plan: Schedule, capsys) -> None:
@@ -35,18 +35,18 @@ def test_nodes_in_the_users_slice_are_removed_or_named_under_a_schedule_of_fault
     check(tmp_path, replace(schedule(seed), own=True), capsys)
 
 
-@pytest.mark.parametrize("seed", sorted({*SOME, 108}))
+@pytest.mark.parametrize("seed", sorted(SOME - {41} | {108}))
 def test_nodes_in_the_users_slice_are_released_after_the_project_lost_its_permissions(tmp_path, capsys, seed):
     check(tmp_path, replace(schedule(seed), own=True, loses_tags=True), capsys)
 
 
-@pytest.mark.parametrize("seed", SOME)
+@pytest.mark.parametrize("seed", sorted(SOME))
 def test_digests_on_nodes_under_a_schedule_of_faults_leave_nothing_unnamed(tmp_path, capsys, seed):
     required(node_digest.digest_program)
     check(tmp_path, replace(schedule(seed), digests=True), capsys)
 
 
-@pytest.mark.parametrize("seed", SOME)
+@pytest.mark.parametrize("seed", sorted(SOME))
 def test_replays_under_a_schedule_of_faults_leave_nothing_unnamed(tmp_path, capsys, seed):
     required(replay.program)
     check(tmp_path, replace(schedule(seed), replays=True), capsys)

@@ -98,7 +98,7 @@ class NetworkSlice:
         with ignored_signals():
             self.close()
             try:
-                self.slices.delete_all(self.slices.ids_to_delete(SITE))
+                self.slices.delete_existing(SITE)
             except UserError as error:
                 fix = "delete it: the same command with --release"
                 raise UserError(f"slice {self.name} may still exist: {error}", fix=fix) from error

@@ -86,6 +86,7 @@ class Slices:
         self.stopping = threading.Event()  # if set, only the end of a slice is waited for
         self._names: dict[str, str] = {}  # slices that this process created or used, by id, until they are deleted
         self._unanswered: set[str] = set()  # names of slices whose creation had no answer
+        self._unlisted: set[str] = set()  # names of slices that exist, but that FABRIC does not list
         self._deadlines: dict[str, float] = {}  # of attempts to delete a slice
         self._shortened: dict[str, tuple[datetime.datetime, datetime.datetime]] = {}  # by id: renewed when, until when
 
@@ -97,6 +98,7 @@ class Slices:
         """Return FABRIC's records of this campaign's slices that still exist. Raises UserError."""
         ours = [record for record in self._list(as_self=True) if self._site_of(record.name)]
         self._names.update({record.slice_id: record.name for record in ours})
+        self._unlisted -= {record.name for record in ours}
         return ours
 
     def list_late(self, site: str | None = None) -> list[Any]:
@@ -112,16 +114,31 @@ class Slices:
             missing = [name for name in self._unanswered if site in (None, self._site_of(name))]
             if not missing:
                 break
-        self._unanswered -= set(missing)  # never created
+        self._unanswered -= set(missing) - self._unlisted  # never created
         return [record for record in found if site in (None, self._site_of(record.name))]
 
-    def ids_to_delete(self, site: str | None = None) -> list[str]:
-        """Return the ids of this campaign's slices, of one site or of all. A new slice may be missing in FABRIC's list.
+    def delete_existing(self, site: str | None = None) -> None:
+        """Delete this campaign's slices, of one site or of all. A new slice may be missing in FABRIC's list.
 
-        Raises UserError.
+        Raises NotReleased, which names those that exist, and UserError if FABRIC does not answer and none is known.
         """
-        listed = [record.slice_id for record in self.list_late(site)]
-        return [*listed, *(each for each in self.known_ids(site) if each not in listed)]
+        fault, names = "", []
+        try:
+            listed = [record.slice_id for record in self.list_late(site)]
+        except UserError as error:
+            fault, names = str(error).removeprefix(f"{WHERE}: "), self.known_names(site)
+            if not names:
+                raise
+        else:
+            try:
+                self.delete_all([*listed, *(each for each in self.known_ids(site) if each not in listed)])
+            except NotReleased as error:
+                fault, names = error.reason, list(error.names)
+            unlisted = [name for name in self._unlisted if site in (None, self._site_of(name))]
+            if unlisted:
+                fault, names = fault or "FABRIC reports that it exists, but does not list it", [*names, *unlisted]
+        if names:  # not in a handler: the context of this error is that during which slices are released
+            raise NotReleased(sorted(names), fault, where=WHERE)
 
     def list_project(self) -> list[Any]:
         """Return FABRIC's records of all slices of the project that still exist. Raises UserError."""
@@ -394,7 +411,9 @@ class Slices:
             self._names[slice_id] = name
         except (UserError, LookupError) as error:
             # FABRIC may still be creating the slice if the client received no reply
-            if isinstance(error, UserError) and not is_transient(error) and "already exists" not in str(error):
+            if "already exists" in str(error):
+                self._unlisted.add(name)
+            elif isinstance(error, UserError) and not is_transient(error):
                 self._unanswered.discard(name)
             record = next((record for record in self.list_late(site) if record.name == name), None)
             if record is not None:

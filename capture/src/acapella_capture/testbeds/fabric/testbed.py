@@ -282,14 +282,7 @@ class FabricTestbed(NodePrograms):
             self.site(site)
             self._looked_up.add(site)
         self._forget([site] if site else list(self._site_slices))
-        try:
-            slice_ids = self.slices.ids_to_delete(site)
-        except UserError as error:
-            names = self.slices.known_names(site)
-            if not names:
-                raise
-            raise NotReleased(names, str(error).removeprefix(f"{WHERE}: "), where=WHERE) from error
-        self.slices.delete_all(slice_ids)
+        self.slices.delete_existing(site)
 
     def leftovers(self) -> tuple[str, ...]:
         current = {slice_name(self.campaign, site) for site in self._site_slices}
