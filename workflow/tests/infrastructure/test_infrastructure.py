@@ -146,6 +146,23 @@ def test_model_of_a_site_lists_its_downlinks(tmp_path):
     assert found == [["STAR", "0", "1", "ports"], ["UTAH", "2", "5", "ports"]]
 
 
+def test_advertisement_and_models_of_sites_complete_each_other(tmp_path, inputs, capsys):
+    first = tmp_path / "star.graphml"
+    made.write_site_model(first, "STAR", downlinks=7, uplinks=0)
+    options = ("--advertisement", inputs / "advertisement.graphml", "--advertisement")
+    assert run(tmp_path, *options, first) == 0
+    rows = {row["site"]: row for row in read_rows(tmp_path / "tables" / "infrastructure_ports.csv")}
+    uplinks, _ = walk(inputs / "advertisement.graphml")["STAR"]
+    shared = {made.port(place) for place in range(7)} & uplinks
+    assert int(rows["STAR"]["uplinks"]) == len(uplinks)
+    assert int(rows["STAR"]["downlinks"]) == 7 - len(shared)
+    assert rows["STAR"]["downlinks_from"] == "ports"
+    assert len(rows) == SHAPE.sites
+    made.write_site_model(tmp_path / "again.graphml", "STAR", downlinks=1, uplinks=0)
+    assert run(tmp_path, *options, tmp_path / "*.graphml") == 2
+    assert "site STAR is also in" in capsys.readouterr().err
+
+
 def test_sites_and_durations_of_slices_match_naive(inputs, study):
     slices = naive_slices(inputs / "slices.csv")
     sites = Counter(len(used) for _, _, used in slices if used)

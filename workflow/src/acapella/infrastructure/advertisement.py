@@ -88,37 +88,40 @@ def properties(element: ET.Element, names: dict) -> dict[str, str]:
 
 
 def read(paths: Iterable[Path]) -> Infrastructure:
-    """Return sites, ports and NICs of all files. Raises UserError if one has no site, or two have the same site."""
+    """Return sites, ports and NICs of all files. A site may be in an advertisement and have a model.
+
+    Raises UserError if a file has no site, or two advertisements or two models have the same site.
+    """
     result = Infrastructure()
-    files: dict[str, Path] = {}
+    files: dict[tuple[str, str], Path] = {}
+    with_nics: set[str] = set()
     for path in paths:
-        graph = Graph(path)
-        found = one_graph(graph)
-        if not found.sites:
+        found, kinds = one_graph(Graph(path))
+        if not kinds:
             raise UserError("contains no site of FABRIC's information model", where=path)
-        for row in found.sites:
-            if row["site"] in files:
-                raise UserError(f"site {row['site']} is also in {files[row['site']]}", where=path)
-            files[row["site"]] = path
-        for name in ("sites", "ports", "nics"):
-            getattr(result, name).extend(getattr(found, name))
+        for key in kinds:
+            if key in files:
+                raise UserError(f"site {key[0]} is also in {files[key]}", where=path)
+            files[key] = path
+        result.ports += found.ports
+        result.nics += [row for row in found.nics if row["site"] not in with_nics]  # both list the same NICs
+        with_nics |= {row["site"] for row in found.nics}
+    result.sites = [{"site": site} for site in dict.fromkeys(site for site, _ in files)]
     return result
 
 
-def one_graph(graph: Graph) -> Infrastructure:
-    """Return sites, ports and NICs of one graph."""
+def one_graph(graph: Graph) -> tuple[Infrastructure, list[tuple[str, str]]]:
+    """Return ports and NICs of one graph, and its sites, each with the class of its node."""
     result = Infrastructure()
+    kinds: dict[tuple[str, str], None] = {}
     site_of_service: dict[str, str] = {}
     for node, values in graph.nodes.items():
-        site = values.get("Site") or values.get("Name")
-        if values.get("Class") == "CompositeNode" or (
-            values.get("Class") == "NetworkNode" and values.get("Type") == "Switch"
-        ):
-            result.sites.append({"site": site})
+        site, kind = values.get("Site") or values.get("Name"), values.get("Class")
+        if kind == "CompositeNode" or (kind == "NetworkNode" and values.get("Type") == "Switch"):
+            kinds[site, kind] = None
             site_of_service |= dict.fromkeys(graph.neighbors(node, "has", "NetworkService"), site)
-        if values.get("Class") in ("CompositeNode", "NetworkNode"):
+        if kind in ("CompositeNode", "NetworkNode"):
             result.nics += nics(graph, node, site)
-    result.sites = [{"site": site} for site in dict.fromkeys(row["site"] for row in result.sites)]
     site_of_port = {
         port: site
         for service, site in site_of_service.items()
@@ -126,7 +129,7 @@ def one_graph(graph: Graph) -> Infrastructure:
         if graph.of(port, "Type") == TRUNK
     }
     result.ports = [port_row(graph, port, site, site_of_port) for port, site in site_of_port.items()]
-    return result
+    return result, [*kinds]
 
 
 def nics(graph: Graph, node: str, site: str) -> list[dict]:
