@@ -3,7 +3,7 @@
 #
 # Tables of the storage study and of outcomes are used if they exist, but are no inputs, as for the report.
 
-COMPARED = optional_stages.compared_papers(
+COMPARED_PAPERS = optional_stages.compared_papers(
     config["report"]["papers"],
     {
         "patchwork": HAS_SAMPLES or INFRASTRUCTURE,
@@ -20,7 +20,7 @@ rule papers:
         trials=rules.trials.output.parquet if ENVIRONMENTS else [],
         transfers=rules.transfer_tables.output.parquet if TRANSFERS else [],
         infrastructure=rules.infrastructure.output.parquet if INFRASTRUCTURE else [],
-        printed=[ROOT / f"workflow/conformance/{paper}_printed.csv" for paper in COMPARED],
+        printed=[ROOT / f"workflow/conformance/{paper}_printed.csv" for paper in COMPARED_PAPERS],
         schema=ROOT / "schemas/tables/paper_numbers.yaml",
     output:
         csv=update("<campaign>/tables/paper_numbers.csv"),
@@ -35,7 +35,7 @@ rule papers:
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        papers=COMPARED,
+        papers=COMPARED_PAPERS,
         present=list(optional_stages.report_sections(CAMPAIGN, pseudonyms=config["pseudonyms"]).values()),
         code=digest_of_code("acapella.papers.command"),
     message:

@@ -28,7 +28,7 @@ rule report:
             [
                 *(rules.conformance.output if ENVIRONMENTS else []),
                 *(rules.flowreports_published.output if REPORTED["samples"] or REPORTED["study"] else []),
-                *(rules.papers.output if COMPARED else []),
+                *(rules.papers.output if COMPARED_PAPERS else []),
             ]
             if config["report"]["papers"]
             else []
