@@ -63,6 +63,11 @@ def test_rule_files_begin_with_a_description():
         assert path.read_text().startswith("# "), path
 
 
+def test_rule_files_assign_each_name_once():
+    names = [name for path in RULES for name in {*re.findall(r"^ *([A-Z][A-Z_0-9]*) =", path.read_text(), re.M)}]
+    assert sorted(names) == sorted({*names}), "rule files share one namespace"
+
+
 def test_snakemake_lint_is_clean(tmp_path):
     assert "Congratulations" in workplace(tmp_path).succeed("--lint")
 
