@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import hashlib
 import json
 import statistics
 import xml.etree.ElementTree as ET
@@ -281,6 +282,10 @@ def test_compressed_and_parquet_exports_give_the_same_tables(tmp_path, inputs, s
     assert run(tmp_path, *options, *files) == 0
     for name in ("infrastructure_weeks", "infrastructure_port_use", "infrastructure_activity"):
         assert read_rows(tmp_path / "tables" / f"{name}.csv") == study[name]
+    provenance = json.loads((tmp_path / "provenance" / "infrastructure.json").read_text())
+    parquet = hashlib.sha256((tmp_path / "b.parquet").read_bytes()).hexdigest()
+    assert provenance["inputs"]["telemetry"][1] == f"b.parquet {parquet}"
+    assert str(tmp_path) not in json.dumps(provenance)
 
 
 HEADERS = {"slices": "slice,start,end,sites\n", "telemetry": "site,port,time_s,in_bytes,out_bytes,rate_bps\n"}

@@ -9,8 +9,11 @@ from acapella_testing.generated import generated_transfers
 from acapella_testing.generated.generated_tables import write_table, write_tables
 from acapella_testing.source_tree import ROOT
 
+from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
+from acapella.figures.source import Source
 from acapella.papers import command, printed
+from acapella.report import papers
 from acapella.snakefile import config, optional_stages
 
 CONFIGS = sorted((ROOT / "config" / "paper").glob("*.yaml"))
@@ -71,6 +74,17 @@ def test_value_agrees_if_it_rounds_to_the_printed_number(tmp_path):
     assert [rows["several_sites"][name] for name in ("ours", "verdict")] == ["33.5 %", "agrees"]
     assert "43.5 %, a misprint of 33.5 %" in rows["several_sites"]["printed"]
     assert rows["within_24_h"]["verdict"] == "differs"
+
+
+def test_report_has_the_measured_numbers_and_counts_the_others(tmp_path):
+    assert papers.tables(Source(Campaign(tmp_path))) == [], "the campaign was not compared"
+    write_table(tmp_path, "consistency_moves", [MOVE | {"moved": 50, "mean": -2.25, "max": 9}])
+    compare(tmp_path, "choir")
+    (shown,) = papers.tables(Source(Campaign(tmp_path)))
+    assert ["CHOIR (SC 2025 workshops)", "table 1", "run B, mean move, packets", "1,790.54", "-2.25"] in [
+        row[:5] for row in shown["rows"]
+    ]
+    assert f"{len(shown['rows'])} of {len(printed.rows('choir'))} printed numbers" in shown["note"]
 
 
 def slices(*, one: int, several: int):

@@ -6,12 +6,15 @@ and .parquet; a table whose input is not given has no rows.
 """
 
 import argparse
+from importlib.metadata import version
 from pathlib import Path
 
+from acapella import __version__
 from acapella.campaign.layout import Campaign, open_campaign
 from acapella.common.wording import GAP, count
 from acapella_core import names
 from acapella_core.errors import UserError
+from acapella_core.files import sha256_of
 
 from . import advertisement, inputs, slices
 
@@ -89,7 +92,22 @@ def run(args: argparse.Namespace) -> None:
         **{"low_share": LOW_SHARE, "week_offset_s": WEEK_OFFSET_S},
     }
     written = write(campaign, args, parameters)
-    provenance.write_outputs(campaign, STAGE, written, pseudonyms=False)
+    content = {
+        "versions": {"acapella": __version__, "duckdb": version("duckdb")},
+        "parameters": {**parameters, "pseudonyms": False},
+        "inputs": {
+            "advertisements": checksums(args.advertisement),
+            "slices": checksums(args.slices),
+            "telemetry": checksums(args.telemetry),
+        },
+        "outputs": provenance.checksums(campaign, written),
+    }
+    provenance.write_content(campaign, STAGE, content)
+
+
+def checksums(patterns: list[str]) -> list[str]:
+    """Return the name and SHA-256 of each input file, without its directory, which differs between machines."""
+    return sorted(f"{path.name} {sha256_of(path)}" for path in inputs.files(patterns))
 
 
 def write(campaign: Campaign, args: argparse.Namespace, parameters: dict) -> list[Path]:

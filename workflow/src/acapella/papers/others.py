@@ -24,7 +24,8 @@ def choir(tables: CampaignTables) -> dict[str, Value]:
             found = dual(rows, place)
             if found and not found[0]["moved"]:
                 return Value(0, "no packet moved")
-            return Value(found[0][column], f"{found[0][column]:,.2f}".removesuffix(".00")) if found else None
+            number = found[0][column] if found else None
+            return None if number is None else Value(number, f"{number:,.2f}".removesuffix(".00"))
 
         return compute
 
