@@ -1,4 +1,4 @@
-"""Sites ranked by the activity of their switch ports (Patchwork, section 5)."""
+"""Figure infrastructure_activity of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -10,6 +10,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Sites by activity"
+ABOUT = "Sites ranked by the activity of their switch ports (Patchwork, section 5)."
 TABLE = "infrastructure_activity"
 COLUMNS = ("rank", "site", "mean_bps", "share", "active_ports")
 SCOPE = infrastructure_scope.no_scope

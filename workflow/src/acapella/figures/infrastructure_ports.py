@@ -1,4 +1,4 @@
-"""Switch ports of each site, to other sites and to servers (Patchwork, figure 2)."""
+"""Figure infrastructure_ports of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -10,6 +10,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Switch ports of each site"
+ABOUT = "Switch ports of each site, to other sites and to servers (Patchwork, figure 2)."
 TABLE = "infrastructure_ports"
 COLUMNS = ("site", "uplinks", "downlinks", "downlinks_from")
 SCOPE = infrastructure_scope.no_scope

@@ -1,4 +1,4 @@
-"""Slices that exist at the same time (Patchwork, figure 5)."""
+"""Figure infrastructure_simultaneous of the report, described by ABOUT."""
 
 from datetime import date, timedelta
 
@@ -12,6 +12,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Simultaneous slices"
+ABOUT = "Slices that exist at the same time (Patchwork, figure 5)."
 TABLE = "infrastructure_simultaneous"
 COLUMNS = ("day", "slices_mean", "slices_min", "slices_max")
 SCOPE = infrastructure_scope.no_scope

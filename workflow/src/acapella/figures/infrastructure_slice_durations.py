@@ -1,4 +1,4 @@
-"""Distribution of the durations of slices (Patchwork, figure 4)."""
+"""Figure infrastructure_slice_durations of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -10,6 +10,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Durations of slices"
+ABOUT = "Distribution of the durations of slices (Patchwork, figure 4)."
 TABLE = "infrastructure_slice_durations"
 COLUMNS = ("hours", "slices_at_most", "share_at_most")
 SCOPE = infrastructure_scope.no_scope

@@ -1,4 +1,4 @@
-"""Number of sites that slices use (Patchwork, figure 3)."""
+"""Figure infrastructure_slice_sites of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -10,6 +10,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Sites of slices"
+ABOUT = "Number of sites that slices use (Patchwork, figure 3)."
 TABLE = "infrastructure_slice_sites"
 COLUMNS = ("sites", "slices", "share")
 SCOPE = infrastructure_scope.no_scope

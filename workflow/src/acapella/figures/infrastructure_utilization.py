@@ -1,4 +1,4 @@
-"""Distribution of the utilization of switch ports (Patchwork, section 5)."""
+"""Figure infrastructure_utilization of the report, described by ABOUT."""
 
 import altair as alt
 
@@ -10,6 +10,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Utilization of switch ports"
+ABOUT = "Distribution of the utilization of switch ports (Patchwork, section 5)."
 TABLE = "infrastructure_port_use"
 COLUMNS = ("site", "port", "utilization_mean", "utilization_max", "line_rate")
 SCOPE = infrastructure_scope.no_scope

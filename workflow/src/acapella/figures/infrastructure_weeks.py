@@ -1,4 +1,4 @@
-"""Activity of all switch ports in each week (Patchwork, figure 6)."""
+"""Figure infrastructure_weeks of the report, described by ABOUT."""
 
 from datetime import date, timedelta
 
@@ -12,6 +12,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Activity of each week"
+ABOUT = "Activity of all switch ports in each week (Patchwork, figure 6)."
 TABLE = "infrastructure_weeks"
 COLUMNS = ("week", "rate_sum_bytes_per_s", "mean_bps", "covered_share")
 SCOPE = infrastructure_scope.no_scope
