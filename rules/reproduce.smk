@@ -42,6 +42,7 @@ if config["reproduce"]:
         *rules.process.output.parquet,
         *rules.figures.output.figures,
         *(rules.trials.output if ENVIRONMENTS else []),
+        *([*rules.flowtables.output.csv, *rules.flowtables.output.parquet] if REPORTED["samples"] else []),
     ]
 
     rule reproduce:

@@ -7,16 +7,20 @@ import re
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from acapella_testing.generated.files_campaign import run
+from acapella_testing.new_files import new_directory
 from acapella_testing.release_records import write_key
 from acapella_testing.runs.other_environment import HOST, check_out, run_elsewhere, turkish, why_unavailable
-from acapella_testing.runs.workflow_run import ROOT, Workplace
+from acapella_testing.runs.workflow_run import ROOT, Workplace, workplace
 
 from acapella.cli.main import main
+from acapella.flowreports import program
+from acapella.release import reproducible
 
 RECORD_HEADER, FILE_HEADER = 16, 24  # bytes of a pcap file
 TRIALS = ROOT / ".test" / "trials"
@@ -75,7 +79,7 @@ def results_of(campaign: Path) -> dict[str, str]:
 
 def test_release_contains_only_keys_that_determine_results(unrecorded):
     config = yaml.safe_load((unrecorded / "config.yaml").read_text())
-    assert config.keys() <= {"analysis", "consistency", "digest", "figures", "trials"}
+    assert config.keys() <= {"analysis", "consistency", "digest", "figures", "flowreports", "trials"}
     assert config["figures"] == {"formats": ["svg"]}
     assert config["digest"] == {"engine": "hybrid"}
     sheet = [line.split("\t") for line in (unrecorded / "captures.tsv").read_text().splitlines()]
@@ -239,6 +243,36 @@ def test_trials_and_all_formats_are_reproduced_elsewhere(base, hidden):
     assert results_of(elsewhere / "results" / "reproduced") == published_results(release)
 
 
+@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
+@pytest.mark.parametrize("hidden", [False, True])
+def test_flow_reports_are_reproduced(base, hidden):
+    if reason := program.why_unavailable():
+        pytest.skip(reason)
+    place = workplace(base / f"flowreports-{hidden}")
+    place.configure(flowreports={"samples": ["beta-p1", "alpha-p1"], "sketch": "4x1024"}, pseudonyms=hidden)
+    place.succeed("--cores", "2")
+    release = place.directory / "public"
+    run("release", place.campaign, "-o", release, "--key-file", write_key(place.directory / "key"))
+    made, again = (Workplace(new_directory(place.directory / name)) for name in ("made", "again"))
+    made.succeed("--cores", "2", "record", "--config", f"reproduce={release}")
+    again.succeed("--cores", "1", "reproduce", "--config", f"reproduce={release}")
+    tables = {path.stem for path in (release / "results" / "tables").iterdir()}
+    assert {"flowreport_accuracy", "flowreport_flows"} <= tables and "flowreport_tools" not in tables
+    accuracy = pq.read_table(release / "results/tables/flowreport_accuracy.parquet").to_pylist()
+    assert len({row["sample"] for row in accuracy}) == 3, "two samples, and all"
+
+
+def test_config_of_a_release_names_its_samples_with_flow_reports(tmp_path):
+    samples = [SimpleNamespace(sample=name, name=f"S{n}-P0-0000") for n, name in enumerate("abc")]
+    settings = {"sketch": "4x1024", "study": True, "samples": ["c", "a", "gone"], "threads": 2}
+    reproducible.write_campaign_config(tmp_path, {"campaign": "mine", "flowreports": settings})
+    config, notes = reproducible.released_config(tmp_path, samples, ["native"], hidden=True)
+    assert config["flowreports"] == {"samples": ["S2-P0-0000", "S0-P0-0000"], "sketch": "4x1024"}
+    assert notes == ["flow reports of samples that are not in the release (1)"]
+    reproducible.write_campaign_config(tmp_path, {"flowreports": settings | {"samples": ["gone"]}})
+    assert "flowreports" not in reproducible.released_config(tmp_path, samples, ["native"], hidden=True)[0]
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -251,6 +285,10 @@ def test_trials_and_all_formats_are_reproduced_elsewhere(base, hidden):
         (
             lambda release: (release / "config.yaml").write_text("digest: {cache: /etc}\n"),
             "other keys of digest are not allowed",
+        ),
+        (
+            lambda release: (release / "config.yaml").write_text("flowreports: {study: true}\n"),
+            "other keys of flowreports are not allowed",
         ),
         (
             lambda release: (release / "captures.tsv").write_text("site\tport\tfile\na\tb\t../key\n"),

@@ -15,8 +15,11 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
-CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "trials")  # config keys that are copied to a release
-KEYS = (*CAMPAIGN_KEYS, "digest")  # config keys that a release may contain; of digest, only the engine
+CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "flowreports", "trials")  # config keys copied to a release
+# Keys of flowreports that are copied: not those of the study, which measures a machine.
+FLOWREPORT_KEYS = ("samples", "sketch", "triggers", "sketches", "epoch", "window", "interval")
+INNER_KEYS = {"digest": ("engine",), "flowreports": FLOWREPORT_KEYS}  # keys that a release may set, if not all
+KEYS = (*CAMPAIGN_KEYS, "digest")  # config keys that a release may contain
 RESULTS = "results"  # directory of the tables and figures that were made from the released captures
 SHEET_COLUMNS = ("sample", "site", "port", "file", "start", "restriction")
 HEADER = """\
@@ -63,6 +66,10 @@ def released_config(
         config["trials"] = renamed_trials(config["trials"], {s.sample: s.name for s in samples}, hidden=hidden)
         if config["trials"] is None:
             notes.append("trials: not all of their samples are in the release")
+    flowreports = config.pop("flowreports", {})
+    if flowreports.get("samples"):
+        config["flowreports"], missing = renamed_flowreports(flowreports, {s.sample: s.name for s in samples})
+        notes += [f"flow reports of samples that are not in the release ({missing})"] if missing else []
     config["consistency"] = {key: value for key, value in compared.items() if key not in ("filter", "flow")}
     return {key: value for key, value in config.items() if value}, notes
 
@@ -73,10 +80,20 @@ def campaign_config(campaign: Path) -> dict:
     if not path.is_file():
         return {}
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        return {key: config[key] for key in CAMPAIGN_KEYS if key in config}
+        return kept_keys(dict(json.loads(path.read_text(encoding="utf-8"))))
     except (ValueError, TypeError) as error:
         raise UserError(f"not a config: {error}", where=path, fix="delete it, or run snakemake again") from error
+
+
+def kept_keys(config: Mapping) -> dict:
+    """Return CAMPAIGN_KEYS of a config, without the keys in them that a release must not set."""
+    return {
+        key: {name: config[key][name] for name in INNER_KEYS[key] if name in config[key]}
+        if key in INNER_KEYS
+        else config[key]
+        for key in CAMPAIGN_KEYS
+        if key in config
+    }
 
 
 def write_campaign_config(campaign: Path, config: Mapping) -> None:
@@ -84,10 +101,19 @@ def write_campaign_config(campaign: Path, config: Mapping) -> None:
 
     Environments of trials keep their order, in which tables list them.
     """
-    path, kept = campaign / CAMPAIGN_CONFIG, {key: config[key] for key in CAMPAIGN_KEYS if key in config}
-    text = json.dumps(kept, indent=2) + "\n"
+    path = campaign / CAMPAIGN_CONFIG
+    text = json.dumps(kept_keys(config), indent=2) + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         atomic_text(path, text)
+
+
+def renamed_flowreports(flowreports: Mapping, names: Mapping[str, str]) -> tuple[dict, int]:
+    """Return the config key with the names of samples in the release, and the number of samples not in it."""
+    samples = flowreports["samples"]
+    if samples == "all":
+        return dict(flowreports), 0
+    released = [names[sample] for sample in samples if sample in names]
+    return ({**flowreports, "samples": released} if released else {}), len(samples) - len(released)
 
 
 def renamed_trials(trials: Mapping, names: Mapping[str, str], *, hidden: bool) -> dict | None:

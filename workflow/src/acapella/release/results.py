@@ -15,7 +15,9 @@ from .reproducible import RESULTS, campaign_config
 
 VERSIONS = f"{RESULTS}/versions.json"
 PACKAGES = ("acapella", "altair", "duckdb", "numpy", "pyarrow", "vl-convert-python")
-STAGES = ("process", "consistency")  # stages whose tables are made from captures only
+STAGES = ("process", "consistency", "flowtables")  # stages whose tables are made from captures only
+# Of them, the tables that depend on programs that the reader may not have: other flow meters.
+OMITTED = ("tables/flowreport_tools.csv", "tables/flowreport_tools.parquet")
 PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
 
 
@@ -26,7 +28,7 @@ def paths_of(campaign: Campaign) -> list[str]:
         path = existing_provenance(campaign, stage)
         if path.is_file():
             outputs = json.loads(path.read_text(encoding="utf-8"))["outputs"]
-            tables += [name for name in outputs if name.startswith("tables/")]
+            tables += [name for name in outputs if name.startswith("tables/") and name not in OMITTED]
     formats = (
         campaign_config(campaign.directory).get("figures", {}).get("formats", ["*"])
     )  # not those of an earlier run

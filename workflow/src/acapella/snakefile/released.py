@@ -39,9 +39,13 @@ def check_keys(config: Mapping, path: Path, allowed: Iterable[str]) -> None:
         if key not in allowed:
             fix = f"a release may set only {', '.join(reproducible.KEYS)}"
             raise UserError(f"key {key!r} is not allowed", where=path, fix=fix)
-    digest = config.get("digest")
-    if isinstance(digest, Mapping) and not digest.keys() <= {"engine"}:
-        raise UserError("other keys of digest are not allowed", where=path, fix="a release may set only digest.engine")
+    for key, names_of_keys in reproducible.INNER_KEYS.items():
+        inner = config.get(key)
+        if isinstance(inner, Mapping) and not inner.keys() <= set(names_of_keys):
+            allowed_keys = ", ".join(f"{key}.{name}" for name in names_of_keys)
+            raise UserError(
+                f"other keys of {key} are not allowed", where=path, fix=f"a release may set only {allowed_keys}"
+            )
 
 
 def with_release(config: Mapping) -> dict[str, Any]:
@@ -54,7 +58,8 @@ def with_release(config: Mapping) -> dict[str, Any]:
     directory = Path(str(config["reproduce"]))
     check_keys(config, directory / reproducible.CONFIG, (*reproducible.KEYS, *OWN_KEYS))
     made = {"campaign": NAME, "testbed": "files", "samples": str(directory / reproducible.SHEET)}
-    omitted = ("trials",) if is_without_captures(config) else ()  # trials are compared by the bytes of packets
+    # Trials are compared by the bytes of packets, and the P4 program reads packets.
+    omitted = ("trials", "flowreports") if is_without_captures(config) else ()
     return made | {key: value for key, value in config.items() if key not in omitted}
 
 
