@@ -286,6 +286,8 @@ def test_commands_that_read_files_of_others_are_confined(tmp_path, command):
         (["campaign", "compare", "campaign", "other", "--record"], False),
         (["campaign", "figures", "campaign"], True),
         (["campaign", "report", "campaign"], True),
+        (["campaign", "dashboard", "campaign"], False),
+        (["campaign", "dashboard", "other", "-o", "campaign"], True),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else None,
 )

@@ -10,8 +10,12 @@ are read again. The same tables give the same bytes.
 """
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
+
+from acapella_core import beneath
+from acapella_core.errors import UserError
 
 from .campaigns import DIRECTORY
 
@@ -38,7 +42,11 @@ def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads files that may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(output_directory(args) / "index.html")
+    output = output_directory(args)
+    if Path(args.results).is_dir():
+        with contextlib.suppress(OSError, UserError):  # reported when the first file is written
+            beneath.make_directory(output, 0o700)  # otherwise, writes to all campaigns would be permitted
+    confine_self(output / "index.html")
 
 
 def run(args: argparse.Namespace) -> None:
