@@ -173,18 +173,21 @@ FAULTS = {
     "empty": (shutil.rmtree, "incomplete: provenance/process.json does not exist"),
     "not-json": (
         lambda d: (d / "provenance/process.json").write_text("{"),
-        "damaged: not JSON: provenance/process.json",
+        "damaged: not a provenance file: provenance/process.json",
     ),
-    "deep": (lambda d: (d / "provenance/process.json").write_text("[" * 100_000), "damaged: not JSON"),
+    "deep": (lambda d: (d / "provenance/process.json").write_text("[" * 100_000), "damaged: not a provenance file"),
     "list": (lambda d: (d / "provenance/process.json").write_text("[1]"), "damaged"),
     "no-sums": (lambda d: (d / "provenance/process.json").write_text("{}"), "old version: no checksums"),
-    "wrong-sums": (lambda d: (d / "provenance/process.json").write_text('{"outputs": 3}'), "damaged: outputs of"),
+    "wrong-sums": (
+        lambda d: (d / "provenance/process.json").write_text('{"outputs": 3}'),
+        "damaged: outputs of provenance/process.json",
+    ),
     "parameters": (
         lambda d: write_file(
             d / "provenance/process.json",
             json.dumps(json.loads((d / "provenance/process.json").read_text()) | {"parameters": 3}),
         ),
-        "damaged",
+        "damaged: parameters of provenance/process.json",
     ),
     "cut": (
         lambda d: cut(d / "tables/capture_quality.parquet"),
@@ -385,9 +388,11 @@ def test_tables_are_sorted_and_filtered_with_the_keyboard(opened, large):
 
 def test_page_fits_a_window_and_a_printed_page(opened):
     tab, _ = opened
-    assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    assert tab.evaluate(fits)
     assert tab.locator("svg.trend").count() == 5
     tab.emulate_media(media="print")
     hidden = [tab.locator(name).is_visible() for name in ("#campaigns .filter", "nav")]
-    tab.emulate_media(media="screen")
+    tab.set_viewport_size({"width": 720, "height": 1000})  # A4 without margins, in px of 1/96 in
+    assert tab.evaluate(fits)
     assert hidden == [False, False]

@@ -124,10 +124,11 @@ def read_provenance(campaign: Campaign, stage: str) -> dict:
         provenance = json.loads(content)
         checksums = provenance["outputs"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        kind = "old version: no checksums in" if isinstance(error, KeyError) else "damaged: not JSON:"
+        kind = "old version: no checksums in" if isinstance(error, KeyError) else "damaged: not a provenance file:"
         raise NotReadable(f"{kind} {name}") from error
-    if not isinstance(checksums, dict):
-        raise NotReadable(f"damaged: outputs of {name} are not checksums")
+    for key, value in (("outputs", checksums), ("parameters", provenance.get("parameters", {}))):
+        if not isinstance(value, dict):
+            raise NotReadable(f"damaged: {key} of {name} are not an object")
     return provenance
 
 
