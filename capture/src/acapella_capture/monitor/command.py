@@ -2,6 +2,7 @@
 
     acapella monitor arrived.pcap --expected sent.generated.json -o results/CAMPAIGN/tables
     acapella monitor --interface eth1 --expected sent.generated.json --duration 10
+    acapella monitor --search --send eth0 --interface eth1 --most 1000000
 
 FILE is a capture (pcap or pcapng, optionally with gzip) whose timestamps are the arrival times. With --interface,
 packets are received until --duration or --stop-when-idle ends, or until SIGINT or SIGTERM; in a terminal, a table shows
@@ -10,6 +11,10 @@ the counts every second. This needs root, or CAP_NET_RAW.
 Each packet of acapella generate contains a stamp: its flow, its sequence number and its departure. Packets without a
 stamp and malformed packets are counted, too. With --expected, packets lost at the end of a flow are known, and payloads
 are compared with their patterns.
+
+With --search, acapella generate sends a flow to --send, and the packets are counted at --interface: the highest rate
+without loss for each packet size, the latency at that rate, and the longest burst without loss (RFC 2544, sections
+26.1, 26.2 and 26.4).
 
 With -o, the tables monitor_* are written to DIRECTORY as Parquet and CSV. If it is the directory tables of a campaign,
 report.html has a section about them.
@@ -30,7 +35,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import scratch_directory
 
 from ..replay.command import count
-from . import expected, live, losses, program, tables, text
+from . import expected, live, losses, program, search, tables, text, trials
 
 PATTERNS = ("zeros", "ones", "aa55", "counter", "prbs31")
 MAX_WINDOW = 1 << 20
@@ -55,6 +60,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
                         help="with --interface: stop after S seconds without a packet")  # fmt: skip
     add_packet_options(parser.add_argument_group("packets"))
     add_output_options(parser.add_argument_group("output"))
+    add_search_options(parser.add_argument_group("search"))
     return parser
 
 
@@ -85,6 +91,33 @@ def add_output_options(group: Any) -> None:
                        help="write a row of each packet with its 128-bit hash to FILE (Parquet)")  # fmt: skip
     group.add_argument("--flows", type=count(1 << 24, 0), default=text.SHOWN_FLOWS, metavar="N",
                        help="print at most N flows (default: %(default)s)")  # fmt: skip
+
+
+def add_search_options(group: Any) -> None:
+    """Add the options of a search."""
+    group.add_argument("--search", action="store_true", help="search the highest rate without loss, and the longest "
+                       "burst")  # fmt: skip
+    group.add_argument("--send", metavar="PORT", help="port to which packets are sent, as --interface")
+    group.add_argument("--most", type=rate, metavar="N", help="highest rate to try, in packets/s")
+    group.add_argument("--frame-bytes", type=count(9000, 60), nargs="+", default=search.FRAME_BYTES, metavar="BYTES",
+                       help="packet sizes without FCS (default: those of RFC 2544 for Ethernet)")  # fmt: skip
+    group.add_argument("--resolution", type=rate, metavar="N",
+                       help="width of the interval, in packets/s, at which a search ends (default: a hundredth of "
+                       "--most)")  # fmt: skip
+    group.add_argument("--trial-seconds", type=seconds, default=10.0, metavar="S",
+                       help="duration of a trial in seconds; RFC 2544 requires 60 (default: %(default)g)")  # fmt: skip
+    group.add_argument("--settle-seconds", type=seconds, default=2.0, metavar="S",
+                       help="time to wait for late packets (default: %(default)g)")  # fmt: skip
+    group.add_argument("--burst-packets", type=count(1 << 24, 0), default=10_000, metavar="N",
+                       help="longest burst to try; 0: no bursts (default: %(default)s)")  # fmt: skip
+
+
+def rate(value: str) -> float:
+    """Parse a rate of at least one packet per second."""
+    number = seconds(value)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is less than 1 packet/s")
+    return number
 
 
 def window(value: str) -> int:
@@ -120,6 +153,15 @@ def check(args: argparse.Namespace) -> None:
         raise UserError("--sent and --packets need a single port", fix="monitor one port")
 
 
+def check_search(args: argparse.Namespace) -> None:
+    """Raise UserError if an option of a search is missing, or has no effect."""
+    if not (args.send and args.most and len(args.interface) == 1) or args.files:
+        raise UserError("--search needs --send PORT, --interface PORT and --most N")
+    for name in ("expected", "pattern", "sent", "packets", "duration", "stop_when_idle"):
+        if getattr(args, name):
+            raise UserError(f"--{name.replace('_', '-')} has no effect with --search")
+
+
 def settings_of(args: argparse.Namespace) -> program.Settings:
     """Return the settings of the program."""
     return program.Settings(
@@ -140,6 +182,10 @@ def settings_of(args: argparse.Namespace) -> program.Settings:
 
 def run(args: argparse.Namespace) -> None:
     """Count the packets, print the tables and write them."""
+    if args.search:
+        check_search(args)
+        run_search(args)
+        return
     check(args)
     settings = settings_of(args)
     sent = packets_sent(args.sent, settings) if args.sent else None
@@ -154,6 +200,28 @@ def run(args: argparse.Namespace) -> None:
     print_rows(rows, args.flows)
     if args.output:
         tables.write(args.output, rows)
+
+
+def run_search(args: argparse.Namespace) -> None:
+    """Search for each packet size, print the results and write the table of trials."""
+    link = trials.Link(args.send, args.interface[0], args.settle_seconds)
+    resolution = args.resolution or args.most / 100
+    found: list[tuple[int, str, search.Found]] = []
+    for size in args.frame_bytes:
+
+        def trial(pps: float, size: int = size) -> search.Trial:
+            return trials.run(link, size, pps, max(2, round(pps * args.trial_seconds)))
+
+        def burst(packets: int, size: int = size) -> search.Trial:
+            return trials.run(link, size, args.most, packets)
+
+        found.append((size, "throughput", search.highest(trial, resolution, args.most, resolution)))
+        if args.burst_packets:
+            found.append((size, "burst", search.longest_burst(burst, args.burst_packets)))
+    rows = list(search.rows(found))
+    print(*text.search_lines(rows), sep="\n")
+    if args.output:
+        tables.write(args.output, {"monitor_searches": rows})
 
 
 def print_rows(rows: Rows, flows: int) -> None:

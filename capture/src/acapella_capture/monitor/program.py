@@ -94,9 +94,9 @@ def count(
     settings: Settings,
     scratch: Path,
     correction: drift.Drift | None = None,
-    on_event: Callable[[Event], None] = lambda _: None,
+    on_event: Callable[[Event], bool | None] = lambda _: None,
 ) -> Counted:
-    """Run the program to its end. ``on_event`` is called with each of its events.
+    """Run the program to its end. ``on_event`` is called with each of its events; the program ends if it returns True.
 
     SIGINT and SIGTERM end the program, whose counts until then are returned. Raises UserError with the program's
     message if it fails.
@@ -111,7 +111,8 @@ def count(
         try:
             with passing_signals(process):
                 for event in events(process.stdout):
-                    on_event(event)
+                    if on_event(event):
+                        process.send_signal(signal.SIGINT)
                 status = process.wait()
         finally:
             kill_and_reap(process)

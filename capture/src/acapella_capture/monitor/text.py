@@ -78,6 +78,23 @@ def clock_lines(rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def search_lines(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each result of a search, with the latency of its trial."""
+    header = ("packet", "measure", "result", "packets", "latency min", "mean", "max", "jitter", "trials")
+    searches = dict.fromkeys((row["frame_bytes"], row["measure"]) for row in rows)
+    cells = []
+    for frame_bytes, measure in searches:
+        trials = [row for row in rows if (row["frame_bytes"], row["measure"]) == (frame_bytes, measure)]
+        found = next((row for row in trials if row["result"]), None)
+        unit = "packets/s" if measure == "throughput" else "packets"
+        shown = f"{found['value']:,.0f} {unit}" if found else "none without loss"
+        times = [time(found[f"latency_{name}_ns"] if found else None) for name in ("min", "mean", "max")]
+        jitter = time(found["jitter_ns"] if found else None)
+        offered = count(found["offered"] if found else None)
+        cells.append([f"{frame_bytes} B", measure, shown, offered, *times, jitter, str(len(trials))])
+    return table(header, cells)
+
+
 def loss_lines(rows: Sequence[Row]) -> list[str]:
     """Return a summary of the loss events."""
     packets = sum(row["packets"] for row in rows)

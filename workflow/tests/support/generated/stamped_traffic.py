@@ -147,7 +147,7 @@ class Schedule:
 
 
 @dataclass
-class Path_:
+class Outcome:
     """What a schedule did to a trace: the arrivals, and the numbers of packets by fate."""
 
     arrived: Trace = field(default_factory=list)
@@ -156,9 +156,9 @@ class Path_:
     damaged: int = 0
 
 
-def through(schedule: Schedule, trace: Trace) -> Path_:
+def through(schedule: Schedule, trace: Trace) -> Outcome:
     """Return the arrivals of a trace after a path."""
-    draw, path = random.Random(schedule.seed), Path_()
+    draw, path = random.Random(schedule.seed), Outcome()
     for ns, frame in trace:
         if draw.random() < schedule.loss:
             path.lost += 1
@@ -190,7 +190,7 @@ def with_wrong_bit(frame: bytes, draw: random.Random) -> bytes:
     return frame[:at] + bytes([frame[at] ^ 1 << bit]) + frame[at + 1 :]
 
 
-def write(directory: Path, flows: Sequence[Flow], schedule: Schedule, others: Trace = ()) -> tuple[Path, Path_]:
+def write(directory: Path, flows: Sequence[Flow], schedule: Schedule, others: Trace = ()) -> tuple[Path, Outcome]:
     """Write sent.pcap, arrived.pcap and sent.generated.json to a directory; return the second one and the path.
 
     ``others``: packets without a stamp that also arrive.

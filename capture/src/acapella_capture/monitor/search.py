@@ -1,0 +1,127 @@
+"""Searches of RFC 2544: the highest rate without loss (throughput, section 26.1), latency at that rate (26.2), and the
+longest burst without loss (back-to-back frames, 26.4).
+
+A trial offers packets and reports what arrived. The searches halve an interval, so that the result is the highest value
+below which no trial of the search lost a packet, within the resolution. The last value is confirmed by further trials.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+FRAME_BYTES = (60, 124, 252, 508, 1020, 1276, 1514)  # RFC 2544, section 9.1, without FCS
+OVERHEAD_BYTES = 24  # preamble, start delimiter, FCS and minimum gap (IEEE 802.3), which use the line
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial: packets offered and lost, the rate of the departures, and latencies in ns (None: no packet arrived).
+
+    ``reached``: whether the generator offered the packets at the requested rate.
+    """
+
+    offered: int
+    lost: int
+    rate_pps: float
+    reached: bool = True
+    latency_min_ns: int | None = None
+    latency_mean_ns: float | None = None
+    latency_max_ns: int | None = None
+    jitter_ns: float | None = None
+
+    @property
+    def good(self) -> bool:
+        """Return whether packets were offered at the requested rate and none was lost."""
+        return self.offered > 0 and self.lost == 0 and self.reached
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search: the highest value without loss, its last trial, and all trials in their order.
+
+    ``value`` is None if even the lowest value lost packets.
+    """
+
+    value: float | None
+    trial: Trial | None
+    trials: tuple[tuple[float, Trial], ...]
+
+
+def line_pps(line_bps: float, frame_bytes: int) -> float:
+    """Return the packets per second that a line carries."""
+    return line_bps / (8 * (frame_bytes + OVERHEAD_BYTES))
+
+
+def highest(
+    trial: Callable[[float], Trial], lowest: float, most: float, resolution: float, confirmations: int = 0
+) -> Found:
+    """Return the highest value from ``lowest`` to ``most`` without loss, by halving the interval.
+
+    The search ends if the interval is at most ``resolution`` wide. ``confirmations``: number of further trials of the
+    result; if one of them loses packets, the search continues below.
+    """
+    done: list[tuple[float, Trial]] = []
+
+    def run(value: float) -> Trial:
+        done.append((value, trial(value)))
+        return done[-1][1]
+
+    good, bad, best = None, most, None
+    first = run(most)
+    if first.good:
+        good, best = most, first
+    else:
+        first = run(lowest)
+        if not first.good:
+            return Found(None, None, tuple(done))
+        good, best = lowest, first
+    while True:
+        while bad - good > resolution:
+            middle = (good + bad) / 2
+            result = run(middle)
+            if result.good:
+                good, best = middle, result
+            else:
+                bad = middle
+        if all((best := run(good)).good for _ in range(confirmations)):
+            return Found(good, best, tuple(done))
+        if good <= lowest:
+            return Found(None, None, tuple(done))
+        bad, good = good, lowest
+
+
+def longest_burst(trial: Callable[[int], Trial], most: int) -> Found:
+    """Return the largest number of packets, from 1 to ``most``, that arrive if they are sent as fast as possible."""
+    good, bad = 0, most + 1
+    done: list[tuple[float, Trial]] = []
+    while bad - good > 1:
+        length = most if not done else (good + bad) // 2
+        result = trial(length)
+        done.append((length, result))
+        if result.good:
+            good = length
+        else:
+            bad = length
+    best = next((result for value, result in reversed(done) if value == good), None)
+    return Found(good or None, best, tuple(done))
+
+
+def rows(searches: Iterable[tuple[int, str, Found]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of monitor_searches from (frame bytes, measure, result)."""
+    for frame_bytes, measure, found in searches:
+        for number, (value, trial) in enumerate(found.trials):
+            yield {
+                "frame_bytes": frame_bytes,
+                "measure": measure,
+                "trial": number,
+                "value": float(value),
+                "offered": trial.offered,
+                "lost": trial.lost,
+                "rate_pps": trial.rate_pps,
+                "reached": trial.reached,
+                "latency_min_ns": trial.latency_min_ns,
+                "latency_mean_ns": trial.latency_mean_ns,
+                "latency_max_ns": trial.latency_max_ns,
+                "jitter_ns": trial.jitter_ns,
+                "result": found.trial is not None and trial is found.trial,
+            }

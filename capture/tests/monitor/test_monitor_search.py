@@ -1,0 +1,103 @@
+"""Searches for the highest rate and the longest burst without loss, on a simulated device."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing import c_programs
+from acapella_testing.capture import veth
+
+from acapella_capture.generate import model as generator_model
+from acapella_capture.monitor import trials
+from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, rows
+
+MOST = 1_000_000.0
+
+
+def device(capacity_pps: float, queue: int = 0):
+    """Return a trial of one second on a device that forwards ``capacity_pps`` and has a queue."""
+
+    def trial(rate_pps: float) -> Trial:
+        offered = int(rate_pps)
+        return Trial(offered, max(0, offered - int(capacity_pps) - queue), rate_pps)
+
+    return trial
+
+
+@pytest.mark.parametrize("capacity", [1000.0, 123_456.0, 999_999.0])
+def test_highest_rate_without_loss_is_the_capacity(capacity):
+    found = highest(device(capacity), 100, MOST, 50, confirmations=2)
+    assert capacity - 50 <= found.value <= capacity + 1
+    assert found.trial.good
+    assert all(trial.lost == 0 for value, trial in found.trials if value <= found.value)
+
+
+def test_line_rate_needs_no_search():
+    found = highest(device(2 * MOST), 100, MOST, 50)
+    assert (found.value, len(found.trials)) == (MOST, 1)
+
+
+def test_loss_at_the_lowest_rate_has_no_result():
+    found = highest(device(10), 100, MOST, 50)
+    assert (found.value, found.trial, len(found.trials)) == (None, None, 2)
+
+
+def test_rate_that_fails_its_confirmation_is_not_the_result():
+    draw = random.Random(3)
+
+    def sometimes(rate_pps: float) -> Trial:
+        lost = rate_pps > 500_000 and draw.random() < 0.5
+        return Trial(1000, int(lost), rate_pps)
+
+    found = highest(sometimes, 100, MOST, 1000, confirmations=12)
+    assert 450_000 < found.value <= 501_000
+
+
+@pytest.mark.parametrize("most", [1, 7, 64, 1000])
+@pytest.mark.parametrize("buffer", [0, 1, 63, 64, 2000])
+def test_longest_burst_fills_the_buffer(most, buffer):
+    found = longest_burst(lambda length: Trial(length, max(0, length - buffer), MOST), most)
+    assert found.value == (min(buffer, most) or None)
+
+
+def test_rows_mark_the_result():
+    found = highest(device(300_000.0), 100, MOST, 1000)
+    table = list(rows(iter([(60, "throughput", found)])))
+    (result,) = [row for row in table if row["result"]]
+    assert result["value"] == found.value
+    assert [row["trial"] for row in table] == list(range(len(found.trials)))
+
+
+def test_line_rate_of_minimum_frames():
+    assert round(line_pps(10e9, 60)) == 14_880_952
+
+
+def test_model_of_a_trial_is_one_of_the_generator(tmp_path):
+    path = tmp_path / "model.yaml"
+    path.write_text(json.dumps(trials.model(60, 12_345.4, 100)))
+    (flow,) = generator_model.read(path, lambda _: ()).flows
+    assert flow.packets == 100
+
+
+@pytest.mark.usefixtures("monitor_on_path")
+def test_search_over_a_veth_measures_the_rate_and_latency(tmp_path):
+    c_programs.built_or_skip("acapella-dpdk-generate")
+    generator = c_programs.path_of("acapella-dpdk-generate").parent
+    with veth.namespace(("left0", "right0")) as prefix:
+        argv = [*prefix, Path(sys.executable).with_name("acapella"), "monitor", "--search", "--send", "left0",
+                "--interface", "right0", "--most", "500", "--trial-seconds", "0.2", "--settle-seconds", "0.2",
+                "--frame-bytes", "60", "--burst-packets", "0", "-o", tmp_path]  # fmt: skip
+        path = f"{generator}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(argv, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()
+    assert rows[0]["offered"] == 100
+    assert all(row["latency_min_ns"] <= row["latency_mean_ns"] <= row["latency_max_ns"] for row in rows)
+    result = [row for row in rows if row["result"]]
+    assert all(row["lost"] == 0 and row["reached"] for row in result)
+    assert "60 B" in done.stdout

@@ -1,0 +1,61 @@
+"""The report's section on traffic that a monitor counted."""
+
+import pytest
+from acapella_testing.generated.generated_tables import write_tables
+
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.common import tables
+from acapella.figures import registry
+from acapella.figures.source import Source
+from acapella.report import monitor
+from acapella.snakefile.optional_stages import report_sections
+from acapella_core import schemas
+
+PORT = {"name": "eth1", "received": 1100, "stamped": 1050, "foreign": 50, "unique": 1000, "duplicates": 50, "lost": 7,
+        "malformed_cut": 2, "malformed_length": 3, "dropped_kernel": 4, "missed": 1}  # fmt: skip
+SMALL = {"flow": 0, "name": "small", "packets": 600, "unique": 600, "lost": 0, "latency_min_ns": -1500,
+         "latency_mean_ns": 2000.4, "latency_p99_ns": 4096, "latency_max_ns": 5_000_000, "jitter_ns": 12.5}  # fmt: skip
+LOSSY = {"flow": 1, "packets": 450, "unique": 400, "duplicates": 50, "lost": 7, "bits_checked": 800, "bit_errors": 3}
+CLOCK = {"points": 90, "rate_ppm": -12.3456, "residual_rms_ns": 800.0, "residual_max_ns": 2500.0, "corrected": True}
+
+
+def write(directory, table: str, *rows: dict) -> None:
+    """Write a table; columns without a value are 0, or null if that is possible."""
+    columns = schemas.table(table)["columns"]
+    empty = {column["name"]: 0 for column in columns if column["null"] == "never"}
+    target = Campaign(directory).table
+    tables.write_rows([empty | row for row in rows], table, lambda suffix: target(table, suffix))
+
+
+@pytest.fixture
+def monitored(tmp_path):
+    """Return a campaign with a sample and tables of a monitor."""
+    directory = write_tables(tmp_path / "c", sites=1)
+    write(directory, "monitor_ports", PORT)
+    write(directory, "monitor_flows", SMALL, LOSSY)
+    write(directory, "monitor_clocks", CLOCK)
+    return directory
+
+
+def test_flows_with_the_largest_loss_are_first(monitored):
+    shown = {table["name"]: table for table in monitor.tables(Source(Campaign(monitored)))}
+    (port,) = shown["monitor_ports"]["rows"]
+    assert port == ["eth1", "1,100", "1,050", "7", "50", "0", "0", "50", "0", "0", "5", "5", "0"]
+    first, second = shown["monitor_flows"]["rows"]
+    assert (first[1], first[3], first[6], first[-1]) == ("1", "7", "?", "3")
+    assert (second[1], second[3], second[-1]) == ("0 small", "0", "not checked")
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in second[6:8]] == ["-1.5 µs", "2 µs"]
+    (clock,) = shown["monitor_clocks"]["rows"]
+    assert (clock[1], clock[-1]) == ("-12.346", "corrected")
+
+
+def test_page_has_the_section_if_the_tables_exist(monitored, monkeypatch):
+    monkeypatch.setattr(registry, "TRAFFIC_FIGURES", ())
+    assert "--monitor" in report_sections(str(monitored), pseudonyms=False)
+    assert cli.main(["campaign", "report", str(monitored), "--monitor"]) == 0
+    page = (monitored / "report.html").read_text(encoding="utf-8")
+    assert '<section id="monitor">' in page
+    assert "monitor_flows.csv" in page
+    assert cli.main(["campaign", "report", str(monitored)]) == 0
+    assert '<section id="monitor">' not in (monitored / "report.html").read_text(encoding="utf-8")
