@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/files/frame.h"
+
 enum block { INTERFACE = 1, PACKET = 2, SIMPLE_PACKET = 3, ENHANCED_PACKET = 6, SECTION = 0x0a0d0d0a };
 enum option { END_OF_OPTIONS = 0, TIME_RESOLUTION = 9, TIME_OFFSET = 14 };
 
@@ -266,6 +268,25 @@ static enum blocks_result set_frame(const struct blocks *blocks, const struct in
     return BLOCKS_FRAME;
 }
 
+/* Returns the identity in the options of a packet at offset `at`; NULL: there is none, or the options are
+ * damaged, which does not matter for the packet. */
+static const uint8_t *find_identity(const struct blocks *blocks, uint32_t at) {
+    enum { MARK = sizeof IDENTITY_MARK - 1 };
+    while (at < blocks->size && blocks->size - at >= 4) {
+        const uint16_t code = read16(blocks, blocks->body + at), size = read16(blocks, blocks->body + at + 2);
+        at += 4;
+        if (code == END_OF_OPTIONS || pad_size(size) > blocks->size - at) {
+            return NULL;
+        }
+        if (code == IDENTITY_OPTION && size == MARK + IDENTITY_BYTES &&
+            memcmp(blocks->body + at, IDENTITY_MARK, MARK) == 0) {
+            return blocks->body + at + MARK;
+        }
+        at += pad_size(size);
+    }
+    return NULL;
+}
+
 static enum blocks_result read_packet(const struct blocks *blocks, uint32_t type, struct blocks_frame *frame,
                                       struct fault *fault) {
     enum { FIXED = 20 };
@@ -282,7 +303,11 @@ static enum blocks_result read_packet(const struct blocks *blocks, uint32_t type
     frame->ts_ns = to_ns(units, interface);
     frame->timed = true;
     frame->wire_bytes = read32(blocks, blocks->body + 16);
-    return set_frame(blocks, interface, FIXED, read32(blocks, blocks->body + 12), frame, fault);
+    const uint32_t kept = read32(blocks, blocks->body + 12);
+    const enum blocks_result result = set_frame(blocks, interface, FIXED, kept, frame, fault);
+    const bool has_options = result == BLOCKS_FRAME && type == ENHANCED_PACKET;
+    frame->identity = has_options ? find_identity(blocks, FIXED + pad_size(kept)) : NULL;
+    return result;
 }
 
 /* A simple packet belongs to the first interface and has no time. Its captured length is the smaller of its
@@ -296,6 +321,7 @@ static enum blocks_result read_simple_packet(const struct blocks *blocks, struct
     const uint32_t wire = read32(blocks, blocks->body);
     frame->ts_ns = 0;
     frame->timed = false;
+    frame->identity = NULL;
     frame->wire_bytes = wire;
     return set_frame(blocks, interface, 4,
                      interface->snaplen && interface->snaplen < wire ? interface->snaplen : wire, frame,

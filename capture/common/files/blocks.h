@@ -16,8 +16,9 @@ struct blocks_frame {
     bool timed;    /* false: a simple packet block, which has no time; ts_ns is 0 */
     uint32_t wire_bytes, kept_bytes;
     uint32_t link_type;
-    uint32_t interface;   /* number in its section, from 0 */
-    const uint8_t *bytes; /* until the next call */
+    uint32_t interface;      /* number in its section, from 0 */
+    const uint8_t *bytes;    /* until the next call */
+    const uint8_t *identity; /* IDENTITY_BYTES bytes, until the next call; NULL: none (frame.h) */
 };
 
 enum blocks_result { BLOCKS_FRAME, BLOCKS_END, BLOCKS_TRUNCATED, BLOCKS_ERROR };

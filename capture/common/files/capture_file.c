@@ -118,6 +118,7 @@ static int read_pcap(struct capture_file *file, struct blocks_frame *frame, stru
     frame->kept_bytes = head->caplen;
     frame->link_type = DLT_EN10MB;
     frame->interface = 0;
+    frame->identity = NULL;
     return 1;
 }
 

@@ -6,6 +6,12 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+/* Option of an enhanced packet block, of the codes for local use: IDENTITY_MARK, and the 128-bit identity of
+ * the whole packet, most significant byte first. It identifies packets that were truncated. */
+#define IDENTITY_OPTION 0x8001
+#define IDENTITY_MARK "ACID"
+#define IDENTITY_BYTES 16
+
 #define FRAME_SEGMENTS 16 /* 64 KiB in mbufs of 4 KiB */
 
 struct frame {
@@ -16,8 +22,10 @@ struct frame {
     uint32_t interface;  /* number in a pcapng */
     const char *comment; /* in a pcapng, at most 12 bytes; NULL: none */
     bool hashed, numbered;
-    uint32_t crc32;  /* of the whole frame, as zlib computes it */
-    uint32_t number; /* counts the frames that the P4 program received, from 0 */
+    bool identified;      /* in a pcapng, instead of the CRC32 and the comment */
+    uint64_t identity[2]; /* high and low half */
+    uint32_t crc32;       /* of the whole frame, as zlib computes it */
+    uint32_t number;      /* counts the frames that the P4 program received, from 0 */
     struct iovec segment[FRAME_SEGMENTS];
     unsigned segments;
 };

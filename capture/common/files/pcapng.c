@@ -105,14 +105,23 @@ static size_t pcapng_head(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *i
     return bytes.size;
 }
 
+static void put_identity(struct bytes *bytes, const struct frame *frame) {
+    uint8_t value[sizeof IDENTITY_MARK - 1 + IDENTITY_BYTES] = IDENTITY_MARK;
+    const uint64_t big[2] = {__builtin_bswap64(frame->identity[0]), __builtin_bswap64(frame->identity[1])};
+    memcpy(value + sizeof IDENTITY_MARK - 1, big, sizeof big);
+    option(bytes, IDENTITY_OPTION, value, sizeof value);
+}
+
 static void pcapng_record(struct record *to, const struct frame *frame) {
     struct bytes tail = {to->tail, 0};
     pad(&tail, frame->kept_bytes);
-    if (frame->comment) {
+    if (frame->comment && !frame->identified) {
         option(&tail, 1, frame->comment, strnlen(frame->comment, COMMENT_MAX)); /* opt_comment */
     }
     option(&tail, 6, &frame->queue, 4); /* epb_queue */
-    if (frame->hashed) {
+    if (frame->identified) {
+        put_identity(&tail, frame);
+    } else if (frame->hashed) {
         uint8_t hash[5] = {2}; /* CRC32 */
         /* Most significant byte first, as it is printed. The draft does not specify the order. */
         for (unsigned i = 0; i < 4; ++i) {

@@ -17,8 +17,8 @@ static const struct expected wanted[FLOWS] = {
 /* Hashes a packet, as a log of packets does. */
 static void log_packet(void *user, const struct packet_seen *seen) {
     struct monitor_fuzz_identity *found = user;
-    const struct identity identity = identity_of(seen->packet->bytes, seen->packet->kept, seen->headers);
-    *found = (struct monitor_fuzz_identity){!seen->headers->malformed, identity.high, identity.low};
+    *found =
+        (struct monitor_fuzz_identity){!seen->headers->malformed, seen->identity.high, seen->identity.low};
 }
 
 int monitor_fuzz_begin(uint8_t choice) {
@@ -41,7 +41,7 @@ int monitor_fuzz_begin(uint8_t choice) {
     if (monitor_open(&monitor, &settings, &fault) != 0) {
         return -1;
     }
-    monitor.log = log_packet;
+    monitor.logger[monitor.loggers++] = (struct logger){log_packet, NULL, NULL};
     return 0;
 }
 
@@ -49,8 +49,8 @@ struct monitor_fuzz_identity monitor_fuzz_packet(const uint8_t *bytes, uint32_t 
                                                  int64_t later_ns) {
     struct monitor_fuzz_identity found = {false, 0, 0};
     now_ns = (int64_t)((uint64_t)now_ns + (uint64_t)later_ns);
-    const struct packet_in packet = {bytes, kept, wire, now_ns};
-    monitor.log_user = &found;
+    const struct packet_in packet = {.bytes = bytes, .kept = kept, .wire = wire, .arrival_ns = now_ns};
+    monitor.logger[0].user = &found;
     monitor_burst(&monitor, &packet, 1);
     return found;
 }

@@ -30,7 +30,14 @@ static void add_frame(struct monitor *monitor, struct batch *batch, const struct
     uint8_t *bytes = batch->bytes + batch->used;
     memcpy(bytes, frame->bytes, frame->kept_bytes);
     batch->packet[batch->count++] =
-        (struct packet_in){bytes, frame->kept_bytes, frame->wire_bytes, frame->ts_ns};
+        (struct packet_in){bytes, frame->kept_bytes, frame->wire_bytes, frame->ts_ns, false, {0, 0}};
+    if (frame->identity) {
+        struct packet_in *packet = &batch->packet[batch->count - 1];
+        uint64_t big[2];
+        memcpy(big, frame->identity, sizeof big);
+        packet->identified = true;
+        packet->identity = (struct identity){__builtin_bswap64(big[0]), __builtin_bswap64(big[1])};
+    }
     batch->used += frame->kept_bytes;
 }
 

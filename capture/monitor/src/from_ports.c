@@ -45,8 +45,8 @@ unsigned receiver_burst(struct receiver *receiver) {
             joined += bytes;
             kept = bytes;
         }
-        packet[i] =
-            (struct packet_in){at, kept, bytes, (int64_t)port_stamp(&receiver->port, mbuf[i], &unstamped)};
+        const int64_t now_ns = (int64_t)port_stamp(&receiver->port, mbuf[i], &unstamped);
+        packet[i] = (struct packet_in){.bytes = at, .kept = kept, .wire = bytes, .arrival_ns = now_ns};
     }
     monitor_burst(receiver->monitor, packet, received);
     rte_pktmbuf_free_bulk(mbuf, received);

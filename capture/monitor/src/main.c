@@ -9,6 +9,7 @@
 #include "files/flow_list.h"
 #include "files/packet_log.h"
 #include "files/result.h"
+#include "files/truncated.h"
 #include "from_file.h"
 #include "from_ports.h"
 
@@ -23,6 +24,7 @@ struct run {
     struct monitor monitor[PORTS_MAX];
     struct receiver receiver[PORTS_MAX]; /* not of files */
     struct packet_log log[PORTS_MAX];
+    struct truncated truncated[PORTS_MAX];
     char log_path[PORTS_MAX][PATH_MAX];
 };
 
@@ -50,6 +52,10 @@ static int open_monitors(struct run *run, struct fault *fault) {
             packet_log_open(&run->log[i], run->log_path[i], &run->monitor[i], fault) != 0) {
             return -1;
         }
+        if (options->write && truncated_open(&run->truncated[i], options->write, options->snaplen, i,
+                                             run->ports > 1, &run->monitor[i], fault) != 0) {
+            return -1;
+        }
     }
     return 0;
 }
@@ -58,6 +64,7 @@ static int close_logs(struct run *run, struct fault *fault) {
     int status = 0;
     for (unsigned i = 0; i < run->ports; ++i) {
         status = packet_log_close(&run->log[i], fault) != 0 ? -1 : status;
+        status = truncated_close(&run->truncated[i], fault) != 0 ? -1 : status;
     }
     return status;
 }

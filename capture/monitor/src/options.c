@@ -8,6 +8,8 @@ enum {
     FLOWS,
     RESULT,
     PACKETS,
+    WRITE,
+    SNAPLEN,
     MAX_FLOWS,
     WINDOW,
     PATTERN,
@@ -58,6 +60,10 @@ static const struct argp_option known[] = {
      "Write a record of each packet with its 128-bit identity to PATH-0, PATH-1, ... for each port (default: "
      "none)",
      OUTPUT},
+    {"write", WRITE, "PATH.pcapng", 0,
+     "Write packets, truncated, with the 128-bit identity of each whole packet (default: none)", OUTPUT},
+    {"snaplen", SNAPLEN, "BYTES", 0,
+     "With --write: truncate packets to this length; 0: keep them whole (default: 64)", OUTPUT},
     {"every", EVERY, "SECONDS", 0, "Print counts of ports as JSON each time (default: never)", OUTPUT},
     {"live-flows", LIVE_FLOWS, "N", 0, "With --every: also print the counts of N flows (default: 0)", OUTPUT},
     {NULL, 0, NULL, 0, "End, of ports (default: SIGTERM or SIGINT):", END},
@@ -143,6 +149,11 @@ static int read_one(struct options *options, int code, const char *text, struct 
         case PACKETS:
             options->packets = text;
             return 0;
+        case WRITE:
+            options->write = text;
+            return 0;
+        case SNAPLEN:
+            return option_number(&options->snaplen, text, "snaplen", 0, 262144, fault);
         case MAX_FLOWS:
             return option_number(&options->max_flows, text, "max-flows", 1, 1U << 24, fault);
         case WINDOW:
@@ -191,7 +202,8 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 }
 
 int options_read(struct options *options, int argc, char **argv, struct fault *fault) {
-    *options = (struct options){.max_flows = 65536, .window = 1024, .depth = 4096, .max_frame = 2048};
+    *options =
+        (struct options){.max_flows = 65536, .window = 1024, .snaplen = 64, .depth = 4096, .max_frame = 2048};
     const struct argp argp = {known, parse, usage, documentation, eal_options, NULL, NULL};
     const int status = command_line_read(&argp, argc, argv, options, &options->eal, fault);
     return status != 0 ? status : check(options, fault);

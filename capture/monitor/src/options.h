@@ -15,6 +15,8 @@ struct options {
     const char *flows;   /* binary list of expected flows */
     const char *result;  /* binary result */
     const char *packets; /* logs of packets, PATH-PORT; NULL: none */
+    const char *write;   /* truncated capture; NULL: none */
+    uint32_t snaplen;    /* of it; 0: whole packets */
     unsigned max_flows, window;
     unsigned depth, max_frame; /* of ports */
     enum clock_choice clock;

@@ -11,6 +11,7 @@ from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.tunnel_frames import checksum
 from acapella_testing.generated import stamped_traffic as traffic
 from acapella_testing.generated.stamped_traffic import START_NS, Flow, Schedule
+from acapella_testing.oracles import naive_captures
 
 from acapella_capture.monitor import command, losses
 from acapella_core.errors import UserError
@@ -99,3 +100,28 @@ def test_incomplete_log_is_an_error(tmp_path):
     path.write_bytes(losses.MAGIC + bytes(41))
     with pytest.raises(UserError, match="is not a complete log"):
         losses.read_log(path)
+
+
+@pytest.mark.usefixtures("monitor_on_path")
+def test_truncated_captures_of_both_places_identify_lost_packets(tmp_path, capsys):
+    flows = [Flow(90, 9_000, 200, "prbs31"), Flow(70, 11_000, 300)]
+    _, path = traffic.write(tmp_path, flows, Schedule(seed=13, loss=0.2, jitter_ns=30_000, damage=0.1))
+    for name in ("sent", "arrived"):
+        run(tmp_path / f"{name}.pcap", "--write", tmp_path / f"{name}.pcapng", "--snaplen", 70)
+    kept = naive_captures.packets(tmp_path / "arrived.pcapng")
+    assert [(packet.time_s * 10**9, packet.frame, packet.wire_len) for packet in kept] == [
+        (ns, frame[:70], len(frame)) for ns, frame in path.arrived
+    ]
+    capsys.readouterr()
+    run(tmp_path / "arrived.pcapng", "--sent", tmp_path / "sent.pcapng")
+    # the bytes of a damaged packet are those of another packet
+    assert f"{path.lost + path.damaged} packets did not arrive" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("monitor_on_path")
+def test_existing_capture_is_not_overwritten(tmp_path):
+    arrived, _ = traffic.write(tmp_path, FLOWS, Schedule())
+    (tmp_path / "old.pcapng").write_bytes(b"other data")
+    with pytest.raises(UserError, match=r"old\.pcapng"):
+        run(arrived, "--write", tmp_path / "old.pcapng")
+    assert (tmp_path / "old.pcapng").read_bytes() == b"other data"

@@ -90,6 +90,16 @@ static int64_t corrected(const struct correction *correction, int64_t latency_ns
     return time_since(latency_ns, (int64_t)(drift / unit - (drift % unit < 0))); /* rounded down */
 }
 
+static void log_packet(const struct monitor *monitor, const struct packet_in *packet,
+                       const struct pending *pending) {
+    const struct packet_seen seen = {
+        packet, &pending->headers, pending->stamped ? &pending->stamp : NULL,
+        packet->identified ? packet->identity : identity_of(packet->bytes, packet->kept, &pending->headers)};
+    for (unsigned i = 0; i < monitor->loggers; ++i) {
+        monitor->logger[i].log(monitor->logger[i].user, &seen);
+    }
+}
+
 /* Reads a packet, counts it as one of those that belong to no flow, or prefetches the counts of its flow. */
 static void classify(struct monitor *monitor, const struct packet_in *packet, struct pending *pending) {
     struct port_counts *counts = &monitor->counts;
@@ -120,10 +130,8 @@ static void classify(struct monitor *monitor, const struct packet_in *packet, st
     } else {
         add_to(found ? &counts->invalid : &counts->foreign, 1);
     }
-    if (monitor->log) {
-        const struct packet_seen seen = {packet, &pending->headers,
-                                         pending->stamped ? &pending->stamp : NULL};
-        monitor->log(monitor->log_user, &seen);
+    if (monitor->loggers > 0) {
+        log_packet(monitor, packet, pending);
     }
 }
 
@@ -232,6 +240,11 @@ void monitor_burst(struct monitor *monitor, const struct packet_in *packet, unsi
     for (unsigned i = 0; i < count; ++i) {
         if (pending[i].stamped) {
             flow_count_histograms(&monitor->arrays, &pending[i].arrival);
+        }
+    }
+    for (unsigned i = 0; i < monitor->loggers; ++i) {
+        if (monitor->logger[i].end_burst) {
+            monitor->logger[i].end_burst(monitor->logger[i].user);
         }
     }
 }

@@ -13,6 +13,7 @@
 #define MONITOR_BURST 64
 #define MONITOR_OFFSETS 16 /* different offsets of stamps in an expected list */
 #define MONITOR_NO_STAMP UINT32_MAX
+#define MONITOR_LOGGERS 2
 
 /* An expected flow (schemas/generated.json); also a record of the file of --flows. */
 struct expected {
@@ -54,13 +55,23 @@ struct packet_in {
     const uint8_t *bytes;
     uint32_t kept, wire; /* captured bytes, and length without FCS */
     int64_t arrival_ns;
+    bool identified; /* the capture contains the identity of the whole packet */
+    struct identity identity;
 };
 
-/* A packet with its classification, for a log of packets. */
+/* A packet that passed the rules, for a logger. */
 struct packet_seen {
     const struct packet_in *packet;
     const struct headers *headers;
     const struct stamp *stamp; /* NULL: none */
+    struct identity identity;
+};
+
+/* Records packets. `end_burst` is called before the bytes of the packets become invalid; NULL: not needed. */
+struct logger {
+    void (*log)(void *user, const struct packet_seen *seen);
+    void (*end_burst)(void *user);
+    void *user;
 };
 
 struct monitor {
@@ -72,9 +83,8 @@ struct monitor {
     uint64_t gaps[HISTOGRAM_SIZE], latencies[HISTOGRAM_SIZE]; /* of the port */
     struct series series;
     uint8_t *wanted; /* buffer for a payload pattern */
-    /* Called for each packet that passes the filter; NULL: none. */
-    void (*log)(void *user, const struct packet_seen *seen);
-    void *log_user;
+    struct logger logger[MONITOR_LOGGERS];
+    unsigned loggers;
 };
 
 /* 0, or -1: see fault. */

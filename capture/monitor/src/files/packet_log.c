@@ -14,11 +14,10 @@ static void note_error(struct packet_log *log) {
 static void log_packet(void *user, const struct packet_seen *seen) {
     struct packet_log *log = user;
     const struct packet_in *packet = seen->packet;
-    const struct identity identity = identity_of(packet->bytes, packet->kept, seen->headers);
     const struct packet_record record = {
         .arrival_ns = packet->arrival_ns,
-        .high = identity.high,
-        .low = identity.low,
+        .high = seen->identity.high,
+        .low = seen->identity.low,
         .flow = seen->stamp ? seen->stamp->flow : 0,
         .sequence = seen->stamp ? seen->stamp->sequence : 0,
         .wire_bytes = packet->wire,
@@ -38,8 +37,7 @@ int packet_log_open(struct packet_log *log, const char *path, struct monitor *mo
     if (fwrite(PACKET_LOG_MAGIC, sizeof PACKET_LOG_MAGIC, 1, log->file) != 1) {
         note_error(log);
     }
-    monitor->log = log_packet;
-    monitor->log_user = log;
+    monitor->logger[monitor->loggers++] = (struct logger){log_packet, NULL, log};
     return 0;
 }
 

@@ -51,7 +51,8 @@ static bool put_port(FILE *to, const struct result_port *port) {
     char name[RESULT_NAME] = "";
     const uint64_t losses[] = {port->kernel_dropped, port->missed};
     uint64_t flows = 0;
-    snprintf(name, sizeof name, "%s", port->name);
+    const char *directory = strrchr(port->name, '/');
+    snprintf(name, sizeof name, "%s", directory ? directory + 1 : port->name);
     for (uint32_t i = 0; i < arrays->flows; ++i) {
         flows += arrays->flow[i].packets > 0;
     }

@@ -3,10 +3,10 @@
  * machine:
  *
  *     magic, number of ports; then for each port:
- *     name (64 bytes), struct port_counts, packets that the kernel dropped and that the device missed,
- *     histograms of gaps and latencies,
- *     begin, length, number and early packets of the intervals, the intervals,
- *     number of flows with packets; for each: index, struct flow, histograms of gaps and latencies */
+ *     name without directory (64 bytes), struct port_counts, packets that the kernel dropped and that the
+ * device missed, histograms of gaps and latencies, begin, length, number and early packets of the intervals,
+ * the intervals, number of flows with packets; for each: index, struct flow, histograms of gaps and latencies
+ */
 #ifndef ACAPELLA_RESULT_H
 #define ACAPELLA_RESULT_H
 

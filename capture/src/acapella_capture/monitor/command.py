@@ -2,7 +2,6 @@
 
     acapella monitor arrived.pcap --expected sent.generated.json -o results/CAMPAIGN/tables
     acapella monitor --interface eth1 --expected sent.generated.json --duration 10
-    acapella monitor --search --send eth0 --interface eth1 --most 1000000
 
 FILE is a capture (pcap or pcapng, optionally with gzip) whose timestamps are the arrival times. With --interface,
 packets are received until --duration or --stop-when-idle ends, or until SIGINT or SIGTERM; in a terminal, a table shows
@@ -14,7 +13,9 @@ are compared with their patterns.
 
 With --search, acapella generate sends a flow to --send, and the packets are counted at --interface: the highest rate
 without loss for each packet size, the latency at that rate, and the longest burst without loss (RFC 2544, sections
-26.1, 26.2 and 26.4).
+26.1, 26.2 and 26.4):
+
+    acapella monitor --search --send eth0 --interface eth1 --most 1000000
 
 With -o, the tables monitor_* are written to DIRECTORY as Parquet and CSV. If it is the directory tables of a campaign,
 report.html has a section about them.
@@ -25,7 +26,6 @@ innermost headers, behind VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md d
 """
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,12 @@ def add_output_options(group: Any) -> None:
     group.add_argument("-o", "--output", type=Path, metavar="DIRECTORY", help="write the tables to DIRECTORY")
     group.add_argument("--packets", type=Path, metavar="FILE",
                        help="write a row of each packet with its 128-bit hash to FILE (Parquet)")  # fmt: skip
+    group.add_argument("--write", type=Path, metavar="FILE.pcapng",
+                       help="write the packets, truncated, with the hash of each whole packet; several ports: "
+                       "FILE-q0.pcapng, FILE-q1.pcapng, ...")  # fmt: skip
+    group.add_argument("--snaplen", type=count(262_144, 0), default=64, metavar="BYTES",
+                       help="with --write: truncate packets to this length; 0: keep them whole "
+                       "(default: %(default)s)")  # fmt: skip
     group.add_argument("--flows", type=count(1 << 24, 0), default=text.SHOWN_FLOWS, metavar="N",
                        help="print at most N flows (default: %(default)s)")  # fmt: skip
 
@@ -157,7 +163,7 @@ def check_search(args: argparse.Namespace) -> None:
     """Raise UserError if an option of a search is missing, or has no effect."""
     if not (args.send and args.most and len(args.interface) == 1) or args.files:
         raise UserError("--search needs --send PORT, --interface PORT and --most N")
-    for name in ("expected", "pattern", "sent", "packets", "duration", "stop_when_idle"):
+    for name in ("expected", "pattern", "sent", "packets", "write", "duration", "stop_when_idle"):
         if getattr(args, name):
             raise UserError(f"--{name.replace('_', '-')} has no effect with --search")
 
@@ -173,6 +179,8 @@ def settings_of(args: argparse.Namespace) -> program.Settings:
         pattern=args.pattern,
         rules=tuple(args.rule),
         packets=bool(args.packets or args.sent),
+        write=args.write,
+        snaplen=args.snaplen,
         duration_s=args.duration,
         idle_s=args.stop_when_idle,
         every_s=LIVE_S if args.interface else None,
@@ -256,8 +264,7 @@ def rows_of_counts(settings: program.Settings, counted: program.Counted, scratch
     ports = list(counted.ports)
     lines = [tables.drift_of(port) for port in ports]
     if correct:
-        plain = replace(settings, packets=False)
         for number, line in enumerate(lines):
             if line is not None:
-                (ports[number],) = program.count(plain.only(number), scratch, line).ports
+                (ports[number],) = program.count(settings.only(number), scratch, line).ports
     return tables.rows_of(ports, settings.wanted, lines, corrected=correct)

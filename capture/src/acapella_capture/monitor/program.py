@@ -40,14 +40,16 @@ class Settings:
     pattern: str | None = None
     rules: tuple[str, ...] = ()
     packets: bool = False  # log packets
+    write: Path | None = None  # truncated capture
+    snaplen: int = 64  # of it
     duration_s: float | None = None
     idle_s: float | None = None
     every_s: float | None = None  # time between events
     live_flows: int = 0  # in events
 
     def only(self, number: int) -> "Settings":
-        """Return the settings for one of the files, without a log of packets."""
-        return replace(self, files=self.files[number : number + 1], packets=False)
+        """Return the settings for one of the files, without a log or a capture of packets."""
+        return replace(self, files=self.files[number : number + 1], packets=False, write=None)
 
     def argv(self, scratch: Path, correction: drift.Drift | None = None) -> list[str]:
         """Return the command line; ``scratch``: directory of the list of flows, the result and logs."""
@@ -61,6 +63,8 @@ class Settings:
         values = {
             "--pattern": self.pattern,
             "--packets": scratch / "packets" if self.packets else None,
+            "--write": self.write,
+            "--snaplen": self.snaplen if self.write else None,
             "--duration": self.duration_s,
             "--stop-when-idle": self.idle_s,
             "--every": self.every_s,

@@ -54,7 +54,7 @@ def port_row(port: result.PortResult) -> Row:
     """Return the row of a port, without its number and lost packets."""
     arrived = int(port.counts["received"]) > 0
     return {
-        "name": Path(port.name).name,
+        "name": port.name,
         **{name: int(port.counts[name]) for name in COUNTS},
         "first_ns": int(port.counts["first_ns"]) if arrived else None,
         "last_ns": int(port.counts["last_ns"]) if arrived else None,

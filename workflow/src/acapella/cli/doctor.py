@@ -60,6 +60,7 @@ PROGRAMS = (
     Program("capture", "tcpdump", ("--version",), "captures", "tcpdump"),
     Program("capture", "acapella-dpdk-capture", ("--version",), "captures with DPDK, by make setup", "libdpdk-dev"),
     Program("capture", "acapella-dpdk-generate", ("--version",), "traffic from models, by make setup", "libdpdk-dev"),
+    Program("capture", "acapella-monitor", ("--version",), "counts of generated traffic, by make setup", "libdpdk-dev"),
     Program("capture", "acapella-dpdk-replay", ("--version",), "replays with DPDK, by make setup", "libdpdk-dev"),
     Program("P4", "acapella-p4-run", ("--version",), "P4 programs over captures, by make setup", "libdpdk-dev"),
     Program("testbed local", "ip", ("-Version",), "namespaces, bridges and mirrors", "iproute2"),
