@@ -138,6 +138,16 @@ def test_osnt_has_the_coarsest_clock_and_the_lost_frames(tmp_path):
     assert rows["capture_one_port"]["verdict"] == ("differs" if lost else "agrees")
 
 
+def test_osnt_has_the_loss_of_generated_packets(tmp_path):
+    flow = {"flow": 0, "expected": 1000, "lost": 0, "bytes": 10**6, "first_ns": 10**9, "last_ns": 2 * 10**9}
+    write_table(tmp_path, "monitor_flows", [flow])
+    row = compare(tmp_path, "osnt")["generated_loss"]
+    assert [row[name] for name in ("ours", "verdict")] == ["0 % of 1,000 packets, 8 Mbit/s", "agrees"]
+    write_table(tmp_path, "monitor_flows", [flow, flow | {"flow": 1, "lost": 20}])
+    row = compare(tmp_path, "osnt")["generated_loss"]
+    assert [row[name] for name in ("ours", "verdict")] == ["1.00 % of 2,000 packets, 16 Mbit/s", "differs"]
+
+
 def test_unknown_paper_is_an_error(tmp_path, capsys):
     assert cli.main(["campaign", "papers", str(tmp_path), "--papers", "nature"]) == 2
     assert "unknown nature; known: patchwork, choir, osnt, sliced_wan" in capsys.readouterr().err

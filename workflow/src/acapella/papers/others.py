@@ -71,10 +71,21 @@ def osnt(tables: CampaignTables) -> dict[str, Value]:
         number = sum(row["sent_late"] for row in known)
         return Value(number, f"{number:,} late packets in {plain(count(len(known), 'trial'))}") if known else None
 
+    def generated(rows):
+        known = [row for row in rows if row["expected"] and row["lost"] is not None]
+        if not known:
+            return None
+        sent, lost = (sum(row[name] for row in known) for name in ("expected", "lost"))
+        times = [row[name] for row in known for name in ("first_ns", "last_ns") if row[name] is not None]
+        time_ns = max(times, default=0) - min(times, default=0)
+        rate = f", {plain(scaled(8e9 * sum(row['bytes'] for row in known) / time_ns, 'bit/s'))}" if time_ns else ""
+        return Value(lost / sent, f"{plain(percent(lost / sent))} of {sent:,} packets{rate}")
+
     return {
         "timestamp_resolution": tables.value("capture_quality", resolution),
         "capture_one_port": tables.value("capture_quality", lost),
         "capture_two_ports": tables.value("storage_rates", writer),
+        "generated_loss": tables.value("monitor_flows", generated),
         "generator_rate": tables.value("consistency_replays", late),
     }
 
