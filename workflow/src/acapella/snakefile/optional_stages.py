@@ -32,7 +32,8 @@ from .transfer import empty_figures, empty_figures_text, has_transfers
 
 # Sections of the report about stages that only their own target runs: option of `acapella campaign report`, and table.
 SECTIONS = {"--storage": "storage_rates", "--outcomes": "outcome_reasons", "--monitor": "monitor_flows"}
-WITH_TRUE_NAMES = ("--outcomes",)  # with pseudonyms, a table of an earlier run may name sites
+# With pseudonyms, a table of an earlier run may name sites, interfaces or captures.
+WITH_TRUE_NAMES = ("--outcomes", "--monitor")
 
 
 @dataclass(frozen=True)
