@@ -29,8 +29,8 @@ HERE = Path(__file__).parent
 INDEX = "index.html"
 PSEUDONYMS = "Campaigns with pseudonyms are not in the trends of sites and ports: S0 is another site in each of them."
 QUANTITIES = (
-    "Mean rate: bytes on the wire by the time captured, of the samples of a port. Lost frames: at all stages with "
-    "counters, as a share of the frames offered. Flows are directed and counted per sample."
+    "Of samples in traffic statistics. Mean rate of a port: bytes on the wire by the time captured. Lost frames: at "
+    "all stages with counters, as a share of the frames offered. Flows are directed and counted per sample."
 )
 
 
