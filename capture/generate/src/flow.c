@@ -148,6 +148,9 @@ uint32_t flow_next_bytes(const struct flow *flow) {
 }
 
 bool flow_next_malformed(const struct flow *flow) {
+    if (!flow->malforms) {
+        return false;
+    }
     bool malformed = flow_next_bytes(flow) < flow->bytes;
     for (unsigned i = 0; i < flow->lengths; ++i) {
         malformed |= is_malformed(flow->length[i].every, flow->index);

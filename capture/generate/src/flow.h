@@ -76,28 +76,28 @@ struct truncation {
     uint64_t every; /* 0: none */
 };
 
+/* What a packet needs is in few cache lines: with many flows, each packet finds its flow in memory. */
 struct flow {
     uint32_t number;
-    uint8_t image[HEADER_MAX + BITS_PER_BYTE]; /* headers with the latest values, checksums 0 */
-    uint16_t header_bytes;
-    struct field field[FIELDS_MAX];
-    struct length length[OPERATIONS_MAX];
-    struct checksum checksum[OPERATIONS_MAX]; /* innermost first */
-    unsigned fields, lengths, checksums;
-    struct truncation truncation;
-    struct gap gap;
-    struct size size;
-    int32_t stamp; /* offset; -1: none */
-    uint16_t pattern_offset;
-    enum pattern pattern;
+    uint32_t bytes;     /* of the next packet, before truncation */
+    uint64_t index;     /* of the next packet */
+    int64_t arrival_ns; /* of the next packet, before rate limits */
+    int64_t free_ns;    /* earliest departure by the rate limit */
     uint64_t packets;   /* 0: no limit */
     int64_t start_ns;   /* relative to the start of the traffic, as all times here */
     int64_t until_ns;   /* of packets before rate limits; 0: no limit */
     uint64_t rate_bps;  /* 0: no limit */
-    uint64_t index;     /* of the next packet */
-    int64_t arrival_ns; /* of the next packet, before rate limits */
-    int64_t free_ns;    /* earliest departure by the rate limit */
-    uint32_t bytes;     /* of the next packet, before truncation */
+    uint8_t *image;     /* headers with the latest values, checksums 0; the four arrays are in one block */
+    struct field *field;
+    struct length *length;
+    struct checksum *checksum; /* innermost first */
+    uint16_t header_bytes, pattern_offset;
+    uint8_t fields, lengths, checksums, pattern; /* enum pattern */
+    int32_t stamp;                               /* offset; -1: none */
+    bool malforms;                               /* some packets are malformed */
+    struct truncation truncation;
+    struct size size;
+    struct gap gap;
     /* counters */
     uint64_t sent, sent_bytes, dropped, malformed;
     uint32_t shortest, longest;

@@ -10,6 +10,14 @@
 #define FLOWS_MAX (1U << 24)
 #define LISTS_MAX (1U << 20)
 
+/* The arrays of a flow while it is read. */
+struct draft {
+    uint8_t image[HEADER_MAX];
+    struct field field[FIELDS_MAX];
+    struct length length[OPERATIONS_MAX];
+    struct checksum checksum[OPERATIONS_MAX];
+};
+
 /* The words of a line. `fault` is set if a word is missing or invalid. */
 struct words {
     char *rest;
@@ -124,19 +132,55 @@ static void read_template(struct words *words, struct flow *flow) {
 
 static struct flow *current_flow(const struct model *model) { return &model->flow[model->flows - 1]; }
 
-static void read_flow(struct words *words, struct model *model) {
-    static const char *const patterns[] = {"zeros", "ones", "aa55", "counter", "prbs31", NULL};
-    struct flow *flow = &model->flow[model->flows];
+/* Copies the arrays of the latest flow to a block of their size. */
+static int keep_arrays(struct model *model) {
+    struct flow *flow = current_flow(model);
+    const size_t fields = flow->fields * sizeof *flow->field, lengths = flow->lengths * sizeof *flow->length;
+    const size_t checksums = flow->checksums * sizeof *flow->checksum;
+    uint8_t *block = malloc(fields + lengths + checksums + flow->header_bytes + 1U);
+    if (!block) {
+        return -1;
+    }
+    const struct draft *draft = model->draft;
+    flow->field = memcpy(block, draft->field, fields);
+    flow->checksum = memcpy(block + fields, draft->checksum, checksums);
+    flow->length = memcpy(block + fields + checksums, draft->length, lengths);
+    flow->image = memcpy(block + fields + checksums + lengths, draft->image, flow->header_bytes);
+    return 0;
+}
+
+/* Begins a flow, whose arrays are in the draft. */
+static struct flow *begin_flow(struct words *words, struct model *model) {
     if (model->flows == model->room) {
         wrong(words, "too many flows");
+        return NULL;
+    }
+    if (model->flows && keep_arrays(model) != 0) {
+        wrong(words, "out of memory");
+        return NULL;
+    }
+    struct flow *flow = &model->flow[model->flows];
+    struct draft *draft = model->draft;
+    memset(draft, 0, sizeof *draft);
+    *flow = (struct flow){.number = model->flows++,
+                          .image = draft->image,
+                          .field = draft->field,
+                          .length = draft->length,
+                          .checksum = draft->checksum};
+    return flow;
+}
+
+static void read_flow(struct words *words, struct model *model) {
+    static const char *const patterns[] = {"zeros", "ones", "aa55", "counter", "prbs31", NULL};
+    struct flow *flow = begin_flow(words, model);
+    if (!flow) {
         return;
     }
-    flow->number = model->flows++;
     flow->packets = next_number(words, UINT64_MAX);
     flow->start_ns = (int64_t)next_number(words, INT64_MAX / 4);
     flow->until_ns = (int64_t)next_number(words, INT64_MAX / 4);
     flow->rate_bps = next_number(words, UINT64_MAX / 2);
-    flow->pattern = (enum pattern)next_choice(words, patterns);
+    flow->pattern = (uint8_t)next_choice(words, patterns);
     const uint64_t stamp = next_number(words, PACKET_MAX); /* 0: none */
     read_template(words, flow);
     flow->stamp = stamp ? (int32_t)stamp : -1;
@@ -321,8 +365,9 @@ static void read_flows(struct words *words, struct model *model) {
         return;
     }
     model->flow = calloc(room ? room : 1, sizeof *model->flow);
+    model->draft = calloc(1, sizeof *model->draft);
     model->room = (uint32_t)room;
-    if (!model->flow) {
+    if (!model->flow || !model->draft) {
         wrong(words, "no memory for this number of flows");
     }
 }
@@ -357,10 +402,22 @@ static void read_line(struct words *words, struct model *model) {
     }
 }
 
+static bool malforms(const struct flow *flow) {
+    bool found = flow->truncation.every > 0;
+    for (unsigned i = 0; i < flow->lengths; ++i) {
+        found |= flow->length[i].every > 0;
+    }
+    for (unsigned i = 0; i < flow->checksums; ++i) {
+        found |= flow->checksum[i].every > 0;
+    }
+    return found;
+}
+
 /* Checks that each flow has a size. */
-static int check_flows(const struct model *model, const char *path, struct fault *fault) {
+static int check_flows(struct model *model, const char *path, struct fault *fault) {
     for (uint32_t i = 0; i < model->flows; ++i) {
-        const struct flow *flow = &model->flow[i];
+        struct flow *flow = &model->flow[i];
+        flow->malforms = malforms(flow);
         if (flow->size.count == 0 || flow->gap.denominator == 0) {
             return fail(fault, "%.300s: flow %u has no size or no gap", path, i);
         }
@@ -390,6 +447,9 @@ int model_read(struct model *model, const char *path, struct fault *fault) {
     if (unread) {
         return fail(fault, "%.300s: cannot be read", path);
     }
+    if (!words.failed && model->flows && keep_arrays(model) != 0) {
+        return fail(fault, "%.300s: out of memory", path);
+    }
     return words.failed ? -1 : check_flows(model, path, fault);
 }
 
@@ -397,7 +457,14 @@ void model_free(struct model *model) {
     for (uint32_t i = 0; i < model->lists; ++i) {
         free(model->list[i].value);
     }
+    for (uint32_t i = 0; i < model->flows; ++i) {
+        struct field *block = model->flow[i].field;
+        if (block != model->draft->field) { /* an error while the flow was read */
+            free(block);
+        }
+    }
     free(model->list);
     free(model->flow);
+    free(model->draft);
     *model = (struct model){0};
 }

@@ -5,10 +5,13 @@
 #include "common/fault.h"
 #include "flow.h"
 
+struct draft;
+
 struct model {
     uint64_t rate_bps; /* of the port; 0: no limit */
     struct flow *flow;
     uint32_t flows, room; /* room: of `flow` */
+    struct draft *draft;  /* of the latest flow, while it is read */
     struct list *list;
     uint32_t lists;
     uint32_t longest; /* upper limit of the length of packets */

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#define CACHE_LINE 64
+
 static bool precedes(const struct event *event, const struct event *other) {
     return event->due_ns != other->due_ns ? event->due_ns < other->due_ns
                                           : event->flow->number < other->flow->number;
@@ -25,6 +27,15 @@ static void sift_down(struct schedule *schedule, uint32_t at) {
         at = child;
     }
     schedule->heap[at] = moved;
+}
+
+/* Fetches the flow of the next packet, which may not be in a cache. */
+static void prefetch(const struct event *event) {
+    if (event->flow) {
+        for (size_t at = 0; at < sizeof *event->flow; at += CACHE_LINE) {
+            __builtin_prefetch((const uint8_t *)event->flow + at, 1);
+        }
+    }
 }
 
 int schedule_open(struct schedule *schedule, struct model *model, struct fault *fault) {
@@ -67,4 +78,5 @@ void schedule_advance(struct schedule *schedule, int64_t due_ns) {
         *first = schedule->heap[--schedule->count];
     }
     sift_down(schedule, 0);
+    prefetch(schedule->heap);
 }
