@@ -1,7 +1,9 @@
 """Packets that are sent to a network interface: the same engine as for files, at the times of the model."""
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,8 +13,10 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import replayer, veth
 from acapella_testing.capture.dpdk_writer import read_pcap
+from acapella_testing.capture.process_tree import processes
 from acapella_testing.generated import traffic_models as models
 from acapella_testing.processes import running
+from acapella_testing.waiting import wait_until
 
 MODEL = """
 seed: 4
@@ -87,3 +91,23 @@ def test_interface_that_does_not_exist_is_one_line(tmp_path, prefix, variables):
     done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "no interface 'none0'" in done.stderr
+
+
+def writes_file(parent: int) -> bool:
+    """Return whether a child of a process is acapella-dpdk-generate and handles signals."""
+    for pid in [pid for pid, (of, _) in processes().items() if of == parent]:
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{pid}/status").read_text()
+            caught = int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16)
+            if "acapella-dpdk-g" in status and caught & 1 << signal.SIGINT - 1:
+                return True
+    return False
+
+
+def test_interrupt_leaves_no_file(tmp_path, variables):
+    argv = command(tmp_path, ENDLESS, "-o", str(tmp_path / "out.pcap"))
+    with running(argv, env=variables, stderr=subprocess.PIPE, start_new_session=True) as process:
+        wait_until(lambda: writes_file(process.pid), running=process)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130
+    assert not list(tmp_path.glob("out.pcap*"))

@@ -18,6 +18,7 @@ from .reading import Section, choice, integer, items, parse, read_bytes, string,
 START_NS = 1_767_225_600 * 10**9  # 2026-01-01T00:00:00Z
 MAX_START_NS = (2**32 - 1) * 10**9 // 2  # pcap and stamps have 32 bits of seconds
 MAX_FLOWS = 1 << 20
+DIGITS = 19  # of a number in a cell
 PATTERNS = ("zeros", "ones", "aa55", "counter", "prbs31")
 # Columns of a CSV table that are keys of a flow; other columns are fields of headers: NUMBER.FIELD.
 CELLS = ("name", "packets", "start_ns", "duration_ns", "rate_bps", "gaps", "sizes", "payload", "stamp")
@@ -118,7 +119,7 @@ def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, An
     for column, text in cells.items():
         if not text:
             continue
-        value = parse(text, f"{where}: {column}")
+        value = text if column == "name" else cell(text, f"{where}: {column}")
         number, _, field = column.partition(".")
         if column in CELLS:
             flow[column] = value
@@ -127,6 +128,12 @@ def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, An
         else:
             raise UserError(f"unknown column {text_of(column)}", where=where)
     return flow | {"headers": [{name: values} for name, values in stack]}
+
+
+def cell(text: str, where: str) -> Any:
+    """Return the value of a cell; whole numbers, which are frequent, without a parser of YAML."""
+    plain = text.isascii() and text.isdecimal() and len(text) < DIGITS and not (len(text) > 1 and text[0] == "0")
+    return int(text) if plain else parse(text, where)
 
 
 def header_values(item: Any, where: str) -> tuple[str, dict[str, Any]]:

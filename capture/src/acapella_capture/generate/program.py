@@ -30,16 +30,24 @@ def run(model: Compiled, arguments: list[str]) -> dict[str, Any]:
 
 
 def output_of(arguments: list[str]) -> bytes:
-    """Return the standard output of the program. Ctrl-C also reaches it, and it then reports what it has sent."""
+    """Return the standard output of the program.
+
+    Ctrl-C also reaches the program. If it sends packets, it reports what it has sent; otherwise it writes no file, and
+    KeyboardInterrupt is raised.
+    """
     process = subprocess.Popen([executable(), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    interrupt = None
     try:
         output, messages = process.communicate()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        interrupt = error
         output, messages = process.communicate()
     except BaseException:
         process.kill()
         process.wait()
         raise
+    if process.returncode and interrupt:
+        raise interrupt
     if process.returncode:
         lines = messages.decode("utf-8", "replace").strip().splitlines() or [f"exit status {process.returncode}"]
         outside = process.returncode < 0 or any(line.endswith("No space left on device") for line in lines)
