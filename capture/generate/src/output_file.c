@@ -9,6 +9,7 @@
 #include "schedule.h"
 
 #define BUFFER (1U << 18)
+#define LATEST_NS ((int64_t)UINT32_MAX * 1000000000) /* seconds of a pcap have 32 bits */
 
 struct output {
     struct schedule *schedule;
@@ -44,6 +45,10 @@ static int write_packets(FILE *to, const void *argument) {
     while ((flow = schedule_next(schedule, &due_ns))) {
         if (received_signal) {
             errno = EINTR;
+            return -1;
+        }
+        if (output->start_ns + due_ns > LATEST_NS) {
+            errno = EOVERFLOW;
             return -1;
         }
         if (!put_packet(to, flow, output->start_ns + due_ns)) {

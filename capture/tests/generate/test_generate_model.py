@@ -153,3 +153,10 @@ def test_digest_of_the_model_includes_its_table(tmp_path):
     (tmp_path / "flows.csv").write_text(TABLE.replace("first", "other"))
     assert read(tmp_path, TEMPLATE).sha256 != before
     assert yaml.safe_load(TEMPLATE)["table"] == "flows.csv"
+
+
+@pytest.mark.parametrize("end", ["packets: 5000", "duration_ns: 50000"])
+def test_flow_table_of_too_many_packets_is_refused(tmp_path, monkeypatch, end):
+    monkeypatch.setattr(expected, "MAX_PACKETS", 4999)
+    with pytest.raises(UserError, match="a flow with more than 4999 packets"):
+        expected.flow_table(read(tmp_path, FLOW.replace("packets: 3", end)))

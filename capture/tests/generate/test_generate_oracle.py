@@ -11,6 +11,7 @@ from acapella_testing.generated import traffic_models as models
 
 from acapella.digest.command import Options, digest
 from acapella_core import schemas
+from acapella_core.errors import UserError
 
 COMPARED = (
     *("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port", "first_ns", "last_ns", "frames"),
@@ -61,3 +62,10 @@ def test_list_of_flows_follows_its_schema_and_counts_every_packet(generate):
         "cut_in_tcp_ports": 30,
     }  # fmt: skip
     assert flows["cut_in_ipv4"]["shortest_bytes"] == 30 and flows["cut_in_ipv4"]["vlan"] == [9]
+
+
+def test_times_after_the_last_second_of_a_pcap_are_an_error(generate, tmp_path):
+    text = models.every_template(5).replace("{constant: {gap_ns: 1000}}", "{constant: {gap_ns: 1000000000000000}}")
+    with pytest.raises(UserError, match=r"out\.pcap: Value too large"):
+        generate(text.replace("packets: 5", "packets: 5000", 1))
+    assert not list(tmp_path.glob("out.*"))

@@ -71,14 +71,15 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_targets(args)
     compiled = model.read(args.model, program.read_trace, seed=args.seed)
+    table = expected.flow_table(compiled) if args.flow_table else None
     report = program.run(compiled, output_arguments(args, compiled) if args.output else interface_arguments(args))
     document = result.document(compiled, report, "file" if args.output else "interface")
     target = args.expected or (args.output and args.output.with_name(f"{args.output.name}.generated.json"))
     if target:
         atomic_text(target, json.dumps(document, indent=1) + "\n")
-    if args.flow_table:
+    if table is not None:
         with atomic_path(args.flow_table) as path:
-            pq.write_table(expected.flow_table(compiled), path)
+            pq.write_table(table, path)
     print_summary(document, args.output or args.interface)
     return DAMAGED if is_incomplete(document) else 0
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from acapella_core.errors import UserError
+
 from . import draws
 from .compiled import Compiled, Distribution, Field, Flow, Gaps, Sizes
 from .protocols import NETWORK
@@ -18,6 +20,7 @@ BITS = 8
 PORTS_BYTES = 4
 SECOND_NS = 10**9
 ENDLESS = 1 << 62
+MAX_PACKETS = 1 << 26  # of a flow; each needs about 100 bytes
 FIRST_GUESS = 1024  # packets of a flow that ends at a time
 Key = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...], int, int, int, int, int | None, int | None]
 
@@ -115,14 +118,23 @@ def packets_of(flow: Flow, known: dict[Key | None, int]) -> Packets:
     """Return the packets of a flow. New keys are added to ``known``."""
     most = flow.packets or ENDLESS
     count = min(most, FIRST_GUESS) if flow.until_ns else most
+    if count > MAX_PACKETS:
+        raise too_many()
     arrivals, sizes = times_of(flow, count)
     while count < most and arrivals[-1] < flow.until_ns:
         count = min(most, 2 * count)
+        if count > MAX_PACKETS:
+            raise too_many()
         arrivals, sizes = times_of(flow, count)
     if flow.until_ns:
         count = int(np.searchsorted(arrivals, flow.until_ns, side="left"))
         arrivals, sizes = arrivals[:count], sizes[:count]
     return Packets(limited(arrivals, sizes, flow.rate_bps), sizes, keys_of(flow, sizes, known))
+
+
+def too_many() -> UserError:
+    """Return the error for a flow whose packets do not fit into the memory."""
+    return UserError(f"a flow with more than {MAX_PACKETS} packets", where="--flow-table", fix="omit the option")
 
 
 def limited(arrivals: np.ndarray, sizes: np.ndarray, rate_bps: int) -> np.ndarray:
