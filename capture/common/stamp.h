@@ -71,28 +71,32 @@ static inline uint64_t mix64(uint64_t value) {
     return value ^ value >> 31;
 }
 
-/* Writes PRBS 2^31-1. `history` contains the latest 62 bits; since the square of the polynomial is
- * x^62 + x^56 + 1, 56 bits are computed at once. */
+#define PRBS_STEP 7 /* bytes that are computed at once */
+
+/* Computes the next 56 bits of PRBS 2^31-1 from the latest 62 bits: the square of the polynomial is
+ * x^62 + x^56 + 1. */
+static inline uint64_t prbs31_next(uint64_t *history) {
+    const uint64_t next = (*history >> 6 ^ *history) & ((1ULL << 56) - 1);
+    *history = (*history << 56 | next) & ((1ULL << 62) - 1);
+    return next;
+}
+
+/* Writes PRBS 2^31-1. */
 static inline void pattern_prbs31(uint8_t *to, size_t bytes, uint32_t flow, uint32_t sequence) {
-    const uint64_t seed = mix64((uint64_t)flow << 32 | sequence) & 0x7fffffff;
+    const uint64_t mask = 0x7fffffff, seed = mix64((uint64_t)flow << 32 | sequence) & mask;
     uint64_t history = seed ? seed : 1;
-    for (unsigned bit = 0; bit < 31; ++bit) {
-        history = history << 1 | ((history >> 30 ^ history >> 27) & 1);
-    }
-    /* the last 31 bits computed here are the first 31 of the output */
-    uint64_t pending = history & 0x7fffffff;
-    unsigned have = 31;
-    for (size_t at = 0; at < bytes; ++at) {
-        if (have < 8) {
-            const uint64_t next = (history >> 6 ^ history) & ((1ULL << 56) - 1);
-            history = (history << 56 | next) & ((1ULL << 62) - 1);
-            to[at] = (uint8_t) ~(pending << (8 - have) | next >> (48 + have));
-            pending = next;
-            have += 48;
-        } else {
-            have -= 8;
-            to[at] = (uint8_t) ~(pending >> have);
-        }
+    /* the first 31 bits: 28 depend on the seed only */
+    history = history << 28 | ((history >> 3 ^ history) & ((1U << 28) - 1));
+    history = history << 3 | ((history >> 28 ^ history >> 25) & 7);
+    uint64_t waiting = history & mask; /* 31 bits that were computed and not written */
+    while (bytes) {
+        const uint64_t next = prbs31_next(&history);
+        const uint64_t word = __builtin_bswap64(~(waiting << 25 | next >> 31) << 8);
+        const size_t size = bytes < PRBS_STEP ? bytes : PRBS_STEP;
+        waiting = next & mask;
+        memcpy(to, &word, bytes > PRBS_STEP ? sizeof word : size);
+        to += size;
+        bytes -= size;
     }
 }
 
