@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import jsonschema
@@ -13,6 +14,7 @@ from acapella.digest.command import Options, digest
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
+SOAK = "ACAPELLA_SOAK" in os.environ
 COMPARED = (
     *("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port", "first_ns", "last_ns", "frames"),
     *("wire_bytes", "wire_len_min", "wire_len_max", "iat_min_ns", "iat_max_ns"),
@@ -38,6 +40,12 @@ def test_digest_equals_the_flow_table_of_the_model(generate, text):
     made = generate(text)
     expected = pq.read_table(made.table).to_pylist()
     assert len(expected) > 50 and in_order(digested(made.path)) == in_order(expected)
+
+
+@pytest.mark.parametrize("seed", range(200 if SOAK else 2))
+def test_digest_equals_the_flow_table_of_random_models(generate, seed):
+    made = generate(models.random_model(seed))
+    assert in_order(digested(made.path)) == in_order(pq.read_table(made.table).to_pylist())
 
 
 def test_same_model_gives_the_same_bytes_and_another_seed_does_not(generate):

@@ -1,5 +1,7 @@
 """Models of the tests: a flow for each kind of header, field, gap, size and error."""
 
+import random
+
 KNOWN = (
     '- ethernet: {src: "00:1b:21:00:00:11", dst: "00:1b:21:00:00:22"}'  # a vendor, which decoders check in pseudowires
 )
@@ -94,3 +96,21 @@ def every_error(packets: int = 60) -> str:
         for at, (name, (headers, errors)) in enumerate(ERRORS.items())
     ]
     return "\n".join(["seed: 12", "port: {rate_bps: 100000000}", "flows:", *flows, ""])
+
+
+def random_model(seed: int, flows: int = 12) -> str:
+    """Return a model of random flows: templates, gaps, sizes, rate limits, ends and errors."""
+    chance = random.Random(seed)
+    lines = [f"seed: {chance.getrandbits(64)}"]
+    if chance.random() < 0.5:
+        lines.append(f"port: {{rate_bps: {chance.randrange(10**7, 10**10)}}}")
+    lines.append("flows:")
+    for number in range(flows):
+        name, (headers, _) = chance.choice(list(TEMPLATES.items()))
+        more = [f"  rate_bps: {chance.randrange(10**7, 10**10)}"] if chance.random() < 0.4 else []
+        more += [f"  duration_ns: {chance.randrange(1, 10**6)}"] if chance.random() < 0.4 else []
+        more += [f"  malformed: [{{truncate: {chance.randrange(1, 150)}, every: {chance.randrange(1, 5)}}}]"]
+        more = more if chance.random() < 0.4 else more[:-1]
+        at = chance.randrange(1000)
+        lines.append(flow(f"{name}{number}", headers, at, chance.randrange(1, 400), "\n".join(more)))
+    return "\n".join([*lines, ""])
