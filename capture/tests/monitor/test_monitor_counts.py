@@ -1,5 +1,6 @@
 """The numbers of a monitor are those of a known schedule of delay, loss, duplication and reordering."""
 
+import argparse
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +13,10 @@ from acapella_testing.oracles import naive_monitor as naive
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acapella_capture.monitor import expected, tables
+from acapella_capture.monitor import command, expected, tables
 from acapella_capture.monitor.command import rows_of
 from acapella_capture.monitor.program import Settings
+from acapella_core.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("monitor_on_path")
 
@@ -181,3 +183,36 @@ def test_truncated_packets_are_counted_with_their_wire_length(tmp_path):
     assert (row["packets"], row["bytes"]) == (60, 60 * len(trace[0][1]))
     assert row["bits_checked"] == 60 * 8 * (64 - 60)
     assert rows["monitor_ports"][0]["malformed_cut"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "expected captures or --interface"),
+        (("a.pcap", "--interface", "eth0"), "expected captures or --interface"),
+        (("a.pcap", "--expected", "missing.json"), "missing.json: cannot read: No such file"),
+        (("a.pcap", "--expected", "a.pcap"), "a.pcap: cannot read: not JSON"),
+        (("a.pcap", "--sent", "missing.parquet"), "missing.parquet: no such file"),
+        (("missing.pcap",), "missing.pcap: No such file or directory"),
+        (("a.pcap", "--rule", "udp"), "--rule udp: not PROTOCOL,SRC"),
+        (("a.pcap", "--duration", "3"), "need --interface"),
+        (("--interface", "eth0", "--correct-drift"), "needs a capture"),
+        (("--search", "--send", "eth0", "--interface", "eth1"), "--search needs"),
+        (("a.pcap", "--output", "/proc/none/tables"), "cannot create the directory"),
+    ],
+)
+def test_mistakes_are_reported_in_one_line(tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    write_pcap(tmp_path / "a.pcap", [])
+    parser = command.register_parser(argparse.ArgumentParser().add_subparsers())
+    with pytest.raises(UserError) as error:
+        command.run(parser.parse_args(options))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_capture_without_packets_has_empty_rows(tmp_path):
+    path = write_pcap(tmp_path / "a.pcap", [])
+    rows = rows_of(Settings(files=(path,)), correct=False)
+    assert (rows["monitor_ports"][0]["received"], rows["monitor_ports"][0]["first_ns"]) == (0, None)
+    assert [rows[table] for table in tables.TABLES[1:]] == [[], [], [], []]

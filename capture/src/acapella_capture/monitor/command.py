@@ -159,6 +159,14 @@ def check(args: argparse.Namespace) -> None:
         raise UserError("--sent and --packets need a single port", fix="monitor one port")
 
 
+def make_directory(path: Path) -> None:
+    """Create the directory of the tables, before anything is counted. Raises UserError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot create the directory: {error.strerror}", where=f"--output {path}") from error
+
+
 def check_search(args: argparse.Namespace) -> None:
     """Raise UserError if an option of a search is missing, or has no effect."""
     if not (args.send and args.most and len(args.interface) == 1) or args.files:
@@ -190,6 +198,8 @@ def settings_of(args: argparse.Namespace) -> program.Settings:
 
 def run(args: argparse.Namespace) -> None:
     """Count the packets, print the tables and write them."""
+    if args.output:
+        make_directory(args.output)
     if args.search:
         check_search(args)
         run_search(args)

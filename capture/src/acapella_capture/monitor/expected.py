@@ -62,7 +62,8 @@ def read(path: Path) -> Expected:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot read: {error}", where=path, fix="name OUT.generated.json of the generator") from error
+        reason = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
+        raise UserError(f"cannot read: {reason}", where=path, fix="name OUT.generated.json of the generator") from error
     error = first_error(value, schema)
     if error is None and [flow["flow"] for flow in value["flows"]] != list(range(len(value["flows"]))):
         error = "flows: not in the order of their indexes"

@@ -62,6 +62,8 @@ def read(path: Path) -> np.ndarray:
     try:
         schema = arrow_schema(TABLE)
         table = pq.read_table(path).select(schema.names).cast(schema)
+    except FileNotFoundError as error:
+        raise UserError("no such file", where=path, fix="name a capture, or a file of --packets") from error
     except (pa.ArrowException, OSError, KeyError) as error:
         raise UserError("is not a table of packets", where=path, fix="acapella monitor --packets writes one") from error
     if len(set(table["port"].to_pylist())) > 1:
