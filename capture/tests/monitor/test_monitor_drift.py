@@ -1,14 +1,15 @@
 """The drift between two clocks: a least squares line."""
 
 import random
+from fractions import Fraction
 
 import pytest
 from acapella_testing.generated import stamped_traffic as traffic
 from acapella_testing.generated.stamped_traffic import START_NS, Flow, Schedule
 
-from acapella_capture.monitor import expected, tables
+from acapella_capture.monitor import expected, program, tables
 from acapella_capture.monitor.command import rows_of
-from acapella_capture.monitor.drift import fit
+from acapella_capture.monitor.drift import Drift, fit
 from acapella_capture.monitor.program import Settings
 
 
@@ -62,3 +63,17 @@ def test_corrected_latencies_are_those_without_drift(tmp_path):
 def spread(row: dict) -> int:
     """Return the difference between the largest and the smallest latency."""
     return row["latency_max_ns"] - row["latency_min_ns"]
+
+
+@pytest.mark.usefixtures("monitor_on_path")
+@pytest.mark.parametrize("rate_ppt", [80_123_457, -3_000_001])
+def test_every_latency_is_corrected_by_the_line_rounded_down(tmp_path, rate_ppt):
+    arrived, path = traffic.write(tmp_path, [Flow(200, 100_003, 20)], Schedule(seed=5, jitter_ns=70_000))
+    from_ns = START_NS + 9_876_543  # packets arrive before and after it
+    line = Drift(Fraction(rate_ppt, 10**12), from_ns, Fraction(0), 0.0, 0.0, 3)
+    (port,) = program.count(Settings(files=(arrived,)), tmp_path, line).ports
+    departures = {frame: ns for ns, frame in traffic.sent([Flow(200, 100_003, 20)])}
+    latencies = [ns - departures[frame] - (ns - from_ns) * rate_ppt // 10**12 for ns, frame in path.arrived]
+    row = tables.flow_row(0, port.flows[0], 200)
+    found = [row[f"latency_{name}_ns"] for name in ("min", "mean", "max")]
+    assert found == [min(latencies), sum(latencies) / 200, max(latencies)]

@@ -40,9 +40,13 @@ int monitor_open(struct monitor *monitor, const struct monitor_settings *setting
     if (find_offsets(monitor, fault) != 0) {
         return -1;
     }
-    monitor->wanted = malloc(PATTERN_MAX);
-    if (!monitor->wanted || flow_arrays_open(&monitor->arrays, settings->flows, settings->window,
-                                             settings->expected != NULL) != 0) {
+    uint8_t *wanted =
+        malloc((size_t)PATTERNS * PATTERN_MAX); /* the kernel provides only pages that are used */
+    for (unsigned i = 0; wanted && i < PATTERNS; ++i) {
+        monitor->wanted[i] = wanted + (size_t)i * PATTERN_MAX;
+    }
+    if (!wanted || flow_arrays_open(&monitor->arrays, settings->flows, settings->window,
+                                    settings->expected != NULL) != 0) {
         monitor_close(monitor);
         return fail(fault, "out of memory for %u flows; use fewer --max-flows or a smaller --window",
                     settings->flows);
@@ -52,8 +56,8 @@ int monitor_open(struct monitor *monitor, const struct monitor_settings *setting
 
 void monitor_close(struct monitor *monitor) {
     flow_arrays_close(&monitor->arrays);
-    free(monitor->wanted);
-    monitor->wanted = NULL;
+    free(monitor->wanted[0]);
+    monitor->wanted[0] = NULL;
 }
 
 /* Finds the stamp: after the innermost header, or at an offset of an expected flow, for other headers than
@@ -135,6 +139,17 @@ static void classify(struct monitor *monitor, const struct packet_in *packet, st
     }
 }
 
+/* Returns the payload that a packet has to have. */
+static const uint8_t *wanted_payload(struct monitor *monitor, enum pattern pattern, uint32_t bytes,
+                                     const struct stamp *stamp) {
+    uint8_t *wanted = monitor->wanted[pattern];
+    if (pattern == PATTERN_PRBS31 || bytes > monitor->wanted_bytes[pattern]) {
+        pattern_write(pattern, wanted, bytes, stamp->flow, stamp->sequence);
+        monitor->wanted_bytes[pattern] = bytes;
+    }
+    return wanted;
+}
+
 static uint64_t count_bits(const uint8_t *a, const uint8_t *b, uint32_t bytes) {
     uint64_t errors = 0;
     for (; bytes >= 8; a += 8, b += 8, bytes -= 8) {
@@ -171,8 +186,9 @@ static void check_pattern(struct monitor *monitor, const struct packet_in *packe
         return;
     }
     const uint32_t bytes = end - (uint32_t)at < PATTERN_MAX ? end - (uint32_t)at : PATTERN_MAX;
-    pattern_write(pattern, monitor->wanted, bytes, pending->stamp.flow, pending->stamp.sequence);
-    const uint64_t errors = count_bits(packet->bytes + at, monitor->wanted, bytes);
+    const uint8_t *wanted = wanted_payload(monitor, pattern, bytes, &pending->stamp);
+    const uint8_t *payload = packet->bytes + at;
+    const uint64_t errors = memcmp(payload, wanted, bytes) == 0 ? 0 : count_bits(payload, wanted, bytes);
     struct flow *flow = &monitor->arrays.flow[pending->stamp.flow];
     flow->bits_checked += (uint64_t)bytes * 8;
     if (errors) {

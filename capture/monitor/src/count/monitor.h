@@ -82,7 +82,8 @@ struct monitor {
     struct port_counts counts;
     uint64_t gaps[HISTOGRAM_SIZE], latencies[HISTOGRAM_SIZE]; /* of the port */
     struct series series;
-    uint8_t *wanted; /* buffer for a payload pattern */
+    uint8_t *wanted[PATTERNS];       /* payload patterns; PATTERN_PRBS31: of the previous packet */
+    uint32_t wanted_bytes[PATTERNS]; /* written so far; the others are the same for every packet */
     struct logger logger[MONITOR_LOGGERS];
     unsigned loggers;
 };
