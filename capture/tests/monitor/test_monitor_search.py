@@ -67,7 +67,7 @@ def test_longest_burst_fills_the_buffer(most, buffer):
 
 def test_rows_mark_the_result():
     found = highest(device(300_000.0), 100, MOST, 1000)
-    table = list(rows(iter([(60, "throughput", found)])))
+    table = list(rows([(60, "none", "throughput", found)]))
     (result,) = [row for row in table if row["result"]]
     assert result["value"] == found.value
     assert [row["trial"] for row in table] == list(range(len(found.trials)))
@@ -91,12 +91,13 @@ def test_search_over_a_veth_measures_the_rate_and_latency(tmp_path):
     with veth.namespace(("left0", "right0")) as prefix:
         argv = [*prefix, Path(sys.executable).with_name("acapella"), "monitor", "--search", "--send", "left0",
                 "--interface", "right0", "--most", "500", "--trial-seconds", "0.2", "--settle-seconds", "0.2",
-                "--frame-bytes", "60", "--burst-packets", "0", "-o", tmp_path]  # fmt: skip
+                "--frame-bytes", "60", "--burst-packets", "0", "--with-capture", "-o", tmp_path]  # fmt: skip
         path = f"{generator}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(argv, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()
     assert rows[0]["offered"] == 100
+    assert {row["capture"] for row in rows} == {"none", "truncated"}
     assert all(row["latency_min_ns"] <= row["latency_mean_ns"] <= row["latency_max_ns"] for row in rows)
     result = [row for row in rows if row["result"]]
     assert all(row["lost"] == 0 and row["reached"] for row in result)

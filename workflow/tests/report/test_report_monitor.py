@@ -50,6 +50,26 @@ def test_flows_with_the_largest_loss_are_first(monitored):
     assert (clock[1], clock[-1]) == ("-12.346", "corrected")
 
 
+def test_rates_without_loss_are_shown_by_packet_size(monitored):
+    trial = {
+        "frame_bytes": 60,
+        "capture": "none",
+        "measure": "throughput",
+        "offered": 10,
+        "rate_pps": 2e6,
+        "reached": True,
+        "result": False,
+    }
+    found = trial | {"trial": 1, "value": 2e6, "result": True, "latency_min_ns": 900}
+    failed = trial | {"capture": "truncated", "value": 1e5, "lost": 3}
+    write(monitored, "monitor_searches", trial | {"value": 4e6, "lost": 5}, found, failed)
+    *_, shown = monitor.tables(Source(Campaign(monitored)))
+    first, second = shown["rows"]
+    assert first[:5] == ["60", "no", "throughput", "2,000,000", "0.960"]
+    assert (first[5].replace("\N{NO-BREAK SPACE}", " "), first[-1]) == ("900 ns", "2")
+    assert second[1:5] == ["truncated, with hashes", "throughput", "none without loss", ""]
+
+
 def test_page_has_the_section_if_the_tables_exist(monitored, monkeypatch):
     monkeypatch.setattr(registry, "TRAFFIC_FIGURES", ())
     assert "--monitor" in report_sections(str(monitored), pseudonyms=False)

@@ -26,6 +26,8 @@ innermost headers, behind VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md d
 """
 
 import argparse
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,8 @@ def add_search_options(group: Any) -> None:
                        help="duration of a trial in seconds; RFC 2544 requires 60 (default: %(default)g)")  # fmt: skip
     group.add_argument("--settle-seconds", type=seconds, default=2.0, metavar="S",
                        help="time to wait for late packets (default: %(default)g)")  # fmt: skip
+    group.add_argument("--with-capture", action="store_true",
+                       help="search again while packets are written, truncated to --snaplen, with hashes")  # fmt: skip
     group.add_argument("--burst-packets", type=count(1 << 24, 0), default=10_000, metavar="N",
                        help="longest burst to try; 0: no bursts (default: %(default)s)")  # fmt: skip
 
@@ -222,24 +226,35 @@ def run(args: argparse.Namespace) -> None:
 
 def run_search(args: argparse.Namespace) -> None:
     """Search for each packet size, print the results and write the table of trials."""
-    link = trials.Link(args.send, args.interface[0], args.settle_seconds)
-    resolution = args.resolution or args.most / 100
-    found: list[tuple[int, str, search.Found]] = []
-    for size in args.frame_bytes:
-
-        def trial(pps: float, size: int = size) -> search.Trial:
-            return trials.run(link, size, pps, max(2, round(pps * args.trial_seconds)))
-
-        def burst(packets: int, size: int = size) -> search.Trial:
-            return trials.run(link, size, args.most, packets)
-
-        found.append((size, "throughput", search.highest(trial, resolution, args.most, resolution)))
-        if args.burst_packets:
-            found.append((size, "burst", search.longest_burst(burst, args.burst_packets)))
+    plain = trials.Link(args.send, args.interface[0], args.settle_seconds)
+    links = {"none": plain}
+    if args.with_capture:
+        links["truncated"] = replace(plain, snaplen=args.snaplen)
+    found = [
+        (size, capture, measure, result)
+        for size in args.frame_bytes
+        for capture, link in links.items()
+        for measure, result in searches(args, link, size)
+    ]
     rows = list(search.rows(found))
     print(*text.search_lines(rows), sep="\n")
     if args.output:
         tables.write(args.output, {"monitor_searches": rows})
+
+
+def searches(args: argparse.Namespace, link: trials.Link, size: int) -> Iterator[tuple[str, search.Found]]:
+    """Yield the measures of a packet size and their results."""
+    resolution = args.resolution or args.most / 100
+
+    def trial(pps: float) -> search.Trial:
+        return trials.run(link, size, pps, max(2, round(pps * args.trial_seconds)))
+
+    def burst(packets: int) -> search.Trial:
+        return trials.run(link, size, args.most, packets)
+
+    yield "throughput", search.highest(trial, resolution, args.most, resolution)
+    if args.burst_packets:
+        yield "burst", search.longest_burst(burst, args.burst_packets)
 
 
 def print_rows(rows: Rows, flows: int) -> None:

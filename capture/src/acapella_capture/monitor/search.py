@@ -106,12 +106,13 @@ def longest_burst(trial: Callable[[int], Trial], most: int) -> Found:
     return Found(good or None, best, tuple(done))
 
 
-def rows(searches: Iterable[tuple[int, str, Found]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of monitor_searches from (frame bytes, measure, result)."""
-    for frame_bytes, measure, found in searches:
+def rows(searches: Iterable[tuple[int, str, str, Found]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of monitor_searches from (frame bytes, capture, measure, result)."""
+    for frame_bytes, capture, measure, found in searches:
         for number, (value, trial) in enumerate(found.trials):
             yield {
                 "frame_bytes": frame_bytes,
+                "capture": capture,
                 "measure": measure,
                 "trial": number,
                 "value": float(value),

@@ -80,18 +80,19 @@ def clock_lines(rows: Sequence[Row]) -> list[str]:
 
 def search_lines(rows: Sequence[Row]) -> list[str]:
     """Return a line for each result of a search, with the latency of its trial."""
-    header = ("packet", "measure", "result", "packets", "latency min", "mean", "max", "jitter", "trials")
-    searches = dict.fromkeys((row["frame_bytes"], row["measure"]) for row in rows)
+    header = ("packet", "capture", "measure", "result", "packets", "latency min", "mean", "max", "jitter", "trials")
+    searches: dict[tuple, list[Row]] = {}
+    for row in rows:
+        searches.setdefault((row["frame_bytes"], row["capture"], row["measure"]), []).append(row)
     cells = []
-    for frame_bytes, measure in searches:
-        trials = [row for row in rows if (row["frame_bytes"], row["measure"]) == (frame_bytes, measure)]
+    for (frame_bytes, capture, measure), trials in searches.items():
         found = next((row for row in trials if row["result"]), None)
         unit = "packets/s" if measure == "throughput" else "packets"
         shown = f"{found['value']:,.0f} {unit}" if found else "none without loss"
         times = [time(found[f"latency_{name}_ns"] if found else None) for name in ("min", "mean", "max")]
         jitter = time(found["jitter_ns"] if found else None)
         offered = count(found["offered"] if found else None)
-        cells.append([f"{frame_bytes} B", measure, shown, offered, *times, jitter, str(len(trials))])
+        cells.append([f"{frame_bytes} B", capture, measure, shown, offered, *times, jitter, str(len(trials))])
     return table(header, cells)
 
 

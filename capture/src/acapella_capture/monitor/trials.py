@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Link:
     send: str
     receive: str
     settle_s: float
+    snaplen: int | None = None  # packets are also written, truncated, with their hashes; None: they are not
 
 
 def model(frame_bytes: int, rate_pps: float, packets: int) -> dict[str, Any]:
@@ -46,6 +47,8 @@ def run(link: Link, frame_bytes: int, rate_pps: float, packets: int) -> Trial:
         (scratch / "model.yaml").write_text(json.dumps(model(frame_bytes, rate_pps, packets)))
         sender = Sender(link, scratch, START_S + packets / rate_pps)
         settings = Settings(interfaces=(link.receive,), max_flows=1, every_s=POLL_S)
+        if link.snaplen is not None:
+            settings = replace(settings, write=scratch / "packets.pcapng", snaplen=link.snaplen)
         try:
             counted = program.count(settings, scratch, on_event=sender.on_event)
         finally:

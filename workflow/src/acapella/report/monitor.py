@@ -5,13 +5,15 @@ from acapella.figures.source import Source
 
 from .tables import number, table
 
+SEARCHES = "monitor_searches"
 MAX_FLOWS = 100  # rows of the table of flows; all are in the CSV file
 
 
 def tables(source: Source) -> list[dict]:
     """Return the tables of the section; that of clocks only if it has rows."""
     of_clocks = clocks(source)
-    return [ports(source), flows(source), *([of_clocks] if of_clocks["rows"] else [])]
+    shown = [ports(source), flows(source), *([of_clocks] if of_clocks["rows"] else [])]
+    return [*shown, searches(source)] if source.campaign.table(SEARCHES, "parquet").is_file() else shown
 
 
 def ports(source: Source) -> dict:
@@ -86,6 +88,42 @@ def clocks(source: Source) -> dict:
         "delay of the path."
     )
     return table("monitor_clocks", "Clocks of sender and receiver", note, columns, cells)
+
+
+def searches(source: Source) -> dict:
+    """Return the results of searches by packet size, with the latency of their trials."""
+    columns = [("Packet (B)", True), ("Packets written", False), ("Measure", False), ("Result", True), ("Gbit/s", True)]
+    columns += [("Latency, min", True), ("Mean", True), ("Max", True), ("Jitter", True), ("Trials", True)]
+    trials: dict[tuple, list[dict]] = {}
+    for row in source.rows(SEARCHES):
+        trials.setdefault((row["frame_bytes"], row["capture"], row["measure"]), []).append(row)
+    cells = []
+    for (frame_bytes, capture, measure), rows in trials.items():
+        found = next((row for row in rows if row["result"]), None)
+        written = "no" if capture == "none" else "truncated, with hashes"
+        result = [number(round(found["value"])), gigabits(found)] if found else ["none without loss", ""]
+        times = [f"latency_{name}_ns" for name in ("min", "mean", "max")] + ["jitter_ns"]
+        cells.append(
+            [
+                str(frame_bytes),
+                written,
+                measure,
+                *result,
+                *(time(found and found[name]) for name in times),
+                str(len(rows)),
+            ]
+        )
+    note = (
+        "RFC 2544. Throughput: the highest rate in packets/s at which no packet was lost; burst: the longest burst at "
+        "the highest rate of the search. Gbit/s: rate of the departures without FCS, preamble and gap. The layout is "
+        "that of figure 5 of OSNT: the rate by packet size, with and without truncation and hashes."
+    )
+    return table(SEARCHES, "Rates without loss", note, columns, cells)
+
+
+def gigabits(row: dict) -> str:
+    """Return the rate of a trial."""
+    return f"{row['rate_pps'] * row['frame_bytes'] * 8 / 1e9:.3f}"
 
 
 def time(ns: float | None) -> str:
