@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 namespace acapella {
@@ -42,18 +43,19 @@ class Bitmap {
 // bitmap.
 class RowValidity {
   public:
-    explicit RowValidity(std::size_t capacity) : rows_(capacity + 7) {}
+    explicit RowValidity(std::size_t capacity)
+        : rows_(std::make_unique_for_overwrite<std::uint8_t[]>(capacity + 7)) {}
 
     void set(std::size_t row, std::uint8_t bits) { rows_[row] = bits; }
 
     // Writes the bitmap of `bit` for the first `size` rows to `bitmap`. Returns the number of nulls.
     std::int64_t pack(std::size_t size, unsigned bit, std::vector<std::uint8_t>& bitmap) {
-        std::memset(rows_.data() + size, 0, 7);  // the loop below reads whole words
+        std::memset(rows_.get() + size, 0, 7);  // the loop below reads whole words
         bitmap.resize((size + 7) / 8);
         std::int64_t valid = 0;
         for (std::size_t at = 0; at < bitmap.size(); ++at) {
             std::uint64_t eight = 0;
-            std::memcpy(&eight, rows_.data() + 8 * at, sizeof eight);
+            std::memcpy(&eight, rows_.get() + 8 * at, sizeof eight);
             // A multiplication gathers the lowest bit of each byte in the highest byte.
             bitmap[at] =
                 static_cast<std::uint8_t>(((eight >> bit) & 0x0101010101010101) * 0x0102040810204080 >> 56);
@@ -63,7 +65,7 @@ class RowValidity {
     }
 
   private:
-    std::vector<std::uint8_t> rows_;
+    std::unique_ptr<std::uint8_t[]> rows_;
 };
 
 }  // namespace acapella

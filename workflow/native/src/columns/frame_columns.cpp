@@ -22,6 +22,18 @@ namespace {
 // Columns that can be null, with their bits in a row's validity.
 enum Valid : unsigned { kFlow, kTcp, kTcpAck, kPayload, kAppBy, kIssue, kTime, kIpId, kValidities };
 
+// The values of a column, uninitialized: a capture with few frames must not write to all pages of a batch.
+template <typename T>
+class BatchValues {
+  public:
+    explicit BatchValues(std::size_t capacity) : values_(std::make_unique_for_overwrite<T[]>(capacity)) {}
+    T& operator[](std::size_t row) { return values_[row]; }
+    const T* data() const { return values_.get(); }
+
+  private:
+    std::unique_ptr<T[]> values_;
+};
+
 struct Validity {
     std::vector<std::uint8_t> bits;
     std::int64_t nulls = 0;
@@ -58,11 +70,11 @@ struct FrameColumns::Buffers {
     }
 
     std::size_t size = 0;
-    std::vector<std::uint64_t> frame;
-    std::vector<std::int64_t> ts_ns;
-    std::vector<std::uint32_t> wire_len, cap_len, inner_wire_len, protocols, stack, flow;
-    std::vector<std::uint16_t> tcp_flags, ip_id;
-    std::vector<std::uint32_t> tcp_seq, tcp_ack, payload_len, ip_len, l4_by, app_by, issue;
+    BatchValues<std::uint64_t> frame;
+    BatchValues<std::int64_t> ts_ns;
+    BatchValues<std::uint32_t> wire_len, cap_len, inner_wire_len, protocols, stack, flow;
+    BatchValues<std::uint16_t> tcp_flags, ip_id;
+    BatchValues<std::uint32_t> tcp_seq, tcp_ack, payload_len, ip_len, l4_by, app_by, issue;
     RowValidity row_validity;
     std::array<Validity, kValidities> validity;
     Texts protocols_texts, stack_texts, l4_by_texts, app_by_texts, issue_texts;
@@ -138,7 +150,7 @@ void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t f
 namespace {
 
 template <typename T>
-Column plain(const char* name, const char* format, std::size_t size, const std::vector<T>& values,
+Column plain(const char* name, const char* format, std::size_t size, const BatchValues<T>& values,
              const Validity* valid = nullptr) {
     return {.name = name,
             .format = format,
@@ -154,7 +166,7 @@ void add_texts(Texts& texts, LocalDictionary& dictionary, const TextOf& text_of_
     dictionary.clear();
 }
 
-Column dictionary(const char* name, std::size_t size, const std::vector<std::uint32_t>& indices,
+Column dictionary(const char* name, std::size_t size, const BatchValues<std::uint32_t>& indices,
                   const Texts& texts, const Validity* valid) {
     Column column = plain(name, "I", size, indices, valid);
     column.dictionary = std::make_unique<Column>(texts.column("", true));
