@@ -23,6 +23,7 @@ import argparse
 import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import os
 import shutil
@@ -273,9 +274,11 @@ def run_in_fork(command: Sequence[str], sample: str, log: Path) -> Outcome:
     descriptor = beneath.open_file(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     start, parent = time.monotonic(), os.getpid()
     sys.stdout.flush()
+    gc.freeze()  # garbage collection in the fork would write to all objects of this process, and so copy their pages
     pid = os.fork()
     if pid == 0:
         run_command(command, descriptor, parent)
+    gc.unfreeze()
     os.close(descriptor)
     try:
         _, status, usage = os.wait4(pid, 0)

@@ -8,6 +8,7 @@ the group `measure`.
 """
 
 import argparse
+import functools
 import importlib
 import re
 import sys
@@ -211,6 +212,7 @@ def add_command(subparsers, entry: str, module: str | None) -> None:
     parser.set_defaults(run=implementation.run, confine=getattr(implementation, "confine", None))
 
 
+@functools.cache  # a batch looks it up before it forks; a lookup reads the metadata of all installed packages
 def entry_module(name: str) -> ModuleType | None:
     """Return the module of an entry point; None if no installed package has it."""
     return next((entry.load() for entry in entry_points(group="acapella.commands", name=name)), None)
