@@ -9,6 +9,7 @@ sys.path.insert(0, str(ROOT / "workflow" / "bench"))
 
 import itertools
 
+from acapella_bench import page
 from acapella_bench.archive import captures, runs, stages
 from acapella_bench.comparators import share_row, tools
 
@@ -84,3 +85,13 @@ def test_share_of_flows_excludes_flows_outside_the_reference():
     reference = {("a", "b", 6, 1, 2), ("b", "a", 6, 2, 1)}
     row = share_row(tools.TOOLS[0], "fabric", reference, {("a", "b", 6, 1, 2), ("x", "y", 6, 1, 2)})
     assert (row["value"], row["note"]) == (50, "1 others")
+
+
+@pytest.mark.parametrize(("scale", "noted"), [("small", True), ("full", False)])
+def test_page_has_the_rows_and_the_scale_of_results(scale, noted):
+    row = {"measured": "rate", "value": 1234567, "unit": "frames/s", "goal": ">= 5", "note": "met; a|b"}
+    result = {"machine": {"cores": 2}, "scale": scale, "results": {"archive": [row]}}
+    text = page.page([result])
+    assert "Machine: cores 2." in text
+    assert "| rate | 1,234,567 | frames/s | >= 5 | met; a&#124;b |" in text
+    assert ("results of small runs" in text) is noted
