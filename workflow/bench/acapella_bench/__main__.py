@@ -146,7 +146,7 @@ def main(argv: list[str]) -> int:
     print(table.lines_of(facts), flush=True)
     results, failed, missed = {}, [], []
     args.work.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="captures-", dir=args.work) as directory:
+    with tempfile.TemporaryDirectory(prefix="captures-", dir=args.work.resolve()) as directory:
         bench = programs.Bench.of(args, Path(directory))
         for name in args.names or BENCHMARKS:
             run, about = BENCHMARKS[name]

@@ -48,7 +48,7 @@ def rate_row(bench: Bench, tool: Tool, name: str, sample: Path, frames: int) -> 
     """Return the row on the speed of a tool, with its start."""
     runs = [bench.measure(words) for words in tool.commands(sample, bench.directory)]
     wall_s, cpu_s = sum(run.wall_s for run in runs), sum(run.cpu_s for run in runs)
-    note = f"{wall_s:.1f} s with its start, CPU time {cpu_s:.1f} s, peak memory {max(r.peak_mib for r in runs):.0f} MiB"
+    note = f"{wall_s:.1f} s with its start, CPU time {cpu_s:.1f} s"
     measured = f"  {ENCAPSULATIONS.get(name, WITHOUT)}"
     return {"measured": measured, "value": round(frames / wall_s), "unit": "frames/s", "note": note}
 
