@@ -161,7 +161,8 @@ def main(argv: list[str]) -> int:
             results[name] = rows
             missed += [f"{name}: {row['measured']}" for row in rows if row.get("met") is False]
             print(table.of(rows), flush=True)
-    args.output.write_text(json.dumps({"machine": facts, "scale": args.scale, "results": results}, indent=1) + "\n")
+            content = {"machine": facts, "scale": args.scale, "results": results}
+            args.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")  # also if it is interrupted
     print(f"\nsaved: {args.output}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
