@@ -240,6 +240,26 @@ def test_missing_partial_names_the_command(copied):
         process.make_tables(Campaign(copied))
 
 
+def test_partial_tables_of_an_earlier_version_are_an_error(copied, capsys):
+    for path in (copied / "partial").glob("*/quality.parquet"):
+        pq.write_table(pq.read_table(path).drop_columns("sample"), path)
+    error = error_of(capsys, 2, "campaign", "process", copied)
+    assert "partial tables quality are of another version; run snakemake, or acapella campaign analyze for " in error
+
+
+@pytest.mark.parametrize(("batches", "fault"), [(("b0001", "b0002"), "in several files"), (("b0002",), "missing")])
+def test_sample_must_be_in_the_tables_of_one_batch(copied, capsys, batches, fault):
+    """A sample may be in two batches if the plan was deleted. The other case: the tables of a batch lack the sample."""
+    sample, other = "site01-p0-0001", "site01-p0-0000"
+    for batch in batches:
+        (copied / "batches" / "partial").mkdir(parents=True, exist_ok=True)
+        source = copied / "partial" / (sample if "b0001" in batches else other)
+        shutil.copytree(source, copied / "batches" / "partial" / batch)
+    for name in {sample, other} if fault == "missing" else {sample}:
+        shutil.rmtree(copied / "partial" / name)
+    assert f"the partial tables of {sample} are {fault}" in error_of(capsys, 2, "campaign", "process", copied)
+
+
 def replace_column(path, name: str, values: Callable[[int], list]) -> None:
     """Write new values, for a number of rows, to a column of a Parquet file."""
     table = pq.read_table(path)

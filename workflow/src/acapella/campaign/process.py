@@ -181,8 +181,7 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     in_traffic = {row[0] for row in con.execute("select directory from traffic").fetchall()}
     for name in queries.names("analyze"):
         chosen = [n.directory for n in names if name in OF_ALL_SAMPLES or n.directory in in_traffic]
-        files = [str(path) for path in partial_files(campaign, chosen, name)]
-        create(con, "merge", "partials", {"files": files, "chosen": chosen}, table=name)
+        read_partials(campaign, con, name, chosen)
     check_complete(campaign, con, names)
     for name in ("scopes", "totals", "shares"):
         create(con, "merge", name)
@@ -190,6 +189,22 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     create(con, "merge", "site_shares")
     for name in STITCHING:
         create(con, "merge", name, {"pseudonyms": hide, "networks": network_types()})
+
+
+def read_partials(campaign: Campaign, con, name: str, chosen: Sequence[str]) -> None:
+    """Create a temporary table with the rows of a partial table of some samples.
+
+    Raises UserError if files are missing or of another version: before partial tables had names of samples.
+    """
+    import duckdb  # noqa: PLC0415
+
+    files = [str(path) for path in partial_files(campaign, chosen, name)]
+    try:
+        create(con, "merge", "partials", {"files": files, "chosen": [*chosen]}, table=name)
+    except duckdb.BinderException as error:
+        where = Path(files[0]).parent.parent
+        fix = f"run snakemake, or {ANALYZE} for each sample"
+        raise UserError(f"partial tables {name} are of another version", where=where, fix=fix) from error
 
 
 def partial_files(campaign: Campaign, samples: Sequence[str], name: str) -> list[Path]:
