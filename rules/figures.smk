@@ -43,7 +43,7 @@ rule figures:
         formats=FORMATS,
         figures=FIGURES,
         missing=f"--missing {len(FAILED)}" if FAILED else "",
-        code=[f"{figure}={digest_of_figure(figure)}" for figure in FIGURES],
+        code=lambda wildcards: [f"{figure}={digest_of_figure(figure)}" for figure in FIGURES],
     message:
         "figures"
     shell:
