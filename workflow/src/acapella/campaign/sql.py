@@ -42,6 +42,8 @@ UNLIMITED = 2**31 - 1  # rows and characters of a drawn table
 PRAGMAS = "collations|database_list|database_size|functions|platform|show_databases|show_tables|show_tables_expanded"
 PRAGMAS += r"|storage_info|table_info|user_agent|version"
 PRAGMA = re.compile(rf"pragma\s+({PRAGMAS})(\s*\('[^']*'\))?[\s;]*", re.IGNORECASE | re.ASCII)
+# In the syntax tree of a query, as JSON: view frames, or a table function that reads a view by a name in a text.
+USES_FRAMES = re.compile(r'"table_name":"frames"|"function_name":"query(_table)?"', re.IGNORECASE)
 EXPLAIN = re.compile(r"explain(\s+analyze(?=\s)|\s*\([\w\s,]*\)|(?=\s))\s*", re.IGNORECASE | re.ASCII)
 
 
@@ -160,14 +162,12 @@ def acaps_for(con, query: str) -> str:
 
     Listing a directory of 100,000 acaps takes a second, which is more than most queries of the tables.
     """
-    import duckdb  # noqa: PLC0415 - slow to import
-
-    try:
-        used = {name.lower() for name in con.get_table_names(query)}
-    except duckdb.Error:  # not a SELECT
-        used = {"frames"}
+    ((tree,),) = con.execute("select json_serialize_sql($query)", {"query": query}).fetchall()
     ((first,),) = con.execute("select min(file) from catalog.acaps").fetchall()
-    return Path(first).name if first and "frames" not in used and Path(first).is_file() else "*.parquet"
+    is_select = '"error":false' in tree
+    if not is_select or USES_FRAMES.search(tree) or not first or not Path(first).is_file():
+        return "*.parquet"
+    return Path(first).name
 
 
 def catalog_tables(con) -> list[str]:
