@@ -68,7 +68,8 @@ def compose_figure(name: str, source: Source, *, origin: bool = True, missing: i
         notes = (*scope(source), *missing_note(name, missing), *figure.key)
         title = figure.title + restriction_suffix(scope, source)
         spec = add_title(figure.chart, title, notes, foot).to_dict(validate=False)
-    alt.ConcatChart.validate(sampled(spec))
+    if origin:  # without it, the specification is that of the figure's file, except for its last line
+        alt.ConcatChart.validate(sampled(spec))
     spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
     return ComposedFigure(name, title, notes, module.TABLE, tuple(module.COLUMNS), reason, spec)
