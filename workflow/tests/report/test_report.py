@@ -214,7 +214,7 @@ def test_parts_of_provenance_have_readable_names(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
     shown = {"acapella_provenance": 1, "else": 2, "outputs": {"a": "b"}, "versions": {"acapella": "0"}}
     (directory / "provenance" / "process.json").write_text(json.dumps(shown), encoding="utf-8")
-    parts = page.provenance_of(Campaign(directory))
+    parts = page.provenance_of(Campaign(directory), "process")
     assert [part["key"] for part in parts] == ["versions", "outputs", "acapella_provenance", "else"]
     assert [part["label"] for part in parts][2:] == ["Version of the file format", "else"]
 
