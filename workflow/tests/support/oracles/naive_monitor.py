@@ -99,7 +99,7 @@ def first_copies(packets: list) -> list:
 
 
 def extent(first: list, index: int) -> int:
-    """Return i - j for the smallest j with s[j] > s[i] (RFC 4737, section 4.2.2)."""
+    """Return i - j for the smallest j with s[j] > s[i] (RFC 4737, section 4.2)."""
     return index - next(other for other in range(index) if first[other][1] > first[index][1])
 
 
