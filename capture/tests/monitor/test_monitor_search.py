@@ -14,7 +14,7 @@ from acapella_testing.capture import veth
 
 from acapella_capture.generate import model as generator_model
 from acapella_capture.monitor import trials
-from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, rows
+from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, reached, rows
 
 MOST = 1_000_000.0
 
@@ -63,6 +63,13 @@ def test_rate_that_fails_its_confirmation_is_not_the_result():
 def test_longest_burst_fills_the_buffer(most, buffer):
     found = longest_burst(lambda length: Trial(length, max(0, length - buffer), MOST), most)
     assert found.value == (min(buffer, most) or None)
+
+
+@pytest.mark.parametrize(("failures", "runs"), [(0, 1), (1, 2), (2, 3), (9, 3)])
+def test_trial_that_the_generator_did_not_reach_is_repeated(failures, runs):
+    done = [Trial(10, 0, 5.0, reached=number >= failures) for number in range(10)]
+    remaining = iter(done)
+    assert reached(lambda: next(remaining)) is done[runs - 1]
 
 
 def test_rows_mark_the_result():

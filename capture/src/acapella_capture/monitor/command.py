@@ -247,10 +247,10 @@ def searches(args: argparse.Namespace, link: trials.Link, size: int) -> Iterator
     resolution = args.resolution or args.most / 100
 
     def trial(pps: float) -> search.Trial:
-        return trials.run(link, size, pps, max(2, round(pps * args.trial_seconds)))
+        return search.reached(lambda: trials.run(link, size, pps, max(2, round(pps * args.trial_seconds))))
 
     def burst(packets: int) -> search.Trial:
-        return trials.run(link, size, args.most, packets)
+        return search.reached(lambda: trials.run(link, size, args.most, packets))
 
     yield "throughput", search.highest(trial, resolution, args.most, resolution)
     if args.burst_packets:
