@@ -83,7 +83,7 @@ def test_counts_are_those_of_the_schedule(tmp_path, name):
     check_against_naive(tmp_path, FLOWS, rows)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     flows=st.lists(st.builds(Flow, packets=st.integers(1, 25), gap_ns=st.integers(1, 5000),
                              payload_bytes=st.integers(0, 40), pattern=st.sampled_from(PATTERNS),
