@@ -49,7 +49,7 @@ def run(bench: Bench) -> list[dict]:
 
 def run_cores(bench: Bench) -> list[dict]:
     """Compare one core with two, and Slurm with a local run."""
-    _, place, rows = made(bench)
+    archive, place, rows = made(bench)
     two = run_of(bench, "native", CORES).wall_s
     one = run_of(bench, "native", 1).wall_s
     rows += [
@@ -59,7 +59,7 @@ def run_cores(bench: Bench) -> list[dict]:
     ]
     if reason := slurm.missing():
         return [*rows, {"measured": "through Slurm", "value": "skipped", "note": reason}]
-    prepare(place, "native", bench)
+    prepare(place, "native", archive)
     through_s, jobs = slurm.run(place)
     more = 100 * (through_s / two - 1)
     return [
@@ -97,15 +97,15 @@ def made(bench: Bench) -> tuple[Archive, Path, list[dict]]:
 
 
 def batch_of(archive: Archive) -> int:
-    """Return the number of samples of a batch."""
-    return -(-archive.captures // JOBS)
+    """Return the number of samples of a batch, at least two, because batches of one sample are not batches."""
+    return max(2, -(-archive.captures // JOBS))
 
 
-def prepare(place: Path, engine: str, bench: Bench) -> Path:
+def prepare(place: Path, engine: str, archive: Archive) -> Path:
     """Delete the results of an earlier run, and write the config; return the directory of the campaign."""
     shutil.rmtree(place / "results", ignore_errors=True)
     shutil.rmtree(place / ".snakemake", ignore_errors=True)
-    write_config(place, engine, -(-bench.scale["archive"] // JOBS))
+    write_config(place, engine, batch_of(archive))
     return place / "results" / "bench"
 
 
@@ -114,7 +114,7 @@ def run_of(bench: Bench, engine: str, cores: int) -> Run:
     archive, place, _ = made(bench)
     record = place / f"{engine}-{cores}.json"
     if not record.exists():
-        campaign = prepare(place, engine, bench)
+        campaign = prepare(place, engine, archive)
         measured = bench.measure(snakemake_words(place, cores), any_core=cores > 1, cwd=place)
         wall_s = measured.wall_s
         frames = archive.captures * archive.frames
