@@ -27,7 +27,8 @@ flow meters on the same frames, and counts the flows that they see in the encaps
 """
 SMALL = """
 **These are results of small runs (`--scale small`), which only test the benchmarks: they are too short to be compared
-with the goals.**
+with the goals. If load_1_min is not near 0, other programs ran at the same time: rates are too low, and wall times too
+long. Flows seen, bytes and memory do not depend on them.**
 """
 
 
