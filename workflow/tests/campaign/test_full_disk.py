@@ -158,7 +158,7 @@ def test_stage_on_a_full_disk_leaves_no_incomplete_file_and_is_repeated(tmp_path
     words, pattern, number = STAGES[stage]
     directory = tmp_path / "made"
     add_sample(directory, "a")
-    analyze_campaign(directory)
+    analyze_campaign(directory, alone=True)
     write_pcap(tmp_path / "s.pcap", busy_port())
     (tmp_path / "samples.tsv").write_text("sample\tsite\tport\tfile\ns\talpha\tp1\ts.pcap\n")
     (tmp_path / "config.json").write_text('{"testbed": "files", "samples": "samples.tsv"}')
