@@ -122,7 +122,7 @@ def later(content: bytes, seconds: int) -> bytes:
 def catalog_rows(bench: Bench, campaign: Path, samples: int) -> list[dict]:
     """Return the time of questions about one site and day to a catalog of at least a number of samples."""
     large = bench.directory / "catalog"
-    large.mkdir()
+    shutil.copytree(campaign / "acap", large / "acap")  # acapella sql creates the view of frames over one of them
     shutil.copyfile(campaign / "catalog.duckdb", large / "catalog.duckdb")
     site, start_ns, number = extend_catalog(large / "catalog.duckdb", samples)
     size_mb = (large / "catalog.duckdb").stat().st_size / 1e6
