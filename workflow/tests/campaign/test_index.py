@@ -152,7 +152,7 @@ def digested(tmp_path_factory):
         assert cli.main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), *place]) == 0
     both = [str(root / f"{name}.pcap") for name in ("tcp", "udp")]
     assert cli.main(["digest", *both, "-o", str(root / "merged.parquet"), "--engine", "native"]) == 0
-    return analyze_campaign(directory)
+    return analyze_campaign(directory, alone=True)
 
 
 READ_COLUMNS = """
