@@ -10,6 +10,7 @@ from acapella_testing.fabric.experiment import SITES
 from acapella_testing.fabric.loopback import QUICK, Loopback, loopback_fabric
 from acapella_testing.fabric.processes import environment
 from acapella_testing.processes import executable
+from acapella_testing.runs import warm_acapella
 from acapella_testing.runs.workflow_run import ROOT
 from nbclient import NotebookClient
 
@@ -59,7 +60,7 @@ def run(fabric: Loopback, directory: Path) -> tuple[Path, list[nbformat.Notebook
     home = directory / "home"
     (home / "work").mkdir(parents=True)
     (home / "work" / "fabric_config").symlink_to(fabric.directory)
-    variables = environment(fabric.nodes, directory) | {"HOME": str(home)}
+    variables = environment(fabric.nodes, directory) | {"HOME": str(home)} | warm_acapella.environment()
     opened = notebook(fabric)
     client = NotebookClient(opened, timeout=600, resources={"metadata": {"path": str(place / "notebooks")}})
     client.execute(env=os.environ | variables)

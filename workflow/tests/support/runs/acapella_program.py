@@ -34,7 +34,6 @@ IMPORTED = (
     "acapella.release.command",
     "acapella.report.command",
     "acapella.report.page",
-    "acapella_capture.collect",
     "duckdb",
     "numpy",
     "pyarrow.compute",

@@ -17,10 +17,11 @@ FAULTS = "acapella_testing.runs.fault_program"
 LIBRARY = "ACAPELLA_FAIL_LIBRARY"  # variable with the path of the library that FAULTS uses
 PROGRAM = "from {} import run\nraise SystemExit(run())"
 UNCHANGED = {"PATH"}  # variables that the interpreter does not read at its start
-# Read by the shell of each job (BASH_ENV). A process substitution is an open file that only a child of the shell has.
+# Read by the shell of each job (BASH_ENV). A process substitution is an open file that only a child of the shell has,
+# and a collection may need modules that the environment replaces.
 FUNCTION = """acapella() {{
     case "$*" in
-        */dev/fd/*) command acapella "$@" ;;
+        collect* | */dev/fd/*) command acapella "$@" ;;
         *) WARM_PYTHON='{directory}' REAL_PYTHON=/bin/false '{directory}/python3' -IS -c '{program}' "$@" ;;
     esac
 }}
