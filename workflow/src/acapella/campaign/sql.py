@@ -44,6 +44,7 @@ PRAGMAS += r"|storage_info|table_info|user_agent|version"
 PRAGMA = re.compile(rf"pragma\s+({PRAGMAS})(\s*\('[^']*'\))?[\s;]*", re.IGNORECASE | re.ASCII)
 # In the syntax tree of a query, as JSON: view frames, or a table function that reads a view by a name in a text.
 USES_FRAMES = re.compile(r'"table_name":"frames"|"function_name":"query(_table)?"', re.IGNORECASE)
+ALL_ACAPS = "*.parquet"
 EXPLAIN = re.compile(r"explain(\s+analyze(?=\s)|\s*\([\w\s,]*\)|(?=\s))\s*", re.IGNORECASE | re.ASCII)
 
 
@@ -150,7 +151,8 @@ def query_catalog(  # noqa: PLR0913
         tables = catalog_tables(con)
         for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
-        views.create_views(con, here.directory, acaps=acaps_for(con, query))
+        acaps = acaps_for(con, query) if "acaps" in tables else ALL_ACAPS  # a release has no list of them
+        views.create_views(con, here.directory, acaps=acaps)
         views.create_table_views(con, here.directory, sorted({*views.existing_tables(here)} - {*tables}))
         with known_names(con):
             statement = reading_statement(con, query)
@@ -166,7 +168,7 @@ def acaps_for(con, query: str) -> str:
     ((first,),) = con.execute("select min(file) from catalog.acaps").fetchall()
     is_select = '"error":false' in tree
     if not is_select or USES_FRAMES.search(tree) or not first or not Path(first).is_file():
-        return "*.parquet"
+        return ALL_ACAPS
     return Path(first).name
 
 
