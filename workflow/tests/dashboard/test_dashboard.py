@@ -275,6 +275,31 @@ def test_page_of_a_site_that_no_longer_exists_is_removed(tmp_path):
     assert [path.name.partition("-")[0] for path in sites.iterdir()] == ["TACC"]
 
 
+def test_other_files_in_the_directory_of_site_pages_stay(tmp_path):
+    write_campaign(tmp_path / "results" / "a", FIRST_NS, sites=["STAR"])
+    other = write_file(tmp_path / "www" / "sites" / "about.html", "mine")
+    dashboard(tmp_path / "results", "-o", str(tmp_path / "www"))
+    assert other.read_text() == "mine"
+
+
+@pytest.mark.parametrize("place", [".", "pages", "../www"])
+def test_links_to_reports_are_relative_from_any_directory(tmp_path, place):
+    results = tmp_path / "results"
+    write_campaign(results / "a", FIRST_NS, sites=["STAR"])
+    write_file(results / "a" / "report.html", "report")
+    output = results / place
+    dashboard(results, "-o", str(output))
+    for path in (output / "index.html", *(output / "sites").iterdir()):
+        (link,) = [link for link in LINK.findall(path.read_text()) if link.endswith("report.html")]
+        assert not link.startswith("/") and (path.parent / link).read_text() == "report"
+
+
+def test_outcomes_of_a_site_are_sorted_from_success_to_failed():
+    cells = [page.outcome_of_site(outcome) for outcome in ("failed", "success", "incomplete", "degraded")]
+    ordered = sorted(cells, key=lambda cell: cell.value)
+    assert [cell.text for cell in ordered] == ["success", "degraded", "incomplete", "failed"]
+
+
 @pytest.mark.parametrize("name", ["other", "../a", "dashboard"])
 def test_unknown_campaign_is_an_error(name, tmp_path, capsys):
     write_campaign(tmp_path / "a", FIRST_NS)

@@ -17,6 +17,7 @@ from .history import History
 SITES = "sites"
 COUNTS = ("samples", "frames", "wire_bytes", "flows", "loss_share", "unknown_loss_samples", "rate_bps")
 MAX_SLUG = 40
+SITE_FILE = re.compile(rf"[A-Za-z0-9-]{{1,{MAX_SLUG}}}-[0-9a-f]{{8}}\.html")  # form of the names of site_file
 
 
 def site_file(site: str) -> str:
@@ -33,10 +34,10 @@ def write_changed(path: Path, text: str) -> None:
 
 
 def remove_others(directory: Path, kept: Iterable[str]) -> None:
-    """Remove the pages in a directory that are not among ``kept``."""
+    """Remove the pages of sites in a directory that are not among ``kept``. Other files stay."""
     expected = set(kept)
     for path in sorted(directory.glob("*.html")):
-        if path.name not in expected:
+        if path.name not in expected and SITE_FILE.fullmatch(path.name):
             with beneath.parent(path, link=True):
                 path.unlink(missing_ok=True)
 

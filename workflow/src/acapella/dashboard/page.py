@@ -10,6 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from acapella import report
+from acapella.campaign.outcomes import OUTCOMES
 from acapella.common.security_policy import security_policy
 from acapella.common.wording import count, natural, scaled
 from acapella.report.summary import utc_text
@@ -55,7 +56,7 @@ def write(results: Path, output: Path, selected: Sequence[str] | None = None) ->
     summaries, read = read_summaries(results, names, output / "summaries.json")
     outcomes, fault = read_outcomes(results / "outcomes.csv")
     reports = frozenset(name for name in names if has_report(results / name))
-    base = cells.link_to(*Path(os.path.relpath(results.resolve(), output.resolve())).parts)
+    base = cells.link_to(*Path(os.path.relpath(results.resolve(), output.resolve())).parts) or "."
     dashboard = Dashboard(History(summaries), outcomes, reports, base, [fault] if fault else [])
     write_files(dashboard, output)
     return output / INDEX, len(names), read
@@ -321,4 +322,4 @@ def campaigns_of_site(dashboard: Dashboard, site: str, counts: Mapping[str, Coun
 
 def outcome_of_site(outcome: str | None) -> Cell:
     """Return the cell of the outcome of a site; empty without a collection."""
-    return EMPTY if outcome is None else Cell(outcome, len(outcome))
+    return EMPTY if outcome is None else Cell(outcome, OUTCOMES.index(outcome))
