@@ -137,10 +137,23 @@ def test_only_changed_campaigns_are_read_again(tmp_path, monkeypatch):
     content["campaigns"]["week-001"]["summary"]["counts"]["frames"] = "many"
     kept.write_text(json.dumps(content))
     dashboard(tmp_path)
-    assert read[5:] == ["week-001"], "an entry with a wrong type is not used"
+    assert read[5:] == ["week-001", "week-003"], "an entry with a wrong type is not used, nor one that lacks parts"
     kept.write_text("[" * 100_000)
     dashboard(tmp_path)
-    assert len(read) == 9
+    assert len(read) == 10
+
+
+def test_repaired_table_of_the_same_size_is_read(tmp_path):
+    write_campaign(tmp_path / "a", FIRST_NS)
+    table = tmp_path / "a" / "tables" / "capture_quality.parquet"
+    content = table.read_bytes()
+    table.write_bytes(bytes(len(content)))
+    reasons = []
+    for repaired in (False, True):
+        if repaired:
+            table.write_bytes(content)
+        reasons += [row["reason"] for row in read_csv(dashboard(tmp_path) / "campaigns.csv")]
+    assert reasons == ["damaged: tables/capture_quality.parquet differs from its SHA-256 in provenance/", ""]
 
 
 def cut(path: Path) -> None:

@@ -257,7 +257,10 @@ def earlier_entries(kept: Path) -> dict:
 
 
 def kept_summary(entry: object, state: str) -> Summary | None:
-    """Return the summary of an entry; None if the campaign has changed or the entry is not valid."""
+    """Return the summary of an entry; None if the campaign has changed or the entry is not valid.
+
+    A campaign with parts that could not be read is read again, because a repaired file may have the same size.
+    """
     try:
         if entry["state"] != state:
             return None
@@ -268,7 +271,8 @@ def kept_summary(entry: object, state: str) -> Summary | None:
             typed(Place, place | {"counts": typed(Counts, place["counts"])}) for place in values["places"]
         ]
         values["environments"] = [typed(Environment, environment) for environment in values["environments"]]
-        return typed(Summary, values)
+        summary = typed(Summary, values)
+        return None if summary.reason or summary.notes else summary
     except (LookupError, TypeError, ValueError):
         return None
 
