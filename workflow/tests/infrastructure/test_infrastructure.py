@@ -383,10 +383,21 @@ def test_slice_records_are_written_from_the_list_of_the_orchestrator_without_nam
     assert run(tmp_path, "--slices", tmp_path / "slices.csv") == 0
 
 
+def test_slice_in_several_lists_counts_once_with_its_latest_end(tmp_path):
+    start, first, renewed = (f"2024-02-{day} 08:00:00 +0000" for day in (19, 20, 22))
+    for name, end in (("a", renewed), ("b", first)):
+        (tmp_path / f"{name}.json").write_text(json.dumps([entry(start, end, slice_id="s-1", model=None)]))
+    lists = [str(tmp_path / f"{name}.json") for name in "ab"]
+    for arguments in (lists, lists[::-1]):
+        assert cli.main(["campaign", "slice-records", *arguments, "-o", str(tmp_path / "slices.csv")]) == 0
+        assert (tmp_path / "slices.csv").read_text().splitlines()[1:] == [f"1,{start},{renewed},"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("{", "not a slice list"),
+        ("[" * 100_000, "not a slice list"),
         ('{"data": [{"name": "x"}]}', "not a slice list of FABRIC's orchestrator: 'lease_start_time'"),
         (json.dumps([entry("soon", "later", slice_id="1")]), "slice 1: 'soon' is not a time"),
         (

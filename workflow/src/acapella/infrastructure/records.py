@@ -1,8 +1,9 @@
 """Write slice records from the slice list of FABRIC's orchestrator.
 
-IN is the list as JSON: the answer of GET /slices, or several answers (one per page). The records contain the lease and
-the sites of each slice, which are in its model; they contain no name or identifier of a slice, project or person. OUT
-is the CSV file that config key infrastructure.slices names (docs/infrastructure.md).
+IN is the list as JSON: the answer of GET /slices, or several answers (one per page, or of several days; of a slice in
+several lists, the latest end of the lease counts). The records contain the lease and the sites of each slice, which are
+in its model; they contain no name or identifier of a slice, project or person. OUT is the CSV file that config key
+infrastructure.slices names (docs/infrastructure.md).
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from acapella_core import names
 from acapella_core.errors import UserError
@@ -20,6 +22,17 @@ from acapella_core.files import atomic_text
 from .advertisement import NAMESPACE, properties
 from .inputs import columns_of
 from .slices import TABLE, time_ns
+
+
+class SliceRecord(NamedTuple):
+    """A slice of the list: its lease, its sites separated by spaces, and its identifier."""
+
+    start_ns: int
+    end_ns: int
+    start: str
+    end: str
+    sites: str
+    identifier: str
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -37,30 +50,34 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Write the records. Raises UserError if a list is malformed."""
-    rows = sorted({entry for path in args.lists for entry in records(path)})
+    latest: dict[str, SliceRecord] = {}
+    for record in (record for path in args.lists for record in records(path)):
+        kept = latest.setdefault(record.identifier, record)
+        if (record.end_ns, record.sites) > (kept.end_ns, kept.sites):
+            latest[record.identifier] = record
+    rows = sorted(latest.values())
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns_of(TABLE))
-    writer.writerows([number, start, end, sites] for number, (_, start, end, sites, _) in enumerate(rows, 1))
+    writer.writerows([number, row.start, row.end, row.sites] for number, row in enumerate(rows, 1))
     atomic_text(args.output, out.getvalue())
-    without = sum(not sites for _, _, _, sites, _ in rows)
+    without = sum(not row.sites for row in rows)
     names.report(f"slice-records: {args.output}: {len(rows):,} slices, {without:,} without known sites")
 
 
-def records(path: Path) -> Iterable[tuple[int, str, str, str, str]]:
-    """Yield start in ns, start, end, sites and identifier of each slice, so that a slice on two pages counts once."""
+def records(path: Path) -> Iterable[SliceRecord]:
+    """Yield the slices of a list. Raises UserError if it is malformed."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         entries = document["data"] if isinstance(document, dict) else document
         for place, entry in enumerate(entries, 1):
             start, end, name = (str(entry[key]) for key in ("lease_start_time", "lease_end_time", "slice_id"))
-            for time in (start, end):
-                time_ns(time, f"slice {place}", path)
+            start_ns, end_ns = (time_ns(time, f"slice {place}", path) for time in (start, end))
             sites = " ".join(sites_of(entry.get("model"), place, path))
-            yield time_ns(start, f"slice {place}", path), start, end, sites, name
+            yield SliceRecord(start_ns, end_ns, start, end, sites, name)
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=path) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"not a slice list of FABRIC's orchestrator: {error}", where=path) from error
 
 
