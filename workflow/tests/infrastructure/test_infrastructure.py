@@ -305,6 +305,15 @@ TIMES = "2024-01-01T00:00:00Z,2024-01-02T00:00:00Z"
         ("telemetry", f"{HEADERS['telemetry']}A,p,0,1,,\n", "1 readings lack a value"),
         ("telemetry", f"{HEADERS['telemetry']}A,p,0,1,1,\nA,p,0,2,2,\n", "two readings of A p at 0 s"),
         ("telemetry", f"{HEADERS['telemetry']}A,p,0,many,1,\n", "many"),
+        ("telemetry", f"{HEADERS['telemetry']}A,p,0,1,1,0\n", "reading of A p at 0 s: counters and time_s must not"),
+        ("telemetry", f"{HEADERS['telemetry']}A,p,0,-1,1,\n", "reading of A p at 0 s: counters and time_s must not"),
+        ("telemetry", f"{HEADERS['telemetry']}A,p,1708336800000,1,1,\n", "and time_s is in seconds"),
+        (
+            "slices",
+            f"{HEADERS['slices']}1,{TIMES[:20]},9999-12-31T23:59:59Z,A\n",
+            "line 2: end: '9999-12-31T23:59:59Z' is not",
+        ),
+        ("slices", f"{HEADERS['slices']}1,0001-01-01T00:00:00Z,{TIMES[21:]},A\n", "is not between 1970 and 2200"),
     ],
 )
 def test_malformed_input_is_an_error_of_one_line(tmp_path, capsys, option, text, message):
@@ -314,6 +323,47 @@ def test_malformed_input_is_an_error_of_one_line(tmp_path, capsys, option, text,
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "tables").exists()
+
+
+@pytest.mark.parametrize("option", HEADERS)
+def test_damaged_compressed_input_is_an_error_of_one_line(tmp_path, capsys, option):
+    content = bytearray(gzip.compress(HEADERS[option].encode() + bytes(range(32, 127)) * 20))
+    content[12:60] = bytes(byte ^ 0x5A for byte in content[12:60])
+    (tmp_path / "input.csv.gz").write_bytes(content)
+    assert run(tmp_path, f"--{option}", tmp_path / "input.csv.gz") == 2
+    error = capsys.readouterr().err
+    assert "input.csv.gz: not CSV: Error -3" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("site", "capacities", "message"),
+    [
+        ("S", '{"unit": "abc"}', "node 2: unit in Capacities is not an integer from 0"),
+        ("S", '{"unit": -4}', "node 2: unit in Capacities"),
+        ("S", '{"unit": 1.5}', "node 2: unit in Capacities"),
+        ("S", f'{{"unit": {10**30}}}', "node 2: unit in Capacities"),
+        ("S", "[" * 100_000, "node 2: Capacities is not JSON"),
+        ("", "{}", "node 1: a site without a name"),
+    ],
+)
+def test_invalid_property_of_a_model_is_an_error_of_one_line(tmp_path, capsys, site, capacities, message):
+    graph = made.GraphWriter()
+    of_site = graph.add(Class="CompositeNode", Name=site)
+    graph.connect(of_site, graph.add(Class="Component", Type="SmartNIC", Capacities=capacities), "has")
+    graph.write(tmp_path / "model.graphml")
+    assert run(tmp_path, "--advertisement", tmp_path / "model.graphml") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("bin", "0"), ("bin", "-300"), ("line-rate", "nan"), ("line-rate", "0"), ("line-rate", "1.5")]
+)
+def test_option_outside_its_range_is_an_error(tmp_path, capsys, option, value):
+    assert run(tmp_path, f"--{option}={value}") == 2
+    assert f"--{option}: expected" in capsys.readouterr().err
 
 
 def test_pattern_without_a_file_is_an_error(tmp_path, capsys):

@@ -29,6 +29,7 @@ RATES = {  # bit/s, by prefix of the port's name (Cisco IOS XR)
 # functions, which the model counts as units.
 PORTS_PER_UNIT = {"SmartNIC": 2, "FPGA": 2}
 FUNCTIONS_PER_SHARED_PORT = 127
+MAX_NUMBER = 10**6  # of NICs, and of Gbit/s of a port; a larger number is an error of the file
 TRUNK = "TrunkPort"
 UPLINK, DOWNLINK = "uplink", "downlink"
 NAMESPACE = "{http://graphml.graphdrawing.org/xmlns}"
@@ -77,9 +78,20 @@ class Graph:
         """Return a property that contains JSON. Raises UserError if it does not."""
         try:
             value = json.loads(self.of(node, name) or "{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"node {node}: {name} is not JSON: {error}", where=self.path) from error
         return value if isinstance(value, dict) else {}
+
+    def capacity(self, node: str, key: str) -> int | None:
+        """Return a number in the capacities of a node; None if it is not given. Raises UserError if it is not one."""
+        value = self.json_of(node, "Capacities").get(key)
+        if value is None:
+            return None
+        if not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER or value != int(value):
+            raise UserError(
+                f"node {node}: {key} in Capacities is not an integer from 0 to {MAX_NUMBER:,}", where=self.path
+            )
+        return int(value)
 
 
 def properties(element: ET.Element, names: dict) -> dict[str, str]:
@@ -118,6 +130,8 @@ def one_graph(graph: Graph) -> tuple[Infrastructure, list[tuple[str, str]]]:
     for node, values in graph.nodes.items():
         site, kind = values.get("Site") or values.get("Name"), values.get("Class")
         if kind == "CompositeNode" or (kind == "NetworkNode" and values.get("Type") == "Switch"):
+            if not site:
+                raise UserError(f"node {node}: a site without a name", where=graph.path)
             kinds[site, kind] = None
             site_of_service |= dict.fromkeys(graph.neighbors(node, "has", "NetworkService"), site)
         if kind in ("CompositeNode", "NetworkNode"):
@@ -136,7 +150,8 @@ def nics(graph: Graph, node: str, site: str) -> list[dict]:
     """Return the NICs of a node, with the number of switch ports to which they are connected."""
     rows = []
     for component in graph.neighbors(node, "has", "Component"):
-        kind, units = graph.of(component, "Type"), graph.json_of(component, "Capacities").get("unit", 1)
+        kind, units = graph.of(component, "Type"), graph.capacity(component, "unit")
+        units = 1 if units is None else units
         shared = -(-units // FUNCTIONS_PER_SHARED_PORT)
         ports = shared if kind == "SharedNIC" else PORTS_PER_UNIT.get(kind, 0) * units
         if ports:
@@ -156,7 +171,7 @@ def port_row(graph: Graph, port: str, site: str, site_of_port: dict[str, str]) -
     to_server = bool(others) and not far_sites
     labels = graph.json_of(port, "Labels")
     interface = labels.get("local_name") or graph.of(port, "Name") or ""
-    bandwidth = graph.json_of(port, "Capacities").get("bw")
+    bandwidth = graph.capacity(port, "bw")
     name = port_name(str(interface))
     return {
         "site": site,
@@ -164,7 +179,7 @@ def port_row(graph: Graph, port: str, site: str, site_of_port: dict[str, str]) -
         "interface": str(interface),
         "kind": DOWNLINK if to_server else UPLINK,
         "far_site": far_sites[0] if far_sites else None,
-        "rate_bps": rate_of(name) or (bandwidth and int(bandwidth) * GBPS),
+        "rate_bps": rate_of(name) or (bandwidth * GBPS if bandwidth else None),
     }
 
 

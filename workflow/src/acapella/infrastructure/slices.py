@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from .inputs import columns_of
 TABLE = "slice_records"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+YEARS = (1970, 2200)  # of a time; ns since 1970 have 64 bits until 2262
 
 
 def read(paths: Iterable[Path]) -> tuple[list[dict], list[dict]]:
@@ -48,18 +50,20 @@ def rows_of(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
                 if None in row or None in row.values():
                     raise UserError(f"line {reader.line_num}: expected {len(columns)} values", where=path)
                 yield reader.line_num, row
-    except (csv.Error, UnicodeDecodeError, EOFError) as error:
+    except (csv.Error, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise UserError(f"not CSV: {error}", where=path) from error
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror or error}", where=path) from error
 
 
 def time_ns(text: str, what: str, path: Path) -> int:
-    """Return a time in ns since 1970. Raises UserError if it is not ISO 8601 with an offset from UTC."""
+    """Return a time in ns since 1970. Raises UserError if it is not ISO 8601 with an offset, or out of range."""
     try:
         time = datetime.fromisoformat(text.replace(" +", "+").replace(" -", "-"))
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
         raise UserError(f"{what}: {text!r} is not a time such as 2024-02-19 10:00:00 +0000", where=path)
+    if not YEARS[0] <= time.year < YEARS[1]:
+        raise UserError(f"{what}: {text!r} is not between {YEARS[0]} and {YEARS[1]}", where=path)
     return (time - EPOCH) // MICROSECOND * 1000

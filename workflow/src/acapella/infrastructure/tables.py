@@ -30,6 +30,8 @@ TABLES = (
     "infrastructure_summary",
 )
 BIN_S = 300  # the paper's samples
+MAX_BIN_S = 86400
+LAST_S = 7_258_118_400  # 2200-01-01: a larger time is an error of the export, such as milliseconds
 LINE_RATE_SHARE = 0.95
 LOW_SHARE = 0.38  # the paper's median utilization
 WEEK_OFFSET_S = 3 * 86400  # the epoch began on a Thursday, and weeks begin on Mondays
@@ -87,6 +89,7 @@ def run(args: argparse.Namespace) -> None:
     from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
     campaign = open_campaign(args.campaign)
+    check_options(args)
     parameters = {
         **{"bin_s": args.bin, "line_rate_share": args.line_rate},
         **{"low_share": LOW_SHARE, "week_offset_s": WEEK_OFFSET_S},
@@ -103,6 +106,14 @@ def run(args: argparse.Namespace) -> None:
         "outputs": provenance.checksums(campaign, written),
     }
     provenance.write_content(campaign, STAGE, content)
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raise UserError for values that the configuration does not permit, either."""
+    if not 1 <= args.bin <= MAX_BIN_S:
+        raise UserError(f"expected 1 to {MAX_BIN_S:,}, not {args.bin}", where="--bin")
+    if not 0 < args.line_rate <= 1:
+        raise UserError(f"expected a share above 0, up to 1, not {args.line_rate}", where="--line-rate")
 
 
 def checksums(patterns: list[str]) -> list[str]:
@@ -145,12 +156,22 @@ def arrow_table(rows: list[dict], columns: dict[str, str]):
 
 
 def check_counters(con) -> int:
-    """Return the number of ignored sub-interfaces. Raises UserError if a reading lacks a value, or occurs twice."""
+    """Return the number of ignored sub-interfaces. Raises UserError if a reading is not valid, or occurs twice."""
     required = [name for name in inputs.columns_of("port_counters") if name != "rate_bps"]
     missing = " or ".join(f"{name} is null" for name in required)
     ((count,),) = con.execute(f"select count(*) from raw_counters where {missing}").fetchall()
     if count:
         raise UserError(f"telemetry: {count:,} readings lack a value; required: {', '.join(required)}")
+    invalid = con.execute(
+        "select site, port, time_s from raw_counters where in_bytes < 0 or out_bytes < 0 or rate_bps <= 0 or time_s < 0"
+        f" or time_s >= {LAST_S} order by all limit 1"
+    ).fetchall()
+    if invalid:
+        site, port, time_s = invalid[0]
+        raise UserError(
+            f"telemetry: reading of {site} {port} at {time_s} s: counters and time_s must not be negative, rate_bps"
+            " must be above 0, and time_s is in seconds"
+        )
     twice = con.execute(
         "select site, port, time_s from raw_counters group by all having count(*) > 1 order by all limit 1"
     ).fetchall()

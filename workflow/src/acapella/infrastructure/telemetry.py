@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def check_header(path: Path) -> None:
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
             found = next(csv.reader([stream.readline(10_000)]), [])
-    except (UnicodeDecodeError, EOFError) as error:
+    except (csv.Error, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise UserError(f"not CSV: {error}", where=path) from error
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror or error}", where=path) from error
