@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from acapella_testing.generated.files_campaign import run
-from acapella_testing.new_files import new_directory
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.release_records import write_key
 from acapella_testing.runs.other_environment import HOST, check_out, run_elsewhere, turkish, why_unavailable
 from acapella_testing.runs.workflow_run import ROOT, Workplace, workplace
@@ -315,3 +315,16 @@ def test_invalid_checksum_lists_are_rejected(unrecorded, tmp_path, capsys, line)
     (tmp_path / "mine").mkdir()
     assert main(["campaign", "compare", str(tmp_path / "mine"), str(release)]) == 2
     assert "SHA256SUMS line 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "3"])
+def test_invalid_versions_of_a_release_are_reported_in_one_line(tmp_path, capsys, text):
+    path = write_file(tmp_path / "release" / "results" / "versions.json", text)
+    write_file(
+        tmp_path / "release" / "SHA256SUMS", f"{hashlib.sha256(path.read_bytes()).hexdigest()}  results/versions.json\n"
+    )
+    new_directory(tmp_path / "mine")
+    assert main(["campaign", "compare", str(tmp_path / "mine"), str(tmp_path / "release")]) == 2
+    error = capsys.readouterr().err
+    assert f"{path}: cannot read: " in error
+    assert error.count("\n") == 1

@@ -173,7 +173,7 @@ class Comparison:
             return {}
         try:
             published = dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise UserError(f"cannot read: {error}", where=path, fix="download the release again") from error
         here = results.versions(self.campaign)
         return {name: [published.get(name), here[name]] for name in here if published.get(name) != here[name]}
