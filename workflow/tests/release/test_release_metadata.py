@@ -13,10 +13,13 @@ import requests
 import requests_cache
 import rocrate
 from acapella_testing.generated.files_campaign import run
+from acapella_testing.new_files import write_file
 from acapella_testing.runs.workflow_run import ROOT
 from requests.adapters import BaseAdapter
 from rocrate_validator import models, services
 from urllib3 import HTTPResponse
+
+from acapella.release import crate
 
 CONTEXT = "https://w3id.org/ro/crate/1.1/context"
 # The package rocrate contains the context of RO-Crate 1.3. In version 1.1, these terms have other addresses.
@@ -93,6 +96,34 @@ def test_crate_lists_inputs_and_results_of_each_step(recorded_release):
     results = {item["@id"] for step in ("#process", "#figures") for item in entities[step]["result"]}
     listed = {name for name in entities if name.startswith(("results/tables/", "results/figures/"))}
     assert results == listed != set()
+
+
+def test_crate_lists_flow_reports_and_trials_as_results_of_their_steps(tmp_path):
+    described = {"license": "https://creativecommons.org/licenses/by/4.0/", "datePublished": "2026-01-01"}
+    tables = [f"results/tables/{name}.parquet" for name in ("consistency", "flowreport_flows", "throughput")]
+    others = ("captures/a.pcap", "acap/a.parquet", "flows/a.parquet", "config.yaml", "captures.tsv", crate.MAIN)
+    for name in (*tables, *others, "results/figures/throughput.svg"):
+        write_file(tmp_path / name, name)
+    write_file(tmp_path / "croissant.json", json.dumps(described))
+    crate.write(tmp_path, {})
+    graph = json.loads((tmp_path / crate.FILE).read_text())["@graph"]
+    actions = {
+        entity["@id"]: [ids(entity["object"]), ids(entity["result"])]
+        for entity in graph
+        if entity["@type"] == "CreateAction"
+    }
+    assert actions["#trials"] == [["captures/a.pcap", "config.yaml"], tables[:1]]
+    assert actions["#flowtables"] == [["captures/a.pcap", "config.yaml"], tables[1:2]]
+    assert actions["#process"][1] == tables[2:]
+    assert actions["#figures"][0] == [*tables, "config.yaml"]
+    (tmp_path / tables[1]).unlink()
+    crate.write(tmp_path, {})
+    assert "flowtables" not in (tmp_path / crate.FILE).read_text()
+
+
+def ids(entities: dict | list[dict]) -> list[str]:
+    """Return the identifiers of one or several entities."""
+    return [entity["@id"] for entity in (entities if isinstance(entities, list) else [entities])]
 
 
 def test_recording_again_gives_the_same_bytes(recorded, tmp_path):

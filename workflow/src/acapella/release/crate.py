@@ -29,8 +29,10 @@ STEPS = {
     "digest": "convert a capture to a frame table (acap) and a flow table",
     "process": "index all frame and flow tables, analyze each sample, and merge the results into tables",
     "trials": "compare trials of the same traffic",
+    "flowtables": "run the P4 program over captures, and merge its flow reports into tables",
     "figures": "draw the figures of the tables",
 }
+OPTIONAL_TABLES = {"trials": "tables/consistency", "flowtables": "tables/flowreport_"}  # prefix of their names, by step
 SNAKEMAKE = "https://snakemake.github.io"
 
 
@@ -93,8 +95,7 @@ class Crate:
 
     def _steps(self) -> list[str]:
         """Return the steps that were run."""
-        with_trials = any(name.startswith(f"{RESULTS}/tables/consistency") for name in self.files)
-        return [step for step in STEPS if step != "trials" or with_trials]
+        return [step for step in STEPS if step not in OPTIONAL_TABLES or self._results(OPTIONAL_TABLES[step])]
 
     def _file(self, name: str):
         """Add a file of the release; return its entity."""
@@ -197,14 +198,14 @@ class Crate:
                 )
                 for sample in samples
             ]
-        trials = self._results("tables/consistency")
-        tables = [name for name in self._results("tables/") if name not in trials]
+        optional = {step: self._results(beginning) for step, beginning in OPTIONAL_TABLES.items()}
+        tables = [name for name in self._results("tables/") if not any(name in names for names in optional.values())]
         digests = [name for name in self.files if name.startswith(("acap/", "flows/"))]
         captures = [name for name in self.files if name.startswith("captures/")]
         objects, results = {
             "process": ([*digests, CONFIG, SHEET], tables),
-            "trials": ([*captures, CONFIG], trials),
-            "figures": ([*(name for name in tables + trials if name.endswith(".parquet")), CONFIG],
+            **{step: ([*captures, CONFIG], names) for step, names in optional.items()},
+            "figures": ([*(name for name in self._results("tables/") if name.endswith(".parquet")), CONFIG],
                         self._results("figures/")),
         }[step]  # fmt: skip
         entities = ([self.files[name] for name in names] for names in (objects, results))
