@@ -59,11 +59,43 @@ def test_patchwork_is_compared_with_the_tables_of_traffic(tmp_path):
     assert rows["flows_handful"]["ours"] == f"{flows[-1]:,} ({len(flows)} samples)"
     depths = [int(row["deepest_stack"]) for row in table(tmp_path / "made", "header_depth") if row["site"] != "all"]
     assert rows["deepest_stack"]["ours"].startswith(f"{min(depths)}")
-    assert rows["deepest_stack"]["verdict"] == ("agrees" if 6 <= max(depths) <= 12 else "differs")
+    assert rows["deepest_stack"]["verdict"] == ("agrees" if min(depths) >= 6 and max(depths) <= 12 else "differs")
     assert {row["paper"] for row in rows.values()} == {"patchwork"}
     assert rows["single_site"]["verdict"] == "not measured"
     assert rows["single_site"]["ours"] == "this campaign has no table infrastructure_summary"
     assert [rows["lossless_rate"][name] for name in ("ours", "verdict")] == ["", "not measured"]
+
+
+@pytest.mark.parametrize(("depths", "verdict"), [((6, 12), "agrees"), ((2, 8), "differs"), ((7, 13), "differs")])
+def test_deepest_stacks_agree_if_those_of_all_sites_are_in_the_range_of_the_paper(tmp_path, depths, verdict):
+    rows = [{"site": f"S{number}", "deepest_stack": depth, "frames": 9} for number, depth in enumerate(depths)]
+    write_table(tmp_path, "header_depth", [*rows, {"site": "all", "deepest_stack": max(depths), "frames": 18}])
+    assert compare(tmp_path, "patchwork")["deepest_stack"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(1.0, "differs"), (1.85, "agrees")])
+def test_ethernet_agrees_if_it_occurs_more_than_once_per_frame(tmp_path, share, verdict):
+    rows = [
+        {"site": site, "header": "Ethernet", "occurrence_share": number} for site, number in (("all", share), ("S0", 3))
+    ]
+    write_table(tmp_path, "header_occurrence", rows)
+    row = compare(tmp_path, "patchwork")["ethernet"]
+    assert [row[name] for name in ("ours", "verdict")] == [f"{100 * share:.3g} %", verdict]
+
+
+def test_every_loss_of_the_writer_in_tables_1_and_2_has_a_row(tmp_path):
+    rate = {"snaplen": 64, "frame_bytes": 512, "writer": "buffered", "rate_bps": 4 * 10**9, "lost": 0}
+    write_table(tmp_path, "storage_rates", [rate, rate | {"rate_bps": 9 * 10**9, "lost": 1}, rate | {"snaplen": 200}])
+    rows = compare(tmp_path, "patchwork")
+    with (printed.DIRECTORY / "patchwork_writer.csv").open() as stream:
+        losses = {f"loss_{row['snaplen']}_{row['frame_bytes']}": row for row in csv.DictReader(stream)}
+    assert len(losses) == 8
+    for name, row in losses.items():
+        assert rows[name]["printed"] == f"{row['loss_percent']} % at {row['rate_gbps']} Gbps on {row['cores']} cores"
+        assert rows[name]["where"] == ("table 1" if row["snaplen"] == "200" else "table 2")
+    measured = [name for name in losses if rows[name]["verdict"] == "not comparable"]
+    assert measured == ["loss_200_512", "loss_64_512"]
+    assert rows["loss_64_512"]["ours"] == "no loss at 4 Gbit/s"
 
 
 def test_value_agrees_if_it_rounds_to_the_printed_number(tmp_path):
@@ -111,7 +143,14 @@ def test_choir_has_the_moves_of_the_environment_with_two_replayers(tmp_path):
         "not measured",
     ]
     assert [rows["moved_share"][name] for name in ("ours", "verdict")] == ["12.5 %", "differs"]
-    assert rows["kappa_shared-1x"]["verdict"] == "not measured"
+    assert rows["kappa_shared-1x"]["ours"] == "this campaign has no table consistency_environments"
+
+
+def test_kappa_without_its_environment_states_why_it_was_not_measured(tmp_path):
+    write_table(tmp_path, "consistency_environments", [{"environment": "local-dual", "kappa": 0.92818}])
+    rows = compare(tmp_path, "choir")
+    assert [rows["kappa_local-dual"][name] for name in ("ours", "verdict")] == ["0.9282", "agrees"]
+    assert rows["kappa_shared-1x"]["ours"] == "table consistency_environments has no data for it"
 
 
 def test_sliced_wan_has_the_medians_of_the_grid(tmp_path):

@@ -2,9 +2,11 @@
 
 from acapella.common.wording import count, digits, percent, scaled
 
+from . import printed
 from .campaign_tables import CampaignTables, Value, median, plain, text
 
 DUAL = "local-dual"  # environment of config/paper/choir.yaml with two replayers
+KAPPA = "kappa_"  # prefix of the names of Table 2: kappa_ENVIRONMENT
 RUNS = {run: place for place, run in enumerate("BCDE", 2)}  # position of the trial; run A is the first
 MOVES = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
 SHALLOW_BDP, DEEP_BDP = 0.1, 1.0  # bandwidth-delay products
@@ -29,6 +31,13 @@ def choir(tables: CampaignTables) -> dict[str, Value]:
 
         return compute
 
+    def kappa(environment):
+        def compute(rows):
+            found = [row["kappa"] for row in rows if row["environment"] == environment and row["kappa"] is not None]
+            return Value(found[0], f"{found[0]:.4f}") if found else None
+
+        return compute
+
     def share(rows):
         shares = [row["moved"] / row["packets_common"] for row in dual(rows) if row["packets_common"]]
         return text(sum(shares) / len(shares)) if shares else None
@@ -39,9 +48,8 @@ def choir(tables: CampaignTables) -> dict[str, Value]:
         for column in MOVES
     }
     values["moved_share"] = tables.value("consistency_moves", share)
-    for row in tables.rows("consistency_environments") or []:
-        if row["kappa"] is not None:
-            values[f"kappa_{row['environment']}"] = Value(row["kappa"], f"{row['kappa']:.4f}")
+    for name in (row["name"] for row in printed.rows("choir") if row["name"].startswith(KAPPA)):
+        values[name] = tables.value("consistency_environments", kappa(name.removeprefix(KAPPA)))
     return values
 
 

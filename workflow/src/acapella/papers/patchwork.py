@@ -2,12 +2,14 @@
 
 from acapella.common.wording import count, digits, percent, scaled, span
 
+from . import printed
 from .campaign_tables import ALL, CampaignTables, Value, median, plain, text
 
 MEMORY_PERCENT = 21  # of memory, at which appendix B compares the thresholds
 THRESHOLDS = ((10, 20), (20, 50))
 BINS = {"frames_65_127": 65, "frames_128_255": 128, "frames_1519_2047": 1519}  # smallest length
-SNAPLEN, FRAME_BYTES = 200, 1514
+LOSSES = "loss_"  # prefix of the names of Tables 1 and 2: loss_SNAPLEN_BYTES
+DEPTHS = (6, 12)  # headers in the deepest stack of a site, of all sites
 
 
 def values(tables: CampaignTables) -> dict[str, Value]:
@@ -62,10 +64,18 @@ def traffic(tables: CampaignTables) -> dict[str, Value]:
 
     def deepest(rows):
         depths = [row["deepest_stack"] for row in rows if row["site"] != ALL and row["frames"]]
-        return Value(max(depths), f"{span(min(depths), max(depths))} headers") if depths else None
+        if not depths:
+            return None
+        low, high = min(depths), max(depths)
+        return Value(low if low < DEPTHS[0] else high, f"{span(low, high)} headers")
+
+    def ethernet(rows):
+        shares = [row["occurrence_share"] for row in rows if (row["site"], row["header"]) == (ALL, "Ethernet")]
+        return text(shares[0]) if shares else None
 
     return {
         "ipv6": tables.value("ip_versions", ipv6),
+        "ethernet": tables.value("header_occurrence", ethernet),
         **{name: tables.value("frame_sizes", bin_share(low)) for name, low in BINS.items()},
         "deepest_stack": tables.value("header_depth", deepest),
     }
@@ -113,16 +123,24 @@ def measurements(tables: CampaignTables) -> dict[str, Value]:
         good = sum(row["sites"] for row in rows if row["outcome"] == "success")
         return share_of(good, sites, "sites") if sites else None
 
-    def writer_rate(rows):
-        runs = [row for row in rows if (row["snaplen"], row["frame_bytes"]) == (SNAPLEN, FRAME_BYTES)]
-        lossless = [row for row in runs if row["lost"] == 0 and row["rate_bps"]]
-        best = max(lossless, key=lambda row: row["rate_bps"], default=None)
-        return best and Value(best["rate_bps"], plain(f"no loss at {scaled(best['rate_bps'], 'bit/s')}"))
+    def writer_rate(name):
+        kept = tuple(map(int, name.removeprefix(LOSSES).split("_")))
+
+        def compute(rows):
+            runs = [row for row in rows if (row["snaplen"], row["frame_bytes"]) == kept]
+            best = max((row["rate_bps"] for row in runs if row["lost"] == 0 and row["rate_bps"]), default=None)
+            return None if best is None else Value(best, plain(f"no loss at {scaled(best, 'bit/s')}"))
+
+        return compute
 
     return {
         "success": tables.value("outcomes", success),
         "latency_ratio": tables.value("storage_growth", lambda rows: latency_ratio(tables, rows)),
-        "loss_1514": tables.value("storage_rates", writer_rate),
+        **{
+            row["name"]: tables.value("storage_rates", writer_rate(row["name"]))
+            for row in printed.rows("patchwork")
+            if row["name"].startswith(LOSSES)
+        },
     }
 
 
