@@ -19,7 +19,7 @@ from acapella_testing.generated.generated_campaigns import (
 from acapella_testing.new_files import write_file
 
 from acapella.cli import main as cli
-from acapella.dashboard import campaigns, page, summaries
+from acapella.dashboard import campaigns, history, page, summaries
 from acapella.dashboard.counts import Counts
 from acapella.dashboard.history import History
 from acapella.dashboard.summaries import Environment, Place, Summary
@@ -362,6 +362,13 @@ def many(number: int) -> page.Dashboard:
             environments=[Environment("E0", 0.5 + week / 2000, 0.5, 0.99)],
         )
     return page.Dashboard(History(found), {}, frozenset(found))
+
+
+def test_labels_of_campaigns_are_made_once_for_all_ports(tmp_path, monkeypatch):
+    labels = []
+    monkeypatch.setattr(history, "utc_text", lambda start: labels.append(start) or "2024-01-01")
+    page.write_files(many(12), tmp_path)
+    assert len(labels) == 12
 
 
 @pytest.fixture(scope="module")

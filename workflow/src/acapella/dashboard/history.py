@@ -91,6 +91,12 @@ class History:
         return (starts[0], starts[-1]) if starts else (0, 0)
 
     @functools.cached_property
+    def marks(self) -> dict[str, tuple[int, str]]:
+        """Return the start and the label of each campaign in trends; the trends of all ports have the same labels."""
+        starts = {name: self.summaries[name].start_ns or 0 for name in self.dated}
+        return {name: (start, f"{shown(name)}, {utc_text(start)[:10]}") for name, start in starts.items()}
+
+    @functools.cached_property
     def sites(self) -> dict[str, dict[str, dict[str, Counts]]]:
         """Return the counts by site, port and campaign, without campaigns with pseudonyms."""
         sites: dict[str, dict[str, dict[str, Counts]]] = {}
@@ -115,11 +121,7 @@ class History:
     def points(self, value_of: Callable[[str], float | None], names: Iterable[str]) -> list[Point]:
         """Return the values of those campaigns in trends that are among ``names``."""
         included = set(names)
-        return [
-            Point(start, value_of(name), f"{shown(name)}, {utc_text(start)[:10]}")
-            for name in self.dated
-            if name in included and (start := self.summaries[name].start_ns) is not None
-        ]
+        return [Point(start, value_of(name), label) for name, (start, label) in self.marks.items() if name in included]
 
     def trend(self, trend: Trend, counts: Mapping[str, Counts]) -> list[Point]:
         """Return the values of a trend of a site or a port. ``counts`` are by campaign."""
