@@ -1,5 +1,5 @@
--- One row: the quantities of the study that the paper states, and the numbers of slices, ports and sites from which they
--- are calculated.
+-- One row: the quantities of the study that the paper states, and the numbers of slices, ports and sites from which
+-- they are calculated.
 with
 
 slices as (
