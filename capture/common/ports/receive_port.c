@@ -25,12 +25,12 @@ static unsigned mbuf_count(const struct port_settings *settings) {
     return settings->depth + 2 * settings->burst + 2 * CACHE;
 }
 
-unsigned port_memory_mb(const struct port_settings *settings) {
+unsigned receive_port_memory_mb(const struct port_settings *settings) {
     const uint64_t frame = settings->max_frame + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128;
     return (unsigned)(settings->queues * (mbuf_count(settings) * frame / MB + 4));
 }
 
-static int find(struct port *port, const struct port_settings *settings, struct fault *fault) {
+static int find(struct receive_port *port, const struct port_settings *settings, struct fault *fault) {
     const char *device = settings->device;
     snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(device, ","), device);
     if (rte_eth_dev_get_port_by_name(port->name, &port->id) != 0) {
@@ -39,7 +39,8 @@ static int find(struct port *port, const struct port_settings *settings, struct 
     return 0;
 }
 
-static int check_queues(const struct port *port, const struct rte_eth_dev_info *info, struct fault *fault) {
+static int check_queues(const struct receive_port *port, const struct rte_eth_dev_info *info,
+                        struct fault *fault) {
     if (port->queues > info->max_rx_queues) {
         return fail(fault,
                     "%s: has %u Rx queues, not %u; use --queues %u, or configure more for the device "
@@ -55,7 +56,7 @@ static int check_queues(const struct port *port, const struct rte_eth_dev_info *
 
 /* net_af_packet truncates frames to the frame size of its ring, and reports the truncated length as the wire
  * length. */
-static int check_frame_size(const struct port *port, const struct port_settings *settings,
+static int check_frame_size(const struct receive_port *port, const struct port_settings *settings,
                             struct fault *fault) {
     struct ifreq request;
     if (strcmp(port->driver, "net_af_packet") != 0 || !*port->interface || settings->physical) {
@@ -79,8 +80,8 @@ static int check_frame_size(const struct port *port, const struct port_settings 
     return 0;
 }
 
-static int configure(struct port *port, const struct port_settings *settings, struct rte_eth_dev_info *info,
-                     struct fault *fault) {
+static int configure(struct receive_port *port, const struct port_settings *settings,
+                     struct rte_eth_dev_info *info, struct fault *fault) {
     struct rte_eth_conf config;
     memset(&config, 0, sizeof config);
     const uint64_t hashed =
@@ -112,7 +113,8 @@ static int configure(struct port *port, const struct port_settings *settings, st
     return 0;
 }
 
-static int set_up_queues(const struct port *port, const struct port_settings *settings, struct fault *fault) {
+static int set_up_queues(const struct receive_port *port, const struct port_settings *settings,
+                         struct fault *fault) {
     const int socket = rte_eth_dev_socket_id(port->id);
     for (unsigned queue = 0; queue < port->queues; ++queue) {
         char name[32];
@@ -135,7 +137,7 @@ static int set_up_queues(const struct port *port, const struct port_settings *se
     return 0;
 }
 
-int port_open(struct port *port, const struct port_settings *settings, struct fault *fault) {
+int receive_port_open(struct receive_port *port, const struct port_settings *settings, struct fault *fault) {
     struct rte_eth_dev_info info;
     port->queues = settings->queues;
     if (find(port, settings, fault) != 0) {
@@ -173,7 +175,7 @@ static void read_clocks(uint64_t *tsc, int64_t *ns) {
 }
 
 /* Measure the counter's rate: rte_get_tsc_hz is rounded to 10 MHz. */
-static int begin_clocks(struct port *port, struct fault *fault) {
+static int begin_clocks(struct receive_port *port, struct fault *fault) {
     uint64_t tsc[2] = {0}, nic[2] = {0};
     int64_t ns[2] = {0};
     const struct timespec pause = {0, RATE_NS};
@@ -206,7 +208,7 @@ static int begin_clocks(struct port *port, struct fault *fault) {
     return 0;
 }
 
-int port_start(struct port *port, struct fault *fault) {
+int receive_port_start(struct receive_port *port, struct fault *fault) {
     const bool clocks_first = port->source != STAMP_NIC; /* the NIC's clock runs after the start */
     if (clocks_first && begin_clocks(port, fault) != 0) {
         return -1;
@@ -220,7 +222,7 @@ int port_start(struct port *port, struct fault *fault) {
     return clocks_first ? 0 : begin_clocks(port, fault);
 }
 
-void receive_port_flush(struct port *port) {
+void receive_port_flush(struct receive_port *port) {
     struct rte_mbuf *mbuf[64];
     for (unsigned queue = 0; *port->interface && queue < port->queues; ++queue) {
         uint64_t discarded = 0;
@@ -234,17 +236,17 @@ void receive_port_flush(struct port *port) {
     }
 }
 
-void port_discipline(struct port *port) {
+void receive_port_discipline(struct receive_port *port) {
     uint64_t counter = 0;
     int64_t ns = 0;
     read_clocks(&counter, &ns);
     clock_discipline(&port->tsc, counter, ns);
     if (port->source == STAMP_NIC && rte_eth_read_clock(port->id, &counter) == 0) {
-        clock_discipline(&port->nic, counter, (int64_t)port_now(port));
+        clock_discipline(&port->nic, counter, (int64_t)receive_port_now(port));
     }
 }
 
-void port_close(struct port *port) {
+void receive_port_close(struct receive_port *port) {
     if (port->started) {
         rte_eth_dev_stop(port->id);
     }

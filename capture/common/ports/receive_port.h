@@ -25,7 +25,7 @@ enum stamp_source {
     STAMP_NIC,    /* in the mbuf, ticks of the NIC's clock (rte_eth_read_clock) */
 };
 
-struct port {
+struct receive_port {
     uint16_t id;
     unsigned queues, depth;
     char name[RTE_ETH_NAME_MAX_LEN];
@@ -41,29 +41,31 @@ struct port {
 };
 
 /* Returns the memory of EAL that the port needs, in MB. */
-unsigned port_memory_mb(const struct port_settings *settings);
+unsigned receive_port_memory_mb(const struct port_settings *settings);
 
 /* Finds and configures the port: queues, RSS, memory, timestamps. It does not receive yet. */
-int port_open(struct port *port, const struct port_settings *settings, struct fault *fault);
-int port_start(struct port *port, struct fault *fault);
+int receive_port_open(struct receive_port *port, const struct port_settings *settings, struct fault *fault);
+int receive_port_start(struct receive_port *port, struct fault *fault);
 /* Discards frames that arrived while the queues were configured: their timestamps would be that of the start.
  */
-void receive_port_flush(struct port *port);
-void port_close(struct port *port);
+void receive_port_flush(struct receive_port *port);
+void receive_port_close(struct receive_port *port);
 
 /* Called by the main thread ten times per second. */
-void port_discipline(struct port *port);
+void receive_port_discipline(struct receive_port *port);
 
-static inline uint64_t port_now(struct port *port) { return (uint64_t)clock_ns(&port->tsc, rte_rdtsc()); }
+static inline uint64_t receive_port_now(struct receive_port *port) {
+    return (uint64_t)clock_ns(&port->tsc, rte_rdtsc());
+}
 
 /* Returns the timestamp of a frame. Sets `unstamped` if the device has none and the TSC is used. */
-static inline uint64_t port_stamp(struct port *port, struct rte_mbuf *mbuf, bool *unstamped) {
+static inline uint64_t receive_port_stamp(struct receive_port *port, struct rte_mbuf *mbuf, bool *unstamped) {
     if (port->source == STAMP_TSC) {
-        return port_now(port);
+        return receive_port_now(port);
     }
     if (!(mbuf->ol_flags & port->stamp_flag)) {
         *unstamped = true;
-        return port_now(port);
+        return receive_port_now(port);
     }
     const uint64_t stamp = *RTE_MBUF_DYNFIELD(mbuf, port->stamp_offset, rte_mbuf_timestamp_t *);
     if (port->source == STAMP_NIC) {

@@ -155,7 +155,7 @@ static void print_files(FILE *to, const struct capture *capture) {
 
 static void print_settings(FILE *to, const struct capture *capture) {
     const struct options *options = &capture->options;
-    const struct port *port = &capture->port;
+    const struct receive_port *port = &capture->port;
     fputs(",\n\"device\": {\"name\": ", to);
     json_text(to, port->name);
     fputs(", \"driver\": ", to);
@@ -177,7 +177,7 @@ static void print_settings(FILE *to, const struct capture *capture) {
 
 static void print_clock(FILE *to, const struct capture *capture) {
     static const char *const sources[] = {"tsc", "device", "nic"};
-    const struct port *port = &capture->port;
+    const struct receive_port *port = &capture->port;
     const bool nic = port->source == STAMP_NIC;
     const struct clock *clock = nic ? &port->nic : &port->tsc;
     const double hz = nic ? port->nic_hz : port->tsc_hz;
@@ -232,7 +232,7 @@ static void print_generator(FILE *to, const struct capture *capture) {
 }
 
 static void print_counters(FILE *to, const struct capture *capture, const struct interface_counters *before) {
-    const struct port *port = &capture->port;
+    const struct receive_port *port = &capture->port;
     struct rte_eth_stats nic;
     fputs(",\n\"nic\": ", to);
     if (rte_eth_stats_get(port->id, &nic) == 0) {

@@ -33,7 +33,7 @@ struct worker {
 
 struct capture {
     struct options options;
-    struct port port;
+    struct receive_port port;
     struct generator generator;
     struct files files;
     struct bpf_program filter;

@@ -196,7 +196,7 @@ static const char *supervise(struct capture *capture, const struct interface_cou
         }
         if (now - disciplined >= DISCIPLINE_NS) {
             disciplined = now;
-            port_discipline(&capture->port);
+            receive_port_discipline(&capture->port);
         }
         files_finish_pending(&capture->files);
         if (now - beat >= HEARTBEAT_NS) {
@@ -256,7 +256,7 @@ static int run(struct capture *capture, const struct paths *paths) {
     struct interface_counters before = {.known = false};
     int status = accounts_write(capture, &before, paths->heartbeat, &fault);
     if (status == 0) {
-        status = port_start(&capture->port, &fault);
+        status = receive_port_start(&capture->port, &fault);
     }
     if (status != 0) {
         abandon(capture);
@@ -314,14 +314,14 @@ static int open_and_run(struct capture *capture, const struct paths *paths) {
         return print_error(&fault, EXIT_FAILED);
     }
     if ((capture->options.generate && generator_open(&capture->generator, &capture->options, &fault) != 0) ||
-        port_open(&capture->port, &port, &fault) != 0) {
+        receive_port_open(&capture->port, &port, &fault) != 0) {
         status = print_error(&fault, EXIT_FAILED);
     } else if (open_outputs(capture, paths, &fault) != 0) {
         abandon(capture);
         status = print_error(&fault, EXIT_FAILED);
     } else {
         status = run(capture, paths);
-        port_close(&capture->port);
+        receive_port_close(&capture->port);
     }
     p4_free(capture->worker[0].p4); /* before EAL frees its memory */
     rte_eal_cleanup();

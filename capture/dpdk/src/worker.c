@@ -138,7 +138,7 @@ static void process_mbuf(struct worker *worker, struct rte_mbuf *mbuf) {
     const uint32_t wire = mbuf->pkt_len;
     const uint8_t *bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
     bool unstamped = false;
-    struct frame frame = {.ts_ns = port_stamp(&capture->port, mbuf, &unstamped), .wire_bytes = wire};
+    struct frame frame = {.ts_ns = receive_port_stamp(&capture->port, mbuf, &unstamped), .wire_bytes = wire};
     add_count(&counts->received_bytes, wire);
     add_count(&worker->unstamped, unstamped);
     if (counts->first_ns == 0) {

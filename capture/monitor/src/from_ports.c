@@ -45,7 +45,7 @@ unsigned receiver_burst(struct receiver *receiver) {
             joined += bytes;
             kept = bytes;
         }
-        const int64_t now_ns = (int64_t)port_stamp(&receiver->port, mbuf[i], &unstamped);
+        const int64_t now_ns = (int64_t)receive_port_stamp(&receiver->port, mbuf[i], &unstamped);
         packet[i] = (struct packet_in){.bytes = at, .kept = kept, .wire = bytes, .arrival_ns = now_ns};
     }
     monitor_burst(receiver->monitor, packet, received);
@@ -104,7 +104,9 @@ static int open_port(struct receiver *receiver, unsigned number, struct fault *f
     if (!receiver->joined) {
         return fail(fault, "out of memory");
     }
-    return port_open(&receiver->port, &settings, fault) == 0 ? port_start(&receiver->port, fault) : -1;
+    return receive_port_open(&receiver->port, &settings, fault) == 0
+               ? receive_port_start(&receiver->port, fault)
+               : -1;
 }
 
 /* Begins to count: packets that arrived before are discarded, and so are those that this machine sends. */
@@ -207,7 +209,7 @@ static void supervise(struct receiver *receiver, unsigned ports) {
         if (now - disciplined >= DISCIPLINE_NS) {
             disciplined = now;
             for (unsigned i = 0; i < ports; ++i) {
-                port_discipline(&receiver[i].port);
+                receive_port_discipline(&receiver[i].port);
             }
         }
         if (every && now - printed >= every) {
@@ -247,7 +249,7 @@ int monitor_ports(struct receiver *receiver, unsigned ports, struct fault *fault
     rte_eal_mp_wait_lcore();
     for (unsigned i = 0; i < ports; ++i) {
         if (*receiver[i].port.driver) {
-            port_close(&receiver[i].port);
+            receive_port_close(&receiver[i].port);
         }
         free(receiver[i].joined);
     }

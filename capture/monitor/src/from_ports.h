@@ -8,7 +8,7 @@
 #include "options.h"
 
 struct receiver {
-    struct port port;
+    struct receive_port port;
     struct monitor *monitor;
     const struct options *options;
     struct packet_sockets sockets;

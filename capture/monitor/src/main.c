@@ -87,7 +87,7 @@ static int count_ports(struct run *run, struct fault *fault) {
                                        .max_frame = run->options.max_frame};
     eal.program = PROGRAM;
     eal.threads = run->ports;
-    eal.memory_mb = eal.memory_mb ? eal.memory_mb : BASE_MB + run->ports * port_memory_mb(&port);
+    eal.memory_mb = eal.memory_mb ? eal.memory_mb : BASE_MB + run->ports * receive_port_memory_mb(&port);
     if (eal_start_threads(&eal, fault) != 0) {
         return -1;
     }

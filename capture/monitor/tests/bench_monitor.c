@@ -101,8 +101,8 @@ static void open_receiver(struct receiver *receiver, struct monitor *monitor, co
                                               .window = 1024,
                                               .checks_pattern = source->has_pattern,
                                               .pattern = source->pattern};
-    if (port_open(&receiver->port, &port, &fault) != 0 || port_start(&receiver->port, &fault) != 0 ||
-        monitor_open(monitor, &settings, &fault) != 0) {
+    if (receive_port_open(&receiver->port, &port, &fault) != 0 ||
+        receive_port_start(&receiver->port, &fault) != 0 || monitor_open(monitor, &settings, &fault) != 0) {
         fprintf(stderr, "%s\n", fault.text);
         exit(1);
     }
@@ -164,7 +164,7 @@ int main(int argc, char **argv) {
     printf("{\"packets\": %" PRIu64 ", \"duration_ns\": %.0f, \"cpu_ns\": %" PRIu64
            ", \"bit_errors\": %" PRIu64 "}\n",
            packets, (double)ticks * 1e9 / receiver.port.tsc_hz, cpu, monitor->counts.bit_errors);
-    port_close(&receiver.port);
+    receive_port_close(&receiver.port);
     monitor_close(monitor);
     free(source.sequence);
     return 0;

@@ -23,7 +23,7 @@ static unsigned memory_mb(const struct options *options) {
     const struct port_settings port = port_settings_of(options);
     const uint64_t more = 2 * generator_memory(options) + options->p4_memory;
     return options->eal.memory_mb ? options->eal.memory_mb
-                                  : port_memory_mb(&port) + (unsigned)(64 + more / MB);
+                                  : receive_port_memory_mb(&port) + (unsigned)(64 + more / MB);
 }
 
 int port_environment(const struct options *options, struct fault *fault) {
