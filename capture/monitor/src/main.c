@@ -3,6 +3,7 @@
 #include <rte_eal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "common/eal.h"
 #include "common/signals.h"
@@ -144,5 +145,6 @@ int main(int argc, char **argv) {
     }
     run.ports = run.options.files ? run.options.files : run.options.eal.vdevs + run.options.eal.pcis;
     handle_signals();
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a parent that was killed cannot end it */
     return count_and_write(&run, &fault) == 0 ? EXIT_OK : print_error(&fault, EXIT_FAILED);
 }
