@@ -41,6 +41,11 @@ static void add_frame(struct monitor *monitor, struct batch *batch, const struct
     batch->used += frame->kept_bytes;
 }
 
+/* The packets after a signal would count as lost. */
+static int interrupted(const char *path, struct fault *fault) {
+    return fail(fault, "%.200s: interrupted by %s", path, signal_name());
+}
+
 int monitor_file(struct monitor *monitor, const char *path, struct fault *fault) {
     struct blocks_frame frame;
     struct batch batch = {.bytes = malloc(COPIES)};
@@ -52,7 +57,7 @@ int monitor_file(struct monitor *monitor, const char *path, struct fault *fault)
     file = capture_file_open(path, -1, CAPTURE_FILE_FORMATS, fault);
     if (!file) {
         free(batch.bytes);
-        return -1;
+        return received_signal ? interrupted(path, fault) : -1;
     }
     while (!received_signal && (status = capture_file_next(file, &frame, fault)) == 1) {
         if (!frame.timed) {
@@ -62,6 +67,9 @@ int monitor_file(struct monitor *monitor, const char *path, struct fault *fault)
         add_frame(monitor, &batch, &frame);
     }
     count_batch(monitor, &batch);
+    if (received_signal) {
+        status = interrupted(path, fault);
+    }
     if (status >= 0 && capture_file_truncated(file)) {
         fprintf(stderr, PROGRAM ": %s: truncated; its complete packets are counted\n", path);
     }

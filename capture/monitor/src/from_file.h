@@ -4,7 +4,7 @@
 
 #include "count/monitor.h"
 
-/* Reads the file to its end or until a signal arrives. 0, or -1: see fault. */
+/* Reads the file to its end. 0, or -1 after an error or a signal: see fault. */
 int monitor_file(struct monitor *monitor, const char *path, struct fault *fault);
 
 #endif

@@ -79,8 +79,7 @@ static const char documentation[] =
     "errors."
     "\v"
     "`acapella monitor` runs this program and writes tables. SIGTERM, SIGINT and SIGHUP end it; packets "
-    "received "
-    "until then are counted.";
+    "received from ports until then are counted, and a file that was not read to its end is an error.";
 
 const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 

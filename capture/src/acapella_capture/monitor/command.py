@@ -213,7 +213,9 @@ def run(args: argparse.Namespace) -> None:
     sent = packets_sent(args.sent, settings) if args.sent else None
     with scratch_directory() as scratch:
         shown = live.Live()
-        counted = program.count(settings, scratch, on_event=lambda event: shown.show(event, LIVE_S))
+        counted = program.count(
+            settings, scratch, on_event=lambda event: shown.show(event, LIVE_S), until_signal=bool(args.interface)
+        )
         rows = rows_of_counts(settings, counted, scratch, correct=args.correct_drift)
     if sent is not None:
         rows["monitor_losses"] = losses.events(sent, losses.lost(sent, counted.packets[0]))

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -99,11 +99,14 @@ def count(
     scratch: Path,
     correction: drift.Drift | None = None,
     on_event: Callable[[Event], bool | None] = lambda _: None,
+    *,
+    until_signal: bool = False,
 ) -> Counted:
     """Run the program to its end. ``on_event`` is called with each of its events; the program ends if it returns True.
 
-    SIGINT and SIGTERM end the program, whose counts until then are returned. Raises UserError with the program's
-    message if it fails.
+    ``until_signal``: SIGINT, SIGTERM and SIGHUP end the program, whose counts until then are returned. Otherwise they
+    raise an exception as usual, which ends the program, too: the counts of a part are not a result. Raises UserError
+    with the program's message if it fails.
     """
     for name in ("result", *(f"packets-{number}" for number in range(len(settings.files) + len(settings.interfaces)))):
         (scratch / name).unlink(missing_ok=True)
@@ -113,7 +116,7 @@ def count(
             settings.argv(scratch, correction), stdout=subprocess.PIPE, stderr=messages, start_new_session=True
         )
         try:
-            with passing_signals(process):
+            with passing_signals(process) if until_signal else nullcontext():
                 for event in events(process.stdout):
                     if on_event(event):
                         process.send_signal(signal.SIGINT)
@@ -141,10 +144,14 @@ def events(lines: Iterator[bytes]) -> Iterator[Event]:
 
 @contextmanager
 def passing_signals(process: subprocess.Popen) -> Iterator[None]:
-    """Send SIGINT and SIGTERM of this process to another one, which ends because of them."""
+    """Send the signals of this process that end it to another one, which ends because of them.
+
+    Signals that are ignored, as nohup does, stay ignored.
+    """
     before = {
         number: signal.signal(number, lambda received, _: process.send_signal(received))
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
         yield
