@@ -72,6 +72,14 @@ def test_trial_that_the_generator_did_not_reach_is_repeated(failures, runs):
     assert reached(lambda: next(remaining)) is done[runs - 1]
 
 
+@pytest.mark.parametrize(("packets", "last_ns", "is_reached"),
+                         [(100, 99_000_000, True), (100, 110_000_000, False), (50, 49_000_000, False)])  # fmt: skip
+def test_trial_is_reached_if_all_packets_were_sent_at_the_rate(packets, last_ns, is_reached):
+    sent = {"packets": packets, "dropped": 0, "first_ns": 0, "last_ns": last_ns}
+    times = dict.fromkeys(("latency_min_ns", "latency_mean_ns", "latency_max_ns", "jitter_ns"))
+    assert trials.trial_of(sent, {"lost": 0} | times, 1000.0, 100).good is is_reached
+
+
 def test_rows_mark_the_result():
     found = highest(device(300_000.0), 100, MOST, 1000)
     table = list(rows([(60, "none", "throughput", found)]))
