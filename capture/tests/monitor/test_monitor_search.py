@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import veth
+from acapella_testing.processes import executable
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.generate import model as generator_model
 from acapella_capture.monitor import trials
@@ -97,6 +99,23 @@ def test_model_of_a_trial_is_one_of_the_generator(tmp_path):
     path.write_text(json.dumps(trials.model(60, 12_345.4, 100)))
     (flow,) = generator_model.read(path, lambda _: ()).flows
     assert flow.packets == 100
+
+
+GENERATOR = """#!/bin/sh
+trap 'rm "$DIRECTORY/scratch"; exit 143' TERM
+touch "$DIRECTORY/scratch"
+while :; do sleep 0.05; done
+"""
+
+
+def test_generator_that_is_ended_removes_its_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", GENERATOR).with_name("python")))
+    sender = trials.Sender(trials.Link("out0", "in0", 0.0), tmp_path, 60)
+    sender.on_event({"event": "listening"})
+    wait_until((tmp_path / "scratch").exists)
+    sender.close()
+    assert not (tmp_path / "scratch").exists()
 
 
 @pytest.mark.usefixtures("monitor_on_path")

@@ -22,6 +22,7 @@ HEADERS = [
 ]
 REACHED_SHARE = 0.95  # of the requested rate
 POLL_S = 0.1
+CLOSE_S = 10
 START_S = 60  # until the generator has sent everything, in addition to the duration
 
 
@@ -87,8 +88,13 @@ class Sender:
         return False
 
     def close(self) -> None:
-        """End the generator."""
-        if self._process is not None:
+        """End the generator, which removes its temporary files."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=CLOSE_S)
+        except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
 
