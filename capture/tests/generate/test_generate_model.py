@@ -38,6 +38,7 @@ FAULTY = {
     FLOW.replace("src: 1,", "src: 65536,"): "expected an integer from 0 to 65535",
     FLOW.replace("src: 1,", "src: {increment: 65535, count: 2},"): "expected an integer from 1 to 1",
     FLOW.replace("src: 1,", "src: {random: 1, often: 2},"): "unknown key 'often'",
+    FLOW.replace("[ethernet,", "[ethernet, {bytes: 0123},"): "bytes in hexadecimal, in quotes, found 83",
     FLOW.replace("gap_ns: 10", "gap_ns: 0"): "expected an integer from 1",
     FLOW.replace("gap_ns: 10", "gap_ns: .nan"): "expected an integer",
     FLOW.replace("{constant: {gap_ns: 10}}", "{trace: /nonexistent/file}"): "cannot be read",

@@ -101,13 +101,15 @@ def read_header(item: Any, where: str, number: int, bit: int, origin: tuple[int,
 
 
 def hexadecimal(value: Any, where: str) -> bytes:
-    """Return bytes of a string of hexadecimal digits."""
+    """Return bytes of a string of hexadecimal digits. Without quotes, YAML reads 0123 as an octal number."""
     try:
-        content = bytes.fromhex(str(value))
-    except ValueError:
+        content = bytes.fromhex(value)
+    except (TypeError, ValueError):
         content = b""
     if not 0 < len(content) <= MAX_BYTES:
-        raise UserError(f"expected 1 to {MAX_BYTES} bytes in hexadecimal, found {text_of(value)}", where=where)
+        raise UserError(
+            f"expected 1 to {MAX_BYTES} bytes in hexadecimal, in quotes, found {text_of(value)}", where=where
+        )
     return content
 
 
