@@ -185,6 +185,15 @@ def test_truncated_packets_are_counted_with_their_wire_length(tmp_path):
     assert rows["monitor_ports"][0]["malformed_cut"] == 0
 
 
+def test_truncated_file_is_reported(tmp_path, capsys):
+    traffic.write(tmp_path, FLOWS[:1], Schedule())
+    path = tmp_path / "arrived.pcap"
+    path.write_bytes(path.read_bytes()[:-1])
+    (port,) = monitored(tmp_path)["monitor_ports"]
+    assert (port["received"], port["lost"]) == (59, 1)
+    assert capsys.readouterr().err == f"acapella: warning: {path}: truncated; its complete packets are counted\n"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from acapella_core import names
 from acapella_core.errors import UserError
 
 from ..programs.child_process import kill_and_reap
@@ -124,8 +125,11 @@ def count(
         finally:
             kill_and_reap(process)
         messages.seek(0)
-        if status != 0:
-            raise UserError(last_line(messages.read().decode(errors="replace")))
+        text = messages.read().decode(errors="replace")
+    if status != 0:
+        raise UserError(last_line(text))
+    for warning in warnings(text):
+        names.report(f"acapella: warning: {warning}")
     return Counted(result.read(scratch / "result"), logs(settings, scratch))
 
 
@@ -158,6 +162,11 @@ def passing_signals(process: subprocess.Popen) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def warnings(text: str) -> list[str]:
+    """Return the program's messages without its name; lines of libraries are ignored."""
+    return [line.removeprefix(f"{PROGRAM}: ") for line in text.splitlines() if line.startswith(f"{PROGRAM}: ")]
 
 
 def last_line(text: str) -> str:
