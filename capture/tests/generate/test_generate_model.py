@@ -1,7 +1,10 @@
 """Faulty models are refused in one line; whatever the file contains, there is no other exception."""
 
+import contextlib
 import os
 import random
+import signal
+import struct
 import subprocess
 
 import pytest
@@ -117,6 +120,21 @@ def test_mutated_models_are_read_or_refused(tmp_path):
             assert compiled.text().startswith("acapella-model 1\n")
             read_well += 1
     assert read_well > 20 and refused > 200
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM"])
+def test_signal_ends_the_reading_of_a_trace(generator, tmp_path, name):
+    path, packet = tmp_path / "fifo", struct.pack("<IIII", 1, 0, 64, 64) + bytes(64)
+    os.mkfifo(path)
+    argv = [program.executable(), "--trace", path]
+    with running(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        with contextlib.suppress(BrokenPipeError), path.open("wb", buffering=0) as trace:
+            trace.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1) + 10_000 * packet)
+            process.send_signal(signal.Signals[f"SIG{name}"])
+            for _ in range(500):
+                trace.write(1000 * packet)
+        assert process.wait() == 1
+        assert f"interrupted by SIG{name}" in process.stderr.read()
 
 
 TABLE = """template,name,packets,rate_bps,1.dst,2.src,sizes
