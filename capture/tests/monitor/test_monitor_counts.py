@@ -207,6 +207,8 @@ def test_truncated_file_is_reported(tmp_path, capsys):
         (("a.pcap", "--duration", "3"), "need --interface"),
         (("--interface", "eth0", "--correct-drift"), "needs a capture"),
         (("--search", "--send", "eth0", "--interface", "eth1"), "--search needs"),
+        (("--search", "--send", "eth0", "--interface", "eth1", "--most", "5", "--resolution", "5"), "less than --most"),
+        (("a.pcap", "--packets", "missing/packets.parquet"), "no such directory"),
         (("a.pcap", "--output", "/proc/none/tables"), "cannot create the directory"),
     ],
 )

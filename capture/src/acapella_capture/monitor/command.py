@@ -159,6 +159,8 @@ def check(args: argparse.Namespace) -> None:
         raise UserError("--duration and --stop-when-idle need --interface", fix="remove them")
     if args.interface and args.correct_drift:
         raise UserError("--correct-drift needs a capture", fix="capture the packets, and monitor the capture")
+    if args.packets and not args.packets.parent.is_dir():
+        raise UserError("no such directory", where=f"--packets {args.packets}", fix="create it")
     if (args.sent or args.packets) and len(args.files) + len(args.interface) > 1:
         raise UserError("--sent and --packets need a single port", fix="monitor one port")
 
@@ -175,6 +177,8 @@ def check_search(args: argparse.Namespace) -> None:
     """Raise UserError if an option of a search is missing, or has no effect."""
     if not (args.send and args.most and len(args.interface) == 1) or args.files:
         raise UserError("--search needs --send PORT, --interface PORT and --most N")
+    if args.resolution and args.resolution >= args.most:
+        raise UserError("--resolution is not less than --most")
     for name in ("expected", "pattern", "sent", "packets", "write", "duration", "stop_when_idle"):
         if getattr(args, name):
             raise UserError(f"--{name.replace('_', '-')} has no effect with --search")
@@ -219,11 +223,11 @@ def run(args: argparse.Namespace) -> None:
         rows = rows_of_counts(settings, counted, scratch, correct=args.correct_drift)
     if sent is not None:
         rows["monitor_losses"] = losses.events(sent, losses.lost(sent, counted.packets[0]))
-    if args.packets:
-        losses.write(args.packets, losses.table_of(counted.packets))
     print_rows(rows, args.flows)
     if args.output:
         tables.write(args.output, rows)
+    if args.packets:
+        losses.write(args.packets, losses.table_of(counted.packets))
 
 
 def run_search(args: argparse.Namespace) -> None:
