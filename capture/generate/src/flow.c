@@ -1,6 +1,7 @@
 #include "flow.h"
 
 #define FIXED_PATTERNS PATTERN_PRBS31
+#define LATEST_ARRIVAL_NS (INT64_MAX / 2) /* later than every time of a pcap */
 #define WRONG 0x0101 /* XORed with a checksum; the difference is never a multiple of 0xFFFF */
 
 static uint8_t pattern_bytes[FIXED_PATTERNS][PACKET_MAX + 1];
@@ -226,11 +227,8 @@ void flow_begin(struct flow *flow) {
 }
 
 bool flow_advance(struct flow *flow) {
-    const int64_t gap_ns = next_gap(flow);
-    if (gap_ns > INT64_MAX / 2 - flow->arrival_ns) {
-        return false;
-    }
-    flow->arrival_ns += gap_ns;
+    const int64_t gap_ns = next_gap(flow), most_ns = LATEST_ARRIVAL_NS - flow->arrival_ns;
+    flow->arrival_ns = gap_ns < 0 || gap_ns > most_ns ? LATEST_ARRIVAL_NS : flow->arrival_ns + gap_ns;
     ++flow->index;
     flow->bytes = next_size(&flow->size, flow->index);
     return (flow->packets == 0 || flow->index < flow->packets) &&

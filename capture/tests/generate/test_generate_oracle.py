@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -11,6 +12,8 @@ import pytest
 from acapella_testing.generated import traffic_models as models
 
 from acapella.digest.command import Options, digest
+from acapella_capture.generate import model, program
+from acapella_capture.generate.compiled import Gaps
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
@@ -70,6 +73,16 @@ def test_list_of_flows_follows_its_schema_and_counts_every_packet(generate):
         "cut_in_tcp_ports": 30,
     }  # fmt: skip
     assert flows["cut_in_ipv4"]["shortest_bytes"] == 30 and flows["cut_in_ipv4"]["vlan"] == [9]
+
+
+def test_gap_beyond_all_times_is_an_error(generator, tmp_path):
+    path = tmp_path / "model.yaml"
+    path.write_text(models.every_template(5))
+    read = model.read(path, program.read_trace)
+    flow = replace(read.flows[0], gaps=Gaps("list", values=(10, 2**62 + 2**61)))
+    out = ["--output", str(tmp_path / "out.pcap"), "--start-ns", "0"]
+    with pytest.raises(UserError, match="Value too large"):
+        program.run(replace(read, flows=(flow,)), out)
 
 
 def test_times_after_the_last_second_of_a_pcap_are_an_error(generate, tmp_path):
