@@ -7,12 +7,14 @@ import signal
 import struct
 import subprocess
 
+import numpy as np
 import pytest
 import yaml
 from acapella_testing.generated import traffic_models as models
 from acapella_testing.processes import running
 
 from acapella_capture.generate import expected, model, program
+from acapella_capture.generate.compiled import Gaps
 from acapella_core.errors import UserError
 
 SOAK = "ACAPELLA_SOAK" in os.environ
@@ -183,6 +185,13 @@ def test_flow_table_of_too_many_packets_is_refused(tmp_path, monkeypatch, end):
     monkeypatch.setattr(expected, "MAX_PACKETS", 4999)
     with pytest.raises(UserError, match="a flow with more than 4999 packets"):
         expected.flow_table(read(tmp_path, FLOW.replace("packets: 3", end)))
+
+
+def test_times_at_a_rate_do_not_overflow():
+    packets, size, rate = 3_000_000, 65_535, 10**13
+    gaps = expected.gaps_of(Gaps("rate", denominator=rate), np.arange(packets), np.full(packets, size))
+    assert gaps.min() >= 52 and gaps.max() <= 53
+    assert gaps.sum() == packets * size * 8 * 10**9 // rate
 
 
 WORDS = (

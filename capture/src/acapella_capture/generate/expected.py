@@ -20,6 +20,7 @@ BITS = 8
 PORTS_BYTES = 4
 SECOND_NS = 10**9
 ENDLESS = 1 << 62
+MAX_SUM = 2**63 - 1
 MAX_PACKETS = 1 << 26  # of a flow; each needs about 100 bytes
 FIRST_GUESS = 1024  # packets of a flow that ends at a time
 Key = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...], int, int, int, int, int | None, int | None]
@@ -88,8 +89,7 @@ def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         return gaps.ns + np.diff(steps)
     if gaps.kind == "rate":
         whole, rest = np.divmod(sizes * (BITS * SECOND_NS), gaps.denominator)
-        carries = np.concatenate(([0], np.cumsum(rest))) // gaps.denominator
-        return whole + np.diff(carries)
+        return whole + carries_of(rest, gaps.denominator)
     if gaps.kind == "drawn":
         return drawn(gaps.drawn, index)
     if gaps.kind == "list":
@@ -100,6 +100,19 @@ def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     result = np.full(len(index), gaps.ns, np.int64)
     result[lasts[:count]] += drawn(gaps.off, index[:count])
     return result
+
+
+def carries_of(rest: np.ndarray, denominator: int) -> np.ndarray:
+    """Return by how much the integer part of the sum of rest / denominator grows at each element.
+
+    The sums of parts of the array are within 64 bits.
+    """
+    carry, step, grown = 0, MAX_SUM // denominator - 1, []
+    for at in range(0, len(rest), step):
+        wholes, rests = np.divmod(carry + np.cumsum(rest[at : at + step]), denominator)
+        grown.append(np.diff(wholes, prepend=0))
+        carry = int(rests[-1])
+    return np.concatenate(grown)
 
 
 def times_of(flow: Flow, count: int) -> tuple[np.ndarray, np.ndarray]:
