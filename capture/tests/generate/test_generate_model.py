@@ -1,6 +1,7 @@
 """Faulty models are refused in one line; whatever the file contains, there is no other exception."""
 
 import contextlib
+import math
 import os
 import random
 import signal
@@ -185,6 +186,14 @@ def test_flow_table_of_too_many_packets_is_refused(tmp_path, monkeypatch, end):
     monkeypatch.setattr(expected, "MAX_PACKETS", 4999)
     with pytest.raises(UserError, match="a flow with more than 4999 packets"):
         expected.flow_table(read(tmp_path, FLOW.replace("packets: 3", end)))
+
+
+def test_model_does_not_depend_on_the_math_library(tmp_path, monkeypatch):
+    text = FLOW.replace("sizes: 60", "sizes: {exponential: {least: 60, most: 90, scale_bytes: 7}}")
+    compiled = read(tmp_path, text).text()
+    for name in ("exp", "expm1", "log", "log1p", "pow"):
+        monkeypatch.setattr(math, name, lambda *_: 0.5)
+    assert read(tmp_path, text).text() == compiled
 
 
 def test_times_at_a_rate_do_not_overflow():

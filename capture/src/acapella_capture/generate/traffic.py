@@ -1,9 +1,10 @@
 """Gaps and sizes of a flow."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from acapella_core.errors import UserError
 
@@ -15,6 +16,7 @@ SECOND_NS = 10**9
 MAX_NS = 10**15
 MAX_BYTES = 65_535
 MAX_BPS = 10**13
+MAX_EXPONENT = 700.0  # of draws.exp
 MAX_WEIGHTS = 256
 ONE = 1 << 32
 
@@ -112,7 +114,8 @@ def read_sizes(value: Any, where: str, origin: Origin, least: int) -> Sizes:
     mean = section.take("scale_bytes", number(1, 10 * MAX_BYTES))
     section.done()
     count = high - low + 1
-    return checked(Sizes("exponential", low, count, mean, -math.expm1(-count / mean), key), place, least)
+    span = 1 - 1 / float(draws.exp(np.float64(min(count / mean, MAX_EXPONENT))))  # libm differs between machines
+    return checked(Sizes("exponential", low, count, mean, span, key), place, least)
 
 
 def weighted(section: Section, key: int) -> Sizes:
