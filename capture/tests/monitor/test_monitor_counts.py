@@ -1,6 +1,7 @@
 """The numbers of a monitor are those of a known schedule of delay, loss, duplication and reordering."""
 
 import argparse
+import json
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -220,6 +221,16 @@ def test_mistakes_are_reported_in_one_line(tmp_path, monkeypatch, options, messa
         command.run(parser.parse_args(options))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["packets", "dropped", "stamp_offset", "pattern_offset"])
+def test_numbers_of_the_expected_list_that_are_too_large_are_refused(tmp_path, name):
+    document = traffic.expected(FLOWS[:1])
+    document["flows"][0][name] = 2**64
+    path = tmp_path / "sent.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match=str(2**64)):
+        expected.read(path).records()
 
 
 def test_capture_without_packets_has_empty_rows(tmp_path):
