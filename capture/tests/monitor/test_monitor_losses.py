@@ -48,6 +48,8 @@ def test_loss_events_of_a_routed_path_are_those_of_the_schedule(tmp_path, capsys
     assert len(missing) == path.lost > 20
     assert all(row["packets"] == row["last_packet"] - row["first_packet"] + 1 for row in rows)
     assert f"{path.lost} packets did not arrive, in {len(rows)} loss events" in capsys.readouterr().out
+    run(arrived, "-o", tmp_path / "tables")  # its packets are not those of the table
+    assert not list((tmp_path / "tables").glob("monitor_losses.*"))
 
 
 @pytest.mark.usefixtures("monitor_on_path")

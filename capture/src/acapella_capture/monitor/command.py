@@ -225,6 +225,7 @@ def run(args: argparse.Namespace) -> None:
         rows["monitor_losses"] = losses.events(sent, losses.lost(sent, counted.packets[0]))
     print_rows(rows, args.flows)
     if args.output:
+        tables.remove(args.output, "monitor_losses")
         tables.write(args.output, rows)
     if args.packets:
         losses.write(args.packets, losses.table_of(counted.packets))

@@ -162,6 +162,12 @@ def clock_row(line: drift.Drift) -> Row:
     }
 
 
+def remove(directory: Path, table: str) -> None:
+    """Remove a table of an earlier run."""
+    for suffix in ("parquet", "csv"):
+        (directory / f"{table}.{suffix}").unlink(missing_ok=True)
+
+
 def write(directory: Path, rows: Mapping[str, Sequence[Row]]) -> list[Path]:
     """Write each table as DIRECTORY/TABLE.parquet and .csv, laid out as the tables of a campaign; return the paths."""
     directory.mkdir(parents=True, exist_ok=True)
