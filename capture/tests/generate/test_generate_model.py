@@ -1,5 +1,6 @@
 """Faulty models are refused in one line; whatever the file contains, there is no other exception."""
 
+import argparse
 import contextlib
 import math
 import os
@@ -14,7 +15,7 @@ import yaml
 from acapella_testing.generated import traffic_models as models
 from acapella_testing.processes import running
 
-from acapella_capture.generate import expected, model, program
+from acapella_capture.generate import command, expected, model, program
 from acapella_capture.generate.compiled import Gaps
 from acapella_core.errors import UserError
 
@@ -186,6 +187,14 @@ def test_flow_table_of_too_many_packets_is_refused(tmp_path, monkeypatch, end):
     monkeypatch.setattr(expected, "MAX_PACKETS", 4999)
     with pytest.raises(UserError, match="a flow with more than 4999 packets"):
         expected.flow_table(read(tmp_path, FLOW.replace("packets: 3", end)))
+
+
+def test_packets_shorter_than_ethernet_are_not_sent(tmp_path):
+    path = tmp_path / "model.yaml"
+    path.write_text(FLOW + "    malformed: [{truncate: 13, every: 100}]\n")
+    parser = command.register_parser(argparse.ArgumentParser().add_subparsers())
+    with pytest.raises(UserError, match="flow 'flow0': packets of 13 bytes"):
+        command.run(parser.parse_args([str(path), "--interface", "none0"]))
 
 
 def test_model_does_not_depend_on_the_math_library(tmp_path, monkeypatch):

@@ -33,6 +33,7 @@ from . import expected, model, program, result
 from .compiled import Compiled
 
 MAX_SEED = 2**64 - 1
+ETHERNET_BYTES = 14
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -71,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_targets(args)
     compiled = model.read(args.model, program.read_trace, seed=args.seed)
+    if args.interface:
+        check_lengths(args.model, compiled)
     table = expected.flow_table(compiled) if args.flow_table else None
     report = program.run(compiled, output_arguments(args, compiled) if args.output else interface_arguments(args))
     document = result.document(compiled, report, "file" if args.output else "interface")
@@ -98,6 +101,15 @@ def check_targets(args: argparse.Namespace) -> None:
     for name in ("at", "burst", "retry_ns", "priority", "cpus", "huge"):
         if args.output and getattr(args, name):
             raise UserError(f"--{name.replace('_', '-')} has no effect with --output")
+
+
+def check_lengths(path: Path, compiled: Compiled) -> None:
+    """Raise UserError for packets that a network interface cannot send: Linux drops them and reports no error."""
+    for flow in compiled.flows:
+        shortest = min(flow.sizes.smallest, flow.truncate[0] or flow.sizes.smallest)
+        if shortest < ETHERNET_BYTES:
+            message = f"flow {flow.name!r}: packets of {shortest} bytes, less than an Ethernet header, cannot be sent"
+            raise UserError(message, where=path, fix="make them longer, or write a file")
 
 
 def output_arguments(args: argparse.Namespace, compiled: Compiled) -> list[str]:
