@@ -160,6 +160,16 @@ def test_rows_of_a_table_replace_values_of_their_template(tmp_path):
     }
 
 
+def test_template_with_bytes_has_no_fields_of_them(tmp_path):
+    text = TEMPLATE.replace("{udp: {src: 1, dst: 2}}", "{udp: {src: 1, dst: 2}}, {bytes: '0a'}").replace("60", "61")
+    (tmp_path / "flows.csv").write_text("template,2.src\nweb,9\n")
+    (flow,) = read(tmp_path, text).flows
+    assert flow.template.endswith(b"\x00\x00\x0a")
+    (tmp_path / "flows.csv").write_text("template,3.src\nweb,9\n")
+    with pytest.raises(UserError, match=r"unknown column '3\.src'"):
+        read(tmp_path, text)
+
+
 @pytest.mark.parametrize(("table", "message"), [
     ("name\nx\n", "expected a header with column template"),
     ("template,9.src\nweb,1\n", "unknown column '9.src'"),

@@ -116,6 +116,7 @@ def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, An
     """Return a flow with the cells of a row in place of the template's values. Empty cells change nothing."""
     flow = dict(Section(template, where).values)
     stack = [header_values(item, place) for item, place in items(flow.get("headers"), f"{where}: headers")]
+    with_fields = {str(number) for number, (name, _) in enumerate(stack) if name != "bytes"}
     for column, text in cells.items():
         if not text:
             continue
@@ -123,7 +124,7 @@ def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, An
         number, _, field = column.partition(".")
         if column in CELLS:
             flow[column] = value
-        elif field and number.isdecimal() and len(number) < 3 and int(number) < len(stack):
+        elif field and number in with_fields:
             stack[int(number)][1][field] = value
         else:
             raise UserError(f"unknown column {text_of(column)}", where=where)
@@ -136,12 +137,14 @@ def cell(text: str, where: str) -> Any:
     return int(text) if plain else parse(text, where)
 
 
-def header_values(item: Any, where: str) -> tuple[str, dict[str, Any]]:
-    """Return the name and the fields of a header of a template."""
+def header_values(item: Any, where: str) -> tuple[str, Any]:
+    """Return the name and the fields of a header of a template; bytes have none."""
     if isinstance(item, str):
         return item, {}
     section = Section(item, where)
-    name = section.one_of(*PROTOCOLS)
+    name = section.one_of(*PROTOCOLS, "bytes")
+    if name == "bytes":
+        return name, section.values[name]
     return name, dict(Section(section.values[name] or {}, where).values)
 
 
