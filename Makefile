@@ -2,7 +2,7 @@
 #   make demo     set up, then capture on a testbed of network namespaces and create figures and report.html
 #   make test     set up, then C++ and Python tests
 #   make reproduce DATA=DIRECTORY   set up, then make the tables and figures of a release again and compare them
-# Others: setup setup-fabric programs dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
+# Others: setup setup-fabric setup-storage programs dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -195,7 +195,14 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES) workflow/s
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NO_BYTECODE) --require-hashes -r $< && $(PRUNE); }
 	@touch $@
 
-.PHONY: client-again
+.PHONY: client-again setup-storage
+# Captures in object storage need Snakemake's plugin and botocore (35 MB), which setup does not install.
+setup-storage: setup $(STAMPS)/storage
+
+$(STAMPS)/storage: workflow/requirements-storage.lock $(PYTHON_PACKAGES)
+	@echo "setup: Snakemake's storage plugin s3 at the versions and hashes of $<"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NO_BYTECODE) --require-hashes -r $< && $(PRUNE)
+	@touch $@
 
 # Copied to FABRIC nodes, and therefore linked statically. The static libraries are in Debian's -dev packages.
 NODE_PROGRAM = $(CXX) -std=c++20 -O2 -flto=$(LTO_JOBS) $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated
@@ -354,6 +361,8 @@ lock: packages
 	@$(UV_COMPILE) -c workflow/requirements.lock workflow/requirements-small.in -o workflow/requirements-small.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock workflow/requirements-build.in -o workflow/requirements-build.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock workflow/requirements-dev.in -o workflow/requirements-dev.lock
+	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock workflow/requirements-storage.in \
+		-o workflow/requirements-storage.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock capture/requirements-fabric.in \
 		-o capture/requirements-fabric.lock
 	@$(UV_COMPILE) -c workflow/requirements-dev.lock workflow/requirements-sources.in \
@@ -361,7 +370,7 @@ lock: packages
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock workflow/requirements-docs.in \
 		-o workflow/requirements-docs.lock
 	@$(UV_COMPILE) workflow/requirements-bench.in -o workflow/requirements-bench.lock
-	@echo "lock: made workflow/requirements.lock and those for small, build, dev, docs, fabric, sources and bench"
+	@echo "lock: made workflow/requirements.lock and those for small, build, dev, storage, docs, fabric, sources and bench"
 
 # Reproducible wheels: the files in them have the date of the last commit, or 1980 without git.
 SOURCE_DATE = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2> /dev/null || echo 315532800))
