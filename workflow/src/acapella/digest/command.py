@@ -29,6 +29,7 @@ import argparse
 import contextlib
 import importlib
 import os
+import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +156,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "(default: the installed ones)",
     )
     parser.add_argument(
+        "--sha256",
+        metavar="HEX",
+        type=checksum,
+        help="SHA-256 that the storage of the capture has for it: --cache uses a digest of these bytes without reading "
+        "the capture, and verifies the capture before it is digested",
+    )
+    parser.add_argument(
         "--max-seconds",
         metavar="SECONDS",
         type=float,
@@ -162,6 +170,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("--progress", action="store_true", help="print frames and rate on standard error")
     return parser
+
+
+def checksum(text: str) -> str:
+    """Return the value of --sha256. Raises ValueError if it is not one."""
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise ValueError(text)
+    return text
 
 
 def confine(args: argparse.Namespace) -> None:
@@ -251,7 +266,8 @@ def limit_s(args: argparse.Namespace) -> float | None:
 def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dict:
     """Link the outputs to a digest of the cache, or compute and store it; return the metadata.
 
-    If the capture changes meanwhile, the digest is not stored.
+    If the capture changes meanwhile, the digest is not stored. The checksum of a storage is used only to find a digest:
+    one is stored under the checksum of the bytes that were read. Raises UserError if they are not those of the storage.
     """
     from . import cache, installed  # noqa: PLC0415 - only with --cache
     from .acap_files import FORMAT  # noqa: PLC0415 (pyarrow)
@@ -271,10 +287,13 @@ def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dic
         "limits": [str(args.max_decompressed), str(args.max_ratio)],
         "versions": args.cache_key or installed.versions(options.engine),
     }
-    entries = cache.entries_of(args.cache, cache.key_of(files.sha256_of(source), dependencies))
+    sha256 = args.sha256 or files.sha256_of(source)
+    entries = cache.entries_of(args.cache, cache.key_of(sha256, dependencies))
     if cache.fetch(entries, outputs):
         names.report(f"acapella: note: {source}: from the cache {args.cache}")
         return metadata_of_file(args.acap)
+    if args.sha256 and files.sha256_of(source) != args.sha256:
+        raise UserError("does not have the SHA-256 of its object in storage", where=source, fix="fetch it again")
     metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
     after = source.stat()
     if (before.st_size, before.st_mtime_ns, before.st_ino) == (after.st_size, after.st_mtime_ns, after.st_ino):
