@@ -72,7 +72,7 @@ logger.addHandler(PROGRESS)
 
 
 AFTER_FAILURE = lambda: quarantine.after_failure(
-    CAMPAIGN, config, JOB_RECORDS, lambda sample: SAMPLES[sample].capture, writes=is_main_process(workflow)
+    CAMPAIGN, config, JOB_RECORDS, recorded_capture, writes=is_main_process(workflow)
 )
 # Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log.
 atexit.register(lambda: JOB_RECORDS.failed and AFTER_FAILURE())

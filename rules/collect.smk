@@ -48,12 +48,13 @@ elif FILES:
             campaign=lambda wildcards: CAMPAIGN,
             config=collection_config(config),
             row=lambda wildcards: SHEET.manifest_values(wildcards.sample),
+            stored=lambda wildcards: SHEET.stored_option(wildcards.sample),
             code=digest_of_code("acapella_capture.collect"),
         message:
             "collect {wildcards.sample}"
         shell:
             "acapella collect {params.campaign:q} --config <(printf %s {params.config:q})"
-            " --only {wildcards.sample:q} > {log:q} 2>&1"
+            " --only {wildcards.sample:q} {params.stored:q} > {log:q} 2>&1"
 
 else:
 

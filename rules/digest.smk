@@ -1,7 +1,7 @@
 # digest: one capture -> acap/<sample>.parquet (one row per frame), flows/<sample>.parquet (one row per directed flow)
 #
 # Both depend only on the bytes of the capture and on the params below, so that a cache can be shared between campaigns
-# (digest.cache). Therefore the manifest, which names the campaign, is not an input. `damaged` is a resource instead of a
+# (digest.cache). Therefore the manifest, which names the campaign, is not an input, except of captures in storage. `damaged` is a resource instead of a
 # param, because Snakemake does not rerun a job if a resource changes: it determines the exit code, not the output.
 
 from acapella import __version__
@@ -61,6 +61,7 @@ else:
     rule digest:
         input:
             capture=capture_of_digest,
+            manifest=manifest_of_stored,
         output:
             acap="<campaign>/acap/{sample}.parquet",
             flows="<campaign>/flows/{sample}.parquet",
@@ -68,6 +69,7 @@ else:
             "<campaign>/logs/digest/{sample}.log",
         benchmark:
             "<campaign>/benchmarks/digest/{sample}.tsv"
+        priority: 1 if FILES and SHEET.queries() else 0
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB),
@@ -79,6 +81,8 @@ else:
             site=lambda wildcards: SAMPLES[wildcards.sample].site,
             port=lambda wildcards: SAMPLES[wildcards.sample].port,
             options=DIGEST_OPTIONS,
+            stored=lambda wildcards: SHEET.version(wildcards.sample) if FILES else "",
+            checksum=lambda wildcards: SHEET.checksum_option(wildcards.sample) if FILES else [],
             tshark=tshark_version(config["digest"]["engine"]),
             vendors=vendors_sha256(),
             version=__version__,
@@ -87,6 +91,6 @@ else:
             "digest {wildcards.sample}: progress is in {log}"
         shell:
             "acapella digest -o {output.acap:q} --flows {output.flows:q}"
-            " --site={params.site:q} --port={params.port:q} {params.options:q}"
+            " --site={params.site:q} --port={params.port:q} {params.options:q} {params.checksum:q}"
             " --cache-key={params.code}.{params.tshark:q}.{params.vendors:q}"
             " --memory {resources.memory} --max-seconds {resources.max_seconds} --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"

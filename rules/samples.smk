@@ -7,6 +7,7 @@
 from acapella.snakefile import cleanup, optional_stages, quarantine, sample_names
 from acapella.snakefile.batches import Batches
 from acapella.snakefile.cached_digests import CachedDigests
+from acapella.snakefile.storage.captures import CaptureStorage, check_batches
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
 from acapella.snakefile.resources import ACAP_SHARE, memory_mb, run_minutes
 from acapella.snakefile.sample_sheet import SampleSheet
@@ -31,7 +32,9 @@ if config["testbed"] == "files":
             read=own_captures.read_sheet,
             fault_of=own_captures.unreadable,
             empty=own_captures.no_samples,
+            objects=CaptureStorage(storage, config["capture_storage"]),
         )
+        check_batches(SHEET.queries(), config)
         check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")
     FAILED = quarantine.omitted_samples(CAMPAIGN, config, SHEET.captures)  # in an earlier run; they are in no table
@@ -118,7 +121,22 @@ def capture(wildcards):
     return SAMPLES.capture(wildcards.sample)
 
 
+def recorded_capture(sample):
+    """Return the path of a sample's capture, or the version of its object, for the record of a failure."""
+    return SHEET.recorded_capture(sample) if FILES else SAMPLES[sample].capture
+
+
 def capture_of_digest(wildcards):
     """Return the capture of a job's sample, after a check of its earlier outputs."""
     CACHED_DIGESTS.check(wildcards.sample)
     return SAMPLES.capture(wildcards.sample)
+
+
+def manifest_of_stored(wildcards):
+    """Return the manifest of a job's sample if its capture is in storage, so that few copies exist at a time.
+
+    The digest of a sample then follows its job of rule collect, and has a higher priority than those of other samples.
+    The manifest is not `ancient`: Snakemake would not rerun the digest of a changed object, because it skips all checks
+    of a job that depends on another one.
+    """
+    return SAMPLES.manifest(wildcards.sample) if FILES and SHEET.rows[wildcards.sample].query else []

@@ -12,6 +12,7 @@ captures mirrored ports. Testbed `files` uses the captures of a sample sheet (co
 
 import argparse
 import contextlib
+import json
 import os
 import shlex
 import sys
@@ -62,6 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", metavar="SAMPLE", help="testbed files: describe this sample only, even if others have errors"
     )
+    parser.add_argument(
+        "--stored",
+        metavar="JSON",
+        type=stored_capture,
+        help="with --only, if the sheet names an object in storage: its fetched copy (file), etag and sha256, or why "
+        "it cannot be fetched (fault); Snakemake sets it",
+    )
     parser.add_argument("--list", action="store_true", help="print the samples of a collection and exit")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and the requested resources and exit")
     parser.add_argument(
@@ -72,6 +80,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="with --list: write to FILE instead of standard output"
     )
+
+
+def stored_capture(text: str) -> files.Stored:
+    """Return the value of --stored."""
+    return files.Stored(**json.loads(text))
 
 
 def preload(args: argparse.Namespace) -> None:
@@ -85,6 +98,8 @@ def run(args: argparse.Namespace) -> int | None:
     settings = _preloaded.get(args.config) or read_settings(args.config)
     if args.only and settings.testbed != "files":
         raise UserError("--only requires testbed files", where=args.config)
+    if args.stored and not args.only:
+        raise UserError("--stored requires --only", where=args.config)
     if args.output and not args.list:
         raise UserError("-o requires --list", where=args.output)
     if args.release_all:
@@ -133,7 +148,9 @@ def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Eve
     """Yield the manifests of existing captures; a separate process drops its privileges first."""
     if getattr(args, "own_process", False):
         confinement.confine_self(args.campaign / "raw", starts=True)
-    return files.describe(settings.samples, args.campaign, sample=args.only, limits=limits(**settings.limits))
+    return files.describe(
+        settings.samples, args.campaign, sample=args.only, limits=limits(**settings.limits), stored=args.stored
+    )
 
 
 def is_after_samples(error: NotReleased) -> bool:

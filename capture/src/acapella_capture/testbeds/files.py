@@ -3,7 +3,8 @@
 The sheet is TSV with a header line. Columns: site, port, file; optional: sample (a unique name; default: the file's
 name, preceded by directory names if two files share it), start (ISO 8601, UTC without an offset, or nanoseconds since
 1970), restriction (why the capture does not contain all traffic of its port). `file` may be a glob; relative paths
-start at the sheet's directory.
+start at the sheet's directory. `file` may also be an object in storage, s3://BUCKET/KEY: Snakemake fetches it for the
+jobs that read it, and deletes the copy.
 """
 
 import csv
@@ -14,7 +15,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,9 @@ OPTIONAL = ("sample", "start", "restriction")
 RESTRICTIONS = ("trial", "filter", "p4", "sampling")
 SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
 RESERVED_NAME = "all"  # stands for all sites in the tables
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# Characters that a URL, Snakemake or a glob interprets are refused, and credentials in front of an @.
+OBJECT = re.compile(r"s3://[^/@?#*\[\]{}]+/(?!/)[^?#*\[\]{}]*[^/?#*\[\]{}]")
 END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive), equal to kNoPlausibleNs of the core
 
 _preloaded: dict[Path, list["Row"]] = {}
@@ -38,7 +42,10 @@ _preloaded: dict[Path, list["Row"]] = {}
 
 @dataclass(frozen=True)
 class Row:
-    """A capture of the sheet; `line` is its line number, the header being line 1."""
+    """A capture of the sheet; `line` is its line number, the header being line 1.
+
+    `query`: the capture is this object in storage, and `file` is the path of its fetched copy, once it is known.
+    """
 
     line: int
     sample: str
@@ -47,6 +54,7 @@ class Row:
     file: Path
     start_ns: int | None
     restriction: tuple[tuple[str, str | None], ...] = ()
+    query: str | None = None
 
     @property
     def link(self) -> str:
@@ -60,6 +68,19 @@ def suffixes(file: Path) -> str:
     while (suffix := Path(stem).suffix).lower() in SUFFIXES:
         known, stem = suffix + known, stem[: -len(suffix)]
     return known
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A capture in storage: the path of its fetched copy, and what the storage knows about the object.
+
+    `fault`: why it cannot be fetched; `sha256`: None if the storage has no SHA-256 of the whole object.
+    """
+
+    file: str | None = None
+    etag: str | None = None
+    sha256: str | None = None
+    fault: str | None = None
 
 
 class Entry(NamedTuple):
@@ -116,16 +137,16 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
                 Entry(line, fields, file, start_ns, restriction) for file in expand(fields, line, sheet, faults)
             ]
     first_line: dict[str, int] = {}
-    for line, _, file, *_ in entries:
+    for line, fields, file, *_ in entries:
         real = os.path.realpath(file)
         if first_line.setdefault(real, line) != line:
-            faults.add(line, f"{file} is already in line {first_line[real]}")
+            faults.add(line, f"{source_of(fields, file)} is already in line {first_line[real]}")
     names = sample_names(entries, faults)
     faults.check()
     if not entries and not may_be_empty:
         raise no_samples(sheet)
     return [
-        Row(line, name, fields["site"], fields["port"], file, start_ns, restriction)
+        Row(line, name, fields["site"], fields["port"], file, start_ns, restriction, query_of(fields))
         for name, (line, fields, file, start_ns, restriction) in zip(names, entries, strict=True)
     ]
 
@@ -210,8 +231,32 @@ def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, 
     return tuple(restrictions.items())
 
 
+def query_of(fields: dict[str, str]) -> str | None:
+    """Return the object in storage that a line names; None if it names files."""
+    return fields["file"] if SCHEME.match(fields["file"]) else None
+
+
+def source_of(fields: dict[str, str], file: Path) -> str:
+    """Return the name of a capture in messages."""
+    return query_of(fields) or str(file)
+
+
+def check_query(query: str, line: int, faults: Faults) -> None:
+    """Add the fault of an object in storage, if its name has one. Credentials in it are not repeated."""
+    scheme = query.partition("://")[0]
+    if scheme != "s3":
+        faults.add(line, f"{scheme}://: only s3://BUCKET/KEY is supported; mount other storage, and use paths")
+    elif "@" in query.removeprefix("s3://").partition("/")[0]:
+        faults.add(line, "s3://...@: credentials do not belong in the sheet; set AWS_ACCESS_KEY_ID and so on")
+    elif not OBJECT.fullmatch(query) or ".." in query.split("/") or "//" in query.removeprefix("s3://"):
+        faults.add(line, f"{query}: not s3://BUCKET/KEY, without // and .. and any of ? # * [ ] {{ }} in the key")
+
+
 def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> list[Path]:
-    """Return the files of a line."""
+    """Return the files of a line; for an object in storage, a relative path that ends with its key."""
+    if query := query_of(fields):
+        check_query(query, line, faults)
+        return [Path(query.replace("://", "/", 1))]
     pattern = str(sheet.parent / Path(fields["file"]).expanduser())
     if not glob.has_magic(pattern) or Path(pattern).exists():
         return [Path(pattern)]
@@ -286,26 +331,52 @@ def preload(sheet: Path) -> None:
     _preloaded[sheet] = read_sheet(sheet)
 
 
-def describe(sheet: Path, campaign: Path, *, sample: str | None = None, limits=None) -> Iterator[dict[str, Any]]:
+def describe(
+    sheet: Path, campaign: Path, *, sample: str | None = None, limits=None, stored: Stored | None = None
+) -> Iterator[dict[str, Any]]:
     """Link a sheet's captures into raw/, write their manifests, and yield these.
 
-    With `sample`, only this one; otherwise all files are checked before the first is linked. Raises UserError.
+    With `sample`, only this one; otherwise all files are checked before the first is linked. `stored`: the fetched copy
+    of this sample's object in storage, which is not linked, because it is deleted later. Raises UserError.
     """
     rows = [row for row in _preloaded.get(sheet) or read_sheet(sheet) if sample in (None, row.sample)]
     if not rows:
         raise UserError(f"no sample {sample!r}", where=sheet)
     faults = Faults(sheet)
+    rows = [with_copy(row, stored) for row in rows]
     for row in rows:
-        fault = unreadable(row.file)
+        fault = stored.fault if stored and stored.fault else unreadable(row.file)
         if fault:
-            faults.add(row.line, f"{row.file}: {fault}")
+            faults.add(row.line, f"{row.query or row.file}: {fault}")
     faults.check()
     with FilesTestbed(sheet, rows) as testbed:
         for row in rows:
-            testbed.fetch(row.site, row.sample, campaign / "raw" / row.link)
-            manifest = manifest_of(row, campaign, limits)
+            if not row.query:
+                testbed.fetch(row.site, row.sample, campaign / "raw" / row.link)
+            manifest = manifest_of(row, campaign, limits) | stored_keys(row, stored)
+            check_copy(row, manifest, stored)
             manifests.write(campaign / "raw", manifest)
             yield manifest
+
+
+def with_copy(row: Row, stored: Stored | None) -> Row:
+    """Return a row whose file is the fetched copy, if it is an object in storage. Raises UserError without a copy."""
+    if row.query and stored is None:
+        raise UserError(f"{row.query} is in storage; Snakemake fetches it", where=row.sample, fix="run snakemake")
+    return replace(row, file=Path(stored.file)) if row.query and stored.file else row
+
+
+def stored_keys(row: Row, stored: Stored | None) -> dict[str, Any]:
+    """Return the key `storage` of the manifest of an object in storage."""
+    return {"storage": {"query": row.query, "etag": stored.etag}} if row.query and stored else {}
+
+
+def check_copy(row: Row, manifest: dict[str, Any], stored: Stored | None) -> None:
+    """Raise UserError if the fetched copy does not have the SHA-256 that the storage has for the object."""
+    if stored and stored.sha256 and stored.sha256 != manifest["sha256"]:
+        raise UserError(
+            "the fetched copy does not have the SHA-256 of the object", where=row.query, fix="run snakemake again"
+        )
 
 
 def unreadable(file: Path) -> str | None:

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella_core import beneath
+from acapella_core import beneath, names
 from acapella_core.errors import UserError
 
 # Stages that write provenance/STAGE.json, and the name of that file in the campaigns of earlier versions.
@@ -87,8 +87,18 @@ def node_digest_of(manifest: object) -> dict | None:
     return digest if isinstance(digest, dict) else None
 
 
+def storage_of(manifest: object) -> str | None:
+    """Return the object in storage that is the capture of a manifest, s3://BUCKET/KEY; None if it is a file."""
+    storage = manifest.get("storage") if isinstance(manifest, dict) else None
+    query = storage.get("query") if isinstance(storage, dict) else None
+    return query if isinstance(query, str) else None
+
+
 def check_fetched(campaign: Campaign, sample: str) -> None:
-    """Raise UserError if the capture of a sample was not fetched from its node."""
+    """Raise UserError if the capture of a sample was not fetched from its node, or is in storage.
+
+    An object in storage may have been copied to the place of the capture.
+    """
     try:
         manifest = json.loads(campaign.manifest(sample).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # a release has no manifests; other errors are reported by those who read it
@@ -97,6 +107,11 @@ def check_fetched(campaign: Campaign, sample: str) -> None:
         raise UserError(
             f"the capture of sample {sample} was not fetched: it was digested on its node (collect.digest_on)",
             where=campaign.directory,
+        )
+    query, capture = storage_of(manifest), campaign.directory / "raw" / str(manifest.get("file"))
+    if query and not capture.is_file():
+        raise UserError(
+            f"the capture of sample {sample} is in storage", where=names.shown(query), fix=f"copy it to {capture}"
         )
 
 

@@ -2,8 +2,9 @@
 
 import atexit
 import functools
+import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from acapella_core.errors import UserError
 
 from .exit import exit_on_user_error
 from .samples import Sample
+from .storage.captures import CaptureStorage
+from .storage.s3 import ObjectState
 
 
 @dataclass(frozen=True)
@@ -20,18 +23,32 @@ class SampleSheet:
 
     ``fault_of``: function that returns the reason why a capture is unreadable, or None; ``empty``: function that
     returns the error for an empty sheet. Both are from `acapella_capture`, which no package of `acapella` imports.
+    ``objects``: the objects in storage that rows name instead of files.
     """
 
     path: str | None
     rows: Mapping[str, Any]
     fault_of: Callable[[Path], str | None]
     empty: Callable[[str], UserError]
+    objects: CaptureStorage | None = None
 
     @classmethod
-    def read(cls, path: str | None, *, read: Callable, fault_of: Callable, empty: Callable) -> "SampleSheet":
+    def read(
+        cls,
+        path: str | None,
+        *,
+        read: Callable,
+        fault_of: Callable,
+        empty: Callable,
+        objects: CaptureStorage | None = None,
+    ) -> "SampleSheet":
         """Return the sheet in a file. ``read``: function that parses it, and raises UserError if it is invalid."""
         rows = read(Path(path), may_be_empty=True) if path else []
-        return cls(path, {row.sample: row for row in rows}, fault_of, empty)
+        return cls(path, {row.sample: row for row in rows}, fault_of, empty, objects)
+
+    def queries(self) -> list[str]:
+        """Return the objects in storage that rows name."""
+        return [row.query for row in self.rows.values() if row.query]
 
     def samples(self) -> dict[str, Sample]:
         """Return the samples by name. An empty or missing sheet ends Snakemake.
@@ -45,22 +62,64 @@ class SampleSheet:
 
     @functools.cached_property
     def _samples(self) -> dict[str, Sample]:
-        return {name: Sample(row.site, row.port, str(row.file)) for name, row in self.rows.items()}
+        return {name: Sample(row.site, row.port, self._input_of(row)) for name, row in self.rows.items()}
+
+    def _input_of(self, row) -> str:
+        """Return the capture of a row as an input of rules: a path, or an object that Snakemake fetches."""
+        return self.objects.input_of(row.query) if row.query else str(row.file)
 
     def captures(self) -> dict[str, str]:
-        """Return the path of the capture in each row; {} if the campaign has no samples."""
-        return {name: str(row.file) for name, row in self.rows.items()}
+        """Return the path of the capture in each row, or the version of its object; {} if there are no samples."""
+        if queries := self.queries():
+            self.objects.look_up(queries)
+        return {name: self.recorded_capture(name) for name in self.rows}
+
+    def recorded_capture(self, sample: str) -> str:
+        """Return the path of the capture of a sample; for an object in storage, its name and its ETag."""
+        row = self.rows[sample]
+        return f"{row.query}#{self.objects.state(row.query).etag}" if row.query else str(row.file)
 
     def is_readable(self, capture: str) -> bool:
-        """Return whether a capture can be read."""
+        """Return whether a capture can be read; ``capture``: input of a rule."""
+        if query := self.objects and self.objects.query_of(capture):
+            return self.objects.state(query).fault is None
         return self.fault_of(Path(capture)) is None
+
+    def object_state(self, sample: str) -> ObjectState | None:
+        """Return the state of a sample's object in storage; None if its capture is a file."""
+        query = self.rows[sample].query
+        return self.objects.state(query) if query else None
+
+    def stored_option(self, sample: str) -> list[str]:
+        """Return option --stored of `acapella collect` for a sample; [] if its capture is a file."""
+        if not (state := self.object_state(sample)):
+            return []
+        copy = None if state.fault else str(self.samples()[sample].capture)
+        return [f"--stored={json.dumps({'file': copy, **asdict(state)})}"]
+
+    def checksum_option(self, sample: str) -> list[str]:
+        """Return option --sha256 of `acapella digest`; [] unless the storage has the checksum of the whole object."""
+        state = self.object_state(sample)
+        return [f"--sha256={state.sha256}"] if state and state.sha256 else []
+
+    def version(self, sample: str) -> str:
+        """Return the ETag of a sample's object, a parameter of rules; "" if its capture is a file."""
+        state = self.object_state(sample)
+        return str(state.etag) if state else ""
+
+    def _fault_of_row(self, row) -> str | None:
+        """Return why the capture of a row cannot be read; None if it can."""
+        return self.objects.state(row.query).fault if row.query else self.fault_of(row.file)
 
     def warnings(self, excluded: Collection[str]) -> list[str]:
         """Return a warning for each unreadable capture of a sample that is not ``excluded``."""
+        checked = [row for row in self.rows.values() if row.sample not in excluded]
+        if queries := [row.query for row in checked if row.query]:
+            self.objects.look_up(queries)
         return [
-            f"warning: {self.path} line {row.line}: {row.file}: {fault}; sample {row.sample} will fail"
-            for row in self.rows.values()
-            if row.sample not in excluded and (fault := self.fault_of(row.file))
+            f"warning: {self.path} line {row.line}: {row.query or row.file}: {fault}; sample {row.sample} will fail"
+            for row in checked
+            if (fault := self._fault_of_row(row))
         ]
 
     def print_warnings(self, excluded: Collection[str], is_dry_run: Callable[[], bool]) -> None:

@@ -38,6 +38,14 @@ def force_outputs(workflow, paths: Iterable[str]) -> None:
     workflow.dag.forcefiles.update(paths)
 
 
+def register_storage(registry, provider: str, **settings):
+    """Return the provider of a storage plugin with settings, which Snakemake uses for its objects.
+
+    ``registry``: `storage` in a Snakefile, of which only calls and the directive `storage:` are documented.
+    """
+    return registry.register_storage(provider, **settings)
+
+
 def job_exit_code(error: BaseException | None) -> tuple[int | None, int | None]:
     """Return the exit code of a job's shell and the errno of a failed system call, from a chain of exceptions.
 

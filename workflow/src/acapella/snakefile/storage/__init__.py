@@ -1,0 +1,1 @@
+"""Captures in object storage."""

@@ -1,0 +1,81 @@
+"""State of objects in an S3 storage, from the answers to requests for their headers."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from acapella_core import names
+from acapella_core.errors import UserError
+
+SHA256_BYTES = 32
+CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials"
+
+
+@dataclass(frozen=True)
+class ObjectState:
+    """The state of an object. ``fault``: why it cannot be fetched; ``sha256``: None unless of the whole object."""
+
+    etag: str | None = None
+    sha256: str | None = None
+    fault: str | None = None
+
+
+def object_state(client, query: str) -> ObjectState:
+    """Return the state of an object s3://BUCKET/KEY. Raises UserError if the storage cannot be used at all."""
+    from botocore import exceptions  # noqa: PLC0415 - slow to import, and optional
+
+    bucket, _, key = query.removeprefix("s3://").partition("/")
+    try:
+        found = client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+    except exceptions.ClientError as error:
+        return ObjectState(fault=fault_of(client, bucket, error))
+    except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
+        raise UserError(one_line(error), where=query, fix=CREDENTIALS) from error
+    except exceptions.BotoCoreError as error:
+        raise UserError(one_line(error), where=query) from error
+    return ObjectState(found.get("ETag", "").strip('"') or None, whole_sha256(found))
+
+
+def fault_of(client, bucket: str, error) -> str:
+    """Return why an object cannot be fetched, from the answer of the storage. It has no text, only a status."""
+    match status_of(error):
+        case 404:
+            return "no such object" if has_bucket(client, bucket) else f"no such bucket {bucket!r}"
+        case 403:
+            return "access denied: check the credentials, and their permissions for this object"
+        case status:
+            return f"the storage answers with status {status}"
+
+
+def status_of(error) -> int | None:
+    """Return the HTTP status of an answer of the storage."""
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+
+
+def has_bucket(client, bucket: str) -> bool:
+    """Return whether a bucket exists, or may exist."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415 - slow to import, and optional
+
+    try:
+        client.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        return status_of(error) != 404
+    return True
+
+
+def whole_sha256(found: Mapping[str, Any]) -> str | None:
+    """Return the SHA-256 of an object in hexadecimal; None if it has none, or one of the checksums of its parts."""
+    if found.get("ChecksumType", "FULL_OBJECT") != "FULL_OBJECT":
+        return None
+    try:
+        checksum = base64.b64decode(found.get("ChecksumSHA256", ""), validate=True)  # that of parts ends with -N
+    except binascii.Error:
+        return None
+    return checksum.hex() if len(checksum) == SHA256_BYTES else None
+
+
+def one_line(error: Exception) -> str:
+    """Return the text of an error in one line, without control characters."""
+    return names.shown(" ".join(str(error).split()))

@@ -1,0 +1,114 @@
+"""Runs the workflow on captures in an S3 storage, which moto emulates."""
+
+import json
+import re
+
+import pytest
+from acapella_testing.runs.s3_server import ENVIRONMENT, SECRET, s3_server
+from acapella_testing.runs.workflow_run import CAPTURES, Workplace
+
+SAMPLES = ("alpha-p1", "alpha-p2", "beta-p1")
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Return an S3 server with the captures of .test/: one object has a SHA-256, one was sent in parts."""
+    with s3_server() as running:
+        running.client.create_bucket(Bucket="captures")
+        running.put("captures", "day1/alpha-p1.pcap.gz", CAPTURES / "alpha-p1.pcap.gz", ChecksumAlgorithm="SHA256")
+        running.put("captures", "day1/alpha-p2.pcap.gz", CAPTURES / "alpha-p2.pcap.gz")
+        put_parts(running.client, "day1/beta-p1.pcap.gz", (CAPTURES / "beta-p1.pcap.gz").read_bytes())
+        yield running
+
+
+def put_parts(client, key: str, content: bytes) -> None:
+    """Store an object with a multipart upload, whose ETag is not an MD5."""
+    at = {"Bucket": "captures", "Key": key}
+    upload = client.create_multipart_upload(**at)["UploadId"]
+    part = client.upload_part(**at, UploadId=upload, PartNumber=1, Body=content)
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    client.complete_multipart_upload(**at, UploadId=upload, MultipartUpload=parts)
+
+
+def stored_workplace(directory, server, *more: tuple[str, str, str, str], **changes) -> Workplace:
+    """Return a workplace whose sheet names the three objects, and ``more`` rows."""
+    place = Workplace(directory, dict(ENVIRONMENT))
+    place.configure(capture_storage={"endpoint_url": server.url, "retries": 0}, **changes)
+    place.sheet(*((name, *name.split("-"), f"s3://captures/day1/{name}.pcap.gz") for name in SAMPLES), *more)
+    return place
+
+
+@pytest.fixture(scope="module")
+def stored(server, tmp_path_factory) -> Workplace:
+    """Return a campaign of the three objects with its tables."""
+    place = stored_workplace(tmp_path_factory.mktemp("stored"), server)
+    place.succeed("--cores", "2", "process")
+    return place
+
+
+def test_results_of_captures_in_storage_are_those_of_files(stored, finished):
+    ours = stored.sha256("acap/*", "flows/*", "tables/*")
+    theirs = finished.sha256("acap/*", "flows/*", "tables/*")
+    assert {name for name in ours if name.startswith("acap/")} == {f"acap/{name}.parquet" for name in SAMPLES}
+    assert ours == {name: theirs[name] for name in ours}
+
+
+def test_copies_of_captures_are_deleted(stored):
+    assert [path for path in stored.directory.rglob("*.pcap*") if not path.is_dir()] == []
+    manifest = json.loads((stored.campaign / "raw" / "beta-p1.json").read_text())
+    assert manifest["storage"]["query"] == "s3://captures/day1/beta-p1.pcap.gz"
+    assert re.fullmatch("[0-9a-f]{32}-1", manifest["storage"]["etag"])
+
+
+def test_credentials_are_in_no_file_of_the_directory(stored):
+    files = [path for path in stored.directory.rglob("*") if path.is_file()]
+    assert len(files) > 50
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+def test_rerun_fetches_nothing_and_a_changed_object_is_digested_again(stored, server):
+    assert "Nothing to be done" in stored.succeed("process")
+    server.put("captures", "day1/alpha-p2.pcap.gz", CAPTURES / "beta-p1.pcap.gz")
+    try:
+        printed = stored.succeed("--dry-run", "process")
+    finally:
+        server.put("captures", "day1/alpha-p2.pcap.gz", CAPTURES / "alpha-p2.pcap.gz")
+    for rule in ("collect", "digest", "analyze"):
+        assert re.search(rf"^{rule} +1$", printed, re.M), printed
+
+
+def test_missing_objects_fail_only_their_samples(server, tmp_path):
+    lost = ("lost", "alpha", "p4", "s3://captures/day1/lost.pcap")
+    place = stored_workplace(tmp_path, server, lost, ("none", "alpha", "p5", "s3://nowhere/lost.pcap"))
+    targets = [f"results/tiny/raw/{name}.json" for name in ("lost", "alpha-p1")]
+    ended = place.run("--keep-going", "--cores", "1", *targets)
+    sheet = "config/samples.tsv line"
+    assert f"warning: {sheet} 5: {lost[3]}: no such object; sample lost will fail\n" in ended.stdout
+    assert f"{sheet} 6: s3://nowhere/lost.pcap: no such bucket 'nowhere'; sample none will fail\n" in ended.stdout
+    assert ended.returncode == 1
+    assert f"\n  lost: acapella: error: {sheet} 5: {lost[3]}: no such object\n" in ended.stdout, ended.stdout
+    assert (place.campaign / "raw" / "alpha-p1.json").is_file()
+    assert [path for path in tmp_path.rglob("*.pcap*") if not path.is_dir()] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys", "line"),
+    [
+        ({"batches": {"samples": 9}}, {}, "config error: batches.samples: captures in storage are processed without"),
+        ({}, dict.fromkeys(ENVIRONMENT, ""), "error: s3://captures/.*credentials; set AWS_ACCESS_KEY_ID"),
+        ({"capture_storage": {"access_key": "k"}}, {}, "config error: capture_storage.access_key: unknown key"),
+        (
+            {"capture_storage": {"endpoint_url": "http://127.0.0.1:1", "retries": 0}},
+            {},
+            "error: s3://captures/.*connect",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(server, tmp_path, changes, keys, line):
+    place = stored_workplace(tmp_path, server)
+    place.configure(**{"capture_storage": {"endpoint_url": server.url}} | changes)
+    place.environment |= keys | {"AWS_EC2_METADATA_DISABLED": "true"}
+    ended = place.run("--dry-run")
+    assert ended.returncode == 1
+    assert re.match(line, ended.stdout.splitlines()[-1]), ended.stdout
+    assert "Traceback" not in ended.stdout
