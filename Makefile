@@ -381,7 +381,7 @@ dist: $(PYTHON_PACKAGES)
 		--no-build-isolation --no-index --disable-pip-version-check -w build/dist ./$(NATIVE) ./workflow ./capture
 	@echo "dist: made build/dist"
 
-# CycloneDX (ECMA-424) list of everything that `make setup` and `make setup-fabric` install, from lock files and the list
+# CycloneDX (ECMA-424) list of everything that `make setup` and its variants install, from lock files and the list
 # of Debian packages.
 sbom:
 	@mkdir -p build

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print a software bill of materials, CycloneDX 1.6 in JSON, of what `make setup` and `make setup-fabric` install.
+"""Print a software bill of materials, CycloneDX 1.6 in JSON, of what `make setup` and its variants install.
 
 Python packages with their versions, SHA-256 digests and dependencies come from the locks; Debian packages of purpose
 `run` from debian-packages.txt, with their versions if they are installed. The same locks and packages give the same
@@ -14,7 +14,8 @@ import uuid
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKS = (ROOT / "workflow" / "requirements.lock", ROOT / "capture" / "requirements-fabric.lock")
+NAMES = ("workflow/requirements.lock", "capture/requirements-fabric.lock", "workflow/requirements-storage.lock")
+LOCKS = [ROOT / name for name in NAMES]
 PIN = re.compile(r"(?m)^([a-z0-9._-]+)(?:\[[^]]*\])?==(\S+)(?: ; ([^\\\n]+?))? \\\n((?:    .*\n?)+)")
 
 

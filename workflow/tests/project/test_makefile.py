@@ -203,7 +203,11 @@ def test_help_names_every_target_for_people():
         assert re.search(rf"\b{target}\b", printed), target
 
 
-LOCKS = [ROOT / "workflow" / "requirements.lock", ROOT / "capture" / "requirements-fabric.lock"]
+LOCKS = [
+    ROOT / "workflow" / "requirements.lock",
+    ROOT / "capture" / "requirements-fabric.lock",
+    ROOT / "workflow" / "requirements-storage.lock",
+]
 
 
 def is_uri_reference(value: object) -> bool:
