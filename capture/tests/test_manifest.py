@@ -24,6 +24,7 @@ def test_unknown_values_are_null_and_round_trip(tmp_path):
         *optional,
         "watchdog",
         "node_digest",
+        "storage",
         "captured_at",
         "nic",
         "one_in_by",

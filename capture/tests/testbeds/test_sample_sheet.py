@@ -373,3 +373,54 @@ def test_truncated_capture_is_described_with_a_note(directory):
     manifest = next(files.describe(sheet(directory, "\tS\tp\ta.pcap\t\n"), directory / "campaign"))
     assert manifest["frames_captured"] == 1
     assert manifest["notes"] and manifest["notes"][0].startswith("not read to the end: ")
+
+
+def test_objects_in_storage_are_samples_without_a_link(directory):
+    rows = (
+        "\tRUTG\tp1\ts3://bucket/day 1/x.pcap.gz\t\n\tRUTG\tp2\ts3://bucket/day2/x.pcap.gz\t\nf\tRUTG\tp3\ta.pcap\t\n"
+    )
+    found = files.read_sheet(sheet(directory, rows))
+    assert [row.query for row in found] == ["s3://bucket/day 1/x.pcap.gz", "s3://bucket/day2/x.pcap.gz", None]
+    assert [(row.sample, row.link) for row in found] == [
+        ("day_1-x", "day_1-x.pcap.gz"),
+        ("day2-x", "day2-x.pcap.gz"),
+        ("f", "f.pcap"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("gs://bucket/x.pcap", "line 2: gs://: only s3://BUCKET/KEY is supported; mount other storage, and use paths"),
+        (
+            "s3://bucket/*.pcap",
+            "line 2: s3://bucket/*.pcap: not s3://BUCKET/KEY, without // and .. and any of ? # * [ ]",
+        ),
+        ("s3://bucket", "line 2: s3://bucket: not s3://BUCKET/KEY"),
+        ("s3://bucket/", "line 2: s3://bucket/: not s3://BUCKET/KEY"),
+        ("s3://bucket/a/../x.pcap", "line 2: s3://bucket/a/../x.pcap: not s3://BUCKET/KEY"),
+        ("s3://bucket//x.pcap", "line 2: s3://bucket//x.pcap: not s3://BUCKET/KEY"),
+        ("s3://key:secret@bucket/x.pcap", "line 2: s3://...@: credentials do not belong in the sheet"),
+        ("s3://bucket/x.pcap", "s is in storage; Snakemake fetches it; run snakemake"),
+    ],
+)
+def test_mistakes_about_objects_in_storage_are_one_line(directory, query, message):
+    path = sheet(directory, f"s\tRUTG\tp1\t{query}\t\n")
+    with pytest.raises(UserError) as raised:
+        list(files.describe(path, directory / "campaign"))
+    shown = str(raised.value).removeprefix(f"{path} ")
+    assert (message in shown or shown.startswith("s: s3://")) and "\n" not in shown and "secret" not in shown
+
+
+def test_fetched_copy_is_verified_and_described(directory):
+    path = sheet(directory, "s\tRUTG\tp1\ts3://bucket/x.pcap\t\n")
+    copy = files.Stored(str(directory / "a.pcap"), "e-2", manifests.empty()["sha256"])
+    (manifest,) = files.describe(path, directory / "campaign", sample="s", stored=copy)
+    assert manifest["storage"] == {"query": "s3://bucket/x.pcap", "etag": "e-2"}
+    assert (manifest["file"], manifest["frames_captured"]) == ("s.pcap", 2)
+    assert not (directory / "campaign" / "raw" / "s.pcap").is_symlink()
+    wrong = files.Stored(copy.file, "e-2", "0" * 64)
+    with pytest.raises(
+        UserError, match=r"^s3://bucket/x\.pcap: the fetched copy does not have the SHA-256 of the object"
+    ):
+        list(files.describe(path, directory / "campaign", sample="s", stored=wrong))

@@ -453,3 +453,19 @@ def test_damaged_capture_from_the_cache_has_the_same_exit_code_and_message(tmp_p
         ended.append((code, capsys.readouterr().err.splitlines()[-1]))
     assert ended[0] == ended[1] and ended[0][0] == 1
     assert cli.main([*words, "-o", str(tmp_path / "c.parquet"), "--damaged", "keep"]) == 0
+
+
+def test_checksum_of_a_storage_finds_a_digest_and_is_verified_before_one_is_stored(tmp_path, capsys):
+    capture = write_pcap(tmp_path / "x.pcap", busy_port())
+    other = write_file(tmp_path / "other.pcap", "bytes that are not read")
+    checksum = hashlib.sha256(capture.read_bytes()).hexdigest()
+    words = ["--engine", "native", "--cache", str(tmp_path / "cache"), f"--sha256={checksum}"]
+
+    def digest(source: Path, name: str) -> int:
+        return cli.main(["digest", str(source), *words, "-o", str(tmp_path / name)])
+
+    assert digest(other, "wrong.parquet") == 2
+    assert capsys.readouterr().err.endswith("does not have the SHA-256 of its object in storage; fetch it again\n")
+    assert digests(tmp_path / "cache") == []
+    assert [digest(capture, "a.parquet"), digest(other, "b.parquet")] == [0, 0]
+    assert (tmp_path / "a.parquet").resolve() == (tmp_path / "b.parquet").resolve()
