@@ -8,6 +8,8 @@
 if FILES and BATCHED:
 
     rule collect:
+        input:
+            captures=fetched_captures_of_batch,
         output:
             outcomes="<campaign>/batches/collect/{batch}.tsv",
             config="<campaign>/batches/collect/{batch}.json",

@@ -22,12 +22,14 @@ if BATCHED:
     rule digest:
         input:
             manifests="<campaign>/batches/collect/{batch}.tsv" if FILES else COLLECTED_SHEET,
+            captures=fetched_captures_of_batch if FILES else [],
         output:
             outcomes="<campaign>/batches/digest/{batch}.tsv",
         log:
             "<campaign>/logs/batches/digest/{batch}.log",
         benchmark:
             "<campaign>/benchmarks/batches/digest/{batch}.tsv"
+        priority: 1 if FILES and SHEET.queries() else 0
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB, captures=captures_of_batch),

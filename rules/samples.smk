@@ -7,7 +7,7 @@
 from acapella.snakefile import cleanup, optional_stages, quarantine, sample_names
 from acapella.snakefile.batches import Batches
 from acapella.snakefile.cached_digests import CachedDigests
-from acapella.snakefile.storage.captures import CaptureStorage, check_batches
+from acapella.snakefile.storage.captures import CaptureStorage
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
 from acapella.snakefile.resources import ACAP_SHARE, memory_mb, run_minutes
 from acapella.snakefile.sample_sheet import SampleSheet
@@ -34,12 +34,12 @@ if config["testbed"] == "files":
             empty=own_captures.no_samples,
             objects=CaptureStorage(storage, config["capture_storage"]),
         )
-        check_batches(SHEET.queries(), config)
         check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")
     FAILED = quarantine.omitted_samples(CAMPAIGN, config, SHEET.captures)  # in an earlier run; they are in no table
     EXCLUDED = [*config["exclude"], *FAILED]
-    if not is_without_captures(config):
+    # A job does not request the headers of all objects in storage.
+    if not is_without_captures(config) and (is_main_process(workflow) or not SHEET.queries()):
         SHEET.print_warnings(EXCLUDED, lambda: is_dry_run(workflow))
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, SHEET.samples, SHEET.is_readable)
 else:
@@ -78,6 +78,7 @@ BATCHES = Batches(
     stages=("collect", "digest", "analyze") if FILES else ("digest", "analyze"),
     is_damaged=CACHED_DIGESTS.is_damaged,
     values=SHEET.manifest_values if FILES else lambda sample: [],
+    stored=SHEET.stored if FILES else lambda sample: None,
 )
 
 
@@ -102,6 +103,11 @@ def results_of_sample(stage, pattern):
 def captures_of_batch(wildcards):
     """Return path and size in bytes of the captures of a job's batch, for its memory and run time."""
     return BATCHES.captures(wildcards.batch)
+
+
+def fetched_captures_of_batch(wildcards):
+    """Return the objects in storage that are captures of a job's batch."""
+    return BATCHES.fetched(wildcards.batch)
 
 
 def number_of_samples(wildcards):

@@ -80,6 +80,7 @@ class Stored:
     file: str | None = None
     etag: str | None = None
     sha256: str | None = None
+    bytes: int | None = None
     fault: str | None = None
 
 

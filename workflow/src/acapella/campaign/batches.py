@@ -28,7 +28,11 @@ BATCH_NAME = re.compile("b([0-9]{4,18})")
 
 @dataclass(frozen=True)
 class Member:
-    """A sample of a batch. ``capture``: path; ``values``: what its manifest contains from the user's sheet."""
+    """A sample of a batch. ``capture``: path; ``values``: what its manifest contains from the user's sheet.
+
+    ``stored``: the object in storage of which the capture is a fetched copy, as for option --stored of `acapella
+    collect`; None if the capture is a file.
+    """
 
     batch: str
     sample: str
@@ -36,6 +40,11 @@ class Member:
     port: str
     capture: str
     values: list = field(default_factory=list)
+    stored: dict | None = None
+
+    def state(self) -> list:
+        """Return what identifies the bytes of the capture, without reading them; nulls if they are unknown."""
+        return [self.stored["bytes"], self.stored["etag"]] if self.stored else state_of(self.capture)
 
 
 @dataclass(frozen=True)
@@ -124,9 +133,9 @@ def state_of(path: str | os.PathLike) -> list:
 
 def key_of(campaign: Path, stage: Stage, member: Member, command: Sequence[str], code: str) -> str:
     """Return the SHA-256 over everything on which the outputs of a sample depend: command, code and state of inputs."""
-    files = [member.capture] if stage.reads_capture else []
-    files += [str(campaign / pattern.format(member.sample)) for pattern in stage.inputs]
-    described = [[*command], code, member.values if stage.reads_sheet else [], [state_of(file) for file in files]]
+    states = [member.state()] if stage.reads_capture else []
+    states += [state_of(campaign / pattern.format(member.sample)) for pattern in stage.inputs]
+    described = [[*command], code, member.values if stage.reads_sheet else [], states]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
 

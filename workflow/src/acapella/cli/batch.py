@@ -25,6 +25,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import json
 import os
 import shutil
 import signal
@@ -252,9 +253,12 @@ def command_of(stage: str, campaign: Path, member: Member, options: Sequence[str
     outputs = [str(path) for path in outputs_of(campaign, STAGES[stage], member)]
     match stage:
         case "collect":
-            return ["collect", str(campaign), "--only", member.sample, *options]
+            stored = [f"--stored={json.dumps(member.stored)}"] if member.stored else []
+            return ["collect", str(campaign), "--only", member.sample, *stored, *options]
         case _:
             place = [f"--site={member.site}", f"--port={member.port}"]
+            if member.stored and member.stored["sha256"]:
+                place.append(f"--sha256={member.stored['sha256']}")
             return ["digest", "-o", outputs[0], "--flows", outputs[1], *place, *options, "--", member.capture]
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from acapella.campaign.batches import STAGES, Member, extended, outputs_of, read_plan, state_of, write_plan
@@ -21,9 +21,9 @@ class Batches:
     """The batches of a campaign.
 
     ``limits``: value of the config key `batches`; ``values``: returns what the manifest of a sample contains from the
-    user's sheet; ``is_damaged``: returns whether the digest of a sample is a link to a damaged entry of a cache;
-    ``stages``: stages that run in batches. The plan is written to the campaign after Snakemake has
-    started to run jobs, so that a dry run writes no file.
+    user's sheet; ``stored``: returns the object in storage that is the capture of a sample; ``is_damaged``: returns
+    whether the digest of a sample is a link to a damaged entry of a cache; ``stages``: stages that run in batches. The
+    plan is written to the campaign after Snakemake has started to run jobs, so that a dry run writes no file.
     """
 
     def __init__(  # noqa: PLR0913
@@ -35,6 +35,7 @@ class Batches:
         *,
         stages: tuple[str, ...],
         values: Callable[[str], list] = lambda sample: [],
+        stored: Callable[[str], dict | None] = lambda sample: None,
         is_damaged: Callable[[str], bool] = lambda sample: False,
     ):
         self._workflow = workflow
@@ -43,6 +44,7 @@ class Batches:
         self._limits = limits
         self._stages = stages
         self._values = values
+        self._stored = stored
         self._is_damaged = is_damaged
         self._started = False
         self._known: Mapping[str, Sample] | None = None
@@ -69,15 +71,31 @@ class Batches:
     def _plan(self, known: Mapping[str, Sample]) -> dict[str, list[Member]]:
         """Return the members of all batches. Raises UserError if the plan of an earlier run is invalid."""
         included = self._samples.included()
-        earlier = {member.sample: member.batch for member in read_plan(Path(self._campaign))}
-        sizes = {sample: state_of(known[sample].capture)[0] or 0 for sample in included if sample not in earlier}
+        plan = {member.sample: member for member in read_plan(Path(self._campaign))}
+        earlier = {sample: member.batch for sample, member in plan.items()}
+        stored = self._objects(included, plan)
+        sizes = {
+            sample: (stored[sample] or {}).get("bytes") or state_of(known[sample].capture)[0] or 0
+            for sample in included
+            if sample not in earlier
+        }
         most, most_bytes = self._limits["samples"], self._limits["megabytes"] * MEGABYTE
         batches: dict[str, list[Member]] = {}
         for sample, batch in extended(earlier, included, sizes, most=most, most_bytes=most_bytes).items():
             row = known[sample]
-            member = Member(batch, sample, row.site, row.port, row.capture, json_values(self._values(sample)))
+            values = json_values(self._values(sample))
+            member = Member(batch, sample, row.site, row.port, str(row.capture), values, stored[sample])
             batches.setdefault(batch, []).append(member)
         return batches
+
+    def _objects(self, included: Iterable[str], plan: Mapping[str, Member]) -> dict[str, dict | None]:
+        """Return the object in storage of each sample; None for files.
+
+        The process of a single job reads them from the plan, so that it does not request all of them again.
+        """
+        if snakemake_internals.is_main_process(self._workflow):
+            return {sample: self._stored(sample) for sample in included}
+        return {sample: plan[sample].stored if sample in plan else self._stored(sample) for sample in included}
 
     def _save(self) -> None:
         """Write the plan if it differs from that of an earlier run. An error ends Snakemake."""
@@ -141,11 +159,17 @@ class Batches:
 
     def captures(self, batch: str) -> list[tuple[str, int]]:
         """Return path and size in bytes of the captures of a batch; 0 if there is no such file."""
-        return [(member.capture, state_of(member.capture)[0] or 0) for member in self.members().get(batch, [])]
+        return [(member.capture, member.state()[0] or 0) for member in self.members().get(batch, [])]
+
+    def fetched(self, batch: str) -> list[str]:
+        """Return the objects in storage of a batch as inputs of rules, without those that cannot be fetched."""
+        known = self._samples.known()
+        objects = [member for member in self.members().get(batch, []) if member.stored and not member.stored["fault"]]
+        return [known[member.sample].capture for member in objects]
 
     def description(self, batch: str) -> str:
         """Return the SHA-256 over the members of a batch and the state of their captures: a parameter of rules."""
-        described = [[*vars(member).values(), state_of(member.capture)] for member in self.members().get(batch, [])]
+        described = [[*vars(member).values(), member.state()] for member in self.members().get(batch, [])]
         return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
 

@@ -90,12 +90,15 @@ class SampleSheet:
         query = self.rows[sample].query
         return self.objects.state(query) if query else None
 
+    def stored(self, sample: str) -> dict | None:
+        """Return the fetched copy of a sample's capture and the state of its object; None if it is a file."""
+        if not (state := self.object_state(sample)):
+            return None
+        return {"file": None if state.fault else str(self.samples()[sample].capture), **asdict(state)}
+
     def stored_option(self, sample: str) -> list[str]:
         """Return option --stored of `acapella collect` for a sample; [] if its capture is a file."""
-        if not (state := self.object_state(sample)):
-            return []
-        copy = None if state.fault else str(self.samples()[sample].capture)
-        return [f"--stored={json.dumps({'file': copy, **asdict(state)})}"]
+        return [f"--stored={json.dumps(stored)}"] if (stored := self.stored(sample)) else []
 
     def checksum_option(self, sample: str) -> list[str]:
         """Return option --sha256 of `acapella digest`; [] unless the storage has the checksum of the whole object."""

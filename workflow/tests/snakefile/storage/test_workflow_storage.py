@@ -2,10 +2,15 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 from acapella_testing.runs.s3_server import ENVIRONMENT, SECRET, s3_server
 from acapella_testing.runs.workflow_run import CAPTURES, Workplace
+
+from acapella.cli.main import main
+from acapella_core.files import sha256_of
 
 SAMPLES = ("alpha-p1", "alpha-p2", "beta-p1")
 
@@ -77,24 +82,54 @@ def test_rerun_fetches_nothing_and_a_changed_object_is_digested_again(stored, se
         assert re.search(rf"^{rule} +1$", printed, re.M), printed
 
 
+def test_commands_that_need_captures_name_the_object(stored, tmp_path, capsys):
+    place = stored.copy(tmp_path / "copy")
+    assert main(["campaign", "check", str(place.campaign)]) == 0, capsys.readouterr()
+    words = ["extract", str(place.campaign), "-o", str(tmp_path / "x.pcapng"), "--sample", "beta-p1", "--where", "true"]
+    assert main(words) == 2
+    query, target = "s3://captures/day1/beta-p1.pcap.gz", place.campaign / "raw" / "beta-p1.pcap.gz"
+    advice = f"{query}: the capture of sample beta-p1 is in storage; copy it to {target}\n"
+    assert capsys.readouterr().err.endswith(advice)
+    shutil.copy(CAPTURES / "beta-p1.pcap.gz", target)
+    assert main(words) == 0
+
+
 def test_missing_objects_fail_only_their_samples(server, tmp_path):
-    lost = ("lost", "alpha", "p4", "s3://captures/day1/lost.pcap")
-    place = stored_workplace(tmp_path, server, lost, ("none", "alpha", "p5", "s3://nowhere/lost.pcap"))
-    targets = [f"results/tiny/raw/{name}.json" for name in ("lost", "alpha-p1")]
+    """The others are fetched, also for kappa, and their copies are deleted."""
+    rows = [("4", "alpha", "p4", "s3://captures/lost.pcap"), ("5", "alpha", "p5", "s3://none/lost.pcap")]
+    place = stored_workplace(tmp_path, server, *rows, trials={"both": ["alpha-p1", "alpha-p2"]})
+    targets = [f"results/tiny/{name}.json" for name in ("raw/4", "raw/alpha-p1", "kappa/both")]
     ended = place.run("--keep-going", "--cores", "1", *targets)
-    sheet = "config/samples.tsv line"
-    assert f"warning: {sheet} 5: {lost[3]}: no such object; sample lost will fail\n" in ended.stdout
-    assert f"{sheet} 6: s3://nowhere/lost.pcap: no such bucket 'nowhere'; sample none will fail\n" in ended.stdout
-    assert ended.returncode == 1
-    assert f"\n  lost: acapella: error: {sheet} 5: {lost[3]}: no such object\n" in ended.stdout, ended.stdout
+    lost = "config/samples.tsv line 5: s3://captures/lost.pcap: no such object"
+    assert f"warning: {lost}; sample 4 will fail\n" in ended.stdout
+    assert "line 6: s3://none/lost.pcap: no such bucket 'none'; sample 5 will fail\n" in ended.stdout
+    assert (ended.returncode, f"\n  4: acapella: error: {lost}\n" in ended.stdout) == (1, True), ended.stdout
     assert (place.campaign / "raw" / "alpha-p1.json").is_file()
+    trials = json.loads((place.campaign / "kappa" / "both.json").read_text())["trials"]
+    compared = [file["sha256"] for trial in trials for file in trial["files"]]
+    assert compared == [sha256_of(CAPTURES / f"{name}.pcap.gz") for name in SAMPLES[:2]]
     assert [path for path in tmp_path.rglob("*.pcap*") if not path.is_dir()] == []
+
+
+def test_batches_fetch_their_objects_and_process_those_that_changed(stored, server, tmp_path):
+    lost = ("lost", "alpha", "p4", "s3://captures/lost.pcap")
+    place = stored_workplace(tmp_path, server, lost, batches={"samples": 2}, exclude=["beta-p1"])
+    digests = [f"results/tiny/batches/digest/{batch}.tsv" for batch in ("b0001", "b0002")]
+    ended = place.run("--keep-going", "--cores", "1", *digests)
+    assert f"\n  lost: acapella: error: config/samples.tsv line 5: {lost[3]}: no such object\n" in ended.stdout
+    assert place.sha256("acap/alpha*") == stored.sha256("acap/alpha*")
+    assert [path for path in tmp_path.rglob("*.pcap*") if not path.is_dir()] == []
+    server.put("captures", "day1/alpha-p2.pcap.gz", CAPTURES / "beta-p1.pcap.gz")
+    try:
+        place.succeed("--cores", "1", digests[0])
+    finally:
+        server.put("captures", "day1/alpha-p2.pcap.gz", CAPTURES / "alpha-p2.pcap.gz")
+    assert Path(place.directory, digests[0]).read_text() == "sample\toutcome\nalpha-p1\tkept\nalpha-p2\tdone\n"
 
 
 @pytest.mark.parametrize(
     ("changes", "keys", "line"),
     [
-        ({"batches": {"samples": 9}}, {}, "config error: batches.samples: captures in storage are processed without"),
         ({}, dict.fromkeys(ENVIRONMENT, ""), "error: s3://captures/.*credentials; set AWS_ACCESS_KEY_ID"),
         ({"capture_storage": {"access_key": "k"}}, {}, "config error: capture_storage.access_key: unknown key"),
         (

@@ -1,4 +1,8 @@
-"""An S3 server on the loopback interface: moto in a separate process that serves until its standard input ends."""
+"""An S3 server on the loopback interface: moto in a separate process that serves until its standard input ends.
+
+s3_server.py BUCKET DIRECTORY COMMAND... serves the files of a directory as objects of a bucket while the command runs,
+with the environment that it needs, and exits with its status.
+"""
 
 import contextlib
 import os
@@ -48,8 +52,15 @@ def s3_server() -> Iterator[S3Server]:
         running.communicate()  # end of standard input
 
 
-def main() -> None:
-    """Serve until standard input ends."""
+def main(bucket: str = "", directory: str = "", *command: str) -> int:
+    """Serve until standard input, or the command, ends."""
+    if command:
+        with s3_server() as server:
+            server.client.create_bucket(Bucket=bucket)
+            for file in Path(directory).iterdir():
+                server.put(bucket, file.name, file)
+            environment = os.environ | ENVIRONMENT | {"AWS_ENDPOINT_URL": server.url}
+            return subprocess.run(command, env=environment, check=False).returncode
     import logging  # noqa: PLC0415
 
     from moto.server import ThreadedMotoServer  # noqa: PLC0415
@@ -60,7 +71,8 @@ def main() -> None:
     print(server.get_host_and_port()[1], flush=True)
     sys.stdin.read()
     server.stop()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(*sys.argv[1:]))

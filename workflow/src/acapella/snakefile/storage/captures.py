@@ -9,7 +9,7 @@ because that of an object uploaded in parts, or encrypted, is not their MD5.
 
 import functools
 import importlib.util
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,15 +22,6 @@ from .s3 import ObjectState, object_state, one_line
 PLUGIN = "s3"
 MODULE = "snakemake_storage_plugin_s3"
 PARALLEL = 16  # requests at the same time
-
-
-def check_batches(queries: Collection[str], config: Mapping) -> None:
-    """Raise UserError for captures in storage with batches, whose jobs have no captures as inputs."""
-    if queries and config["batches"]["samples"] > 1:
-        raise UserError(
-            "batches.samples: captures in storage are processed without batches",
-            fix="set batches: {samples: 1}, or copy the captures to a file system",
-        )
 
 
 class CaptureStorage:

@@ -19,6 +19,7 @@ class ObjectState:
 
     etag: str | None = None
     sha256: str | None = None
+    bytes: int | None = None
     fault: str | None = None
 
 
@@ -35,7 +36,8 @@ def object_state(client, query: str) -> ObjectState:
         raise UserError(one_line(error), where=query, fix=CREDENTIALS) from error
     except exceptions.BotoCoreError as error:
         raise UserError(one_line(error), where=query) from error
-    return ObjectState(found.get("ETag", "").strip('"') or None, whole_sha256(found))
+    etag = found.get("ETag", "").strip('"') or None
+    return ObjectState(etag, whole_sha256(found), found.get("ContentLength"))
 
 
 def fault_of(client, bucket: str, error) -> str:

@@ -1,0 +1,83 @@
+"""Tests the state of objects in an S3 storage, with answers that moto does not give."""
+
+import base64
+import hashlib
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from acapella.snakefile.storage.captures import CaptureStorage
+from acapella.snakefile.storage.s3 import ObjectState, object_state, whole_sha256
+from acapella_core.errors import UserError
+
+DIGEST = hashlib.sha256(b"bytes")
+CHECKSUM = base64.b64encode(DIGEST.digest()).decode()
+HEADERS = {"ETag": '"a-2"', "ChecksumSHA256": CHECKSUM, "ContentLength": 5}
+
+
+class Storage:
+    """A client whose requests for objects and buckets have these answers: headers, or a status."""
+
+    def __init__(self, found, bucket: int = 200):
+        self._found, self._bucket = found, bucket
+
+    def head_object(self, **_) -> dict:
+        return answer(self._found, "HeadObject")
+
+    def head_bucket(self, **_) -> dict:
+        return answer(self._bucket, "HeadBucket")
+
+
+def answer(found, operation: str) -> dict:
+    """Return headers; raise the error for a status, or an exception."""
+    if isinstance(found, Exception):
+        raise found
+    if isinstance(found, dict):
+        return found
+    if found != 200:
+        response = {"Error": {"Code": str(found)}, "ResponseMetadata": {"HTTPStatusCode": found}}
+        raise ClientError(response, operation)
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("headers", "sha256"),
+    [
+        ({"ChecksumSHA256": CHECKSUM}, DIGEST.hexdigest()),
+        ({"ChecksumSHA256": CHECKSUM, "ChecksumType": "FULL_OBJECT"}, DIGEST.hexdigest()),
+        ({"ChecksumSHA256": CHECKSUM, "ChecksumType": "COMPOSITE"}, None),  # of the checksums of the parts
+        ({"ChecksumSHA256": f"{CHECKSUM}-2"}, None),
+        ({"ChecksumCRC32": "AAAAAA=="}, None),
+        ({"ETag": f'"{DIGEST.hexdigest()}"'}, None),
+    ],
+)
+def test_only_the_checksum_of_a_whole_object_is_used(headers, sha256):
+    assert whole_sha256(headers) == sha256
+
+
+@pytest.mark.parametrize(
+    ("found", "bucket", "state"),
+    [
+        (HEADERS, 200, ObjectState("a-2", DIGEST.hexdigest(), 5)),
+        (404, 200, ObjectState(fault="no such object")),
+        (404, 403, ObjectState(fault="no such object")),
+        (404, 404, ObjectState(fault="no such bucket 'bucket'")),
+        (403, 200, ObjectState(fault="access denied: check the credentials, and their permissions for this object")),
+        (503, 200, ObjectState(fault="the storage answers with status 503")),
+    ],
+)
+def test_fault_of_an_object_is_that_of_the_answer(found, bucket, state):
+    assert object_state(Storage(found, bucket), "s3://bucket/x.pcap") == state
+
+
+def test_storage_without_an_answer_is_an_error_in_one_line():
+    refused = EndpointConnectionError(endpoint_url="http://127.0.0.1:1/\n", error="refused\n")
+    with pytest.raises(UserError, match=r"^s3://bucket/x\.pcap: Could not connect") as raised:
+        object_state(Storage(refused), "s3://bucket/x.pcap")
+    assert "\n" not in str(raised.value)
+
+
+def test_missing_plugin_is_an_error_in_one_line(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"^error: captures in storage need .*; run make setup-storage$"):
+        CaptureStorage(None, {}).state("s3://bucket/x.pcap")
