@@ -324,6 +324,7 @@ def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple
         orchestrator.plan = None
         orchestrator.faults, fabric.nodes.refusing, fabric.nodes.drop_every = Faults(), False, 0
         fabric.nodes.expired_key, fabric.nodes.booting = False, 0
+        orchestrator.states = {}
         for stored in orchestrator.alive():
             stored.queries = 0
         fabric.give_token()
