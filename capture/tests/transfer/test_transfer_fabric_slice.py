@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from acapella_testing.fabric.loopback import interrupt_creation
 from acapella_testing.fabric.orchestrator import TAGS
 from acapella_testing.fabric.transfers import DUMBBELL, SLICE
 from acapella_testing.waiting import wait_until
@@ -143,16 +144,7 @@ def test_slice_whose_creation_has_no_answer_is_used(fabric):
 
 def test_slice_whose_creation_is_interrupted_is_deleted_although_it_is_listed_late(fabric, monkeypatch):
     created, plan, request = network_slice(fabric)
-    call_manager = created.session.call_manager
-
-    def interrupted(action, call):
-        if "slice request" not in action:
-            return call_manager(action, call)
-        fabric.orchestrator.faults.hidden = 4
-        call_manager(action, call)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(created.session, "call_manager", interrupted)
+    interrupt_creation(fabric, created.session, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         created.open(plan, request)
     assert fabric.slices == [SLICE]

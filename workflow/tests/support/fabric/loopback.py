@@ -118,3 +118,17 @@ def loopback_fabric(
         user_files(directory, orchestrator.url)
         created.give_token()
         yield created
+
+
+def interrupt_creation(fabric, session, monkeypatch) -> None:
+    """Let Ctrl-C end the request of a slice that FABRIC has accepted, and that it does not list at once."""
+    call_manager = session.call_manager
+
+    def interrupted(action, call):
+        if "slice request" not in action:
+            return call_manager(action, call)
+        fabric.orchestrator.faults.hidden = 4
+        call_manager(action, call)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "call_manager", interrupted)

@@ -1,0 +1,70 @@
+"""What a collection requests with the permissions (tags) of a FABRIC project, and the names of missing ones."""
+
+import re
+
+import pytest
+from acapella_testing.fabric.graphs import graph
+from acapella_testing.fabric.orchestrator import TAGS
+
+from acapella_capture.testbeds.base import ResourceRequest
+from acapella_core.errors import UserError
+
+SITE = "STAR"
+CREATE = "/slices/creates"
+
+
+@pytest.mark.parametrize(
+    ("lacking", "request_", "named"),
+    [
+        ("Net.PortMirroring", ResourceRequest(1), "Net.PortMirroring"),
+        ("VM.NoLimit", ResourceRequest(1, ram_gb=16), "VM.NoLimitRAM or VM.NoLimit"),
+        ("VM.NoLimit", ResourceRequest(1, cores=4), "VM.NoLimitCPU or VM.NoLimit"),
+    ],
+)
+def test_missing_permission_is_named_before_any_request(fabric, lacking, request_, named):
+    """FABRIC's policy does not know Net.PortMirror."""
+    fabric.orchestrator.tags = (*(tag for tag in TAGS if tag != lacking), "Net.PortMirror")
+    with fabric.testbed() as testbed, pytest.raises(UserError, match=re.escape(f"lacks the permission {named}")):
+        testbed.allocate(SITE, request_)
+    assert fabric.orchestrator.posts(CREATE) == 0
+
+
+def test_disk_is_smaller_without_permission(fabric):
+    fabric.orchestrator.tags = tuple(tag for tag in TAGS if tag != "VM.NoLimit")
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, ResourceRequest(1))
+        (created,) = fabric.orchestrator.alive()
+        assert [node.capacities.disk for node in graph(created.model).nodes.values()] == [10]
+
+
+@pytest.mark.parametrize("tag", ["VM.NoLimit", "VM.NoLimitDisk"])
+def test_disk_is_as_requested_with_permission(fabric, tag):
+    fabric.orchestrator.tags = (*(each for each in TAGS if each != "VM.NoLimit"), tag)
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, ResourceRequest(1))
+        (created,) = fabric.orchestrator.alive()
+        assert [node.capacities.disk for node in graph(created.model).nodes.values()] == [100]
+
+
+def test_tag_for_all_dedicated_nics_suffices(fabric):
+    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC", "VM.NoLimit")
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 100 * 10**9
+
+
+def test_only_permitted_nic_models_are_planned_and_used(fabric):
+    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC_ConnectX_5", "VM.NoLimit")
+    with fabric.testbed() as testbed:
+        assert sum(host.nics for host in testbed.resources(SITE)) == 2  # one ConnectX-5 in each of two hosts
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+        assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 25 * 10**9
+
+
+def test_missing_permission_for_nics_is_named(fabric):
+    fabric.orchestrator.tags = ("Net.PortMirroring", "VM.NoLimit")
+    with fabric.testbed() as testbed:
+        assert sum(host.nics for host in testbed.resources(SITE)) > 0
+        tags = "Component.SmartNIC_ConnectX_6 or Component.SmartNIC_ConnectX_5 or Component.SmartNIC"
+        with pytest.raises(UserError, match=f"lacks the permission {tags};"):
+            testbed.allocate(SITE, ResourceRequest(1))
