@@ -318,6 +318,29 @@ def test_invalid_frame_numbers_are_rejected(tmp_path, text, capsys):
     assert "such as 17,19-40" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "reported"),
+    [
+        ("11,20-30", 2, "no such frame: the last frame has number 10"),
+        ("9-12,40", 0, "note: {}: --frames 9-12,40: the last frame has number 10\n"),
+        ("9-10", 0, ""),
+    ],
+)
+def test_frame_numbers_beyond_the_last_are_reported_in_one_line(tmp_path, text, code, reported, capsys):
+    capture = digested(tmp_path, "t.pcap", pcap(10))
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", text) == code
+    error = capsys.readouterr().err
+    assert reported.format(capture) in error
+    assert error.count("\n") == bool(reported)
+    assert (tmp_path / "out.pcapng").exists() == (code == 0)
+
+
+def test_selection_without_frames_is_reported(tmp_path, capsys):
+    capture = digested(tmp_path, "t.pcap", pcap(10))
+    assert extract(capture, tmp_path / "out.pcapng", "--where", "false") == 0
+    assert capsys.readouterr().err == f"acapella: note: {capture}: no frame is selected\n"
+
+
 def test_positions_need_at_most_two_bytes_per_frame(tmp_path):
     capture = digested(tmp_path, "t.pcap", pcap())
     assert 0 < len(positions_of(capture.with_name("t.acap.parquet"))) < 0.1 * FRAMES

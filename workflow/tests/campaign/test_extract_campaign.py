@@ -73,6 +73,9 @@ def test_numbers_of_frames_need_a_sample(campaign, tmp_path, capsys):
     assert "--sample" in capsys.readouterr().err
     assert extract(campaign, tmp_path / "out.pcapng", "--frames", "1", "--sample", "beta-p1") == 0
     assert len(packets(tmp_path / "out.pcapng")) == 1
+    capsys.readouterr()
+    assert extract(campaign, tmp_path / "out.pcapng", "--frames", "1000", "--sample", "beta-p1") == 2
+    assert "beta-p1: --frames 1000: no such frame: the last frame has number " in capsys.readouterr().err
 
 
 def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_path):

@@ -117,6 +117,8 @@ def run(args: argparse.Namespace) -> None:
     source = Path(args.source)
     parts = parts_of_campaign(source, selection, args) if source.is_dir() else parts_of_capture(source, selection, args)
     frames = sum(len(part.columns) for part in parts)
+    if frames == 0:
+        names.report(f"acapella: note: {source}: no frame is selected")
     if args.output == STDOUT:
         write(parts, sys.stdout.fileno(), args)
         return
@@ -160,6 +162,7 @@ def parts_of_capture(capture: Path, selection: Selection, args: argparse.Namespa
     if selection.sample is not None:
         raise UserError("--sample is for a campaign", where=capture)
     acap = find_acap(capture, args.acap)
+    check_numbers(selection.frames, acap, capture)
     merged = FILE.name in open_table(acap)[0].schema_arrow.names
     if selection.where is None and selection.flows is None and positions_of(acap) is not None and not merged:
         return [Part(capture, acap, numbered(selection.frames, acap))]
@@ -191,6 +194,21 @@ def split_by_file(directory: Path, acap: Path, table) -> Iterator[Part]:
         check_capture(capture)
         rows = table.filter(pc.equal(files_of_rows, name))
         yield Part(capture, acap, rows.drop_columns("frame").rename_columns({FILE_FRAME: "frame"}))
+
+
+def check_numbers(ranges: list[tuple[int, int]] | None, acap: Path, where: Path | str) -> None:
+    """Print a line if --frames has numbers that the acap does not have. Raises UserError if it has none of them."""
+    from acapella.digest.show import open_table  # noqa: PLC0415 (pyarrow)
+
+    frames = open_table(acap)[0].metadata.num_rows
+    beyond = [(first, last) for first, last in ranges or [] if last > frames]
+    if not beyond:
+        return
+    text = ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in beyond)
+    last_frame = f"the last frame has number {frames:,}" if frames else "there are no frames"
+    if all(first > frames for first, _ in ranges):
+        raise UserError(f"no such frame: {last_frame}", where=f"{where}: --frames {text}")
+    names.report(f"acapella: note: {where}: --frames {text}: {last_frame}")
 
 
 def numbered(ranges: list[tuple[int, int]], acap: Path):
@@ -266,6 +284,9 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
             raise UserError(f"no acap of a sample {selection.sample!r}", where=directory)
         with sql.known_names(con):
             table = selected(con, selection, "sample").to_arrow_table()
+    numbered_in = [selection.sample] if selection.sample is not None else [*samples]
+    if len(numbered_in) == 1:
+        check_numbers(selection.frames, campaign.acap(numbered_in[0]), numbered_in[0])
     return [*split_by_sample(campaign, table, samples)]
 
 

@@ -14,6 +14,7 @@ ABOUT = "Distribution of the durations of slices (Patchwork, figure 4)."
 TABLE = "infrastructure_slice_durations"
 COLUMNS = ("hours", "slices_at_most", "share_at_most")
 SCOPE = infrastructure_scope.no_scope
+LEASES = "records from the orchestrator's list of slices have the end of the lease, not that of the slice"
 HEIGHT = 240
 DAY_H = 24
 TICKS = (1, 2, 4, 8, 12, 24, 48, 24 * 7, 24 * 14, 24 * 30, 24 * 90, 24 * 365)
@@ -30,6 +31,7 @@ def draw(source: Source) -> Figure:
     of = infrastructure_scope.summary(source)
     within, excluded = of["within_24_h_share"], of["slices"] - of["slices_with_duration"]
     parts = [count(rows[-1]["slices_at_most"], "slice"), infrastructure_scope.compared("within_24_h", percent(within))]
+    parts.append(LEASES)
     parts.append("durations are rounded up to whole hours; the paper's curve is smoothed, this one is not")
     if excluded:
         parts.append(f"not included: {count(excluded, 'slice')} that end before or when they start")
