@@ -10,6 +10,7 @@ COMPARED_PAPERS = optional_stages.compared_papers(
         "choir": bool(ENVIRONMENTS),
         "osnt": HAS_SAMPLES,
         "sliced_wan": TRANSFERS,
+        "p4_rdma": bool(REPORTED["samples"] or REPORTED["study"]),
     },
 )
 
@@ -20,7 +21,11 @@ rule papers:
         trials=rules.trials.output.parquet if ENVIRONMENTS else [],
         transfers=rules.transfer_tables.output.parquet if TRANSFERS else [],
         infrastructure=rules.infrastructure.output.parquet if INFRASTRUCTURE else [],
-        printed=[ROOT / f"workflow/conformance/{paper}_printed.csv" for paper in COMPARED_PAPERS],
+        flowreports=rules.flowreports_published.output.parquet if "p4_rdma" in COMPARED_PAPERS else [],
+        printed=[
+            ROOT / f"workflow/conformance/{'flowreports' if paper == 'p4_rdma' else paper}_printed.csv"
+            for paper in COMPARED_PAPERS
+        ],
         schema=ROOT / "schemas/tables/paper_numbers.yaml",
     output:
         csv=update("<campaign>/tables/paper_numbers.csv"),

@@ -38,8 +38,8 @@ if is_without_captures(config):
 
 if config["reproduce"]:
     REPRODUCED_RESULTS = [
-        *rules.process.output.csv,
-        *rules.process.output.parquet,
+        *([*rules.process.output.csv, *rules.process.output.parquet] if HAS_SAMPLES else []),
+        *([*rules.transfer_tables.output.csv, *rules.transfer_tables.output.parquet] if TRANSFERS else []),
         *rules.figures.output.figures,
         *(rules.trials.output if ENVIRONMENTS else []),
         *([*rules.flowtables.output.csv, *rules.flowtables.output.parquet] if REPORTED["samples"] else []),

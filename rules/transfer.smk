@@ -1,5 +1,5 @@
 # transfer_tables: transfers/*/cell.json with iperf3's JSON and digests, and iperf3's JSON made elsewhere
-#                  -> tables/transfer_*.csv and .parquet; only with transfer.data, transfer.sheet or transfer.grid
+#                  -> tables/transfer_*.csv and .parquet; only with transfer.data, .sheet, .grid or .runs
 #
 # The directories of cells are not declared inputs, because rule transfer writes them (rules/transfer_run.smk):
 # transfers/complete.json is its output.
@@ -17,6 +17,7 @@ rule transfer_tables:
         data=sorted({path for pattern in TRANSFER["data"] for path in glob(pattern, recursive=True)}),
         sheet=[TRANSFER["sheet"]] if TRANSFER["sheet"] else [],
         cells="<campaign>/transfers/complete.json" if TRANSFER.get("grid") else [],
+        runs=sorted(glob(f"{TRANSFER['runs']}/transfers/[!.]*/*")) if TRANSFER["runs"] else [],
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in TRANSFER_TABLES],
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=TRANSFER_TABLES)),
@@ -34,9 +35,10 @@ rule transfer_tables:
         data=[f"--data={pattern}" for pattern in TRANSFER["data"]],
         sheet=[f"--sheet={TRANSFER['sheet']}"] if TRANSFER["sheet"] else [],
         pattern=[f"--name-pattern={TRANSFER['name_pattern']}"] if TRANSFER["name_pattern"] else [],
+        runs=[f"--runs={TRANSFER['runs']}"] if TRANSFER["runs"] else [],
         sql=digest_of_sql("transfer"),
         code=digest_of_code("acapella.transfer.tables"),
     message:
         "transfer_tables"
     shell:
-        "acapella campaign transfers {params.campaign:q} {params.data:q} {params.sheet:q} {params.pattern:q} > {log:q} 2>&1"
+        "acapella campaign transfers {params.campaign:q} {params.data:q} {params.sheet:q} {params.pattern:q} {params.runs:q} > {log:q} 2>&1"

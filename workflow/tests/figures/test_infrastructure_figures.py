@@ -16,7 +16,12 @@ SHAPES = {
 TEXTS = {  # units, and the numbers of the paper
     "infrastructure_ports": ("switch ports", "uplinks", "downlinks", "all sites in the Patchwork paper (figure 2)"),
     "infrastructure_slice_sites": ("sites of a slice", "share of slices (%)", "66.5 %", "43.5 %, a misprint of 33.5 %"),
-    "infrastructure_slice_durations": ("duration of a slice", "24 h", "75 % in the Patchwork paper (figure 4)", "end of the lease"),
+    "infrastructure_slice_durations": (
+        "duration of a slice",
+        "24 h",
+        "75 % in the Patchwork paper (figure 4)",
+        "end of the lease",
+    ),
     "infrastructure_simultaneous": ("slices at the same time", "mean of a day", "85 in the", "52 in the", "272 in the"),
     "infrastructure_weeks": ("sum of rate samples (B/s)", "3.968 Tbps in the Patchwork paper", "without samples"),
     "infrastructure_utilization": ("utilization of a port (%)", "largest sample", "at most 38 %: 50 % in the"),

@@ -30,7 +30,7 @@ def table(campaign, name: str) -> list[dict]:
     return read_rows(campaign / "tables" / f"{name}.csv")
 
 
-@pytest.mark.parametrize("paper", command.PAPERS)
+@pytest.mark.parametrize("paper", [paper for paper in command.PAPERS if paper != "p4_rdma"])
 def test_printed_numbers_have_unique_names_a_place_and_a_reason(paper):
     rows = printed.rows(paper)
     assert len({row["name"] for row in rows}) == len(rows)
@@ -153,6 +153,39 @@ def test_kappa_without_its_environment_states_why_it_was_not_measured(tmp_path):
     assert rows["kappa_shared-1x"]["ours"] == "table consistency_environments has no data for it"
 
 
+@pytest.mark.parametrize(
+    ("within_ns", "share", "ours"),
+    [
+        (10, 0.9280, ["92.8 %", "agrees"]),
+        (10, 0.93, ["93.0 %", "differs"]),
+        (1000, 0.9280, ["consistency.within_ns does not begin with 10 ns", "not measured"]),
+    ],
+)
+def test_shares_of_deltas_within_10_ns_are_in_the_range_of_the_runs(tmp_path, within_ns, share, ours):
+    row = {"environment": "local-dual", "within_ns": within_ns, "iat_within_share": share}
+    write_table(tmp_path, "consistency_environments", [row])
+    found = compare(tmp_path, "choir")["within_local-dual"]
+    assert found["printed"] == "92.75 % to 92.90 %" and [found[name] for name in ("ours", "verdict")] == ours
+
+
+def test_rows_of_the_p4_paper_are_those_of_its_own_table(tmp_path):
+    assert cli.main(["p4", "published", str(tmp_path)]) == 0
+    own = table(tmp_path, "flowreport_published")
+    rows = [*compare(tmp_path, "p4_rdma").values()]
+    assert [[row[name] for name in ("what", "printed", "ours", "verdict")] for row in rows] == [
+        [row[name] for name in ("what", "printed", "ours", "verdict")] for row in own
+    ]
+    assert {row["paper"] for row in rows} == {"p4_rdma"} and rows[0]["name"] == "r2_rtt"
+
+
+def test_osnt_has_the_largest_rate_of_truncated_frames_without_loss(tmp_path):
+    rate = {"snaplen": 64, "frame_bytes": 500, "writer": "buffered", "rate_bps": 8 * 10**9, "lost": 0}
+    others = [rate | {"rate_bps": 9 * 10**9, "lost": 1}, rate | {"snaplen": 0, "rate_bps": 10**10}]
+    write_table(tmp_path, "storage_rates", [rate, *others])
+    row = compare(tmp_path, "osnt")["capture_rate"]
+    assert [row[name] for name in ("ours", "verdict")] == ["2 Mframes/s", "not comparable"]
+
+
 def test_sliced_wan_has_the_medians_of_the_grid(tmp_path):
     generated_transfers.grid(tmp_path)
     assert cli.main(["campaign", "transfers", str(tmp_path)]) == 0
@@ -189,7 +222,7 @@ def test_osnt_has_the_loss_of_generated_packets(tmp_path):
 
 def test_unknown_paper_is_an_error(tmp_path, capsys):
     assert cli.main(["campaign", "papers", str(tmp_path), "--papers", "nature"]) == 2
-    assert "unknown nature; known: patchwork, choir, osnt, sliced_wan" in capsys.readouterr().err
+    assert "unknown nature; known: patchwork, choir, osnt, sliced_wan, p4_rdma" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

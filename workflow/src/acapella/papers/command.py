@@ -4,8 +4,8 @@ Reads workflow/conformance/PAPER_printed.csv and the campaign's tables, whicheve
 csv and parquet: a row per printed number, with the campaign's value and the reason for a difference. verdict is agrees
 if the value is in the range of numbers that round to the printed one (or that the paper's words include), differs if
 not, not comparable if no value of another testbed can agree, and not measured if the campaign has no table with it. The
-P4/RDMA paper and the printed values of kappa have their own commands: acapella p4 published, acapella campaign
-conformance.
+rows of the P4/RDMA paper are those of tables/flowreport_published, which acapella p4 published writes. The printed values
+of kappa have their own command, acapella campaign conformance.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from acapella_core.errors import UserError
 from . import printed
 
 TABLE, STAGE = "paper_numbers", "papers"
-PAPERS = ("patchwork", "choir", "osnt", "sliced_wan")
+PAPERS = ("patchwork", "choir", "osnt", "sliced_wan", "p4_rdma")
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -61,6 +61,8 @@ def table_rows(paper: str, own) -> list[dict]:
     """Return the rows of a paper."""
     from . import others, patchwork  # noqa: PLC0415
 
+    if paper == "p4_rdma":
+        return p4_rows(own)
     compute = {
         "patchwork": patchwork.values,
         "choir": others.choir,
@@ -69,6 +71,17 @@ def table_rows(paper: str, own) -> list[dict]:
     }
     values = compute[paper](own)
     return [table_row(paper, row, values.get(row["name"])) for row in printed.rows(paper)]
+
+
+def p4_rows(own) -> list[dict]:
+    """Return the rows of the P4/RDMA paper, which `acapella p4 published` has compared."""
+    compared = {row["row"]: row for row in own.rows("flowreport_published") or []}
+    missing = {"ours": "this campaign has no table flowreport_published", "verdict": "not measured"}
+    return [
+        {"paper": "p4_rdma", **{name: row[name] for name in ("name", "where", "what", "printed", "reason")}}
+        | {name: compared.get(place, missing)[name] for name in missing}
+        for place, row in enumerate(printed.rows("flowreports"), 1)
+    ]
 
 
 def table_row(paper: str, row: dict, value) -> dict:

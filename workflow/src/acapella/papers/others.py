@@ -7,6 +7,7 @@ from .campaign_tables import CampaignTables, Value, median, plain, text
 
 DUAL = "local-dual"  # environment of config/paper/choir.yaml with two replayers
 KAPPA = "kappa_"  # prefix of the names of Table 2: kappa_ENVIRONMENT
+WITHIN, WITHIN_NS = "within_", 10  # prefix of the names of shares of inter-arrival deltas, and their threshold
 RUNS = {run: place for place, run in enumerate("BCDE", 2)}  # position of the trial; run A is the first
 MOVES = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
 SHALLOW_BDP, DEEP_BDP = 0.1, 1.0  # bandwidth-delay products
@@ -38,6 +39,15 @@ def choir(tables: CampaignTables) -> dict[str, Value]:
 
         return compute
 
+    def within(environment):
+        def compute(rows):
+            found = [row["iat_within_share"] for row in rows if row["environment"] == environment]
+            if any(row["within_ns"] != WITHIN_NS for row in rows):
+                return Value(None, f"consistency.within_ns does not begin with {WITHIN_NS} ns")
+            return text(found[0]) if found and found[0] is not None else None
+
+        return compute
+
     def share(rows):
         shares = [row["moved"] / row["packets_common"] for row in dual(rows) if row["packets_common"]]
         return text(sum(shares) / len(shares)) if shares else None
@@ -50,6 +60,8 @@ def choir(tables: CampaignTables) -> dict[str, Value]:
     values["moved_share"] = tables.value("consistency_moves", share)
     for name in (row["name"] for row in printed.rows("choir") if row["name"].startswith(KAPPA)):
         values[name] = tables.value("consistency_environments", kappa(name.removeprefix(KAPPA)))
+    for name in (row["name"] for row in printed.rows("choir") if row["name"].startswith(WITHIN)):
+        values[name] = tables.value("consistency_environments", within(name.removeprefix(WITHIN)))
     return values
 
 
@@ -74,6 +86,13 @@ def osnt(tables: CampaignTables) -> dict[str, Value]:
         best = max((row["rate_bps"] for row in rows if row["lost"] == 0 and row["rate_bps"]), default=None)
         return None if best is None else text(best, lambda value: scaled(value, "bit/s"))
 
+    def truncated(rows):
+        whole = [
+            row for row in rows if row["lost"] == 0 and 0 < row["snaplen"] < row["frame_bytes"] and row["rate_bps"]
+        ]
+        best = max((row["rate_bps"] / 8 / row["frame_bytes"] for row in whole), default=None)
+        return None if best is None else text(best, lambda value: scaled(value, "frames/s"))
+
     def late(rows):
         known = [row for row in rows if row["sent_late"] is not None]
         number = sum(row["sent_late"] for row in known)
@@ -93,6 +112,7 @@ def osnt(tables: CampaignTables) -> dict[str, Value]:
         "timestamp_resolution": tables.value("capture_quality", resolution),
         "capture_one_port": tables.value("capture_quality", lost),
         "capture_two_ports": tables.value("storage_rates", writer),
+        "capture_rate": tables.value("storage_rates", truncated),
         "generated_loss": tables.value("monitor_flows", generated),
         "generator_rate": tables.value("consistency_replays", late),
     }

@@ -149,6 +149,7 @@ def run(args: argparse.Namespace) -> None:
     print(
         f"{target}: {counts['samples']} samples, {counts['frames']} frames, {counts['tables']} tables; key: {key_file}"
         + (f"; names: {map_file}" if map_file else "")
+        + (f"; {counts['runs']} runs of transfers" if counts["runs"] else "")
     )
     for reason, tables in by_reason(counts["omitted"]).items():
         fix = PSEUDONYMS_FIX if reason == TRUE_NAMES else ""
@@ -193,7 +194,7 @@ def make_release(
     from acapella_core import anonymize as core  # noqa: PLC0415
 
     from . import catalog as release_catalog  # noqa: PLC0415
-    from . import croissant, reproducible  # noqa: PLC0415
+    from . import croissant, reproducible, transfers  # noqa: PLC0415
     from . import readme as release_readme  # noqa: PLC0415
 
     core.require_aes()
@@ -211,14 +212,18 @@ def make_release(
         counts_of_samples = [release_sample(part, sample, key, args) for sample in samples]
         engines = [counts["engine"] for counts in counts_of_samples]
         notes = reproducible.write(part, campaign.directory, samples, engines, hidden=hidden)
+        notes += transfers.write(part, campaign.directory, hidden=hidden)
         tables = release_tables(campaign, part / "tables", key, hidden=hidden)
-        omitted = missing_tables(campaign, tables, hidden=hidden)
+        omitted = missing_tables(campaign, tables, remade=transfers.cells_of(part) != [], hidden=hidden)
         missing = release_readme.lines_about_missing(by_reason(omitted), notes)
-        readme = release_readme.text(counts_of_samples, tables, missing, hidden=hidden, macs=args.macs)
+        runs = len(transfers.cells_of(part))
+        readme = release_readme.text(counts_of_samples, tables, missing, runs, hidden=hidden, macs=args.macs)
         write_texts(part, samples, counts_of_samples, readme)
-        release_catalog.write(part, tables)
+        if samples:
+            release_catalog.write(part, tables)
         acaps = [part / "acap" / f"{sample.name}.parquet" for sample in samples]
-        croissant.write(part, args.license, args.published or croissant.date_of_last_frame(acaps))
+        last = croissant.date_of_last_frame(acaps) if samples else transfers.date(part)
+        croissant.write(part, args.license, args.published or last)
         search_release(campaign, part, samples, counts_of_samples, hidden=hidden)
         checksums.write(part)
         if map_file:
@@ -228,7 +233,14 @@ def make_release(
     finally:
         remove_locked(held, part)
     frames = sum(sample["frames"] for sample in counts_of_samples)
-    return {"samples": len(samples), "frames": frames, "tables": len(tables), "omitted": omitted, "notes": notes}
+    return {
+        "samples": len(samples),
+        "frames": frames,
+        "tables": len(tables),
+        "omitted": omitted,
+        "notes": notes,
+        "runs": runs,
+    }
 
 
 def search_release(
@@ -236,6 +248,7 @@ def search_release(
 ) -> None:
     """Raise UserError if the release in ``part`` contains anything that must not be published."""
     from . import search as release_search  # noqa: PLC0415
+    from . import transfers  # noqa: PLC0415
 
     captures = [
         release_search.ReleasedCapture(sample.sample, sample.capture, sample.name, counts["replaced"], counts["limits"])
@@ -250,6 +263,7 @@ def search_release(
     )
     public_names = {name for sample in samples for name in (sample.name, sample.site, sample.port)}
     flows = [path for path in (campaign.flows(sample.sample) for sample in samples) if path.is_file()]
+    flows += transfers.original_flows(campaign.directory)
     release_search.check(part, captures, flows, frozenset(checksums), frozenset(true_names - public_names - {None}))
 
 
@@ -292,6 +306,10 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     from acapella.common import queries  # noqa: PLC0415
     from acapella.common.pseudonyms import pseudonyms, true_names  # noqa: PLC0415
 
+    from .transfers import cells_of  # noqa: PLC0415
+
+    if not campaign.catalog.exists() and cells_of(campaign.directory):
+        return []  # a campaign of transfers
     catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     reading = queries.one_line(campaign.directory, catalog_of=campaign.directory)
     with reading, contextlib.closing(queries.open_catalog(campaign.directory)) as con:
@@ -414,8 +432,10 @@ def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
     return outputs
 
 
-def missing_tables(campaign: Campaign, released: list[str], *, hidden: bool) -> dict[str, str]:
-    """Return the omitted tables of the campaign, each with the reason."""
+def missing_tables(campaign: Campaign, released: list[str], *, remade: bool, hidden: bool) -> dict[str, str]:
+    """Return the omitted tables of the campaign, each with the reason. ``remade``: the release has transfers."""
+    from .transfers import REMADE  # noqa: PLC0415
+
     recorded = recorded_outputs(campaign, hidden=False)
     allowed = recorded_outputs(campaign, hidden=hidden)
     reasons = {}
@@ -427,7 +447,7 @@ def missing_tables(campaign: Campaign, released: list[str], *, hidden: bool) -> 
         elif path not in allowed:
             reasons[name] = TRUE_NAMES
         else:
-            reasons[name] = why_private(name)
+            reasons[name] = REMADE if remade and name.startswith("transfer_") else why_private(name)
     return reasons
 
 
@@ -443,7 +463,8 @@ def write_texts(part: Path, samples: list[ReleaseSample], counts_of_samples: lis
     """Write samples.tsv and README.md."""
     rows = [sheet_row(sample, counts) for sample, counts in zip(samples, counts_of_samples, strict=True)]
     lines = ["\t".join(SHEET_COLUMNS), *("\t".join(row) for row in rows)]
-    atomic_text(part / "samples.tsv", "\n".join(lines) + "\n")
+    if rows:
+        atomic_text(part / "samples.tsv", "\n".join(lines) + "\n")
     atomic_text(part / "README.md", readme)
 
 

@@ -204,10 +204,10 @@ class Comparison:
         lines += bounded([f"not compared, because it was not made here: {name}" for name in missing])
         lines += bounded([f"not compared, because the release does not contain it: {name}" for name in extra])
         lines += self._reasons() if different or missing else []
-        if not self.has_captures:
+        if not self.has_captures and (self.release / "acap").is_dir():
             lines.append("the release has no captures: results were made from its acaps and flow tables")
         if not self.has_results():
-            lines.append("the release contains no results, only acaps and flow tables: RECORD=yes adds them")
+            lines.append("the release contains no results: RECORD=yes adds them")
         compared = len(self._named(IDENTICAL)) + len(different)
         not_compared = f"; {plural(len(missing + extra), 'file')} not compared" if missing or extra else ""
         if different:

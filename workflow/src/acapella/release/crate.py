@@ -15,6 +15,7 @@ from acapella_core.files import atomic_path, atomic_text, sha256_of
 
 from . import croissant
 from .reproducible import CONFIG, RESULTS, SHEET
+from .transfers import DIRECTORY as TRANSFERS
 
 FILE = "ro-crate-metadata.json"
 WORKFLOW = f"{RESULTS}/workflow"  # Snakefile and rules
@@ -30,9 +31,13 @@ STEPS = {
     "process": "index all frame and flow tables, analyze each sample, and merge the results into tables",
     "trials": "compare trials of the same traffic",
     "flowtables": "run the P4 program over captures, and merge its flow reports into tables",
+    "transfer_tables": "compute the tables of transfers from their runs",
     "figures": "draw the figures of the tables",
 }
-OPTIONAL_TABLES = {"trials": "tables/consistency", "flowtables": "tables/flowreport_"}  # prefix of their names, by step
+OPTIONAL_TABLES = {  # prefix of their names, by step
+    **{"trials": "tables/consistency", "flowtables": "tables/flowreport_", "transfer_tables": "tables/transfer_"},
+}
+SAMPLE_STEPS = ("digest", "process")
 SNAKEMAKE = "https://snakemake.github.io"
 
 
@@ -83,7 +88,8 @@ class Crate:
         tools = {step: self._tool(step) for step in self._steps()}
         workflow = self._workflow(tools)
         actions = [action for step in tools for action in self._actions(step, tools[step])]
-        inputs = [self.files[name] for name in self.files if name in (CONFIG, SHEET) or name.startswith("captures/")]
+        beginnings = ("captures/", f"{TRANSFERS}/")
+        inputs = [self.files[name] for name in self.files if name in (CONFIG, SHEET) or name.startswith(beginnings)]
         results = [self.files[name] for name in self._results("")]
         run = self._action("#run", f"Run of Acapella {__version__}", workflow, inputs, results)
         root = self.crate.root_dataset
@@ -95,7 +101,9 @@ class Crate:
 
     def _steps(self) -> list[str]:
         """Return the steps that were run."""
-        return [step for step in STEPS if step not in OPTIONAL_TABLES or self._results(OPTIONAL_TABLES[step])]
+        needs_samples = () if SHEET in self.files else SAMPLE_STEPS
+        steps = [step for step in STEPS if step not in needs_samples]
+        return [step for step in steps if step not in OPTIONAL_TABLES or self._results(OPTIONAL_TABLES[step])]
 
     def _file(self, name: str):
         """Add a file of the release; return its entity."""
@@ -171,6 +179,10 @@ class Crate:
         )
         return [name for name in self.files if name.startswith(beginnings)]
 
+    def _beginning(self, directory: str) -> list[str]:
+        """Return the names of the files in a directory."""
+        return [name for name in self.files if name.startswith(directory)]
+
     def _action(self, identifier: str, name: str, instrument, objects: list, results: list):
         """Add the execution of a program or of the workflow."""
         return self._entity(
@@ -201,10 +213,11 @@ class Crate:
         optional = {step: self._results(beginning) for step, beginning in OPTIONAL_TABLES.items()}
         tables = [name for name in self._results("tables/") if not any(name in names for names in optional.values())]
         digests = [name for name in self.files if name.startswith(("acap/", "flows/"))]
-        captures = [name for name in self.files if name.startswith("captures/")]
+        captures = self._beginning("captures/")
         objects, results = {
             "process": ([*digests, CONFIG, SHEET], tables),
             **{step: ([*captures, CONFIG], names) for step, names in optional.items()},
+            "transfer_tables": ([*self._beginning(f"{TRANSFERS}/"), CONFIG], optional["transfer_tables"]),
             "figures": ([*(name for name in self._results("tables/") if name.endswith(".parquet")), CONFIG],
                         self._results("figures/")),
         }[step]  # fmt: skip

@@ -63,6 +63,24 @@ flows belong to the same pseudonymous host.
   are the original ones. Anyone who captured some of this traffic elsewhere can recognize it and thereby learn some
   original prefixes. Do not try to identify the owners of addresses.
 """)
+TRANSFERS_LINE = Template(
+    "| transfers/ | $runs runs of transfers: settings, results of iperf3, and digests of the captures at the sender, "
+    "without addresses and names of hosts |\n"
+)
+TRANSFERS = Template("""\
+# Transfers over emulated links
+
+Created by Acapella $version. Check the files with `sha256sum -c SHA256SUMS`.
+
+| File or directory | Content |
+|---|---|
+$runs| config.yaml | settings from which Acapella makes tables and figures again |
+| results/ | tables and figures made from these runs, if they were added; SHA256SUMS contains their checksums |
+
+In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` makes results/ again and lists what differs, down to the
+column. Ports, sequence numbers and times are the original ones.
+
+$omitted""")
 MACS = {
     "replace": "each has a pseudonym, the same in all samples. Broadcast, zero, and protocol addresses "
     "(01:80:c2:00:00:00 to 2f, Cisco's) are unchanged, and IP multicast keeps its prefix. Pseudonyms of others keep "
@@ -83,12 +101,18 @@ NAMES = {
 }
 
 
-def text(counts_of_samples: list[dict], tables: list[str], missing: list[str], *, hidden: bool, macs: str) -> str:
+def text(
+    counts_of_samples: list[dict], tables: list[str], missing: list[str], runs: int, *, hidden: bool, macs: str
+) -> str:
     """Return the text of README.md.
 
     ``counts_of_samples``: counts of each capture; ``tables``: released tables; ``missing``: lines of
-    `lines_about_missing`; ``hidden``: whether names are pseudonyms; ``macs``: the value of --macs.
+    `lines_about_missing`; ``runs``: number of runs of transfers; ``hidden``: whether names are pseudonyms; ``macs``: the
+    value of --macs.
     """
+    omitted = "\n".join(["## What is not included", *missing, "", ""]) if missing else ""
+    if not counts_of_samples:
+        return TRANSFERS.substitute(version=__version__, runs=TRANSFERS_LINE.substitute(runs=runs), omitted=omitted)
     table_names = ", ".join(tables)
     about = f"results of the original captures, as counts and shares ({table_names}); those with addresses are omitted"
     if FLOWS in tables:
@@ -103,8 +127,9 @@ def text(counts_of_samples: list[dict], tables: list[str], missing: list[str], *
         macs=MACS[macs],
         names=NAMES[hidden],
         sheet=SHEET,
-        omitted="\n".join(["## What is not included", *missing, "", ""]) if missing else "",
-        table_line=f"| tables/ | {about} |\n" if tables else "",
+        omitted=omitted,
+        table_line=(f"| tables/ | {about} |\n" if tables else "")
+        + (TRANSFERS_LINE.substitute(runs=runs) if runs else ""),
     )
 
 

@@ -34,7 +34,8 @@ def write(part: Path, campaign: Path, samples: Sequence, engines: Sequence[str],
     ``samples``: the released samples; ``engines``: the engine of each.
     """
     lines = ["\t".join(SHEET_COLUMNS), *("\t".join(sheet_row(sample)) for sample in samples)]
-    atomic_text(part / SHEET, "\n".join(lines) + "\n")
+    if samples:
+        atomic_text(part / SHEET, "\n".join(lines) + "\n")
     config, notes = released_config(campaign, samples, engines, hidden=hidden)
     atomic_text(part / CONFIG, HEADER + yaml.safe_dump(config, sort_keys=False))
     return notes
@@ -55,7 +56,7 @@ def released_config(
 ) -> tuple[dict, list[str]]:
     """Return the config of a release, and notes about results that it does not make."""
     config, notes = campaign_config(campaign), []
-    config["digest"] = {"engine": engines[0]}
+    config["digest"] = {"engine": engines[0]} if engines else {}
     if len(set(engines)) > 1:
         notes.append(f"config.yaml has engine {engines[0]} for all samples; acap/ was made with several engines")
     compared = config.get("consistency", {})

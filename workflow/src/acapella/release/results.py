@@ -15,7 +15,8 @@ from .reproducible import RESULTS, campaign_config
 
 VERSIONS = f"{RESULTS}/versions.json"
 PACKAGES = ("acapella", "altair", "duckdb", "numpy", "pyarrow", "vl-convert-python")
-STAGES = ("process", "consistency", "flowtables")  # stages whose tables are made from captures only
+# Stages whose tables are made only from files of a release.
+STAGES = ("process", "consistency", "flowtables", "transfer")
 # Of them, the tables that depend on programs that the reader may not have: other flow meters.
 OMITTED = ("tables/flowreport_tools.csv", "tables/flowreport_tools.parquet")
 PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
@@ -44,10 +45,12 @@ def digest_paths(campaign: Campaign) -> list[str]:
 
 def versions(campaign: Campaign) -> dict:
     """Return the versions of everything that determines the bytes of a campaign's results, without paths or hosts."""
-    provenance = json.loads(existing_provenance(campaign, "process").read_text(encoding="utf-8"))
     used = {name: installed(name) for name in PACKAGES}
-    used |= {name: provenance["versions"][name] for name in ("tshark", "digest")}
-    used["vendors"] = provenance["vendors"]
+    path = existing_provenance(campaign, "process")
+    if path.is_file():  # the campaign has samples
+        provenance = json.loads(path.read_text(encoding="utf-8"))
+        used |= {name: provenance["versions"][name] for name in ("tshark", "digest")}
+        used["vendors"] = provenance["vendors"]
     used["queries"] = {
         path.relative_to(queries.DIRECTORY).as_posix(): sha256_of(path)
         for path in sorted(queries.DIRECTORY.rglob("*.sql"))

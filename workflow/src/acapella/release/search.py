@@ -22,6 +22,7 @@ from acapella_core.errors import UserError
 
 from . import readme as release_readme
 from .columns import METADATA, published_columns
+from .transfers import DIRECTORY as TRANSFERS
 
 # Patterns of possible addresses and checksums at any position of a text. DuckDB evaluates ANY_WORD, because it does not
 # support the look-around assertions of WORD_PATTERNS.
@@ -149,7 +150,10 @@ def files_of(part: Path, pattern: str = "*") -> list[Path]:
 
 def table_of(part: Path, path: Path) -> str:
     """Return the name of the schema of a Parquet or CSV file of a release."""
-    return {"acap": "frames", "flows": "flows"}.get(path.relative_to(part).parts[0], path.stem)
+    directory = path.relative_to(part).parts[0]
+    if directory == TRANSFERS:
+        return "flows" if path.name.endswith(".flows.parquet") else "frames"
+    return {"acap": "frames", "flows": "flows"}.get(directory, path.stem)
 
 
 def columns_of(path: Path) -> list[str]:
@@ -198,7 +202,7 @@ def texts_of(con, part: Path) -> Iterator[Text]:
     template = {*release_readme.TEXT.template.splitlines()}
     for path in files:
         where = path.relative_to(part).as_posix()
-        if path.suffix in (".md", ".yaml"):
+        if path.suffix in (".md", ".yaml") or where.startswith(f"{TRANSFERS}/") and path.suffix == ".json":
             yield Text(where, None, sorted({*path.read_text(encoding="utf-8").splitlines()} - template))
         elif path.suffix == ".tsv":
             yield from sheet_texts(path, where)

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from acapella.release import reproducible
+from acapella.release import reproducible, transfers
 from acapella_core import names
 from acapella_core.errors import UserError
 
@@ -57,7 +57,10 @@ def with_release(config: Mapping) -> dict[str, Any]:
         return dict(config)
     directory = Path(str(config["reproduce"]))
     check_keys(config, directory / reproducible.CONFIG, (*reproducible.KEYS, *OWN_KEYS))
-    made = {"campaign": NAME, "testbed": "files", "samples": str(directory / reproducible.SHEET)}
+    has_sheet = (directory / reproducible.SHEET).is_file()
+    made = {"campaign": NAME, "testbed": "files", "samples": str(directory / reproducible.SHEET) if has_sheet else None}
+    if (directory / transfers.DIRECTORY).is_dir():
+        made["transfer"] = {"runs": str(directory)}
     # Trials are compared by the bytes of packets, and the P4 program reads packets.
     omitted = ("trials", "flowreports") if is_without_captures(config) else ()
     return made | {key: value for key, value in config.items() if key not in omitted}

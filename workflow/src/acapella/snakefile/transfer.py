@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from acapella.common.wording import listed
+from acapella.release import transfers
 
-ANALYSIS = ("data", "sheet", "name_pattern")  # keys that do not affect the runs
+ANALYSIS = ("data", "sheet", "name_pattern", "runs")  # keys that do not affect the runs
 
 
 def has_transfers(config: Mapping) -> bool:
     """Return whether the configuration has transfer experiments: runs of this campaign, or files made elsewhere."""
     transfer = config.get("transfer") or {}
-    return any(transfer.get(key) for key in ("data", "sheet", "grid"))
+    return any(transfer.get(key) for key in ("data", "sheet", "grid", "runs"))
 
 
 def empty_figures(config: Mapping) -> dict[str, str]:
@@ -20,9 +22,9 @@ def empty_figures(config: Mapping) -> dict[str, str]:
     The settings of files made elsewhere are not known in advance, so that no figure is omitted for them.
     """
     transfer = config["transfer"]
-    if not transfer.get("grid") or transfer["data"] or transfer["sheet"]:
+    grid = transfer.get("grid") or (grid_of_runs(Path(transfer["runs"])) if transfer["runs"] else None)
+    if not grid or transfer["data"] or transfer["sheet"]:
         return {}
-    grid = transfer["grid"]
     single = "the grid has a ratio" if grid["ratio"] else "the grid has one number of streams"
     conditions = {
         "transfer_gain": (not {"bbr", "cubic"} <= {*grid["algorithm"]}, "the grid does not have both bbr and cubic"),
@@ -32,6 +34,19 @@ def empty_figures(config: Mapping) -> dict[str, str]:
         "transfer_ratios": (not grid["ratio"], "the grid has no ratio"),
     }
     return {name: reason for name, (holds, reason) in conditions.items() if holds}
+
+
+def grid_of_runs(directory: Path) -> dict | None:
+    """Return the settings of the runs in a directory by which figures are omitted; None if a run cannot be read."""
+    found: dict[str, set] = {"algorithm": set(), "streams": {1}, "ratio": set()}
+    try:
+        for path in transfers.cells_of(directory):
+            settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
+            for name, values in found.items():
+                values |= {settings[name]} - {None}
+        return {name: sorted(values) for name, values in found.items()}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def empty_figures_text(empty: Mapping[str, str]) -> str:

@@ -63,6 +63,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--name-pattern", metavar="REGEX", help="pattern of their names, with a named group per setting"
     )
+    parser.add_argument(
+        "--runs", type=Path, metavar="DIR", help="read DIR/transfers/ of a release or of another campaign instead"
+    )
     return parser
 
 
@@ -80,12 +83,15 @@ def run(args: argparse.Namespace) -> None:
     campaign = open_campaign(args.campaign)
     pattern = settings.name_pattern(args.name_pattern) if args.name_pattern else None
     foreign = Foreign(tuple(args.data), args.sheet, pattern)
-    written = write(campaign, foreign)
+    written = write(campaign, foreign, args.runs)
     provenance.write_outputs(campaign, STAGE, written, pseudonyms=False)
 
 
-def write(campaign: Campaign, foreign: Foreign) -> list[Path]:
-    """Write all tables and report faults on standard error; return the paths."""
+def write(campaign: Campaign, foreign: Foreign, runs: Path | None = None) -> list[Path]:
+    """Write all tables and report faults on standard error; return the paths.
+
+    ``runs``: the directory whose transfers/ are read (default: the campaign).
+    """
     from acapella.common import queries, tables  # noqa: PLC0415
 
     from .raw import Raw  # noqa: PLC0415 (pyarrow)
@@ -94,7 +100,7 @@ def write(campaign: Campaign, foreign: Foreign) -> list[Path]:
     raw = Raw()
     seen: set[tuple[str, int]] = set()
     own = failed = 0
-    for found in cells.own_runs(campaign.directory, faults):
+    for found in cells.own_runs(runs or campaign.directory, faults):
         own += 1
         failed += found.error is not None
         add(raw, found, seen, faults)

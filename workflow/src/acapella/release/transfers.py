@@ -1,0 +1,164 @@
+"""Runs of transfers in a release: the values and frames from which the tables of transfers are computed, and no others.
+
+cell.json and the files of iperf3 are written again with the keys listed below: without names of hosts and sites,
+addresses and cookies. Digests have the columns listed below: without addresses and hashes of flows.
+"""
+
+import datetime
+import json
+from pathlib import Path
+
+from acapella_core.files import atomic_text
+
+DIRECTORY, CELL, GRID = "transfers", "cell.json", "grid.json"
+MAX_BYTES = 64 << 20  # of a JSON file
+NUMBER, TEXT = (bool, int, float, type(None)), (str, type(None))
+PATH = {"path": TEXT, "rtt_ns": NUMBER}
+CELL_KEYS = {
+    **{
+        "version": NUMBER,
+        "cell_id": TEXT,
+        "run": NUMBER,
+        "mode": TEXT,
+        "topology": TEXT,
+        "wire": TEXT,
+        "flags": [TEXT],
+    },
+    "settings": {
+        **{"algorithm": TEXT, "delay_ms": NUMBER, "buffer_bytes": NUMBER, "rate_bps": NUMBER, "streams": NUMBER},
+        **{"size_bytes": NUMBER, "ratio": NUMBER, "delay_on": TEXT, "loss_percent": NUMBER, "reorder_percent": NUMBER},
+    },
+    "measured": {
+        **{"rtt_ns": NUMBER, "rate_bps": NUMBER, "rate_at_least_bps": NUMBER, "buffer_bytes": NUMBER},
+        **{"frames_over_mtu": NUMBER, "background_bps": NUMBER, "paths": [PATH]},
+    },
+    "environment": {"kernel": TEXT, "bbr_version": TEXT, "tcp_wmem": [NUMBER]},
+    "links": {None: {"between": [TEXT], "emulated": NUMBER, "times_ratio": NUMBER, "rate_bps": NUMBER}},
+    "paths": {None: [TEXT]},
+    "flows": [
+        {
+            **{"flow": NUMBER, "path": TEXT, "client_port": NUMBER, "server_port": NUMBER, "size_bytes": NUMBER},
+            **{"extra_bytes": NUMBER, "iperf3": TEXT, "started_ns": NUMBER, "start_error_ns": NUMBER},
+        }
+    ],
+    "tcp_info": [{"flow": NUMBER, "busy_ns": NUMBER, "snd_wnd_bytes": NUMBER}],
+}
+SENDER = {
+    **{"socket": NUMBER, "sender": NUMBER, "bytes": NUMBER, "start": NUMBER, "end": NUMBER, "seconds": NUMBER},
+    **{"retransmits": NUMBER, "min_rtt": NUMBER, "mean_rtt": NUMBER, "max_rtt": NUMBER, "max_snd_cwnd": NUMBER},
+}
+INTERVAL = {
+    **{"socket": NUMBER, "start": NUMBER, "end": NUMBER, "bytes": NUMBER, "omitted": NUMBER, "retransmits": NUMBER},
+    **{"snd_cwnd": NUMBER, "rtt": NUMBER},
+}
+IPERF3_KEYS = {
+    "start": {
+        **{"version": TEXT, "tcp_mss_default": NUMBER, "tcp_mss": NUMBER},
+        "test_start": {"protocol": TEXT, "bytes": NUMBER, "omit": NUMBER, "reverse": NUMBER},
+        "connected": [{"socket": NUMBER, "local_port": NUMBER, "remote_port": NUMBER}],
+    },
+    "intervals": [{"streams": [INTERVAL]}],
+    "end": {"sender_tcp_congestion": TEXT, "streams": [{"sender": SENDER, "receiver": SENDER}]},
+}
+GRID_KEYS = {"version": NUMBER, "cells": [{"cell_id": TEXT, "run": NUMBER}]}
+FRAMES = ("frame", "ts_ns", "wire_len", "ip_len", "flow", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len")
+FLOWS = ("flow", "peer_flow", "ip_proto", "src_port", "dst_port", "payload_bytes", "cut_end")
+FAILED = "not published"  # instead of the text of an error
+REMADE = "made again from transfers/ by make reproduce"
+HIDDEN = "transfers: names of links and paths have no pseudonyms"
+
+
+def cells_of(directory: Path) -> list[Path]:
+    """Return cell.json of each run of a campaign or release. Directories of runs in progress begin with a dot."""
+    return sorted((directory / DIRECTORY).glob(f"[!.]*/{CELL}"))
+
+
+def write(part: Path, campaign: Path, *, hidden: bool) -> list[str]:
+    """Write the runs of a campaign to the release in ``part``; return reasons why results cannot be reproduced.
+
+    If names are ``hidden``, no run is written.
+    """
+    cells = cells_of(campaign)
+    if not cells or hidden:
+        return [HIDDEN] if cells else []
+    unread = 0
+    write_json(campaign / DIRECTORY / GRID, part / DIRECTORY / GRID, GRID_KEYS)
+    for path in cells:
+        target = part / DIRECTORY / path.parent.name
+        cell = write_json(path, target / CELL, CELL_KEYS)
+        flows = cell.get("flows", []) if cell else []
+        files = {flow.get("iperf3") for flow in flows} - {None}
+        written = [write_json(path.parent / Path(name).name, target / Path(name).name, IPERF3_KEYS) for name in files]
+        unread += (cell is None) + written.count(None)
+        if cell and cell.get("wire"):
+            write_digest(path.parent / Path(cell["wire"]).name, target)
+    return [f"transfers: {unread} JSON files cannot be read"] if unread else []
+
+
+def write_json(path: Path, target: Path, keys: dict) -> dict | None:
+    """Write the known keys of a JSON file to another one and return them; None if the file cannot be read."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return None
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    kept = known(content, keys)
+    if not isinstance(kept, dict):
+        return None
+    if isinstance(content.get("error"), str):
+        kept["error"] = FAILED
+    target.parent.mkdir(parents=True, exist_ok=True)
+    atomic_text(target, json.dumps(kept, sort_keys=True, separators=(",", ":")) + "\n")
+    return kept
+
+
+def known(value: object, keys: object) -> object:
+    """Return the parts of a JSON value that ``keys`` describes; None for a value of another type.
+
+    A dictionary lists keys (None: any key), a list has the description of its elements, a tuple has types.
+    """
+    if isinstance(keys, tuple):
+        return value if isinstance(value, keys) else None
+    if isinstance(keys, list):
+        return [known(each, keys[0]) for each in value] if isinstance(value, list) else None
+    if not isinstance(value, dict):
+        return None
+    if None in keys:
+        return {name: known(each, keys[None]) for name, each in value.items()}
+    return {name: known(value[name], inner) for name, inner in keys.items() if name in value}
+
+
+def flows_of(acap: Path) -> Path:
+    """Return the path of the flow table of a run's acap."""
+    return acap.with_name(f"{acap.name.removesuffix('.parquet')}.flows.parquet")
+
+
+def write_digest(acap: Path, target: Path) -> None:
+    """Copy the listed columns of an acap and its flow table, without metadata. Files that do not exist are skipped."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
+
+    from acapella_core.files import atomic_path  # noqa: PLC0415
+
+    for path, columns in ((acap, FRAMES), (flows_of(acap), FLOWS)):
+        if path.is_file():
+            rows = pq.read_table(path, columns=list(columns)).replace_schema_metadata(None)
+            with atomic_path(target / path.name) as temporary:
+                pq.write_table(rows, temporary, compression="zstd")
+
+
+def original_flows(campaign: Path) -> list[Path]:
+    """Return the flow tables of a campaign's transfers that have addresses, for the search of the release."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
+
+    found = sorted((campaign / DIRECTORY).glob("[!.]*/*.flows.parquet"))
+    return [path for path in found if "src" in pq.read_schema(path).names]
+
+
+def date(release: Path) -> str:
+    """Return the date (UTC) on which the last transfer started; 1970-01-01 if it is not known."""
+    last = 0
+    for path in cells_of(release):
+        flows = json.loads(path.read_text(encoding="utf-8")).get("flows") or []
+        last = max([last, *(flow.get("started_ns") or 0 for flow in flows)])
+    return datetime.datetime.fromtimestamp(last // 10**9, datetime.UTC).date().isoformat()

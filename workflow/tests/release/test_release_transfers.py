@@ -1,0 +1,131 @@
+"""Tests that a release of transfers contains what their tables need, and nothing about hosts and addresses."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.generated import generated_transfers as made
+from acapella_testing.generated.files_campaign import run
+from acapella_testing.new_files import new_directory
+from acapella_testing.release_records import write_key
+from acapella_testing.runs.other_environment import check_out, run_elsewhere, turkish, why_unavailable
+from acapella_testing.runs.workflow_run import Workplace
+
+from acapella.cli.main import main
+from acapella.release import transfers
+from acapella.transfer.tables import TABLES
+
+PRIVATE = ("secret-host", "10.0.0.1", "192.0.2.77", "cookie", "Thu, 01 Jan 2026", "SITE-A", "operator")
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory) -> Path:
+    """Return a campaign of transfers, whose files have names of hosts and sites, addresses and a failed run."""
+    directory = new_directory(tmp_path_factory.mktemp("transfers") / "mine")
+    made.captured(directory, delays=(20,))
+    made.multipath(directory, ratios=(2.0,))
+    made.cell(directory, "failed", [{"error": "unable to connect to 192.0.2.77"}], error="secret-host: no reply")
+    for path in (directory / "transfers").glob("*/*.json"):
+        content = json.loads(path.read_text())
+        if path.name == "cell.json":
+            content["environment"]["sites"] = {"h1": "SITE-A"}
+            content["operator"] = "operator"
+        elif "start" in content:
+            content["start"] |= {"cookie": "cookie", "connecting_to": {"host": "secret-host"}}
+        path.write_text(json.dumps(content))
+    run("campaign", "transfers", directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def release(campaign) -> Path:
+    """Return a release of the campaign. Nothing may change it."""
+    key = write_key(campaign.parent / "key")
+    run("release", campaign, "-o", campaign.parent / "public", "--key-file", key)
+    return campaign.parent / "public"
+
+
+def test_release_contains_no_host_site_or_address(release):
+    files = [path for path in release.rglob("*") if path.is_file()]
+    assert len([path for path in files if path.name == "cell.json"]) == 8
+    for path in files:
+        content = path.read_bytes()
+        for word in PRIVATE:
+            assert word.encode() not in content, (path, word)
+        assert not {"src", "dst", "flow_id"} & {*(pq.read_schema(path).names if path.suffix == ".parquet" else ())}
+
+
+def test_tables_made_from_a_release_equal_those_of_the_campaign(campaign, release, tmp_path):
+    run("campaign", "transfers", tmp_path, "--runs", release)
+    for name in TABLES:
+        ours, theirs = (pq.read_table(d / "tables" / f"{name}.parquet").to_pylist() for d in (tmp_path, campaign))
+        if name == "transfer_files":
+            assert [row["reason"] for row in ours] == [
+                "iperf3 reports an error: not published",
+                "run failed: not published",
+            ]
+            continue
+        for row in (*ours, *theirs):
+            row["error"] = row.get("error") is None
+        assert ours == theirs, name
+        assert bool(ours) == (name != "transfer_shallow"), "no buffer is shallow"
+
+
+def test_hidden_names_omit_transfers(campaign, tmp_path):
+    assert transfers.write(tmp_path, campaign, hidden=True) == [transfers.HIDDEN]
+    assert not any(tmp_path.iterdir())
+
+
+def test_search_finds_an_original_address(campaign, tmp_path, capsys, monkeypatch):
+    """The flow tables of real captures have addresses."""
+    mine = shutil.copytree(campaign, tmp_path / "mine")
+    path = next(iter((mine / "transfers").glob("*/wire.flows.parquet")))
+    table = pq.read_table(path)
+    for name in ("src", "dst"):
+        table = table.append_column(name, [["192.0.2.77"] * len(table)])
+    for name in ("flow_id", "peer_flow_id", "community_id"):
+        table = table.append_column(name, [["0" * 32] * len(table)])
+    pq.write_table(table, path)
+    text = {**transfers.IPERF3_KEYS["start"], "version": transfers.TEXT}
+    monkeypatch.setitem(transfers.IPERF3_KEYS, "start", text | {"connecting_to": {"host": transfers.TEXT}})
+    report = next(iter(path.parent.glob("iperf3-*.json")))
+    content = json.loads(report.read_text())
+    content["start"]["connecting_to"] = {"host": "192.0.2.77"}
+    report.write_text(json.dumps(content))
+    assert main(["release", str(mine), "-o", str(tmp_path / "public"), "--key-file", str(campaign.parent / "key")]) == 2
+    assert "the original address 192.0.2.77" in capsys.readouterr().err
+    assert not (tmp_path / "public").exists()
+
+
+@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
+def test_tables_and_figures_of_transfers_are_reproduced_elsewhere(release, tmp_path):
+    if reason := why_unavailable():
+        pytest.skip(reason)
+    public = shutil.copytree(release, tmp_path / "public")
+    place, elsewhere = Workplace(new_directory(tmp_path / "place")), new_directory(tmp_path / "elsewhere")
+    place.succeed("--cores", "2", "record", "--config", f"reproduce={public}")
+    sums = dict(reversed(line.split("  ")) for line in (public / "SHA256SUMS").read_text().splitlines())
+    names = {name for name in sums if name.startswith("results/tables/")}
+    assert names == {f"results/tables/{name}.{suffix}" for name in TABLES for suffix in ("csv", "parquet")}
+    assert "results/figures/transfer_ratios.svg" in sums and "results/figures/transfer_streams.svg" not in sums
+    variables = turkish(tmp_path / "locales") | {"TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "9"}
+    words = ("--cores", "1", "reproduce", "--config", f"reproduce={public}", "campaign=mine")
+    ended = run_elsewhere(check_out(tmp_path / "checkout"), elsewhere, *words, **variables)
+    assert ended.returncode == 0, ended.stdout[-4000:]
+    lines = (elsewhere / "results/mine/reproduced.txt").read_text().splitlines()
+    assert (
+        lines[-1]
+        == f"all {len([name for name in sums if name.startswith(('results/tables/', 'results/figures/'))])} compared files are identical"
+    )
+    report = public / "transfers" / "bbr-20-102400" / "iperf3-0.json"
+    report.write_text(report.read_text().replace('"retransmits":0', '"retransmits":7'))
+    ended = place.run("--cores", "2", "reproduce", "--config", f"reproduce={public}")
+    assert ended.returncode == 1
+    found = {
+        tuple(line.split("\t")[:2])
+        for line in (place.directory / "results/reproduced/reproduced.tsv").read_text().splitlines()
+    }
+    assert {("tables/transfer_flows.parquet", "retransmits"), ("tables/transfer_cells.parquet", "retransmits")} <= found
