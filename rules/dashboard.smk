@@ -1,5 +1,5 @@
 # dashboard: provenance and tables of all campaigns, outcomes.csv -> results/dashboard/index.html, sites/*.html,
-#            campaigns.csv, ports.csv, summaries.json
+#            campaigns.csv, ports.csv, summaries.json.gz
 #
 # Only `snakemake dashboard` runs this rule. It has no input files: they are outputs of other rules for the campaign of the
 # config, which must not run because of it. Instead, a parameter has a checksum of their states. Only the first page is a

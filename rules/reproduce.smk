@@ -48,8 +48,8 @@ if config["reproduce"]:
     rule reproduce:
         input:
             results=REPRODUCED_RESULTS,
-            acaps=SAMPLES.files("<campaign>/acap/{sample}.parquet"),
-            flows=SAMPLES.files("<campaign>/flows/{sample}.parquet"),
+            acaps=SAMPLES.files("<campaign>/acap/{sample}.parquet") if HAS_SAMPLES else [],
+            flows=SAMPLES.files("<campaign>/flows/{sample}.parquet") if HAS_SAMPLES else [],
             release=release_files(config),
         output:
             done=touch("<campaign>/logs/reproduce.done"),

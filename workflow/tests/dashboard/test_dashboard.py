@@ -1,6 +1,7 @@
 """The dashboard: campaigns over time, faults of campaigns, hostile names, and pages that need no server."""
 
 import csv
+import gzip
 import json
 import os
 import re
@@ -132,13 +133,13 @@ def test_only_changed_campaigns_are_read_again(tmp_path, monkeypatch):
     assert campaigns.state_of_results(tmp_path) != before
     dashboard(tmp_path)
     assert read[3:] == ["week-002", "week-003"]
-    kept = tmp_path / "dashboard" / "summaries.json"
-    content = json.loads(kept.read_text())
-    content["campaigns"]["week-001"]["summary"]["counts"]["frames"] = "many"
-    kept.write_text(json.dumps(content))
+    kept = tmp_path / "dashboard" / "summaries.json.gz"
+    content = json.loads(gzip.decompress(kept.read_bytes()))
+    content["campaigns"]["week-001"]["summary"]["counts"][1] = "many"
+    kept.write_bytes(gzip.compress(json.dumps(content).encode()))
     dashboard(tmp_path)
     assert read[5:] == ["week-001", "week-003"], "an entry with a wrong type is not used, nor one that lacks parts"
-    kept.write_text("[" * 100_000)
+    kept.write_bytes(gzip.compress(b"[" * 100_000))
     dashboard(tmp_path)
     assert len(read) == 10
 
@@ -148,12 +149,14 @@ def test_repaired_table_of_the_same_size_is_read(tmp_path):
     table = tmp_path / "a" / "tables" / "capture_quality.parquet"
     content = table.read_bytes()
     table.write_bytes(bytes(len(content)))
-    reasons = []
+    reasons, states = [], []
     for repaired in (False, True):
         if repaired:
             table.write_bytes(content)
+        states.append(campaigns.state_of_results(tmp_path))
         reasons += [row["reason"] for row in read_csv(dashboard(tmp_path) / "campaigns.csv")]
     assert reasons == ["damaged: tables/capture_quality.parquet differs from its SHA-256 in provenance/", ""]
+    assert states[0] != states[1], "the rule runs again"
 
 
 def cut(path: Path) -> None:
@@ -305,6 +308,29 @@ def test_links_to_reports_are_relative_from_any_directory(tmp_path, place):
     for path in (output / "index.html", *(output / "sites").iterdir()):
         (link,) = [link for link in LINK.findall(path.read_text()) if link.endswith("report.html")]
         assert not link.startswith("/") and (path.parent / link).read_text() == "report"
+
+
+def test_directory_of_site_pages_is_not_a_campaign(tmp_path):
+    write_campaign(tmp_path / "a", FIRST_NS, sites=["STAR"])
+    for _ in range(2):
+        dashboard(tmp_path, "-o", str(tmp_path))
+        assert [row["campaign"] for row in read_csv(tmp_path / "campaigns.csv")] == ["a"]
+    shutil.copytree(tmp_path / "a", tmp_path / "sites", dirs_exist_ok=True)
+    dashboard(tmp_path, "-o", str(tmp_path))
+    assert [row["campaign"] for row in read_csv(tmp_path / "campaigns.csv")] == ["a", "sites"]
+
+
+def test_campaigns_with_little_time_captured_have_hollow_marks(tmp_path):
+    found = {}
+    for week, seconds in enumerate((100, 90, 24, 110, 100)):
+        counts = Counts(1, 10, 10**6, 10**6, seconds * 10**9, 10, 0.0, 0, 0, 5)
+        start = FIRST_NS + week * WEEK_NS
+        found[f"w{week}"] = Summary(start_ns=start, end_ns=start, counts=counts, places=[Place("A", "p", counts)])
+    page.write_files(page.Dashboard(History(found), {}, frozenset()), tmp_path)
+    for path in (tmp_path / "index.html", *(tmp_path / "sites").iterdir()):
+        hollow = re.findall(r'<circle class="sparse"[^>]*><title>([^<]*)', path.read_text())
+        assert hollow and all(label.startswith("w2, ") and "little time captured" in label for label in hollow)
+    assert [row["duration_ns"] for row in read_csv(tmp_path / "campaigns.csv")][2] == "24000000000"
 
 
 def test_outcomes_of_a_site_are_sorted_from_success_to_failed():

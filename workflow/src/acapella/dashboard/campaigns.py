@@ -11,16 +11,17 @@ from acapella_core import beneath
 from acapella_core.errors import UserError
 
 DIRECTORY = "dashboard"  # in the directory of the campaigns
+SITES = "sites"  # in the directory of the pages: those of sites
 MANIFESTS = ("process", "consistency")  # stages whose provenance files contain the SHA-256 of the tables that are read
 TABLES = {"capture_quality": "process", "flows_per_sample": "process", "consistency_environments": "consistency"}
 REPORT = "report.html"
 
 
-def campaign_names(results: Path, selected: Sequence[str] | None = None) -> list[str]:
+def campaign_names(results: Path, selected: Sequence[str] | None = None, output: Path | None = None) -> list[str]:
     """Return the names of the campaigns in a directory, in natural order; only the ``selected`` ones if there are any.
 
-    Every directory counts, except the dashboard and hidden ones. Raises UserError if the directory cannot be read, or
-    if a selected campaign does not exist.
+    Every directory counts, except hidden ones and those of the pages in ``output`` (default: dashboard). Raises
+    UserError if the directory cannot be read, or if a selected campaign does not exist.
     """
     beneath.check_directory(results)
     try:
@@ -28,13 +29,22 @@ def campaign_names(results: Path, selected: Sequence[str] | None = None) -> list
             found = {entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()}
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=results) from error
-    found.discard(DIRECTORY)
+    found -= {name for name in found if results / name in pages_in(results, output)}
     if selected is None:
         return sorted(found, key=natural)
     for name in selected:
         if name not in found:
             raise UserError(f"no such campaign: {name}", where=results, fix="correct dashboard.campaigns in the config")
     return sorted(set(selected), key=natural)
+
+
+def pages_in(results: Path, output: Path | None) -> list[Path]:
+    """Return the directories below ``results`` that have pages of a dashboard, also if ``output`` is ``results``."""
+    directories = [DIRECTORY]
+    if output is not None:
+        inside = os.path.relpath(output.resolve(), results.resolve())
+        directories += [SITES] if inside == "." and not (results / SITES / "provenance").exists() else [inside]
+    return [results / name for name in directories]
 
 
 def state_of(directory: Path) -> str:
@@ -56,6 +66,7 @@ def state_of(directory: Path) -> str:
 def state_of_results(results: Path, selected: Sequence[str] | None = None) -> str:
     """Return the SHA-256 of all that the pages depend on: campaigns, their states and reports, and outcomes.csv.
 
+    It includes the modification times of tables, so that a table that was repaired causes new pages.
     A campaign or directory that does not exist counts as empty; `acapella campaign dashboard` reports it.
     """
     if not results.is_dir():
@@ -63,7 +74,8 @@ def state_of_results(results: Path, selected: Sequence[str] | None = None) -> st
     total = hashlib.sha256(read_or_none(results / "outcomes.csv") or b"")
     for name in sorted(set(selected)) if selected else campaign_names(results):
         total.update(os.fsencode(name))
-        total.update(f"\0{has_report(results / name)} {state_of(results / name)}\0".encode())
+        times = [time_of(Campaign(results / name).table(table, "parquet")) for table in TABLES]
+        total.update(f"\0{has_report(results / name)} {state_of(results / name)} {times}\0".encode())
     return total.hexdigest()
 
 
@@ -76,6 +88,14 @@ def read_or_none(path: Path) -> bytes | None:
     """Return the content of a regular file; None if it is missing or cannot be read."""
     try:
         return path.read_bytes() if path.is_file() else None
+    except OSError:
+        return None
+
+
+def time_of(path: Path) -> int | None:
+    """Return the modification time of a file in ns; None if it is missing or cannot be read."""
+    try:
+        return path.stat().st_mtime_ns
     except OSError:
         return None
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from acapella.common.wording import natural, percent, scaled, shortened
+from acapella.common.wording import nanoseconds, natural, percent, scaled, shortened
 from acapella.report.summary import utc_text
 from acapella_core import names
 
@@ -53,6 +53,11 @@ def share(value: float | None) -> Cell:
 def quantity(value: float | None, unit: str) -> Cell:
     """Return the cell of a value with an SI prefix."""
     return Cell("") if value is None else Cell(scaled(value, unit), round(value, 3))
+
+
+def captured(duration_ns: int) -> Cell:
+    """Return the cell of the time that samples lasted together."""
+    return Cell(nanoseconds(duration_ns) if duration_ns else UNKNOWN, duration_ns)
 
 
 def date(start_ns: int | None) -> Cell:

@@ -11,20 +11,25 @@ from acapella.common.wording import count
 WIDTH, HEIGHT = 400, 150  # px of the drawing; the page scales it
 LEFT, RIGHT, TOP, BOTTOM = 66, 8, 10, 26  # margins of the plot
 SMALL_WIDTH, SMALL_HEIGHT = 132, 22
-MAX_MARKED = 120  # points with a mark and a tooltip; a line with more has none
+MAX_MARKED = 120  # points with a mark and a tooltip; of a line with more, only the sparse ones have these
 MAX_X_TICKS = 4
 DAY_S = 86_400
+SPARSE, LITTLE = ' class="sparse"', " (little time captured)"
 STEPS_S = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, DAY_S, 2 * DAY_S, 7 * DAY_S, 14 * DAY_S)
 STEPS_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120)
 
 
 @dataclass(frozen=True)
 class Point:
-    """The value of a campaign; None if it is unknown. ``start_ns``: since 1970, UTC."""
+    """The value of a campaign; None if it is unknown.
+
+    ``start_ns``: since 1970, UTC; ``sparse``: whether the campaign captured little time.
+    """
 
     start_ns: int
     value: float | None
     label: str
+    sparse: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def chart(points: Sequence[Point], axis: Axis, span: Span, subject: str = "") ->
         *(horizontal(y_of(tick, ticks[-1]), axis.text(tick)) for tick in ticks),
         *(vertical(x_of(stamp, span), text) for stamp, text in time_ticks(*span)),
         f'<path class="line" d="{path(placed)}"/>',
-        *(marks(points, placed, axis) if len(known) <= MAX_MARKED else []),
+        *marks(points, placed, axis, only_sparse=len(known) > MAX_MARKED),
         "</svg>",
     ]
     return "".join(parts)
@@ -113,14 +118,17 @@ def path(placed: Sequence[tuple[float, float | None]]) -> str:
     return "".join(words)
 
 
-def marks(points: Sequence[Point], placed: Sequence[tuple[float, float | None]], axis: Axis) -> list[str]:
-    """Return a mark with a tooltip for each known value."""
-    return [
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5">'
-        f"<title>{escape(f'{point.label}: {axis.text(point.value)}')}</title></circle>"
-        for point, (x, y) in zip(points, placed, strict=True)
-        if y is not None
-    ]
+def marks(
+    points: Sequence[Point], placed: Sequence[tuple[float, float | None]], axis: Axis, *, only_sparse: bool
+) -> list[str]:
+    """Return a mark with a tooltip for each known value, or only for the sparse ones; theirs are hollow."""
+    parts = []
+    for point, (x, y) in zip(points, placed, strict=True):
+        if y is not None and (point.sparse or not only_sparse):
+            kind, note = (SPARSE, LITTLE) if point.sparse else ("", "")
+            title = escape(f"{point.label}: {axis.text(point.value)}{note}")
+            parts.append(f'<circle{kind} cx="{x:.1f}" cy="{y:.1f}" r="2.5"><title>{title}</title></circle>')
+    return parts
 
 
 def horizontal(y: float, text: str) -> str:

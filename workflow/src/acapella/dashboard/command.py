@@ -5,7 +5,7 @@
 
 Writes index.html, a page for each site, campaigns.csv and ports.csv to the output directory. The pages need no server:
 they load nothing, and links to the reports of the campaigns are relative. A campaign that cannot be read is listed with
-the reason. summaries.json keeps the numbers of each campaign, so that only campaigns with changed provenance files
+the reason. summaries.json.gz keeps the numbers of each campaign, so that only campaigns with changed provenance files
 are read again. The same tables give the same bytes.
 """
 

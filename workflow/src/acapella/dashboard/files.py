@@ -14,8 +14,7 @@ from .campaigns import read_or_none
 from .counts import Counts
 from .history import History
 
-SITES = "sites"
-COUNTS = ("samples", "frames", "wire_bytes", "flows", "loss_share", "unknown_loss_samples", "rate_bps")
+COUNTS = ("samples", "frames", "wire_bytes", "flows", "loss_share", "unknown_loss_samples", "duration_ns", "rate_bps")
 MAX_SLUG = 40
 SITE_FILE = re.compile(rf"[A-Za-z0-9-]{{1,{MAX_SLUG}}}-[0-9a-f]{{8}}\.html")  # form of the names of site_file
 
@@ -45,7 +44,7 @@ def remove_others(directory: Path, kept: Iterable[str]) -> None:
 def numbers(counts: Counts) -> list[str]:
     """Return the columns COUNTS as text; empty if a value is unknown."""
     values = (counts.samples, counts.frames, counts.wire_bytes, counts.flows, counts.loss_share, counts.unknown)
-    return [text_of(value) for value in (*values, counts.rate_bps)]
+    return [text_of(value) for value in (*values, counts.duration_ns, counts.rate_bps)]
 
 
 def text_of(value: float | None) -> str:

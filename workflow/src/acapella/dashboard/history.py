@@ -1,7 +1,8 @@
 """The campaigns of a dashboard in the order of time, and the values of their trends."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import statistics
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from acapella.common.wording import natural, percent, scaled
@@ -12,6 +13,7 @@ from .charts import Axis, Point, Span
 from .counts import Counts, total
 from .summaries import Summary
 
+SPARSE_SHARE = 0.25  # of the median time captured; a campaign with less has a hollow mark
 FAR_NS = 10 * 31_557_600 * 10**9  # as column misdated of capture_quality: 10 years from the median start
 
 
@@ -118,11 +120,23 @@ class History:
                 campaigns.setdefault(name, []).append(counts)
         return {name: total(campaigns[name]) for name in self.names if name in campaigns}
 
-    def points(self, value_of: Callable[[str], float | None], names: Iterable[str]) -> list[Point]:
-        """Return the values of those campaigns in trends that are among ``names``."""
-        included = set(names)
-        return [Point(start, value_of(name), label) for name, (start, label) in self.marks.items() if name in included]
+    def points(self, values: Mapping[str, float | None], sparse: Container[str] = ()) -> list[Point]:
+        """Return the values of those campaigns in trends that are among ``values``.
+
+        ``sparse``: campaigns that captured little time.
+        """
+        return [
+            Point(start, values[name], label, name in sparse)
+            for name, (start, label) in self.marks.items()
+            if name in values
+        ]
 
     def trend(self, trend: Trend, counts: Mapping[str, Counts]) -> list[Point]:
         """Return the values of a trend of a site or a port. ``counts`` are by campaign."""
-        return self.points(lambda name: trend.value(counts[name]), counts)
+        return self.points({name: trend.value(one) for name, one in counts.items()}, self.sparse(counts))
+
+    def sparse(self, counts: Mapping[str, Counts]) -> set[str]:
+        """Return the campaigns in trends with less than SPARSE_SHARE of the median time captured of all of them."""
+        times = {name: counts[name].duration_ns for name in self.marks if name in counts}
+        least = SPARSE_SHARE * statistics.median(times.values()) if times else 0
+        return {name for name, time_ns in times.items() if time_ns < least}

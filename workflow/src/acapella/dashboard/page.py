@@ -18,12 +18,13 @@ from acapella.report.warnings import shorten_list
 from acapella_core import beneath
 
 from . import cells, files
-from .campaigns import REPORT, campaign_names, has_report
+from .campaigns import REPORT, SITES, campaign_names, has_report
 from .cells import CHART, DATE, EMPTY, NUMBER, TEXT, Cell
 from .charts import Axis, chart, sparkline
 from .counts import Counts, total
 from .history import FLOWS, KAPPA, LOSS, OF_CAMPAIGN, OF_PLACE, RATE, History
 from .outcomes import Outcomes, outcome_cell, read_outcomes
+from .summaries import FILE as SUMMARIES
 from .summaries import Summary, read_summaries
 
 HERE = Path(__file__).parent
@@ -31,7 +32,8 @@ INDEX = "index.html"
 PSEUDONYMS = "Campaigns with pseudonyms are not in the trends of sites and ports: S0 is another site in each of them."
 QUANTITIES = (
     "Of samples in traffic statistics. Mean rate of a port: bytes on the wire by the time captured. Lost frames: at "
-    "all stages with counters, as a share of the frames offered. Flows are directed and counted per sample."
+    "all stages with counters, as a share of the frames offered. Flows are directed and counted per sample. Hollow "
+    "marks: less than a quarter of the median time captured of the campaigns in the chart."
 )
 
 
@@ -51,9 +53,9 @@ def write(results: Path, output: Path, selected: Sequence[str] | None = None) ->
 
     Raises UserError if the directory ``results`` or a ``selected`` campaign does not exist.
     """
-    names = campaign_names(results, selected)
+    names = campaign_names(results, selected, output)
     beneath.protect(output)
-    summaries, read = read_summaries(results, names, output / "summaries.json")
+    summaries, read = read_summaries(results, names, output / SUMMARIES)
     outcomes, fault = read_outcomes(results / "outcomes.csv")
     reports = frozenset(name for name in names if has_report(results / name))
     base = cells.link_to(*Path(os.path.relpath(results.resolve(), output.resolve())).parts) or "."
@@ -71,9 +73,9 @@ def write_files(dashboard: Dashboard, output: Path) -> None:
     files.write_changed(output / "ports.csv", files.ports_csv(history))
     pages = {site: files.site_file(site) for site in history.sites}
     for site, name in pages.items():
-        files.write_changed(output / files.SITES / name, template.render(site_page(dashboard, site) | common))
+        files.write_changed(output / SITES / name, template.render(site_page(dashboard, site) | common))
     files.write_changed(output / INDEX, template.render(index_page(dashboard) | common))
-    files.remove_others(output / files.SITES, pages.values())
+    files.remove_others(output / SITES, pages.values())
 
 
 def page_template() -> jinja2.Template:
@@ -155,7 +157,7 @@ def campaign_table(dashboard: Dashboard) -> dict:
     """Return the table of all campaigns, the latest first."""
     history = dashboard.history
     columns = [("Campaign", TEXT), ("Start (UTC)", DATE), ("Sites", NUMBER), ("Ports", NUMBER), ("Samples", NUMBER)]
-    columns += [("Frames", NUMBER), ("Bytes", NUMBER), ("Lost frames", NUMBER), ("Flows", NUMBER)]
+    columns += [("Captured", NUMBER), ("Frames", NUMBER), ("Bytes", NUMBER), ("Lost frames", NUMBER), ("Flows", NUMBER)]
     columns += [("Lowest kappa", NUMBER), ("Outcomes of sites", TEXT), ("State", TEXT)]
     order = cells.ranks(history.names)
     states = {name: state_text(history.summaries[name]) for name in history.names}
@@ -171,7 +173,8 @@ def campaign_table(dashboard: Dashboard) -> dict:
     ]
     note = (
         "Names are links to reports. Numbers include samples that are excluded from traffic statistics, such as "
-        "trials. Kappa: mean of an environment. Outcomes: of the latest collection."
+        "trials. Captured: sum of the durations of samples. Kappa: mean of an environment. Outcomes: of the latest "
+        "collection."
     )
     table = cells.table("campaigns", "All campaigns", note, columns, rows)
     return table | {"csv": {"file": "campaigns.csv", "href": "campaigns.csv"}}
@@ -191,13 +194,14 @@ def name_cell(dashboard: Dashboard, name: str, rank: int, base: str) -> Cell:
 def summary_cells(summary: Summary) -> list[Cell]:
     """Return the cells from the start of a campaign to its kappa."""
     if summary.reason:
-        return [EMPTY] * 9
+        return [EMPTY] * 10
     counts = summary.counts
     return [
         cells.date(summary.start_ns),
         cells.number(len({place.site for place in summary.places})),
         cells.number(len(summary.places)),
-        *(cells.number(counts.samples), cells.number(counts.frames), cells.quantity(counts.wire_bytes, "B")),
+        *(cells.number(counts.samples), cells.captured(counts.duration_ns), cells.number(counts.frames)),
+        cells.quantity(counts.wire_bytes, "B"),
         *(cells.share(counts.loss_share), cells.number(counts.flows)),
         kappa_cell(lowest_kappa(summary)),
     ]
@@ -219,7 +223,7 @@ def campaign_figures(history: History) -> list[dict]:
     counts = {name: total(place.counts for place in history.summaries[name].places) for name in history.dated}
     figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in OF_CAMPAIGN]
     kappas = {name: kappa for name in history.dated if (kappa := lowest_kappa(history.summaries[name])) is not None}
-    return [*figures, *([figure(history, KAPPA, history.points(kappas.get, kappas))] if kappas else [])]
+    return [*figures, *([figure(history, KAPPA, history.points(kappas))] if kappas else [])]
 
 
 def figure(history: History, axis: Axis, points: list, subject: str = "") -> dict:
@@ -232,7 +236,7 @@ def site_table(history: History) -> dict:
     order = cells.ranks([*history.sites])
     rows = []
     for site, ports in history.sites.items():
-        name = Cell(cells.shown(site), order[site], cells.link_to(files.SITES, files.site_file(site)))
+        name = Cell(cells.shown(site), order[site], cells.link_to(SITES, files.site_file(site)))
         rows.append([name, cells.number(len(ports)), *trend_cells(history, history.of_site(site))])
     columns = [("Site", TEXT), ("Ports", NUMBER), *TREND_COLUMNS]
     table = cells.table("sites", "All sites", "Names are links to pages with the trends of each port.", columns, rows)
@@ -303,14 +307,16 @@ def port_table(history: History, ports: Mapping[str, Mapping[str, Counts]]) -> d
 def campaigns_of_site(dashboard: Dashboard, site: str, counts: Mapping[str, Counts]) -> dict:
     """Return the table of the campaigns that have samples of a site."""
     history = dashboard.history
-    columns = [("Campaign", TEXT), ("Start (UTC)", DATE), ("Samples", NUMBER), ("Frames", NUMBER), ("Bytes", NUMBER)]
+    columns = [("Campaign", TEXT), ("Start (UTC)", DATE), ("Samples", NUMBER), ("Captured", NUMBER), ("Frames", NUMBER)]
+    columns += [("Bytes", NUMBER)]
     columns += [(trend.axis.name, NUMBER) for trend in (RATE, LOSS, FLOWS)] + [("Outcome", TEXT)]
     order = cells.ranks([*counts])
     rows = [
         [
             name_cell(dashboard, name, order[name], f"../{dashboard.base}"),
             cells.date(history.summaries[name].start_ns),
-            *(cells.number(one.samples), cells.number(one.frames), cells.quantity(one.wire_bytes, "B")),
+            *(cells.number(one.samples), cells.captured(one.duration_ns), cells.number(one.frames)),
+            cells.quantity(one.wire_bytes, "B"),
             *(cells.quantity(one.rate_bps, "bit/s"), cells.share(one.loss_share), cells.number(one.flows)),
             outcome_of_site(dashboard.outcomes.get(name, {}).get(site)),
         ]

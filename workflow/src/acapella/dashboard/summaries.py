@@ -1,7 +1,9 @@
 """Summaries of campaigns, read from their tables, and the file that keeps those of unchanged campaigns."""
 
+import gzip
 import json
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -13,12 +15,14 @@ from acapella.campaign.layout import Campaign, existing_provenance
 from acapella.common.tables import conform, one_line, printable
 from acapella.figures.quality import offered_frames, time_range
 from acapella_core.arrow_tables import arrow_schema
-from acapella_core.files import atomic_text, sha256_of
+from acapella_core.files import atomic_path, sha256_of
 
 from .campaigns import read_or_none, size_of, state_of
-from .counts import Counts, total
+from .counts import VALUES, Counts, total
 
-FORMAT = 1  # of the file of summaries; increase it if a summary of the same tables changes
+FILE = "summaries.json.gz"
+FORMAT = 2  # of the file of summaries; increase it if a summary of the same tables changes
+COUNT_TYPES = (int,) * 6 + (float | int, int, int, int | None)  # of the fields of Counts
 MAX_SAMPLES = 1_000_000
 LONGEST_REASON = 200  # characters
 COLUMNS = {
@@ -239,18 +243,35 @@ def read_summaries(results: Path, names: Sequence[str], kept: Path) -> tuple[dic
             summary = summarize(results / name)
             read += 1
         summaries[name] = summary
-        entries[name] = {"state": state, "summary": asdict(summary)}
+        entries[name] = {"state": state, "summary": compact(summary)}
     text = json.dumps({"format": FORMAT, "campaigns": entries}, sort_keys=True, separators=(",", ":")) + "\n"
-    if read_or_none(kept) != text.encode():
-        atomic_text(kept, text)
+    packed = gzip.compress(text.encode(), compresslevel=1, mtime=0)
+    if read_or_none(kept) != packed:
+        with atomic_path(kept) as temporary:
+            temporary.write_bytes(packed)
     return summaries, read
+
+
+def compact(summary: Summary) -> dict:
+    """Return a summary as JSON values; the counts of a port are a list without names."""
+    values = {name.name: getattr(summary, name.name) for name in fields(Summary)}
+    values["counts"] = VALUES(summary.counts)
+    values["places"] = [(place.site, place.port, *VALUES(place.counts)) for place in summary.places]
+    return values | {"environments": [asdict(environment) for environment in summary.environments]}
+
+
+def counts_from(values: list) -> Counts:
+    """Return the counts of JSON values. Raises TypeError if a value does not have the type of its field."""
+    if len(values) != len(COUNT_TYPES) or not all(map(isinstance, values, COUNT_TYPES)):
+        raise TypeError(values)
+    return Counts(*values)
 
 
 def earlier_entries(kept: Path) -> dict:
     """Return the entries of a file of summaries by campaign; {} if it is missing, damaged or of another version."""
     try:
-        content = json.loads(read_or_none(kept) or b"{}")
-    except (ValueError, RecursionError):
+        content = json.loads(gzip.decompress(read_or_none(kept) or gzip.compress(b"{}")))
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError):
         return {}
     valid = isinstance(content, dict) and content.get("format") == FORMAT and isinstance(content.get("campaigns"), dict)
     return content["campaigns"] if valid else {}
@@ -266,9 +287,9 @@ def kept_summary(entry: object, state: str) -> Summary | None:
             return None
         values = dict(entry["summary"])
         values["notes"] = [*map(str, values["notes"])]
-        values["counts"] = typed(Counts, values["counts"])
+        values["counts"] = counts_from(values["counts"])
         values["places"] = [
-            typed(Place, place | {"counts": typed(Counts, place["counts"])}) for place in values["places"]
+            Place(str(site), str(port), counts_from(counts)) for site, port, *counts in values["places"]
         ]
         values["environments"] = [typed(Environment, environment) for environment in values["environments"]]
         summary = typed(Summary, values)

@@ -101,14 +101,14 @@ NAMES = {
 }
 
 
-def text(
+def text(  # noqa: PLR0913
     counts_of_samples: list[dict], tables: list[str], missing: list[str], runs: int, *, hidden: bool, macs: str
 ) -> str:
     """Return the text of README.md.
 
     ``counts_of_samples``: counts of each capture; ``tables``: released tables; ``missing``: lines of
-    `lines_about_missing`; ``runs``: number of runs of transfers; ``hidden``: whether names are pseudonyms; ``macs``: the
-    value of --macs.
+    `lines_about_missing`; ``runs``: number of runs of transfers; ``hidden``: whether names are pseudonyms;
+    ``macs``: the value of --macs.
     """
     omitted = "\n".join(["## What is not included", *missing, "", ""]) if missing else ""
     if not counts_of_samples:

@@ -202,7 +202,7 @@ def texts_of(con, part: Path) -> Iterator[Text]:
     template = {*release_readme.TEXT.template.splitlines()}
     for path in files:
         where = path.relative_to(part).as_posix()
-        if path.suffix in (".md", ".yaml") or where.startswith(f"{TRANSFERS}/") and path.suffix == ".json":
+        if path.suffix in (".md", ".yaml") or (where.startswith(f"{TRANSFERS}/") and path.suffix == ".json"):
             yield Text(where, None, sorted({*path.read_text(encoding="utf-8").splitlines()} - template))
         elif path.suffix == ".tsv":
             yield from sheet_texts(path, where)

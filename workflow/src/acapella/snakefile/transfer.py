@@ -42,8 +42,8 @@ def grid_of_runs(directory: Path) -> dict | None:
     try:
         for path in transfers.cells_of(directory):
             settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
-            for name, values in found.items():
-                values |= {settings[name]} - {None}
+            for name in found:
+                found[name] |= {settings[name]} - {None}
         return {name: sorted(values) for name, values in found.items()}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
