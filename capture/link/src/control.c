@@ -33,14 +33,14 @@ static void print_statistics(const struct link *link) {
         fputs(i ? ", " : "", stdout);
         json_text(stdout, each->name);
         printf(": {\"received\": %" PRIu64 ", \"sent\": %" PRIu64 ", \"lost\": %" PRIu64
-               ", \"reordered\": %" PRIu64 ", \"full\": %" PRIu64 ", \"unsent\": %" PRIu64
-               ", \"queued\": %zu, \"largest\": %" PRIu64 ", \"late_p50_ns\": %" PRId64
-               ", \"late_p99_ns\": %" PRId64 ", \"late_max_ns\": %" PRId64 ", \"early_p99_ns\": %" PRId64
-               ", \"early_max_ns\": %" PRId64 "}",
-               counts->received, counts->sent, counts->lost, counts->reordered, counts->full, counts->unsent,
-               each->queue.packets, counts->largest, direction_late_ns(each, 500),
-               direction_late_ns(each, 990), each->latest_ns, direction_early_ns(each, 990),
-               each->earliest_ns);
+               ", \"reordered\": %" PRIu64 ", \"duplicated\": %" PRIu64 ", \"full\": %" PRIu64
+               ", \"unsent\": %" PRIu64 ", \"queued\": %zu, \"largest\": %" PRIu64
+               ", \"late_p50_ns\": %" PRId64 ", \"late_p99_ns\": %" PRId64 ", \"late_max_ns\": %" PRId64
+               ", \"early_p99_ns\": %" PRId64 ", \"early_max_ns\": %" PRId64 "}",
+               counts->received, counts->sent, counts->lost, counts->reordered, counts->duplicated,
+               counts->full, counts->unsent, each->queue.packets, counts->largest,
+               direction_late_ns(each, 500), direction_late_ns(each, 990), each->latest_ns,
+               direction_early_ns(each, 990), each->earliest_ns);
     }
     printf("}, \"wake_ns\": %" PRId64 "}\n", link->wake_ns);
 }
@@ -48,22 +48,23 @@ static void print_statistics(const struct link *link) {
 static void set(struct link *link, const char *line) {
     char name[IFNAMSIZ];
     int64_t delay_ns;
-    uint32_t loss_ppm, reorder_ppm;
+    uint32_t loss_ppm, reorder_ppm, duplicate_ppm = 0;
     uint64_t seed;
-    int end = 0;
-    const int found = sscanf(line, "set %15s %" SCNd64 " %" SCNu32 " %" SCNu32 " %" SCNu64 "%n", name,
-                             &delay_ns, &loss_ppm, &reorder_ppm, &seed, &end);
-    if (found != 5 || line[end]) {
-        print_error("set takes NAME DELAY_NS LOSS_PPM REORDER_PPM SEED");
+    int end = 0, whole = 0;
+    const int found = sscanf(line, "set %15s %" SCNd64 " %" SCNu32 " %" SCNu32 " %" SCNu64 "%n %" SCNu32 "%n",
+                             name, &delay_ns, &loss_ppm, &reorder_ppm, &seed, &end, &duplicate_ppm, &whole);
+    if (found < 5 || line[found == 5 ? end : whole]) {
+        print_error("set takes NAME DELAY_NS LOSS_PPM REORDER_PPM SEED [DUPLICATE_PPM]");
         return;
     }
     struct direction *direction = find(link, name);
     if (!direction) {
         print_error("no such device");
-    } else if (delay_ns < 0 || delay_ns > DELAY_MAX_NS || loss_ppm > MILLION || reorder_ppm > MILLION) {
+    } else if (delay_ns < 0 || delay_ns > DELAY_MAX_NS || loss_ppm > MILLION || reorder_ppm > MILLION ||
+               duplicate_ppm > MILLION) {
         print_error("a value is out of range");
     } else {
-        direction_set(direction, (struct settings){delay_ns, loss_ppm, reorder_ppm}, seed);
+        direction_set(direction, (struct settings){delay_ns, loss_ppm, reorder_ppm, duplicate_ppm}, seed);
         puts("{\"done\": \"set\"}");
     }
 }

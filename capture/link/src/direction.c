@@ -110,24 +110,15 @@ static void send_packet(struct direction *direction, const uint8_t *bytes, size_
     }
 }
 
-void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length) {
-    const struct settings *settings = &direction->settings;
-    direction->counts.received++;
-    if (happens(direction, settings->loss_ppm)) {
-        direction->counts.lost++;
-        return;
-    }
-    if (settings->delay_ns == 0 && direction->queue.packets == 0) {
-        send_packet(direction, bytes, length);
-        return;
-    }
-    if (happens(direction, settings->reorder_ppm)) {
-        direction->counts.reordered++;
+/* Sends a packet, or queues it. */
+static void pass(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length,
+                 bool at_once) {
+    if (at_once) {
         send_packet(direction, bytes, length);
         return;
     }
     /* Packets of an earlier, longer delay stay in front. */
-    int64_t due_ns = now_ns + settings->delay_ns;
+    int64_t due_ns = now_ns + direction->settings.delay_ns;
     if (direction->queue.packets && due_ns < direction->last_due_ns) {
         due_ns = direction->last_due_ns;
     }
@@ -138,6 +129,25 @@ void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *
     direction->last_due_ns = due_ns;
     if (direction->queue.packets > direction->counts.largest) {
         direction->counts.largest = direction->queue.packets;
+    }
+}
+
+void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length) {
+    const struct settings *settings = &direction->settings;
+    direction->counts.received++;
+    if (happens(direction, settings->loss_ppm)) {
+        direction->counts.lost++;
+        return;
+    }
+    const unsigned copies = happens(direction, settings->duplicate_ppm) ? 2 : 1;
+    direction->counts.duplicated += copies - 1;
+    bool at_once = settings->delay_ns == 0 && direction->queue.packets == 0;
+    if (!at_once && happens(direction, settings->reorder_ppm)) {
+        direction->counts.reordered += copies;
+        at_once = true;
+    }
+    for (unsigned i = 0; i < copies; ++i) {
+        pass(direction, now_ns, bytes, length, at_once);
     }
 }
 

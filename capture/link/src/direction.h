@@ -16,16 +16,17 @@
 
 struct settings {
     int64_t delay_ns;
-    uint32_t loss_ppm, reorder_ppm;
+    uint32_t loss_ppm, reorder_ppm, duplicate_ppm;
 };
 
 struct counts {
     uint64_t received, sent;
-    uint64_t lost;      /* as requested */
-    uint64_t reordered; /* sent without delay, as requested */
-    uint64_t full;      /* found no memory */
-    uint64_t unsent;    /* rejected by the kernel */
-    uint64_t largest;   /* number of packets in the queue at a time */
+    uint64_t lost;       /* as requested */
+    uint64_t reordered;  /* sent without delay, as requested */
+    uint64_t duplicated; /* copies in addition to the packets received, as requested */
+    uint64_t full;       /* found no memory */
+    uint64_t unsent;     /* rejected by the kernel */
+    uint64_t largest;    /* number of packets in the queue at a time */
 };
 
 struct direction {

@@ -150,7 +150,7 @@ static void test_every_packet_is_counted_once(void) {
     static struct direction direction;
     int reading;
     open_direction(&direction, &reading, 4000);
-    direction_set(&direction, (struct settings){1000000000000, 250000, 100000}, 7);
+    direction_set(&direction, (struct settings){1000000000000, 250000, 100000, 0}, 7);
     for (unsigned i = 0; i < 1000; ++i) {
         direction_take(&direction, monotonic_ns(), packet, 20);
     }
@@ -169,7 +169,7 @@ static void test_the_same_seed_loses_the_same_packets(void) {
     for (unsigned run = 0; run < 2; ++run) {
         int reading;
         open_direction(&direction, &reading, 10000);
-        direction_set(&direction, (struct settings){1000000000000, 500000, 0}, 42);
+        direction_set(&direction, (struct settings){1000000000000, 500000, 0, 0}, 42);
         for (unsigned i = 0; i < 100; ++i) {
             direction_take(&direction, 0, packet, 20);
             lost[run][i] = direction.counts.lost;
@@ -180,11 +180,35 @@ static void test_the_same_seed_loses_the_same_packets(void) {
     CHECK(memcmp(lost[0], lost[1], sizeof lost[0]) == 0);
 }
 
+static void test_copies_follow_their_packets(void) {
+    static struct direction direction;
+    int reading;
+    open_direction(&direction, &reading, 1000000);
+    direction_set(&direction, (struct settings){1000000000000, 200000, 100000, 300000}, 7);
+    for (unsigned i = 0; i < 1000; ++i) {
+        direction_take(&direction, 0, packet, 20 + i);
+    }
+    const struct counts *counts = &direction.counts;
+    CHECK(counts->duplicated > 200 && counts->duplicated < 280);
+    CHECK(1000 + counts->duplicated == counts->lost + counts->sent + direction.queue.packets);
+    CHECK(counts->sent == counts->reordered && counts->full == 0);
+    uint64_t pairs = 0;
+    int64_t due_ns;
+    for (size_t length, latest = 0; queue_first(&direction.queue, &due_ns, &length); latest = length) {
+        CHECK(length >= latest);
+        pairs += length == latest;
+        queue_pop(&direction.queue);
+    }
+    CHECK(pairs > 150 && pairs <= counts->duplicated); /* the others left at once */
+    close(reading);
+    direction_close(&direction);
+}
+
 static void test_late_packets_are_in_the_percentile(void) {
     static struct direction direction;
     int reading;
     open_direction(&direction, &reading, 1000000);
-    direction_set(&direction, (struct settings){1, 0, 0}, 1);
+    direction_set(&direction, (struct settings){1, 0, 0, 0}, 1);
     const int64_t now = monotonic_ns();
     for (unsigned i = 0; i < 100; ++i) { /* two of them are due a second ago */
         direction_take(&direction, i < 2 ? now - 1000000000 : now, packet, 20);
@@ -204,12 +228,17 @@ static void test_commands_set_values_or_change_nothing(void) {
     control_execute(&link, "set a 60000000 1 2 3");
     const struct settings *settings = &link.direction[0].settings;
     CHECK(settings->delay_ns == 60000000 && settings->loss_ppm == 1 && settings->reorder_ppm == 2);
+    CHECK(settings->duplicate_ppm == 0);
+    control_execute(&link, "set a 60000000 1 2 3 4");
+    CHECK(settings->delay_ns == 60000000 && settings->duplicate_ppm == 4 && link.direction[0].random == 3);
     static const char *const wrong[] = {
         "set b 1 0 0 0",
         "set a -1 0 0 0",
         "set a 1 1000001 0 0",
         "set a 1 0 0",
-        "set a 1 0 0 0 0",
+        "set a 1 0 0 0 0 0",
+        "set a 1 0 0 0 1000001",
+        "set a 1 0 0 0 x",
         "set a 99999999999999 0 0 0",
         "set",
         "",
@@ -217,7 +246,8 @@ static void test_commands_set_values_or_change_nothing(void) {
     };
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
         control_execute(&link, wrong[i]);
-        CHECK(settings->delay_ns == 60000000 && settings->loss_ppm == 1 && settings->reorder_ppm == 2);
+        CHECK(settings->delay_ns == 60000000 && settings->loss_ppm == 1 && settings->reorder_ppm == 2 &&
+              settings->duplicate_ppm == 4);
     }
 }
 
@@ -231,6 +261,7 @@ int main(void) {
     test_estimate_of_the_wake_up_approaches_the_median();
     test_every_packet_is_counted_once();
     test_the_same_seed_loses_the_same_packets();
+    test_copies_follow_their_packets();
     test_late_packets_are_in_the_percentile();
     test_commands_set_values_or_change_nothing();
     return 0;
