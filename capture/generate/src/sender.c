@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "common/signals.h"
+#include "engine/drain.h"
 #include "engine/worker.h"
 
 #define POLLING_LCORE 1
@@ -54,6 +55,7 @@ int sender_open(struct sender *sender, struct model *model, const struct argumen
                                 .max_frame = model->longest < 2048 ? 2048 : model->longest};
     const unsigned mbufs = ports_mbuf_count(options) + MBUFS_OF_CACHES;
     sender->priority = arguments->priority;
+    sender->nic = arguments->eal.pcis > 0;
     if (ports_open(&sender->ports, options, mbufs, fault) != 0 ||
         check_longest(&sender->ports.port[0], model, fault) != 0 ||
         ports_start(&sender->ports, false, fault) != 0 ||
@@ -98,6 +100,9 @@ int sender_run(struct sender *sender, struct fault *fault) {
     }
     timebase_measure(&sender->time);
     rte_eal_wait_lcore(POLLING_LCORE);
+    if (status == 0 && !port_drain(&sender->ports.port[0], 0, sender->nic, DRAIN_LIMIT_NS)) {
+        transmission->end = SENDING_NOT_DRAINED;
+    }
     return status;
 }
 

@@ -13,6 +13,7 @@ struct sender {
     struct transmission transmission;
     int64_t start_ns;
     unsigned priority;
+    bool nic; /* the port is not a virtual device */
 };
 
 /* Opens the port of the arguments and prepares all packets of the model. -1: see fault. */

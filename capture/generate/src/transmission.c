@@ -1,7 +1,8 @@
 #include "transmission.h"
 
 const char *transmission_end_name(enum transmission_end end) {
-    static const char *const names[] = {"sending", "complete", "stop", "clock_step", "link_down"};
+    static const char *const names[] = {"sending",    "complete",  "stop",
+                                        "clock_step", "link_down", "not_drained"};
     return names[end];
 }
 

@@ -6,7 +6,14 @@
 #include "errors.h"
 #include "schedule.h"
 
-enum transmission_end { SENDING, SENT_ALL, SENDING_STOPPED, SENDING_CLOCK_STEP, SENDING_LINK_DOWN };
+enum transmission_end {
+    SENDING,
+    SENT_ALL,
+    SENDING_STOPPED,
+    SENDING_CLOCK_STEP,
+    SENDING_LINK_DOWN,
+    SENDING_NOT_DRAINED /* packets are still in the queue of the device */
+};
 
 /* A packet of the burst that is being sent. */
 struct built {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "control/summary.h"
+#include "engine/drain.h"
 #include "files/load.h"
 #include "files/save.h"
 #include "packets/flow_queue.h"
@@ -10,6 +11,7 @@
 
 #define BYTES 60
 #define PACKETS 800
+#define SECOND 1000000000LL
 
 /* Packets that the bridge receives, by their numbers. */
 struct offered {
@@ -367,6 +369,29 @@ static void test_more_queues_than_the_device_has_are_refused(void) {
     world_close(&world);
 }
 
+static unsigned still_full; /* number of further answers that the latest packet is in the queue */
+
+static int status_of(void *queue, uint16_t offset) {
+    (void)queue;
+    CHECK(offset == 1023);
+    return still_full == 0 ? RTE_ETH_TX_DESC_DONE : (--still_full, RTE_ETH_TX_DESC_FULL);
+}
+
+static void test_the_end_waits_for_the_queue_of_the_device(void) {
+    struct world world = {.options = {.ports = 1, .depth = 1024}};
+    world_open(&world);
+    const struct port *port = &world.ports.port[0];
+    CHECK(port_drain(port, 0, false, 0)); /* a ring reports nothing */
+    const eth_tx_descriptor_status_t none = rte_eth_fp_ops[port->id].tx_descriptor_status;
+    rte_eth_fp_ops[port->id].tx_descriptor_status = status_of;
+    still_full = 5;
+    CHECK(port_drain(port, 0, false, SECOND) && still_full == 0);
+    still_full = 5;
+    CHECK(!port_drain(port, 0, false, 2000000) && still_full > 0);
+    rte_eth_fp_ops[port->id].tx_descriptor_status = none;
+    world_close(&world);
+}
+
 int main(void) {
     world_environment(512, 0);
     test_packets_of_all_queues_are_merged_by_their_timestamps();
@@ -377,6 +402,7 @@ int main(void) {
     test_a_flow_is_sent_by_one_queue_in_its_order();
     test_short_packets_have_a_queue();
     test_more_queues_than_the_device_has_are_refused();
+    test_the_end_waits_for_the_queue_of_the_device();
     puts("test_queues: ok");
     return 0;
 }

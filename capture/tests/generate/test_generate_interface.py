@@ -16,7 +16,10 @@ from acapella_testing.capture.dpdk_writer import read_pcap
 from acapella_testing.capture.process_tree import processes
 from acapella_testing.generated import traffic_models as models
 from acapella_testing.processes import running
+from acapella_testing.requirements import require_success
 from acapella_testing.waiting import wait_until
+
+from acapella_core.errors import OUTSIDE
 
 MODEL = """
 seed: 4
@@ -102,6 +105,18 @@ def writes_file(parent: int) -> bool:
             if "acapella-dpdk-g" in status and caught & 1 << signal.SIGINT - 1:
                 return True
     return False
+
+
+def test_full_disk_is_an_error_of_the_machine(tmp_path, variables):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=16K none {disk}"
+    require_success(["unshare", "-m", *mount.split()], "tmpfs")
+    words = command(tmp_path, MODEL, "-o", f"{disk}/a.pcap")
+    argv = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", *words]
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (OUTSIDE, 1), done.stderr
+    assert "a.pcap: No space left on device; free some space or write elsewhere" in done.stderr
 
 
 def test_interrupt_leaves_no_file(tmp_path, variables):

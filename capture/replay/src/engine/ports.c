@@ -106,10 +106,11 @@ bool port_fits(const struct port *port, const struct rte_mbuf *mbuf) {
 }
 
 /* Sets up all queues. Returns 0 or a negative errno. */
-static int set_up_queues(const struct port *port, const struct options *options, struct rte_mempool *pool) {
+static int set_up_queues(struct port *port, const struct options *options, struct rte_mempool *pool) {
     uint16_t receive = (uint16_t)options->depth, transmit = (uint16_t)options->depth;
     const unsigned socket = (unsigned)rte_eth_dev_socket_id(port->id);
     int status = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit);
+    port->tx_depth = transmit;
     for (uint16_t queue = 0; queue < port->rx_queues && status == 0; ++queue) {
         status = rte_eth_rx_queue_setup(port->id, queue, receive, socket, NULL, pool);
     }

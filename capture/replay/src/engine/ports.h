@@ -46,6 +46,7 @@ struct port {
     bool receives;     /* a port of a bridge, or one that receives probes */
     bool hides_errors; /* the driver accepts packets that it cannot send, and counts them in oerrors */
     uint16_t rx_queues, tx_queues;
+    uint16_t tx_depth;                    /* descriptors of a Tx queue */
     bool rss;                             /* the device distributes flows to the Rx queues */
     uint64_t errors;                      /* oerrors after the latest burst */
     uint64_t flushed;                     /* packets that arrived before the start */

@@ -77,13 +77,13 @@ def run(args: argparse.Namespace) -> int:
     table = expected.flow_table(compiled) if args.flow_table else None
     report = program.run(compiled, output_arguments(args, compiled) if args.output else interface_arguments(args))
     document = result.document(compiled, report, "file" if args.output else "interface")
+    print_summary(document, args.output or args.interface)  # also if a file cannot be written
     target = args.expected or (args.output and args.output.with_name(f"{args.output.name}.generated.json"))
     if target:
         atomic_text(target, json.dumps(document, indent=1) + "\n")
     if table is not None:
         with atomic_path(args.flow_table) as path:
             pq.write_table(table, path)
-    print_summary(document, args.output or args.interface)
     return DAMAGED if is_incomplete(document) else 0
 
 

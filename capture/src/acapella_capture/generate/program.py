@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from acapella_core.errors import UserError
+from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import scratch_directory
 
 from ..programs.executables import find_executable
@@ -50,7 +50,7 @@ def output_of(arguments: list[str]) -> bytes:
         raise interrupt
     if process.returncode:
         lines = messages.decode("utf-8", "replace").strip().splitlines() or [f"exit status {process.returncode}"]
-        outside = process.returncode < 0 or any(line.endswith("No space left on device") for line in lines)
+        outside = process.returncode < 0 or process.returncode == OUTSIDE
         raise UserError(lines[-1].removeprefix(f"{PROGRAM}: error: "), where=PROGRAM, outside=outside)
     return output
 
