@@ -3,6 +3,7 @@
 
 #include "common/check.h"
 #include "common/clock.h"
+#include "common/clock_watch.h"
 
 #define SECOND 1000000000LL
 #define START (1700000000LL * SECOND)
@@ -82,11 +83,42 @@ static void test_a_stamp_from_before_the_line_began(void) {
     CHECK(clock_ns(&clock, 1000000 - 500) == START - 500);
 }
 
+/* A reading `window` ns long, of a clock that was set by `by`. The error is a share of half of the window. */
+static struct clock_reading reading_at(int64_t mono_ns, int64_t window, double share, int64_t by) {
+    const int64_t real_ns = mono_ns + window / 2 + (int64_t)(share * (double)window / 2) + START + by;
+    return (struct clock_reading){mono_ns, real_ns, mono_ns + window};
+}
+
+static void test_a_watch_sees_every_step_and_nothing_else(void) {
+    const int64_t steps[] = {5000, -5000, 3 * SECOND, -86400 * SECOND, 1500000};
+    struct clock_watch watch;
+    int64_t now = 0, by = 0;
+    clock_watch_begin(&watch, reading_at(now, 200, 0, by));
+    for (unsigned i = 0; i < 200; ++i) { /* an interrupted reading has a long window */
+        now += PERIOD_NS;
+        CHECK(!clock_watch_update(&watch,
+                                  reading_at(now, i % 7 ? 150 + i : 40000000, i % 2 ? 0.99 : -0.99, by)));
+    }
+    for (unsigned i = 0; i < sizeof steps / sizeof *steps; ++i) {
+        by += steps[i];
+        now += PERIOD_NS;
+        CHECK(clock_watch_update(&watch, reading_at(now, 200, i % 2 ? 0.9 : -0.9, by)));
+        CHECK(watch.steps == i + 1 && !clock_watch_update(&watch, reading_at(now + 1000, 150, 0, by)));
+    }
+    CHECK(llabs(watch.largest_ns + 86400 * SECOND) <= 200);
+    by += 100000; /* less than the error of the next reading */
+    CHECK(!clock_watch_update(&watch, reading_at(now + 2000, 40000000, 0, by)));
+    CHECK(clock_watch_update(&watch, reading_at(now + 50000000, 200, 0, by)));
+    clock_watch_begin(&watch, clock_watch_read());
+    CHECK(!clock_watch_update(&watch, clock_watch_read()) && watch.error_ns < SECOND);
+}
+
 int main(void) {
     test_it_follows_a_counter_that_runs_wrong();
     test_a_clock_that_was_set_is_followed_at_once_and_counted();
     test_a_small_step_is_slewed_and_never_goes_back();
     test_a_stamp_from_before_the_line_began();
+    test_a_watch_sees_every_step_and_nothing_else();
     puts("test_clock: ok");
     return 0;
 }

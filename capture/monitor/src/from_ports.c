@@ -120,6 +120,8 @@ static int begin(struct receiver *receiver, struct fault *fault) {
     packet_sockets_count(&receiver->sockets);
     receiver->sockets.dropped = 0;
     rte_eth_stats_reset(receiver->port.id);
+    clock_watch_begin(&receiver->clock, clock_watch_read());
+    receiver->checked_ns = (int64_t)receive_port_now(&receiver->port);
     return 0;
 }
 
@@ -199,6 +201,24 @@ static bool is_over(const struct receiver *receiver, unsigned ports, uint64_t be
            (options->idle_s > 0 && idle >= (uint64_t)(options->idle_s * SECOND));
 }
 
+/* Corrects the clocks of the ports, and notes whether the system clock was set. */
+static void follow_clock(struct receiver *receiver, unsigned ports) {
+    const struct clock_reading reading = clock_watch_read();
+    for (unsigned i = 0; i < ports; ++i) {
+        struct receiver *each = &receiver[i];
+        const bool set = clock_watch_update(&each->clock, reading);
+        receive_port_discipline(&each->port);
+        const int64_t now_ns = (int64_t)receive_port_now(&each->port);
+        if (set) {
+            const int64_t from_ns = now_ns < each->checked_ns ? now_ns : each->checked_ns;
+            const bool first = each->clock.steps == 1;
+            each->stepped_from_ns =
+                first || from_ns < each->stepped_from_ns ? from_ns : each->stepped_from_ns;
+        }
+        each->checked_ns = now_ns;
+    }
+}
+
 static void supervise(struct receiver *receiver, unsigned ports) {
     const struct options *options = receiver->options;
     const struct timespec tick = {0, TICK_NS};
@@ -208,9 +228,7 @@ static void supervise(struct receiver *receiver, unsigned ports) {
     for (uint64_t now = begin; !is_over(receiver, ports, begin, now); now = monotonic_ns()) {
         if (now - disciplined >= DISCIPLINE_NS) {
             disciplined = now;
-            for (unsigned i = 0; i < ports; ++i) {
-                receive_port_discipline(&receiver[i].port);
-            }
+            follow_clock(receiver, ports);
         }
         if (every && now - printed >= every) {
             printed = now;
@@ -231,11 +249,14 @@ static int receive(struct receiver *receiver, unsigned ports, _Atomic bool *stop
         if (begin(&receiver[i], fault) != 0) {
             return -1;
         }
-        rte_eal_remote_launch(receiver_run, &receiver[i], i + 1);
+        if (rte_eal_remote_launch(receiver_run, &receiver[i], i + 1) != 0) {
+            return fail(fault, "%s: its thread does not start", receiver[i].port.name);
+        }
     }
     supervise(receiver, ports);
     *stop = true;
     rte_eal_mp_wait_lcore();
+    follow_clock(receiver, ports);
     for (unsigned i = 0; i < ports; ++i) {
         count_losses(&receiver[i]);
     }

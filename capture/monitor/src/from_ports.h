@@ -2,6 +2,7 @@
 #ifndef ACAPELLA_FROM_PORTS_H
 #define ACAPELLA_FROM_PORTS_H
 
+#include "common/clock_watch.h"
 #include "common/packet_sockets.h"
 #include "common/ports/receive_port.h"
 #include "count/monitor.h"
@@ -18,6 +19,9 @@ struct receiver {
     _Atomic uint64_t idle_ns; /* since the last packet */
     uint64_t missed;          /* by the device, or without memory for them; at the end */
     uint64_t kernel_dropped;  /* the ring of net_af_packet was full; at the end */
+    struct clock_watch clock; /* of the system clock */
+    int64_t checked_ns;       /* time of the port at its latest reading */
+    int64_t stepped_from_ns;  /* arrivals before this time precede the first step of the clock */
 };
 
 /* Receives and counts a burst of up to MONITOR_BURST packets. Returns their number. */

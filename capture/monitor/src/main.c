@@ -16,7 +16,7 @@
 
 #define BASE_MB 64
 
-enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE = 75 };
 
 struct run {
     struct options options;
@@ -107,8 +107,13 @@ static int write_result(const struct run *run, struct fault *fault) {
     for (unsigned i = 0; i < run->ports; ++i) {
         const struct receiver *receiver = &run->receiver[i];
         const char *device = *receiver->port.interface ? receiver->port.interface : receiver->port.name;
-        port[i] = (struct result_port){files ? run->options.read[i] : device, &run->monitor[i],
-                                       receiver->kernel_dropped, receiver->missed};
+        port[i] = (struct result_port){files ? run->options.read[i] : device,
+                                       &run->monitor[i],
+                                       receiver->kernel_dropped,
+                                       receiver->missed,
+                                       receiver->clock.steps,
+                                       receiver->clock.largest_ns,
+                                       receiver->stepped_from_ns};
         if (!monitor_balances(&run->monitor[i])) {
             return fail(fault, "%s: the counts do not add up; this is a bug, please report it", port[i].name);
         }
@@ -122,12 +127,12 @@ static int count_and_write(struct run *run, struct fault *fault) {
     if (status == 0) {
         status = run->options.files ? count_files(run, fault) : count_ports(run, fault);
     }
+    if (status == 0) {
+        status = write_result(run, fault); /* also if another output is not complete */
+    }
     struct fault of_logs;
     if (close_logs(run, status == 0 ? fault : &of_logs) != 0) {
         status = -1;
-    }
-    if (status == 0) {
-        status = write_result(run, fault);
     }
     for (unsigned i = 0; i < run->ports; ++i) {
         monitor_close(&run->monitor[i]);
@@ -146,5 +151,7 @@ int main(int argc, char **argv) {
     run.ports = run.options.files ? run.options.files : run.options.eal.vdevs + run.options.eal.pcis;
     handle_signals();
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* a parent that was killed cannot end it */
-    return count_and_write(&run, &fault) == 0 ? EXIT_OK : print_error(&fault, EXIT_FAILED);
+    return count_and_write(&run, &fault) == 0
+               ? EXIT_OK
+               : print_error(&fault, machine_failed(&fault) ? EXIT_OUTSIDE : EXIT_FAILED);
 }

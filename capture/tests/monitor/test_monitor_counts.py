@@ -124,6 +124,19 @@ def test_stamp_of_an_unknown_flow_or_sequence_number_is_invalid(tmp_path):
     assert (port["received"], port["invalid"], port["stamped"], port["lost"]) == (2, 2, 0, 120)
 
 
+def test_stamps_at_many_offsets_of_unknown_headers_are_found(tmp_path):
+    flows = [Flow(1)] * 40
+    document = traffic.expected(flows)
+    for index, flow in enumerate(document["flows"]):
+        flow["stamp_offset"], flow["pattern_offset"] = 200 - index, 300
+    (tmp_path / "sent.generated.json").write_text(json.dumps(document))
+    head = traffic.MACS + b"\x88\xb5"  # local experimental EtherType
+    frames = [(head + bytes(300))[: 200 - index] + traffic.stamp(index, 0, START_NS) for index in range(len(flows))]
+    write_pcap(tmp_path / "arrived.pcap", [(START_NS, frame) for frame in frames])
+    (port,) = monitored(tmp_path)["monitor_ports"]
+    assert (port["stamped"], port["foreign"], port["lost"]) == (40, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("rule", "flows"),
     [

@@ -13,7 +13,8 @@ from acapella.snakefile.optional_stages import report_sections
 from acapella_core import schemas
 
 PORT = {"name": "eth1", "received": 1100, "stamped": 1050, "foreign": 50, "unique": 1000, "duplicates": 50, "lost": 7,
-        "malformed_cut": 2, "malformed_length": 3, "dropped_kernel": 4, "missed": 1}  # fmt: skip
+        "malformed_cut": 2, "malformed_length": 3, "dropped_kernel": 4, "missed": 1,
+        "clock_steps": 2, "clock_step_ns": -3_000_000_000}  # fmt: skip
 SMALL = {"flow": 0, "name": "small", "packets": 600, "unique": 600, "lost": 0, "latency_min_ns": -1500,
          "latency_mean_ns": 2000.4, "latency_p99_ns": 4096, "latency_max_ns": 5_000_000, "jitter_ns": 12.5}  # fmt: skip
 LOSSY = {"flow": 1, "packets": 450, "unique": 400, "duplicates": 50, "lost": 7, "bits_checked": 800, "bit_errors": 3}
@@ -23,7 +24,8 @@ CLOCK = {"points": 90, "rate_ppm": -12.3456, "residual_rms_ns": 800.0, "residual
 def write(directory, table: str, *rows: dict) -> None:
     """Write a table; columns without a value are 0, or null if that is possible."""
     columns = schemas.table(table)["columns"]
-    empty = {column["name"]: 0 for column in columns if column["null"] == "never"}
+    empty = {column["name"]: False if column["type"] == "bool" else 0 for column in columns
+             if column["null"] == "never"}  # fmt: skip
     target = Campaign(directory).table
     tables.write_rows([empty | row for row in rows], table, lambda suffix: target(table, suffix))
 
@@ -41,13 +43,25 @@ def monitored(tmp_path):
 def test_flows_with_the_largest_loss_are_first(monitored):
     shown = {table["name"]: table for table in monitor.tables(Source(Campaign(monitored)))}
     (port,) = shown["monitor_ports"]["rows"]
-    assert port == ["eth1", "1,100", "1,050", "7", "50", "0", "0", "50", "0", "0", "5", "5", "0"]
+    assert port[:-1] == ["eth1", "1,100", "1,050", "7", "50", "0", "0", "50", "0", "0", "5", "5", "0"]
+    assert port[-1].replace("\N{NO-BREAK SPACE}", " ") == "2 times, by up to -3 s"
     first, second = shown["monitor_flows"]["rows"]
     assert (first[1], first[3], first[6], first[-1]) == ("1", "7", "?", "3")
     assert (second[1], second[3], second[-1]) == ("0 small", "0", "not checked")
     assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in second[6:8]] == ["-1.5 µs", "2 µs"]
     (clock,) = shown["monitor_clocks"]["rows"]
     assert (clock[1], clock[-1]) == ("-12.346", "corrected")
+
+
+def test_loss_events_are_shown_by_size(monitored):
+    event = {"packets": 1, "first_packet": 3, "last_packet": 3, "flow": 1}
+    longest = {"packets": 2, "first_packet": 7, "last_packet": 8, "bytes": 1200, "first_ns": 5, "last_ns": 2005}
+    write(monitored, "monitor_losses", event, longest)
+    *_, shown = monitor.tables(Source(Campaign(monitored)))
+    assert "3 packets in 2 events" in shown["note"]
+    first, second = ([cell.replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in shown["rows"])
+    assert first == ["7", "8", "2", "1,200", "several, or none", "2 µs"]
+    assert (second[0], second[4]) == ("3", "1")
 
 
 def test_rates_without_loss_are_shown_by_packet_size(monitored):

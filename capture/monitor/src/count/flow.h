@@ -1,9 +1,9 @@
 /* The counts of one flow, updated with every packet.
  *
  * A sequence number is extended to 64 bits: it is the value modulo 2^32 that is nearest to the next expected
- * one. `next` is NextExp of RFC 4737, section 3. A window of bits distinguishes first copies from
+ * one. `next` is NextExp of RFC 4737, section 3.3. A window of bits distinguishes first copies from
  * duplicates; packets that are older than the window are unclassified. Latency, jitter and reordering are
- * those of first copies (RFC 7679, section 3; RFC 4737, section 3). */
+ * those of first copies (RFC 7679, section 3.5; RFC 4737, section 3.6). */
 #ifndef ACAPELLA_FLOW_H
 #define ACAPELLA_FLOW_H
 

@@ -15,38 +15,39 @@ struct pending {
     struct arrival arrival;
 };
 
-static int find_offsets(struct monitor *monitor, struct fault *fault) {
+/* Collects the different offsets of the stamps of expected flows. Returns false if there is no memory. */
+static bool find_offsets(struct monitor *monitor) {
     const struct monitor_settings *settings = &monitor->settings;
-    for (uint32_t flow = 0; settings->expected && flow < settings->flows; ++flow) {
+    bool *used = settings->expected ? calloc(CAPTURE_FRAME_MAX, sizeof *used) : NULL;
+    for (uint32_t flow = 0; used && flow < settings->flows; ++flow) {
         const uint32_t offset = settings->expected[flow].stamp_offset;
-        bool known = offset == MONITOR_NO_STAMP;
-        for (unsigned i = 0; i < monitor->offsets; ++i) {
-            known = known || monitor->offset[i] == offset;
+        if (offset < CAPTURE_FRAME_MAX && !used[offset]) { /* MONITOR_NO_STAMP is larger */
+            used[offset] = true;
+            ++monitor->offsets;
         }
-        if (known) {
-            continue;
-        }
-        if (monitor->offsets == MONITOR_OFFSETS) {
-            return fail(fault, "the expected flows have stamps at more than %d different offsets",
-                        MONITOR_OFFSETS);
-        }
-        monitor->offset[monitor->offsets++] = offset;
     }
-    return 0;
+    monitor->offset = malloc((monitor->offsets + 1) * sizeof *monitor->offset);
+    uint32_t found = 0;
+    for (uint32_t offset = 0; used && monitor->offset && found < monitor->offsets; ++offset) {
+        if (used[offset]) {
+            monitor->offset[found++] = offset;
+        }
+    }
+    const bool complete = monitor->offset && (used || !settings->expected);
+    free(used);
+    return complete;
 }
 
 int monitor_open(struct monitor *monitor, const struct monitor_settings *settings, struct fault *fault) {
     *monitor = (struct monitor){.settings = *settings};
-    if (find_offsets(monitor, fault) != 0) {
-        return -1;
-    }
     uint8_t *wanted =
         malloc((size_t)PATTERNS * PATTERN_MAX); /* the kernel provides only pages that are used */
     for (unsigned i = 0; wanted && i < PATTERNS; ++i) {
         monitor->wanted[i] = wanted + (size_t)i * PATTERN_MAX;
     }
-    if (!wanted || flow_arrays_open(&monitor->arrays, settings->flows, settings->window,
-                                    settings->expected != NULL) != 0) {
+    if (!wanted || !find_offsets(monitor) ||
+        flow_arrays_open(&monitor->arrays, settings->flows, settings->window, settings->expected != NULL) !=
+            0) {
         monitor_close(monitor);
         return fail(fault, "out of memory for %u flows; use fewer --max-flows or a smaller --window",
                     settings->flows);
@@ -58,6 +59,8 @@ void monitor_close(struct monitor *monitor) {
     flow_arrays_close(&monitor->arrays);
     free(monitor->wanted[0]);
     monitor->wanted[0] = NULL;
+    free(monitor->offset);
+    monitor->offset = NULL;
 }
 
 /* Finds the stamp: after the innermost header, or at an offset of an expected flow, for other headers than
@@ -68,7 +71,7 @@ static bool find_stamp(const struct monitor *monitor, const struct packet_in *pa
     if (stamp_read(&pending->stamp, packet->bytes, packet->kept, pending->stamp_at)) {
         return true;
     }
-    for (unsigned i = 0; i < monitor->offsets; ++i) {
+    for (uint32_t i = 0; i < monitor->offsets && monitor->offset[i] < packet->kept; ++i) {
         pending->stamp_at = monitor->offset[i];
         if (stamp_read(&pending->stamp, packet->bytes, packet->kept, pending->stamp_at)) {
             return true;

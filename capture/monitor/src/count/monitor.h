@@ -11,7 +11,6 @@
 #include "packet/tuple.h"
 
 #define MONITOR_BURST 64
-#define MONITOR_OFFSETS 16 /* different offsets of stamps in an expected list */
 #define MONITOR_NO_STAMP UINT32_MAX
 #define MONITOR_LOGGERS 2
 
@@ -76,8 +75,8 @@ struct logger {
 
 struct monitor {
     struct monitor_settings settings;
-    uint32_t offset[MONITOR_OFFSETS]; /* of stamps in the expected list */
-    unsigned offsets;
+    uint32_t *offset; /* of stamps in the expected list, in ascending order; owned */
+    uint32_t offsets;
     struct flow_arrays arrays;
     struct port_counts counts;
     uint64_t gaps[HISTOGRAM_SIZE], latencies[HISTOGRAM_SIZE]; /* of the port */

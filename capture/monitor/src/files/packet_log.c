@@ -23,13 +23,15 @@ static void log_packet(void *user, const struct packet_seen *seen) {
         .wire_bytes = packet->wire,
         .stamped = seen->stamp != NULL,
     };
+    /* the identity consists of the bytes up to `end` */
+    log->cut += !packet->identified && packet->kept < packet->wire && seen->headers->end >= packet->kept;
     if (fwrite(&record, sizeof record, 1, log->file) != 1) {
         note_error(log);
     }
 }
 
 int packet_log_open(struct packet_log *log, const char *path, struct monitor *monitor, struct fault *fault) {
-    *log = (struct packet_log){fopen(path, "wbxe"), path, 0};
+    *log = (struct packet_log){fopen(path, "wbxe"), path, 0, 0};
     if (!log->file) {
         return fail(fault, "%.200s: %s%s", path, strerror(errno), write_advice(errno));
     }
@@ -49,6 +51,13 @@ int packet_log_close(struct packet_log *log, struct fault *fault) {
         note_error(log);
     }
     log->file = NULL;
+    if (log->error == 0 && log->cut > 0) {
+        return fail(
+            fault,
+            "%llu packets are truncated and have no hash, so that lost packets are not known; capture whole "
+            "packets, or use --write of acapella monitor",
+            (unsigned long long)log->cut);
+    }
     return log->error == 0
                ? 0
                : fail(fault, "%.200s: %s%s", log->path, strerror(log->error), write_advice(log->error));

@@ -20,7 +20,8 @@ struct packet_record {
 struct packet_log {
     FILE *file;
     const char *path;
-    int error; /* errno of the first write that failed */
+    int error;    /* errno of the first write that failed */
+    uint64_t cut; /* truncated packets whose identity is not known */
 };
 
 /* Opens a new log and lets the monitor write to it. 0, or -1: see fault. */

@@ -49,7 +49,8 @@ static bool put_port(FILE *to, const struct result_port *port) {
     const struct monitor *monitor = port->monitor;
     const struct flow_arrays *arrays = &monitor->arrays;
     char name[RESULT_NAME] = "";
-    const uint64_t losses[] = {port->kernel_dropped, port->missed};
+    const uint64_t losses[] = {port->kernel_dropped, port->missed, port->clock_steps,
+                               (uint64_t)port->clock_step_ns, (uint64_t)port->stepped_from_ns};
     uint64_t flows = 0;
     const char *directory = strrchr(port->name, '/');
     snprintf(name, sizeof name, "%s", directory ? directory + 1 : port->name);

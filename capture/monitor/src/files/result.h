@@ -4,21 +4,24 @@
  *
  *     magic, number of ports; then for each port:
  *     name without directory (64 bytes), struct port_counts, packets that the kernel dropped and that the
- * device missed, histograms of gaps and latencies, begin, length, number and early packets of the intervals,
- * the intervals, number of flows with packets; for each: index, struct flow, histograms of gaps and latencies
+ * device missed, steps of the clock, the largest one, and the time from which arrivals may follow a step,
+ * histograms of gaps and latencies, begin, length, number and early packets of the intervals, the intervals,
+ * number of flows with packets; for each: index, struct flow, histograms of gaps and latencies
  */
 #ifndef ACAPELLA_RESULT_H
 #define ACAPELLA_RESULT_H
 
 #include "count/monitor.h"
 
-#define RESULT_MAGIC "ACMONv1"
+#define RESULT_MAGIC "ACMONv2"
 #define RESULT_NAME 64
 
 struct result_port {
     const char *name;
     const struct monitor *monitor;
     uint64_t kernel_dropped, missed; /* packets that did not reach the program; 0 for a file */
+    uint64_t clock_steps;            /* times that the system clock was set; 0 for a file */
+    int64_t clock_step_ns, stepped_from_ns;
 };
 
 struct result {

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from acapella_core import names
 from acapella_core.errors import UserError
 from acapella_core.files import scratch_directory
 
@@ -113,7 +114,7 @@ def add_search_options(group: Any) -> None:
                        help="width of the interval, in packets/s, at which a search ends (default: a hundredth of "
                        "--most)")  # fmt: skip
     group.add_argument("--trial-seconds", type=seconds, default=10.0, metavar="S",
-                       help="duration of a trial in seconds; RFC 2544 requires 60 (default: %(default)g)")  # fmt: skip
+                       help="duration of a trial in seconds; RFC 2544: 60 (default: %(default)g)")  # fmt: skip
     group.add_argument("--settle-seconds", type=seconds, default=2.0, metavar="S",
                        help="time to wait for late packets (default: %(default)g)")  # fmt: skip
     group.add_argument("--with-capture", action="store_true",
@@ -215,18 +216,24 @@ def run(args: argparse.Namespace) -> None:
     check(args)
     settings = settings_of(args)
     sent = packets_sent(args.sent, settings) if args.sent else None
+    if sent is not None:
+        losses.check_memory(2 * len(sent), f"--sent {args.sent}")  # if all of them arrive
+    if args.output:
+        tables.remove(args.output, *tables.TABLES, "monitor_losses")
     with scratch_directory() as scratch:
         shown = live.Live()
         counted = program.count(
             settings, scratch, on_event=lambda event: shown.show(event, LIVE_S), until_signal=bool(args.interface)
         )
         rows = rows_of_counts(settings, counted, scratch, correct=args.correct_drift)
-    if sent is not None:
+    if sent is not None and counted.packets:
         rows["monitor_losses"] = losses.events(sent, losses.lost(sent, counted.packets[0]))
     print_rows(rows, args.flows)
+    for line in text.clock_warnings(rows["monitor_ports"], rows["monitor_flows"]):
+        names.report(f"acapella: warning: {line}")
     if args.output:
-        tables.remove(args.output, "monitor_losses")
         tables.write(args.output, rows)
+    counted.complete()
     if args.packets:
         losses.write(args.packets, losses.table_of(counted.packets))
 
@@ -237,6 +244,8 @@ def run_search(args: argparse.Namespace) -> None:
     links = {"none": plain}
     if args.with_capture:
         links["truncated"] = replace(plain, snaplen=args.snaplen)
+    if args.output:
+        tables.remove(args.output, "monitor_searches")
     found = [
         (size, capture, measure, result)
         for size in args.frame_bytes
@@ -282,13 +291,13 @@ def packets_sent(path: Path, settings: program.Settings) -> np.ndarray:
         return losses.read(path)
     with scratch_directory() as scratch:
         of_capture = program.Settings(files=(path,), rules=settings.rules, wanted=settings.wanted, packets=True)
-        return program.count(of_capture, scratch).packets[0]
+        return program.count(of_capture, scratch).complete().packets[0]
 
 
 def rows_of(settings: program.Settings, *, correct: bool) -> Rows:
     """Return the rows of all tables for captures."""
     with scratch_directory() as scratch:
-        return rows_of_counts(settings, program.count(settings, scratch), scratch, correct=correct)
+        return rows_of_counts(settings, program.count(settings, scratch).complete(), scratch, correct=correct)
 
 
 def rows_of_counts(settings: program.Settings, counted: program.Counted, scratch: Path, *, correct: bool) -> Rows:

@@ -1,5 +1,6 @@
 """Packets with their identities, and loss events: packets of one place that are missing at another one."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,10 +26,24 @@ RECORD = np.dtype(
 )
 IDENTITY = ["identity_high", "identity_low"]
 TABLE = "monitor_packets"
+PACKET_BYTES = 128  # memory per packet of both places while lost packets are searched (docs/monitor.md)
+MEMINFO = Path("/proc/meminfo")
+
+
+def check_memory(packets: int, where: object) -> None:
+    """Raise UserError if this number of packets, of both places, needs more memory than is available."""
+    found = re.search(r"(?m)^MemAvailable:\s+([0-9]+) kB$", MEMINFO.read_text()) if MEMINFO.is_file() else None
+    if found and packets * PACKET_BYTES > int(found[1]) * 1024:
+        raise UserError(
+            f"the search for lost packets among {packets:,} needs {packets * PACKET_BYTES >> 20:,} MiB of memory, of "
+            f"which {int(found[1]) >> 10:,} are available",
+            where=where, fix="monitor for a shorter time, or select packets with --rule", outside=True,
+        )  # fmt: skip
 
 
 def read_log(path: Path) -> np.ndarray:
     """Return the records of a log of acapella-monitor. Raises UserError if it is not complete."""
+    check_memory(path.stat().st_size // RECORD.itemsize, "--sent and --packets")
     content = path.read_bytes()
     if content[: len(MAGIC)] != MAGIC or (len(content) - len(MAGIC)) % RECORD.itemsize:
         raise UserError("is not a complete log of packets", where=path)
@@ -61,6 +76,7 @@ def read(path: Path) -> np.ndarray:
     """Return the packets of a Parquet file of one port as records. Raises UserError if it is another file."""
     try:
         schema = arrow_schema(TABLE)
+        check_memory(pq.read_metadata(path).num_rows, path)
         table = pq.read_table(path).select(schema.names).cast(schema)
     except FileNotFoundError as error:
         raise UserError("no such file", where=path, fix="name a capture, or a file of --packets") from error
@@ -82,9 +98,7 @@ def lost(sent: np.ndarray, arrived: np.ndarray) -> np.ndarray:
 
     The k-th packet of an identity is lost if fewer than k packets of ``arrived`` have it.
     """
-    both = np.concatenate((sent[IDENTITY], arrived[IDENTITY])).astype([(name, "<u8") for name in IDENTITY])
-    _, numbers = np.unique(both, return_inverse=True)
-    numbers = numbers.reshape(-1)
+    numbers = identity_numbers(sent, arrived)
     own, others = numbers[: len(sent)], numbers[len(sent) :]
     arrivals = np.bincount(others, minlength=numbers.max(initial=0) + 1)
     order = np.argsort(own, kind="stable")
@@ -93,6 +107,20 @@ def lost(sent: np.ndarray, arrived: np.ndarray) -> np.ndarray:
     rank = np.empty(len(own), np.int64)  # of a packet among those of its identity
     rank[order] = np.arange(len(own)) - np.repeat(begins, np.diff(np.r_[begins, len(own)]))
     return rank >= arrivals[own]
+
+
+def identity_numbers(sent: np.ndarray, arrived: np.ndarray) -> np.ndarray:
+    """Return a number for each packet of ``sent``, then of ``arrived``; equal identities have equal numbers."""
+    high, low = (np.concatenate((sent[name], arrived[name])) for name in IDENTITY)
+    order = np.lexsort((low, high))
+    differs = np.zeros(len(order), bool)
+    for part in (high, low):
+        part[:] = part[order]
+        differs[1:] |= part[1:] != part[:-1]
+    del high, low, part
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(differs)
+    return numbers
 
 
 def events(sent: np.ndarray, missing: np.ndarray) -> list[dict[str, int | None]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from acapella_core import names
-from acapella_core.errors import UserError
+from acapella_core.errors import OUTSIDE, UserError
 
 from ..programs.child_process import kill_and_reap
 from ..programs.executables import find_executable
@@ -89,10 +89,20 @@ class Settings:
 
 @dataclass(frozen=True)
 class Counted:
-    """The result of a run: the counts of each port, and the records of its packets if they were logged."""
+    """The result of a run: the counts of each port, and the records of its packets if they were logged.
+
+    ``failure``: why another output of the run is not complete; then there are no records.
+    """
 
     ports: list[result.PortResult]
     packets: list[np.ndarray]
+    failure: UserError | None = None
+
+    def complete(self) -> "Counted":
+        """Return the result. Raises UserError if an output of the run is not complete."""
+        if self.failure is not None:
+            raise self.failure
+        return self
 
 
 def count(
@@ -107,7 +117,7 @@ def count(
 
     ``until_signal``: SIGINT, SIGTERM and SIGHUP end the program, whose counts until then are returned. Otherwise they
     raise an exception as usual, which ends the program, too: the counts of a part are not a result. Raises UserError
-    with the program's message if it fails.
+    with the program's message if it fails; if only another output than the counts failed, the counts are returned.
     """
     for name in ("result", *(f"packets-{number}" for number in range(len(settings.files) + len(settings.interfaces)))):
         (scratch / name).unlink(missing_ok=True)
@@ -127,7 +137,10 @@ def count(
         messages.seek(0)
         text = messages.read().decode(errors="replace")
     if status != 0:
-        raise UserError(last_line(text))
+        failure = UserError(last_line(text), outside=status == OUTSIDE)
+        if not (scratch / "result").exists():
+            raise failure
+        return Counted(result.read(scratch / "result"), [], failure)
     for warning in warnings(text):
         names.report(f"acapella: warning: {warning}")
     return Counted(result.read(scratch / "result"), logs(settings, scratch))

@@ -7,7 +7,7 @@ import numpy as np
 
 from acapella_core.errors import UserError
 
-MAGIC = b"ACMONv1\0"
+MAGIC = b"ACMONv2\0"
 BUCKETS = 164  # of histograms; one more counts negative values
 MALFORMED = ("cut", "version", "length", "checksum", "nested")
 
@@ -21,6 +21,9 @@ PORT = np.dtype(
         ("last_ns", "<i8"),
         ("dropped_kernel", "<u8"),
         ("missed", "<u8"),
+        ("clock_steps", "<u8"),
+        ("clock_step_ns", "<i8"),
+        ("stepped_from_ns", "<i8"),
         ("gaps", "<u8", BUCKETS + 1),
         ("latencies", "<u8", BUCKETS + 1),
         ("begin_ns", "<i8"),

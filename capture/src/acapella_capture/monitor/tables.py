@@ -17,7 +17,7 @@ from . import drift, expected, result
 TABLES = ("monitor_ports", "monitor_flows", "monitor_histograms", "monitor_intervals", "monitor_clocks")
 WHOLE_PORT = -1
 COUNTS = ("received", "bytes", "filtered", "foreign", "invalid", "stamped", "unique", "duplicates", "reordered",
-          "unclassified", "bit_errors", "dropped_kernel", "missed",
+          "unclassified", "bit_errors", "dropped_kernel", "missed", "clock_steps",
           *(f"malformed_{name}" for name in result.MALFORMED))  # fmt: skip
 FLOW_COUNTS = ("packets", "bytes", "unique", "duplicates", "reordered", "unclassified", "discontinuities", "malformed",
                "extent_known", "bits_checked", "bit_errors", "errored_packets")  # fmt: skip
@@ -39,7 +39,7 @@ def rows_of(
     """
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
     for number, port in enumerate(ports):
-        flows = list(flow_rows(port, wanted))
+        flows = [row | {"clock_set": after_step(port, row["last_ns"])} for row in flow_rows(port, wanted)]
         lost = sum(row["lost"] or 0 for row in flows)
         rows["monitor_ports"].append({"port": number, **port_row(port), "lost": lost})
         rows["monitor_flows"] += [{"port": number, **row} for row in flows]
@@ -58,6 +58,7 @@ def port_row(port: result.PortResult) -> Row:
         **{name: int(port.counts[name]) for name in COUNTS},
         "first_ns": int(port.counts["first_ns"]) if arrived else None,
         "last_ns": int(port.counts["last_ns"]) if arrived else None,
+        "clock_step_ns": int(port.counts["clock_step_ns"]) if port.counts["clock_steps"] else None,
     }
 
 
@@ -74,6 +75,11 @@ def flow_rows(port: result.PortResult, wanted: expected.Expected | None) -> Iter
         if known["stamp_offset"] is None:
             row["lost"] = None
         yield row
+
+
+def after_step(port: result.PortResult, last_ns: int | None) -> bool:
+    """Return whether a flow whose last packet arrived at ``last_ns`` may have packets after the clock was set."""
+    return last_ns is not None and bool(port.counts["clock_steps"]) and last_ns >= int(port.counts["stepped_from_ns"])
 
 
 EMPTY = np.zeros(1, result.FLOW)[0]
@@ -162,10 +168,11 @@ def clock_row(line: drift.Drift) -> Row:
     }
 
 
-def remove(directory: Path, table: str) -> None:
-    """Remove a table of an earlier run."""
-    for suffix in ("parquet", "csv"):
-        (directory / f"{table}.{suffix}").unlink(missing_ok=True)
+def remove(directory: Path, *names: str) -> None:
+    """Remove tables of an earlier run, so that they are not taken for those of a run that fails."""
+    for name in names:
+        for suffix in ("parquet", "csv"):
+            (directory / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
 def write(directory: Path, rows: Mapping[str, Sequence[Row]]) -> list[Path]:

@@ -78,6 +78,16 @@ def clock_lines(rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def clock_warnings(ports: Sequence[Row], flows: Sequence[Row]) -> list[str]:
+    """Return a line for each port during whose run the system clock was set."""
+    return [
+        f"{row['name']}: the system clock was set {row['clock_steps']} times, by up to {time(row['clock_step_ns'])}; "
+        f"latencies of {sum(flow['clock_set'] for flow in flows if flow['port'] == row['port']):,} flows contain it"
+        for row in ports
+        if row["clock_steps"]
+    ]
+
+
 def search_lines(rows: Sequence[Row]) -> list[str]:
     """Return a line for each result of a search, with the latency of its trial."""
     header = ("packet", "capture", "measure", "result", "packets", "latency min", "mean", "max", "jitter", "trials")

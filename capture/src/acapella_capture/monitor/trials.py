@@ -51,7 +51,7 @@ def run(link: Link, frame_bytes: int, rate_pps: float, packets: int) -> Trial:
         if link.snaplen is not None:
             settings = replace(settings, write=scratch / "packets.pcapng", snaplen=link.snaplen)
         try:
-            counted = program.count(settings, scratch, on_event=sender.on_event)
+            counted = program.count(settings, scratch, on_event=sender.on_event).complete()
         finally:
             sender.close()
         wanted = expected.read(scratch / "sent.json")

@@ -15,7 +15,8 @@ from acapella.flowreports.tables import TABLES as FLOW_TABLES
 from acapella.infrastructure.tables import TABLES as INFRASTRUCTURE_TABLES
 from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 
-MONITOR_TABLES = ("monitor_ports", "monitor_flows", "monitor_clocks", "monitor_searches")  # of acapella monitor
+# of acapella monitor
+MONITOR_TABLES = ("monitor_ports", "monitor_flows", "monitor_clocks", "monitor_losses", "monitor_searches")
 ALL = "all"  # site of the rows for the whole campaign
 
 

@@ -5,15 +5,19 @@ from acapella.figures.source import Source
 
 from .tables import number, table
 
+LOSSES = "monitor_losses"
 SEARCHES = "monitor_searches"
-MAX_FLOWS = 100  # rows of the table of flows; all are in the CSV file
+MAX_FLOWS = 100  # rows of the tables of flows and of loss events; all are in the CSV files
 
 
 def tables(source: Source) -> list[dict]:
     """Return the tables of the section; that of clocks only if it has rows."""
     of_clocks = clocks(source)
     shown = [ports(source), flows(source), *([of_clocks] if of_clocks["rows"] else [])]
-    return [*shown, searches(source)] if source.campaign.table(SEARCHES, "parquet").is_file() else shown
+    optional = {LOSSES: losses, SEARCHES: searches}
+    return shown + [
+        build(source) for name, build in optional.items() if source.campaign.table(name, "parquet").is_file()
+    ]
 
 
 def ports(source: Source) -> dict:
@@ -30,7 +34,7 @@ def ports(source: Source) -> dict:
         "filtered",
     )
     columns = [("Port", False), *((name.capitalize(), True) for name in classes), ("Malformed", True)]
-    columns += [("Not received", True), ("Bit errors", True)]
+    columns += [("Not received", True), ("Bit errors", True), ("Clock set", True)]
     cells = [
         [
             row["name"],
@@ -38,12 +42,14 @@ def ports(source: Source) -> dict:
             number(sum(value for name, value in row.items() if name.startswith("malformed_"))),
             number(row["dropped_kernel"] + row["missed"]),
             number(row["bit_errors"]),
+            f"{row['clock_steps']} times, by up to {time(row['clock_step_ns'])}" if row["clock_steps"] else "no",
         ]
         for row in source.rows("monitor_ports")
     ]
     note = (
         "Packets. Received = stamped + foreign + invalid + filtered. Foreign: without a stamp of acapella generate. "
-        "Malformed packets are also one of these. Not received: dropped by the kernel or missed by the device."
+        "Malformed packets are also one of these. Not received: dropped by the kernel or missed by the device. "
+        "Clock set: while packets were received, so that latencies of later packets may contain the step."
     )
     return table("monitor_ports", "Packets at the ports of the monitor", note, columns, cells)
 
@@ -69,6 +75,29 @@ def flows(source: Source) -> dict:
         f"clocks of sender and receiver. Jitter: RFC 3550.{shown}"
     )
     return table("monitor_flows", "Monitored flows", note, columns, cells)
+
+
+def losses(source: Source) -> dict:
+    """Return the loss events, those of the most packets first."""
+    rows = sorted(source.rows(LOSSES), key=lambda row: (-row["packets"], row["first_packet"]))
+    columns = [("First packet", True), ("Last packet", True), ("Packets", True), ("Bytes", True), ("Flow", True)]
+    columns += [("Duration", True)]
+    cells = [
+        [
+            *(number(row[name]) for name in ("first_packet", "last_packet", "packets", "bytes")),
+            "several, or none" if row["flow"] is None else str(row["flow"]),
+            time(row["last_ns"] - row["first_ns"]),
+        ]
+        for row in rows[:MAX_FLOWS]
+    ]
+    note = (
+        f"{number(sum(row['packets'] for row in rows))} packets in {number(len(rows))} events of consecutive packets "
+        "that left the first place and did not arrive, identified by a hash of their bytes. Packets are numbered at "
+        "the first place, from 0. Duration: from the first to the last packet of an event."
+    )
+    if len(rows) > MAX_FLOWS:
+        note += f" The {MAX_FLOWS} events with the most packets."
+    return table(LOSSES, "Loss events", note, columns, cells)
 
 
 def clocks(source: Source) -> dict:
