@@ -319,6 +319,7 @@ soak: setup-fabric fuzz
 		workflow/tests/digest/test_dissect_matches_tshark.py \
 		workflow/tests/flowreports/test_flowreports_load.py workflow/tests/kappa/test_kappa_interval.py \
 		capture/tests/generate/test_generate_oracle.py capture/tests/generate/test_generate_model.py \
+		capture/tests/monitor/test_monitor_path.py \
 		capture/tests/programs/test_dpdk_ends.py capture/tests/testbeds/fabric/test_fabric_schedules.py \
 		workflow/tests/snakefile/fabric/test_workflow_fabric_faults.py workflow/tests/snakefile/test_workflow_batches.py \
 		workflow/tests/snakefile/slurm/test_slurm_faults.py workflow/tests/snakefile/storage/test_storage_slurm.py workflow/tests/snakefile/test_workflow_kills.py \

@@ -1,0 +1,190 @@
+"""A monitor on the real clock, behind a link that delays, loses, duplicates and reorders packets by a known schedule.
+
+Counts decide. The link holds packets for longer than the generator sends, so that their order is that of the schedule,
+however busy the machine is; a run in which this does not hold is repeated with a longer delay.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing import c_programs
+from acapella_testing.capture import impaired_path, replayer
+from acapella_testing.capture.impaired_path import CLEAN, EARLY_NS, IMPAIRED, ROUTER_MAC, Impairments
+from acapella_testing.oracles import naive_captures
+from acapella_testing.oracles import naive_monitor as naive
+from acapella_testing.waiting import wait_until
+
+from acapella_capture.monitor import command
+
+ACAPELLA = Path(sys.executable).parent / "acapella"
+PACKETS = 400  # fewer than the queues of the kernel and of the monitor contain
+STAMP_AT = 42
+CLOCK_NS = 10_000_000  # CLOCK_STEP_NS: a clock that differs more from the system clock is set, and counted
+COUNTS = ("packets", "unique", "lost", "duplicates", "reordered", "discontinuities", "extent_known", "extent_max",
+          "unclassified", "bit_errors")  # fmt: skip
+TIMES = ("latency_min_ns", "latency_mean_ns", "latency_max_ns", "late_max_ns", "jitter_ns", "gap_min_ns", "gap_max_ns")
+
+pytestmark = pytest.mark.usefixtures("monitor_on_path")
+
+
+@dataclass(frozen=True)
+class Run:
+    """The tables of a monitor, and by flow the packets that it wrote: arrival, sequence number, departure."""
+
+    directory: Path
+    rows: list[dict]
+    port: dict
+    packets: dict[int, list]
+
+
+def model(directory: Path) -> Path:
+    """Write a model with a flow for each way."""
+    flows = [
+        {
+            "name": network,
+            "headers": [
+                {"ethernet": {"src": "02:00:00:00:00:01", "dst": ROUTER_MAC}},
+                {"ipv4": {"src": "10.8.0.1", "dst": f"{network}.1"}},
+                {"udp": {"src": 5000, "dst": 6000}},
+            ],
+            "packets": PACKETS,
+            "sizes": 100,
+            "payload": "prbs31",
+            "gaps": {"poisson": {"mean_ns": 50_000}},
+        }
+        for network in (CLEAN, IMPAIRED)
+    ]
+    path = directory / "model.yaml"
+    path.write_text(json.dumps({"seed": 3, "flows": flows}))
+    return path
+
+
+def measure(prefix: tuple[str, ...], link: impaired_path.Link, directory: Path) -> Run:
+    """Send the packets of the model and monitor them; capture what is sent and what arrives."""
+    before, earlier = link.counts(), impaired_path.arrived(prefix)
+
+    def all_arrived() -> bool:
+        counts = {name: value - before[name] for name, value in link.counts().items()}
+        through_link = counts["received"] == PACKETS and counts["queued"] == 0
+        return through_link and impaired_path.arrived(prefix) - earlier >= PACKETS + counts["sent"]
+
+    directory.mkdir()
+    path = f"{c_programs.built_or_skip('acapella-dpdk-generate').parent}:{os.environ['PATH']}"
+    variables = {**replayer.environment(), "PATH": path}
+    tables, wanted = directory / "tables", directory / "wanted.pcap.generated.json"
+    generate = [ACAPELLA, "generate", model(directory)]
+    subprocess.run([*generate, "-o", directory / "wanted.pcap"], env=variables, check=True, capture_output=True)
+    argv = [*prefix, ACAPELLA, "monitor", "--interface", "arrived0", "--expected", wanted, "--write",
+            directory / "arrived.pcapng", "--snaplen", 0, "-o", tables]  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": variables}
+    with subprocess.Popen([*map(str, argv)], **pipes) as monitor:
+        try:
+            assert "listening" in monitor.stderr.readline()
+            with replayer.tcpdump(prefix, "router0", directory / "sent.pcap"):
+                done = subprocess.run([*prefix, *generate, "--interface", "sent0"], **pipes, check=False)
+                assert done.returncode == 0, done.stderr
+                wait_until(all_arrived, running=monitor)
+            monitor.send_signal(signal.SIGINT)  # packets that arrived before it are counted
+            _, err = monitor.communicate(timeout=120)
+        finally:
+            monitor.kill()
+    assert monitor.returncode == 0, err
+    (port,) = pq.read_table(tables / "monitor_ports.parquet").to_pylist()
+    rows = pq.read_table(tables / "monitor_flows.parquet").to_pylist()
+    return Run(directory, rows, port, packets_of(directory / "arrived.pcapng"))
+
+
+def packets_of(path: Path) -> dict[int, list]:
+    """Return by flow (arrival, sequence, departure, sent payload, payload, wire bytes), as naive_monitor has them."""
+    found: dict[int, list] = {0: [], 1: []}
+    for packet in naive_captures.packets(path):
+        flow, sequence, seconds, fraction = struct.unpack_from(">4I", packet.frame, STAMP_AT + 2)
+        departure = seconds * 10**9 + round(fraction * 10**9 / 2**32)
+        payload = packet.frame[STAMP_AT + 18 :]
+        found[flow].append((int(packet.time_s * 10**9), sequence, departure, payload, payload, packet.wire_len))
+    return found
+
+
+def latencies(packets: list) -> list[int]:
+    """Return arrival minus departure of packets."""
+    return [ns - departure for ns, _, departure, *_ in packets]
+
+
+def is_ordered(run: Run, at_once: set[int], delay_ns: int) -> bool:
+    """Return whether all packets without delay arrived before the first delayed one could."""
+    packets = run.packets[1]
+    last_at_once = max(ns for ns, sequence, *_ in packets if sequence in at_once)
+    return last_at_once < min(departure for _, _, departure, *_ in packets) + delay_ns - EARLY_NS - CLOCK_NS
+
+
+def test_counts_are_those_of_the_schedule_and_delays_are_not_shorter(tmp_path, capsys):
+    impairments = Impairments(10**9, loss_ppm=100_000, reorder_ppm=60_000, duplicate_ppm=150_000, seed=9)
+    at_once, later, lost = impaired_path.schedule(impairments, PACKETS)
+    with impaired_path.path(c_programs.built_or_skip("acapella-link")) as (prefix, link):
+        for attempt in range(4):
+            link.set(replace(impairments, delay_ns=impairments.delay_ns << 2 * attempt))
+            before = link.counts()
+            run = measure(prefix, link, tmp_path / str(attempt))
+            if is_ordered(run, set(at_once), impairments.delay_ns << 2 * attempt):
+                break
+        counts = {name: value - before[name] for name, value in link.counts().items()}
+    assert (counts["received"], counts["lost"], counts["full"], counts["unsent"]) == (PACKETS, len(lost), 0, 0)
+    assert [sequence for _, sequence, *_ in run.packets[1]] == at_once + later
+    clean, impaired = run.rows
+    assert [clean[name] for name in COUNTS[:6]] == [PACKETS, PACKETS, 0, 0, 0, 0]
+    check_row(impaired, run.packets[1])
+    check_row(clean, run.packets[0])
+    assert impaired["lost"] == len(lost) == len(set(range(PACKETS)) - {sequence for _, sequence, *_ in run.packets[1]})
+    assert impaired["duplicates"] == counts["duplicated"] == len(at_once + later) - len(set(at_once + later))
+    assert impaired["reordered"] == len({sequence for sequence in later if sequence < max(at_once)})
+    delayed = [packet for packet in run.packets[1] if packet[1] in set(later)]
+    assert min(latencies(delayed)) >= impairments.delay_ns - EARLY_NS - CLOCK_NS
+    assert (run.port["dropped_kernel"], run.port["missed"], run.port["clock_steps"]) == (0, 0, 0)
+    check_loss_events(run, lost)
+
+
+def check_row(row: dict, packets: list) -> None:
+    """Compare a flow with what the capture of the monitor contains."""
+    wanted = naive.row_of(packets, PACKETS)
+    for name in (*COUNTS, *TIMES):
+        assert row[name] == (pytest.approx(wanted[name]) if isinstance(wanted[name], float) else wanted[name]), name
+
+
+def check_loss_events(run: Run, lost: list[int]) -> None:
+    """Find the lost packets by their hashes, in captures of both ends of the path."""
+    parser = command.register_parser(argparse.ArgumentParser().add_subparsers())
+    words = [run.directory / "arrived.pcapng", "--sent", run.directory / "sent.pcap", "-o", run.directory / "losses"]
+    command.run(parser.parse_args([str(word) for word in words]))
+    rows = pq.read_table(run.directory / "losses" / "monitor_losses.parquet").to_pylist()
+    frames = [frame for _, _, frame in naive.records((run.directory / "sent.pcap").read_bytes())]
+    assert len(frames) == 2 * PACKETS
+    found = [number for row in rows for number in range(row["first_packet"], row["last_packet"] + 1)]
+    stamps = [struct.unpack_from(">2I", frames[number], STAMP_AT + 2) for number in found]
+    assert stamps == [(1, sequence) for sequence in lost]
+
+
+@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="compares times: make soak")
+@pytest.mark.parametrize("delay_ns", [2_000_000, 20_000_000, 200_000_000])
+def test_delays_are_within_the_measured_noise_floor(tmp_path, delay_ns):
+    with impaired_path.path(c_programs.built_or_skip("acapella-link")) as (prefix, link):
+        link.set(Impairments())
+        floor = sorted(latencies(measure(prefix, link, tmp_path / "floor").packets[1]))
+        link.set(Impairments(delay_ns))
+        run = measure(prefix, link, tmp_path / "delayed")
+        late_ns = link.counts()["late_p50_ns"]
+    found = sorted(latencies(run.packets[1]))
+    assert [run.rows[1][name] for name in COUNTS[:6]] == [PACKETS, PACKETS, 0, 0, 0, 0]
+    noise_ns = floor[len(floor) * 99 // 100] - floor[0] + EARLY_NS + late_ns
+    print(f"floor {floor[0]} to {floor[-1]} ns, delayed by {statistics.median(found) - statistics.median(floor)} ns")
+    assert abs(statistics.median(found) - statistics.median(floor) - delay_ns) <= noise_ns
+    assert found[0] >= floor[0] + delay_ns - noise_ns
