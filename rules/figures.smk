@@ -18,6 +18,7 @@ rule figures:
         flowstudy=rules.flowstudy.output.parquet if REPORTED["study"] else [],
         transfers=rules.transfer_tables.output.parquet if TRANSFERS else [],
         infrastructure=rules.infrastructure.output.parquet if INFRASTRUCTURE else [],
+        monitor=rules.monitor.output.parquet if GENERATED else [],
         printed=ROOT / "workflow/conformance/patchwork_printed.csv" if INFRASTRUCTURE else [],
     output:
         figures=[

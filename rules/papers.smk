@@ -21,6 +21,7 @@ rule papers:
         trials=rules.trials.output.parquet if ENVIRONMENTS else [],
         transfers=rules.transfer_tables.output.parquet if TRANSFERS else [],
         infrastructure=rules.infrastructure.output.parquet if INFRASTRUCTURE else [],
+        monitor=rules.monitor.output.parquet if GENERATED else [],
         flowreports=rules.flowreports_published.output.parquet if "p4_rdma" in COMPARED_PAPERS else [],
         printed=[
             ROOT / f"workflow/conformance/{'flowreports' if paper == 'p4_rdma' else paper}_printed.csv"

@@ -9,7 +9,7 @@
 # As the last rule of a campaign, it also creates the views of the catalog again, over the tables of all stages. The
 # modification time of the catalog does not change, so that Snakemake does not rerun the rules that depend on it.
 
-PRESENT = optional_stages.report_sections(CAMPAIGN, pseudonyms=config["pseudonyms"])
+PRESENT = optional_stages.report_sections(CAMPAIGN, pseudonyms=config["pseudonyms"], without=FIGURE_FLAGS)
 
 
 rule report:
@@ -24,6 +24,7 @@ rule report:
         flowstudy=rules.flowstudy.output if REPORTED["study"] else [],
         transfers=rules.transfer_tables.output if TRANSFERS else [],
         infrastructure=rules.infrastructure.output if INFRASTRUCTURE else [],
+        monitor=rules.monitor.output if GENERATED else [],
         papers=(
             [
                 *(rules.conformance.output if ENVIRONMENTS else []),

@@ -11,7 +11,7 @@
 #define SECOND 1000000000ULL
 #define PRIORITY_MAX 99
 
-enum { MODEL = OPTION_OWN, TRACE, OUTPUT, TX, START, BURST, DEPTH, RETRY, PRIORITY };
+enum { MODEL = OPTION_OWN, TRACE, OUTPUT, TX, START, BURST, DEPTH, MAX_FRAME, RETRY, PRIORITY };
 
 static const struct argp_option known[] = {
     {NULL, 0, NULL, 0, "Traffic:", EAL_GROUP_PORTS},
@@ -27,6 +27,9 @@ static const struct argp_option known[] = {
     {"burst", BURST, "N", 0, "Set the maximum number of packets in a burst, at most 64 (default: 32)",
      EAL_GROUP_PORTS},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of a queue (default: 1024)", EAL_GROUP_PORTS},
+    {"max-frame", MAX_FRAME, "BYTES", 0,
+     "Set the size of a frame of the port's ring, if packets are shorter (default: the longest packet)",
+     EAL_GROUP_PORTS},
     {"retry-ns", RETRY, "NS", 0,
      "Retry for this long if the driver does not take a packet, then count it as dropped (default: 100000)",
      EAL_GROUP_PORTS},
@@ -62,6 +65,9 @@ static error_t parse(int key, char *text, struct argp_state *state) {
             break;
         case DEPTH:
             status = option_number(&arguments->depth, text, "depth", 16, 1U << 15, fault);
+            break;
+        case MAX_FRAME:
+            status = option_number(&arguments->max_frame, text, "max-frame", 64, 65000, fault);
             break;
         case RETRY:
             status = option_size(&arguments->retry_ns, text, "retry-ns", 0, 10 * SECOND, fault);

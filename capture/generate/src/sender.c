@@ -47,12 +47,14 @@ static int check_longest(const struct port *port, const struct model *model, str
 int sender_open(struct sender *sender, struct model *model, const struct arguments *arguments,
                 struct fault *fault) {
     struct options *options = &sender->options;
-    *options = (struct options){.port = {arguments->port},
+    const unsigned longest = model->longest < 2048 ? 2048 : model->longest;
+    *options = (struct options){.eal = arguments->eal,
+                                .port = {arguments->port},
                                 .ports = 1,
                                 .queues = 1,
                                 .burst = arguments->burst,
                                 .depth = arguments->depth,
-                                .max_frame = model->longest < 2048 ? 2048 : model->longest};
+                                .max_frame = longest < arguments->max_frame ? arguments->max_frame : longest};
     const unsigned mbufs = ports_mbuf_count(options) + MBUFS_OF_CACHES;
     sender->priority = arguments->priority;
     sender->nic = arguments->eal.pcis > 0;

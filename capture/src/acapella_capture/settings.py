@@ -123,6 +123,37 @@ class ReplaySettings:
 
 
 @dataclass(frozen=True)
+class LinkSettings:
+    """Delay, loss and reordering of an emulated link; see the schema for each key."""
+
+    delay_ms: float = 0
+    loss_percent: float = 0
+    reorder_percent: float = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class GenerateEnvironment:
+    """Conditions of generated traffic; see the schema for each key."""
+
+    name: str
+    path: str = "direct"
+    link: LinkSettings | None = None
+    replayers: int = 1  # always one generator,
+    noise: bool = False  # and nothing else sends
+
+
+@dataclass(frozen=True)
+class GenerateSettings:
+    """The traffic that the local testbed generates and monitors; see the schema for each key."""
+
+    model: str
+    repeats: int
+    environments: tuple[GenerateEnvironment, ...]
+    bottleneck_mbps: float
+
+
+@dataclass(frozen=True)
 class LocalSettings:
     """Topology and traffic of the local testbed; see the schema for each key."""
 
@@ -137,6 +168,7 @@ class LocalSettings:
     port_rate_mbps: float
     mirror_rate_mbps: float | None
     replay: ReplaySettings | None
+    generate: GenerateSettings | None
     traffic: list[dict]
 
 
@@ -315,10 +347,11 @@ def check_digest_on(values: dict[str, Any], where: object) -> None:
         return
     if testbed == "files":
         raise UserError("collect.digest_on: node: testbed files has no nodes; use here", where=where)
-    if values[testbed]["replay"] is not None:
-        raise UserError(
-            f"collect.digest_on: node: the trials of {testbed}.replay need their captures; use here", where=where
-        )
+    for key in ("replay", "generate"):
+        if values[testbed].get(key) is not None:
+            raise UserError(
+                f"collect.digest_on: node: the trials of {testbed}.{key} need their captures; use here", where=where
+            )
 
 
 def collect_settings(values: dict[str, Any]) -> CollectSettings:
@@ -334,7 +367,25 @@ def local_settings(values: dict[str, Any], where: object) -> LocalSettings:
         environments = tuple(replay_environment(value, replay["sender"]) for value in replay["environments"])
         check_environments(environments, where)
         replay = ReplaySettings(**(replay | {"environments": environments}))
-    return LocalSettings(**(values | {"replay": replay}))
+    generate = values["generate"] and generate_settings(values["generate"], where)
+    if replay and generate:
+        names = [one.name for one in (*replay.environments, *generate.environments)]
+        check_unique(names, "local.replay.environments and local.generate.environments: name {}", where)
+    return LocalSettings(**(values | {"replay": replay, "generate": generate}))
+
+
+def generate_settings(values: dict[str, Any], where: object) -> GenerateSettings:
+    """Return the settings of section `local.generate`. Raises UserError naming the wrong key."""
+    environments = tuple(
+        GenerateEnvironment(**(value | {"link": LinkSettings(**value["link"]) if value.get("link") else None}))
+        for value in values["environments"]
+    )
+    check_unique([one.name for one in environments], "local.generate.environments[{}].name", where)
+    for place, environment in enumerate(environments):
+        if environment.link and environment.path == "shared":
+            key = f"local.generate.environments[{place}].link"
+            raise UserError(f"{key}: not available on path shared; set path: direct or dedicated", where=where)
+    return GenerateSettings(**(values | {"environments": environments}))
 
 
 def fabric_settings(values: dict[str, Any], where: object) -> FabricSettings:

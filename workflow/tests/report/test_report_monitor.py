@@ -6,7 +6,7 @@ from acapella_testing.generated.generated_tables import write_tables
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.common import tables
-from acapella.figures import registry
+from acapella.figures import monitor_flows, monitor_latency, registry
 from acapella.figures.source import Source
 from acapella.report import monitor
 from acapella.snakefile.optional_stages import report_sections
@@ -18,6 +18,9 @@ PORT = {"name": "eth1", "received": 1100, "stamped": 1050, "foreign": 50, "uniqu
 SMALL = {"flow": 0, "name": "small", "packets": 600, "unique": 600, "lost": 0, "latency_min_ns": -1500,
          "latency_mean_ns": 2000.4, "latency_p99_ns": 4096, "latency_max_ns": 5_000_000, "jitter_ns": 12.5}  # fmt: skip
 LOSSY = {"flow": 1, "packets": 450, "unique": 400, "duplicates": 50, "lost": 7, "bits_checked": 800, "bit_errors": 3}
+BUCKETS = [{"flow": -1, "measure": "latency", "bucket": 164, "to_ns": 0, "packets": 10},
+           {"flow": -1, "measure": "latency", "bucket": 40, "from_ns": 2048, "to_ns": 2560, "packets": 30},
+           {"flow": 0, "measure": "gap", "bucket": 40, "from_ns": 2048, "to_ns": 2560, "packets": 599}]  # fmt: skip
 CLOCK = {"points": 90, "rate_ppm": -12.3456, "residual_rms_ns": 800.0, "residual_max_ns": 2500.0, "corrected": True}
 
 
@@ -36,6 +39,7 @@ def monitored(tmp_path):
     directory = write_tables(tmp_path / "c", sites=1)
     write(directory, "monitor_ports", PORT)
     write(directory, "monitor_flows", SMALL, LOSSY)
+    write(directory, "monitor_histograms", *BUCKETS)
     write(directory, "monitor_clocks", CLOCK)
     return directory
 
@@ -91,5 +95,28 @@ def test_page_has_the_section_if_the_tables_exist(monitored, monkeypatch):
     page = (monitored / "report.html").read_text(encoding="utf-8")
     assert '<section id="monitor">' in page
     assert "monitor_flows.csv" in page
+    assert 'id="monitor_latency"' in page and 'id="monitor_flows"' in page
     assert cli.main(["campaign", "report", str(monitored)]) == 0
     assert '<section id="monitor">' not in (monitored / "report.html").read_text(encoding="utf-8")
+
+
+def test_figures_show_each_trial(tmp_path):
+    directory = write_tables(tmp_path / "c", sites=1)
+    write(
+        directory, "monitor_ports", *({"port": port, "name": name} for port, name in enumerate(("b-1", "a-1", "b-2")))
+    )
+    shared = {"name": "web", "expected": 200, "latency_p99_ns": 4096}
+    flows = [{**shared, "port": port, "unique": 200 - lost, "lost": lost} for port, lost in enumerate((50, 0, 100))]
+    write(directory, "monitor_flows", *flows)
+    write(directory, "monitor_histograms", *(row | {"port": port} for port in (0, 2) for row in BUCKETS))
+    source = Source(Campaign(directory))
+    assert (
+        monitor_flows.draw(source).title.replace("\N{NO-BREAK SPACE}", " ")
+        == "25.0 % of 600 packets were lost, in 1 flow"
+    )
+    spec = monitor_flows.draw(source).chart.to_dict()
+    lost = [(row["environment"], row["value"]) for row in spec["hconcat"][0]["data"]["values"]]
+    assert lost == [("b", 25), ("a", 0), ("b", 50)]
+    points = monitor_latency.draw(source).chart.to_dict()["data"]["values"]
+    assert {(point["port"], point["environment"]) for point in points} == {(0, "b"), (2, "b")}
+    assert [point["percent"] for point in points if point["port"] == 0] == [0, 25, 100]

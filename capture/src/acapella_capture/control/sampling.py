@@ -110,7 +110,7 @@ class ActiveSample:
     congestion: dict[str, Any] | None = None
     traffic: list[dict[str, Any]] | None = None  # traffic of the testbed until the end of this sample
     replayed: int | None = None  # frames replayed in a trial
-    replay: dict[str, Any] | None = None  # files of a trial's sender
+    replay: dict[str, Any] | None = None  # manifest keys of a trial's sender
 
     @contextlib.contextmanager
     def recording_fault(self) -> Iterator[None]:
@@ -121,8 +121,8 @@ class ActiveSample:
             self.fault = self.fault or str(error)
 
     def replay_keys(self) -> dict[str, Any]:
-        """Return manifest key `replay` if the sender of a trial has left files."""
-        return {} if self.replay is None else {"replay": self.replay}
+        """Return the manifest keys that describe how a trial was sent."""
+        return self.replay or {}
 
     def failure(self) -> Failure:
         """Return the record of a failed sample."""

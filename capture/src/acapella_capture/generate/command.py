@@ -28,7 +28,6 @@ from acapella_core.files import atomic_path, atomic_text
 
 from ..replay import times
 from ..replay.command import count
-from ..replay.ports import port_options
 from . import expected, model, program, result
 from .compiled import Compiled
 
@@ -119,8 +118,7 @@ def output_arguments(args: argparse.Namespace, compiled: Compiled) -> list[str]:
 
 def interface_arguments(args: argparse.Namespace) -> list[str]:
     """Return the program's arguments for an interface."""
-    devices, port, _ = port_options(args.interface, 0)
-    arguments = [*devices, "--tx", port]
+    arguments = program.port_arguments(args.interface)
     at_ns = args.at(time.time_ns()) if args.at else None
     values = {
         "--start-ns": at_ns, "--burst": args.burst, "--retry-ns": args.retry_ns, "--priority": args.priority,

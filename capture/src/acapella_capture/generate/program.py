@@ -11,6 +11,7 @@ from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import scratch_directory
 
 from ..programs.executables import find_executable
+from ..replay.ports import port_options
 from .compiled import Compiled
 
 PROGRAM = "acapella-dpdk-generate"
@@ -19,6 +20,12 @@ PROGRAM = "acapella-dpdk-generate"
 def executable() -> str:
     """Return the program's path. Raises UserError if it was not built."""
     return find_executable(PROGRAM, fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
+
+
+def port_arguments(interface: str, mtu: int | None = None) -> list[str]:
+    """Return the arguments for a port; ``mtu``: that of an interface in another network namespace."""
+    devices, port, frame = port_options(interface, 0, mtu)
+    return [*devices, "--tx", port, *(["--max-frame", str(frame)] if frame else [])]
 
 
 def run(model: Compiled, arguments: list[str]) -> dict[str, Any]:

@@ -35,6 +35,8 @@ class Settings:
 
     files: tuple[Path, ...] = ()
     interfaces: tuple[str, ...] = ()  # or DPDK devices
+    within: tuple[str, ...] = ()  # command that runs the program, in another network namespace,
+    mtu: int | None = None  # and the MTU of its interfaces
     wanted: expected.Expected | None = None
     max_flows: int = 65536
     window: int = 1024
@@ -54,7 +56,7 @@ class Settings:
 
     def argv(self, scratch: Path, correction: drift.Drift | None = None) -> list[str]:
         """Return the command line; ``scratch``: directory of the list of flows, the result and logs."""
-        argv = [executable(), "--result", str(scratch / "result"), "--window", str(self.window)]
+        argv = [*self.within, executable(), "--result", str(scratch / "result"), "--window", str(self.window)]
         if self.wanted is not None:
             flows = scratch / "flows"
             self.wanted.write(flows)
@@ -81,7 +83,7 @@ class Settings:
         """Return the options of the interfaces, and the longest frame of them."""
         options, longest = [], MIN_FRAME
         for number, name in enumerate(self.interfaces):
-            device, _, frame = port_options(name, number, ring=RING_KIB // len(self.interfaces))
+            device, _, frame = port_options(name, number, self.mtu, ring=RING_KIB // len(self.interfaces))
             options += device
             longest = max(longest, frame)
         return [*options, "--max-frame", str(longest)] if options else []

@@ -175,7 +175,7 @@ def remove(directory: Path, *names: str) -> None:
             (directory / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
-def write(directory: Path, rows: Mapping[str, Sequence[Row]]) -> list[Path]:
+def write(directory: Path, rows: Mapping[str, Sequence[Row]], *, with_csv: bool = True) -> list[Path]:
     """Write each table as DIRECTORY/TABLE.parquet and .csv, laid out as the tables of a campaign; return the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
@@ -184,8 +184,11 @@ def write(directory: Path, rows: Mapping[str, Sequence[Row]]) -> list[Path]:
         parquet, text = directory / f"{table}.parquet", directory / f"{table}.csv"
         with atomic_path(parquet) as temporary:
             pq.write_table(content, temporary, compression="zstd")
+        written.append(parquet)
+        if not with_csv:
+            continue
         with atomic_path(text) as temporary, temporary.open("wb") as sink:
             sink.write((",".join(content.schema.names) + "\n").encode())
             csv.write_csv(content, sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
-        written += [parquet, text]
+        written.append(text)
     return written

@@ -269,7 +269,7 @@ def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
 
 def trials(replay: Replay | None, file_format: str) -> Iterator[list[PlannedSample]]:
     """Yield the trials of each environment in which the capture is replayed, in order of time."""
-    for environment in replay.environments if replay else ():
+    for environment, repeats in replay.repeats.items() if replay else ():
         yield [
             PlannedSample(
                 run=None,
@@ -281,5 +281,5 @@ def trials(replay: Replay | None, file_format: str) -> Iterator[list[PlannedSamp
                 trial=trial,
                 format=file_format,
             )
-            for trial in range(1, replay.repeats + 1)
+            for trial in range(1, repeats + 1)
         ]

@@ -144,16 +144,15 @@ class MirrorCounters:
 class Replay:
     """A capture that a testbed replays several times, and where each of these trials is recorded.
 
-    `filter` (pcap-filter(7)) selects the replayed frames only; `notes` describe the replays of each environment in
-    manifests.
+    `filter` (pcap-filter(7)) selects the replayed frames only; `repeats` is the number of trials in each environment;
+    `notes` describe the replays of each environment in manifests.
     """
 
     site: Site
     port: Port
     direction: Direction
     filter: str
-    environments: tuple[str, ...]
-    repeats: int
+    repeats: Mapping[str, int]
     notes: Mapping[str, str]
 
 
@@ -425,7 +424,7 @@ class Testbed(ABC):
         raise UserError("cannot replay", where=f"testbed {self.name}")
 
     def deliver_replay(self, sample: str, raw: Path) -> dict[str, Any] | None:
-        """Write the files of the last replay to ``raw``; return manifest key `replay`, or None if there are none.
+        """Write the files of the last replay to ``raw``; return the manifest keys that describe it, or None.
 
         Raises UserError if they cannot be written.
         """

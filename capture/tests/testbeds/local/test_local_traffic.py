@@ -216,7 +216,7 @@ def test_each_frame_of_the_default_capture_arrives_or_is_counted_as_dropped(test
         assert testbed.replay() == replay_capture.PACKETS
         mirror.stop()
         counts, copied = capture.stop(), mirror.counters()
-        dropped = testbed.deliver_replay("x", tmp_path)["dropped"]
+        dropped = testbed.deliver_replay("x", tmp_path)["replay"]["dropped"]
     assert "tbf" not in testbed.run("site1", ["tc", "qdisc"]).stdout
     lost_at_mirror = copied.offered_frames - copied.delivered_frames
     lost = {**dropped, "mirror": lost_at_mirror, "capture": counts.dropped_kernel}

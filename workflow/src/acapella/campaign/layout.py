@@ -13,7 +13,16 @@ EARLIER_PROVENANCE = {
     "process": "provenance.json",
     **{
         stage: f"{stage}_provenance.json"
-        for stage in ("consistency", "flowtables", "flowstudy", "flowpublished", "transfer", "infrastructure", "papers")
+        for stage in (
+            "consistency",
+            "flowtables",
+            "flowstudy",
+            "flowpublished",
+            "transfer",
+            "infrastructure",
+            "monitor",
+            "papers",
+        )
     },
 }
 
@@ -23,6 +32,10 @@ class Campaign:
     """Paths of the files of a campaign. The methods do not access the file system."""
 
     directory: Path
+
+    def generated(self, sample: str, table: str) -> Path:
+        """Return the path of a table that a testbed wrote about the traffic that it generated for a sample."""
+        return self.directory / "generated" / sample / f"{table}.parquet"
 
     @property
     def catalog(self) -> Path:

@@ -41,11 +41,15 @@ class Removed:
 
 @dataclass(frozen=True)
 class Stage:
-    """Output of an optional stage: published tables, figures, and patterns of its other files."""
+    """Output of an optional stage: published tables, figures, and patterns of its other files.
+
+    ``only_with``: a file of the stage without which the others are not from it.
+    """
 
     tables: Collection[str]
     figures: Collection[str] = ()
     files: Collection[str] = ()
+    only_with: str | None = None
 
 
 def remove_stale(campaign: Campaign, listed: Collection[str], captures: Iterable[Path] = ()) -> list[str]:
@@ -104,6 +108,7 @@ def remove_stages(campaign: Campaign, stages: Iterable[Stage]) -> list[str]:
     files = [
         path
         for stage in stages
+        if stage.only_with is None or (campaign.directory / stage.only_with).is_file()
         for pattern in (
             *(f"tables/{table}.{suffix}" for table in stage.tables for suffix in ("csv", "parquet")),
             *(f"figures/{figure}.{suffix}" for figure in stage.figures for suffix in ("svg", "pdf", "png", "html")),
@@ -220,6 +225,9 @@ def remove_raw(directory: Path, listed: Collection[str], used: Collection[Path])
             departures = manifest.with_suffix(".departures.parquet")
             if departures.is_file() and not departures.is_symlink():
                 yield moved(departures, directory)
+            generated = directory / "generated" / name
+            if generated.is_dir() and not generated.is_symlink():
+                yield moved(generated, directory)
             yield moved(manifest, directory)
             continue
         manifest.unlink()

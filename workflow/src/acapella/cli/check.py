@@ -353,6 +353,7 @@ def check_manifests(findings: Findings) -> None:
         if not storage_of(manifest) or (findings.directory / "raw" / file).exists():
             findings.verify(f"raw/{file}", stored.get("sha256"), str(place))
         check_replay(findings, manifest.get("replay"), str(place))
+        check_generated(findings, manifest, str(place))
 
 
 def check_replay(findings: Findings, replay: object, place: str) -> None:
@@ -361,6 +362,15 @@ def check_replay(findings: Findings, replay: object, place: str) -> None:
     for named in (named for files in lists if isinstance(files, list) for named in files):
         if isinstance(named, dict):
             findings.verify(f"raw/{named.get('file')}", named.get("sha256"), place)
+
+
+def check_generated(findings: Findings, manifest: dict, place: str) -> None:
+    """Verify the files that the manifest of a trial with generated traffic lists."""
+    generated = manifest.get("generated")
+    files = generated.get("files") if isinstance(generated, dict) else None
+    for named in files if isinstance(files, list) else ():
+        if isinstance(named, dict):
+            findings.verify(f"generated/{manifest['sample']}/{named.get('file')}", named.get("sha256"), place)
 
 
 def check_catalog(findings: Findings, campaign: Campaign) -> None:

@@ -22,6 +22,7 @@ from .registry import (
     FLOWREPORT_FIGURES,
     FLOWSTUDY_FIGURES,
     INFRASTRUCTURE_FIGURES,
+    MONITOR_FIGURES,
     REPLAY_FIGURES,
     STORAGE_FIGURES,
     TRAFFIC_FIGURES,
@@ -46,6 +47,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         f"of the storage study: {', '.join(STORAGE_FIGURES)}; "
         f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}; "
         f"of transfers: {', '.join(TRANSFER_FIGURES)}; "
+        f"of generated traffic: {', '.join(MONITOR_FIGURES)}; "
         f"of the infrastructure study: {', '.join(INFRASTRUCTURE_FIGURES)}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
@@ -69,6 +71,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--infrastructure",
         action="store_true",
         help="also draw those of the infrastructure study (first run acapella campaign infrastructure)",
+    )
+    parser.add_argument(
+        "--monitor", action="store_true", help="also draw those of generated traffic (tables of a monitor)"
     )
     parser.add_argument(
         "--missing",
@@ -108,7 +113,7 @@ def run(args: argparse.Namespace) -> None:
     """Write the figures; print a line for each. Raises UserError for an unknown name or a missing table."""
     requested = {TRIAL_FIGURES: args.trials, REPLAY_FIGURES: args.replays, TRANSFER_FIGURES: args.transfers}
     requested |= {FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
-    requested |= {INFRASTRUCTURE_FIGURES: args.infrastructure}
+    requested |= {INFRASTRUCTURE_FIGURES: args.infrastructure, MONITOR_FIGURES: args.monitor}
     selected = args.only or [*TRAFFIC_FIGURES, *(name for names, on in requested.items() if on for name in names)]
     names = select_names(selected, all_figures(), "--only")
     formats = select_names(args.formats, FORMATS, "--formats")

@@ -33,6 +33,7 @@ FLOWSTUDY_FIGURES = (
     "flowreport_success",
 )  # for measurements of flow reports on this machine
 
+MONITOR_FIGURES = ("monitor_flows", "monitor_latency")  # for generated traffic that a monitor counted
 TRANSFER_FIGURES = (  # for transfer experiments
     "transfer_throughput",
     "transfer_completion",
@@ -70,6 +71,7 @@ def all_figures() -> tuple[str, ...]:
         *FLOWSTUDY_FIGURES,
         *TRANSFER_FIGURES,
         *INFRASTRUCTURE_FIGURES,
+        *MONITOR_FIGURES,
     )
 
 

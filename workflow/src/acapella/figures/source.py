@@ -16,7 +16,14 @@ from acapella.infrastructure.tables import TABLES as INFRASTRUCTURE_TABLES
 from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 
 # of acapella monitor
-MONITOR_TABLES = ("monitor_ports", "monitor_flows", "monitor_clocks", "monitor_losses", "monitor_searches")
+MONITOR_TABLES = (
+    "monitor_ports",
+    "monitor_flows",
+    "monitor_histograms",
+    "monitor_clocks",
+    "monitor_losses",
+    "monitor_searches",
+)
 ALL = "all"  # site of the rows for the whole campaign
 
 

@@ -71,12 +71,13 @@ def write(  # noqa: PLR0913
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     parts += (registry.TRANSFER_FIGURES if with_transfers else (),)
     parts += (registry.INFRASTRUCTURE_FIGURES if with_infrastructure else (),)
+    parts += (registry.MONITOR_FIGURES if with_monitor else (),)
     composed = [compose_figure(name, source, origin=False, missing=len(failed)) for part in parts for name in part]
     optional = (*registry.TRANSFER_FIGURES, *registry.INFRASTRUCTURE_FIGURES)
     omitted = [figure for figure in composed if figure.empty and figure.name in optional]
     shown = [figure for figure in composed if figure not in omitted]
     all_figures = [figure_values(figure, number, source) for number, figure in enumerate(shown, 1)]
-    figures, of_trials, of_flows, of_storage, collections, of_transfers, of_infrastructure = (
+    figures, of_trials, of_flows, of_storage, collections, of_transfers, of_infrastructure, of_monitor = (
         [figure for figure in all_figures if figure["name"] in part] for part in parts
     )
     page = template().render(
@@ -96,7 +97,7 @@ def write(  # noqa: PLR0913
         ),
         storage=section(of_storage, storage.tables(source), source) if with_storage else None,
         collections=collections,
-        monitored=section([], monitor.tables(source), source) if with_monitor else None,
+        monitored=section(of_monitor, monitor.tables(source), source) if with_monitor else None,
         papers=add_csv_links(paper_section.tables(source), source) if papers else [],
         provenance_stage=stage,
         provenance=provenance_of(campaign, stage) + (provenance_of_trials(campaign) if with_trials else []),

@@ -32,6 +32,10 @@ def collection_config(config: dict) -> str:
         selected["collect"] = {
             key: value for key, value in selected["collect"].items() if (key, value) != ("digest_on", "here")
         }
+    if testbed == "local":  # its default is omitted, too
+        selected["local"] = {
+            key: value for key, value in selected["local"].items() if (key, value) != ("generate", None)
+        }
     return json.dumps(selected, sort_keys=True)
 
 

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella.campaign.layout import provenance_names
+from acapella.campaign.monitor import TABLES as MONITOR_TABLES
 from acapella.campaign.stale import Stage
 from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
 from acapella.figures.registry import (
     FLOWREPORT_FIGURES,
     FLOWSTUDY_FIGURES,
     MODEL_FIGURES,
+    MONITOR_FIGURES,
     REPLAY_FIGURES,
     SLICE_FIGURES,
     TELEMETRY_FIGURES,
@@ -27,7 +29,7 @@ from acapella.papers.command import TABLE as PAPER_TABLE
 from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 from acapella_core import names
 
-from .replays import environments_with_departures
+from .replays import environments_with_departures, generates
 from .transfer import empty_figures, empty_figures_text, has_transfers
 
 # Sections of the report about stages that only their own target runs: option of `acapella campaign report`, and table.
@@ -85,6 +87,7 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
             Stage(TRANSFER_TABLES, kept_figures, provenance_names("transfer")),
         ),
         *infrastructure_stages(config),
+        monitor_stage(config),
         paper_stage(config),
         OptionalStage(None, False, False, Stage((), [*empty])),  # removes figures of an earlier configuration
         OptionalStage(
@@ -103,6 +106,15 @@ def infrastructure_stages(config: dict) -> list[OptionalStage]:
         OptionalStage("--infrastructure", configured, configured, tables),
         *(OptionalStage(None, has_files, has_files, Stage((), figures)) for has_files, figures in kinds),
     ]
+
+
+def monitor_stage(config: dict) -> OptionalStage:
+    """Return the stage of generated traffic. Its tables may also be those of `acapella monitor -o`, which are kept."""
+    monitors = generates(config)
+    provenance = provenance_names("monitor")
+    return OptionalStage(
+        "--monitor", monitors, monitors, Stage(MONITOR_TABLES, MONITOR_FIGURES, provenance, provenance[0])
+    )
 
 
 def paper_stage(config: dict) -> OptionalStage:
@@ -147,14 +159,14 @@ def available_flowreports(config: dict) -> dict:
     return configured | {"samples": None, "study": False}
 
 
-def report_sections(campaign: str, *, pseudonyms: bool) -> dict[str, int]:
+def report_sections(campaign: str, *, pseudonyms: bool, without: Iterable[str] = ()) -> dict[str, int]:
     """Return options of `acapella campaign report` for sections whose tables exist, and the tables' times in ns.
 
-    As parameters of the rule, these cause a new report if a table is new.
+    As parameters of the rule, these cause a new report if a table is new. ``without``: options of stages that run.
     """
     paths = {
         flag: Path(campaign, "tables", f"{table}.csv")
         for flag, table in SECTIONS.items()
-        if not (pseudonyms and flag in WITH_TRUE_NAMES)
+        if not (pseudonyms and flag in WITH_TRUE_NAMES) and flag not in without
     }
     return {flag: path.stat().st_mtime_ns for flag, path in paths.items() if path.is_file()}

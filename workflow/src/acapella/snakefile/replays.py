@@ -73,6 +73,20 @@ def environments_with_departures(config: dict) -> list[str]:
     return environments_of(replay, sender="acapella")
 
 
+def generates(config: dict) -> bool:
+    """Return whether the testbed generates traffic whose tables the campaign has. With pseudonyms, it has none."""
+    return config.get("testbed") == "local" and bool(config["local"]["generate"]) and not config["pseudonyms"]
+
+
+def generated_samples(config: dict) -> list[str]:
+    """Return the samples of generated traffic in the order of their trials; none if there are no tables of it."""
+    if not generates(config):
+        return []
+    settings = config["local"]["generate"]
+    names_ = [name_of(environment) for environment in settings["environments"]]
+    return [f"{name}-{number}" for name in names_ for number in range(1, settings["repeats"] + 1)]
+
+
 def trials_of(replay: dict, exclude: Iterable[str]) -> dict[str, list[str]] | None:
     """Return the trials of each environment, as config key `trials`; None if no environment has two."""
     excluded = frozenset(exclude)

@@ -78,8 +78,7 @@ def plan(settings: FabricReplaySettings, site: Site, port: Port) -> Replay:
         port=port,
         direction=settings.direction,
         filter=" or ".join(f"ether src {SENDER_MAC.format(number)}" for number, _ in enumerate(settings.senders, 1)),
-        environments=tuple(environment.name for environment in settings.environments),
-        repeats=settings.repeats,
+        repeats={environment.name: settings.repeats for environment in settings.environments},
         notes={environment.name: note(settings, environment) for environment in settings.environments},
     )
 

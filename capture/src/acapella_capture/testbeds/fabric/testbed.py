@@ -329,7 +329,7 @@ class FabricTestbed(NodePrograms):
         return self._replayer.send()
 
     def deliver_replay(self, sample: str, raw: Path) -> dict[str, Any] | None:
-        return self._replayer.deliver(sample, raw)
+        return {"replay": self._replayer.deliver(sample, raw)}
 
     def notes(self) -> list[str]:
         return [*self._notes, *self._moves.notes]

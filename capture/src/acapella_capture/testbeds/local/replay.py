@@ -69,8 +69,7 @@ class Replayer:
             port=next(port for port in site.ports if port.name == f"port{self.receiver.number}"),
             direction="tx",
             filter=" or ".join(f"ether src {mac}" for mac in macs),
-            environments=tuple(self.environments),
-            repeats=self.settings.repeats,
+            repeats=dict.fromkeys(self.environments, self.settings.repeats),
             notes={name: self._note(environment) for name, environment in self.environments.items()},
         )
 
@@ -213,13 +212,15 @@ class Replayer:
         """Write the departures of the last trial (testbeds.base)."""
         environment, path, sender = self._current
         return {
-            "sender": sender.name,
-            "replayers": environment.replayers,
-            "speed": environment.speed,
-            "path": path.facts(),
-            "noise_streams": self.settings.load_streams if environment.noise else 0,
-            "dropped": self._dropped,
-            **sender.deliver(sample, raw),
+            "replay": {
+                "sender": sender.name,
+                "replayers": environment.replayers,
+                "speed": environment.speed,
+                "path": path.facts(),
+                "noise_streams": self.settings.load_streams if environment.noise else 0,
+                "dropped": self._dropped,
+                **sender.deliver(sample, raw),
+            }
         }
 
     def _make_queue(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from ...settings import ReplayEnvironment
+from ...settings import GenerateEnvironment, ReplayEnvironment
 from .network import Network, disable_offloads, link_command, make_namespace, remove_namespace
 from .processes import run, run_checked
 from .switch import Link
@@ -29,6 +29,9 @@ BRIDGE = "br1"
 NEAR, FAR = "direct-site2", "direct-site1"
 
 
+Environment = ReplayEnvironment | GenerateEnvironment
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """An interface from which a replayer sends."""
@@ -40,7 +43,7 @@ class Endpoint:
 class ReplayPath:
     """The path of one environment; ``one_process``: all replayers send from the namespace of host1."""
 
-    def __init__(self, network: Network, environment: ReplayEnvironment, rate_bps: int, *, one_process: bool):
+    def __init__(self, network: Network, environment: Environment, rate_bps: int, *, one_process: bool):
         self._network = network
         self._environment = environment
         self._rate_bps = rate_bps
@@ -143,9 +146,10 @@ class ReplayPath:
         return run_checked("site1", ["tc", *arguments], stdin=stdin)
 
 
-def check_path(network: Network, environment: ReplayEnvironment, *, bridges: bool) -> None:
+def check_path(network: Network, environment: Environment, *, bridges: bool) -> None:
     """Raise UserError if the network cannot have the path. ``bridges``: the switches are kernel bridges."""
-    where = f"local.replay: environment {environment.name}"
+    key = "replay" if isinstance(environment, ReplayEnvironment) else "generate"
+    where = f"local.{key}: environment {environment.name}"
     if not bridges and (environment.path != "shared" or environment.replayers > 1):
         needs = "several replayers" if environment.path == "shared" else f"path {environment.path}"
         raise UserError(f"{needs}: not supported by Open vSwitch", where=where, fix="local.switch: bridge")

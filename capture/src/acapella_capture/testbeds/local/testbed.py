@@ -76,6 +76,12 @@ class LocalTestbed(Testbed):
             from .replay import Replayer  # noqa: PLC0415 - imports numpy and pyarrow
 
             self._replayer = Replayer(self.network, settings.replay, bridges=not ovs)
+        self._generator = None
+        if settings.generate:
+            from .generate import Generator  # noqa: PLC0415 - imports numpy and pyarrow
+
+            self._generator = Generator(self.network, settings.generate, bridges=not ovs)
+        self._trials: Any = None  # which of both sends in the current environment
         self._traffic: Traffic | None = None
         self._mirrors: dict[tuple[str, str], LocalMirror] = {}  # by instance and receiver
         self._lock = threading.RLock()  # each site is used by its own thread
@@ -89,8 +95,9 @@ class LocalTestbed(Testbed):
             sandbox.require(program, package)
         if self._snmp:
             snmp.require()
-        if self._replayer:
-            self._replayer.require()
+        for trials in (self._replayer, self._generator):
+            if trials:
+                trials.require()
         sandbox.enter()
         required = {"standard", *(item.path for item in self._items)}
         paths = tuple(path for path in PATHS if path in required and kernel_has(path))
@@ -236,19 +243,32 @@ class LocalTestbed(Testbed):
         return self._traffic.facts() if self._traffic else None
 
     def replay_plan(self) -> Replay | None:
-        return self._replayer.replay_plan() if self._replayer else None
+        plans = [trials.replay_plan() for trials in (self._replayer, self._generator) if trials]
+        return combined(plans) if plans else None
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
-        with self._replayer.environment(name):
+        generated = self._generator and name in self._generator.environments
+        self._trials = self._generator if generated else self._replayer
+        with self._trials.environment(name):
             yield
 
     def replay(self) -> int:
-        return self._replayer.play()
+        return self._trials.play()
 
     def deliver_replay(self, sample: str, raw: Path) -> dict[str, Any] | None:
-        return self._replayer.deliver(sample, raw)
+        return self._trials.deliver(sample, raw)
 
     def notes(self) -> list[str]:
         note = [self._switches.note] if self._switches.note else []
         return [*note, *(self._traffic.notes if self._traffic else [])]
+
+
+def combined(plans: Sequence[Replay]) -> Replay:
+    """Return one plan for all replays, which are recorded at the same port."""
+    return replace(
+        plans[0],
+        filter=" or ".join(plan.filter for plan in plans),
+        repeats={name: number for plan in plans for name, number in plan.repeats.items()},
+        notes={name: note for plan in plans for name, note in plan.notes.items()},
+    )

@@ -1,0 +1,191 @@
+"""`acapella collect` with generated traffic: what the monitor counts is what the emulated link let pass."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing import c_programs
+from acapella_testing.capture.callers import AS_ROOT
+from acapella_testing.capture.interrupted_runs import ends_without_leftovers
+from acapella_testing.capture.pcap_records import frames
+
+from acapella.cli.main import main
+from acapella_capture import manifest as manifests
+from acapella_core.files import sha256_of
+
+PROGRAMS = ("acapella-dpdk-generate", "acapella-monitor", "acapella-link")
+MASK = 2**64 - 1
+LOSS_PPM, SEED = 30_000, 7
+STAMPS = {0x0800: 42, 0x86DD: 74}  # offset of the stamp after Ethernet, IP, and UDP or TCP
+MODEL = """
+seed: 3
+flows:
+  - name: udp
+    headers: [ethernet: {}, ipv4: {src: 10.0.0.1, dst: {increment: 10.1.0.1, count: 9}}, udp: {src: 5000, dst: 5001}]
+    packets: 400
+    gaps: {poisson: {mean_ns: 500000}}
+    sizes: {weighted: {60: 90, 1514: 9, 9000: 1}}
+    payload: prbs31
+  - name: tcp
+    headers:
+      - ethernet: {src: "02:00:00:00:00:07", dst: {increment: "02:00:00:00:00:08", count: 3}}
+      - ipv6: {src: "fd01::1", dst: "fd01::2"}
+      - tcp: {src: 40000, dst: 443}
+    packets: 200
+    gaps: {packets_per_s: 1000}
+    sizes: 200
+"""
+ENVIRONMENTS = [
+    {"name": "direct"},
+    {"name": "lossy",
+     "link": {"delay_ms": 3, "loss_percent": LOSS_PPM / 10_000, "seed": SEED}},
+]  # fmt: skip
+
+
+def config_of(model: Path, **generate) -> str:
+    """Return a config as JSON, which is valid YAML."""
+    settings = {"model": str(model), "environments": ENVIRONMENTS} | generate
+    local = {"traffic": [{"kind": "ping"}], "generate": settings}
+    return json.dumps(
+        {"testbed": "local", "capture": {"sample_s": 0.05, "filter": "udp port 1"}, "collect": ONE_PORT, "local": local}
+    )
+
+
+ONE_PORT = {"mode": "sites", "sites": ["site2"], "port_selection": "fixed", "ports": {"site2": ["port1"]}}
+
+
+@pytest.fixture(scope="module")
+def model(open_directory) -> Path:
+    path = open_directory / "model.yaml"
+    path.write_text(MODEL)
+    path.chmod(0o644)
+    return path
+
+
+@pytest.fixture(scope="module")
+def campaign(caller, open_directory, model) -> Path:
+    """Kill a collection while traffic is generated, run it again, and return its campaign."""
+    if missing := [name for name in PROGRAMS if not shutil.which(name, path=f"{Path(os.sys.executable).parent}")]:
+        pytest.skip(f"{missing[0]} was not built")
+    c_programs.built_or_skip("acapella-dpdk-generate")
+    campaign, config = open_directory / "generated", config_of(model)
+    moment = ("run1-site2-port1", "acapella-dpdk-g")
+    assert ends_without_leftovers(caller, campaign, config, signal.SIGKILL, moment) != 0
+    done = caller.run(campaign, "--config", campaign.with_suffix(".yaml"))
+    assert done.returncode == 0, done.stderr
+    return campaign
+
+
+@pytest.fixture(scope="module")
+def sent(open_directory, model) -> list[tuple[int, int]]:
+    """Return flow and sequence number of each packet of the model, in the order of their departures."""
+    assert main(["generate", str(model), "-o", str(open_directory / "sent.pcap")]) == 0
+    return stamps(open_directory / "sent.pcap")
+
+
+def stamps(path: Path) -> list[tuple[int, int]]:
+    """Return flow and sequence number of each stamped frame."""
+    found = []
+    for _, frame in frames(path):
+        at = STAMPS[int.from_bytes(frame[12:14])]
+        assert frame[at : at + 2] == b"\xac\xa9"
+        found.append((int.from_bytes(frame[at + 2 : at + 6]), int.from_bytes(frame[at + 6 : at + 10])))
+    return found
+
+
+def passed(sent: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the packets that the link does not lose: a number of SplitMix64 is drawn for each packet."""
+    state, kept = SEED, []
+    for packet in sent:
+        state = (state + 0x9E3779B97F4A7C15) & MASK
+        value = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & MASK
+        value = ((value ^ value >> 27) * 0x94D049BB133111EB) & MASK
+        value ^= value >> 31
+        if (value >> 32) * 1_000_000 >> 32 >= LOSS_PPM:
+            kept.append(packet)
+    return kept
+
+
+def rows(campaign: Path, sample: str, table: str) -> list[dict]:
+    return pq.read_table(campaign / "generated" / sample / f"{table}.parquet").to_pylist()
+
+
+@AS_ROOT
+def test_monitor_counts_what_the_schedule_of_the_link_lets_pass(campaign, sent):
+    for sample, arriving in (("direct-1", sent), ("lossy-1", passed(sent))):
+        assert (len(arriving) < len(sent)) is (sample == "lossy-1")
+        (port,) = rows(campaign, sample, "monitor_ports")
+        flows = rows(campaign, sample, "monitor_flows")
+        assert [row["name"] for row in flows] == ["udp", "tcp"] and port["name"] == sample
+        for row in flows:
+            own = [sequence for flow, sequence in arriving if flow == row["flow"]]
+            everything = [sequence for flow, sequence in sent if flow == row["flow"]]
+            assert (row["expected"], row["packets"], row["lost"]) == (
+                len(everything), len(own), len(everything) - len(own)
+            )  # fmt: skip
+            assert (row["first_sequence"], row["last_sequence"]) == (min(own), max(own))
+            assert (row["duplicates"], row["reordered"], row["bit_errors"]) == (0, 0, 0)
+        assert port["invalid"] == port["missed"] == port["dropped_kernel"] == 0
+
+
+@AS_ROOT
+def test_mirrored_port_has_the_packets_that_the_schedule_lets_pass(campaign, sent):
+    """The capture of the port is independent of the monitor."""
+    assert stamps(campaign / "raw" / "direct-1.pcap") == sent
+    assert stamps(campaign / "raw" / "lossy-1.pcap") == passed(sent)
+    for sample, source in (("direct-1", "02000000fd01"), ("lossy-1", "02000000fd02")):
+        macs = {frame[:12].hex() for _, frame in frames(campaign / "raw" / f"{sample}.pcap")}
+        assert macs == {f"020000000201{source}"}
+
+
+@AS_ROOT
+def test_latency_contains_the_delay_of_the_link(campaign):
+    least = {
+        sample: min(row["latency_min_ns"] for row in rows(campaign, sample, "monitor_flows"))
+        for sample in ("direct-1", "lossy-1")
+    }
+    assert least["direct-1"] > 0 and least["lossy-1"] > 2_500_000
+
+
+@AS_ROOT
+def test_manifest_describes_the_trial_and_lists_its_files(campaign, sent, model):
+    manifest = manifests.read(campaign / "raw" / "lossy-1.json")
+    generated = manifest["generated"]
+    assert (manifest["environment"], manifest["trial"], manifest["replayed_frames"]) == ("lossy", 1, len(sent))
+    assert (generated["model_sha256"], generated["seed"]) == (sha256_of(model), 3)
+    lost = len(sent) - len(passed(sent))
+    assert generated["link"] == {
+        "delay_ns": 3_000_000, "loss_ppm": LOSS_PPM, "reorder_ppm": 0, "seed": SEED,
+        "received": len(sent), "sent": len(sent) - lost, "lost": lost, "reordered": 0, "full": 0, "unsent": 0,
+    }  # fmt: skip
+    directory = campaign / "generated" / "lossy-1"
+    assert {one["file"]: one["sha256"] for one in generated["files"]} == {
+        path.name: sha256_of(path) for path in directory.iterdir()
+    }
+    assert manifests.read(campaign / "raw" / "direct-1.json")["generated"]["link"] is None
+
+
+@AS_ROOT
+@pytest.mark.parametrize(
+    ("text", "generate", "complaint"),
+    [
+        ("flows: []", {}, "model.yaml"),
+        (MODEL.replace("ethernet: {},", "bytes: '00',", 1), {}, "flow 0 (udp): the outermost header is not Ethernet"),
+        (MODEL, {"environments": [{"name": "a", "link": {}, "path": "shared"}]}, "not available on path shared"),
+        (
+            MODEL,
+            {"environments": [{"name": "a"}, {"name": "a", "path": "shared"}]},
+            "local.generate.environments[1].name: 'a' occurs",
+        ),
+    ],
+)
+def test_unusable_settings_are_rejected(caller, open_directory, text, generate, complaint):
+    model, config = open_directory / "other_model.yaml", open_directory / "other.yaml"
+    model.write_text(text)
+    config.write_text(config_of(model, **generate))
+    done = caller.run(open_directory / "other", "--config", config)
+    assert done.returncode == 2 and complaint in done.stderr

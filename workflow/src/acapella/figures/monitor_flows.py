@@ -1,0 +1,135 @@
+"""Figure monitor_flows of the report, described by ABOUT."""
+
+import altair as alt
+
+from acapella.common.wording import count, percent, short_labels
+
+from . import monitor_scope, theme
+from .compose import Figure
+from .rows import Rows
+from .source import NoData, Source
+
+SUBJECT = "Loss, reordering, latency and jitter of generated flows"
+ABOUT = "Loss, reordering, latency and jitter of each generated flow, for each trial."
+TABLE = "monitor_flows"
+COLUMNS = ("port", "flow", "name", "expected", "lost", "reordered", "latency_mean_ns", "jitter_ns")
+SCOPE = monitor_scope.scope
+MAX_FLOWS = 16
+LABEL = 20
+SPACING = 14  # px: between panels
+LEAST_US = 0.01  # lower end of the axes of times
+PANELS = {  # title of an axis, and whether it is logarithmic
+    "lost": ("lost (% of sent)", False),
+    "reordered": ("reordered (% of arrived)", False),
+    "latency": ("mean latency (µs)", True),
+    "jitter": ("jitter (µs)", True),
+}
+
+
+def draw(source: Source) -> Figure:
+    """Draw a row per flow in a panel for each quantity, with a mark for each trial."""
+    names = monitor_scope.environments(source)
+    rows = [row for row in source.rows(TABLE) if row["lost"] is not None and (row["expected"] or row["unique"])]
+    if not rows:
+        raise NoData("no flow has a stamp")
+    flows = largest(rows)
+    labels = short_labels([*dict.fromkeys(label_of(row) for row in rows if row["flow"] in flows)], LABEL)
+    values = [
+        {**point, "label": labels[label_of(row)], "environment": names[row["port"]]}
+        for row in rows
+        if row["flow"] in flows
+        for point in points(row)
+    ]
+    number = len({row["flow"] for row in rows})
+    shown = (f"The {MAX_FLOWS} flows of {number:,} with the largest loss.",) if number > MAX_FLOWS else ()
+    key = (
+        "One mark per trial. Reordered: RFC 4737. Jitter: RFC 3550. Axes of latency and jitter are logarithmic; "
+        "latency contains the offset between the clocks of sender and receiver.",
+        *shown,
+    )
+    return Figure(title(rows), chart(values, list(labels.values()), monitor_scope.order(names)), key)
+
+
+def label_of(row: dict) -> str:
+    """Return the label of a flow."""
+    return row["name"] or f"flow {row['flow']}"
+
+
+def largest(rows: list[dict]) -> set[int]:
+    """Return the flows with the largest loss, at most MAX_FLOWS."""
+    lost: dict[int, int] = {}
+    for row in rows:
+        lost[row["flow"]] = lost.get(row["flow"], 0) + row["lost"]
+    return {*sorted(lost, key=lambda flow: (-lost[flow], flow))[:MAX_FLOWS]}
+
+
+def points(row: dict) -> list[dict]:
+    """Return the marks of a flow of a trial; none for unknown values."""
+    sent = row["expected"] or row["unique"] + row["lost"]
+    known = {
+        "lost": 100 * row["lost"] / sent,
+        "reordered": 100 * row["reordered"] / row["unique"] if row["unique"] else None,
+        "latency": None if row["latency_mean_ns"] is None else max(LEAST_US, row["latency_mean_ns"] / 1000),
+        "jitter": None if row["jitter_ns"] is None else max(LEAST_US, row["jitter_ns"] / 1000),
+    }
+    return [{"panel": name, "value": value} for name, value in known.items() if value is not None]
+
+
+def title(rows: list[dict]) -> str:
+    """Return the title: the share of lost packets, and the number of flows that lost some."""
+    sent = sum(row["expected"] or row["unique"] + row["lost"] for row in rows)
+    lost = sum(row["lost"] for row in rows)
+    flows = {row["flow"] for row in rows if row["lost"]}
+    if not lost:
+        return f"None of {count(sent, 'packet')} was lost"
+    return f"{percent(lost / sent)} of {count(sent, 'packet')} were lost, in {count(len(flows), 'flow')}"
+
+
+def chart(values: list[dict], labels: list[str], names: list[str]) -> alt.HConcatChart:
+    """Return the panels from left to right."""
+    label_width = theme.text_width(labels) + 10
+    width = (theme.WIDTH - label_width - (len(PANELS) - 1) * SPACING - 20) // len(PANELS)
+    parts = [
+        panel([value for value in values if value["panel"] == name], name, labels, names, first=number == 0)
+        .properties(width=width, height=alt.Step(theme.row_height(len(labels), low=16, high=30)))
+        for number, name in enumerate(PANELS)
+    ]  # fmt: skip
+    return alt.hconcat(*parts, spacing=SPACING)
+
+
+def panel(values: list[dict], name: str, labels: list[str], names: list[str], *, first: bool) -> alt.Chart:
+    """Return the panel of a quantity."""
+    text, logarithmic = PANELS[name]
+    most = max((value["value"] for value in values), default=1)
+    least = min((value["value"] for value in values), default=LEAST_US)
+    scale = (
+        alt.Scale(type="log", domain=[0.8 * least, 1.25 * most], nice=False)
+        if logarithmic
+        else alt.Scale(domain=[-0.04 * (most or 1), 1.05 * most or 1], nice=False)
+    )
+    ticks = {"values": monitor_scope.ticks(0.8 * least, 1.25 * most)} if logarithmic else {"tickCount": 4}
+    axis = alt.Axis(domain=False, labelExpr=theme.SHORT_NUMBERS, labelOverlap=True, **ticks)
+    colors = alt.Scale(domain=names, range=[*monitor_scope.COLORS[: len(names)]])
+    shapes = alt.Scale(domain=names, range=[*monitor_scope.SHAPES[: len(names)]])
+    legend = alt.Legend(title="environment", orient="bottom")
+    return (
+        alt.Chart(Rows(values=values))
+        .mark_point(size=34, opacity=0.9, clip=True)
+        .encode(
+            x=alt.X("value:Q", title=text, scale=scale, axis=axis),
+            y=alt.Y(
+                "label:N",
+                sort=labels,
+                title=None,
+                scale=alt.Scale(domain=labels),
+                axis=alt.Axis(labels=first, ticks=False, domain=False, grid=True),
+            ),
+            color=alt.Color("environment:N", sort=names, scale=colors, legend=legend),
+            shape=alt.Shape("environment:N", sort=names, scale=shapes, legend=legend),
+            tooltip=[
+                alt.Tooltip("label:N", title="flow"),
+                alt.Tooltip("environment:N"),
+                alt.Tooltip("value:Q", title=text, format=",.4~g"),
+            ],
+        )
+    )

@@ -1,0 +1,49 @@
+"""The scope of figures about traffic that a monitor counted, their ports by environment, and ticks."""
+
+import math
+import re
+
+from acapella.common.wording import count, natural
+
+from . import theme
+from .source import NoData, Source
+
+TRIAL = re.compile(r"-[0-9]+$")  # at the end of the name of a trial
+COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.PURPLE, theme.ORANGE, theme.SKY, theme.BLACK)
+SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down", "triangle-right")
+
+
+def scope(source: Source) -> tuple[str, ...]:
+    """Return the numbers of flows, packets and ports, as text."""
+    ports = source.rows("monitor_ports")
+    flows = len({(row["flow"], row["name"]) for row in source.rows("monitor_flows")})
+    arrived = sum(row["unique"] for row in ports)
+    kind = "trial" if source.campaign.provenance("monitor").is_file() else "port"
+    return (f"{count(flows, 'flow')}, {count(arrived, 'packet')} that arrived in {count(len(ports), kind)}.",)
+
+
+def environments(source: Source) -> dict[int, str]:
+    """Return the environment of each port: its name without the number of the trial. Raises NoData if there are many.
+
+    Environments are in natural order.
+    """
+    names = {row["port"]: TRIAL.sub("", row["name"]) for row in source.rows("monitor_ports")}
+    if not names:
+        raise NoData("the monitor has no ports")
+    if len(set(names.values())) > len(COLORS):
+        raise NoData(f"there are more than {len(COLORS)} environments")
+    return dict(sorted(names.items(), key=lambda item: (natural(item[1]), item[0])))
+
+
+def order(names: dict[int, str]) -> list[str]:
+    """Return each environment once."""
+    return list(dict.fromkeys(names.values()))
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return the ticks of a logarithmic axis, 1, 2, 5, 10, ...; only powers of ten if there are more than three."""
+    powers = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    within = [power for power in powers if low <= power <= high]
+    if len(within) > 3:
+        return within
+    return [lead * power for power in powers for lead in (1, 2, 5) if low <= lead * power <= high]
