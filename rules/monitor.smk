@@ -37,4 +37,4 @@ rule monitor:
     message:
         "monitor: tables of generated traffic"
     shell:
-        "acapella campaign monitor {params.campaign:q} --samples {params.samples:q} > {log:q} 2>&1"
+        "acapella campaign monitored {params.campaign:q} --samples {params.samples:q} > {log:q} 2>&1"

@@ -20,8 +20,8 @@ FIX = "collect the campaign again"
 
 
 def register_parser(subparsers):
-    """Add `acapella campaign monitor`."""
-    parser = subparsers.add_parser("monitor", help="tables of generated and monitored traffic", description=__doc__)
+    """Add `acapella campaign monitored`."""
+    parser = subparsers.add_parser("monitored", help="tables of generated and monitored traffic", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--samples", nargs="*", metavar="SAMPLE", required=True, help="samples, in the order of ports")
     return parser

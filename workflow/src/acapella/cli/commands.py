@@ -50,7 +50,7 @@ CAMPAIGN = Group(
         "conformance": "kappa.conformance",
         "papers": "papers.command",
         "storage": "campaign.storage",
-        "monitor": "campaign.monitor",
+        "monitored": "campaign.monitor",
         "transfers": "transfer.tables",
         "infrastructure": "infrastructure.tables",
         "slice-records": "infrastructure.records",
