@@ -13,13 +13,17 @@ bins as (
     select * from length_bins
 ),
 
+frame_lengths as (
+    select * from frame_lengths
+),
+
 lengths as (
     select
         sample,
         'outer' as length,
         wire_len as bytes,
-        count(*) as frames
-    from frames
+        sum(frames) as frames
+    from frame_lengths
     group by sample, wire_len
     union all
     select

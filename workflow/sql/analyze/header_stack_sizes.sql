@@ -6,33 +6,49 @@ frames as (
     select * from frames
 ),
 
-tcp_flows as (
-    select
-        sample,
-        flow
-    from flows
-    where ip_proto = 6
+flow_stacks as (
+    select * from flow_stacks
+),
+
+frame_lengths as (
+    select * from frame_lengths
 ),
 
 bins as (
     select * from length_bins
 ),
 
-counted as (
+cut_flows as (
+    select distinct
+        flow_stacks.sample,
+        flow_stacks.flow
+    from flow_stacks
+    inner join flows on flow_stacks.sample = flows.sample and flow_stacks.flow = flows.flow
+    where flows.ip_proto = 6 and flow_stacks.cut_frames > 0
+),
+
+cut_lengths as (
     select
         frames.sample,
         frames.stack,
         frames.wire_len,
-        count(*) as frames,
-        count(*) filter (where frames.tcp_flags is not null and frames.payload_len is not null) as tcp_frames,
-        count(*) filter (where frames.tcp_flags is not null and frames.payload_len = 0) as no_payload_frames,
-        count(*) filter (where frames.tcp_flags = 16 and frames.payload_len = 0) as ack_frames,
-        count(*) filter (
-            where tcp_flows.flow is not null and (frames.tcp_flags is null or frames.payload_len is null)
-        ) as cut_tcp_frames
+        count(*) as cut_tcp_frames
     from frames
-    left join tcp_flows on frames.sample = tcp_flows.sample and frames.flow = tcp_flows.flow
+    semi join cut_flows on frames.sample = cut_flows.sample and frames.flow = cut_flows.flow
+    where frames.tcp_flags is null or frames.payload_len is null
     group by frames.sample, frames.stack, frames.wire_len
+),
+
+counted as (
+    select
+        frame_lengths.*,
+        coalesce(cut_lengths.cut_tcp_frames, 0) as cut_tcp_frames
+    from frame_lengths
+    left join cut_lengths
+        on
+            frame_lengths.sample = cut_lengths.sample
+            and frame_lengths.stack = cut_lengths.stack
+            and frame_lengths.wire_len = cut_lengths.wire_len
 ),
 
 transported as (

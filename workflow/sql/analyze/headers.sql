@@ -4,12 +4,16 @@
 -- heuristic dissector for the header and neither port of the flow is registered for it.
 with
 
-frames as (
-    select * from frames
+flow_stacks as (
+    select * from flow_stacks
 ),
 
 flows as (
     select * from flows
+),
+
+innermost as (
+    select * from innermost
 ),
 
 heuristics as (
@@ -24,16 +28,13 @@ payload_kinds as (
     select * from payload_kinds
 ),
 
-flow_stacks as (
+named_stacks as (
     select
         sample,
         stack,
-        flow,
         regexp_extract(stack, '^.*/(TCP|UDP|SCTP|DCCP)/', 1) as transport,
-        regexp_extract(stack, '^.*/(?:TCP|UDP|SCTP|DCCP)/([^/]+)', 1) as named,
-        count(*) as frames
-    from frames
-    group by sample, stack, flow
+        regexp_extract(stack, '^.*/(?:TCP|UDP|SCTP|DCCP)/([^/]+)', 1) as named
+    from innermost
 ),
 
 judged as (
@@ -46,8 +47,9 @@ judged as (
             flows.src_port is not null and not list_has_any(heuristics.ports, [flows.src_port, flows.dst_port]), false
         ) as is_heuristic
     from flow_stacks
+    inner join named_stacks on flow_stacks.sample = named_stacks.sample and flow_stacks.stack = named_stacks.stack
     left join flows on flow_stacks.sample = flows.sample and flow_stacks.flow = flows.flow
-    left join heuristics on flow_stacks.named = heuristics.label and flow_stacks.transport = heuristics.transport
+    left join heuristics on named_stacks.named = heuristics.label and named_stacks.transport = heuristics.transport
 ),
 
 stacks as (

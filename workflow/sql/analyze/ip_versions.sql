@@ -2,8 +2,8 @@
 -- that does not carry IP (ARP in VXLAN) has a flow by its outer addresses, and counts as none.
 with
 
-frames as (
-    select * from frames
+flow_stacks as (
+    select * from flow_stacks
 ),
 
 flows as (
@@ -32,14 +32,14 @@ stacks as (
 
 not_ip as (
     select
-        frames.sample,
+        flow_stacks.sample,
         flows.ip_version::varchar as ip_version,
-        count(*) as frames,
-        sum(frames.wire_len) as wire_bytes
-    from frames
-    inner join flows on frames.sample = flows.sample and frames.flow = flows.flow
-    inner join stacks on frames.sample = stacks.sample and frames.stack = stacks.stack
-    group by frames.sample, flows.ip_version
+        sum(flow_stacks.frames)::hugeint as frames,
+        sum(flow_stacks.wire_bytes)::hugeint as wire_bytes
+    from flow_stacks
+    inner join flows on flow_stacks.sample = flows.sample and flow_stacks.flow = flows.flow
+    inner join stacks on flow_stacks.sample = stacks.sample and flow_stacks.stack = stacks.stack
+    group by flow_stacks.sample, flows.ip_version
 ),
 
 counted as (
@@ -67,9 +67,9 @@ counted as (
     select
         sample,
         'none' as ip_version,
-        count(*) as frames,
-        sum(wire_len) as wire_bytes
-    from frames
+        sum(frames)::hugeint as frames,
+        sum(wire_bytes)::hugeint as wire_bytes
+    from flow_stacks
     where flow is null
     group by sample
 ),

@@ -8,21 +8,22 @@ frames as (
 binned as (
     select
         sample,
-        ts_ns - ((ts_ns % $bin_ns) + $bin_ns) % $bin_ns as start_ns,
-        wire_len
+        ts_ns // $bin_ns - (ts_ns < 0 and ts_ns % $bin_ns <> 0)::bigint as bin,
+        count(*) as frames,
+        sum(wire_len) as wire_bytes
     from frames
     where ts_ns is not null
+    group by sample, bin
 ),
 
 final as (
     select
         sample,
-        start_ns::bigint as start_ns,
+        (bin * $bin_ns)::bigint as start_ns,
         $bin_ns::bigint as bin_ns,
-        count(*)::ubigint as frames,
-        sum(wire_len)::ubigint as wire_bytes
+        frames::ubigint as frames,
+        wire_bytes::ubigint as wire_bytes
     from binned
-    group by sample, start_ns
     order by sample, start_ns
 )
 

@@ -3,8 +3,8 @@
 -- not headers of the frame.
 with
 
-frames as (
-    select * from frames
+flow_stacks as (
+    select * from flow_stacks
 ),
 
 stacks as (
@@ -12,9 +12,9 @@ stacks as (
         sample,
         stack,
         regexp_replace('/' || stack || '/', '/(ICMP|ICMPv6)/.*', '/') as unquoted,
-        count(*)::ubigint as frames,
-        sum(wire_len)::ubigint as wire_bytes
-    from frames
+        sum(frames)::ubigint as frames,
+        sum(wire_bytes)::ubigint as wire_bytes
+    from flow_stacks
     group by sample, stack
 ),
 

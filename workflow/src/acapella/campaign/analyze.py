@@ -8,7 +8,7 @@ tables that exist in DIR are extended: they keep the rows of some samples.
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,17 @@ from acapella_core import beneath, schemas
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
+from .batches import groups
 from .layout import Campaign, open_campaign, require
 
 BIN_NS = 1_000_000_000  # default length of a throughput bin
+PLACE = ("site", "port")  # columns that tables have in addition to those of partial tables
+SMALL_BYTES = 1 << 18  # mean size of digests that are read once
+EVIDENCE_BYTES = 12 << 20  # acaps of samples whose evidence is computed together, which needs memory for all frames
+UNREAD = {  # columns that no query reads
+    "frames": ("cap_len", "protocols", "ip_len"),
+    "flows": ("flow_id", "peer_flow_id", "community_id", "site", "port", "vlan", "mpls", "tunnels", "stacks"),
+}
 EVIDENCE = (
     "mirror",
     "arrivals",
@@ -134,9 +142,12 @@ def make_partials(  # noqa: PLR0913
         for name in queries.names("shared"):
             con.execute(f"create table {name} as {queries.text('shared', name)}")
         create_labels(con)
-        gather_evidence(con, [files.manifest for files in inputs], parameters)
         kept = sorted(set(keep) - set(samples))
-        return [write_partial(con, name, output, parameters, kept) for name in queries.names("analyze")]
+        written = []
+        for name in queries.names("analyze"):
+            rows = verdicts(con, inputs, parameters) if name == "congestion" else partial(con, name, parameters)
+            written.append(write_partial(rows, output / f"{name}.parquet", kept))
+        return written
 
 
 @dataclass(frozen=True)
@@ -179,8 +190,9 @@ def check_digests(con, inputs: Sequence[Inputs]) -> None:
 def open_tables(con, inputs: Sequence[Inputs]) -> None:
     """Create the tables samples, frames and flows; the rows of the latter begin with the name of their sample.
 
-    Names are values of an ENUM, which is as fast as a number. The digests of several samples are read once, because
-    opening their files for each query takes longer than the query. That of a single sample may exceed the memory.
+    Names are values of an ENUM, which is as fast as a number. Small digests of several samples are read once, because
+    opening their files for each query takes longer than the query. Others are views: a query that reads only the
+    columns it needs is faster than a table of all columns, and a single sample may exceed the memory.
     """
     columns = ("sample", "manifest", "acap", "flows")
     con.execute(f"create temp table given ({', '.join(f'{column} varchar' for column in columns)})")
@@ -188,16 +200,13 @@ def open_tables(con, inputs: Sequence[Inputs]) -> None:
     con.execute("create type sample_name as enum (select sample from given order by sample)")
     con.execute("create table samples as select sample::sample_name as sample, manifest from given order by sample")
     for table, column in (("frames", "acap"), ("flows", "flows")):
-        files = [str(getattr(digest, column)) for digest in inputs]
-        if len(files) == 1:
-            con.read_parquet(files[0]).create_view(f"{table}_of_sample")
-            query = f"select s.sample, t.* from samples as s cross join {table}_of_sample as t"
-            con.execute(f"create view {table} as {query}")
-            continue
+        files = [getattr(digest, column) for digest in inputs]
+        small = len(files) > 1 and sum(path.stat().st_size for path in files) < len(files) * SMALL_BYTES
+        con.read_parquet([str(path) for path in files], filename=True).create_view(f"{table}_of_files")
         con.execute(
-            f"create table {table} as select g.sample::sample_name as sample, t.* exclude (filename) "
-            f"from read_parquet($files, filename = true) as t inner join given as g on t.filename = g.{column}",
-            {"files": files},
+            f"create {'table' if small else 'view'} {table} as select "
+            f"parse_filename(filename)[:-{len(files[0].suffix) + 1}]::sample_name as sample, "
+            f"* exclude (filename, {', '.join(UNREAD[table])}) from {table}_of_files"
         )
 
 
@@ -235,6 +244,47 @@ def rows_of(name: str) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(stream, delimiter="\t")
 
 
+def verdicts(con, inputs: Sequence[Inputs], parameters: dict):
+    """Return the rows of query congestion as an Arrow table.
+
+    Without a known capacity of the mirror, the verdict is `unknown` and the evidence is not computed, because no table
+    contains it, and it takes most of the time.
+    """
+    mirrored = {files.sample: files for files in inputs if has_capacity(files.manifest)}
+    rows = [unknown_verdicts(con, mirrored)]
+    sizes = {sample: files.acap.stat().st_size for sample, files in mirrored.items()}
+    ((threads,),) = con.execute("select current_setting('threads')").fetchall()
+    for group in groups([*mirrored], sizes, EVIDENCE_BYTES):
+        members = [mirrored[sample] for sample in group]
+        evidence = queries.connect(threads=threads)
+        open_tables(evidence, members)
+        gather_evidence(evidence, [files.manifest for files in members], parameters)
+        rows.append(partial(evidence, "congestion", parameters))
+    return in_order(rows)
+
+
+def unknown_verdicts(con, mirrored: Iterable[str]):
+    """Return the rows of query congestion for samples other than ``mirrored``."""
+    import pyarrow as pa  # noqa: PLC0415 (slow to import)
+
+    from acapella_core.arrow_tables import arrow_schema  # noqa: PLC0415 (pyarrow)
+
+    query = "select sample::varchar as sample, 'unknown' as verdict from samples where sample not in (select unnest(?))"
+    known = con.sql(query, params=[[*mirrored]]).to_arrow_table()
+    fields = [pa.field(field.name, field.type) for field in arrow_schema("congestion") if field.name not in PLACE]
+    columns = [known[f.name] if f.name in known.column_names else pa.nulls(len(known), f.type) for f in fields]
+    return pa.table(columns, pa.schema(fields))
+
+
+def has_capacity(manifest: Path) -> bool:
+    """Return whether a manifest contains the capacity of the mirror port. Raises UserError if it is not a manifest."""
+    try:
+        congestion = json.loads(manifest.read_bytes()).get("congestion") or {}
+        return bool(congestion.get("capacity_bps"))
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError("is not a manifest", where=manifest, fix="run acapella collect again") from error
+
+
 def gather_evidence(con, manifests: Sequence[Path], parameters: dict) -> None:
     """Create the tables that the query of congestion verdicts reads. Requires the tables that `open_tables` creates."""
     # DuckDB underestimates the rows of ASOF joins, and would compare each row of a sample with all others.
@@ -244,21 +294,32 @@ def gather_evidence(con, manifests: Sequence[Path], parameters: dict) -> None:
         con.execute(f"create or replace temp table {name} as {query}", bound)
 
 
-def write_partial(con, name: str, output: Path, parameters: dict, kept: Sequence[str] = ()) -> Path:
-    """Run a query in workflow/sql/analyze/, write its rows as Parquet, and return the path.
+def partial(con, name: str, parameters: dict):
+    """Return the rows of a query in workflow/sql/analyze/ as an Arrow table."""
+    rows = queries.select(con, "analyze", name, parameters)
+    return rows.select("sample::varchar as sample, * exclude (sample)").to_arrow_table()
+
+
+def in_order(parts: Sequence):
+    """Return the rows of Arrow tables in the order of their samples; those of a sample keep their order."""
+    import pyarrow as pa  # noqa: PLC0415 (slow to import)
+
+    parts = [parts[0], *(part.cast(parts[0].schema) for part in parts[1:] if len(part))]
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.concat_tables(parts)
+    return table.take(pa.compute.sort_indices(table, [("sample", "ascending")]))  # a stable sort
+
+
+def write_partial(table, target: Path, kept: Sequence[str] = ()) -> Path:
+    """Write the rows of a partial table as Parquet, and return the path.
 
     ``kept``: samples whose rows in the existing file are kept.
     """
-    import pyarrow as pa  # noqa: PLC0415 (slow to import)
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415 (slow to import)
 
-    target = output / f"{name}.parquet"
-    rows = queries.select(con, "analyze", name, parameters)
-    table = rows.select("sample::varchar as sample, * exclude (sample)").to_arrow_table()
     if kept:
-        earlier = pq.read_table(target, filters=[("sample", "in", [*kept])])
-        table = pa.concat_tables([table, earlier.cast(table.schema)])
-        table = table.take(pa.compute.sort_indices(table, [("sample", "ascending")]))  # a stable sort
+        table = in_order([table, pq.read_table(target, filters=[("sample", "in", [*kept])])])
     with atomic_path(target) as temporary:
         pq.write_table(table, temporary, compression="zstd")
     return target

@@ -62,9 +62,8 @@ from .commands import build_parser
 
 # Options that do not change the output, or repeat --code.
 NEUTRAL = ("--cache-key=", "--damaged=", "--max-seconds=", "--memory=", "--progress", "--threads=")
-# Size of the acaps and flow tables of samples that are analyzed together. 12 MiB, 200 samples of 1,000 frames, need
-# 310 MiB of memory.
-TOGETHER_BYTES = 12 << 20
+# Size of the acaps and flow tables of samples that are analyzed together.
+TOGETHER_BYTES = 48 << 20
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 

@@ -1,0 +1,84 @@
+"""Partial tables: of which samples the evidence of congestion is computed, and how digests are read."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.generated import tiny
+
+from acapella.campaign import analyze
+from acapella.campaign.layout import Campaign
+from acapella_core.errors import UserError
+
+MIRROR = {"port_rate_bps": 10**9, "dropped_kernel": 0, "dropped_interface": 0}
+FLOWS = {
+    "b.1": [tiny.flow(0, 1), tiny.flow(0, 0, src="10.0.0.3")],  # the name has a suffix
+    "c": [tiny.flow(2, 3)],
+    "a": [tiny.flow(1, 1), tiny.flow(1, 3, src="10.0.0.4")],
+}
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Return a campaign of three samples, of which only c has a mirror with a known capacity."""
+    for name, flows in FLOWS.items():
+        known = MIRROR | {"congestion": {"capacity_bps": 10**9}} if name == "c" else {}
+        tiny.add_sample(tmp_path / "made", name, flows=flows, **known)
+    return Campaign(tmp_path / "made")
+
+
+def partials(campaign: Campaign, samples, output) -> dict[str, pa.Table]:
+    """Return the partial tables of samples that are analyzed together."""
+    return {path.stem: pq.read_table(path) for path in analyze.make_partials(campaign, samples, output)}
+
+
+def test_evidence_is_computed_only_for_samples_with_a_known_capacity(made, tmp_path, monkeypatch):
+    compute, manifests = analyze.gather_evidence, []
+    monkeypatch.setattr(
+        analyze, "gather_evidence", lambda con, files, given: manifests.append(files) or compute(con, files, given)
+    )
+    found = partials(made, [*FLOWS], tmp_path / "out")["congestion"]
+    assert manifests == [[made.manifest("c")]]
+    assert found["sample"].to_pylist() == ["a", "b.1", "c"]
+    *unknown, judged = found.to_pylist()
+    for row in unknown:
+        assert {key: value for key, value in row.items() if value is not None} == {
+            "sample": row["sample"],
+            "verdict": "unknown",
+        }
+    assert judged["capacity_bps"] == 10**9
+    assert judged["tcp_share"] is not None
+    assert partials(made, ["a"], tmp_path / "alone")["congestion"].schema == found.schema
+
+
+@pytest.mark.parametrize("small_bytes", [0, 1 << 30])
+def test_partials_do_not_depend_on_how_digests_are_read_together(made, tmp_path, monkeypatch, small_bytes):
+    monkeypatch.setattr(analyze, "SMALL_BYTES", small_bytes)
+    together = partials(made, [*FLOWS], tmp_path / "together")
+    for sample in FLOWS:
+        for name, alone in partials(made, [sample], tmp_path / sample).items():
+            found = together[name].filter(pa.compute.equal(together[name]["sample"], sample))
+            assert found.equals(alone), (sample, name)
+
+
+def test_stamps_are_compared_within_a_sample(made, tmp_path):
+    """The last frame of `a` is later than the first one of `b.1`, which is in the next file."""
+    found = partials(made, [*FLOWS], tmp_path / "out")["quality"]
+    counted = {row["sample"]: (row["equal_stamps"], row["time_reversals"]) for row in found.to_pylist()}
+    assert counted == {"a": (2, 0), "b.1": (2, 0), "c": (0, 0)}
+
+
+def test_frames_in_another_order_are_an_error(made, tmp_path):
+    path = made.acap("a")
+    table = pq.read_table(path)
+    pq.write_table(table.take(list(range(len(table)))[::-1]).replace_schema_metadata(table.schema.metadata), path)
+    with pytest.raises(UserError, match="frames are not in order"):
+        partials(made, ["a", "c"], tmp_path / "out")
+
+
+@pytest.mark.parametrize("content", ["", "[]", json.dumps({"congestion": 5})])
+def test_invalid_manifest_is_an_error(made, tmp_path, content):
+    made.manifest("a").write_text(content)
+    with pytest.raises(UserError, match=r"a\.json: is not a manifest"):
+        partials(made, ["a", "c"], tmp_path / "out")
