@@ -87,6 +87,17 @@ def test_core_that_was_not_built_again_has_another_digest(copy, monkeypatch):
     assert fresh() != outdated and code.outdated_core() == ""
 
 
+def test_comments_and_messages_of_the_core_need_no_build_and_repeat_nothing(copy, monkeypatch):
+    monkeypatch.setattr(code._native, "sources_sha256", built_from(copy))
+    before = fresh()
+    edited = copy / "src/flow/sha1.cpp"
+    source = edited.read_text()
+    message = next(line for line in source.splitlines() if "throw " in line and '"' in line)
+    edited.write_text("// A comment.\n" + source.replace(message, message.replace('"', '"edited ', 1)))
+    assert edited.read_text().count("edited ") == 1
+    assert fresh() == before and code.outdated_core() == ""
+
+
 PYTHON_CODE = '''"""A module."""
 
 import sys  # for one function

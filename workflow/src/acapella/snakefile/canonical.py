@@ -15,17 +15,11 @@ import os
 import re
 from pathlib import Path
 
+from acapella_core import cpp_code
+
 PRINTING = ("print", "report")  # functions whose texts are messages
 PARSING = ("add_argument", "add_parser", "add_argument_group", "add_subparsers")  # of argparse
 HELP = ("help", "description", "epilog", "metavar")
-STRING = rb'"(?:\\.|[^"\\])*"'
-CPP = re.compile(
-    rb'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|'
-    + STRING
-    + rb"|(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])|'(?:\\.|[^'\\\n])*'|(?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+)",
-    re.DOTALL,
-)
-THROW = re.compile(rb"\bthrow\b(?:" + STRING + rb'|[^;"])*;')
 SQL = re.compile(rb"""'[^']*'|"[^"]*"|(?P<space>(?:\s|--[^\n]*|/\*.*?\*/)+)""", re.DOTALL)
 
 
@@ -38,21 +32,10 @@ def canonical(path: Path, source: bytes) -> bytes:
         with contextlib.suppress(SyntaxError):
             return ast.dump(WithoutMessages().visit(ast.parse(source))).encode()
     if path.suffix in (".cpp", ".hpp", ".c", ".h"):
-        code = CPP.sub(lambda match: line_break(match["space"], match[0]), source).strip()
-        return THROW.sub(lambda match: re.sub(STRING, b'""', match[0]), code)
+        return cpp_code.canonical(source)
     if path.suffix == ".sql":
         return SQL.sub(lambda match: b" " if match["space"] else match[0], source).strip()
     return source
-
-
-def line_break(space: bytes | None, token: bytes) -> bytes:
-    """Return a line break or a space for ``space`` and comments; another token unchanged.
-
-    A line break ends a preprocessor directive.
-    """
-    if space is None:
-        return token
-    return b"\n" if b"\n" in space else b" "
 
 
 class WithoutMessages(ast.NodeTransformer):
@@ -110,7 +93,8 @@ class Checksums:
 
     def __init__(self, file: Path):
         self._file = file
-        self._version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+        rules = b"".join(Path(module).read_bytes() for module in (__file__, cpp_code.__file__))
+        self._version = hashlib.sha256(rules).hexdigest()
         self._known = self._read()
         self._new = False
 
