@@ -91,6 +91,7 @@ def atomic_link(source: str | os.PathLike, target: Path) -> None:
         remove(name, directory)
         os.symlink(source, name, dir_fd=directory)
         os.replace(name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
+        os.fsync(directory)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,77 @@
+"""Traces the system calls of a workflow: each result is synced, then renamed, and then its directory is synced."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.requirements import require_success
+from acapella_testing.runs.workflow_run import Workplace
+
+TRACED = "fsync,fdatasync,rename,renameat,renameat2,link,linkat"
+STRACE = ["strace", "-ff", "-qq", "-y", "-s", "4096", "--seccomp-bpf", f"--trace={TRACED}"]
+SYNC = re.compile(r"f(?:data)?sync\(\d+<(?P<path>.*)>\) += 0")
+RENAME = re.compile(
+    r'(?:rename|link)(?:at2?)?\((?:(?:AT_FDCWD|\d+)<(?P<from>[^>]*)>, )?"(?P<old>[^"]*)", '
+    r'(?:(?:AT_FDCWD|\d+)<(?P<to>[^>]*)>, )?"(?P<new>[^"]*)".*\) += 0'
+)
+# Written by shells and by Snakemake: progress and costs, and the configuration that a job reads. Lines are appended to
+# files in batches/done; if one is lost, its sample is processed again.
+NOT_RESULTS = ("logs/", "benchmarks/", "batches/collect/b0001.json", "batches/done/", "partial/s/.snakemake_timestamp")
+
+
+def faults_of(lines: Iterable[str], campaign: Path) -> tuple[set[Path], list[str]]:
+    """Return the files that the calls of one thread rename into a campaign, and violations of the order."""
+    synced, waiting, renamed, faults = set(), {}, set(), []
+    for line in lines:
+        if call := SYNC.match(line):
+            synced.add(Path(call["path"]))
+            waiting.pop(Path(call["path"]), None)
+        elif call := RENAME.match(line):
+            old, new = (Path(call[base] or "", call[name]) for base, name in (("from", "old"), ("to", "new")))
+            if not new.is_relative_to(campaign):
+                continue
+            renamed.add(new)
+            waiting.setdefault(new.parent, []).append(new)
+            if old not in synced and not new.is_symlink():
+                faults.append(f"{new}: not synced before it was renamed")
+    faults += [f"{name}: its directory was not synced" for names in waiting.values() for name in names]
+    return renamed, faults
+
+
+def test_order_is_checked(tmp_path):
+    """The file is not synced, then its directory is not, then both are."""
+    sync, rename = "fsync({}) = 0", f'renameat(4<{tmp_path}>, ".a.part", 4<{tmp_path}>, "a") = 0'
+    of_file, of_directory = sync.format(f"5<{tmp_path}/.a.part>"), sync.format(f"4<{tmp_path}>")
+    assert faults_of([rename, of_directory], tmp_path)[1] == [f"{tmp_path}/a: not synced before it was renamed"]
+    assert faults_of([of_file, of_directory, rename], tmp_path)[1] == [f"{tmp_path}/a: its directory was not synced"]
+    assert faults_of([of_file, rename, of_directory], tmp_path) == ({tmp_path / "a"}, [])
+
+
+@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes a minute: make soak")
+@pytest.mark.parametrize("batches", [{}, {"batches": {"samples": 2}}], ids=["single", "batches"])
+def test_results_are_synced_before_they_get_their_names(tmp_path, batches):
+    require_success(["strace", "--seccomp-bpf", "-f", "-o", os.devnull, "true"], "strace")
+    (tmp_path / "cache").mkdir(mode=0o700)
+    place = Workplace(tmp_path)
+    place.configure(digest={"engine": "native", "cache": str(tmp_path / "cache")}, **batches)
+    (tmp_path / "captures").mkdir()
+    write_pcap(tmp_path / "captures" / "s.pcap", busy_port())
+    place.sheet(("s", "alpha", "p1", "../captures/s.pcap"))
+    (tmp_path / "calls").mkdir()
+    command = [*STRACE, "-o", str(tmp_path / "calls" / "thread"), *place.command("--cores", "2")]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    renamed, faults = set(), []
+    for path in (tmp_path / "calls").iterdir():
+        found, wrong = faults_of(path.read_text().splitlines(), tmp_path)
+        renamed |= found
+        faults += wrong
+    results = {path for path in place.campaign.rglob("*") if path.is_file()}
+    results = {path for path in results if not str(path.relative_to(place.campaign)).startswith(NOT_RESULTS)}
+    assert [fault for fault in faults if Path(fault.partition(": ")[0]) in results] == []
+    assert results - renamed == set()
+    assert len(results) > 50
