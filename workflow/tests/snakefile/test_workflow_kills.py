@@ -19,19 +19,19 @@ pytestmark = pytest.mark.skipif(
 SEED = int(os.environ.get("ACAPELLA_SEED", "9"))
 KILLS = 20
 PARTS = 4  # tests, which can run at the same time
-JOBS = 6  # a run is killed after it has started up to this number of jobs
+EVENTS = 14  # a run is killed after up to this number of jobs that have started or finished
 DELAY_S = 2.0  # and after a random part of this time
 
 
 def kill_at_random(place: Workplace, choice: random.Random) -> bool:
     """Start a run and kill it at a random moment, with or without its jobs; return False if it ended before."""
-    jobs, delay_s, with_jobs = choice.randint(1, JOBS), choice.uniform(0, DELAY_S), choice.random() < 0.5
+    events, delay_s, with_jobs = choice.randint(1, EVENTS), choice.uniform(0, DELAY_S), choice.random() < 0.5
     running = place.start("--cores", "2", output=subprocess.PIPE)
     lines = []
     for line in running.stdout:
         lines.append(line)
-        jobs -= line.startswith("Job ")
-        if not jobs:
+        events -= line.startswith(("Job ", "Finished jobid: "))
+        if not events:
             break
     else:
         assert running.wait() == 0, "".join(lines)
