@@ -274,6 +274,9 @@ def test_batches_are_limited_and_samples_stay_in_theirs():
         "y": "b0006",
     }
     assert [*extended({}, "abcdefg", {}, most=3, most_bytes=1).values()].count("b0001") == 3
+    names = [f"s{number}" for number in range(10_000)]
+    stages = 3 * len({*extended({}, names, {}, most=200, most_bytes=1).values()})
+    assert stages + len(("samples", "index", "process", "figures", "report", "all")) == 156  # docs/running.md
 
 
 def test_plan_is_read_as_it_was_written(tmp_path):
