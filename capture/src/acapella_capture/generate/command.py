@@ -137,7 +137,7 @@ def is_incomplete(document: dict[str, Any]) -> bool:
 def print_summary(document: dict[str, Any], target: object) -> None:
     """Print what was generated, and warnings."""
     flows, packets = len(document["flows"]), document["packets"]
-    print(f"{target}: {packets} packets, {document['bytes']} bytes, {flows} flows", flush=True)
+    print(f"{target}: {packets} packets, {document['bytes']} bytes, {flows} flow{'s' * (flows != 1)}", flush=True)
     timing = document["timing"]
     if timing and timing["error_median_ns"] is not None:
         print(

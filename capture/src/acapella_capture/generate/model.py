@@ -160,8 +160,6 @@ def read_flow(value: Any, where: str, *, seed: int, number: int, files: Files) -
     packets = section.take("packets", integer(1), 0)
     start_ns = section.take("start_ns", integer(0, traffic.MAX_NS), 0)
     duration_ns = section.take("duration_ns", integer(1, traffic.MAX_NS), 0)
-    if not (packets or duration_ns):
-        raise UserError("packets or duration_ns is missing", where=where)
     gaps = section.take("gaps", lambda item, at: traffic.read_gaps(item, at, origin))
     sizes = section.take("sizes", lambda item, at: traffic.read_sizes(item, at, origin, least))
     lengths, checksums, truncate = malformed(section, template)
@@ -184,6 +182,8 @@ def read_flow(value: Any, where: str, *, seed: int, number: int, files: Files) -
         truncate=truncate,
     )
     section.done()
+    if not (packets or duration_ns):
+        raise UserError("packets or duration_ns is missing", where=where)
     return flow
 
 

@@ -66,7 +66,7 @@ class Section:
 
     def place(self, name: str) -> str:
         """Return the place of a key for messages."""
-        return f"{self.where}.{name}"
+        return f"{self.where}{'.' if ': ' in self.where else ': '}{name}"
 
     def take(self, name: str, parse_value: Callable[[Any, str], Any], default: Any = REQUIRED) -> Any:
         """Return a value, parsed by ``parse_value(value, where)``, or the default."""
