@@ -4,6 +4,7 @@
 import atexit
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from snakemake.logging import logger
@@ -75,10 +76,11 @@ AFTER_FAILURE = lambda: quarantine.after_failure(
     CAMPAIGN, config, JOB_RECORDS, recorded_capture, writes=is_main_process(workflow)
 )
 # Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log.
-atexit.register(lambda: JOB_RECORDS.failed and AFTER_FAILURE())
+atexit.register(lambda: JOB_RECORDS.failed and (AFTER_FAILURE(), NEXT_RUN()))
 
 ROOT = Path(os.path.relpath(workflow.basedir))
 CAMPAIGN = f"results/{config['campaign']}"
+NEXT_RUN = partial(quarantine.start_next_run, workflow, os.path.abspath(CAMPAIGN), config, JOB_RECORDS)
 
 # Logs and benchmarks are written by shells and by Snakemake, which follow links.
 if message := refusal(Path(CAMPAIGN)):
@@ -136,7 +138,6 @@ include: "rules/reproduce.smk"
 
 
 onstart:
-    quarantine.print_omitted(CAMPAIGN, FAILED)
     record_signals(JOB_RECORDS.record_stop)
     PROGRESS.start()
     CACHED_DIGESTS.record_verified()
@@ -154,6 +155,7 @@ onsuccess:
     PROGRESS.stop()
     quarantine.remove_completed(CAMPAIGN)
 
+    quarantine.print_omitted(CAMPAIGN, FAILED)
 
 onerror:
     PROGRESS.stop()

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -208,16 +209,17 @@ def test_failure_of_the_machine_is_not_recorded(campaign, code, options):
     assert not list(Path("mine").glob("quarantine/*"))
 
 
-def test_campaign_is_completed_without_a_failed_sample_and_later_with_it(finished, tmp_path):
-    """The file of alpha-p2 is not a capture until the third run."""
-    place = workplace(tmp_path, missing="report")
+@pytest.mark.parametrize("changes", [{}, {"batches": {"samples": 2}}], ids=["single", "batches"])
+def test_one_run_completes_a_campaign_without_a_failed_sample(finished, tmp_path, changes):
+    """The file of alpha-p2 is not a capture until the second run. The first stops at the failure: no --keep-going."""
+    place = workplace(tmp_path, missing="report", **changes)
     capture = tmp_path / "captures" / "alpha-p2.pcap.gz"
     intact = capture.read_bytes()
     capture.write_text("Dear reader, this is not a capture at all.\n")
-    first = place.run("--cores", "2", "--keep-going")
-    assert first.returncode == 1 and "the next run makes tables and figures without them" in first.stdout, first.stdout
-    second = place.succeed("--cores", "2")
-    assert "1 sample is missing in the tables, because an earlier run failed: alpha-p2" in second
+    run = place.start("--cores", "2", output=subprocess.PIPE)
+    printed, _ = run.communicate()
+    assert run.returncode == 0 and printed.count("acapella: starting the next run\n") == 1, printed
+    assert "1 sample is missing in the tables, because its job failed: alpha-p2" in printed
     page = (place.campaign / "report.html").read_text().replace("\xa0", " ")
     assert "1 sample of 3 failed and is in no table or figure: alpha-p2 (digest: acapella: error: " in page
     figures = [path.read_text().replace("\xa0", " ") for path in place.campaign.glob("figures/*.svg")]
@@ -230,3 +232,22 @@ def test_campaign_is_completed_without_a_failed_sample_and_later_with_it(finishe
     place.succeed("--cores", "2", "process")
     assert not list(place.campaign.glob("quarantine/*"))
     assert place.sha256("tables/*.csv") == finished.sha256("tables/*.csv")
+
+
+@pytest.mark.parametrize(
+    ("failed", "changes", "earlier", "continued"),
+    [
+        ([("digest", "a", MISTAKE)], {}, [], ["a"]),
+        ([("digest", "a", OUTSIDE)], {}, ["a"], ["a", "a"]),  # tried twice
+        ([("digest", "a", OUTSIDE)], {}, ["a", "a"], []),
+        ([("digest", "a", MISTAKE)], {"missing": "fail"}, [], []),
+        ([("digest", "b", MISTAKE)], {}, [], []),  # without a record
+        ([("digest", "a", MISTAKE), ("process", None, MISTAKE)], {}, [], []),
+        ([("digest", "a", 130)], {}, [], []),
+    ],
+)
+def test_next_run_starts_only_if_it_can_make_progress(campaign, failed, changes, earlier, continued):
+    campaign(MISTAKE)
+    records = JobRecords()
+    records._failed[1] = [FailedJob(rule, sample, Path("a.log"), code) for rule, sample, code in failed]
+    assert quarantine.progress("mine", REPORT | changes, records, earlier) == continued

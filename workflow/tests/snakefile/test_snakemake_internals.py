@@ -56,6 +56,17 @@ def test_state_of_a_run_is_known_when_jobs_are_planned(run):
     assert true_at(states, "planned") == {"is_main_process", "runs_no_jobs", "has_configfile"}
 
 
+@pytest.mark.parametrize("options", [["--forceall"], ["--force"], ["--forcerun", "copy"]])
+def test_forced_jobs_are_known_when_jobs_are_planned(run, options):
+    states, _ = run("--dry-run", *options)
+    assert "forces_jobs" in true_at(states, "planned")
+
+
+def test_directory_in_which_snakemake_was_started_is_known(tmp_path):
+    ended = run_snakemake([*words(tmp_path / "work", "states.smk"), "--dry-run"], tmp_path, {})
+    assert f"started in {tmp_path}\n" in ended.stdout
+
+
 def test_outputs_can_be_forced_while_jobs_are_planned(run):
     run()
     assert "Nothing to be done" in run()[1]

@@ -1,8 +1,8 @@
 """Samples that failed: their reason and log in quarantine/, and the choice to make tables without them.
 
 The end of a run that failed writes quarantine/<sample>.json and quarantine/<sample>.log of each failed sample. With
-`missing: report` in the config, later runs omit these samples, and the report names them. With `missing: fail`, the
-default, they are tried again, and tables need all samples.
+`missing: report` in the config, the next run omits these samples, and the report names them. It starts at once
+(`start_next_run`). With `missing: fail`, the default, they are tried again, and tables need all samples.
 
 A sample is omitted as long as its capture, and the code, options and limits of its stage do not change. If the cause
 may be outside the sample, such as a lack of memory, it is omitted only after it has failed in MAX_RUNS runs.
@@ -13,6 +13,8 @@ import json
 import os
 import shutil
 import signal
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,8 +31,10 @@ from . import code
 from .collection import collection_config
 from .failures import report_failures, samples_that_failed
 from .job_records import JobRecords
+from .snakemake_internals import first_directory, forces_jobs, is_main_process, runs_no_jobs
 
 MAX_RUNS = 2
+VARIABLE = "ACAPELLA_FAILED_SAMPLES"  # names of the samples that failed in earlier runs of this process
 # Exit codes of jobs that a machine with more memory or time may complete.
 TEMPORARY = (None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 NEUTRAL = ("cache", "threads")  # options of digest that do not determine whether it fails
@@ -161,9 +165,54 @@ def is_completed(campaign: Path, member: Member, rule: str) -> bool:
 def print_omitted(campaign: str, omitted: Sequence[str]) -> None:
     """Print which samples are omitted, and how to try them again."""
     if omitted:
-        plural = "sample is" if len(omitted) == 1 else "samples are"
+        plural, whose = ("sample is", "its") if len(omitted) == 1 else ("samples are", "their")
         shown = ", ".join(omitted[:5]) + (", ..." if len(omitted) > 5 else "")
         names.report(
-            f"acapella: {len(omitted)} {plural} missing in the tables, because an earlier run failed: {shown}; "
+            f"acapella: {len(omitted)} {plural} missing in the tables, because {whose} job failed: {shown}; "
             f"to try one again, delete {directory_of(Path(campaign))}/SAMPLE.json"
         )
+
+
+def start_next_run(workflow, campaign: str, config: Mapping, records: JobRecords) -> None:
+    """Replace this process with the next run if it can make progress. Call this when Snakemake has ended.
+
+    During a run, Snakemake cannot remove a failed sample from the inputs of other jobs. The next run has the same
+    arguments, and the process has the exit code of the last one.
+
+    Otherwise, for example if a job failed for another reason than its sample, return. ``campaign``: absolute path.
+    """
+    if not is_main_process(workflow) or runs_no_jobs(workflow) or forces_jobs(workflow) or not is_command(sys.argv):
+        return
+    earlier = os.environ.get(VARIABLE, "").split()
+    failed = progress(campaign, config, records, earlier)
+    if not failed:
+        return
+    names.report("acapella: starting the next run")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.chdir(first_directory(workflow))  # the arguments may have paths relative to it
+    try:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {VARIABLE: " ".join(failed)})
+    except OSError as error:  # the list of names is too long
+        names.report(f"acapella: snakemake cannot be started again: {error.strerror}; run it again")
+
+
+def is_command(arguments: Sequence[str]) -> bool:
+    """Return whether the process is the command `snakemake`, not a program that uses Snakemake as a library."""
+    path = Path(arguments[0])
+    return path.name == "snakemake" or path.parts[-2:] == ("snakemake", "__main__.py")
+
+
+def progress(campaign: str, config: Mapping, records: JobRecords, earlier: Sequence[str]) -> list[str]:
+    """Return the samples that failed in this run and in those before it; [] if the next run cannot make progress.
+
+    It cannot if a job failed for another reason, if a sample has no record in quarantine/, for example because the disk
+    is full, or if it has failed MAX_RUNS times: then it is omitted, unless its capture changes all the time.
+    """
+    failed = [job.sample for job, _ in samples_that_failed(records.failed, stopping=records.stopping)]
+    if config["missing"] != "report" or records.stopping or len(failed) < len(records.failed):
+        return []
+    runs = Counter([*earlier, *failed])
+    if not set(failed) <= set(read_records(Path(campaign))) or any(runs[sample] > MAX_RUNS for sample in failed):
+        return []
+    return [*earlier, *failed]

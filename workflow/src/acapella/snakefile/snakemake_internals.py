@@ -28,6 +28,17 @@ def is_main_process(workflow) -> bool:
     return workflow.is_main_process
 
 
+def forces_jobs(workflow) -> bool:
+    """Return whether the command line has --force, --forceall or --forcerun, which would repeat jobs in another run."""
+    settings = workflow.dag_settings
+    return bool(settings.forceall or settings.forcerun or settings.forcetargets)
+
+
+def first_directory(workflow) -> str:
+    """Return the directory in which Snakemake was started; --directory changes the working directory."""
+    return workflow.workdir_init
+
+
 def has_configfile(workflow) -> bool:
     """Return whether the command line or the profile has --configfile."""
     return bool(workflow.overwrite_configfiles)
