@@ -93,6 +93,19 @@ def test_commands_that_need_captures_name_the_object(stored, tmp_path, capsys):
     assert main(words) == 0
 
 
+def test_release_needs_a_copy_of_each_object(stored, tmp_path, capsys):
+    place = stored.copy(tmp_path / "copy")
+    words = ["release", str(place.campaign), "-o", str(tmp_path / "public")]
+    for name in SAMPLES:
+        assert main(words) == 2
+        target = place.campaign / "raw" / f"{name}.pcap.gz"
+        advice = f"the capture of sample {name} is in storage; copy it to {target}\n"
+        assert capsys.readouterr().err == f"acapella: error: s3://captures/day1/{name}.pcap.gz: {advice}"
+        shutil.copy(CAPTURES / target.name, target)
+    assert main(words) == 0, capsys.readouterr()
+    assert {path.stem for path in tmp_path.glob("public/captures/*")} == set(SAMPLES)
+
+
 def test_missing_objects_fail_only_their_samples(server, tmp_path):
     """The others are fetched, also for kappa, and their copies are deleted."""
     rows = [("4", "alpha", "p4", "s3://captures/lost.pcap"), ("5", "alpha", "p5", "s3://none/lost.pcap")]
