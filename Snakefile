@@ -141,6 +141,7 @@ onstart:
     record_signals(JOB_RECORDS.record_stop)
     PROGRESS.start()
     CACHED_DIGESTS.record_verified()
+    cleanup.arrange(CAMPAIGN, BATCHES.stages if BATCHED else ())
     if BATCHED:
         BATCHES.start()
     else:
@@ -154,8 +155,8 @@ onstart:
 onsuccess:
     PROGRESS.stop()
     quarantine.remove_completed(CAMPAIGN)
-
     quarantine.print_omitted(CAMPAIGN, FAILED)
+
 
 onerror:
     PROGRESS.stop()

@@ -31,8 +31,8 @@ rule flowreports:
         runtime=240,
     params:
         directory=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
-        acap=lambda wildcards: f"{CAMPAIGN}/acap/{wildcards.sample}.parquet",
-        flows=lambda wildcards: f"{CAMPAIGN}/flows/{wildcards.sample}.parquet",
+        acap=lambda wildcards: digest_of_sample("acap", wildcards.sample),
+        flows=lambda wildcards: digest_of_sample("flows", wildcards.sample),
         size=REPORTED["sketch"],
         triggers=REPORTED["triggers"],
         limits=DECOMPRESSION,

@@ -5,6 +5,7 @@
 # The code is in acapella.snakefile, which does not import acapella_capture: this file passes its functions.
 
 from acapella.snakefile import cleanup, optional_stages, quarantine, sample_names
+from acapella_core import shards
 from acapella.snakefile.batches import Batches
 from acapella.snakefile.cached_digests import CachedDigests
 from acapella.snakefile.storage.captures import CaptureStorage
@@ -98,6 +99,11 @@ def results_of_sample(stage, pattern):
     if BATCHED:
         return lambda wildcards: BATCHES.output_with(stage, wildcards.sample)
     return pattern
+
+
+def digest_of_sample(kind, sample):
+    """Return the path of a sample's acap or flow table."""
+    return f"{CAMPAIGN}/{shards.place(kind, sample, [kind] if BATCHED else [])}/{sample}.parquet"
 
 
 def captures_of_batch(wildcards):

@@ -1,12 +1,13 @@
 """Campaigns of many small captures in batches: plans, jobs, the cost of a sample in each stage, and the catalog.
 
-Captures have 1,000 frames of the generator and differ only in the time of their first frame. All stages run on one
-core. The catalog of the campaign is extended by copies of its samples, spread over a year, and queried for one site and
-day with `acapella sql`.
+In large campaigns, results are empty files. Captures have 1,000 frames of the generator and differ only in the time of
+their first frame. All stages run on one core. The catalog of the campaign is extended by copies of its samples, spread
+over a year, and queried for one site and day with `acapella sql`.
 """
 
 import contextlib
 import csv
+import os
 import re
 import shutil
 import struct
@@ -15,6 +16,12 @@ from pathlib import Path
 
 import duckdb
 import yaml
+
+from acapella.campaign.batches import BATCH as BATCH_NAME
+from acapella.campaign.batches import STAGES as STAGE_FILES
+from acapella.campaign.batches import Member, write_plan
+from acapella.campaign.layout import Campaign
+from acapella_core import shards
 
 from .archive.stages import stage_rows, stages_of
 from .programs import ROOT, Bench, Failed, Measured, native_program
@@ -52,6 +59,13 @@ def run(bench: Bench) -> list[dict]:
             {"measured": f"plan of {samples:,} samples", "value": measured.wall_s, "unit": "s", **goal},
             {"measured": f"jobs for {samples:,} samples", "value": jobs(measured), "unit": "jobs"},
             {"measured": f"memory for {samples:,} samples", "value": measured.peak_mib, "unit": "MiB"},
+        ]
+        add_results(place, samples)
+        again = snakemake(bench, place, "--dry-run")
+        note = "with empty files as results of all samples"
+        rows += [
+            {"measured": f"plan of {samples:,} results", "value": again.wall_s, "unit": "s", **goal, "note": note},
+            {"measured": "its largest directory", "value": largest_directory(place / "results"), "unit": "entries"},
         ]
     samples = bench.scale["batched_samples"]
     place = make_campaign(bench, samples, linked=False)
@@ -98,6 +112,33 @@ def make_campaign(bench: Bench, samples: int, *, linked: bool) -> Path:
     }
     (place / "config" / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     return place
+
+
+def add_results(place: Path, samples: int) -> None:
+    """Write an empty file for each result of each sample, and the plan and lists of all batches."""
+    campaign = Campaign(place / "results" / "bench", frozenset(shards.STAGES))
+    members = [Member(BATCH_NAME.format(n // BATCH + 1), *row_of(n)) for n in range(samples)]
+    write_plan(campaign.directory, members)
+    for stage in STAGES:
+        shards.marker(campaign.directory, stage).mkdir(parents=True)
+    for kind, suffix in {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "logs/digest": ".log"}.items():
+        for shard in {shards.shard_of(member.sample) for member in members}:
+            (campaign.directory / kind / shard).mkdir(parents=True)
+        for member in members:
+            (campaign.directory / campaign.name(kind, member.sample, suffix)).touch()
+    for batch in {member.batch for member in members}:
+        (campaign.directory / "batches" / "partial" / batch).mkdir(parents=True)
+        for name in STAGE_FILES["analyze"].outputs:
+            campaign.batch_partial(batch, name[1]).touch()
+        for stage in STAGES:
+            listed = campaign.directory / "batches" / stage / f"{batch}.tsv"
+            listed.parent.mkdir(exist_ok=True)
+            listed.touch()
+
+
+def largest_directory(directory: Path) -> int:
+    """Return the number of entries of the largest directory below a directory."""
+    return max(len(directories) + len(files) for _, directories, files in os.walk(directory))
 
 
 def row_of(number: int) -> tuple[str, str, str, str]:

@@ -8,6 +8,7 @@ files as (
 final as (
     select
         sample,
+        acap,
         digest ->> 'version' as version,
         digest ->> 'engine' as engine,
         digest ->> 'site' as digest_site,

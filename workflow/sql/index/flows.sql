@@ -7,10 +7,7 @@ samples as (
 ),
 
 flows as (
-    select
-        filename as file,
-        * exclude (site, port, filename)
-    from read_parquet('flows/*.parquet', filename = true)
+    select * from flows_of_files
 ),
 
 final as (
@@ -21,7 +18,7 @@ final as (
         s.excluded,
         f.* exclude (file)  -- noqa: RF02
     from flows as f
-    inner join samples as s on f.file = 'flows/' || s.sample || '.parquet'
+    inner join samples as s on f.file = 'flows' || substr(s.acap, 5)  -- both have the same name below acap and flows
     where s.acap is not null
     order by s.sample, f.flow
 )

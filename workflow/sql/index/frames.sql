@@ -51,7 +51,7 @@ final as (
         f.src_port,
         f.dst_port
     from acaps as a
-    inner join digested as s on a.filename = 'acap/' || s.sample || '.parquet'
+    inner join digested as s on a.filename = s.acap
     left join keys as f on s.sample = f.sample and a.flow = f.flow
 )
 

@@ -84,7 +84,7 @@ described as (
         m.sample,
         m.site,
         m.port,
-        'acap/' || d.sample || '.parquet' as acap,
+        d.acap,
         m.campaign,
         m.run,
         m.testbed,

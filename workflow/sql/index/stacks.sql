@@ -5,19 +5,8 @@ samples as (
     select * from samples
 ),
 
-frames as (
-    select * from read_parquet('acap/*.parquet', filename = true)
-),
-
 counted as (
-    select
-        filename,
-        protocols,
-        stack,
-        count(*)::ubigint as frames,
-        sum(wire_len)::ubigint as wire_bytes
-    from frames
-    group by filename, protocols, stack
+    select * from stacks_of_files
 ),
 
 final as (
@@ -31,7 +20,7 @@ final as (
         c.frames,
         c.wire_bytes
     from counted as c
-    inner join samples as s on c.filename = s.acap
+    inner join samples as s on c.file = s.acap
     order by s.sample asc, c.frames desc, c.protocols asc, c.stack asc
 )
 

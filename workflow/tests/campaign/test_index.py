@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import duckdb
@@ -24,6 +25,7 @@ from acapella_testing.runs.stages import analyze_campaign
 from acapella.campaign import index, process
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
+from acapella.common import queries
 from acapella.digest.acap_files import BATCH_ROWS
 from acapella.kappa import conformance
 from acapella_core import files, schemas
@@ -458,3 +460,34 @@ def test_first_acap_of_a_campaign_can_have_several_captures(directory):
     index.build(Campaign(directory))
     rows = sum(pq.read_metadata(path).num_rows for path in (directory / "acap").iterdir())
     assert len(query(directory, "from frames")) == rows > 0
+
+
+def test_each_footer_is_read_once(directory, monkeypatch):
+    """With two files at once, so that there are several connections. DuckDB logs what it reads."""
+    add_sample(directory, "c", WEST, (30, 40), [flow(1, 2)])
+    read, connect = Counter(), queries.connect
+
+    class Logged:
+        """A connection that counts the reads of the ends of Parquet files when it is closed."""
+
+        def __init__(self, connection):
+            self._connection = connection
+            connection.execute("call enable_logging('FileSystem')")
+
+        def __getattr__(self, name):
+            return getattr(self._connection, name)
+
+        def close(self):
+            logged = self._connection.execute("select message from duckdb_logs where type = 'FileSystem'").fetchall()
+            for event in (json.loads(message) for (message,) in logged):
+                path = Path(directory, event["path"])
+                if event["op"] == "READ" and path.suffix == ".parquet" and path.is_file():
+                    read[path.name, path.parent.name] += int(event["pos"]) + int(event["bytes"]) == path.stat().st_size
+            self._connection.close()
+
+    monkeypatch.setattr(queries, "connect", lambda *given, **options: Logged(connect(*given, **options)))
+    monkeypatch.setattr(index, "FILES_AT_ONCE", 2)
+    monkeypatch.setattr(pq, "read_metadata", lambda *_: pytest.fail("a footer is read once more"))
+    index.build(Campaign(directory))
+    read["a.parquet", "acap"] -= 1  # the definition of view frames reads the columns of one acap
+    assert read == {(f"{name}.parquet", kind): 1 for name in "abc" for kind in ("acap", "flows")}

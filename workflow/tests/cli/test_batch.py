@@ -28,9 +28,11 @@ from acapella.campaign.batches import (
     read_plan,
     write_plan,
 )
+from acapella.campaign.layout import Campaign
 from acapella.cli import batch, entry
 from acapella.cli import main as cli
 from acapella.common import queries
+from acapella_core.shards import shard_of
 
 SAMPLES = ("s0", "s1", "s2")
 TIMEOUT_S = 60
@@ -90,7 +92,7 @@ def test_crash_of_a_sample_does_not_affect_the_others(campaign, monkeypatch, num
     monkeypatch.setattr(batch.entry, "main", crash_or_run)
     assert cli.main(words(campaign)) == code
     assert failures(campaign) == {"s1": code}
-    assert sorted(path.stem for path in (campaign / "acap").iterdir()) == ["s0", "s2"]
+    assert sorted(path.stem for path in (campaign / "acap").glob("*/*")) == ["s0", "s2"]
     assert not (campaign / "batches" / "digest" / "b0001.tsv").exists()
     monkeypatch.undo()
     assert cli.main(words(campaign)) == 0
@@ -104,7 +106,7 @@ def test_functions_registered_for_the_end_of_the_batch_do_not_run_in_its_forks(c
     finally:
         atexit.unregister(print_end)
     assert "the batch ends" not in capfd.readouterr().out
-    assert not any("the batch ends" in path.read_text() for path in (campaign / "logs" / "digest").iterdir())
+    assert not any("the batch ends" in path.read_text() for path in (campaign / "logs" / "digest").glob("*/*"))
 
 
 def test_exit_code_of_several_failures_is_the_smallest(campaign):
@@ -125,13 +127,13 @@ def test_failed_sample_has_no_output_not_even_an_earlier_one(campaign, damage, c
         capture.write_bytes(content + damage)
     assert cli.main(words(campaign)) == code
     for kind in ("acap", "flows"):
-        assert sorted(path.stem for path in (campaign / kind).iterdir()) == ["s0", "s2"]
+        assert sorted(path.stem for path in (campaign / kind).glob("*/*")) == ["s0", "s2"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number, code):
     running = subprocess.Popen([sys.executable, "-c", SLEEPER, *words(campaign)], start_new_session=True)
-    log = campaign / "logs" / "digest" / "s1.log"
+    log = campaign / "logs" / "digest" / shard_of("s1") / "s1.log"
     deadline = time.monotonic() + TIMEOUT_S
     while not (log.is_file() and log.read_text().endswith("\n")):
         assert running.poll() is None and time.monotonic() < deadline
@@ -142,7 +144,7 @@ def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number,
     while Path(f"/proc/{sample}").exists() and " Z " not in Path(f"/proc/{sample}/stat").read_text():
         assert time.monotonic() < deadline, "the sample is still processed"
         time.sleep(0.02)
-    assert not (campaign / "acap" / "s2.parquet").exists()
+    assert not Campaign.at(campaign).acap("s2").exists()
     assert read_current(current_file(campaign, "digest", "b0001")) == "s1"
     assert cli.main(words(campaign)) == 0
     assert outcomes(campaign) == ["kept", "done", "done"]
@@ -164,7 +166,7 @@ def test_only_options_that_change_the_output_digest_again(campaign, options, exp
 
 def test_changed_output_is_created_again(campaign):
     assert cli.main(words(campaign)) == 0
-    acap = campaign / "acap" / "s2.parquet"
+    acap = Campaign.at(campaign).acap("s2")
     before = acap.read_bytes()
     acap.write_bytes(before[:-1])
     assert cli.main(words(campaign)) == 0
@@ -232,7 +234,7 @@ def test_analysis_of_a_batch_costs_only_what_is_missing(campaign):
     for name in SAMPLES:
         write_manifest(campaign, name, ("site", name), status="ok")
     (campaign / "partial" / "s0").mkdir(parents=True)
-    acap = campaign / "acap" / "s1.parquet"
+    acap = Campaign.at(campaign).acap("s1")
     whole = acap.read_bytes()
     acap.write_bytes(whole[:-10])
     assert analyze(campaign) == 2

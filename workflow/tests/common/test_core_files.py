@@ -1,10 +1,12 @@
 """Files are either complete or do not exist."""
 
+import hashlib
 import os
 import signal
 import stat
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from acapella_testing.new_files import new_directory
 from acapella_testing.waiting import wait_until
 
 from acapella.common import queries
+from acapella_core import shards
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, atomic_text, remove_abandoned, scratch_directory, temporary_directory
 
@@ -226,3 +229,10 @@ def test_stages_use_only_tmpdir(argv, tmp_path):
     assert f"directory of temporary files {directory}: {why}" in ended.stderr
     assert len([line for line in ended.stderr.splitlines() if "temporary" in line]) == 1
     assert not (tmp_path / "acap.parquet").exists()
+
+
+def test_shards_of_many_samples_have_few_files():
+    """The shard of a sample must not change in a later version, which would not find its files."""
+    names = Counter(shards.shard_of(f"s{number:06}") for number in range(100_000))
+    assert len(names) == 256 and max(names.values()) < 500
+    assert shards.shard_of("alpha-p1") == hashlib.sha256(b"alpha-p1").hexdigest()[:2]

@@ -8,7 +8,9 @@ import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.runs.workflow_run import DIGESTS, Workplace, rules_run, workplace
 
-from acapella.campaign.batches import read_plan
+from acapella.campaign.batches import log_of, read_plan
+from acapella.campaign.layout import Campaign
+from acapella.snakefile import cleanup
 
 SAMPLES = [f"s{number}" for number in range(5)]
 SOAK = "ACAPELLA_SOAK" in os.environ
@@ -44,7 +46,7 @@ def outcomes(place: Workplace, stage: str) -> dict[str, str]:
 
 def times(place: Workplace) -> dict[str, int]:
     """Return the modification times of all acaps."""
-    return {path.stem: path.stat().st_mtime_ns for path in (place.campaign / "acap").iterdir()}
+    return {path.stem: path.stat().st_mtime_ns for path in (place.campaign / "acap").glob("*/*")}
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +82,8 @@ def test_batches_have_the_results_of_single_jobs(finished, tmp_path):
 def test_each_sample_of_a_batch_has_a_log_and_costs(analyzed):
     assert set(outcomes(analyzed, "digest")) == set(SAMPLES)
     for stage in ("collect", "digest", "analyze"):
-        assert {path.stem for path in (analyzed.campaign / "logs" / stage).iterdir()} == set(SAMPLES)
-    assert "digest: " in (analyzed.campaign / "logs" / "digest" / "s0.log").read_text()
+        assert {path.stem for path in (analyzed.campaign / "logs" / stage).glob("*/*")} == set(SAMPLES)
+    assert "digest: " in log_of(analyzed.campaign, "digest", "s0").read_text()
     costs = (analyzed.campaign / "benchmarks" / "batches" / "digest" / "b0001.samples.tsv").read_text().splitlines()
     assert [line.split("\t")[:2] for line in costs[1:]] == [["s0", "done"], ["s1", "done"]]
 
@@ -110,13 +112,29 @@ def test_changed_capture_costs_only_its_sample(batched):
 
 
 @pytest.mark.parametrize(
-    "lost", ["raw/s1.json", "acap/s1.parquet", "flows/s1.parquet", "batches/partial/b0001/quality.parquet"]
+    "lost", ["raw/??/s1.json", "acap/??/s1.parquet", "flows/??/s1.parquet", "batches/partial/b0001/quality.parquet"]
 )
 def test_lost_result_of_a_batch_is_created_again(batched, lost):
     before = batched.sha256(lost)
-    (batched.campaign / lost).unlink()
+    (path,) = batched.campaign.glob(lost)
+    path.unlink()
     batched.succeed("--until", "analyze")
-    assert batched.sha256(lost) == before
+    assert batched.sha256(lost) == before and path.is_file()
+
+
+def test_results_move_if_batches_are_introduced_or_omitted(batched):
+    """Those of an earlier version with batches were not in shards, either."""
+    before, links = times(batched), {path.name: path.resolve() for path in batched.campaign.glob("raw/??/*.pcap")}
+    assert len(before) == len(links) == len(SAMPLES)
+    cleanup.arrange(str(batched.campaign), [])
+    assert {path.stem for path in batched.campaign.glob("acap/*.parquet")} == set(SAMPLES)
+    assert {path.name: path.resolve() for path in batched.campaign.glob("raw/*.pcap")} == links
+    assert {path.stem for path in batched.campaign.glob("logs/digest/*.log")} == set(SAMPLES)
+    assert jobs(batched.succeed("--until", "analyze")) == {}
+    assert times(batched) != before, "without a job, nothing moves"
+    batched.succeed("--until", "analyze", "--forcerun", "analyze")
+    assert times(batched) == before
+    assert {path.name: path.resolve() for path in batched.campaign.glob("raw/??/*.pcap")} == links
 
 
 def test_changed_analysis_runs_no_digest(batched):
@@ -149,7 +167,7 @@ def test_missing_capture_of_a_batch_fails_only_its_sample(batched):
     ended = batched.run("--keep-going", "--until", "analyze")
     assert ended.returncode == 1
     assert re.search(r"^  s0: acapella: error: .*s0\.pcap: no such file", ended.stdout, re.M), ended.stdout
-    assert (batched.campaign / "acap" / "s1.parquet").exists()
+    assert Campaign.at(batched.campaign).acap("s1").exists()
 
 
 def test_damaged_frames_are_kept_without_a_new_digest_of_others(tmp_path):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from acapella_core import names as allowed
+from acapella_core import shards
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_link, sha256_of
 
@@ -352,11 +353,12 @@ def describe(
     faults.check()
     with FilesTestbed(sheet, rows) as testbed:
         for row in rows:
+            directory = shards.directory_of(campaign, "raw", row.sample)
             if not row.query:
-                testbed.fetch(row.site, row.sample, campaign / "raw" / row.link)
+                testbed.fetch(row.site, row.sample, directory / row.link)
             manifest = manifest_of(row, campaign, limits) | stored_keys(row, stored)
             check_copy(row, manifest, stored)
-            manifests.write(campaign / "raw", manifest)
+            manifests.write(directory, manifest)
             yield manifest
 
 

@@ -168,8 +168,11 @@ def inputs_of(campaign: Campaign, sample: str) -> Inputs:
     return Inputs(sample, acap, flows, require(campaign.manifest(sample), "run acapella collect first"))
 
 
-def check_digests(con, inputs: Sequence[Inputs]) -> None:
-    """Raise UserError with the name of the sample if an acap or flow table is damaged or has another format version."""
+def check_digests(con, inputs: Sequence[Inputs]) -> dict[str, dict]:
+    """Return the metadata of each acap and flow table, by path.
+
+    Raises UserError with the name of the sample if one is damaged or has another format version.
+    """
     import duckdb  # noqa: PLC0415
 
     from acapella.digest.acap_files import KEY, check_digest, check_format  # noqa: PLC0415 (pyarrow)
@@ -185,6 +188,7 @@ def check_digests(con, inputs: Sequence[Inputs]) -> None:
         raise
     for path, found in metadata.items():
         check_format(path, found)
+    return metadata
 
 
 def open_tables(con, inputs: Sequence[Inputs]) -> None:

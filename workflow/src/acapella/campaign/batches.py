@@ -18,9 +18,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from acapella.common import queries
-from acapella_core import beneath, names
+from acapella_core import beneath, names, shards
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
+
+from .layout import Campaign
 
 BATCH = "b{:04}"
 BATCH_NAME = re.compile("b([0-9]{4,18})")
@@ -51,24 +53,25 @@ class Member:
 class Stage:
     """What a stage reads and writes for each sample: a row of the sheet, the capture, and files of the campaign.
 
-    ``together``: a process creates the outputs of several samples, and ``outputs`` are files of a batch.
+    Files are pairs (directory, suffix). ``together``: a process creates the outputs of several samples, and ``outputs``
+    are tables of a batch: pairs ("", name).
     """
 
     reads_sheet: bool
     reads_capture: bool
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
     together: bool = False
 
 
 STAGES = {
-    "collect": Stage(True, True, (), ("raw/{}.json",)),
-    "digest": Stage(False, True, (), ("acap/{}.parquet", "flows/{}.parquet")),
+    "collect": Stage(True, True, (), (("raw", ".json"),)),
+    "digest": Stage(False, True, (), (("acap", ".parquet"), ("flows", ".parquet"))),
     "analyze": Stage(
         False,
         False,
-        ("raw/{}.json", "acap/{}.parquet", "flows/{}.parquet"),
-        tuple(f"batches/partial/{{}}/{name}.parquet" for name in queries.names("analyze")),
+        (("raw", ".json"), ("acap", ".parquet"), ("flows", ".parquet")),
+        tuple(("", name) for name in queries.names("analyze")),
         together=True,
     ),
 }
@@ -134,14 +137,18 @@ def state_of(path: str | os.PathLike) -> list:
 def key_of(campaign: Path, stage: Stage, member: Member, command: Sequence[str], code: str) -> str:
     """Return the SHA-256 over everything on which the outputs of a sample depend: command, code and state of inputs."""
     states = [member.state()] if stage.reads_capture else []
-    states += [state_of(campaign / pattern.format(member.sample)) for pattern in stage.inputs]
+    place = Campaign.at(campaign)
+    states += [state_of(campaign / place.name(kind, member.sample, suffix)) for kind, suffix in stage.inputs]
     described = [[*command], code, member.values if stage.reads_sheet else [], states]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
 
 def outputs_of(campaign: Path, stage: Stage, member: Member) -> list[Path]:
     """Return the output files of a stage for a sample; they may contain other samples of its batch."""
-    return [campaign / pattern.format(member.batch if stage.together else member.sample) for pattern in stage.outputs]
+    place = Campaign.at(campaign)
+    if stage.together:
+        return [place.batch_partial(member.batch, name) for _, name in stage.outputs]
+    return [campaign / place.name(kind, member.sample, suffix) for kind, suffix in stage.outputs]
 
 
 def groups(samples: Sequence[str], sizes: Mapping[str, int], most_bytes: int) -> Iterator[list[str]]:
@@ -209,7 +216,7 @@ def record(key: str, states: Sequence[list]) -> str:
 
 def log_of(campaign: Path, stage: str, sample: str) -> Path:
     """Return the path of a sample's log."""
-    return campaign / "logs" / stage / f"{sample}.log"
+    return shards.directory_of(campaign, f"logs/{stage}", sample) / f"{sample}.log"
 
 
 def failures_file(campaign: Path, stage: str, batch: str) -> Path:

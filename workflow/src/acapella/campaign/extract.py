@@ -335,7 +335,7 @@ def captures_of(con, campaign: Campaign) -> dict[str, tuple[Path, str | None]]:
         if file is None:
             captures[sample] = (campaign.directory / "captures" / f"{sample}.pcap", None)
         else:
-            captures[sample] = (campaign.directory / "raw" / names.file(file, campaign.catalog), checksum)
+            captures[sample] = (campaign.capture(sample, names.file(file, campaign.catalog)), checksum)
     return captures
 
 
@@ -364,6 +364,9 @@ def find_acap(capture: Path, acap: str | None) -> Path:
     bases = dict.fromkeys([re.sub(r"\.(pcap|pcapng|cap)$", "", stem), stem, capture.name])
     beside = [capture.parent / f"{base}{suffix}" for base in bases for suffix in (".acap.parquet", ".parquet")]
     places = [*beside, *(capture.parent.parent / "acap" / f"{base}.parquet" for base in bases)]
+    places += [
+        capture.parent.parent.parent / "acap" / capture.parent.name / f"{base}.parquet" for base in bases
+    ]  # raw/SHARD/
     for place in [Path(acap)] if acap else places:
         if place.is_file():
             return place

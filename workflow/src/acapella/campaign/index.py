@@ -37,12 +37,14 @@ from acapella_core import sheets
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, scratch_directory, sha256_of
 
+from .analyze import Inputs, check_digests
 from .layout import Campaign, open_campaign
 from .stale import remove_stale
 from .views import TABLES, add_views, new_database, published, renew_views, store
 
 PRIVATE_TABLES = ("manifests", "digests", "restrictions", "files", "listed", "named_trials", "left_out", "failed")
 KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # directory -> suffix of the files of a sample
+FILES_AT_ONCE = 1000  # digests whose footers are in memory at the same time
 TRAFFIC = ("unfiltered", "all")
 
 
@@ -180,19 +182,18 @@ def listed_samples(campaign: Campaign) -> list[str]:
     """
     sheet = sheet_of(campaign)
     if not sheet.is_file():
-        acaps = (campaign.directory / "acap").glob("*.parquet")
-        return sorted({path.stem for path in (*sheet.parent.glob("*.json"), *acaps)})
+        return sorted({path.stem for kind in ("raw", "acap") for path in campaign.files(kind, KINDS[kind])})
     return sorted(row["sample"] for row in sheets.read(sheet))
 
 
 def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
-    """Return a row for each sample with an acap: name, sizes and checksums of its files, metadata of its digest (JSON).
+    """Return a row for each sample with an acap: its name, the path of its acap, sizes and checksums of its files.
 
-    Raises UserError if no sample has an acap, a file is missing or damaged, or a digest has another format version.
+    Raises UserError if no sample has an acap, a file is missing, or an entry of a cache is damaged.
     """
-    from acapella.digest.acap_files import check_digest  # noqa: PLC0415 (pyarrow)
-
-    acaps = sorted(path for path in (campaign.directory / "acap").glob("*.parquet") if path.stem in samples)
+    acaps = sorted(
+        (path for path in campaign.files("acap", ".parquet") if path.stem in samples), key=lambda path: path.name
+    )
     if not acaps:
         raise UserError("no acaps", where=campaign.directory / "acap", fix="run acapella digest first")
     rows = []
@@ -201,13 +202,12 @@ def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
         for file in (flows, manifest):
             if not file.is_file():
                 raise UserError(f"no such file, but there is an acap {acap.name}", where=file)
-        metadata, _ = (check_digest(file, acap.stem) for file in (acap, flows))
         checksums = [sha256_of(file) for file in (acap, flows, manifest)]
         for file, checksum in ((acap, checksums[0]), (flows, checksums[1])):
             check_cached(file, checksum)
         sizes = [acap.stat().st_size, flows.stat().st_size]
-        described = json.dumps(metadata, sort_keys=True)
-        rows.append((acap.stem, sizes[0], checksums[0], sizes[1], *checksums[1:], described))
+        name = campaign.name("acap", acap.stem, ".parquet")
+        rows.append((acap.stem, name, sizes[0], checksums[0], sizes[1], *checksums[1:]))
     return rows
 
 
@@ -245,10 +245,7 @@ def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: list
         if not isinstance(error.__cause__, duckdb.Error) or queries.has_no_culprit(error):
             raise
         digested = [row[0] for row in files]
-        others = {path.stem for kind in KINDS for path in (campaign.directory / kind).iterdir()} - {
-            *digested,
-            "samples",
-        }
+        others = {path.stem for kind, suffix in KINDS.items() for path in campaign.files(kind, suffix)} - {*digested}
         name, why = queries.culprit(
             [*digested, *sorted(others)],
             lambda part: failure(campaign, part, samples, files, traffic=traffic),
@@ -269,15 +266,15 @@ def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: list[
         return None  # DuckDB rejects a pattern that matches no file
     with scratch_directory() as directory:
         for kind, suffix in KINDS.items():
-            (Path(directory) / kind).mkdir()
-            for name in part:
-                file = campaign.directory / kind / f"{name}{suffix}"
-                if file.exists():
-                    (Path(directory) / kind / file.name).symlink_to(file.resolve())
+            for name in (campaign.name(kind, name, suffix) for name in part):
+                link = Path(directory, name)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                if (campaign.directory / name).exists():
+                    link.symlink_to((campaign.directory / name).resolve())
         of_part = {key: [name for name in names if name in part] for key, names in samples.items()}
         try:
             fill(
-                Campaign(Path(directory)),
+                Campaign(Path(directory), campaign.sharded),
                 Path(directory) / "catalog.duckdb",
                 of_part,
                 chosen,
@@ -328,12 +325,14 @@ def fill(  # noqa: PLR0913
         for name, listed in samples.items():
             con.execute(f"create table {name} as select unnest($samples::varchar[]) as sample", {"samples": listed})
         con.execute(
-            "create table files (sample varchar, acap_bytes ubigint, acap_sha256 varchar, flows_bytes ubigint, "
-            "flows_sha256 varchar, manifest_sha256 varchar, digest json)"
+            "create table files (sample varchar, acap varchar, acap_bytes ubigint, acap_sha256 varchar, "
+            "flows_bytes ubigint, flows_sha256 varchar, manifest_sha256 varchar, digest json)"
         )
-        queries.insert(con, "files", files)
+        for start in range(0, len(files), FILES_AT_ONCE):
+            add_files(con, campaign, files[start : start + FILES_AT_ONCE], threads=threads)
         for name in TABLES:
             query, bound = queries.bound("index", name, {"traffic": traffic})
+            query = campaign.query(query)
             if name in PRIVATE_TABLES:
                 con.execute(f"create table {name} as {query}", bound)
             else:
@@ -353,6 +352,29 @@ def fill(  # noqa: PLR0913
         con.execute("checkpoint")  # close() would ignore errors and leave rows in the WAL file
         con.close()
     return counts, missing
+
+
+def add_files(con, campaign: Campaign, files: list[tuple], *, threads: int) -> None:
+    """Add rows of `input_files` to table files, with the metadata of each digest as JSON; add their flows and stacks.
+
+    Their rows in the tables flows_of_files and stacks_of_files begin with the path of the file. A separate connection
+    reads each footer once and keeps it only during this call: that of a small acap needs 28 KiB.
+    """
+    inputs = [
+        Inputs(row[0], Path(row[1]), Path("flows", *Path(row[1]).parts[1:]), campaign.manifest(row[0])) for row in files
+    ]
+    with contextlib.closing(queries.connect(threads=threads)) as reader:
+        reader.execute("set parquet_metadata_cache = true")
+        metadata = check_digests(reader, inputs)
+        for name, column in (("flows_of_files", "flows"), ("stacks_of_files", "acap")):
+            paths = [str(getattr(digest, column)) for digest in inputs]
+            rows = reader.sql(queries.text("index", name), params={"files": paths}).to_arrow_reader()
+            con.register("read_columns", rows.schema.empty_table())
+            con.execute(f"create temp table if not exists {name} as from read_columns")
+            con.register("read_rows", rows)
+            con.execute(f"insert into {name} from read_rows")
+    described = [json.dumps(metadata[row[1]], sort_keys=True) for row in files]
+    queries.insert(con, "files", [(*row, text) for row, text in zip(files, described, strict=True)])
 
 
 def check(con) -> None:

@@ -2,10 +2,11 @@
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella_core import beneath, names
+from acapella_core import beneath, names, shards
 from acapella_core.errors import UserError
 
 # Stages that write provenance/STAGE.json, and the name of that file in the campaigns of earlier versions.
@@ -29,9 +30,41 @@ EARLIER_PROVENANCE = {
 
 @dataclass(frozen=True)
 class Campaign:
-    """Paths of the files of a campaign. The methods do not access the file system."""
+    """Paths of the files of a campaign. The methods do not access the file system, except `at` and `files`.
+
+    ``sharded``: directories whose files are in shards (`acapella_core.shards`).
+    """
 
     directory: Path
+    sharded: frozenset[str] = frozenset()
+
+    @classmethod
+    def at(cls, directory: Path) -> "Campaign":
+        """Return the campaign in a directory, with the directories that have shards now."""
+        return cls(directory, shards.sharded(directory))
+
+    def name(self, kind: str, sample: str, suffix: str) -> str:
+        """Return the path of a sample's file in a directory such as acap, relative to the campaign."""
+        return f"{shards.place(kind, sample, self.sharded)}/{sample}{suffix}"
+
+    def files(self, kind: str, suffix: str) -> Iterator[Path]:
+        """Yield the paths of the files of all samples in a directory such as acap."""
+        for entry in shards.entries(self.directory / kind, suffix, in_shards=kind in self.sharded):
+            yield Path(entry.path)
+
+    def pattern(self, kind: str, name: str) -> str:
+        """Return the pattern of the files of all samples with a suffix, or of one file by its name.
+
+        It is relative to the campaign.
+        """
+        name = f"*{name}" if name.startswith(".") else name
+        return f"{kind}/*/{name}" if kind in self.sharded else f"{kind}/{name}"
+
+    def query(self, text: str) -> str:
+        """Return an SQL query with the patterns of this campaign's files; in workflow/sql they have no shards."""
+        for kind in self.sharded:
+            text = text.replace(f"'{kind}/*.", f"'{kind}/*/*.")
+        return text
 
     def generated(self, sample: str, table: str) -> Path:
         """Return the path of a table that a testbed wrote about the traffic that it generated for a sample."""
@@ -44,15 +77,19 @@ class Campaign:
 
     def manifest(self, sample: str) -> Path:
         """Return the path of a sample's manifest."""
-        return self.directory / "raw" / f"{sample}.json"
+        return self.directory / self.name("raw", sample, ".json")
+
+    def capture(self, sample: str, file: str) -> Path:
+        """Return the path of a sample's capture. ``file``: its name, by the manifest."""
+        return self.directory / shards.place("raw", sample, self.sharded) / file
 
     def acap(self, sample: str) -> Path:
         """Return the path of a sample's frame table (acap)."""
-        return self.directory / "acap" / f"{sample}.parquet"
+        return self.directory / self.name("acap", sample, ".parquet")
 
     def flows(self, sample: str) -> Path:
         """Return the path of a sample's flow table."""
-        return self.directory / "flows" / f"{sample}.parquet"
+        return self.directory / self.name("flows", sample, ".parquet")
 
     def partial(self, sample: str, table: str) -> Path:
         """Return the path of a partial table that `acapella campaign analyze` writes for a sample."""
@@ -80,7 +117,7 @@ def open_campaign(directory: str | Path) -> Campaign:
     beneath.protect(directory)
     if not directory.is_dir():
         raise UserError("no such campaign directory", where=directory)
-    return Campaign(directory)
+    return Campaign.at(directory)
 
 
 def existing_provenance(campaign: Campaign, stage: str) -> Path:
@@ -121,7 +158,7 @@ def check_fetched(campaign: Campaign, sample: str) -> None:
             f"the capture of sample {sample} was not fetched: it was digested on its node (collect.digest_on)",
             where=campaign.directory,
         )
-    query, capture = storage_of(manifest), campaign.directory / "raw" / str(manifest.get("file"))
+    query, capture = storage_of(manifest), campaign.capture(sample, str(manifest.get("file")))
     if query and not capture.is_file():
         raise UserError(
             f"the capture of sample {sample} is in storage", where=names.shown(query), fix=f"copy it to {capture}"

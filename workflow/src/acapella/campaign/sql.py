@@ -23,6 +23,7 @@ The same query from any DuckDB client:
 
 import argparse
 import contextlib
+import glob
 import json
 import math
 import re
@@ -44,7 +45,6 @@ PRAGMAS += r"|storage_info|table_info|user_agent|version"
 PRAGMA = re.compile(rf"pragma\s+({PRAGMAS})(\s*\('[^']*'\))?[\s;]*", re.IGNORECASE | re.ASCII)
 # In the syntax tree of a query, as JSON: view frames, or a table function that reads a view by a name in a text.
 USES_FRAMES = re.compile(r'"table_name":"frames"|"function_name":"query(_table)?"', re.IGNORECASE)
-ALL_ACAPS = "*.parquet"
 EXPLAIN = re.compile(r"explain(\s+analyze(?=\s)|\s*\([\w\s,]*\)|(?=\s))\s*", re.IGNORECASE | re.ASCII)
 
 
@@ -115,10 +115,10 @@ def only_campaign(directory: Path) -> Campaign:
     Raises UserError if there is none, or if there are several.
     """
     if (directory / "catalog.duckdb").is_file():
-        return Campaign(directory)
+        return Campaign.at(directory)
     campaigns = sorted(path.parent for path in (directory / "results").glob("*/catalog.duckdb"))
     if len(campaigns) == 1:
-        return Campaign(campaigns[0])
+        return Campaign.at(campaigns[0])
     if not campaigns:
         raise UserError(
             "no catalog here or in results/", fix="name the campaign's directory, or run acapella campaign index first"
@@ -151,7 +151,7 @@ def query_catalog(  # noqa: PLR0913
         tables = catalog_tables(con)
         for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
-        acaps = acaps_for(con, query) if "acaps" in tables else ALL_ACAPS  # a release has no list of them
+        acaps = acaps_for(con, query) if "acaps" in tables else ""  # a release has no list of them
         views.create_views(con, here.directory, acaps=acaps)
         views.create_table_views(con, here.directory, sorted({*views.existing_tables(here)} - {*tables}))
         with known_names(con):
@@ -160,7 +160,7 @@ def query_catalog(  # noqa: PLR0913
 
 
 def acaps_for(con, query: str) -> str:
-    """Return the pattern of the acaps that view `frames` reads: only the first one if the query does not use the view.
+    """Return the pattern of the acaps that view `frames` reads: only one if the query does not use the view, else "".
 
     Listing a directory of 100,000 acaps takes a second, which is more than most queries of the tables.
     """
@@ -168,8 +168,8 @@ def acaps_for(con, query: str) -> str:
     ((first,),) = con.execute("select min(file) from catalog.acaps").fetchall()
     is_select = '"error":false' in tree
     if not is_select or USES_FRAMES.search(tree) or not first or not Path(first).is_file():
-        return ALL_ACAPS
-    return Path(first).name
+        return ""
+    return glob.escape(first)
 
 
 def catalog_tables(con) -> list[str]:

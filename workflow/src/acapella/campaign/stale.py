@@ -62,10 +62,10 @@ def remove_stale(campaign: Campaign, listed: Collection[str], captures: Iterable
     if not listed:
         return []
     used = {path.resolve() for path in (*captures, *captures_of(campaign, listed))}
-    removed, unknown = remove_derived(directory, listed)
+    removed, unknown = remove_derived(campaign, listed)
     removed += remove_records(directory, listed)
     removed += remove_raw(
-        directory, listed, used
+        campaign, listed, used
     )  # last: after an interruption, manifests still identify the other files
     return [*report_removed(directory, removed), *report_unknown(unknown)]
 
@@ -149,25 +149,23 @@ def report_unknown(paths: Collection[Path]) -> list[str]:
     ]
 
 
-def sample_names(directory: Path, pattern: str) -> Iterator[tuple[str, Path]]:
-    """Yield (sample, path) for entries of a directory that match a pattern; nothing if the directory is a link."""
-    if directory.is_symlink() or not directory.is_dir():
-        return
-    for path in sorted(directory.glob(pattern)):
-        name = path.name.removesuffix(pattern.removeprefix("*"))
+def sample_names(campaign: Campaign, kind: str, suffix: str) -> Iterator[tuple[str, Path]]:
+    """Yield (sample, path) for the files of samples in a directory; nothing if the directory is a link."""
+    for path in campaign.files(kind, suffix):
+        name = path.name.removesuffix(suffix)
         if SAMPLE.fullmatch(name):
             yield name, path
 
 
-def remove_derived(directory: Path, listed: Collection[str]) -> tuple[list[Removed], list[Path]]:
+def remove_derived(campaign: Campaign, listed: Collection[str]) -> tuple[list[Removed], list[Path]]:
     """Remove tables and directories of known samples that are not listed; return removed paths and unknown paths."""
     candidates = [
         (kind, name, path)
         for kind in (*TABLES, *DIRECTORIES)
-        for name, path in sample_names(directory / kind, "*.parquet" if kind in TABLES else "*")
+        for name, path in sample_names(campaign, kind, ".parquet" if kind in TABLES else "")
         if name not in listed
     ]
-    known = {name for name in {name for _, name, _ in candidates} if is_known(directory, name)}
+    known = {name for name in {name for _, name, _ in candidates} if is_known(campaign, name)}
     removed, unknown = [], []
     for kind, name, path in candidates:
         is_directory = path.is_dir() and not path.is_symlink()
@@ -185,31 +183,32 @@ def remove_derived(directory: Path, listed: Collection[str]) -> tuple[list[Remov
 def remove_records(directory: Path, listed: Collection[str]) -> Iterator[Removed]:
     """Remove the records and logs of failed samples that are not listed. Yield removed paths."""
     for suffix in (".log", ".json"):
-        for name, path in sample_names(directory_of(directory), f"*{suffix}"):
+        for name, path in sample_names(Campaign(directory), directory_of(directory).name, suffix):
             if name not in listed:
                 path.unlink()
                 yield Removed(path)
 
 
-def is_known(directory: Path, name: str) -> bool:
+def is_known(campaign: Campaign, name: str) -> bool:
     """Return whether a sample of this name was in the campaign.
 
     It was if it has a manifest, or a log of `acapella digest` and a table with metadata of digest. The metadata alone
     is not sufficient, because a copy with another name has the same metadata.
     """
-    manifest = directory / "raw" / f"{name}.json"
+    manifest = campaign.manifest(name)
     if not manifest.is_symlink() and capture_name(manifest) is not None:
         return True
-    if not (directory / "logs" / "digest" / f"{name}.log").is_file():
+    if not (campaign.directory / campaign.name("logs/digest", name, ".log")).is_file():
         return False
     from acapella.digest.acap_files import is_digest  # noqa: PLC0415 (pyarrow)
 
-    return any(is_digest(directory / kind / f"{name}.parquet") for kind in TABLES)
+    return any(is_digest(path) for path in (campaign.acap(name), campaign.flows(name)))
 
 
-def remove_raw(directory: Path, listed: Collection[str], used: Collection[Path]) -> Iterator[Removed]:
+def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Path]) -> Iterator[Removed]:
     """Remove manifests and links of samples that are not listed; move captures to stale/raw/. Yield removed paths."""
-    for name, manifest in sample_names(directory / "raw", "*.json"):
+    directory = campaign.directory
+    for name, manifest in sample_names(campaign, "raw", ".json"):
         if name in listed or manifest.is_symlink():
             continue
         file = capture_name(manifest)
@@ -267,4 +266,4 @@ def captures_of(campaign: Campaign, samples: Iterable[str]) -> Iterator[Path]:
     """Yield the paths of the captures that the manifests of these samples name."""
     for sample in samples:
         if file := capture_name(campaign.manifest(sample)):
-            yield campaign.directory / "raw" / file
+            yield campaign.capture(sample, file)

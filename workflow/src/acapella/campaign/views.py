@@ -99,17 +99,19 @@ def renew_stored_views(con) -> None:
         create_stored_view(con, name)
 
 
-def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False, acaps: str = "*.parquet") -> None:
+def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False, acaps: str = "") -> None:
     """Create the views `frames` and `connections` over the files in ``root``.
 
-    ``acaps``: pattern of the acaps that view `frames` reads. ``searched``: DuckDB's file_search_path may contain
-    the directory of a relative ``root``. Names of acaps are then compared without directories. DuckDB does not bind
-    parameters in the definition of a view, so the paths in its SELECT are replaced.
+    ``acaps``: pattern of the acaps that view `frames` reads (default: all). ``searched``: DuckDB's file_search_path may
+    contain the directory of a relative ``root``. Names of acaps are then compared without directories. DuckDB does not
+    bind parameters in the definition of a view, so the paths in its SELECT are replaced.
     """
+    acaps = acaps or Campaign.at(root).pattern("acap", ".parquet")
+    prefix = "" if root == Path() else f"{root}/"
     for name in VIEWS:
         query = queries.text("index", name)
-        query = query.replace("'acap/*.parquet'", literal(root / "acap" / acaps, pattern=True))
-        query = query.replace("'acap/'", literal(f"{root / 'acap'}/"))
+        query = query.replace("'acap/*.parquet'", literal(f"{glob.escape(prefix)}{acaps}"))
+        query = query.replace("= s.acap", f"= {literal(prefix)} || s.acap" if prefix else "= s.acap")
         if searched:
             query = query.replace("a.filename =", "'acap/' || parse_filename(a.filename) =")
         con.execute(f"create {'temp ' if temporary else ''}view {name} as {query}")

@@ -7,7 +7,7 @@ The stages are collect, digest and analyze; options after -- are those of the co
 digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so that an
 error, a crash or the memory of one sample does not affect the others. A fork of stage analyze processes several small
 samples, because planning the queries takes longer than running them for one; if it fails, each of these samples is
-processed in its own fork. CAMPAIGN/logs/STAGE/SAMPLE.log is the log of a
+processed in its own fork. CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a
 sample. OUT lists the samples and their outcomes: done, or kept if its command, code and input files are those of an
 earlier run. CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample. Samples
 that were processed together have the same log, and their time is divided by their number.
@@ -53,7 +53,7 @@ from acapella.campaign.batches import (
 )
 from acapella.campaign.layout import Campaign, open_campaign
 from acapella.digest.cache import damaged_entries
-from acapella_core import beneath, names
+from acapella_core import beneath, names, shards
 from acapella_core.errors import INTERNAL, INTERRUPTED, OUTSIDE, UserError
 from acapella_core.files import atomic_text, remove
 
@@ -101,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
     members = [member for member in read_plan(campaign) if member.batch == args.batch]
     if not members:
         raise UserError(f"no batch {args.batch!r}", where=campaign / "batches" / "plan.jsonl")
+    beneath.make_directory(shards.marker(campaign, args.stage))
     failures = failures_file(campaign, args.stage, args.batch)
     for earlier in (failures, current_file(campaign, args.stage, args.batch)):
         earlier.unlink(missing_ok=True)
@@ -134,8 +135,6 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
         yield from process_together(campaign, args, members, journal)
         return
     current = current_file(campaign, args.stage, args.batch)
-    for pattern in stage.outputs:
-        beneath.make_directory(campaign / pattern.partition("/")[0])
     loaded = False
     for member in sorted(members, key=lambda member: journal.is_started(member.sample)):
         command = command_of(args.stage, campaign, member, args.options)
@@ -148,6 +147,8 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
         if not loaded:
             load(command)
             loaded = True
+        for path in outputs:
+            beneath.make_directory(path.parent)
         remove_outputs(outputs)
         journal.start(member.sample)
         with recorded_as_current(current, member.sample):
@@ -208,7 +209,7 @@ def process_together(
 
 def tables_of(campaign: Path, sample: str) -> list[Path]:
     """Return the paths of the acap and the flow table of a sample."""
-    return [Campaign(campaign).acap(sample), Campaign(campaign).flows(sample)]
+    return [Campaign.at(campaign).acap(sample), Campaign.at(campaign).flows(sample)]
 
 
 def analysis(

@@ -31,7 +31,7 @@ from pathlib import Path
 from acapella.campaign import sql
 from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, node_digest_of, open_campaign, storage_of
 from acapella.common import queries
-from acapella.common.links import links
+from acapella.common.links import links, without_shard
 from acapella.figures import registry
 from acapella_core import names, schemas, sheets
 from acapella_core.errors import DAMAGED, UserError
@@ -56,7 +56,7 @@ ROWS_AT_ONCE = 10_000
 NOT_LISTED = {
     "catalog": r"catalog\.duckdb",
     "lists": r"provenance/(?P<stage>\w+)\.json|(\w+_)?provenance\.json|"
-    r"raw/((samples|failed)\.tsv|[^/]+\.json)|(release-)?pseudonyms\.tsv",
+    r"raw/((samples|failed)\.tsv|([0-9a-f]{2}/)?[^/]+\.json)|(release-)?pseudonyms\.tsv",
     "settings": r"config\.json|reproduced\.(tsv|json|txt)",
     "collections": r"collect\.json|outcomes\.csv|stale/raw/.+",
     "partial": r"(batches/)?partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
@@ -69,7 +69,7 @@ NOT_LISTED = {
     "report": r"report\.html",
     "batches": r"batches/(plan\.jsonl|((done/)?\w+/)b[0-9]+\.(tsv|json))",
     "failed samples": r"quarantine/[^/]+\.(json|log)",
-    "logs": r"logs/(batches/)?(\w+/)?[^/]+\.(log|exit|done|current|jsonl|failed\.tsv)",
+    "logs": r"logs/(batches/)?(\w+/)?([0-9a-f]{2}/)?[^/]+\.(log|exit|done|current|jsonl|failed\.tsv)",
     "benchmarks": r"benchmarks/(batches/)?(\w+/)?[^/]+\.tsv",
     "locks": r"\.(collect|transfer)\.lock",
     "key": r"release\.key",
@@ -81,8 +81,9 @@ NOT_LISTED = {
 class Findings:
     """The findings in a directory, one line each, and its listed and unlisted files."""
 
-    def __init__(self, directory: Path):
-        self.directory = directory
+    def __init__(self, campaign: Campaign):
+        self.campaign = campaign
+        self.directory = campaign.directory
         self.lines: list[str] = []
         self.listed: set[str] = set()
         self.unlisted: list[str] = []
@@ -205,7 +206,7 @@ def known_names() -> dict[str, Sequence[str]]:
 
 def check(campaign: Campaign) -> Findings:
     """Check a directory and return the findings. Raises UserError if it is neither a campaign nor a release."""
-    findings = Findings(campaign.directory)
+    findings = Findings(campaign)
     released = findings.released = (campaign.directory / SUMS).is_file()
     provenances = provenance_files(campaign)
     if not (released or provenances or campaign.catalog.is_file() or (campaign.directory / "raw").is_dir()):
@@ -253,7 +254,7 @@ def check_files(findings: Findings) -> Iterator[str]:
             place = path.relative_to(findings.directory)
             if not names.is_component(name):
                 findings.add(place, "its name has control characters")
-            suffix = SAMPLES.get(str(place.parent))
+            suffix = SAMPLES.get("/".join(without_shard(place)[:-1]))
             if suffix is not None and name.endswith(suffix) and not names.SAMPLE.fullmatch(name.removesuffix(suffix)):
                 findings.add(place, f"is not the name of a sample: {names.SAMPLE_RULE}")
             mode = path.lstat().st_mode
@@ -314,9 +315,9 @@ def check_provenance(findings: Findings, path: Path) -> None:
     for sample, checksums in inputs.items():
         for kind in KINDS:
             if isinstance(checksums, dict) and kind in checksums:
-                findings.verify(f"{kind}/{sample}.parquet", checksums[kind], place)
+                findings.verify(findings.campaign.name(kind, sample, ".parquet"), checksums[kind], place)
         if isinstance(checksums, dict) and "manifest" in checksums:
-            findings.verify(f"raw/{sample}.json", checksums["manifest"], place)
+            findings.verify(findings.campaign.name("raw", sample, ".json"), checksums["manifest"], place)
 
 
 def check_manifests(findings: Findings) -> None:
@@ -332,7 +333,7 @@ def check_manifests(findings: Findings) -> None:
             findings.add(sheet.relative_to(findings.directory), f"cannot be read: {error}")
         except UserError as error:
             findings.lines.append(str(error).removeprefix(f"{findings.directory}/"))
-    for path in sorted((findings.directory / "raw").glob("*.json")):
+    for path in findings.campaign.files("raw", ".json"):
         if path.is_symlink():
             continue  # already a finding
         place, manifest = path.relative_to(findings.directory), document(findings, path)
@@ -350,8 +351,8 @@ def check_manifests(findings: Findings) -> None:
             continue
         if manifest["sample"] != path.stem:
             findings.add(place, "is the manifest of another sample")
-        if not storage_of(manifest) or (findings.directory / "raw" / file).exists():
-            findings.verify(f"raw/{file}", stored.get("sha256"), str(place))
+        if not storage_of(manifest) or (path.parent / file).exists():
+            findings.verify(str(place.parent / file), stored.get("sha256"), str(place))
         check_replay(findings, manifest.get("replay"), str(place))
         check_generated(findings, manifest, str(place))
 
@@ -399,7 +400,8 @@ def check_catalog(findings: Findings, campaign: Campaign) -> None:
         except UserError as error:
             findings.lines.append(str(error))
     for sample, *checksums in acaps or ():
-        files = (f"acap/{sample}.parquet", f"flows/{sample}.parquet", f"raw/{sample}.json")
+        suffixes = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}
+        files = [campaign.name(kind, sample, suffix) for kind, suffix in suffixes.items()]
         for file, checksum in zip(files, checksums, strict=True):
             if file not in findings.listed:
                 findings.verify(file, checksum, place)

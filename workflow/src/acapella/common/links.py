@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from acapella_core import beneath, names
+from acapella_core import beneath, names, shards
 from acapella_core.beneath import FIX
 from acapella_core.errors import UserError
 
+SHARD = re.compile(r"[0-9a-f]{2}")  # acapella_core.shards
 ENTRY = re.compile(r"[0-9a-f]{64}_(acap|flows)\.parquet")  # of a cache (acapella.digest.cache)
 WRITTEN = (
     ".json",
@@ -44,7 +45,7 @@ def symbolic_links(directory: str | os.PathLike) -> Iterator[str]:
 
 def is_ours(place: Path, path: Path) -> bool:
     """Return whether the workflow creates links such as that at ``place``: to a capture or an entry of a cache."""
-    match place.parts:
+    match without_shard(place):
         case ("raw", name):
             return not name.startswith(".") and not name.endswith(WRITTEN) and not path.is_dir()
         case (("acap" | "flows") as kind, name):
@@ -54,10 +55,22 @@ def is_ours(place: Path, path: Path) -> bool:
             return False
 
 
+def without_shard(place: Path) -> tuple[str, ...]:
+    """Return the parts of a path in a campaign, without the shard of a sample."""
+    match place.parts:
+        case (kind, shard, name) if SHARD.fullmatch(shard):
+            return kind, name
+    return place.parts
+
+
 def cached(directory: Path) -> list[Path]:
     """Return the entries of a cache that links in a campaign's acap/ and flows/ point to."""
+    in_shards = shards.sharded(directory)
     symbolic_links = [
-        path for kind in ("acap", "flows") for path in (directory / kind).glob("*.parquet") if path.is_symlink()
+        Path(entry.path)
+        for kind in ("acap", "flows")
+        for entry in shards.entries(directory / kind, ".parquet", in_shards=kind in in_shards)
+        if entry.is_symlink()
     ]
     return sorted(path.resolve() for path in symbolic_links if is_ours(path.relative_to(directory), path))
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella.common.links import ENTRY
-from acapella_core import names
+from acapella_core import names, shards
 from acapella_core.errors import UserError
 from acapella_core.files import (
     PRIVATE,
@@ -290,7 +290,7 @@ def damaged_entries(campaign: Path, sample: str) -> dict[Path, str]:
     """
     faults = {}
     for kind in KINDS:
-        entry = entry_of(campaign / kind / f"{sample}.parquet")
+        entry = entry_of(shards.directory_of(campaign, kind, sample) / f"{sample}.parquet")
         if entry and (fault := fault_since(entry) if changed(entry) else quick_fault(entry)):
             faults[entry] = fault
     return faults

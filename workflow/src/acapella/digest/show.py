@@ -67,7 +67,8 @@ def find_flows(acap: Path, flows: str | None) -> Path:
 
     Raises UserError if there is no such file.
     """
-    places = [acap.parent.parent / "flows" / acap.name, acap.with_suffix(f".flows{acap.suffix}")]
+    beside = acap.parent.parent.parent / "flows" / acap.parent.name / acap.name  # of acap/SHARD/
+    places = [acap.parent.parent / "flows" / acap.name, beside, acap.with_suffix(f".flows{acap.suffix}")]
     for place in [Path(flows)] if flows else places:
         if place.is_file() and place.resolve() != acap.resolve():
             return place

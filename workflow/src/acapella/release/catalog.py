@@ -28,7 +28,10 @@ def write(directory: Path, tables: Sequence[str]) -> None:
         database.unlink()  # DuckDB must create the file: it rejects an empty one as corrupt
         with contextlib.closing(views.new_database(database)) as con:
             views.store(con, "samples", queries.text("release", "samples"))
-            for name in ("flows", "stacks"):
+            for name, directory_of_files in (("flows", "flows"), ("stacks", "acap")):
+                files = sorted(map(str, Path(directory_of_files).glob("*.parquet")))
+                query = queries.text("index", f"{name}_of_files")
+                con.execute(f"create temp table {name}_of_files as {query}", {"files": files})
                 views.store(con, name, queries.text("index", name))
             views.create_views(con, Path(), searched=True)
             for name in tables:

@@ -328,7 +328,7 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     samples = []
     for row, name in zip(rows, public_names, strict=True):
         check_fetched(campaign, row["sample"])
-        file = require(campaign.directory / "raw" / row["file"], "the captures are needed for anonymization")
+        file = require(campaign.capture(row["sample"], row["file"]), "the captures are needed for anonymization")
         samples.append(ReleaseSample(row["sample"], name.sample, name.site, name.port, file, row))
     return sorted(samples, key=lambda sample: sample.name)
 

@@ -42,7 +42,7 @@ def sample_notes(source: Source) -> list[tuple[dict, list[str]]]:
     If the tables have pseudonyms, the rows of the samples are empty.
     """
     notes_of = {}
-    for path in (source.campaign.directory / "raw").glob("*.json"):
+    for path in source.campaign.files("raw", ".json"):
         try:
             notes_of[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
         except (OSError, ValueError, LookupError, TypeError):

@@ -37,7 +37,7 @@ def heading(source: Source) -> str:
 def testbeds(source: Source) -> list[str]:
     """Return the testbeds in the manifests of the samples, in alphabetical order."""
     names = set()
-    for path in sorted((source.campaign.directory / "raw").glob("*.json")):
+    for path in source.campaign.files("raw", ".json"):
         try:
             names.add(str(json.loads(path.read_text(encoding="utf-8"))["testbed"]))
         except (OSError, ValueError, LookupError, TypeError):

@@ -1,13 +1,16 @@
 """Batches of samples for rules: their members, their files, and samples whose results are missing."""
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from acapella.campaign.batches import STAGES, Member, extended, outputs_of, read_plan, state_of, write_plan
+from acapella.campaign.layout import Campaign
 from acapella.digest.cache import LOCATION
+from acapella_core import shards
 from acapella_core.errors import UserError
 
 from . import snakemake_internals
@@ -42,7 +45,7 @@ class Batches:
         self._campaign = campaign
         self._samples = samples
         self._limits = limits
-        self._stages = stages
+        self.stages = stages
         self._values = values
         self._stored = stored
         self._is_damaged = is_damaged
@@ -110,7 +113,7 @@ class Batches:
         """Have the jobs run whose output lists samples without results, because Snakemake sees only the list."""
         if not snakemake_internals.is_main_process(self._workflow):
             return
-        for stage in self._stages:
+        for stage in self.stages:
             incomplete = self._missing(stage) | (self._damaged() if stage == "digest" else set())
             snakemake_internals.force_outputs(self._workflow, [self.output(stage, batch) for batch in incomplete])
 
@@ -123,17 +126,21 @@ class Batches:
                 for batch, members in self._members.items()
                 if not all(path.exists() for path in outputs_of(campaign, STAGES[stage], members[0]))
             }
-        patterns = {tuple(pattern.split("/")[:2]) for pattern in STAGES[stage].outputs}
-        existing = {kind: names_in(Path(self._campaign, kind)) for kind, _ in patterns}
+        campaign, outputs = Campaign.at(Path(self._campaign)), STAGES[stage].outputs
+        with reading(campaign.directory):
+            existing = {
+                (kind, suffix): {path.name.removesuffix(suffix) for path in campaign.files(kind, suffix)}
+                for kind, suffix in outputs
+            }
         return {
             batch
             for batch, members in self._members.items()
-            if any(name.format(member.sample) not in existing[kind] for kind, name in patterns for member in members)
+            if any(member.sample not in existing[output] for output in outputs for member in members)
         }
 
     def _damaged(self) -> set[str]:
         """Return the batches with digests that are links to damaged entries of a cache; report each of these."""
-        linked = {name for kind in ("acap", "flows") for name in links_in(Path(self._campaign, kind))}
+        linked = {name for kind in ("acap", "flows") for name in links_in(Path(self._campaign), kind)}
         return {
             member.batch
             for members in self._members.values()
@@ -178,19 +185,16 @@ def json_values(values: list) -> list:
     return json.loads(json.dumps(values))
 
 
-def names_in(directory: Path) -> set[str]:
-    """Return the names in a directory; an empty set if it does not exist."""
+@contextlib.contextmanager
+def reading(directory: Path) -> Iterator[None]:
+    """Raise UserError in the context if a directory in ``directory`` cannot be read."""
     try:
-        return {path.name for path in directory.iterdir()}
-    except FileNotFoundError:
-        return set()
+        yield
     except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", where=directory) from error
+        raise UserError(f"cannot read: {error.strerror}", where=error.filename or directory) from error
 
 
-def links_in(directory: Path) -> set[str]:
+def links_in(campaign: Path, kind: str) -> set[str]:
     """Return the names of files in a directory that may be entries of a cache: symbolic links, or all with a cache."""
-    if not directory.is_dir():
-        return set()
-    with os.scandir(directory) as entries:
-        return {entry.name for entry in entries if os.environ.get(LOCATION) or entry.is_symlink()}
+    entries = shards.entries(campaign / kind, ".parquet", in_shards=kind in shards.sharded(campaign))
+    return {entry.name for entry in entries if os.environ.get(LOCATION) or entry.is_symlink()}

@@ -1,14 +1,16 @@
 """Removal of results that no longer belong to the configuration or the sample sheet, before the first job."""
 
+import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from acapella.campaign.layout import Campaign
-from acapella.campaign.stale import remove_samples, remove_stages, remove_stale
-from acapella_core import names
+from acapella.campaign.stale import capture_name, remove_samples, remove_stages, remove_stale
+from acapella_core import beneath, names, shards
 from acapella_core.errors import UserError
+from acapella_core.files import atomic_link
 
 from .optional_stages import OptionalStage
 
@@ -29,12 +31,57 @@ def remove_batched(campaign: str) -> None:
         shutil.rmtree(directory)
 
 
+def arrange(campaign: str, stages: Collection[str]) -> None:
+    """Move the files of samples to shards, or out of them. ``stages``: stages that run in batches.
+
+    A campaign with batches of an earlier version keeps its results. After a change of config key `batches`, no file
+    stays at its earlier place. A stage is marked after its files were moved to shards, and the mark is removed after
+    they were moved back. So the next call completes an interrupted one.
+    """
+    directory = Path(campaign)
+    for stage in sorted(set(shards.STAGES.values())):
+        marker, kinds = shards.marker(directory, stage), [kind for kind, by in shards.STAGES.items() if by == stage]
+        if marker.is_dir() == (stage in stages):
+            continue
+        for kind in kinds:
+            for path, sample in files_of_samples(directory / kind, in_shards=marker.is_dir()):
+                place = shards.place(kind, sample, kinds if stage in stages else ())
+                move(path, directory / place / path.name)
+        if stage in stages:
+            beneath.make_directory(marker)
+        else:
+            marker.rmdir()
+
+
+def files_of_samples(directory: Path, *, in_shards: bool) -> list[tuple[Path, str]]:
+    """Return the files in a directory that the stages of samples have written, each with its sample."""
+    found = []
+    for suffix in (".parquet", ".log", ".exit", ".json"):
+        for entry in shards.entries(directory, suffix, in_shards=in_shards):
+            path, sample = Path(entry.path), entry.name.removesuffix(suffix)
+            if suffix == ".json" and (capture := capture_name(path)) and (link := path.with_name(capture)).is_symlink():
+                found.append((link, sample))
+            found.append((path, sample))
+    return found
+
+
+def move(path: Path, target: Path) -> None:
+    """Move a file of a campaign. The target of a relative link stays the same."""
+    beneath.make_directory(target.parent)
+    if path.is_symlink() and not path.readlink().is_absolute():
+        source = os.path.relpath(path.parent / path.readlink(), target.parent)
+        atomic_link(source, target)
+        path.unlink()
+    else:
+        path.replace(target)
+
+
 def remove_unlisted(campaign: str, rows: Mapping) -> None:
     """Remove the files of samples that are no longer in the user's sheet; report them on standard error.
 
     ``rows``: rows of the sheet by sample. `acapella campaign index` also does this, but does not run if a sample fails.
     """
-    directory = Campaign(Path(campaign))
+    directory = Campaign.at(Path(campaign))
     lines = remove_stale(directory, rows, [row.file for row in rows.values()])
     if not lines:
         return

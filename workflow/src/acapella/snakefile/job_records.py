@@ -16,7 +16,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from acapella.campaign.batches import read_current, read_failures
+from acapella.campaign.batches import log_of, read_current, read_failures
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -142,9 +142,9 @@ def failures_of_samples(failure: FailedJob) -> list[FailedJob]:
         return [failure]
     if current is not None:
         failed.setdefault(current, failure.exit_code)
-    logs = failure.log.parents[2]  # logs/batches/STAGE/BATCH.log
+    campaign = failure.log.parents[3]  # CAMPAIGN/logs/batches/STAGE/BATCH.log
     return [
-        FailedJob(failure.rule, sample, logs / failure.rule / f"{sample}.log", code, started=sample == current)
+        FailedJob(failure.rule, sample, log_of(campaign, failure.rule, sample), code, started=sample == current)
         for sample, code in failed.items()
     ] or [failure]
 

@@ -25,6 +25,9 @@ from acapella_testing.requirements import require
 from acapella_testing.runs import warm_acapella
 from acapella_testing.source_tree import ROOT
 
+from acapella.common.links import without_shard
+from acapella_core import shards
+
 CAPTURES = ROOT / ".test" / "captures"
 # Files that must have the same bytes in every run. The catalog is excluded: its content is the same, but not the bytes
 # of DuckDB's file.
@@ -179,10 +182,13 @@ class Workplace:
         return ended.stdout
 
     def sha256(self, *patterns: str) -> dict[str, str]:
-        """Return the SHA-256 of matching files of the campaign, by name."""
-        found = sorted(file for pattern in patterns for file in self.campaign.glob(pattern))
+        """Return the SHA-256 of matching files of the campaign, by name without the shard of a sample."""
+        in_shards = [re.sub(r"^(acap|flows)/", rf"\1/{shards.ANY}/", pattern) for pattern in patterns]
+        found = sorted(file for pattern in {*patterns, *in_shards} for file in self.campaign.glob(pattern))
+        found = [file for file in found if file.is_file()]
         assert found, f"nothing matches {patterns} in {self.campaign}"
-        return {str(file.relative_to(self.campaign)): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
+        names = [Path(*without_shard(file.relative_to(self.campaign))).as_posix() for file in found]
+        return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in zip(names, found, strict=True)}
 
 
 def rules_run(printed: str) -> set[str]:
