@@ -6,7 +6,7 @@
 # workflow/report/<figure>.rst.
 
 FIGURE_FLAGS = optional_stages.figure_flags(OPTIONAL_STAGES)
-FIGURES = optional_stages.figures(OPTIONAL_STAGES, with_samples=HAS_SAMPLES)
+FIGURES = optional_stages.figures(OPTIONAL_STAGES, config["figures"]["only"], with_samples=HAS_SAMPLES)
 FORMATS = config["figures"]["formats"]
 
 

@@ -47,6 +47,7 @@ rule report:
         campaign=lambda wildcards: CAMPAIGN,
         flags=[*([] if HAS_SAMPLES else ["--no-samples"]), *FIGURE_FLAGS, *PRESENT],
         present=list(PRESENT.values()),  # a new table causes a new report
+        only=["--figures", *config["figures"]["only"]] if config["figures"]["only"] is not None else [],
         views=f"&& acapella campaign index {CAMPAIGN} --views" if HAS_SAMPLES else "",  # without samples, no catalog
         papers="--papers" if config["report"]["papers"] else "",
         excluded=["--excluded", *config["exclude"]] if config["exclude"] else [],
@@ -56,5 +57,5 @@ rule report:
     message:
         "report"
     shell:
-        "(acapella campaign report {params.campaign:q} {params.flags} {params.papers} {params.excluded:q}"
+        "(acapella campaign report {params.campaign:q} {params.flags} {params.papers} {params.only} {params.excluded:q}"
         " {params.failed:q} {params.views}) > {log:q} 2>&1"

@@ -234,6 +234,11 @@ def test_config_of_a_paper_is_valid_and_names_its_paper(path):
     filled = config.checked(settings)
     paper = {"transfer": "sliced_wan"}.get(path.stem.split("_")[0], path.stem.removesuffix("_local"))
     assert filled["report"]["papers"] == [paper]
+    stages = optional_stages.optional_stages(filled, filled["flowreports"])
+    drawn = optional_stages.figures(stages, filled["figures"]["only"], with_samples=config.has_samples(filled))
+    rest = {"outcomes", "outcome_reasons", "storage_latency", "kappa_environments", "iat_delta", "latency_delta"}
+    inputs = {name for name in filled["figures"]["only"] if name.startswith("infrastructure_")}  # the user's files
+    assert {*drawn} <= {*filled["figures"]["only"]} <= {*drawn} | rest | inputs
 
 
 def test_papers_are_those_whose_quantities_the_campaign_has():

@@ -36,10 +36,18 @@ def test_figures_and_options_are_those_of_the_stages_that_run():
     assert optional_stages.figure_flags(stages(NONE)) == []
     assert optional_stages.figure_flags(stages(ALL)) == ["--trials", "--flowreports", "--flowstudy", "--transfers"]
     figures = optional_stages.figures(stages(ALL))
+    assert optional_stages.figures(stages(ALL), ["iat_delta", "frame_sizes"]) == ["frame_sizes", "iat_delta"]
     assert {*registry.TRIAL_FIGURES, *registry.FLOWREPORT_FIGURES, *registry.FLOWSTUDY_FIGURES} < {*figures}
     assert {*registry.TRANSFER_FIGURES} < {*figures}
     without_program = stages(ALL, NONE["flowreports"])
     assert optional_stages.figure_flags(without_program) == ["--trials", "--transfers"]
+
+
+def test_figures_that_are_no_longer_selected_are_removed(tmp_path):
+    for name in ("iat_delta", "frame_sizes"):
+        write_file(tmp_path / "figures" / f"{name}.svg", "")
+    cleanup.remove_unconfigured(str(tmp_path), stages(ALL | {"figures": {"only": ["iat_delta"]}}))
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["iat_delta.svg"]
 
 
 def test_figures_of_the_infrastructure_study_are_those_of_the_given_inputs(tmp_path):

@@ -38,6 +38,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--papers", action="store_true", help="add the published numbers of papers, next to those of the campaign"
     )
+    parser.add_argument("--figures", metavar="FIGURE", nargs="*", help="only these figures (default: all)")
     parser.add_argument(
         "--excluded",
         metavar="SAMPLE",
@@ -83,6 +84,7 @@ def run(args: argparse.Namespace) -> None:
         with_outcomes=args.outcomes,
         with_monitor=args.monitor,
         papers=args.papers,
+        only=args.figures,
         excluded=args.excluded,
         failed=args.failed,
     )

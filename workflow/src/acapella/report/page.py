@@ -3,7 +3,7 @@
 import base64
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import jinja2
@@ -53,6 +53,7 @@ def write(  # noqa: PLR0913
     with_outcomes: bool = False,
     with_monitor: bool = False,
     papers: bool = False,
+    only: Collection[str] | None = None,
     excluded: Sequence[str] = (),
     failed: Sequence[str] = (),
 ) -> tuple[Path, int]:
@@ -61,8 +62,8 @@ def write(  # noqa: PLR0913
     ``with_samples``: whether the campaign has samples, which the sections on traffic describe. The other keywords add
     the sections on trials (with the figures of replays with departures), flow reports, transfers, the
     infrastructure study, the storage study, the outcomes of all collections, and monitored traffic.
-    ``papers`` adds tables of the numbers printed in papers. ``excluded``: samples that the config excludes.
-    ``failed``: samples that failed and are in no table.
+    ``papers`` adds tables of the numbers printed in papers. ``only``: figures, instead of all. ``excluded``: samples
+    that the config excludes. ``failed``: samples that failed and are in no table.
     """
     source = Source(campaign)
     stage = "process" if with_samples else TRANSFER_STAGE if with_transfers else INFRASTRUCTURE_STAGE
@@ -72,7 +73,8 @@ def write(  # noqa: PLR0913
     parts += (registry.TRANSFER_FIGURES if with_transfers else (),)
     parts += (registry.INFRASTRUCTURE_FIGURES if with_infrastructure else (),)
     parts += (registry.MONITOR_FIGURES if with_monitor else (),)
-    composed = [compose_figure(name, source, origin=False, missing=len(failed)) for part in parts for name in part]
+    names = [name for part in parts for name in part if only is None or name in only]
+    composed = [compose_figure(name, source, origin=False, missing=len(failed)) for name in names]
     optional = (*registry.TRANSFER_FIGURES, *registry.INFRASTRUCTURE_FIGURES)
     omitted = [figure for figure in composed if figure.empty and figure.name in optional]
     shown = [figure for figure in composed if figure not in omitted]

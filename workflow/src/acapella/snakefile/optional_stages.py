@@ -1,6 +1,6 @@
 """Stages that run only if the configuration has their key: their options, figures and files."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,11 @@ from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
 from acapella.figures.registry import (
     FLOWREPORT_FIGURES,
     FLOWSTUDY_FIGURES,
+    INFRASTRUCTURE_FIGURES,
     MODEL_FIGURES,
     MONITOR_FIGURES,
     REPLAY_FIGURES,
+    SAMPLE_FIGURES,
     SLICE_FIGURES,
     TELEMETRY_FIGURES,
     TRAFFIC_FIGURES,
@@ -32,6 +34,7 @@ from acapella_core import names
 from .replays import environments_with_departures, generates
 from .transfer import empty_figures, empty_figures_text, has_transfers
 
+DRAWN_FIGURES = (*SAMPLE_FIGURES, *FLOWSTUDY_FIGURES, *TRANSFER_FIGURES, *INFRASTRUCTURE_FIGURES)  # by rule figures
 # Sections of the report about stages that only their own target runs: option of `acapella campaign report`, and table.
 SECTIONS = {"--storage": "storage_rates", "--outcomes": "outcome_reasons", "--monitor": "monitor_flows"}
 # With pseudonyms, a table of an earlier run may name sites, interfaces or captures.
@@ -58,6 +61,8 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
     replays = bool(environments_with_departures(config))
     transfers = has_transfers(config)
     empty = empty_figures(config) if transfers else {}
+    only = (config.get("figures") or {}).get("only")
+    unselected = [] if only is None else [figure for figure in DRAWN_FIGURES if figure not in only]
     kept_figures = [figure for figure in TRANSFER_FIGURES if figure not in empty]
     published = bool(config["report"]["papers"] and (configured["samples"] or configured["study"]))
     return [
@@ -89,7 +94,7 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
         *infrastructure_stages(config),
         monitor_stage(config),
         paper_stage(config),
-        OptionalStage(None, False, False, Stage((), [*empty])),  # removes figures of an earlier configuration
+        OptionalStage(None, False, False, Stage((), [*empty, *unselected])),  # removes figures of an earlier run
         OptionalStage(
             None, published, published, Stage(["flowreport_published"], (), provenance_names("flowpublished"))
         ),
@@ -133,10 +138,13 @@ def figure_flags(stages: Iterable[OptionalStage]) -> list[str]:
     return [stage.flag for stage in stages if stage.flag and stage.runs]
 
 
-def figures(stages: Iterable[OptionalStage], *, with_samples: bool = True) -> list[str]:
-    """Return the names of the figures of a campaign."""
+def figures(
+    stages: Iterable[OptionalStage], only: Collection[str] | None = None, *, with_samples: bool = True
+) -> list[str]:
+    """Return the names of the figures of a campaign. ``only``: config key figures.only."""
     of_stages = [figure for stage in stages if stage.runs for figure in stage.output.figures]
-    return [*(TRAFFIC_FIGURES if with_samples else ()), *of_stages]
+    all_of_them = [*(TRAFFIC_FIGURES if with_samples else ()), *of_stages]
+    return [figure for figure in all_of_them if only is None or figure in only]
 
 
 def report_empty_figures(config: dict) -> None:

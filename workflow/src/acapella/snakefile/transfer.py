@@ -22,7 +22,7 @@ def empty_figures(config: Mapping) -> dict[str, str]:
     The settings of files made elsewhere are not known in advance, so that no figure is omitted for them.
     """
     transfer = config["transfer"]
-    grid = transfer.get("grid") or (grid_of_runs(Path(transfer["runs"])) if transfer["runs"] else None)
+    grid = transfer.get("grid") or (grid_of_runs(Path(transfer["runs"])) if transfer.get("runs") else None)
     if not grid or transfer["data"] or transfer["sheet"]:
         return {}
     single = "the grid has a ratio" if grid["ratio"] else "the grid has one number of streams"
