@@ -237,6 +237,7 @@ def test_config_of_a_paper_is_valid_and_names_its_paper(path):
     stages = optional_stages.optional_stages(filled, filled["flowreports"])
     drawn = optional_stages.figures(stages, filled["figures"]["only"], with_samples=config.has_samples(filled))
     rest = {"outcomes", "outcome_reasons", "storage_latency", "kappa_environments", "iat_delta", "latency_delta"}
+    rest |= {"monitor_flows", "monitor_latency"}
     inputs = {name for name in filled["figures"]["only"] if name.startswith("infrastructure_")}  # the user's files
     assert {*drawn} <= {*filled["figures"]["only"]} <= {*drawn} | rest | inputs
 
