@@ -7,13 +7,16 @@ which an outdated core was built), and the versions of third-party packages that
 and messages do not count (`canonical`).
 """
 
+import contextlib
 import functools
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from acapella.common import queries, tshark, vendors
 from acapella_core import _native
@@ -32,16 +35,33 @@ IMPORT = re.compile(
 )
 
 
+class Source(NamedTuple):
+    """A source file: the names of its directory and of the file, by which files are sorted, and its path."""
+
+    directory: str
+    name: str
+    path: str
+
+
+class Module(NamedTuple):
+    """What a module adds to the digest: its files, packages of SHAPING, whether it uses the core, and our modules."""
+
+    files: tuple[Source, ...]
+    foreign: frozenset[str]
+    native: bool
+    imported: frozenset[str]
+
+
 @functools.cache
 def digest(*stages: str) -> str:
     """Return the SHA-256, in hexadecimal, of the code of ``stages``, which are dotted names of modules or packages."""
     files, foreign, native = closure(*stages)
     total = hashlib.sha256()
     if native:
-        files |= set(native_sources())
+        files.update(source(path) for path in native_sources())
         total.update(outdated_core().encode())
-    for path in sorted(files, key=lambda file: (file.parent.name, file.name, str(file))):
-        total.update(f"{path.name}\0{checksum(path)}".encode())
+    for _, name, path in sorted(files):
+        total.update(f"{name}\0{checksum(path)}".encode())
     save_checksums()
     for package in sorted(foreign):
         total.update(f"{package} {version_of(package)}\n".encode())
@@ -62,15 +82,15 @@ def sql_digest(*stages: str) -> str:
     total = hashlib.sha256()
     for stage in stages:
         for path in sorted((queries.DIRECTORY / stage).rglob("*.sql")):
-            total.update(f"{path.relative_to(queries.DIRECTORY)}\0{checksum(path)}".encode())
+            total.update(f"{path.relative_to(queries.DIRECTORY)}\0{checksum(str(path))}".encode())
     save_checksums()
     return total.hexdigest()
 
 
 @functools.cache
-def checksum(path: Path) -> str:
+def checksum(path: str) -> str:
     """Return the SHA-256 of a source file without comments, docstrings and messages (cached)."""
-    return canonical.checksums(checksums_file()).of(path, content(path))
+    return canonical.checksums(checksums_file()).of(Path(path), content(Path(path)))
 
 
 def save_checksums() -> None:
@@ -84,12 +104,12 @@ def checksums_file() -> Path:
     return package_directory("acapella") / "__pycache__" / "checksums.json"
 
 
-def closure(*stages: str) -> tuple[set[Path], set[str], bool]:
+def closure(*stages: str) -> tuple[set[Source], set[str], bool]:
     """Return the source files that ``stages`` import, the imported packages of SHAPING, and whether the core is used.
 
     Imports are followed transitively in Acapella's packages.
     """
-    files: set[Path] = set()
+    files: set[Source] = set()
     foreign: set[str] = set()
     native = False
     pending, visited = list(stages), set()
@@ -98,17 +118,31 @@ def closure(*stages: str) -> tuple[set[Path], set[str], bool]:
         if name in visited:
             continue
         visited.add(name)
-        for path in module_files(name, all_modules=name in stages):
-            files.add(path)
-            if path.suffix != ".py":
-                continue
-            for imported in imports(path, name):
-                native = native or imported.startswith(NATIVE)
-                if imported.partition(".")[0] in OURS:
-                    pending.append(imported)
-                elif imported.partition(".")[0] in SHAPING:
-                    foreign.add(SHAPING[imported.partition(".")[0]])
+        found = module(name, all_modules=name in stages)
+        files.update(found.files)
+        foreign |= found.foreign
+        native = native or found.native
+        pending += found.imported
     return files, foreign, native
+
+
+@functools.cache
+def module(name: str, all_modules: bool) -> Module:
+    """Return what a module or package adds to the digest (cached); ``all_modules``: see `module_files`."""
+    paths = module_files(name, all_modules)
+    names = {imported for path in paths if path.suffix == ".py" for imported in imports(path, name)}
+    return Module(
+        files=tuple(source(path) for path in paths),
+        foreign=frozenset(SHAPING[top] for top in {name.partition(".")[0] for name in names} & SHAPING.keys()),
+        native=any(imported.startswith(NATIVE) for imported in names),
+        imported=frozenset(imported for imported in names if module_files(imported)),
+    )
+
+
+@functools.cache
+def source(path: Path) -> Source:
+    """Return a file as it is sorted (cached, because pathlib is slow)."""
+    return Source(path.parent.name, path.name, str(path))
 
 
 @functools.cache
@@ -119,14 +153,23 @@ def module_files(name: str, all_modules: bool = False) -> list[Path]:
     package has no files here, because its `__init__.py` imports no stage.
     """
     top, _, rest = name.partition(".")
-    directory = package_directory(top)
-    if directory is None or not rest:
+    directory = package_directory(top) if rest and top in OURS else None
+    if directory is None:
         return []
-    path = directory.joinpath(*rest.split("."))
-    if path.is_dir():
-        entries = path.rglob("*") if all_modules else path.iterdir()
-        return [file for file in entries if file.is_file() and (file.suffix in DATA or is_code(file, all_modules))]
-    return [path.with_suffix(".py")] if path.with_suffix(".py").is_file() else []
+    path = os.path.join(directory, *rest.split("."))  # noqa: PTH118 - most names are no modules, and pathlib is slow
+    parent, last = os.path.split(path)
+    if last in (entries := directory_entries(parent)) and entries[last]:
+        found = Path(path).rglob("*") if all_modules else Path(path).iterdir()
+        return [file for file in found if file.is_file() and (file.suffix in DATA or is_code(file, all_modules))]
+    return [Path(f"{path}.py")] if f"{last}.py" in entries else []
+
+
+@functools.cache
+def directory_entries(path: str) -> dict[str, bool]:
+    """Return the names in a directory, and whether they are directories; none if it is missing (cached)."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
+        return {entry.name: entry.is_dir() for entry in entries}
+    return {}
 
 
 def is_code(file: Path, all_modules: bool) -> bool:
