@@ -6,6 +6,8 @@ from itertools import takewhile
 
 import pytest
 
+from acapella import __version__
+from acapella.cli import commands
 from acapella.cli.commands import COMMANDS, HEADINGS, RENAMED, Group, build_parser, example
 from acapella.cli.main import main
 
@@ -38,6 +40,13 @@ def test_help_lists_every_command_with_an_example_of_two_lines(capsys):
         assert any(shlex.split(line)[1] == name for line in below), name
         assert all(callable(parsed(line).run) for line in below)
     assert [line.removesuffix(":") for line in lines if line.endswith(":")] == [*HEADINGS]
+
+
+def test_version_is_printed_without_importing_commands(monkeypatch, capsys):
+    monkeypatch.setattr(commands, "add_command", None)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"acapella {__version__}\n"
 
 
 @pytest.mark.parametrize("words", EVERY_COMMAND, ids=" ".join)

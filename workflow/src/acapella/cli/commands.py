@@ -175,9 +175,11 @@ def example(text: str | None) -> list[str]:
 def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of a command line that begins with ``words``.
 
-    If they name a command, only this command is imported and added, so that it starts quickly.
+    If they name a command, only this command is imported and added, so that it starts quickly; for --version, none.
     """
     parser = CommandLine()
+    if words and words[0] == "--version":
+        return parser
     for name in wanted(words, COMMANDS):
         command = COMMANDS[name]
         if isinstance(command, Group):
