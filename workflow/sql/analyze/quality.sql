@@ -40,7 +40,7 @@ successive as (
         sample,
         ts_ns,
         case
-            when sample is distinct from before_sample then null
+            when coalesce(sample <> before_sample, true) then null
             when frame > before_frame then before_ns
             else error('frames are not in order')
         end as before_ns
