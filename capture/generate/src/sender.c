@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/ports/drain.h"
 #include "common/signals.h"
-#include "engine/drain.h"
 #include "engine/worker.h"
 
 #define POLLING_LCORE 1
@@ -102,7 +102,8 @@ int sender_run(struct sender *sender, struct fault *fault) {
     }
     timebase_measure(&sender->time);
     rte_eal_wait_lcore(POLLING_LCORE);
-    if (status == 0 && !port_drain(&sender->ports.port[0], 0, sender->nic, DRAIN_LIMIT_NS)) {
+    const struct port *port = &sender->ports.port[0];
+    if (status == 0 && !port_drain(port->id, 0, port->tx_depth, sender->nic, DRAIN_LIMIT_NS)) {
         transmission->end = SENDING_NOT_DRAINED;
     }
     return status;

@@ -2,8 +2,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/ports/drain.h"
 #include "control/summary.h"
-#include "engine/drain.h"
 #include "files/load.h"
 #include "files/save.h"
 #include "packets/flow_queue.h"
@@ -381,13 +381,13 @@ static void test_the_end_waits_for_the_queue_of_the_device(void) {
     struct world world = {.options = {.ports = 1, .depth = 1024}};
     world_open(&world);
     const struct port *port = &world.ports.port[0];
-    CHECK(port_drain(port, 0, false, 0)); /* a ring reports nothing */
+    CHECK(port_drain(port->id, 0, port->tx_depth, false, 0)); /* a ring reports nothing */
     const eth_tx_descriptor_status_t none = rte_eth_fp_ops[port->id].tx_descriptor_status;
     rte_eth_fp_ops[port->id].tx_descriptor_status = status_of;
     still_full = 5;
-    CHECK(port_drain(port, 0, false, SECOND) && still_full == 0);
+    CHECK(port_drain(port->id, 0, port->tx_depth, false, SECOND) && still_full == 0);
     still_full = 5;
-    CHECK(!port_drain(port, 0, false, 2000000) && still_full > 0);
+    CHECK(!port_drain(port->id, 0, port->tx_depth, false, 2000000) && still_full > 0);
     rte_eth_fp_ops[port->id].tx_descriptor_status = none;
     world_close(&world);
 }

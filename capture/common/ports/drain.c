@@ -1,5 +1,6 @@
-#include "engine/drain.h"
+#include "common/ports/drain.h"
 
+#include <rte_ethdev.h>
 #include <time.h>
 
 #define POLL_NS 1000000LL
@@ -11,11 +12,11 @@ static void sleep_for(int64_t ns) {
     nanosleep(&pause, NULL);
 }
 
-bool port_drain(const struct port *port, uint16_t queue, bool nic, int64_t limit_ns) {
-    const uint16_t latest = port->tx_depth - 1; /* offset 0 is that of the next packet */
+bool port_drain(uint16_t port, uint16_t queue, uint16_t depth, bool nic, int64_t limit_ns) {
+    const uint16_t latest = depth - 1; /* offset 0 is that of the next packet */
     int status;
     for (int64_t waited_ns = 0;
-         (status = rte_eth_tx_descriptor_status(port->id, queue, latest)) == RTE_ETH_TX_DESC_FULL;
+         (status = rte_eth_tx_descriptor_status(port, queue, latest)) == RTE_ETH_TX_DESC_FULL;
          waited_ns += POLL_NS) {
         if (waited_ns >= limit_ns) {
             return false;

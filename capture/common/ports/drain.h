@@ -1,0 +1,15 @@
+/* Waits for the packets in the Tx queue of a device, which it discards when it is stopped. */
+#ifndef ACAPELLA_DRAIN_H
+#define ACAPELLA_DRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DRAIN_LIMIT_NS 10000000000LL /* pause frames can stop a link */
+
+/* `depth`: descriptors of the queue. Returns false if packets are still in the queue after `limit_ns`. A NIC
+ * that cannot report its queue is given some time. Other devices (`nic` is false) take only packets that they
+ * have passed on. */
+bool port_drain(uint16_t port, uint16_t queue, uint16_t depth, bool nic, int64_t limit_ns);
+
+#endif
