@@ -323,6 +323,7 @@ soak: setup-fabric fuzz
 		capture/tests/programs/test_dpdk_ends.py capture/tests/testbeds/fabric/test_fabric_schedules.py \
 		workflow/tests/snakefile/fabric/test_workflow_fabric_faults.py workflow/tests/snakefile/test_workflow_batches.py \
 		workflow/tests/snakefile/slurm/test_slurm_faults.py workflow/tests/snakefile/storage/test_storage_slurm.py workflow/tests/snakefile/test_workflow_kills.py \
+		workflow/tests/snakefile/test_quarantine.py workflow/tests/snakefile/test_write_order.py \
 		workflow/tests/campaign/test_full_disk.py workflow/tests/dashboard/test_dashboard.py
 
 bench: packages-bench setup $(STAMPS)/dev

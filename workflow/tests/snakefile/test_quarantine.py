@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import duckdb
 import pytest
-from acapella_testing.runs.workflow_run import workplace
+from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.runs.workflow_run import Workplace, workplace
 
 from acapella.campaign.batches import (
     STAGES,
@@ -29,6 +32,7 @@ from acapella.snakefile.failures import samples_that_failed
 from acapella.snakefile.job_records import FailedJob, JobRecords, failures_of_samples
 from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
 
+SOAK = "ACAPELLA_SOAK" in os.environ
 REPORT = configuration.checked(
     {"campaign": "mine", "samples": "s.tsv", "missing": "report", "digest": {"engine": "native"}}
 )
@@ -251,3 +255,60 @@ def test_next_run_starts_only_if_it_can_make_progress(campaign, failed, changes,
     records = JobRecords()
     records._failed[1] = [FailedJob(rule, sample, Path("a.log"), code) for rule, sample, code in failed]
     assert quarantine.progress("mine", REPORT | changes, records, earlier) == continued
+# A tshark that crashes, or never ends, if the sender of the first frame is 2:0:0:0:0:1, or 2:0:0:0:0:2. In the pcapng
+# that it reads, this address ends at byte 100. The bytes are octal numbers, which printf understands.
+FAILING_TSHARK = r"""start=$(dd bs=1 count=100 status=none | od -An -v -to1 | tr -d '\n')
+case $start in
+  *" 002 000 000 000 000 001") exit 139 ;;
+  *" 002 000 000 000 000 002") exec sleep 1000 ;;
+esac
+{ printf "$(echo "$start" | sed 's/ /\\/g')"; exec cat; } | TSHARK "$@"
+"""
+
+
+def write_failing_captures(directory: Path) -> None:
+    """Write captures of one good sample and of three that crash tshark, never end, and need too much memory."""
+    directory.mkdir()
+    frames = busy_port()
+    times = [frames[0][0] - number for number in range(3)]
+    first = frames[0][1]
+    for name, sender in (("good", 0), ("crash", 1), ("hang", 2)):
+        marked = first[:6] + bytes([2, 0, 0, 0, 0, sender]) + first[12:]
+        write_pcap(directory / f"{name}.pcap", [(times[sender], marked), *frames])
+    udp = bytes.fromhex("0200000000060200000000070800 4500001c000000004011 0000 0a000001 0a000002 0000 0009 0008 0000")
+    flows = (udp[:26] + number.to_bytes(4, "big") + udp[30:] for number in range(1 << 24, (1 << 24) + 100_000))
+    write_pcap(directory / "memory.pcap", [(times[0] + number, frame) for number, frame in enumerate(flows)])
+
+
+@pytest.mark.skipif(not SOAK, reason="takes a minute: make soak (a sample that is not a capture is tested above)")
+def test_samples_that_crash_tshark_or_never_end_or_need_too_much_memory_do_not_affect_others(tmp_path):
+    """All are in one batch. The second run repeats those that may have needed only more time or memory."""
+    place = Workplace(tmp_path)
+    settings = {"batches": {"samples": 10}, "digest": {"engine": "tshark", "memory_mb": 16, "max_seconds": 60}}
+    place.configure(missing="report", **settings)
+    write_failing_captures(tmp_path / "captures")
+    failing = ["crash", "hang", "memory"]
+    place.sheet(*((name, "alpha", name, f"../captures/{name}.pcap") for name in ("good", *failing)))
+    with tempfile.TemporaryDirectory() as programs:  # confined tshark runs as another user, who may not read tmp_path
+        Path(programs).chmod(0o755)
+        place.replace_tshark(Path(programs), FAILING_TSHARK.replace("TSHARK", shutil.which("tshark") or ""))
+        ended = [place.run("--keep-going") for _ in range(2)]
+        assert [run.returncode for run in ended] == [1, 1], ended[0].stdout
+        records = {path.stem: json.loads(path.read_text()) for path in (place.campaign / "quarantine").glob("*.json")}
+        assert {name: record["rule"] for name, record in records.items()} == dict.fromkeys(failing, "digest")
+        reasons = {"crash": "tshark", "hang": "not finished after", "memory": "memory"}
+        for name, words in reasons.items():
+            log = (place.campaign / "quarantine" / f"{name}.log").read_text()
+            assert words in log and words in records[name]["reason"], (name, log, records[name])
+        printed = place.succeed("--cores", "2")
+    assert "3 samples are missing in the tables" in printed, printed
+    page = (place.campaign / "report.html").read_text().replace("\xa0", " ")
+    assert "3 samples of 4 failed" in page and all(f"{name} (digest: acapella: error: " in page for name in failing)
+    alone = Workplace(tmp_path / "alone")
+    alone.configure(**settings | {"missing": "fail"})
+    shutil.copytree(tmp_path / "captures", alone.directory / "captures")
+    alone.sheet(("good", "alpha", "good", "../captures/good.pcap"))
+    alone.succeed("process")
+    assert place.sha256("acap/good.parquet", "tables/frame_sizes.csv") == alone.sha256(
+        "acap/*", "tables/frame_sizes.csv"
+    )
