@@ -255,6 +255,8 @@ def test_next_run_starts_only_if_it_can_make_progress(campaign, failed, changes,
     records = JobRecords()
     records._failed[1] = [FailedJob(rule, sample, Path("a.log"), code) for rule, sample, code in failed]
     assert quarantine.progress("mine", REPORT | changes, records, earlier) == continued
+
+
 # A tshark that crashes, or never ends, if the sender of the first frame is 2:0:0:0:0:1, or 2:0:0:0:0:2. In the pcapng
 # that it reads, this address ends at byte 100. The bytes are octal numbers, which printf understands.
 FAILING_TSHARK = r"""start=$(dd bs=1 count=100 status=none | od -An -v -to1 | tr -d '\n')
