@@ -67,11 +67,15 @@ def table_of(name: str, rows_of: dict[str, list[dict]]) -> pa.Table:
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
     """Return simulated samples of each class with their verdicts."""
-    directory, classes = tmp_path_factory.mktemp("classes"), {}
-    for n, (name, given) in enumerate(mirror_simulation.CLASSES.items()):
-        samples = [mirror_simulation.sample(6 * n + seed, given) for seed in range(SEEDS_OF.get(name, SEEDS_EACH))]
-        classes[name] = list(zip(samples, judge_all(samples, directory), strict=True))
-        print(name, *described(classes[name]), sep="; ")
+    samples = {
+        name: [mirror_simulation.sample(6 * n + seed, given) for seed in range(SEEDS_OF.get(name, SEEDS_EACH))]
+        for n, (name, given) in enumerate(mirror_simulation.CLASSES.items())
+    }
+    # Together, because DuckDB plans the queries once.
+    found = iter(judge_all([each for part in samples.values() for each in part], tmp_path_factory.mktemp("classes")))
+    classes = {name: [(each, next(found)) for each in part] for name, part in samples.items()}
+    for name, part in classes.items():
+        print(name, *described(part), sep="; ")
     return classes
 
 
@@ -212,10 +216,9 @@ def test_steady_overload_is_bounded_by_slow_counters(classes):
 @pytest.mark.parametrize("share", [0.05, 0.1])
 def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path, share):
     """A switch loses frames after counting them. No evidence distinguishes these from frames lost by the mirror."""
-    above = 0
-    for seed in range(12):
-        simulated = mirror_simulation.sample(seed, mirror_simulation.Conditions(switch_share=share))
-        row = judge(simulated, tmp_path)
+    given, above = mirror_simulation.Conditions(switch_share=share), 0
+    samples = [mirror_simulation.sample(seed, given) for seed in range(12)]
+    for simulated, row in zip(samples, judge_all(samples, tmp_path), strict=True):
         assert row["loss_low"] <= simulated.missing
         assert simulated.loss <= row["loss_high"]
         above += row["loss_low"] > simulated.loss
@@ -261,6 +264,7 @@ def test_constant_or_random_identifications_are_not_evidence(judged):
 def test_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_path):
     free = [s for s, found in judged if s.loss == 0 and found["verdict"] == "at risk" and found["busy_periods"]]
     assert len(free) >= 3
+    changed = []
     for simulated in free:
         hostile = [
             {**frame, "flow": 2, "ip_id": n * 50 % 2**16, "tcp_seq": None, "tcp_ack": None, "tcp_flags": None}
@@ -268,8 +272,8 @@ def test_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_path)
         ]
         frames = numbered(sorted(simulated.frames + hostile, key=lambda frame: frame["ts_ns"]))
         flow = {"flow": 2, "peer_flow": None, "retransmitted_bytes": 0, "fin": 0}
-        changed = replace(simulated, frames=frames, flows=[*simulated.flows, flow])
-        assert judge(changed, tmp_path)["reason"] not in {"IP identifications", "TCP gaps"}
+        changed.append(replace(simulated, frames=frames, flows=[*simulated.flows, flow]))
+    assert not {"IP identifications", "TCP gaps"} & {found["reason"] for found in judge_all(changed, tmp_path)}
 
 
 def numbered(frames):
@@ -289,7 +293,7 @@ def test_mirror_that_starts_late_and_ends_early_is_not_congested(judged, tmp_pat
     """Counters are read when the sample starts and ends, but a switch under load mirrors neither the first nor the last
     frames.
     """
-    checked = 0
+    shortened = []
     for simulated, before in judged:
         actual = simulated.manifest["actual"]
         readings = [at for at, _ in simulated.manifest["congestion"]["readings"]]
@@ -300,10 +304,10 @@ def test_mirror_that_starts_late_and_ends_early_is_not_congested(judged, tmp_pat
         late, early = inside[0] + 250_000_000, inside[-1] - 300_000_000
         kept = numbered(frame for frame in simulated.frames if late <= frame["ts_ns"] <= early)
         manifest = {**simulated.manifest, "actual": times, "frames_captured": len(kept)}
-        found = judge(replace(simulated, manifest=manifest, frames=kept), tmp_path)
+        shortened.append(replace(simulated, manifest=manifest, frames=kept))
+    assert len(shortened) >= 5
+    for simulated, found in zip(shortened, judge_all(shortened, tmp_path), strict=True):
         assert found["verdict"] != "congested", (simulated.shape, simulated.load, found)
-        checked += 1
-    assert checked >= 5
 
 
 def test_sample_without_a_reading_after_its_end_is_at_risk(judged, tmp_path):
@@ -323,9 +327,9 @@ def test_no_lossy_mirror_with_an_unknown_queue_is_clear(judged, tmp_path):
     """On FABRIC the queue size is unknown and the counters are read every 30 s."""
     lossy = [s for s, _ in judged if s.loss > 0.01 and every_s(s) == 30]
     assert len(lossy) >= 10
-    for simulated in lossy:
-        buffer_bytes = simulated.manifest["congestion"].pop("buffer_bytes")
-        found = judge(simulated, tmp_path)
+    buffers = [simulated.manifest["congestion"].pop("buffer_bytes") for simulated in lossy]
+    judged_without = judge_all(lossy, tmp_path)
+    for simulated, buffer_bytes, found in zip(lossy, buffers, judged_without, strict=True):
         simulated.manifest["congestion"]["buffer_bytes"] = buffer_bytes
         assert found["verdict"] != "clear"
         assert found["loss_high"] >= simulated.loss
@@ -360,7 +364,7 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
     readings = [[start + round(s * 10**9), round((s + half) * per_s) * (length + overhead)] for s in times_s]
     rates = {"capacity_bps": 160_000_000, "buffer_bytes": buffer_bytes, "readings": readings}
     rates |= {"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0} if buffer_bytes else {}
-    some = mirror_simulation.sample(0)
+    some = mirror_simulation.template()
     manifest = some.manifest | {"frames_captured": len(frames), "dropped_kernel": 0, "dropped_interface": 0}
     manifest |= {"actual": {"start_ns": start, "end_ns": start + seconds * 10**9}, "congestion": rates}
     manifest |= {"direction": "both", "port_rate_bps": 10**9}
@@ -370,55 +374,62 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
 
 def judged_loss(simulated, directory) -> dict:
     """Return the row of a sample, whose interval must contain the true loss."""
-    found = judge(simulated, directory)
-    assert covers(simulated, found)
+    return judged_losses({"": simulated}, directory)[""]
+
+
+def judged_losses(samples: dict, directory) -> dict[object, dict]:
+    """Return the rows of samples that are judged together; the interval of each must contain its true loss."""
+    found = dict(zip(samples, judge_all([*samples.values()], directory), strict=True))
+    for name, simulated in samples.items():
+        assert covers(simulated, found[name]), name
     return found
 
 
-@pytest.mark.parametrize(("counters_s", "buffer_bytes", "ids"), [(1, 96 << 10, True), (30, None, False)])
-@pytest.mark.parametrize(
-    "copied",
-    [
-        pytest.param(lambda n: n < 400, id="stops after a tenth of the sample"),
-        pytest.param(lambda n: n < 2000, id="stops in the middle"),
-        pytest.param(lambda n: n > 2000, id="starts in the middle"),
-        pytest.param(lambda n: not 200 < n < 3800, id="copies both ends only"),
-        pytest.param(lambda n: n % 2, id="copies every second frame"),
-        pytest.param(lambda n: not n % 20, id="copies one frame in 20"),
-    ],
-)
-def test_mirror_that_omits_frames_without_a_backlog_is_not_clear(tmp_path, counters_s, buffer_bytes, copied, ids):
+OMISSIONS = {
+    "stops after a tenth of the sample": lambda n: n < 400,
+    "stops in the middle": lambda n: n < 2000,
+    "starts in the middle": lambda n: n > 2000,
+    "copies both ends only": lambda n: not 200 < n < 3800,
+    "copies every second frame": lambda n: n % 2,
+    "copies one frame in 20": lambda n: not n % 20,
+}
+
+
+def test_mirror_that_omits_frames_without_a_backlog_is_not_clear(tmp_path):
     """The offered rate is a twentieth of the mirror port's capacity, so no queue explains the loss."""
-    simulated = without_backlog(copied, 10**6, counters_s, buffer_bytes, ids)
-    assert judged_loss(simulated, tmp_path)["verdict"] != "clear"
+    samples = {
+        (name, *mirror): without_backlog(copied, 10**6, *mirror)
+        for name, copied in OMISSIONS.items()
+        for mirror in ((1, 96 << 10, True), (30, None, False))
+    }
+    for name, found in judged_losses(samples, tmp_path).items():
+        assert found["verdict"] != "clear", name
 
 
-@pytest.mark.parametrize("ids", [True, False])
-@pytest.mark.parametrize(
-    ("every_ms", "copied"), [(25, lambda n: n % 2), (125, lambda n: n % 5 < 2), (1, lambda n: n % 30)]
-)
-def test_few_omitted_bytes_are_not_attributed_to_the_queue(tmp_path, every_ms, copied, ids):
+def test_few_omitted_bytes_are_not_attributed_to_the_queue(tmp_path):
     """All bytes of these samples, or all missing bytes, would fit into the 96 KiB queue, but it never had a backlog."""
-    simulated = without_backlog(copied, every_ms * 10**6, 1, 96 << 10, ids)
-    assert judged_loss(simulated, tmp_path)["verdict"] != "clear"
+    samples = {
+        (every_ms, ids): without_backlog(copied, every_ms * 10**6, 1, 96 << 10, ids)
+        for every_ms, copied in ((25, lambda n: n % 2), (125, lambda n: n % 5 < 2), (1, lambda n: n % 30))
+        for ids in (True, False)
+    }
+    for name, found in judged_losses(samples, tmp_path).items():
+        assert found["verdict"] != "clear", name
 
 
-@pytest.mark.parametrize("ids", [True, False])
-@pytest.mark.parametrize(
-    ("bursts", "counters_s", "direction"),
-    [
-        pytest.param((4, 17, 0.05), 30, "tx", id="4 senders of 17 frames"),
-        pytest.param((3, 24, 0.05), 30, "both", id="3 senders of 24 frames"),
-        pytest.param((2, 36, 0.05), 30, "tx", id="2 senders of 36 frames"),
-        pytest.param((3, 26, 0.5), 1, "both", id="3 senders of 26 frames"),
-    ],
-)
-def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path, bursts, counters_s, direction, ids):
+BURSTS = (((4, 17, 0.05), 30, "tx"), ((3, 24, 0.05), 30, "both"), ((2, 36, 0.05), 30, "tx"), ((3, 26, 0.5), 1, "both"))
+
+
+def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path):
     """Frames are copied before the port limits them, so copies can arrive faster than the line rate."""
-    offered = mirror_simulation.coinciding_bursts(*bursts, ids=ids)
-    simulated = mirror_simulation.coinciding(offered, counters_s, direction)
-    assert simulated.loss > 0.02
-    assert judged_loss(simulated, tmp_path)["verdict"] != "clear"
+    samples = {
+        (bursts, ids): mirror_simulation.coinciding(mirror_simulation.coinciding_bursts(*bursts, ids=ids), *how)
+        for bursts, *how in BURSTS
+        for ids in (True, False)
+    }
+    for name, found in judged_losses(samples, tmp_path).items():
+        assert samples[name].loss > 0.02, name
+        assert found["verdict"] != "clear", name
 
 
 def test_received_frames_of_a_port_arrive_over_one_line(tmp_path):

@@ -4,6 +4,7 @@ Each sample depends only on its seed. TCP does not react to losses of the mirror
 frames arrive. A share of the segments is lost before the mirrored port and retransmitted through it later.
 """
 
+import functools
 import random
 from dataclasses import dataclass, replace
 
@@ -293,6 +294,12 @@ def manifest_of(
     }
 
 
+@functools.cache
+def template() -> Simulated:
+    """Return a sample of which others are variants; nothing may change it."""
+    return sample(0)
+
+
 def coinciding_bursts(senders: int, burst: int, every_s: float, *, ids: bool, line_bps: float = LINE_BPS) -> list[dict]:
     """Return UDP frames of senders whose bursts coincide, each over a separate line, around and in a sample."""
     number, frame_ns = round(every_s * NS), round(1514 * 8 * NS / line_bps)
@@ -323,7 +330,7 @@ def coinciding(
     loss = 1 - sum(frame["wire_len"] for frame in delivered) / sum(frame["wire_len"] for frame in inside)
     times_s = [counters_s * (n - 0.5) for n in range(SAMPLE_S // counters_s + 3)]
     counts = [sum(f["wire_len"] for f in counted or offered if f["at"] < at * NS) for at in times_s]
-    before = sample(0)
+    before = template()
     congestion = {"capacity_bps": FAN_IN_CAPACITY_BPS, "buffer_bytes": FAN_IN_BUFFER_BYTES}
     congestion |= {"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0}
     congestion["readings"] = [[START_NS + round(at * NS), n] for at, n in zip(times_s, counts, strict=True)]
