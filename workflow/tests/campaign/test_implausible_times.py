@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.pcapng_files import SECTION, interface, packet_block
-from acapella_testing.frames.traces import YEAR_586524_US, busy_port
+from acapella_testing.frames.traces import YEAR_586524_US, busy_frames
 from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import Workplace, processed, rules_run
 
 from acapella.cli import main as cli
 
-FRAMES = [frame for _, frame in busy_port()]
 START_US = 1_700_000_000_000_000
 STEP_US = 250_000
 SAMPLES = {"all": ("alpha", "p1"), "half": ("alpha", "p2"), "none": ("beta", "p1")}
@@ -29,7 +28,7 @@ def place(tmp_path_factory) -> Workplace:
     """
 
     def write(path: Path) -> None:
-        frames = (packet_block(0, time_of(path.stem, number), frame) for number, frame in enumerate(FRAMES))
+        frames = (packet_block(0, time_of(path.stem, number), frame) for number, frame in enumerate(busy_frames()))
         path.write_bytes(SECTION + interface() + b"".join(frames))
 
     place = processed(tmp_path_factory.mktemp("implausible"), SAMPLES, write)
@@ -38,7 +37,7 @@ def place(tmp_path_factory) -> Workplace:
 
 
 def test_frames_with_implausible_times_are_counted_in_all_but_time(place):
-    count = len(FRAMES)
+    count = len(busy_frames())
     quality = {row["sample"]: row for row in rows(place.campaign, "capture_quality")}
     implausible = {"all": count, "half": count // 2, "none": 0}
     assert {name: row["implausible_frames"] for name, row in quality.items()} == implausible
@@ -55,7 +54,7 @@ def test_frames_with_implausible_times_are_counted_in_all_but_time(place):
 
 def test_report_names_the_samples_with_implausible_times(place):
     page = (place.campaign / "report.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
-    total = len(FRAMES) + len(FRAMES) // 2
+    total = len(busy_frames()) + len(busy_frames()) // 2
     assert f"{total} frames (50.0 %) dated outside the years 1970 to 2106, in all, half: " in page
     assert "without a timestamp in their file" not in page
 

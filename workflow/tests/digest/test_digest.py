@@ -111,13 +111,10 @@ def test_file_header_without_records_gives_empty_tables(digest, tmp_path):
     assert metadata["frames"] == 0 and metadata["first_ns"] is None and metadata["clock_resolution_ns"] is None
 
 
-@pytest.mark.parametrize(
-    ("cut", "issue"),
-    [(-1, "cut_record"), (-len(frames(300)[-1][1]) - 3, "cut_header")],
-    ids=["in a record", "in a record's header"],
-)
-def test_truncated_capture_keeps_complete_records_with_a_warning(digest, capture, capsys, cut, issue):
-    capture.write_bytes(capture.read_bytes()[:cut])
+@pytest.mark.parametrize("issue", ["cut_record", "cut_header"])
+def test_truncated_capture_keeps_complete_records_with_a_warning(digest, capture, capsys, issue):
+    cut = {"cut_record": 1, "cut_header": len(frames(300)[-1][1]) + 3}[issue]
+    capture.write_bytes(capture.read_bytes()[:-cut])
     assert digest(capture) == 0
     assert digest.metadata()["file_issue"] == issue
     assert pq.read_table(digest.acap).num_rows == 299

@@ -1,4 +1,7 @@
-"""Tests the descriptions of a release, RO-Crate and Croissant, with the validators of both formats, offline."""
+"""Tests the descriptions of a release, RO-Crate and Croissant, with the validators of both formats, offline.
+
+The functions import what is slow to import, because each worker imports this file and one runs its tests.
+"""
 
 import io
 import json
@@ -6,17 +9,13 @@ import re
 import shutil
 from pathlib import Path
 
-import mlcroissant
 import pyarrow.parquet as pq
 import pytest
 import requests
-import requests_cache
-import rocrate
 from acapella_testing.generated.files_campaign import run
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.workflow_run import ROOT
 from requests.adapters import BaseAdapter
-from rocrate_validator import models, services
 from urllib3 import HTTPResponse
 
 from acapella.release import crate
@@ -35,6 +34,8 @@ class LocalContext(BaseAdapter):
     """An adapter that answers each request with the local copy of the context of RO-Crate."""
 
     def send(self, request, **_):
+        import rocrate  # noqa: PLC0415
+
         copy = json.loads((Path(rocrate.__file__).parent / "data" / "ro-crate.jsonld").read_text())
         copy["@context"] |= TERMS_1_1
         response = requests.Response()
@@ -51,6 +52,8 @@ class LocalContext(BaseAdapter):
 @pytest.fixture(scope="module")
 def http_cache(tmp_path_factory) -> Path:
     """Return the cache of the validator, which contains only the context."""
+    import requests_cache  # noqa: PLC0415
+
     path = tmp_path_factory.mktemp("validator") / "cache"
     with requests_cache.CachedSession(str(path), backend="sqlite") as session:
         session.mount("https://", LocalContext())
@@ -60,6 +63,8 @@ def http_cache(tmp_path_factory) -> Path:
 
 def issues(release: Path, cache: Path) -> list[str]:
     """Return what the validator finds wrong in the crate of a release."""
+    from rocrate_validator import models, services  # noqa: PLC0415
+
     settings = services.ValidationSettings(
         rocrate_uri=str(release),
         profile_identifier="provenance-run-crate",
@@ -135,6 +140,8 @@ def test_recording_again_gives_the_same_bytes(recorded, tmp_path):
 
 
 def test_croissant_is_valid_and_its_record_sets_have_the_rows_of_the_tables(recorded_release):
+    import mlcroissant  # noqa: PLC0415
+
     dataset = mlcroissant.Dataset(jsonld=str(recorded_release / "croissant.json"))
     assert not dataset.metadata.issues.errors
     tables = {record_set.id for record_set in dataset.metadata.record_sets}

@@ -16,7 +16,7 @@ import yaml
 from acapella_testing.altered_digests import replaced, tamper
 from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcapng_files import SECTION, block, interface, packet_block, write_pcapng, write_untimed
-from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
+from acapella_testing.frames.traces import START_NS, busy_frames, busy_port, write_pcap
 from acapella_testing.new_files import new_directory
 from acapella_testing.tshark_lines import tshark_lines
 
@@ -316,7 +316,7 @@ def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
 @pytest.mark.parametrize("first", [0, 1, 10])
 def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, capsys):
     cut = bytes.fromhex(f"{ETHERNET} 8100 00")  # inside the VLAN tag
-    frames = [cut, *(frame for _, frame in busy_port()), cut]
+    frames = [cut, *busy_frames(), cut]
     one = write_pcap(tmp_path / "one.pcap", [(START_NS, frame) for frame in frames])
     other = write_pcap(tmp_path / "other.pcap", [(START_NS, cut)])
     assert main(["verify", str(one), str(other), "--first", str(first)]) == 0
@@ -328,7 +328,7 @@ def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, ca
 
 
 def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, capsys):
-    timed = [frame for _, frame in busy_port()][:5]
+    timed = busy_frames()[:5]
     head = write_untimed(tmp_path / "untimed.pcapng", timed[:2])
     one = head.read_bytes()
     mixed = tmp_path / "mixed.pcapng"
@@ -343,7 +343,7 @@ def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, capsys):
 
 @pytest.mark.parametrize("time_ns", [0, START_NS])
 def test_time_on_one_side_only_is_a_disagreement(time_ns, tmp_path, monkeypatch, capsys):
-    untimed = write_untimed(tmp_path / "untimed.pcapng", [frame for _, frame in busy_port()][:2])
+    untimed = write_untimed(tmp_path / "untimed.pcapng", busy_frames()[:2])
     tamper(monkeypatch, replaced("ts_ns", lambda _: time_ns, row=1))
     assert main(["verify", str(untimed)]) == 1
     out = capsys.readouterr().out

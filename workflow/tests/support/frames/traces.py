@@ -150,6 +150,11 @@ def busy_port(start_ns: int = START_NS, shift: int = 0) -> list[tuple[int, bytes
     return list(_busy_port(start_ns, shift))
 
 
+def busy_frames() -> list[bytes]:
+    """Return the frames of `busy_port` without their times."""
+    return [frame for _, frame in busy_port()]
+
+
 @functools.cache
 def _busy_port(start_ns: int, shift: int) -> list[tuple[int, bytes]]:
     """Return the mix, which scapy builds slowly."""
