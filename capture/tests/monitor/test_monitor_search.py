@@ -14,6 +14,7 @@ from acapella_testing.capture import veth
 from acapella_testing.processes import executable
 from acapella_testing.waiting import wait_until
 
+from acapella.cli.main import main
 from acapella_capture.generate import model as generator_model
 from acapella_capture.monitor import trials
 from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, reached, rows
@@ -84,7 +85,7 @@ def test_trial_is_reached_if_all_packets_were_sent_at_the_rate(packets, last_ns,
 
 def test_rows_mark_the_result():
     found = highest(device(300_000.0), 100, MOST, 1000)
-    table = list(rows([(60, "none", "throughput", found)]))
+    table = list(rows([(1, 60, "none", "throughput", found)]))
     (result,) = [row for row in table if row["result"]]
     assert result["value"] == found.value
     assert [row["trial"] for row in table] == list(range(len(found.trials)))
@@ -111,7 +112,7 @@ while :; do sleep 0.05; done
 def test_generator_that_is_ended_removes_its_files(tmp_path, monkeypatch):
     monkeypatch.setenv("DIRECTORY", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", GENERATOR).with_name("python")))
-    sender = trials.Sender(trials.Link("out0", "in0", 0.0), tmp_path, 60)
+    sender = trials.Sender(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
     sender.on_event({"event": "listening"})
     wait_until((tmp_path / "scratch").exists)
     sender.close()
@@ -131,8 +132,45 @@ def test_search_over_a_veth_measures_the_rate_and_latency(tmp_path):
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()
     assert rows[0]["offered"] == 100
-    assert {row["capture"] for row in rows} == {"none", "truncated"}
+    assert {row["capture"] for row in rows} == {"none", "whole", "truncated"}
+    assert {row["ports"] for row in rows} == {1}
     assert all(row["latency_min_ns"] <= row["latency_mean_ns"] <= row["latency_max_ns"] for row in rows)
     result = [row for row in rows if row["result"]]
     assert all(row["lost"] == 0 and row["reached"] for row in result)
     assert "60 B" in done.stdout
+
+
+def test_ports_that_are_used_together_have_one_trial():
+    idle = Trial(100, 100, 900.0, reached=False)
+    busy = Trial(100, 20, 1000.0, latency_min_ns=5, latency_mean_ns=10.0, latency_max_ns=30, jitter_ns=2.0)
+    other = Trial(100, 0, 1000.0, latency_min_ns=7, latency_mean_ns=19.0, latency_max_ns=20, jitter_ns=3.0)
+    assert trials.together([(busy, 80), (other, 100)]) == Trial(
+        200, 20, 2000.0, latency_min_ns=5, latency_mean_ns=15.0, latency_max_ns=30, jitter_ns=3.0
+    )
+    assert trials.together([(busy, 80), (idle, 0)]).reached is False
+    assert trials.together([(idle, 0)]) == idle
+
+
+@pytest.mark.usefixtures("monitor_on_path")
+def test_search_with_two_pairs_also_sends_to_both_at_once(tmp_path):
+    c_programs.built_or_skip("acapella-dpdk-generate")
+    generator = c_programs.path_of("acapella-dpdk-generate").parent
+    argv = [Path(sys.executable).with_name("acapella"), "monitor", "--search", "--virtual", "2", "--most", "500",
+            "--resolution", "400", "--trial-seconds", "0.2", "--settle-seconds", "0.2", "--frame-bytes", "60",
+            "--burst-packets", "0", "-o", tmp_path]  # fmt: skip
+    path = f"{generator}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(argv, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()
+    assert [row["offered"] for row in rows if row["trial"] == 0] == [100, 200]
+    assert [row["ports"] for row in rows if row["trial"] == 0] == [1, 2]
+    assert all(row["lost"] == 0 for row in rows if row["result"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--send", "a"], ["--send", "a", "-i", "b", "-i", "c"], ["--send", "a", "-i", "b", "--virtual", "1"], []],
+)
+def test_ports_of_a_search_are_pairs(options, capsys):
+    assert main(["monitor", "--search", "--most", "500", *options]) == 2
+    assert "--send" in capsys.readouterr().err

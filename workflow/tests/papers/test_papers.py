@@ -247,3 +247,17 @@ def test_papers_are_those_whose_quantities_the_campaign_has():
     assert optional_stages.compared_papers(False, quantities) == []
     assert optional_stages.compared_papers(True, quantities) == ["patchwork", "osnt"]
     assert optional_stages.compared_papers(["choir", "osnt"], quantities) == ["osnt"]
+
+
+def test_rate_of_two_ports_is_the_best_one_of_the_searches_without_loss(tmp_path):
+    found = {"measure": "throughput", "frame_bytes": 1000, "result": True, "reached": True}
+    rows = [
+        {**found, "ports": ports, "capture": capture, "trial": trial, "rate_pps": rate, "result": result}
+        for ports, capture, trial, rate, result in (
+            (2, "whole", 0, 9e5, False), (2, "whole", 1, 5e5, True), (2, "truncated", 0, 6e5, True),
+            (2, "none", 0, 8e5, True), (1, "whole", 0, 7e5, True),
+        )
+    ]  # fmt: skip
+    write_table(tmp_path, "monitor_searches", rows)
+    row = compare(tmp_path, "osnt")["capture_two_ports"]
+    assert (row["ours"], row["verdict"]) == ("4 Gbit/s whole, 4.8 Gbit/s truncated with a hash", "not comparable")

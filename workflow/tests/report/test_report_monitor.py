@@ -6,7 +6,8 @@ from acapella_testing.generated.generated_tables import write_tables
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.common import tables
-from acapella.figures import monitor_flows, monitor_latency, registry
+from acapella.common.wording import count
+from acapella.figures import monitor_flows, monitor_latency, monitor_rates, registry
 from acapella.figures.source import Source
 from acapella.report import monitor
 from acapella.snakefile.optional_stages import report_sections
@@ -70,6 +71,7 @@ def test_loss_events_are_shown_by_size(monitored):
 
 def test_rates_without_loss_are_shown_by_packet_size(monitored):
     trial = {
+        "ports": 1,
         "frame_bytes": 60,
         "capture": "none",
         "measure": "throughput",
@@ -83,9 +85,11 @@ def test_rates_without_loss_are_shown_by_packet_size(monitored):
     write(monitored, "monitor_searches", trial | {"value": 4e6, "lost": 5}, found, failed)
     *_, shown = monitor.tables(Source(Campaign(monitored)))
     first, second = shown["rows"]
-    assert first[:5] == ["60", "no", "throughput", "2,000,000", "0.960"]
-    assert (first[5].replace("\N{NO-BREAK SPACE}", " "), first[-1]) == ("900 ns", "2")
-    assert second[1:5] == ["truncated, with hashes", "throughput", "none without loss", ""]
+    assert first[:6] == ["1", "60", "no", "throughput", "2,000,000", "0.960"]
+    assert (first[6].replace("\N{NO-BREAK SPACE}", " "), first[-1]) == ("900 ns", "2")
+    figure = monitor_rates.draw(Source(Campaign(monitored)))
+    assert figure.title == "Highest rate without loss: 0.96 Gbit/s with 1 port".replace("1 port", count(1, "port"))
+    assert second[2:6] == ["truncated, with hashes", "throughput", "none without loss", ""]
 
 
 def test_page_has_the_section_if_the_tables_exist(monitored, monkeypatch):

@@ -179,4 +179,4 @@ def test_report_has_sections_about_tables_that_exist(tmp_path):
         path.write_text("")
         times[flag] = path.stat().st_mtime_ns
     assert optional_stages.report_sections(str(tmp_path), pseudonyms=False) == times
-    assert [*optional_stages.report_sections(str(tmp_path), pseudonyms=True)] == ["--storage"]
+    assert [*optional_stages.report_sections(str(tmp_path), pseudonyms=True)] == ["--storage", "--searches"]

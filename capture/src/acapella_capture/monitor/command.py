@@ -16,6 +16,7 @@ without loss for each packet size, the latency at that rate, and the longest bur
 26.1, 26.2 and 26.4):
 
     acapella monitor --search --send eth0 --interface eth1 --most 1000000
+    acapella monitor --search --virtual 2 --most 200000 --with-capture
 
 With -o, the tables monitor_* are written to DIRECTORY as Parquet and CSV. If it is the directory tables of a campaign,
 report.html has a section about them.
@@ -27,7 +28,6 @@ innermost headers, behind VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md d
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,13 @@ from acapella_core.errors import UserError
 from acapella_core.files import scratch_directory
 
 from ..replay.command import count
-from . import expected, live, losses, program, search, tables, text, trials
+from . import expected, live, losses, program, search, tables, text, trials, virtual
 
 PATTERNS = ("zeros", "ones", "aa55", "counter", "prbs31")
 MAX_WINDOW = 1 << 20
 LIVE_S = 1.0
 LIVE_FLOWS = 16
+MAX_PAIRS = 4
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -106,7 +107,12 @@ def add_search_options(group: Any) -> None:
     """Add the options of a search."""
     group.add_argument("--search", action="store_true", help="search the highest rate without loss, and the longest "
                        "burst")  # fmt: skip
-    group.add_argument("--send", metavar="PORT", help="port to which packets are sent, as --interface")
+    group.add_argument("--send", action="append", default=[], metavar="PORT",
+                       help="port to which packets are sent, as --interface; repeat both for a second search with "
+                       "several ports at the same time")  # fmt: skip
+    group.add_argument("--virtual", type=count(MAX_PAIRS), metavar="N",
+                       help="instead of --send and --interface: search with 1 and with N pairs of virtual Ethernet "
+                       "interfaces, in a network namespace of this machine")  # fmt: skip
     group.add_argument("--most", type=rate, metavar="N", help="highest rate to try, in packets/s")
     group.add_argument("--frame-bytes", type=count(9000, 60), nargs="+", default=search.FRAME_BYTES, metavar="BYTES",
                        help="packet sizes without FCS (default: those of RFC 2544 for Ethernet)")  # fmt: skip
@@ -118,7 +124,8 @@ def add_search_options(group: Any) -> None:
     group.add_argument("--settle-seconds", type=seconds, default=2.0, metavar="S",
                        help="time to wait for late packets (default: %(default)g)")  # fmt: skip
     group.add_argument("--with-capture", action="store_true",
-                       help="search again while packets are written, truncated to --snaplen, with hashes")  # fmt: skip
+                       help="search again while packets are written: whole, and truncated to --snaplen, with "
+                       "hashes")  # fmt: skip
     group.add_argument("--burst-packets", type=count(1 << 24, 0), default=10_000, metavar="N",
                        help="longest burst to try; 0: no bursts (default: %(default)s)")  # fmt: skip
 
@@ -176,8 +183,10 @@ def make_directory(path: Path) -> None:
 
 def check_search(args: argparse.Namespace) -> None:
     """Raise UserError if an option of a search is missing, or has no effect."""
-    if not (args.send and args.most and len(args.interface) == 1) or args.files:
-        raise UserError("--search needs --send PORT, --interface PORT and --most N")
+    if bool(args.virtual) == bool(args.send) or not args.most or args.files:
+        raise UserError("--search needs --most N, and either --virtual N, or --send PORT and --interface PORT")
+    if len(args.send) != len(args.interface):
+        raise UserError("--send and --interface are not pairs", fix="name a receiving port for each sending port")
     if args.resolution and args.resolution >= args.most:
         raise UserError("--resolution is not less than --most")
     for name in ("expected", "pattern", "sent", "packets", "write", "duration", "stop_when_idle"):
@@ -205,14 +214,16 @@ def settings_of(args: argparse.Namespace) -> program.Settings:
     )
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int | None:
     """Count the packets, print the tables and write them."""
     if args.output:
         make_directory(args.output)
     if args.search:
         check_search(args)
+        if args.virtual and not virtual.entered():
+            return virtual.call()
         run_search(args)
-        return
+        return None
     check(args)
     settings = settings_of(args)
     sent = packets_sent(args.sent, settings) if args.sent else None
@@ -236,21 +247,21 @@ def run(args: argparse.Namespace) -> None:
     counted.complete()
     if args.packets:
         losses.write(args.packets, losses.table_of(counted.packets))
+    return None
 
 
 def run_search(args: argparse.Namespace) -> None:
     """Search for each packet size, print the results and write the table of trials."""
-    plain = trials.Link(args.send, args.interface[0], args.settle_seconds)
-    links = {"none": plain}
-    if args.with_capture:
-        links["truncated"] = replace(plain, snaplen=args.snaplen)
+    all_pairs = tuple(zip(args.send, args.interface, strict=True)) or virtual.make_pairs(args.virtual)
+    snaplens = {"none": None} | ({"whole": 0, "truncated": args.snaplen} if args.with_capture else {})
     if args.output:
         tables.remove(args.output, "monitor_searches")
     found = [
-        (size, capture, measure, result)
+        (len(pairs), size, capture, measure, result)
+        for pairs in dict.fromkeys((all_pairs[:1], all_pairs))
         for size in args.frame_bytes
-        for capture, link in links.items()
-        for measure, result in searches(args, link, size)
+        for capture, snaplen in snaplens.items()
+        for measure, result in searches(args, trials.Link(pairs, args.settle_seconds, snaplen), size)
     ]
     rows = list(search.rows(found))
     print(*text.search_lines(rows), sep="\n")

@@ -115,11 +115,12 @@ def longest_burst(trial: Callable[[int], Trial], most: int) -> Found:
     return Found(good or None, best, tuple(done))
 
 
-def rows(searches: Iterable[tuple[int, str, str, Found]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of monitor_searches from (frame bytes, capture, measure, result)."""
-    for frame_bytes, capture, measure, found in searches:
+def rows(searches: Iterable[tuple[int, int, str, str, Found]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of monitor_searches from (ports, frame bytes, capture, measure, result)."""
+    for ports, frame_bytes, capture, measure, found in searches:
         for number, (value, trial) in enumerate(found.trials):
             yield {
+                "ports": ports,
                 "frame_bytes": frame_bytes,
                 "capture": capture,
                 "measure": measure,

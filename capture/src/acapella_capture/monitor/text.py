@@ -90,19 +90,33 @@ def clock_warnings(ports: Sequence[Row], flows: Sequence[Row]) -> list[str]:
 
 def search_lines(rows: Sequence[Row]) -> list[str]:
     """Return a line for each result of a search, with the latency of its trial."""
-    header = ("packet", "capture", "measure", "result", "packets", "latency min", "mean", "max", "jitter", "trials")
+    header = (
+        "ports",
+        "packet",
+        "capture",
+        "measure",
+        "result",
+        "packets",
+        "latency min",
+        "mean",
+        "max",
+        "jitter",
+        "trials",
+    )
     searches: dict[tuple, list[Row]] = {}
     for row in rows:
-        searches.setdefault((row["frame_bytes"], row["capture"], row["measure"]), []).append(row)
+        searches.setdefault((row["ports"], row["frame_bytes"], row["capture"], row["measure"]), []).append(row)
     cells = []
-    for (frame_bytes, capture, measure), trials in searches.items():
+    for (ports, frame_bytes, capture, measure), trials in searches.items():
         found = next((row for row in trials if row["result"]), None)
         unit = "packets/s" if measure == "throughput" else "packets"
         shown = f"{found['value']:,.0f} {unit}" if found else "none without loss"
         times = [time(found[f"latency_{name}_ns"] if found else None) for name in ("min", "mean", "max")]
         jitter = time(found["jitter_ns"] if found else None)
         offered = count(found["offered"] if found else None)
-        cells.append([f"{frame_bytes} B", capture, measure, shown, offered, *times, jitter, str(len(trials))])
+        cells.append(
+            [str(ports), f"{frame_bytes} B", capture, measure, shown, offered, *times, jitter, str(len(trials))]
+        )
     return table(header, cells)
 
 

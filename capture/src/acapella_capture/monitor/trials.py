@@ -1,10 +1,12 @@
-"""Trials of a search: the generator sends a flow to one port, and the monitor counts it at another one."""
+"""Trials of a search: generators send a flow to one or several ports, and the monitor counts them at others."""
 
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +25,18 @@ HEADERS = [
 REACHED_SHARE = 0.95  # of the requested rate
 POLL_S = 0.1
 CLOSE_S = 10
+TOGETHER_S = (3, 6, 12, 24)  # until all of several generators have started; the next one if one was too late
+TOO_LATE = "is in the past"  # in its message
 START_S = 60  # until the generator has sent everything, in addition to the duration
 
 
 @dataclass(frozen=True)
 class Link:
-    """The ports between which packets are sent, and the time to wait for late packets (RFC 2544, section 23)."""
+    """Pairs of ports (sending, receiving) that are used at the same time, and the time to wait for late packets (RFC
+    2544, section 23).
+    """
 
-    send: str
-    receive: str
+    pairs: tuple[tuple[str, str], ...]
     settle_s: float
     snaplen: int | None = None  # packets are also written, truncated, with their hashes; None: they are not
 
@@ -42,61 +47,118 @@ def model(frame_bytes: int, rate_pps: float, packets: int) -> dict[str, Any]:
     return {"flows": [flow | {"gaps": {"packets_per_s": max(1, round(rate_pps))}}]}
 
 
+class TooLate(UserError):
+    """A generator started after the common start of all generators."""
+
+
 def run(link: Link, frame_bytes: int, rate_pps: float, packets: int) -> Trial:
-    """Send packets at a rate and count what arrives. Raises UserError if a program fails."""
+    """Send packets to each port, at a rate, and count what arrives. Raises UserError if a program fails."""
+    for together_s in TOGETHER_S[:-1]:
+        try:
+            return attempt(link, frame_bytes, rate_pps, packets, together_s)
+        except TooLate:
+            continue
+    return attempt(link, frame_bytes, rate_pps, packets, TOGETHER_S[-1])
+
+
+def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, together_s: float) -> Trial:
+    """Run a trial; several generators start together after ``together_s``. Raises UserError, TooLate."""
     with scratch_directory() as scratch:
         (scratch / "model.yaml").write_text(json.dumps(model(frame_bytes, rate_pps, packets)))
-        sender = Sender(link, scratch, START_S + packets / rate_pps)
-        settings = Settings(interfaces=(link.receive,), max_flows=1, every_s=POLL_S)
+        sender = Sender(link, scratch, START_S + packets / rate_pps, together_s)
+        settings = Settings(interfaces=tuple(port for _, port in link.pairs), max_flows=1, every_s=POLL_S)
         if link.snaplen is not None:
             settings = replace(settings, write=scratch / "packets.pcapng", snaplen=link.snaplen)
         try:
             counted = program.count(settings, scratch, on_event=sender.on_event).complete()
         finally:
             sender.close()
-        wanted = expected.read(scratch / "sent.json")
-        (row,) = tables.rows_of(counted.ports, wanted, [None], corrected=False)["monitor_flows"]
-        return trial_of(wanted.flows[0], row, rate_pps, packets)
+        found = []
+        for number, port in enumerate(counted.ports):
+            wanted = expected.read(scratch / f"sent-{number}.json")
+            (row,) = tables.rows_of([port], wanted, [None], corrected=False)["monitor_flows"]
+            found.append((trial_of(wanted.flows[0], row, rate_pps, packets), row["unique"]))
+        return together(found)
 
 
 class Sender:
-    """The generator, which starts when the monitor listens. The monitor ends after it, and after late packets."""
+    """The generators, which start when the monitor listens. The monitor ends after them, and after late packets."""
 
-    def __init__(self, link: Link, scratch: Path, limit_s: float):
+    def __init__(self, link: Link, scratch: Path, limit_s: float, together_s: float = 0):
         command = (Path(sys.executable).with_name("acapella"), "generate", scratch / "model.yaml")
-        self._argv = [*map(str, (*command, "--interface", link.send, "--expected", scratch / "sent.json"))]
+        self._argvs = [
+            [*map(str, (*command, "--interface", port, "--expected", scratch / f"sent-{number}.json"))]
+            for number, (port, _) in enumerate(link.pairs)
+        ]
         self._settle_s = link.settle_s
         self._limit_s = limit_s
-        self._process: subprocess.Popen | None = None
+        self._together_ns = round(together_s * 1e9)
+        self._processes: list[subprocess.Popen] = []
         self._started_s = self._ended_s = 0.0
 
     def on_event(self, _: Event) -> bool:
-        """Start the generator at the first event; return whether the monitor can end."""
+        """Start the generators at the first event; return whether the monitor can end."""
         now = time.monotonic()
-        if self._process is None:
-            self._process = subprocess.Popen(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if not self._processes:
+            # With several generators, all start at one time.
+            at = ["--at", departure(time.time_ns() + self._together_ns)] if len(self._argvs) > 1 else []
+            for argv in self._argvs:
+                process = subprocess.Popen([*argv, *at], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                self._processes.append(process)
             self._started_s = now
-        elif self._process.poll() is None:
+            return False
+        statuses = [process.poll() for process in self._processes]
+        for process, status in zip(self._processes, statuses, strict=True):
+            if status not in (None, 0, DAMAGED):
+                message = program.last_line(process.stderr.read().decode(errors="replace"))
+                kind = TooLate if TOO_LATE in message else UserError
+                raise kind(message.removeprefix("acapella: error: "), where="acapella generate")
+        if None in statuses:
             if now - self._started_s > self._limit_s:
                 raise UserError("the generator does not end in time")
-        elif self._process.returncode not in (0, DAMAGED):
-            message = program.last_line(self._process.stderr.read().decode(errors="replace"))
-            raise UserError(message.removeprefix("acapella: error: "), where="acapella generate")
-        else:
-            self._ended_s = self._ended_s or now
-            return now - self._ended_s >= self._settle_s
-        return False
+            return False
+        self._ended_s = self._ended_s or now
+        return now - self._ended_s >= self._settle_s
 
     def close(self) -> None:
-        """End the generator, which removes its temporary files."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.communicate(timeout=CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+        """End the generators, which remove their temporary files."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.communicate(timeout=CLOSE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+def departure(at_ns: int) -> str:
+    """Return a time as `acapella generate --at` accepts it."""
+    seconds, rest_ns = divmod(at_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ns:09d}Z"
+
+
+def together(trials: Sequence[tuple[Trial, int]]) -> Trial:
+    """Return one trial for ports that were used at the same time, from that of each port and its packets that arrived.
+
+    Packets and rates are summed up. The jitter is the largest one.
+    """
+    arrived = [(trial, packets) for trial, packets in trials if packets]
+    count = sum(packets for _, packets in arrived)
+
+    def of(select: Callable, name: str) -> Any:
+        return select((getattr(trial, name) for trial, _ in arrived if getattr(trial, name) is not None), default=None)
+
+    return Trial(
+        offered=sum(trial.offered for trial, _ in trials),
+        lost=sum(trial.lost for trial, _ in trials),
+        rate_pps=sum(trial.rate_pps for trial, _ in trials),
+        reached=all(trial.reached for trial, _ in trials),
+        latency_min_ns=of(min, "latency_min_ns"),
+        latency_mean_ns=sum(trial.latency_mean_ns * packets for trial, packets in arrived) / count if count else None,
+        latency_max_ns=of(max, "latency_max_ns"),
+        jitter_ns=of(max, "jitter_ns"),
+    )
 
 
 def trial_of(sent: dict[str, Any], row: dict[str, Any], rate_pps: float, requested: int) -> Trial:

@@ -12,6 +12,7 @@ RUNS = {run: place for place, run in enumerate("BCDE", 2)}  # position of the tr
 MOVES = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
 SHALLOW_BDP, DEEP_BDP = 0.1, 1.0  # bandwidth-delay products
 STREAMS = (5, 20)  # between which the paper reads the gain per stream
+WRITTEN = {"whole": "whole", "truncated": "truncated with a hash"}  # what a search writes
 BETWEEN = (2, 6)  # factor of retransmissions in the paper
 
 
@@ -82,9 +83,12 @@ def osnt(tables: CampaignTables) -> dict[str, Value]:
         of = f"{plain(count(len(known), 'sample'))}, at most {plain(scaled(rate, 'bit/s'))}"
         return Value(share, f"{plain(percent(share))} ({of})")
 
-    def writer(rows):
-        best = max((row["rate_bps"] for row in rows if row["lost"] == 0 and row["rate_bps"]), default=None)
-        return None if best is None else text(best, lambda value: scaled(value, "bit/s"))
+    def two_ports(rows):
+        found = [row for row in rows if row["ports"] == 2 and row["measure"] == "throughput" and row["result"]]
+        rates = {capture: best_bps([row for row in found if row["capture"] == capture]) for capture in WRITTEN}
+        known = {WRITTEN[capture]: rate for capture, rate in rates.items() if rate is not None}
+        parts = [f"{plain(scaled(rate, 'bit/s'))} {written}" for written, rate in known.items()]
+        return Value(max(known.values()), ", ".join(parts)) if known else None
 
     def truncated(rows):
         whole = [
@@ -111,11 +115,16 @@ def osnt(tables: CampaignTables) -> dict[str, Value]:
     return {
         "timestamp_resolution": tables.value("capture_quality", resolution),
         "capture_one_port": tables.value("capture_quality", lost),
-        "capture_two_ports": tables.value("storage_rates", writer),
+        "capture_two_ports": tables.value("monitor_searches", two_ports),
         "capture_rate": tables.value("storage_rates", truncated),
         "generated_loss": tables.value("monitor_flows", generated),
         "generator_rate": tables.value("consistency_replays", late),
     }
+
+
+def best_bps(rows: list[dict]) -> float | None:
+    """Return the highest rate of trials of a search; None without trials."""
+    return max((8 * row["rate_pps"] * row["frame_bytes"] for row in rows), default=None)
 
 
 def sliced_wan(tables: CampaignTables) -> dict[str, Value]:

@@ -7,14 +7,18 @@ from .tables import number, table
 
 LOSSES = "monitor_losses"
 SEARCHES = "monitor_searches"
+WRITTEN = {"none": "no", "whole": "whole", "truncated": "truncated, with hashes"}
 MAX_FLOWS = 100  # rows of the tables of flows and of loss events; all are in the CSV files
 
 
-def tables(source: Source) -> list[dict]:
-    """Return the tables of the section; that of clocks only if it has rows."""
-    of_clocks = clocks(source)
-    shown = [ports(source), flows(source), *([of_clocks] if of_clocks["rows"] else [])]
-    optional = {LOSSES: losses, SEARCHES: searches}
+def tables(source: Source, *, counted: bool = True) -> list[dict]:
+    """Return the tables of the section; that of clocks only if it has rows. ``counted``: not only those of searches."""
+    shown = []
+    if counted:
+        of_clocks = clocks(source)
+        shown = [ports(source), flows(source), *([of_clocks] if of_clocks["rows"] else [])]
+    optional = {LOSSES: losses} if counted else {}
+    optional |= {SEARCHES: searches}
     return shown + [
         build(source) for name, build in optional.items() if source.campaign.table(name, "parquet").is_file()
     ]
@@ -121,19 +125,27 @@ def clocks(source: Source) -> dict:
 
 def searches(source: Source) -> dict:
     """Return the results of searches by packet size, with the latency of their trials."""
-    columns = [("Packet (B)", True), ("Packets written", False), ("Measure", False), ("Result", True), ("Gbit/s", True)]
+    columns = [
+        ("Ports", True),
+        ("Packet (B)", True),
+        ("Packets written", False),
+        ("Measure", False),
+        ("Result", True),
+        ("Gbit/s", True),
+    ]
     columns += [("Latency, min", True), ("Mean", True), ("Max", True), ("Jitter", True), ("Trials", True)]
     trials: dict[tuple, list[dict]] = {}
     for row in source.rows(SEARCHES):
-        trials.setdefault((row["frame_bytes"], row["capture"], row["measure"]), []).append(row)
+        trials.setdefault((row["ports"], row["frame_bytes"], row["capture"], row["measure"]), []).append(row)
     cells = []
-    for (frame_bytes, capture, measure), rows in trials.items():
+    for (ports_, frame_bytes, capture, measure), rows in trials.items():
         found = next((row for row in rows if row["result"]), None)
-        written = "no" if capture == "none" else "truncated, with hashes"
+        written = WRITTEN[capture]
         result = [number(round(found["value"])), gigabits(found)] if found else ["none without loss", ""]
         times = [f"latency_{name}_ns" for name in ("min", "mean", "max")] + ["jitter_ns"]
         cells.append(
             [
+                str(ports_),
                 str(frame_bytes),
                 written,
                 measure,
@@ -143,9 +155,10 @@ def searches(source: Source) -> dict:
             ]
         )
     note = (
-        "RFC 2544. Throughput: the highest rate in packets/s at which no packet was lost; burst: the longest burst at "
-        "the highest rate of the search. Gbit/s: rate of the departures without FCS, preamble and gap. The layout is "
-        "that of figure 5 of OSNT: the rate by packet size, with and without truncation and hashes."
+        "RFC 2544. Throughput: the highest rate of each port in packets/s at which no packet was lost; burst: the "
+        "longest burst at the highest rate of the search. Gbit/s: rate of the departures of all ports without FCS, "
+        "preamble and gap. The layout is that of figure 5 of OSNT: the rate by packet size, with and without "
+        "truncation and hashes."
     )
     return table(SEARCHES, "Rates without loss", note, columns, cells)
 

@@ -52,6 +52,7 @@ def write(  # noqa: PLR0913
     with_storage: bool = False,
     with_outcomes: bool = False,
     with_monitor: bool = False,
+    with_searches: bool = False,
     papers: bool = False,
     only: Collection[str] | None = None,
     excluded: Sequence[str] = (),
@@ -61,7 +62,8 @@ def write(  # noqa: PLR0913
 
     ``with_samples``: whether the campaign has samples, which the sections on traffic describe. The other keywords add
     the sections on trials (with the figures of replays with departures), flow reports, transfers, the
-    infrastructure study, the storage study, the outcomes of all collections, and monitored traffic.
+    infrastructure study, the storage study, the outcomes of all collections, monitored traffic,
+    and searches of the highest rate without loss.
     ``papers`` adds tables of the numbers printed in papers. ``only``: figures, instead of all. ``excluded``: samples
     that the config excludes. ``failed``: samples that failed and are in no table.
     """
@@ -72,7 +74,8 @@ def write(  # noqa: PLR0913
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     parts += (registry.TRANSFER_FIGURES if with_transfers else (),)
     parts += (registry.INFRASTRUCTURE_FIGURES if with_infrastructure else (),)
-    parts += (registry.MONITOR_FIGURES if with_monitor else (),)
+    of_searches = registry.SEARCH_FIGURES if with_searches else ()
+    parts += ((*(registry.MONITOR_FIGURES if with_monitor else ()), *of_searches),)
     names = [name for part in parts for name in part if only is None or name in only]
     composed = [compose_figure(name, source, origin=False, missing=len(failed)) for name in names]
     optional = (*registry.TRANSFER_FIGURES, *registry.INFRASTRUCTURE_FIGURES)
@@ -99,7 +102,11 @@ def write(  # noqa: PLR0913
         ),
         storage=section(of_storage, storage.tables(source), source) if with_storage else None,
         collections=collections,
-        monitored=section(of_monitor, monitor.tables(source), source) if with_monitor else None,
+        monitored=(
+            section(of_monitor, monitor.tables(source, counted=with_monitor), source)
+            if with_monitor or with_searches
+            else None
+        ),
         papers=add_csv_links(paper_section.tables(source), source) if papers else [],
         provenance_stage=stage,
         provenance=provenance_of(campaign, stage) + (provenance_of_trials(campaign) if with_trials else []),

@@ -36,7 +36,12 @@ from .transfer import empty_figures, empty_figures_text, has_transfers
 
 DRAWN_FIGURES = (*SAMPLE_FIGURES, *FLOWSTUDY_FIGURES, *TRANSFER_FIGURES, *INFRASTRUCTURE_FIGURES)  # by rule figures
 # Sections of the report about stages that only their own target runs: option of `acapella campaign report`, and table.
-SECTIONS = {"--storage": "storage_rates", "--outcomes": "outcome_reasons", "--monitor": "monitor_flows"}
+SECTIONS = {
+    "--storage": "storage_rates",
+    "--outcomes": "outcome_reasons",
+    "--monitor": "monitor_flows",
+    "--searches": "monitor_searches",
+}
 # With pseudonyms, a table of an earlier run may name sites, interfaces or captures.
 WITH_TRUE_NAMES = ("--outcomes", "--monitor")
 
