@@ -213,14 +213,16 @@ def test_failure_of_the_machine_is_not_recorded(campaign, code, options):
     assert not list(Path("mine").glob("quarantine/*"))
 
 
-@pytest.mark.parametrize("changes", [{}, {"batches": {"samples": 2}}], ids=["single", "batches"])
-def test_one_run_completes_a_campaign_without_a_failed_sample(finished, tmp_path, changes):
-    """The file of alpha-p2 is not a capture until the second run. The first stops at the failure: no --keep-going."""
+@pytest.mark.parametrize(
+    ("changes", "options"), [({}, ["--keep-going"]), ({"batches": {"samples": 2}}, [])], ids=["single", "batches"]
+)
+def test_one_run_completes_a_campaign_without_a_failed_sample(finished, tmp_path, changes, options):
+    """The file of alpha-p2 is not a capture until the second run."""
     place = workplace(tmp_path, missing="report", **changes)
     capture = tmp_path / "captures" / "alpha-p2.pcap.gz"
     intact = capture.read_bytes()
     capture.write_text("Dear reader, this is not a capture at all.\n")
-    run = place.start("--cores", "2", output=subprocess.PIPE)
+    run = place.start("--cores", "2", *options, output=subprocess.PIPE)
     printed, _ = run.communicate()
     assert run.returncode == 0 and printed.count("acapella: starting the next run\n") == 1, printed
     assert "1 sample is missing in the tables, because its job failed: alpha-p2" in printed
