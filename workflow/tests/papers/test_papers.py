@@ -211,7 +211,15 @@ def test_osnt_has_the_coarsest_clock_and_the_lost_frames(tmp_path):
 
 
 def test_osnt_has_the_loss_of_generated_packets(tmp_path):
-    flow = {"flow": 0, "expected": 1000, "lost": 0, "bytes": 10**6, "first_ns": 10**9, "last_ns": 2 * 10**9}
+    flow = {
+        "flow": 0,
+        "expected": 1000,
+        "lost": 0,
+        "bytes": 10**6,
+        "first_ns": 10**9,
+        "last_ns": 2 * 10**9,
+        "clock_set": False,
+    }
     write_table(tmp_path, "monitor_flows", [flow])
     row = compare(tmp_path, "osnt")["generated_loss"]
     assert [row[name] for name in ("ours", "verdict")] == ["0 % of 1,000 packets, 8 Mbit/s", "agrees"]

@@ -88,12 +88,12 @@ def sent(open_directory, model) -> list[tuple[int, int]]:
 
 
 def stamps(path: Path) -> list[tuple[int, int]]:
-    """Return flow and sequence number of each stamped frame."""
+    """Return flow and sequence number of each frame that has a stamp."""
     found = []
     for _, frame in frames(path):
         at = STAMPS[int.from_bytes(frame[12:14])]
-        assert frame[at : at + 2] == b"\xac\xa9"
-        found.append((int.from_bytes(frame[at + 2 : at + 6]), int.from_bytes(frame[at + 6 : at + 10])))
+        if frame[at : at + 2] == b"\xac\xa9":  # others, such as MLD reports of the router, have no stamp
+            found.append((int.from_bytes(frame[at + 2 : at + 6]), int.from_bytes(frame[at + 6 : at + 10])))
     return found
 
 
@@ -139,7 +139,7 @@ def test_mirrored_port_has_the_packets_that_the_schedule_lets_pass(campaign, sen
     assert stamps(campaign / "raw" / "lossy-1.pcap") == passed(sent)
     for sample, source in (("direct-1", "02000000fd01"), ("lossy-1", "02000000fd02")):
         macs = {frame[:12].hex() for _, frame in frames(campaign / "raw" / f"{sample}.pcap")}
-        assert macs == {f"020000000201{source}"}
+        assert f"020000000201{source}" in macs and all(mac.endswith(source) for mac in macs)
 
 
 @AS_ROOT
