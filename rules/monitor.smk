@@ -1,8 +1,8 @@
 # monitor: generated/<sample>/ of the trials that rule collect generated -> tables/monitor_*.csv and .parquet;
 #          only with local.generate
 # search: searches of the highest rate without loss on this machine -> tables/monitor_searches.csv and .parquet
-#         (measure_search) -> figures/monitor_rates.* (OSNT, figure 5). Only `snakemake search` runs it; the report then has
-#         its figure and table.
+#         (measure_search) -> figures/monitor_rates.* (OSNT, figure 5). Only `snakemake search` runs it; the report then
+#         has its figure and table.
 #
 # The tables of trials are not declared inputs, because rule collect writes them; the manifests have their checksums.
 
@@ -14,15 +14,9 @@ GENERATED = generated_samples(config)
 SEARCH = config["search"]
 
 
-def monitored_samples(wildcards):
-    """Return the samples of generated traffic that were collected, in the order of their trials."""
-    known = SAMPLES.known()
-    return [sample for sample in SAMPLES.selected(GENERATED) if sample in known]
-
-
 rule monitor:
     input:
-        manifests=lambda wildcards: [SAMPLES.manifest(sample) for sample in monitored_samples(wildcards)],
+        manifests=lambda wildcards: [SAMPLES.manifest(sample) for sample in SAMPLES.collected(GENERATED)],
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in MONITOR_TABLES],
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=MONITOR_TABLES)),
@@ -37,7 +31,7 @@ rule monitor:
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        samples=monitored_samples,
+        samples=lambda wildcards: SAMPLES.collected(GENERATED),
         code=digest_of_code("acapella.campaign.monitor"),
     message:
         "monitor: tables of generated traffic"

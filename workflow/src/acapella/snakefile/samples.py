@@ -61,6 +61,10 @@ class Samples:
             return self.included()
         return [name for name in names or [] if name not in self._excluded]
 
+    def collected(self, names: Iterable[str]) -> list[str]:
+        """Return those of ``names`` that have been collected and are not excluded, in their order."""
+        return [name for name in self.selected(names) if name in self.known()]
+
     def files(self, pattern: str, **values) -> Callable[[object], list[str]]:
         """Return an input function: files of all included samples by a pattern with {sample} and keys of ``values``."""
         return lambda wildcards: expand(pattern, sample=self.included(), **values)
