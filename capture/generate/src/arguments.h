@@ -10,11 +10,11 @@
 
 struct arguments {
     struct eal_settings eal;
-    const char *model;  /* NULL: print `trace` */
-    const char *trace;  /* a capture */
-    const char *output; /* a pcap; NULL: send to `port` */
-    const char *port;   /* device name */
-    uint64_t start_ns;  /* of the traffic; 0 with a port: as soon as possible */
+    const char *model;                /* NULL: print `trace` */
+    const char *trace;                /* a capture */
+    const char *output;               /* a pcap; NULL: send to `port` */
+    const char *port;                 /* device name */
+    uint64_t start_ns;                /* of the traffic; 0 with a port: as soon as possible */
     unsigned burst, depth, max_frame; /* 0: the longest packet */
     uint64_t retry_ns;
     unsigned priority;
