@@ -12,13 +12,21 @@ from snakemake.utils import min_version
 
 min_version("9.16")
 
+# With --quiet all, Snakemake would end without any message.
+try:
+    import acapella.snakefile
+    import acapella_capture
+    import acapella_core._native
+except ImportError as error:
+    sys.exit(f"acapella: error: the installation is not complete ({error}); run make setup")
+
 from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
 from acapella.snakefile.code import figure_digest as digest_of_figure
 from acapella.snakefile.code import sql_digest as digest_of_sql
 from acapella.snakefile.engine import with_engine
 from acapella.snakefile import quarantine, slurm_plugin
-from acapella.snakefile.exit import exit_on_user_error
+from acapella.snakefile.exit import QuietErrors, exit_on_user_error
 from acapella.snakefile.job_records import JobRecords
 from acapella.snakefile.progress import Progress
 from acapella.snakefile.released import (
@@ -32,6 +40,7 @@ from acapella.snakefile.released import (
 from acapella.snakefile.replays import with_replays
 from acapella.snakefile.snakemake_internals import (
     has_configfile,
+    hides_errors,
     is_dry_run,
     is_main_process,
     record_signals,
@@ -68,6 +77,7 @@ if config["digest"]["cache"]:
 slurm_plugin.install()
 JOB_RECORDS = JobRecords(lambda: runs_no_jobs(workflow))
 logger.addHandler(JOB_RECORDS)
+logger.addHandler(QuietErrors(partial(hides_errors, workflow), lambda: JOB_RECORDS.failed or JOB_RECORDS.stopping))
 PROGRESS = Progress(logger.info)
 logger.addHandler(PROGRESS)
 

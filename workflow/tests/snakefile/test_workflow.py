@@ -437,3 +437,24 @@ def test_flow_reports_are_planned_if_the_config_has_them(tmp_path):
     place.configure(flowreports={"samples": ["alpha"]})
     printed = place.run("--dry-run")
     assert printed.returncode != 0 and "config error: flowreports.samples: 'alpha' is not a sample of" in printed.stdout
+
+
+def test_errors_outside_jobs_are_printed_with_quiet_all(tmp_path):
+    """Snakemake suppresses its own errors. The last lines are those of the error."""
+    ended = workplace(tmp_path / "place").run("--cores", "1", "--quiet", "all", "--", "unknown-target")
+    assert ended.returncode == 1
+    *_, kind, error = ended.stdout.splitlines()
+    assert kind.startswith("MissingRuleException") and "No rule to produce unknown-target" in error
+
+
+@pytest.mark.parametrize("module", ["acapella_core._native", "acapella_capture"])
+def test_incomplete_installation_is_reported_in_one_line_with_quiet_all(tmp_path, module):
+    program = f"import sys; sys.modules[{module!r}] = None; from snakemake.cli import main; main(sys.argv[1:])"
+    words = ["--cores", "1", "--quiet", "all", "--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", "none"]
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert re.fullmatch(
+        rf"acapella: error: the installation is not complete \(.*{module}.*\); run make setup\n", ended.stderr
+    )

@@ -1,9 +1,13 @@
-"""Ending Snakemake with one line for a mistake by the user."""
+"""Messages of Snakemake about errors outside jobs: one line for a mistake by the user, and those that it suppresses."""
 
 import contextlib
+import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from acapella_core import names
 from acapella_core.errors import UserError
 
 
@@ -17,3 +21,24 @@ def exit_on_user_error(prefix: str = "") -> Iterator[None]:
         yield
     except UserError as error:
         sys.exit(f"{prefix}{error}")
+
+
+class QuietErrors(logging.Handler):
+    """A handler for Snakemake's logger that prints errors outside jobs, which `--quiet all` suppresses.
+
+    They are, for example, an unknown target or a missing input.
+
+    ``hides_errors``: returns whether Snakemake suppresses them; ``is_reported``: returns whether a report about failed
+    jobs follows, so that Snakemake's error states nothing else.
+    """
+
+    def __init__(self, hides_errors: Callable[[], bool], is_reported: Callable[[], bool]):
+        super().__init__(logging.ERROR)
+        self._hides_errors = hides_errors
+        self._is_reported = is_reported
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print an error. Other events, such as a failed job, are ignored."""
+        if getattr(record, "event", None) == LogEvent.ERROR and self._hides_errors() and not self._is_reported():
+            for line in filter(str.strip, record.getMessage().splitlines()):
+                names.report(line, sys.stderr)

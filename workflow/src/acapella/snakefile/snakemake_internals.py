@@ -10,6 +10,8 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable
 
+from snakemake.settings.enums import Quietness
+
 SHELL_MODULE = "snakemake.shell"  # raises CalledProcessError with the exit code of a job's command
 
 
@@ -26,6 +28,11 @@ def runs_no_jobs(workflow) -> bool:
 def is_main_process(workflow) -> bool:
     """Return whether this process plans the jobs; False in the process of a single job, as under Slurm."""
     return workflow.is_main_process
+
+
+def hides_errors(workflow) -> bool:
+    """Return whether Snakemake suppresses its own errors, too (--quiet all)."""
+    return Quietness.ALL in workflow.output_settings.quiet and not workflow.dryrun
 
 
 def forces_jobs(workflow) -> bool:
