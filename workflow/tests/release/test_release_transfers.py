@@ -33,6 +33,11 @@ def campaign(tmp_path_factory) -> Path:
         if path.name == "cell.json":
             content["environment"]["sites"] = {"h1": "SITE-A"}
             content["operator"] = "operator"
+            for nodes in (
+                *content.get("paths", {}).values(),
+                *(e["between"] for e in content.get("links", {}).values()),
+            ):
+                nodes[:] = ["secret-host" if name == "r1" else name for name in nodes]
         elif "start" in content:
             content["start"] |= {"cookie": "cookie", "connecting_to": {"host": "secret-host"}}
         path.write_text(json.dumps(content))
@@ -73,6 +78,49 @@ def test_tables_made_from_a_release_equal_those_of_the_campaign(campaign, releas
             row["error"] = row.get("error") is None
         assert ours == theirs, name
         assert bool(ours) == (name != "transfer_shallow"), "no buffer is shallow"
+
+
+def test_damaged_files_and_invalid_cells_are_not_released(campaign, tmp_path):
+    directory = campaign.parent / "mine" / "transfers" / "bbr-20-102400"
+    for name in ("damaged", "without-flows", "elsewhere"):
+        copy = shutil.copytree(directory, tmp_path / "mine" / "transfers" / name)
+        content = json.loads((copy / "cell.json").read_text())
+        changes = {"damaged": {}, "without-flows": {"flows": [1]}, "elsewhere": {"wire": "/home/operator/wire.parquet"}}
+        (copy / "cell.json").write_text(json.dumps(content | changes[name]))
+    for name in ("wire.parquet", "wire.flows.parquet"):
+        path = tmp_path / "mine" / "transfers" / "damaged" / name
+        path.write_bytes(path.read_bytes()[:100])
+    notes = transfers.write(tmp_path / "public", tmp_path / "mine", hidden=False)
+    assert notes == ["transfers: 4 files are damaged or invalid"]
+    written = {path.relative_to(tmp_path / "public").as_posix() for path in (tmp_path / "public").rglob("*.*")}
+    assert written == {"transfers/damaged/cell.json", "transfers/damaged/iperf3-0.json"}
+    assert transfers.original_flows(tmp_path / "mine") == []
+
+
+def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(release, tmp_path):
+    """The flow then starts three years after the others: 10^17 ns have no exact double."""
+    public, made, again = shutil.copytree(release, tmp_path / "public"), tmp_path / "made", tmp_path / "again"
+    run("campaign", "transfers", new_directory(made), "--runs", public)
+    run("campaign", "compare", made, public, "--record")
+    path = public / "transfers" / "ratio-2.0" / "cell.json"
+    text = path.read_text()
+    path.write_text(text.replace('"started_ns":1000000000000001000', '"started_ns":1100000000000001000'))
+    assert path.read_text() != text
+    run("campaign", "transfers", new_directory(again), "--runs", public)
+    assert main(["campaign", "compare", str(again), str(public)]) == 1
+    expected = set()
+    for name in TABLES:
+        ours, theirs = (pq.read_table(each / "tables" / f"{name}.parquet").to_pylist() for each in (again, made))
+        assert len(ours) == len(theirs)
+        expected |= {
+            (f"tables/{name}.parquet", column)
+            for row, other in zip(ours, theirs, strict=True)
+            for column in row
+            if row[column] != other[column]
+        }
+    rows = [line.split("\t") for line in (again / "reproduced.tsv").read_text().splitlines()[1:]]
+    assert {(file, column) for file, column, *_ in rows if file.endswith(".parquet")} == expected
+    assert ("tables/transfer_settings.parquet", "completion_ns_high") in expected
 
 
 def test_hidden_names_omit_transfers(campaign, tmp_path):

@@ -74,10 +74,17 @@ def parts(reader):
 
 
 def conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with the schema's types. Raises ValueError for an overflow or a forbidden null."""
+    """Return the rows with the schema's types. Raises ValueError for an overflow or a forbidden null.
+
+    Integers in columns of doubles are rounded to the nearest double.
+    """
     for field in schema:
         if not field.nullable and part[field.name].null_count:
             raise ValueError(f"column {field.name} contains nulls, but its schema does not allow them")
+        column = part[field.name]
+        if pa.types.is_floating(field.type) and pa.types.is_integer(column.type):
+            position = part.schema.get_field_index(field.name)
+            part = part.set_column(position, field.name, column.cast(field.type, safe=False))
     return part.cast(schema).combine_chunks()
 
 

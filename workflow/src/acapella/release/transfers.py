@@ -1,14 +1,18 @@
 """Runs of transfers in a release: the values and frames from which the tables of transfers are computed, and no others.
 
 cell.json and the files of iperf3 are written again with the keys listed below: without names of hosts and sites,
-addresses and cookies. Digests have the columns listed below: without addresses and hashes of flows.
+addresses and cookies. Nodes of links and paths are numbered. Digests have the columns listed below: without addresses
+and hashes of flows.
 """
 
+import contextlib
 import datetime
 import json
 from pathlib import Path
 
+from acapella_core import schemas
 from acapella_core.files import atomic_text
+from acapella_core.validation import load_jsonschema
 
 DIRECTORY, CELL, GRID = "transfers", "cell.json", "grid.json"
 MAX_BYTES = 64 << 20  # of a JSON file
@@ -78,34 +82,46 @@ def write(part: Path, campaign: Path, *, hidden: bool) -> list[str]:
 
     If names are ``hidden``, no run is written.
     """
-    cells = cells_of(campaign)
-    if not cells or hidden:
-        return [HIDDEN] if cells else []
-    unread = 0
+    runs = cells_of(campaign)
+    if not runs or hidden:
+        return [HIDDEN] if runs else []
+    validator = load_jsonschema().Draft202012Validator(schemas.json_schema("transfer_cell"))
+    invalid = 0
     write_json(campaign / DIRECTORY / GRID, part / DIRECTORY / GRID, GRID_KEYS)
-    for path in cells:
+    for path in runs:
         target = part / DIRECTORY / path.parent.name
-        cell = write_json(path, target / CELL, CELL_KEYS)
-        flows = cell.get("flows", []) if cell else []
-        files = {flow.get("iperf3") for flow in flows} - {None}
-        written = [write_json(path.parent / Path(name).name, target / Path(name).name, IPERF3_KEYS) for name in files]
-        unread += (cell is None) + written.count(None)
-        if cell and cell.get("wire"):
-            write_digest(path.parent / Path(cell["wire"]).name, target)
-    return [f"transfers: {unread} JSON files cannot be read"] if unread else []
+        cell = read_json(path)
+        if not validator.is_valid(cell):
+            invalid += 1
+            continue
+        write_content(cell, target / CELL, CELL_KEYS)
+        files = {flow["iperf3"] for flow in cell["flows"]}
+        written = [write_json(path.parent / name, target / name, IPERF3_KEYS) for name in files]
+        invalid += written.count(None)
+        if cell.get("wire"):
+            invalid += write_digest(path.parent / cell["wire"], target)
+    return [f"transfers: {invalid} files are damaged or invalid"] if invalid else []
+
+
+def read_json(path: Path) -> object:
+    """Return the value in a JSON file; None if the file cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size <= MAX_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def write_json(path: Path, target: Path, keys: dict) -> dict | None:
-    """Write the known keys of a JSON file to another one and return them; None if the file cannot be read."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            return None
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
+    """Write the known keys of a JSON file to another one and return them; None if it contains no object."""
+    return write_content(read_json(path), target, keys)
+
+
+def write_content(content: object, target: Path, keys: dict) -> dict | None:
+    """Write the known keys of a JSON value to a file and return them; None if it is not an object."""
     kept = known(content, keys)
-    if not isinstance(kept, dict):
+    if not isinstance(content, dict):
         return None
+    number_nodes(kept)
     if isinstance(content.get("error"), str):
         kept["error"] = FAILED
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,30 +145,57 @@ def known(value: object, keys: object) -> object:
     return {name: known(value[name], inner) for name, inner in keys.items() if name in value}
 
 
+def number_nodes(cell: dict) -> None:
+    """Replace the names of nodes in links and paths, which may be those of hosts, by n1, n2 and so on."""
+    paths, links = cell.get("paths") or {}, cell.get("links") or {}
+    lists = [*paths.values(), *(link["between"] for link in links.values())]
+    numbers = {name: f"n{n}" for n, name in enumerate(dict.fromkeys(name for names in lists for name in names), 1)}
+    for names in lists:
+        names[:] = [numbers[name] for name in names]
+
+
 def flows_of(acap: Path) -> Path:
     """Return the path of the flow table of a run's acap."""
     return acap.with_name(f"{acap.name.removesuffix('.parquet')}.flows.parquet")
 
 
-def write_digest(acap: Path, target: Path) -> None:
-    """Copy the listed columns of an acap and its flow table, without metadata. Files that do not exist are skipped."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
+def write_digest(acap: Path, target: Path) -> int:
+    """Copy the listed columns of an acap and its flow table, without metadata; return the number of damaged files.
+
+    Files that do not exist are skipped.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+    import pyarrow.parquet as pq  # noqa: PLC0415
 
     from acapella_core.files import atomic_path  # noqa: PLC0415
 
+    damaged = 0
     for path, columns in ((acap, FRAMES), (flows_of(acap), FLOWS)):
         if path.is_file():
-            rows = pq.read_table(path, columns=list(columns)).replace_schema_metadata(None)
+            try:
+                rows = pq.read_table(path, columns=list(columns)).replace_schema_metadata(None)
+            except (OSError, pa.ArrowException):
+                damaged += 1
+                continue
             with atomic_path(target / path.name) as temporary:
                 pq.write_table(rows, temporary, compression="zstd")
+    return damaged
 
 
 def original_flows(campaign: Path) -> list[Path]:
-    """Return the flow tables of a campaign's transfers that have addresses, for the search of the release."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
+    """Return the flow tables of a campaign's transfers that have addresses, for the search of the release.
 
-    found = sorted((campaign / DIRECTORY).glob("[!.]*/*.flows.parquet"))
-    return [path for path in found if "src" in pq.read_schema(path).names]
+    Damaged flow tables are skipped: no release contains them.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    found = []
+    for path in sorted((campaign / DIRECTORY).glob("[!.]*/*.flows.parquet")):
+        with contextlib.suppress(OSError, pa.ArrowException):
+            if "src" in pq.read_schema(path).names:
+                found.append(path)
+    return found
 
 
 def date(release: Path) -> str:
