@@ -66,6 +66,19 @@ def test_file_of_packets_replaces_the_capture_of_the_other_place(tmp_path, capsy
     }
 
 
+@pytest.mark.usefixtures("monitor_on_path")
+def test_file_of_packets_needs_the_rules_with_which_it_was_written(tmp_path, capsys):
+    arrived, _ = traffic.write(tmp_path, FLOWS, Schedule(seed=14))
+    rule = ("--rule", "udp,*,*,*,*")
+    run(arrived, "--packets", tmp_path / "all.parquet")
+    run(arrived, "--packets", tmp_path / "some.parquet", *rule)
+    run(arrived, "--sent", tmp_path / "some.parquet", *rule)
+    assert "0 packets did not arrive" in capsys.readouterr().out
+    for name, words in (("all", rule), ("some", ())):
+        with pytest.raises(UserError, match="selected with other rules"):
+            run(arrived, "--sent", tmp_path / f"{name}.parquet", *words)
+
+
 def records(identities: list[int]) -> np.ndarray:
     """Return records with these identities."""
     made = np.zeros(len(identities), losses.RECORD)

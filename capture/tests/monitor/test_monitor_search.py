@@ -2,9 +2,9 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,7 +16,7 @@ from acapella_testing.waiting import wait_until
 
 from acapella.cli.main import main
 from acapella_capture.generate import model as generator_model
-from acapella_capture.monitor import trials
+from acapella_capture.monitor import text, trials
 from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, reached, rows
 
 MOST = 1_000_000.0
@@ -34,7 +34,7 @@ def device(capacity_pps: float, queue: int = 0):
 
 @pytest.mark.parametrize("capacity", [1000.0, 123_456.0, 999_999.0])
 def test_highest_rate_without_loss_is_the_capacity(capacity):
-    found = highest(device(capacity), 100, MOST, 50, confirmations=2)
+    found = highest(device(capacity), 100, MOST, 50)
     assert capacity - 50 <= found.value <= capacity + 1
     assert found.trial.good
     assert all(trial.lost == 0 for value, trial in found.trials if value <= found.value)
@@ -50,15 +50,21 @@ def test_loss_at_the_lowest_rate_has_no_result():
     assert (found.value, found.trial, len(found.trials)) == (None, None, 2)
 
 
-def test_rate_that_fails_its_confirmation_is_not_the_result():
-    draw = random.Random(3)
+@pytest.mark.parametrize(
+    ("capacity", "generator", "limit"),
+    [(300_000.0, MOST, "loss"), (MOST, 300_000.0, "generator"), (MOST, MOST, "range"), (400_000.0, 500_000.0, "loss")],
+)
+def test_result_names_what_limits_it(capacity, generator, limit):
+    found = highest(lambda pps: replace(device(capacity)(pps), reached=pps <= generator), 100, MOST, 1000)
+    assert found.limit == limit
+    assert [row["limit"] for row in rows([(1, 60, "none", "throughput", found)]) if row["limit"]] == [limit]
 
-    def sometimes(rate_pps: float) -> Trial:
-        lost = rate_pps > 500_000 and draw.random() < 0.5
-        return Trial(1000, int(lost), rate_pps)
 
-    found = highest(sometimes, 100, MOST, 1000, confirmations=12)
-    assert 450_000 < found.value <= 501_000
+@pytest.mark.parametrize(("lost", "shown"), [(1, "none without loss"), (0, "not reached by the generator")])
+def test_search_without_a_result_names_the_reason(lost, shown):
+    found = highest(lambda pps: Trial(100, lost if pps < MOST else 1 - lost, pps, reached=False), 100, MOST, 1000)
+    assert found.limit is None
+    assert shown in text.search_lines(list(rows([(1, 60, "none", "throughput", found)])))[1]
 
 
 @pytest.mark.parametrize("most", [1, 7, 64, 1000])
@@ -174,3 +180,15 @@ def test_search_with_two_pairs_also_sends_to_both_at_once(tmp_path):
 def test_ports_of_a_search_are_pairs(options, capsys):
     assert main(["monitor", "--search", "--most", "500", *options]) == 2
     assert "--send" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--rule", "udp,*,*,*,*"], ["--correct-drift"], ["--packets", "a.parquet"]])
+def test_option_without_effect_on_a_search_is_an_error(options, capsys):
+    assert main(["monitor", "--search", "--most", "500", "--send", "a", "-i", "b", *options]) == 2
+    assert f"{options[0]} has no effect with --search" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--virtual", "2"], ["--send", "a"], ["--most", "5"], ["--with-capture"]])
+def test_option_of_a_search_needs_search(options, capsys):
+    assert main(["monitor", "-i", "absent0", *options]) == 2
+    assert f"{options[0]} needs --search" in capsys.readouterr().err

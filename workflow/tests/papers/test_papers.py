@@ -11,6 +11,7 @@ from acapella_testing.source_tree import ROOT
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
+from acapella.figures import registry
 from acapella.figures.source import Source
 from acapella.papers import command, printed
 from acapella.report import papers
@@ -245,7 +246,8 @@ def test_config_of_a_paper_is_valid_and_names_its_paper(path):
     stages = optional_stages.optional_stages(filled, filled["flowreports"])
     drawn = optional_stages.figures(stages, filled["figures"]["only"], with_samples=config.has_samples(filled))
     rest = {"outcomes", "outcome_reasons", "storage_latency", "kappa_environments", "iat_delta", "latency_delta"}
-    rest |= {"monitor_flows", "monitor_latency"}
+    rest |= {"monitor_flows", "monitor_latency", *registry.SEARCH_FIGURES}
+    assert (paper == "osnt") == ({*registry.SEARCH_FIGURES} <= {*filled["figures"]["only"]})
     inputs = {name for name in filled["figures"]["only"] if name.startswith("infrastructure_")}  # the user's files
     assert {*drawn} <= {*filled["figures"]["only"]} <= {*drawn} | rest | inputs
 

@@ -80,16 +80,21 @@ def test_rates_without_loss_are_shown_by_packet_size(monitored):
         "reached": True,
         "result": False,
     }
-    found = trial | {"trial": 1, "value": 2e6, "result": True, "latency_min_ns": 900}
+    found = trial | {"trial": 1, "value": 2e6, "result": True, "limit": "loss", "latency_min_ns": 900}
     failed = trial | {"capture": "truncated", "value": 1e5, "lost": 3}
     write(monitored, "monitor_searches", trial | {"value": 4e6, "lost": 5}, found, failed)
     *_, shown = monitor.tables(Source(Campaign(monitored)))
     first, second = shown["rows"]
-    assert first[:6] == ["1", "60", "no", "throughput", "2,000,000", "0.960"]
-    assert (first[6].replace("\N{NO-BREAK SPACE}", " "), first[-1]) == ("900 ns", "2")
+    assert first[:7] == ["1", "60", "no", "throughput", "2,000,000", "0.960", "loss"]
+    assert (first[7].replace("\N{NO-BREAK SPACE}", " "), first[-1]) == ("900 ns", "2")
     figure = monitor_rates.draw(Source(Campaign(monitored)))
     assert figure.title == "Highest rate without loss: 0.96 Gbit/s with 1 port".replace("1 port", count(1, "port"))
-    assert second[2:6] == ["truncated, with hashes", "throughput", "none without loss", ""]
+    assert second[2:7] == ["truncated, with hashes", "throughput", "none without loss", "", ""]
+    write(monitored, "monitor_searches", found | {"limit": "generator"}, trial | {"ports": 2, "reached": False})
+    figure = monitor_rates.draw(Source(Campaign(monitored)))
+    assert figure.title.startswith("Highest rate without loss: at least 0.96 Gbit/s")
+    assert "loss at the next higher rate (0), the generator, which did not reach it (1)" in figure.key[1]
+    assert monitor.searches(Source(Campaign(monitored)))["rows"][1][4] == "not reached by the generator"
 
 
 def test_page_has_the_section_if_the_tables_exist(monitored, monkeypatch):
@@ -121,6 +126,14 @@ def test_figures_show_each_trial(tmp_path):
     spec = monitor_flows.draw(source).chart.to_dict()
     lost = [(row["environment"], row["value"]) for row in spec["hconcat"][0]["data"]["values"]]
     assert lost == [("b", 25), ("a", 0), ("b", 50)]
-    points = monitor_latency.draw(source).chart.to_dict()["data"]["values"]
+    unknown = [{**flow, "expected": None} for flow in flows]
+    none_lost = {**shared, "unique": 200, "unclassified": 1, "lost": 0}
+    for rows, title in (unknown, "At least 25.0 % of"), ([none_lost], "No packet is known to be lost"):
+        write(directory, "monitor_flows", *rows)
+        drawn = monitor_flows.draw(Source(Campaign(directory)))
+        assert drawn.title.replace("\N{NO-BREAK SPACE}", " ").startswith(title)
+    latencies = monitor_latency.draw(source)
+    assert latencies.title.startswith("99 % of the packets of each flow that arrived took less than 4.1")
+    points = latencies.chart.to_dict()["data"]["values"]
     assert {(point["port"], point["environment"]) for point in points} == {(0, "b"), (2, "b")}
     assert [point["percent"] for point in points if point["port"] == 0] == [0, 25, 100]

@@ -159,6 +159,9 @@ def seconds(value: str) -> float:
 
 def check(args: argparse.Namespace) -> None:
     """Raise UserError for options that exclude each other."""
+    for name in ("send", "virtual", "most", "resolution", "with_capture"):
+        if getattr(args, name):
+            raise UserError(f"--{name.replace('_', '-')} needs --search")
     if bool(args.files) == bool(args.interface):
         raise UserError("expected captures or --interface", fix="name one of them")
     if args.expected and args.pattern:
@@ -189,7 +192,17 @@ def check_search(args: argparse.Namespace) -> None:
         raise UserError("--send and --interface are not pairs", fix="name a receiving port for each sending port")
     if args.resolution and args.resolution >= args.most:
         raise UserError("--resolution is not less than --most")
-    for name in ("expected", "pattern", "sent", "packets", "write", "duration", "stop_when_idle"):
+    for name in (
+        "expected",
+        "pattern",
+        "rule",
+        "correct_drift",
+        "sent",
+        "packets",
+        "write",
+        "duration",
+        "stop_when_idle",
+    ):
         if getattr(args, name):
             raise UserError(f"--{name.replace('_', '-')} has no effect with --search")
 
@@ -246,7 +259,7 @@ def run(args: argparse.Namespace) -> int | None:
         tables.write(args.output, rows)
     counted.complete()
     if args.packets:
-        losses.write(args.packets, losses.table_of(counted.packets))
+        losses.write(args.packets, losses.table_of(counted.packets), args.rule)
     return None
 
 
@@ -299,7 +312,7 @@ def print_rows(rows: Rows, flows: int) -> None:
 def packets_sent(path: Path, settings: program.Settings) -> np.ndarray:
     """Return the packets of a capture or of a file of --packets that satisfy the rules."""
     if path.suffix == ".parquet":
-        return losses.read(path)
+        return losses.read(path, settings.rules)
     with scratch_directory() as scratch:
         of_capture = program.Settings(files=(path,), rules=settings.rules, wanted=settings.wanted, packets=True)
         return program.count(of_capture, scratch).complete().packets[0]

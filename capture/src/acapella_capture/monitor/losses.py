@@ -1,5 +1,6 @@
 """Packets with their identities, and loss events: packets of one place that are missing at another one."""
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ RECORD = np.dtype(
 )
 IDENTITY = ["identity_high", "identity_low"]
 TABLE = "monitor_packets"
+RULES = b"acapella_rules"  # metadata of the file: options --rule
 PACKET_BYTES = 128  # memory per packet of both places while lost packets are searched (docs/monitor.md)
 MEMINFO = Path("/proc/meminfo")
 
@@ -66,22 +68,32 @@ def table_of(ports: Sequence[np.ndarray]) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def write(path: Path, table: pa.Table) -> None:
-    """Write packets as Parquet."""
+def write(path: Path, table: pa.Table, rules: Sequence[str] = ()) -> None:
+    """Write packets as Parquet. ``rules``: those that all of them satisfy, which become metadata of the file."""
     with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table.replace_schema_metadata({RULES: json.dumps(sorted(rules))}), temporary, compression="zstd")
 
 
-def read(path: Path) -> np.ndarray:
-    """Return the packets of a Parquet file of one port as records. Raises UserError if it is another file."""
+def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
+    """Return the packets of a Parquet file of one port as records.
+
+    Raises UserError if it is another file, or if its packets were selected with other rules.
+    """
     try:
         schema = arrow_schema(TABLE)
         check_memory(pq.read_metadata(path).num_rows, path)
-        table = pq.read_table(path).select(schema.names).cast(schema)
+        content = pq.read_table(path)
+        table = content.select(schema.names).cast(schema)
     except FileNotFoundError as error:
         raise UserError("no such file", where=path, fix="name a capture, or a file of --packets") from error
     except (pa.ArrowException, OSError, KeyError) as error:
         raise UserError("is not a table of packets", where=path, fix="acapella monitor --packets writes one") from error
+    of_file = json.loads((content.schema.metadata or {}).get(RULES, b"[]"))
+    if of_file != sorted(rules):
+        raise UserError(
+            f"its packets were selected with other rules ({' '.join(of_file) or 'none'})", where=path,
+            fix="use the same --rule at both places",
+        )  # fmt: skip
     if len(set(table["port"].to_pylist())) > 1:
         raise UserError("contains packets of several ports", where=path, fix="monitor one port")
     records = np.zeros(len(table), RECORD)

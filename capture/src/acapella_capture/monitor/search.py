@@ -47,6 +47,16 @@ class Found:
     trial: Trial | None
     trials: tuple[tuple[float, Trial], ...]
 
+    @property
+    def limit(self) -> str | None:
+        """Return why the result is not higher: the next higher trial lost packets (``loss``), the generator did not
+        reach it (``generator``), or it is the highest value of the search (``range``). None without a result.
+        """
+        if self.value is None:
+            return None
+        higher = [(value, trial.lost) for value, trial in self.trials if value > self.value]
+        return ("loss" if min(higher)[1] else "generator") if higher else "range"
+
 
 def line_pps(line_bps: float, frame_bytes: int) -> float:
     """Return the packets per second that a line carries."""
@@ -61,13 +71,10 @@ def reached(trial: Callable[[], Trial]) -> Trial:
     return trial()
 
 
-def highest(
-    trial: Callable[[float], Trial], lowest: float, most: float, resolution: float, confirmations: int = 0
-) -> Found:
+def highest(trial: Callable[[float], Trial], lowest: float, most: float, resolution: float) -> Found:
     """Return the highest value from ``lowest`` to ``most`` without loss, by halving the interval.
 
-    The search ends if the interval is at most ``resolution`` wide. ``confirmations``: number of further trials of the
-    result; if one of them loses packets, the search continues below.
+    The search ends if the interval is at most ``resolution`` wide.
     """
     done: list[tuple[float, Trial]] = []
 
@@ -75,28 +82,19 @@ def highest(
         done.append((value, trial(value)))
         return done[-1][1]
 
-    good, bad, best = None, most, None
-    first = run(most)
-    if first.good:
-        good, best = most, first
-    else:
-        first = run(lowest)
-        if not first.good:
-            return Found(None, None, tuple(done))
-        good, best = lowest, first
-    while True:
-        while bad - good > resolution:
-            middle = (good + bad) / 2
-            result = run(middle)
-            if result.good:
-                good, best = middle, result
-            else:
-                bad = middle
-        if all((best := run(good)).good for _ in range(confirmations)):
-            return Found(good, best, tuple(done))
-        if good <= lowest:
-            return Found(None, None, tuple(done))
-        bad, good = good, lowest
+    if (best := run(most)).good:
+        return Found(most, best, tuple(done))
+    if not (best := run(lowest)).good:
+        return Found(None, None, tuple(done))
+    good, bad = lowest, most
+    while bad - good > resolution:
+        middle = (good + bad) / 2
+        result = run(middle)
+        if result.good:
+            good, best = middle, result
+        else:
+            bad = middle
+    return Found(good, best, tuple(done))
 
 
 def longest_burst(trial: Callable[[int], Trial], most: int) -> Found:
@@ -135,4 +133,5 @@ def rows(searches: Iterable[tuple[int, int, str, str, Found]]) -> Iterator[dict[
                 "latency_max_ns": trial.latency_max_ns,
                 "jitter_ns": trial.jitter_ns,
                 "result": found.trial is not None and trial is found.trial,
+                "limit": found.limit if trial is found.trial else None,
             }

@@ -80,12 +80,15 @@ def clock_lines(rows: Sequence[Row]) -> list[str]:
 
 def clock_warnings(ports: Sequence[Row], flows: Sequence[Row]) -> list[str]:
     """Return a line for each port during whose run the system clock was set."""
-    return [
-        f"{row['name']}: the system clock was set {row['clock_steps']} times, by up to {time(row['clock_step_ns'])}; "
-        f"latencies of {sum(flow['clock_set'] for flow in flows if flow['port'] == row['port']):,} flows contain it"
-        for row in ports
-        if row["clock_steps"]
-    ]
+    lines = []
+    for row in ports:
+        if steps := row["clock_steps"]:
+            flows_set = sum(flow["clock_set"] for flow in flows if flow["port"] == row["port"])
+            lines.append(
+                f"{row['name']}: the system clock was set {'once, by' if steps == 1 else f'{steps:,} times, by up to'} "
+                f"{time(row['clock_step_ns'])}; latencies of {flows_set:,} flow{'s' * (flows_set != 1)} may contain it"
+            )
+    return lines
 
 
 def search_lines(rows: Sequence[Row]) -> list[str]:
@@ -101,6 +104,7 @@ def search_lines(rows: Sequence[Row]) -> list[str]:
         "mean",
         "max",
         "jitter",
+        "limit",
         "trials",
     )
     searches: dict[tuple, list[Row]] = {}
@@ -110,14 +114,20 @@ def search_lines(rows: Sequence[Row]) -> list[str]:
     for (ports, frame_bytes, capture, measure), trials in searches.items():
         found = next((row for row in trials if row["result"]), None)
         unit = "packets/s" if measure == "throughput" else "packets"
-        shown = f"{found['value']:,.0f} {unit}" if found else "none without loss"
+        shown = f"{found['value']:,.0f} {unit}" if found else no_result(trials)
         times = [time(found[f"latency_{name}_ns"] if found else None) for name in ("min", "mean", "max")]
         jitter = time(found["jitter_ns"] if found else None)
         offered = count(found["offered"] if found else None)
+        limit = found["limit"] if found else "-"
         cells.append(
-            [str(ports), f"{frame_bytes} B", capture, measure, shown, offered, *times, jitter, str(len(trials))]
+            [str(ports), f"{frame_bytes} B", capture, measure, shown, offered, *times, jitter, limit, str(len(trials))]
         )
     return table(header, cells)
+
+
+def no_result(trials: Sequence[Row]) -> str:
+    """Return why a search has no result, from its trials: that with the lowest value failed."""
+    return "none without loss" if min(trials, key=lambda row: row["value"])["lost"] else "not reached by the generator"
 
 
 def loss_lines(rows: Sequence[Row]) -> list[str]:

@@ -24,6 +24,7 @@ from .registry import (
     INFRASTRUCTURE_FIGURES,
     MONITOR_FIGURES,
     REPLAY_FIGURES,
+    SEARCH_FIGURES,
     STORAGE_FIGURES,
     TRAFFIC_FIGURES,
     TRANSFER_FIGURES,
@@ -48,6 +49,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}; "
         f"of transfers: {', '.join(TRANSFER_FIGURES)}; "
         f"of generated traffic: {', '.join(MONITOR_FIGURES)}; "
+        f"of searches of the highest rate: {', '.join(SEARCH_FIGURES)}; "
         f"of the infrastructure study: {', '.join(INFRASTRUCTURE_FIGURES)}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")

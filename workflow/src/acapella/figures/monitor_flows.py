@@ -12,7 +12,7 @@ from .source import NoData, Source
 SUBJECT = "Loss, reordering, latency and jitter of generated flows"
 ABOUT = "Loss, reordering, latency and jitter of each generated flow, for each trial."
 TABLE = "monitor_flows"
-COLUMNS = ("port", "flow", "name", "expected", "lost", "reordered", "latency_mean_ns", "jitter_ns")
+COLUMNS = ("port", "flow", "name", "expected", "unclassified", "lost", "reordered", "latency_mean_ns", "jitter_ns")
 SCOPE = monitor_scope.scope
 MAX_FLOWS = 16
 LABEL = 20
@@ -76,13 +76,18 @@ def points(row: dict) -> list[dict]:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the title: the share of lost packets, and the number of flows that lost some."""
+    """Return the title: the share of lost packets, and the number of flows that lost some.
+
+    More packets may be lost if the number of sent packets is not known, or if packets are unclassified.
+    """
     sent = sum(row["expected"] or row["unique"] + row["lost"] for row in rows)
     lost = sum(row["lost"] for row in rows)
     flows = {row["flow"] for row in rows if row["lost"]}
+    exact = all(row["expected"] is not None and not row["unclassified"] for row in rows)
     if not lost:
-        return f"None of {count(sent, 'packet')} was lost"
-    return f"{percent(lost / sent)} of {count(sent, 'packet')} were lost, in {count(len(flows), 'flow')}"
+        return f"None of {count(sent, 'packet')} was lost" if exact else "No packet is known to be lost"
+    share = f"{'' if exact else 'At least '}{percent(lost / sent)}"
+    return f"{share} of {count(sent, 'packet')} were lost, in {count(len(flows), 'flow')}"
 
 
 def chart(values: list[dict], labels: list[str], names: list[str]) -> alt.HConcatChart:

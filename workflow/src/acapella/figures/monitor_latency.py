@@ -51,14 +51,14 @@ def distribution(rows: list[dict]) -> list[dict]:
 
 
 def title(source: Source, names: dict[int, str]) -> str:
-    """Return the title: the range of the latency that 99 % of the packets of each environment were below."""
+    """Return the title: the latency that 99 % of the packets of each flow that arrived were below."""
     flows = [row for row in source.rows("monitor_flows") if row["latency_p99_ns"] is not None]
     parts = []
     for environment in monitor_scope.order(names):
         limits = [row["latency_p99_ns"] for row in flows if names[row["port"]] == environment]
         if limits:
             parts.append(f"{nanoseconds(max(limits))} ({environment})")
-    return f"99 % of the packets of each flow arrived within {', '.join(parts)}" if parts else SUBJECT
+    return f"99 % of the packets of each flow that arrived took less than {', '.join(parts)}" if parts else SUBJECT
 
 
 def chart(values: list[dict], names: list[str]) -> alt.Chart:

@@ -12,7 +12,7 @@ from .source import NoData, Source
 SUBJECT = "Rates captured without loss"
 ABOUT = "Highest rate without loss against packet size, by number of ports and what is written (OSNT, figure 5)."
 TABLE = "monitor_searches"
-COLUMNS = ("ports", "frame_bytes", "capture", "measure", "rate_pps", "lost", "result")
+COLUMNS = ("ports", "frame_bytes", "capture", "measure", "rate_pps", "lost", "result", "limit")
 COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.PURPLE)
 CAPTURES = {  # name, shape, and dashes
     "none": ("only counted", "circle", [1, 0]),
@@ -25,8 +25,7 @@ PUBLISHED = (
 )
 KEY = (
     "Sum of all ports, of the packets as sent, without FCS, preamble and gap. At each point no packet was lost in the "
-    "trial; sizes without a point have no such rate.",
-    PUBLISHED,
+    "trial; for sizes without a point, the lowest rate of the search lost packets, or the generator did not reach it."
 )
 HEIGHT = 240  # px
 
@@ -55,7 +54,16 @@ def draw(source: Source) -> Figure:
         }
         for row in sorted(rows, key=lambda row: (row["ports"], row["capture"], row["frame_bytes"]))
     ]
-    return Figure(title(rows), chart(values), KEY)
+    return Figure(title(rows), chart(values), (KEY, limits(rows), PUBLISHED))
+
+
+def limits(rows: list[dict]) -> str:
+    """Return what limits the rates, as text."""
+    found = [sum(row["limit"] == limit for row in rows) for limit in ("loss", "generator", "range")]
+    return (
+        f"Limits of the {count(len(rows), 'point')}: loss at the next higher rate ({found[0]:,}), the generator, which "
+        f"did not reach it ({found[1]:,}), the highest rate of the search ({found[2]:,})."
+    )
 
 
 def gigabits(row: dict) -> float:
@@ -68,7 +76,8 @@ def title(rows: list[dict]) -> str:
     parts = []
     for ports in sorted({row["ports"] for row in rows}):
         best = max((row for row in rows if row["ports"] == ports), key=gigabits)
-        parts.append(f"{gigabits(best):.3g} Gbit/s with {count(ports, 'port')}")
+        least = "" if best["limit"] == "loss" else "at least "
+        parts.append(f"{least}{gigabits(best):.3g} Gbit/s with {count(ports, 'port')}")
     return f"Highest rate without loss: {', '.join(parts)}"
 
 

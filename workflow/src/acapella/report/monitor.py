@@ -46,7 +46,7 @@ def ports(source: Source) -> dict:
             number(sum(value for name, value in row.items() if name.startswith("malformed_"))),
             number(row["dropped_kernel"] + row["missed"]),
             number(row["bit_errors"]),
-            f"{row['clock_steps']} times, by up to {time(row['clock_step_ns'])}" if row["clock_steps"] else "no",
+            steps(row) if row["clock_steps"] else "no",
         ]
         for row in source.rows("monitor_ports")
     ]
@@ -132,6 +132,7 @@ def searches(source: Source) -> dict:
         ("Measure", False),
         ("Result", True),
         ("Gbit/s", True),
+        ("Limit", False),
     ]
     columns += [("Latency, min", True), ("Mean", True), ("Max", True), ("Jitter", True), ("Trials", True)]
     trials: dict[tuple, list[dict]] = {}
@@ -141,7 +142,9 @@ def searches(source: Source) -> dict:
     for (ports_, frame_bytes, capture, measure), rows in trials.items():
         found = next((row for row in rows if row["result"]), None)
         written = WRITTEN[capture]
-        result = [number(round(found["value"])), gigabits(found)] if found else ["none without loss", ""]
+        result = (
+            [number(round(found["value"])), gigabits(found), found["limit"]] if found else [no_result(rows), "", ""]
+        )
         times = [f"latency_{name}_ns" for name in ("min", "mean", "max")] + ["jitter_ns"]
         cells.append(
             [
@@ -157,10 +160,22 @@ def searches(source: Source) -> dict:
     note = (
         "RFC 2544. Throughput: the highest rate of each port in packets/s at which no packet was lost; burst: the "
         "longest burst at the highest rate of the search. Gbit/s: rate of the departures of all ports without FCS, "
-        "preamble and gap. The layout is that of figure 5 of OSNT: the rate by packet size, with and without "
-        "truncation and hashes."
+        "preamble and gap. Limit: at the next higher value, packets were lost (loss), or the generator did not reach "
+        "it (generator); range: no higher value was tried. The layout is that of figure 5 of OSNT: the rate by packet "
+        "size, with and without truncation and hashes."
     )
     return table(SEARCHES, "Rates without loss", note, columns, cells)
+
+
+def no_result(rows: list[dict]) -> str:
+    """Return why a search has no result, from its trials: that with the lowest value failed."""
+    return "none without loss" if min(rows, key=lambda row: row["value"])["lost"] else "not reached by the generator"
+
+
+def steps(row: dict) -> str:
+    """Return the steps of the clock of a port."""
+    times = "once, by" if row["clock_steps"] == 1 else f"{number(row['clock_steps'])} times, by up to"
+    return f"{times} {time(row['clock_step_ns'])}"
 
 
 def gigabits(row: dict) -> str:
