@@ -132,6 +132,9 @@ def test_figures_show_each_trial(tmp_path):
         write(directory, "monitor_flows", *rows)
         drawn = monitor_flows.draw(Source(Campaign(directory)))
         assert drawn.title.replace("\N{NO-BREAK SPACE}", " ").startswith(title)
+    write(directory, "monitor_flows", *({**none_lost, "flow": flow} for flow in range(2)))
+    panels = monitor_flows.draw(Source(Campaign(directory))).chart.to_dict()["hconcat"]
+    assert [row["label"] for row in panels[0]["data"]["values"]] == ["web 0", "web 1"]
     latencies = monitor_latency.draw(source)
     assert latencies.title.startswith("99 % of the packets of each flow that arrived took less than 4.1")
     points = latencies.chart.to_dict()["data"]["values"]

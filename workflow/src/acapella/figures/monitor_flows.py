@@ -1,5 +1,7 @@
 """Figure monitor_flows of the report, described by ABOUT."""
 
+from collections import Counter
+
 import altair as alt
 
 from acapella.common.wording import count, percent, short_labels
@@ -33,9 +35,10 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("no flow has a stamp")
     flows = largest(rows)
-    labels = short_labels([*dict.fromkeys(label_of(row) for row in rows if row["flow"] in flows)], LABEL)
+    label_of = labels_of(rows)
+    labels = short_labels([*dict.fromkeys(label_of[row["flow"]] for row in rows if row["flow"] in flows)], LABEL)
     values = [
-        {**point, "label": labels[label_of(row)], "environment": names[row["port"]]}
+        {**point, "label": labels[label_of[row["flow"]]], "environment": names[row["port"]]}
         for row in rows
         if row["flow"] in flows
         for point in points(row)
@@ -50,9 +53,11 @@ def draw(source: Source) -> Figure:
     return Figure(title(rows), chart(values, list(labels.values()), monitor_scope.order(names)), key)
 
 
-def label_of(row: dict) -> str:
-    """Return the label of a flow."""
-    return row["name"] or f"flow {row['flow']}"
+def labels_of(rows: list[dict]) -> dict[int, str]:
+    """Return the label of each flow: its name, with its index if several flows have this name, or none."""
+    names = {row["flow"]: row["name"] for row in rows}
+    uses = Counter(names.values())
+    return {flow: name if name and uses[name] == 1 else f"{name or 'flow'} {flow}" for flow, name in names.items()}
 
 
 def largest(rows: list[dict]) -> set[int]:
