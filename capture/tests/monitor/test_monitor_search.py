@@ -18,6 +18,7 @@ from acapella.cli.main import main
 from acapella_capture.generate import model as generator_model
 from acapella_capture.monitor import text, trials
 from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, reached, rows
+from acapella_core.errors import UserError
 
 MOST = 1_000_000.0
 
@@ -125,6 +126,17 @@ def test_generator_that_is_ended_removes_its_files(tmp_path, monkeypatch):
     assert not (tmp_path / "scratch").exists()
 
 
+@pytest.mark.parametrize("status", [2, 75])
+def test_generator_that_fails_ends_the_search_with_its_status(tmp_path, monkeypatch, status):
+    script = f"#!/bin/sh\necho 'acapella: error: no memory' >&2\nexit {status}\n"
+    monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", script).with_name("python")))
+    sender = trials.Sender(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
+    with pytest.raises(UserError, match="acapella generate: no memory") as raised:
+        wait_until(lambda: sender.on_event({}))
+    sender.close()
+    assert raised.value.outside is (status == 75)
+
+
 @pytest.mark.usefixtures("monitor_on_path")
 def test_search_over_a_veth_measures_the_rate_and_latency(tmp_path):
     c_programs.built_or_skip("acapella-dpdk-generate")
@@ -144,6 +156,7 @@ def test_search_over_a_veth_measures_the_rate_and_latency(tmp_path):
     result = [row for row in rows if row["result"]]
     assert all(row["lost"] == 0 and row["reached"] for row in result)
     assert "60 B" in done.stdout
+    assert "monitor: 1 port, 60 B, capture truncated, throughput: " in done.stderr
 
 
 def test_ports_that_are_used_together_have_one_trial():

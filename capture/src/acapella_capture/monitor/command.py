@@ -28,6 +28,7 @@ innermost headers, behind VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md d
 
 import argparse
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -264,19 +265,18 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def run_search(args: argparse.Namespace) -> None:
-    """Search for each packet size, print the results and write the table of trials."""
+    """Search for each packet size, report each result, print all and write the table of trials."""
     all_pairs = tuple(zip(args.send, args.interface, strict=True)) or virtual.make_pairs(args.virtual)
     snaplens = {"none": None} | ({"whole": 0, "truncated": args.snaplen} if args.with_capture else {})
     if args.output:
         tables.remove(args.output, "monitor_searches")
-    found = [
-        (len(pairs), size, capture, measure, result)
-        for pairs in dict.fromkeys((all_pairs[:1], all_pairs))
-        for size in args.frame_bytes
-        for capture, snaplen in snaplens.items()
-        for measure, result in searches(args, trials.Link(pairs, args.settle_seconds, snaplen), size)
-    ]
-    rows = list(search.rows(found))
+    rows: list[dict[str, Any]] = []
+    for pairs in dict.fromkeys((all_pairs[:1], all_pairs)):
+        for size, (capture, snaplen) in product(args.frame_bytes, snaplens.items()):
+            for measure, found in searches(args, trials.Link(pairs, args.settle_seconds, snaplen), size):
+                of_search = list(search.rows([(len(pairs), size, capture, measure, found)]))
+                names.report(f"monitor: {text.search_result(of_search)}")
+                rows += of_search
     print(*text.search_lines(rows), sep="\n")
     if args.output:
         tables.write(args.output, {"monitor_searches": rows})

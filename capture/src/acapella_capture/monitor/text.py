@@ -113,8 +113,7 @@ def search_lines(rows: Sequence[Row]) -> list[str]:
     cells = []
     for (ports, frame_bytes, capture, measure), trials in searches.items():
         found = next((row for row in trials if row["result"]), None)
-        unit = "packets/s" if measure == "throughput" else "packets"
-        shown = f"{found['value']:,.0f} {unit}" if found else no_result(trials)
+        shown = value_of(found) if found else no_result(trials)
         times = [time(found[f"latency_{name}_ns"] if found else None) for name in ("min", "mean", "max")]
         jitter = time(found["jitter_ns"] if found else None)
         offered = count(found["offered"] if found else None)
@@ -123,6 +122,20 @@ def search_lines(rows: Sequence[Row]) -> list[str]:
             [str(ports), f"{frame_bytes} B", capture, measure, shown, offered, *times, jitter, limit, str(len(trials))]
         )
     return table(header, cells)
+
+
+def value_of(found: Row) -> str:
+    """Return the value of a trial with its unit."""
+    return f"{found['value']:,.0f} {'packets/s' if found['measure'] == 'throughput' else 'packets'}"
+
+
+def search_result(trials: Sequence[Row]) -> str:
+    """Return the result of a search in one line."""
+    found = next((row for row in trials if row["result"]), None)
+    first = trials[0]
+    ports = f"{first['ports']} port{'s' * (first['ports'] != 1)}"
+    shown = value_of(found) if found else no_result(trials)
+    return f"{ports}, {first['frame_bytes']} B, capture {first['capture']}, {first['measure']}: {shown}"
 
 
 def no_result(trials: Sequence[Row]) -> str:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from acapella_core.errors import DAMAGED, UserError
+from acapella_core.errors import DAMAGED, OUTSIDE, UserError
 from acapella_core.files import scratch_directory
 
 from . import expected, program, tables
@@ -112,7 +112,8 @@ class Sender:
             if status not in (None, 0, DAMAGED):
                 message = program.last_line(process.stderr.read().decode(errors="replace"))
                 kind = TooLate if TOO_LATE in message else UserError
-                raise kind(message.removeprefix("acapella: error: "), where="acapella generate")
+                outside = status == OUTSIDE
+                raise kind(message.removeprefix("acapella: error: "), where="acapella generate", outside=outside)
         if None in statuses:
             if now - self._started_s > self._limit_s:
                 raise UserError("the generator does not end in time")
