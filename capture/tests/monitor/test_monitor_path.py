@@ -1,4 +1,4 @@
-"""A monitor on the real clock, behind a link that delays, loses, duplicates and reorders packets by a known schedule.
+"""A monitor on the real clock, after a link that delays, loses, duplicates and reorders packets by a known schedule.
 
 Counts decide. The link holds packets for longer than the generator sends, so that their order is that of the schedule,
 however busy the machine is; a run in which this does not hold is repeated with a longer delay.

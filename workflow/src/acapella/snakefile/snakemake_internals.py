@@ -32,7 +32,7 @@ def is_main_process(workflow) -> bool:
 
 def hides_errors(workflow) -> bool:
     """Return whether Snakemake suppresses its own errors, too (--quiet all)."""
-    return Quietness.ALL in workflow.output_settings.quiet and not workflow.dryrun
+    return Quietness.ALL in (workflow.output_settings.quiet or ()) and not workflow.dryrun
 
 
 def forces_jobs(workflow) -> bool:
