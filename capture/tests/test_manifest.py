@@ -33,6 +33,7 @@ def test_unknown_values_are_null_and_round_trip(tmp_path):
         "dpdk",
         "replayed_frames",
         "replay",
+        "generated",
         "restrictions",
     }
     assert manifest["mirror"] == dict.fromkeys(

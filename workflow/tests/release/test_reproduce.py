@@ -83,7 +83,7 @@ def results_of(campaign: Path) -> dict[str, str]:
 def test_release_contains_only_keys_that_determine_results(unrecorded):
     config = yaml.safe_load((unrecorded / "config.yaml").read_text())
     assert config.keys() <= {"analysis", "consistency", "digest", "figures", "flowreports", "trials"}
-    assert config["figures"] == {"formats": ["svg"]}
+    assert config["figures"] == {"formats": ["svg"], "only": None}
     assert config["digest"] == {"engine": "hybrid"}
     sheet = [line.split("\t") for line in (unrecorded / "captures.tsv").read_text().splitlines()]
     assert sheet[0] == ["sample", "site", "port", "file", "start", "restriction"]

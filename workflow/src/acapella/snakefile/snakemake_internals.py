@@ -36,14 +36,17 @@ def hides_errors(workflow) -> bool:
 
 
 def forces_jobs(workflow) -> bool:
-    """Return whether the command line has --force, --forceall or --forcerun, which would repeat jobs in another run."""
+    """Return whether the command line has --force, --forceall or --forcerun, which would repeat jobs in another run.
+
+    False before all rules are read.
+    """
     settings = workflow.dag_settings
-    return bool(settings.forceall or settings.forcerun or settings.forcetargets)
+    return settings is not None and bool(settings.forceall or settings.forcerun or settings.forcetargets)
 
 
 def first_directory(workflow) -> str:
     """Return the directory in which Snakemake was started; --directory changes the working directory."""
-    return workflow.workdir_init
+    return workflow.rundir
 
 
 def has_configfile(workflow) -> bool:
