@@ -70,5 +70,6 @@ def stage_rows(stages: list[Stage], wall_s: float, cores: int) -> list[dict]:
 
 
 def bytes_below(directory: Path) -> int:
-    """Return the bytes of all files below a directory; links count as links."""
-    return sum(path.lstat().st_size for path in directory.rglob("*") if not path.is_dir() or path.is_symlink())
+    """Return the bytes of all files below a directory; a file with several hard links counts once."""
+    files = (path.lstat() for path in directory.rglob("*") if not path.is_dir() or path.is_symlink())
+    return sum({(file.st_dev, file.st_ino): file.st_size for file in files}.values())
