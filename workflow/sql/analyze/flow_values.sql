@@ -10,44 +10,70 @@ thresholds as (
     select * from thresholds
 ),
 
+-- histogram() has bins that include their upper bounds, and one for larger values.
+bins as (
+    select
+        threshold,
+        coalesce(lead(threshold) over (order by threshold) - 1, 18446744073709551615) as upper_bound
+    from thresholds
+),
+
+bounds as (
+    select list(threshold - 1 order by threshold) as upper_bounds
+    from thresholds
+),
+
 flow_measures as (
     select
         sample,
-        unnest(['wire', 'ip', 'payload', 'duration_ns', 'rate_bps']) as measure,
-        unnest([
-            wire_bytes::hugeint,
-            ip_bytes::hugeint,
-            payload_bytes::hugeint,
-            (last_ns - first_ns)::hugeint,
-            case
-                when last_ns > first_ns
-                    then (wire_bytes::hugeint * 8000000000 + (last_ns - first_ns) // 2) // (last_ns - first_ns)
-            end
-        ])::ubigint as amount
+        wire_bytes,
+        ip_bytes,
+        payload_bytes,
+        (last_ns - first_ns)::ubigint as duration_ns,
+        case
+            when last_ns > first_ns
+                then
+                    (
+                        (wire_bytes::hugeint * 8000000000 + (last_ns - first_ns) // 2) // (last_ns - first_ns)
+                    )::ubigint
+        end as rate_bps
     from flows
 ),
 
 counted as (
     select
+        f.sample,
+        unnest(['wire', 'ip', 'payload', 'duration_ns', 'rate_bps']) as measure,
+        unnest([
+            histogram(f.wire_bytes, b.upper_bounds),
+            histogram(f.ip_bytes, b.upper_bounds),
+            histogram(f.payload_bytes, b.upper_bounds),
+            histogram(f.duration_ns, b.upper_bounds),
+            histogram(f.rate_bps, b.upper_bounds)
+        ]) as counts
+    from flow_measures as f
+    cross join bounds as b
+    group by f.sample
+),
+
+entries as (
+    select
         sample,
         measure,
-        amount,
-        count(*) as flows
-    from flow_measures
-    where amount is not null
-    group by sample, measure, amount
+        unnest(map_entries(counts)) as entry
+    from counted
 ),
 
 final as (
     select
-        counted.sample,
-        counted.measure,
-        thresholds.threshold,
-        sum(counted.flows)::ubigint as flows
-    from counted
-    asof left join thresholds on counted.amount >= thresholds.threshold
-    group by counted.sample, counted.measure, thresholds.threshold
-    order by counted.sample, counted.measure, thresholds.threshold
+        e.sample,
+        e.measure,
+        b.threshold,
+        e.entry.value::ubigint as flows
+    from entries as e
+    left join bins as b on e.entry.key = b.upper_bound
+    where e.entry.value > 0
+    order by e.sample, e.measure, b.threshold
 )
 
 select * from final

@@ -10,6 +10,33 @@ site_flows as (
     select * from site_flows
 ),
 
+-- Only flows whose addresses and ports are those of another one are matched.
+repeated as (
+    select
+        ip_version,
+        src,
+        dst,
+        ip_proto,
+        src_port,
+        dst_port
+    from site_flows
+    group by all
+    having count(*) > 1
+),
+
+candidates as (
+    select f.*
+    from site_flows as f
+    semi join repeated as r
+        on
+            f.ip_version = r.ip_version
+            and f.src = r.src
+            and f.dst = r.dst
+            and f.ip_proto = r.ip_proto
+            and f.src_port is not distinct from r.src_port
+            and f.dst_port is not distinct from r.dst_port
+),
+
 -- noqa: disable=RF02
 identified as (
     select
@@ -26,7 +53,7 @@ identified as (
             ),
             ''
         ) as network
-    from site_flows
+    from candidates
 ),
 -- noqa: enable=RF02
 
@@ -103,6 +130,19 @@ final as (
         site as largest_site
     from matched
     where site_place = 1
+    union all by name
+    select
+        f.* exclude (site),  -- noqa: RF02
+        f.site as largest_site
+    from site_flows as f
+    anti join repeated as r
+        on
+            f.ip_version = r.ip_version
+            and f.src = r.src
+            and f.dst = r.dst
+            and f.ip_proto = r.ip_proto
+            and f.src_port is not distinct from r.src_port
+            and f.dst_port is not distinct from r.dst_port
 )
 
 select * from final

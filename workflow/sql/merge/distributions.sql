@@ -46,13 +46,28 @@ dated_samples as (
     where not (any_dated.found and coalesce(samples.misdated, false))
 ),
 
-dated_flows as (
+-- Flows that were observed only in misdated samples; usually there are no misdated samples.
+misdated_flows as (
     select distinct
         flows.site,
         flows.port,
         flows.flow_id
     from flows
-    inner join dated_samples on flows.sample = dated_samples.sample
+    inner join samples on flows.sample = samples.sample
+    cross join any_dated
+    where any_dated.found and samples.misdated
+),
+
+undated_flows as (
+    select
+        flows.site,
+        flows.port,
+        flows.flow_id
+    from flows
+    inner join samples on flows.sample = samples.sample
+    semi join misdated_flows as m on flows.site = m.site and flows.port = m.port and flows.flow_id = m.flow_id
+    group by flows.site, flows.port, flows.flow_id
+    having bool_and(coalesce(samples.misdated, false))
 ),
 
 stitched as (
@@ -99,48 +114,60 @@ stitched as (
 placed as (
     select
         s.*,
-        d.flow_id is not null as dated
+        u.flow_id is null as dated
     from stitched as s
-    left join dated_flows as d on s.seen_site = d.site and s.seen_port = d.port and s.flow_id = d.flow_id
+    left join undated_flows as u on s.seen_site = u.site and s.seen_port = u.port and s.flow_id = u.flow_id
 ),
 
-measured as (
+-- histogram() has bins that include their upper bounds, and one for larger values.
+bins as (
     select
-        scope,
-        site,
-        unnest(['wire', 'ip', 'payload', 'duration_ns', 'rate_bps']) as measure,
-        unnest([
-            wire_bytes,
-            ip_bytes,
-            payload_bytes,
-            case when dated then duration_ns::ubigint end,
-            case when dated then rate_bps end
-        ]) as amount
-    from placed
+        threshold,
+        coalesce(lead(threshold) over (order by threshold) - 1, 18446744073709551615) as upper_bound
+    from thresholds
+),
+
+bounds as (
+    select list(threshold - 1 order by threshold) as upper_bounds
+    from thresholds
 ),
 
 counted as (
     select
+        p.scope,
+        p.site,
+        unnest(['wire', 'ip', 'payload', 'duration_ns', 'rate_bps']) as measure,
+        unnest([
+            histogram(p.wire_bytes, b.upper_bounds),
+            histogram(p.ip_bytes, b.upper_bounds),
+            histogram(p.payload_bytes, b.upper_bounds),
+            histogram(p.duration_ns::ubigint, b.upper_bounds) filter (where p.dated),
+            histogram(p.rate_bps, b.upper_bounds) filter (where p.dated)
+        ]) as counts
+    from placed as p
+    cross join bounds as b
+    group by p.scope, p.site
+),
+
+entries as (
+    select
         scope,
         site,
         measure,
-        amount,
-        count(*) as flows
-    from measured
-    where amount is not null
-    group by scope, site, measure, amount
+        unnest(map_entries(counts)) as entry
+    from counted
 ),
 
 bucketed as (
     select
-        counted.scope,
-        counted.site,
-        counted.measure,
-        thresholds.threshold,
-        sum(counted.flows) as flows
-    from counted
-    asof left join thresholds on counted.amount >= thresholds.threshold
-    group by counted.scope, counted.site, counted.measure, thresholds.threshold
+        e.scope,
+        e.site,
+        e.measure,
+        b.threshold,
+        e.entry.value as flows
+    from entries as e
+    left join bins as b on e.entry.key = b.upper_bound
+    where e.entry.value > 0
 ),
 
 buckets as (

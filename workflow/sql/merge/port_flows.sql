@@ -39,25 +39,62 @@ labeled as (
     group by site, port, flow_id
 ),
 
+-- Flows of misdated samples that another sample dates; usually there are no misdated samples.
+misdated_flows as (
+    select distinct
+        f.site,
+        f.port,
+        f.flow_id
+    from flows as f
+    inner join samples as s on f.sample = s.sample
+    where s.misdated
+),
+
+dated_elsewhere as (
+    select distinct
+        f.site,
+        f.port,
+        f.flow_id
+    from flows as f
+    inner join samples as s on f.sample = s.sample
+    semi join misdated_flows as m on f.site = m.site and f.port = m.port and f.flow_id = m.flow_id
+    where not s.misdated
+),
+
+numbered as (
+    select
+        s.sample,
+        coalesce(s.misdated, false) as misdated,
+        t.gaps_before,
+        t.gap_ns_before,
+        row_number() over (order by s.sample) as place
+    from samples as s
+    inner join timeline as t on s.sample = t.sample
+),
+
 marked as (
     select
         f.*,
-        coalesce(
-            s.misdated and bool_or(not s.misdated) over (partition by f.site, f.port, f.flow_id), false
-        ) as misplaced
+        s.place,
+        s.gaps_before,
+        s.gap_ns_before,
+        s.misdated and d.flow_id is not null as misplaced
     from flows as f
-    inner join samples as s on f.sample = s.sample
+    inner join numbered as s on f.sample = s.sample
+    left join dated_elsewhere as d on f.site = d.site and f.port = d.port and f.flow_id = d.flow_id
 ),
 
 placed as (
     select
-        m.* exclude (misplaced, first_ns, last_ns),  -- noqa: RF02
-        case when not m.misplaced then m.first_ns end as first_ns,
-        case when not m.misplaced then m.last_ns end as last_ns,
-        case when not m.misplaced then t.gaps_before end as gaps_before,
-        case when not m.misplaced then t.gap_ns_before end as gap_ns_before
-    from marked as m
-    inner join timeline as t on m.sample = t.sample
+        * replace (
+            case when not misplaced then first_ns end as first_ns,
+            case when not misplaced then last_ns end as last_ns,
+            case when not misplaced then gaps_before end as gaps_before,
+            case when not misplaced then gap_ns_before end as gap_ns_before
+        ),
+        -- in order of time and sample, without a time last
+        coalesce(case when not misplaced then first_ns end, 9223372036854775807)::hugeint * 4294967296 + place as nth
+    from marked
 ),
 
 stitched as (
@@ -85,7 +122,7 @@ stitched as (
         (max(f.gaps_before) - min(f.gaps_before))::ubigint as gaps,
         max(f.gap_ns_before) - min(f.gap_ns_before) as gap_ns,
         bool_and(f.first_ns is not null) as timed,
-        first(f.cut_start order by f.first_ns asc, f.sample asc) as cut_start,
+        arg_min(f.cut_start, f.nth) as cut_start,
         bool_and(f.cut_end) as cut_end
     from placed as f
     group by f.site, f.port, f.flow_id

@@ -22,15 +22,34 @@ candidates as (
     from campaign_flows
 ),
 
+-- Only the largest flows are ranked, because a window function sorts all columns.
+places as (
+    select
+        site,
+        wire_bytes,
+        row_number() over (partition by site order by wire_bytes desc) as place
+    from candidates
+),
+
+least as (
+    select
+        site,
+        min(wire_bytes) as wire_bytes
+    from places
+    where place <= $top
+    group by site
+),
+
 ranked as (
     select
-        *,
+        c.*,
         (
             row_number() over (
-                partition by site order by wire_bytes desc, flow_id asc, largest_site asc
+                partition by c.site order by c.wire_bytes desc, c.flow_id asc, c.largest_site asc
             )
         )::uinteger as rank
-    from candidates
+    from candidates as c
+    inner join least as l on c.site = l.site and c.wire_bytes >= l.wire_bytes
 ),
 
 final as (

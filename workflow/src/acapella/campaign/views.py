@@ -152,14 +152,14 @@ def store(con, name: str, query: str, bound: dict | None = None) -> None:
     therefore begin with two nulls, and a null is stored as a list with one null.
     """
     relation = con.sql(query, params=bound or {})
-    lists = [column for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"]
+    lists = {column: kind for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"}
     if not lists:
         con.execute(f"create table {name} as {query}", bound)
         return
     coded = ", ".join(
-        f"case when {column} is null then list_prepend(null, {column})"
-        f" else list_prepend(null, list_prepend(null, {column})) end as {column}"
-        for column in lists
+        f"case when {column} is null then [null]::{kind}"
+        f" else list_concat([null, null]::{kind}, {column}) end as {column}"
+        for column, kind in lists.items()
     )
     con.execute("create schema if not exists stored")
     con.execute(f"create table stored.{name} as select * replace ({coded}) from ({query})", bound)
