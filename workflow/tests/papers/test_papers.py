@@ -1,6 +1,7 @@
 """Tests the comparison of a campaign with numbers printed in papers, and the configs of the papers."""
 
 import csv
+import json
 
 import pytest
 import yaml
@@ -97,6 +98,75 @@ def test_every_loss_of_the_writer_in_tables_1_and_2_has_a_row(tmp_path):
     measured = [name for name in losses if rows[name]["verdict"] == "not comparable"]
     assert measured == ["loss_200_512", "loss_64_512"]
     assert rows["loss_64_512"]["ours"] == "no loss at 4 Gbit/s"
+
+
+COLLECTION = {
+    "capture": {"buffer_kib": 32768},
+    "collect": {"cores": 2, "ram_gb": 8, "disk_gb": 50, "sample_period_s": 300},
+}
+
+
+def test_settings_of_a_collection_are_those_of_its_configuration(tmp_path):
+    (tmp_path / "collect.json").write_text(json.dumps(COLLECTION))
+    rows = compare(tmp_path, "patchwork")
+    assert [[rows[name][part] for part in ("ours", "verdict")] for name in SETTINGS] == [
+        *(["2 cores", "agrees"], ["8 GB", "agrees"], ["50 GB", "differs"], ["32 MiB", "agrees"], ["300 s", "agrees"])
+    ]
+
+
+SETTINGS = ("node_cores", "node_ram", "node_disk", "buffer", "sample_period")
+
+
+def test_settings_without_a_collection_were_not_measured(tmp_path, capsys):
+    assert {compare(tmp_path, "patchwork")[name]["ours"] for name in SETTINGS} == {"this campaign has no collect.json"}
+    settings = COLLECTION["collect"] | {"sample_period_s": None}
+    (tmp_path / "collect.json").write_text(json.dumps(COLLECTION | {"collect": settings}))
+    row = compare(tmp_path, "patchwork")["sample_period"]
+    assert [row[name] for name in ("ours", "verdict")] == ["collect.sample_period_s is not set", "not measured"]
+    for damaged in ('{"collect": {"cores": "x"}}', "[]", "{", '{"collect": 5}'):
+        (tmp_path / "collect.json").write_text(damaged)
+        capsys.readouterr()
+        assert cli.main(["campaign", "papers", str(tmp_path), "--papers", "patchwork"]) == 2
+        assert capsys.readouterr().err.splitlines() == [
+            f"acapella: error: {tmp_path}/collect.json: no number collect.cores; collect the campaign again"
+        ]
+
+
+def test_samples_and_sites_are_those_of_the_tables(tmp_path):
+    kinds = [("tcpdump", 200, 20), ("tcpdump", 200, 21), ("dpdk", 96, 1), ("fpga", None, None)]
+    write_table(tmp_path, "capture_quality", [
+        {"sample": f"s{n}", "method": method, "snaplen": snaplen, "duration_ns": length and length * 10**9}
+        for n, (method, snaplen, length) in enumerate(kinds)
+    ])  # fmt: skip
+    write_table(
+        tmp_path, "header_depth", [{"site": site, "frames": int(site != "C")} for site in ("A", "B", "C", "all")]
+    )
+    write_table(tmp_path, "outcomes", [{"started": day, "campaign": "c", "sites": 1} for day in ("1", "1", "2")])
+    rows = compare(tmp_path, "patchwork")
+    assert {
+        name: rows[name]["ours"] for name in ("sample_duration", "snaplen", "snaplen_dpdk", "sites", "occasions")
+    } == {
+        "sample_duration": "20 s (median of 3 samples)",
+        "snaplen": "200 B (2 of 3 samples)",
+        "snaplen_dpdk": "96 B (1 of 1 sample)",
+        "sites": "2 sites",
+        "occasions": "2 collections",
+    }
+    assert [rows[name]["verdict"] for name in ("sample_duration", "snaplen", "snaplen_dpdk")] == [
+        *("agrees", "agrees", "differs")
+    ]
+
+
+@pytest.mark.parametrize(("limit", "calls", "verdicts"), [(80, 10, ["agrees"] * 2), (50, 16, ["differs"] * 2)])
+def test_writer_has_the_thresholds_and_frames_per_call_of_the_storage_study(tmp_path, limit, calls, verdicts):
+    run = {"background_percent": 60, "limit_percent": limit, "writer": "buffered", "written": 1280, "calls": calls}
+    direct = {"background_percent": 10, "limit_percent": 20, "writer": "direct", "written": 1280, "calls": 1}
+    write_table(tmp_path, "storage_runs", [one | {"memory_bytes": 256 * 10**6} for one in (run, direct)])
+    rows = compare(tmp_path, "patchwork")
+    assert [rows[name]["verdict"] for name in ("thresholds", "batch")] == verdicts
+    assert rows["thresholds"]["ours"] == f"10:20, 60:{limit}"
+    assert rows["batch"]["ours"] == f"{1280 / calls:.3g} (mean of 1 run)"
+    assert [rows["host_memory"][name] for name in ("ours", "verdict")] == ["256 MB", "not comparable"]
 
 
 def test_value_agrees_if_it_rounds_to_the_printed_number(tmp_path):

@@ -1,14 +1,17 @@
-"""Numbers of a campaign from its tables; a table that the campaign does not have is None."""
+"""Numbers of a campaign from its tables and collect.json; a table that the campaign does not have is None."""
 
 import functools
+import json
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from acapella.campaign.layout import Campaign
 from acapella.common import tables
 from acapella.common.wording import GAP, percent
+from acapella_core.errors import UserError
 
 ALL = "all"
+COLLECTION = "collect.json"  # the configuration of a collection from a testbed
 
 
 class Value(NamedTuple):
@@ -30,6 +33,22 @@ class CampaignTables:
         path = self.campaign.table(name, "parquet")
         fix = f"run snakemake again, or remove {path}"
         return tables.read(name, path, fix).to_pylist() if path.is_file() else None
+
+    def setting(self, section: str, key: str, unit: str, scale: float = 1) -> Value:
+        """Return a number in the configuration of the collection, divided by ``scale``.
+
+        Without a collection from a testbed, or if the number is null, there is no value.
+        """
+        path = self.campaign.directory / COLLECTION
+        if not path.is_file():
+            return Value(None, f"this campaign has no {COLLECTION}")
+        try:
+            number = json.loads(path.read_text(encoding="utf-8"))[section][key]
+            if number is None:
+                return Value(None, f"{section}.{key} is not set")
+            return Value(number / scale, f"{number / scale:,.6g} {unit}")
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            raise UserError(f"no number {section}.{key}", where=path, fix="collect the campaign again") from error
 
     def value(self, table: str, compute: Callable[[list[dict]], Value | None]) -> Value:
         """Return ``compute(rows)``. Without the table, or if the result is None, the value was not measured."""

@@ -1,5 +1,8 @@
 """The campaign's numbers for those printed in the Patchwork paper (IMC 2025)."""
 
+from collections import Counter
+from collections.abc import Container
+
 from acapella.common.wording import count, digits, percent, scaled, span
 
 from . import printed
@@ -8,13 +11,22 @@ from .campaign_tables import ALL, CampaignTables, Value, median, plain, text
 MEMORY_PERCENT = 21  # of memory, at which appendix B compares the thresholds
 THRESHOLDS = ((10, 20), (20, 50))
 BINS = {"frames_65_127": 65, "frames_128_255": 128, "frames_1519_2047": 1519}  # smallest length
+WRITER_THRESHOLDS = (60, 80)  # of Tables 1 and 2
+DPDK_METHODS = ("dpdk", "fpga")
 LOSSES = "loss_"  # prefix of the names of Tables 1 and 2: loss_SNAPLEN_BYTES
 DEPTHS = (6, 12)  # headers in the deepest stack of a site, of all sites
 
 
 def values(tables: CampaignTables) -> dict[str, Value]:
     """Return the values by the names of workflow/conformance/patchwork_printed.csv."""
-    return {**infrastructure(tables), **traffic(tables), **flows(tables), **measurements(tables)}
+    return {
+        **infrastructure(tables),
+        **collection(tables),
+        **traffic(tables),
+        **flows(tables),
+        **measurements(tables),
+        **writer(tables),
+    }
 
 
 def infrastructure(tables: CampaignTables) -> dict[str, Value]:
@@ -39,6 +51,42 @@ def infrastructure(tables: CampaignTables) -> dict[str, Value]:
         "utilization": share("low_ports", "ports"),
         "line_rate": share("line_rate_ports", "ports"),
     }
+
+
+def collection(tables: CampaignTables) -> dict[str, Value]:
+    """Return those of nodes and samples in sections 6.2 and 8."""
+
+    def duration(rows):
+        known = [row["duration_ns"] / 1e9 for row in rows if row["duration_ns"] is not None]
+        found = median(known)
+        return (
+            None if found is None else Value(found, plain(f"{found:,.3g} s (median of {count(len(known), 'sample')})"))
+        )
+
+    def occasions(rows):
+        number = len({(row["started"], row["campaign"]) for row in rows})
+        return Value(number, plain(count(number, "collection")))
+
+    return {
+        "node_cores": tables.setting("collect", "cores", "cores"),
+        "node_ram": tables.setting("collect", "ram_gb", "GB"),
+        "node_disk": tables.setting("collect", "disk_gb", "GB"),
+        "buffer": tables.setting("capture", "buffer_kib", "MiB", 1024),
+        "sample_period": tables.setting("collect", "sample_period_s", "s"),
+        "sample_duration": tables.value("capture_quality", duration),
+        "snaplen": tables.value("capture_quality", most_frequent_snaplen),
+        "snaplen_dpdk": tables.value("capture_quality", lambda rows: most_frequent_snaplen(rows, DPDK_METHODS)),
+        "occasions": tables.value("outcomes", occasions),
+    }
+
+
+def most_frequent_snaplen(rows: list[dict], methods: Container[str] | None = None) -> Value | None:
+    """Return the most frequent snap length of the samples with these capture methods; the smallest of several."""
+    known = [row["snaplen"] for row in rows if row["snaplen"] and (methods is None or row["method"] in methods)]
+    if not known:
+        return None
+    snaplen, samples = min(Counter(known).items(), key=lambda item: (-item[1], item[0]))
+    return Value(snaplen, plain(f"{snaplen:,} B ({samples:,} of {count(len(known), 'sample')})"))
 
 
 def share_of(part: int, whole: int, what: str) -> Value:
@@ -69,6 +117,10 @@ def traffic(tables: CampaignTables) -> dict[str, Value]:
         low, high = min(depths), max(depths)
         return Value(low if low < DEPTHS[0] else high, f"{span(low, high)} headers")
 
+    def sites(rows):
+        number = len({row["site"] for row in rows if row["site"] != ALL and row["frames"]})
+        return Value(number, plain(count(number, "site"))) if number else None
+
     def ethernet(rows):
         shares = [row["occurrence_share"] for row in rows if (row["site"], row["header"]) == (ALL, "Ethernet")]
         return text(shares[0]) if shares else None
@@ -77,6 +129,7 @@ def traffic(tables: CampaignTables) -> dict[str, Value]:
         "ipv6": tables.value("ip_versions", ipv6),
         "ethernet": tables.value("header_occurrence", ethernet),
         **{name: tables.value("frame_sizes", bin_share(low)) for name, low in BINS.items()},
+        "sites": tables.value("header_depth", sites),
         "deepest_stack": tables.value("header_depth", deepest),
     }
 
@@ -141,6 +194,33 @@ def measurements(tables: CampaignTables) -> dict[str, Value]:
             for row in printed.rows("patchwork")
             if row["name"].startswith(LOSSES)
         },
+    }
+
+
+def writer(tables: CampaignTables) -> dict[str, Value]:
+    """Return those of the DPDK program in section 8.1.4 and appendix B."""
+
+    def batch(rows):
+        known = [row for row in rows if row["writer"] == "buffered" and row["calls"]]
+        if not known:
+            return None
+        frames = sum(row["written"] for row in known) / sum(row["calls"] for row in known)
+        return Value(frames, plain(f"{frames:.3g} (mean of {count(len(known), 'run')})"))
+
+    def thresholds(rows):
+        pairs = sorted({(row["background_percent"], row["limit_percent"]) for row in rows})
+        return (
+            Value(pairs.count(WRITER_THRESHOLDS), ", ".join(f"{low}:{high}" for low, high in pairs)) if pairs else None
+        )
+
+    def memory(rows):
+        sizes = sorted({row["memory_bytes"] for row in rows})
+        return Value(sizes[-1], ", ".join(plain(scaled(size, "B")) for size in sizes)) if sizes else None
+
+    return {
+        "batch": tables.value("storage_runs", batch),
+        "thresholds": tables.value("storage_runs", thresholds),
+        "host_memory": tables.value("storage_runs", memory),
     }
 
 
