@@ -255,8 +255,10 @@ DATA ?=
 RECORD ?=
 NAME ?= reproduced
 REPRODUCE_TARGET = $(if $(filter yes,$(RECORD)),record,reproduce)
-reproduce: setup
+reproduce:
 	@[ -n '$(DATA)' ] || { echo "reproduce: name a release: make reproduce DATA=DIRECTORY" >&2; exit 2; }
+	@[ -f '$(DATA)/SHA256SUMS' ] || { echo "reproduce: $(DATA): not a release (no SHA256SUMS); correct DATA" >&2; exit 2; }
+	@$(MAKE) setup
 	@rm -f 'results/$(NAME)/reproduced.txt'
 	@status=0; $(BIN)/snakemake --cores $(CORES) $(REPRODUCE_TARGET) --forcerun $(REPRODUCE_TARGET) \
 		--config reproduce='$(DATA)' campaign='$(NAME)' || status=$$?; \

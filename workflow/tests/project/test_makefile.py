@@ -53,6 +53,14 @@ def install(tmp_path: Path, user: int, installed: list[str], *purposes: str) -> 
     return run(SCRIPT, *purposes, env=os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"})
 
 
+def test_reproduce_checks_the_release_before_any_setup(tmp_path):
+    ended = run("make", "-C", ROOT, "reproduce", f"DATA={tmp_path}", "VENV=" + str(tmp_path / "new"))
+    assert ended.returncode == 2 and not (tmp_path / "new").exists()
+    first, *others = ended.stderr.splitlines()
+    assert first == f"reproduce: {tmp_path}: not a release (no SHA256SUMS); correct DATA"
+    assert len(others) == 1 and others[0].startswith("make: ***"), "of make itself"
+
+
 def test_missing_package_without_root_prints_the_command_and_fails(tmp_path):
     ended = install(tmp_path, 1000, [name for name in packages("run") if name not in ("tshark", "cmake")], "run")
     assert ended.returncode == 1
