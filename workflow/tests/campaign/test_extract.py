@@ -163,13 +163,19 @@ def test_one_member_or_frame_is_decompressed_from_a_checkpoint(tmp_path, codec, 
     assert "changed since the digest" in capsys.readouterr().err
 
 
-def test_flow_is_selected_by_its_identifier(tmp_path):
+def test_flow_is_selected_by_its_identifier(tmp_path, capsys):
     capture = digested(tmp_path, "t.pcap", pcap(70))
     flows = pq.read_table(tmp_path / "t.acap.flows.parquet").to_pylist()
     (flow_id,) = [row["flow_id"] for row in flows if row["src_port"] == 1003]
     assert extract(capture, tmp_path / "out.pcapng", "--flow", flow_id) == 0
     expected = editcap(capture, tmp_path / "e.pcapng", *map(str, range(3, 71, 7)))
     assert fields(tmp_path / "out.pcapng") == fields(expected)
+    before = (tmp_path / "out.pcapng").read_bytes()
+    capsys.readouterr()
+    assert extract(capture, tmp_path / "out.pcapng", "--flow", "0" * 32) == 2
+    error = capsys.readouterr().err
+    assert f"{capture}: --flow {'0' * 32}: no such flow; " in error and error.count("\n") == 1
+    assert (tmp_path / "out.pcapng").read_bytes() == before
 
 
 def test_output_is_written_to_a_pipe(tmp_path):
@@ -312,7 +318,7 @@ def test_changed_size_and_missing_capture_are_reported(tmp_path, capsys):
     assert "no such capture" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["0", "5-4", "a", "1,,2", "-3"])
+@pytest.mark.parametrize("text", ["", "0", "5-4", "a", "1,,2", "-3"])
 def test_invalid_frame_numbers_are_rejected(tmp_path, text, capsys):
     assert extract(digested(tmp_path, "t.pcap", pcap(10)), tmp_path / "out.pcapng", f"--frames={text}") == 2
     assert "such as 17,19-40" in capsys.readouterr().err

@@ -78,7 +78,7 @@ def test_numbers_of_frames_need_a_sample(campaign, tmp_path, capsys):
     assert "beta-p1: --frames 1000: no such frame: the last frame has number " in capsys.readouterr().err
 
 
-def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_path):
+def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_path, capsys):
     """The tables of this campaign have pseudonyms, its catalog does not."""
     mapping = read_rows(campaign / "pseudonyms.tsv", delimiter="\t")
     (beta,) = [row for row in mapping if row["true_sample"] == "beta-p1"]
@@ -88,8 +88,10 @@ def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_pa
     for flow in (flows[0], flows[len(flows) // 2]):
         assert extract(campaign, tmp_path / "out.pcapng", "--flow", flow["flow_id"]) == 0
         assert len(packets(tmp_path / "out.pcapng")) >= int(flow["frames"]) > 0, "frames of all samples of its site"
-    assert extract(campaign, tmp_path / "out.pcapng", "--flow", "0" * 32) == 0
-    assert packets(tmp_path / "out.pcapng") == []
+    assert extract(campaign, tmp_path / "none.pcapng", "--flow", flows[0]["flow_id"], "--where", "false") == 0
+    capsys.readouterr()
+    assert extract(campaign, tmp_path / "no.pcapng", "--flow", "0" * 32) == 2 and not (tmp_path / "no.pcapng").exists()
+    assert f"{campaign}: --flow {'0' * 32}: no such flow; " in capsys.readouterr().err
 
 
 def read_rows(path, **options) -> list[dict[str, str]]:

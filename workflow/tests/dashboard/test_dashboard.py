@@ -69,6 +69,10 @@ def hostile(tmp_path_factory):
         "frames": 1,
         "wire_bytes": 60,
         "mirror_verdict": HOSTILE[2],
+        "actual_start_ns": FIRST_NS,
+        "actual_end_ns": FIRST_NS + 1,
+        "lost_frames": 1,
+        "loss_share": 5e-324,
     }
     outputs = write_rows(results / "ports", "capture_quality", [row]) | write_rows(
         results / "ports", "flows_per_sample", []

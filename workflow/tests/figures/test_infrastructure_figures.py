@@ -76,6 +76,15 @@ def test_subtitle_has_the_number_of_the_campaign(campaigns, drawn):
     assert share in with_spaces(" ".join(drawn("infrastructure_slice_sites", "few").notes))
 
 
+def test_title_states_that_downlinks_are_not_known():
+    of_site = {"site": "A", "uplinks": 2, "downlinks": None, "downlinks_from": "unknown"}
+    module = figure_module("infrastructure_ports")
+    assert with_spaces(module.title([of_site])) == "Uplinks of 1 site; downlinks are not known"
+    assert module.notes([of_site]) == ("Downlinks of 1\N{NO-BREAK SPACE}site are not known.",)
+    known = module.title([of_site, of_site | {"downlinks": 6}])
+    assert with_spaces(known) == "1 of 1 site has more downlinks than uplinks; 3 downlinks per uplink"
+
+
 def test_report_has_the_figures_with_data_and_the_busiest_ports(campaigns):
     directory = campaigns["few"].campaign.directory
     assert cli.main(["campaign", "report", str(directory), "--no-samples", "--infrastructure"]) == 0

@@ -302,7 +302,7 @@ TIMES = "2024-01-01T00:00:00Z,2024-01-02T00:00:00Z"
         ("slices", f"{HEADERS['slices']}1,2024-01-01 00:00:00,2024-01-02 00:00:00,A\n", "is not a time such as"),
         ("slices", f"{HEADERS['slices']}1,{TIMES}\n", "line 2: expected 4 values"),
         ("telemetry", "site,port,time\n", "expected the columns site, port, time_s"),
-        ("telemetry", f"{HEADERS['telemetry']}A,p,0,1,,\n", "1 readings lack a value"),
+        ("telemetry", f"{HEADERS['telemetry']}A,p,0,1,,\n", "1 reading lacks a value"),
         ("telemetry", f"{HEADERS['telemetry']}A,p,0,1,1,\nA,p,0,2,2,\n", "two readings of A p at 0 s"),
         ("telemetry", f"{HEADERS['telemetry']}A,p,0,many,1,\n", "many"),
         ("telemetry", f"{HEADERS['telemetry']}A,p,0,1,1,0\n", "reading of A p at 0 s: counters and time_s must not"),
@@ -344,6 +344,7 @@ def test_damaged_compressed_input_is_an_error_of_one_line(tmp_path, capsys, opti
         ("S", '{"unit": 1.5}', "node 2: unit in Capacities"),
         ("S", f'{{"unit": {10**30}}}', "node 2: unit in Capacities"),
         ("S", "[" * 100_000, "node 2: Capacities is not JSON"),
+        ("S", '{"model": "\\ud800"}', "node 2: Capacities is not JSON"),
         ("", "{}", "node 1: a site without a name"),
     ],
 )
@@ -356,6 +357,14 @@ def test_invalid_property_of_a_model_is_an_error_of_one_line(tmp_path, capsys, s
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["unknown", "shift_jis"])
+def test_model_with_an_encoding_that_is_not_supported_is_an_error_of_one_line(tmp_path, capsys, encoding):
+    (tmp_path / "model.graphml").write_text(f'<?xml version="1.0" encoding="{encoding}"?><graphml/>')
+    assert run(tmp_path, "--advertisement", tmp_path / "model.graphml") == 2
+    error = capsys.readouterr().err
+    assert "model.graphml: not GraphML: " in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

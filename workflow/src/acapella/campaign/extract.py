@@ -108,7 +108,10 @@ def confine(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the selected frames; print their number unless they are written to standard output."""
     selection = Selection(
-        args.where, args.frames and frame_ranges(args.frames), None if args.flow is None else [args.flow], args.sample
+        args.where,
+        None if args.frames is None else frame_ranges(args.frames),
+        None if args.flow is None else [args.flow],
+        args.sample,
     )
     if selection == Selection(None, None, None, None):
         raise UserError("no frames are selected", fix="use --where, --frames, --flow or --sample")
@@ -175,6 +178,7 @@ def parts_of_capture(capture: Path, selection: Selection, args: argparse.Namespa
         add_view(con, acap, flows, merged=merged)
         queries.confine_to_files(con, [acap, *([flows] if flows else [])])
         columns = selected(con, selection, *([FILE.name, FILE_FRAME] if merged else [])).to_arrow_table()
+        check_flow(con, selection, columns, f"{capture}: --flow {args.flow}")
     return [*split_by_file(capture.parent, acap, columns)] if merged else [Part(capture, acap, columns)]
 
 
@@ -253,6 +257,14 @@ def selected(con, selection: Selection, *more: str):
     return relation.project(", ".join([*COLUMNS, *more])).order(", ".join([*more, "frame"]))
 
 
+def check_flow(con, selection: Selection, table, where: str) -> None:
+    """Raise UserError if the selected frames in ``table`` are none because no frame has the flow_id of --flow."""
+    if selection.flows is None or len(table):
+        return
+    if not con.execute("select 1 from frames where list_contains(?, flow_id) limit 1", [selection.flows]).fetchall():
+        raise UserError("no such flow", where=where, fix="column flow_id of the flow table has the identifiers")
+
+
 def check_condition(con, where: str) -> None:
     """Raise UserError unless ``where`` is one expression of SQL on the columns of the view."""
     from .sql import reading_statement  # noqa: PLC0415 (pyarrow)
@@ -284,6 +296,7 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
             raise UserError(f"no acap of a sample {selection.sample!r}", where=directory)
         with sql.known_names(con):
             table = selected(con, selection, "sample").to_arrow_table()
+        check_flow(con, selection, table, f"{directory}: --flow {args.flow}")
     numbered_in = [selection.sample] if selection.sample is not None else [*samples]
     if len(numbered_in) == 1:
         check_numbers(selection.frames, campaign.acap(numbered_in[0]), numbered_in[0])

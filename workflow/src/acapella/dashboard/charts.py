@@ -13,6 +13,7 @@ LEFT, RIGHT, TOP, BOTTOM = 66, 8, 10, 26  # margins of the plot
 SMALL_WIDTH, SMALL_HEIGHT = 132, 22
 MAX_MARKED = 120  # points with a mark and a tooltip; of a line with more, only the sparse ones have these
 MAX_X_TICKS = 4
+SMALLEST = 1e-15  # a maximum below it counts as 0; powers of ten of the smallest doubles are 0
 DAY_S = 86_400
 SPARSE, LITTLE = ' class="sparse"', " (little time captured)"
 STEPS_S = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, DAY_S, 2 * DAY_S, 7 * DAY_S, 14 * DAY_S)
@@ -146,7 +147,7 @@ def vertical(x: float, text: str) -> str:
 
 def value_ticks(maximum: float) -> list[float]:
     """Return the ticks of a value axis: 0 and two to four multiples of 1, 2, 2.5 or 5 times a power of ten."""
-    if maximum <= 0:
+    if maximum < SMALLEST:
         return [0.0, 1.0]
     power = 10.0 ** (math.floor(math.log10(maximum)) - 1)
     step = next(lead * power for lead in (2.5, 5, 10, 20, 25, 50, 100) if lead * power * 4 >= maximum * 0.999999)

@@ -32,8 +32,9 @@ INDEX = "index.html"
 PSEUDONYMS = "Campaigns with pseudonyms are not in the trends of sites and ports: S0 is another site in each of them."
 QUANTITIES = (
     "Of samples in traffic statistics. Mean rate of a port: bytes on the wire by the time captured. Lost frames: at "
-    "all stages with counters, as a share of the frames offered. Flows are directed and counted per sample. Hollow "
-    "marks: less than a quarter of the median time captured of the campaigns in the chart."
+    "all stages with counters, as a share of the frames offered. Flows are directed and counted per sample. Frames "
+    "that a filter or sampling omitted are not counted. Hollow marks: less than a quarter of the median time captured "
+    "of the campaigns in the chart."
 )
 
 
@@ -172,9 +173,9 @@ def campaign_table(dashboard: Dashboard) -> dict:
         for name in history.names
     ]
     note = (
-        "Names are links to reports. Numbers include samples that are excluded from traffic statistics, such as "
-        "trials. Captured: sum of the durations of samples. Kappa: mean of an environment. Outcomes: of the latest "
-        "collection."
+        "Names are links to reports. Samples, captured time, frames, bytes and losses include samples that are "
+        "excluded from traffic statistics, such as trials; sites, ports and flows do not. Captured: sum of the "
+        "durations of samples. Kappa: mean of an environment. Outcomes: of the latest collection."
     )
     table = cells.table("campaigns", "All campaigns", note, columns, rows)
     return table | {"csv": {"file": "campaigns.csv", "href": "campaigns.csv"}}

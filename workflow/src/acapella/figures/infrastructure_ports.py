@@ -30,17 +30,20 @@ def draw(source: Source) -> Figure:
 def title(rows: list[dict]) -> str:
     """Return how many sites have more downlinks than uplinks, and the ratio of the sums."""
     known = [row for row in rows if row["downlinks"] is not None]
+    if not known:
+        return f"Uplinks of {count(len(rows), 'site')}; downlinks are not known"
     more = sum(row["downlinks"] > row["uplinks"] for row in known)
     up, down = (sum(row[kind] for row in known) for kind in KINDS)
     ratio = f"; {digits(down / up)} downlinks per uplink" if up else ""
-    return f"{more} of {count(len(known), 'site')} have more downlinks than uplinks{ratio}"
+    verb = "has" if more == 1 else "have"
+    return f"{more} of {count(len(known), 'site')} {verb} more downlinks than uplinks{ratio}"
 
 
 def notes(rows: list[dict]) -> tuple[str, ...]:
     """Return the paper's statement, and where the numbers of downlinks come from."""
     known = [row for row in rows if row["downlinks"] is not None]
     more = sum(row["downlinks"] > row["uplinks"] for row in known)
-    parts = [infrastructure_scope.compared("ports", f"{more} of {len(known)}")]
+    parts = [infrastructure_scope.compared("ports", f"{more} of {len(known)}")] if known else []
     from_nics = sum(row["downlinks_from"] == "nics" for row in rows)
     if from_nics:
         sites = count(from_nics, "site")

@@ -34,7 +34,7 @@ def draw(source: Source) -> Figure:
         parts.append(f"not included: {count(unknown, 'port')} without samples or known rate")
     key = (infrastructure_scope.note(*parts), "Utilization of the busier direction; dashed: the paper's 38 % and 50 %.")
     verb = "reaches" if at_line_rate == 1 else "reach"
-    title = f"{low} of ports never exceed {PAPER_PERCENT} %; {count(at_line_rate, 'port')} {verb} the line rate"
+    title = f"{low} of ports have no sample above {PAPER_PERCENT} %; {count(at_line_rate, 'port')} {verb} the line rate"
     return Figure(title, chart(rows), key)
 
 

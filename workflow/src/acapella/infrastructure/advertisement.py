@@ -51,7 +51,7 @@ class Graph:
         """Read a GraphML file. Raises UserError if it is not one."""
         try:
             root = ET.parse(path).getroot()
-        except (ET.ParseError, UnicodeDecodeError) as error:
+        except (ET.ParseError, ValueError, LookupError) as error:  # the last two: an encoding that is not supported
             raise UserError(f"not GraphML: {error}", where=path) from error
         except OSError as error:
             raise UserError(f"cannot read: {error.strerror}", where=path) from error
@@ -78,6 +78,7 @@ class Graph:
         """Return a property that contains JSON. Raises UserError if it does not."""
         try:
             value = json.loads(self.of(node, name) or "{}")
+            json.dumps(value, ensure_ascii=False).encode()  # an escaped half of a surrogate pair is no text
         except (ValueError, RecursionError) as error:
             raise UserError(f"node {node}: {name} is not JSON: {error}", where=self.path) from error
         return value if isinstance(value, dict) else {}

@@ -87,7 +87,7 @@ def sites_of(model: str | None, place: int, path: Path) -> list[str]:
         return []
     try:
         root = ET.fromstring(model)
-    except ET.ParseError as error:
+    except (ET.ParseError, ValueError) as error:
         raise UserError(f"slice {place}: its model is not GraphML: {error}", where=path) from error
     keys = {key.get("id"): key.get("attr.name") for key in root.iter(f"{NAMESPACE}key")}
     sites = {properties(node, keys).get("Site") for node in root.iter(f"{NAMESPACE}node")}

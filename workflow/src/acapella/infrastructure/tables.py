@@ -161,7 +161,8 @@ def check_counters(con) -> int:
     missing = " or ".join(f"{name} is null" for name in required)
     ((count,),) = con.execute(f"select count(*) from raw_counters where {missing}").fetchall()
     if count:
-        raise UserError(f"telemetry: {count:,} readings lack a value; required: {', '.join(required)}")
+        noun = "reading lacks" if count == 1 else "readings lack"
+        raise UserError(f"telemetry: {count:,} {noun} a value; required: {', '.join(required)}")
     invalid = con.execute(
         "select site, port, time_s from raw_counters where in_bytes < 0 or out_bytes < 0 or rate_bps <= 0 or time_s < 0"
         f" or time_s >= {LAST_S} order by all limit 1"
