@@ -1,5 +1,5 @@
-# monitor: generated/<sample>/ of the trials that rule collect generated -> tables/monitor_*.csv and .parquet;
-#          only with local.generate
+# monitor: generated/<sample>/ of the trials that rule collect generated, or of a release
+#          -> tables/monitor_*.csv and .parquet; only with local.generate, or a release that has them
 # search: searches of the highest rate without loss on this machine -> tables/monitor_searches.csv and .parquet
 #         (measure_search) -> figures/monitor_rates.* (OSNT, figure 5). Only `snakemake search` runs it; the report then
 #         has its figure and table.
@@ -11,12 +11,20 @@ from acapella.figures.registry import SEARCH_FIGURES
 from acapella.snakefile.replays import generated_samples
 
 GENERATED = generated_samples(config)
+RELEASED_TRIALS = [
+    f"{config['reproduce']}/generated/{sample}/{table}.parquet"
+    for sample in (GENERATED if config["reproduce"] else [])
+    for table in MONITOR_TABLES
+]
 SEARCH = config["search"]
 
 
 rule monitor:
     input:
-        manifests=lambda wildcards: [SAMPLES.manifest(sample) for sample in SAMPLES.collected(GENERATED)],
+        manifests=lambda wildcards: (
+            [] if config["reproduce"] else [SAMPLES.manifest(sample) for sample in SAMPLES.collected(GENERATED)]
+        ),
+        released=RELEASED_TRIALS,
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in MONITOR_TABLES],
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=MONITOR_TABLES)),
@@ -31,12 +39,16 @@ rule monitor:
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        samples=lambda wildcards: SAMPLES.collected(GENERATED),
+        trials=lambda wildcards: (
+            [f"--release={config['reproduce']}"]
+            if config["reproduce"]
+            else ["--samples", *SAMPLES.collected(GENERATED)]
+        ),
         code=digest_of_code("acapella.campaign.monitor"),
     message:
         "monitor: tables of generated traffic"
     shell:
-        "acapella campaign monitored {params.campaign:q} --samples {params.samples:q} > {log:q} 2>&1"
+        "acapella campaign monitored {params.campaign:q} {params.trials:q} > {log:q} 2>&1"
 
 
 rule measure_search:

@@ -40,6 +40,7 @@ if config["reproduce"]:
     REPRODUCED_RESULTS = [
         *([*rules.process.output.csv, *rules.process.output.parquet] if HAS_SAMPLES else []),
         *([*rules.transfer_tables.output.csv, *rules.transfer_tables.output.parquet] if TRANSFERS else []),
+        *([*rules.monitor.output.csv, *rules.monitor.output.parquet] if GENERATED else []),
         *rules.figures.output.figures,
         *(rules.trials.output if ENVIRONMENTS else []),
         *([*rules.flowtables.output.csv, *rules.flowtables.output.parquet] if REPORTED["samples"] else []),

@@ -1,4 +1,4 @@
-"""Tests that a release of transfers contains what their tables need, and nothing about hosts and addresses."""
+"""Tests that a release of transfers and generated traffic contains what their tables need, and no addresses."""
 
 import json
 import os
@@ -9,14 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated import generated_transfers as made
 from acapella_testing.generated.files_campaign import run
+from acapella_testing.generated.generated_tables import write_table
 from acapella_testing.new_files import new_directory
 from acapella_testing.release_records import write_key
 from acapella_testing.runs.other_environment import check_out, run_elsewhere, turkish, why_unavailable
 from acapella_testing.runs.workflow_run import Workplace
 
+from acapella.campaign.layout import Campaign
+from acapella.campaign.monitor import TABLES as MONITOR_TABLES
 from acapella.cli.main import main
-from acapella.release import transfers
+from acapella.release import checksums, generated, transfers
 from acapella.transfer.tables import TABLES
+from acapella_core.files import sha256_of
 
 PRIVATE = ("secret-host", "10.0.0.1", "192.0.2.77", "cookie", "Thu, 01 Jan 2026", "SITE-A", "operator")
 
@@ -43,7 +47,32 @@ def campaign(tmp_path_factory) -> Path:
         path.write_text(json.dumps(content))
     (directory / "config.json").write_text('{"figures": {"formats": ["svg"]}}')
     run("campaign", "transfers", directory)
+    trials = ("quiet-1", "busy-1")
+    for number, sample in enumerate(trials):
+        monitored(directory, sample, number)
+    run("campaign", "monitored", directory, "--samples", *trials)
     return directory
+
+
+def monitored(directory: Path, sample: str, number: int) -> None:
+    """Write what a monitor counted in a trial, and its manifest."""
+    flow = {"flow": 0, "name": "small", "src": "10.0.0.1", "dst": "192.0.2.77", "src_port": 5000, "expected": 9}
+    first_ns = 10**18 + number
+    rows = {
+        "monitor_ports": {"name": sample, "received": 9 - number, "first_ns": first_ns},
+        "monitor_flows": flow | {"unique": 9 - number, "lost": number, "latency_mean_ns": 1 / 3, "clock_set": False},
+        "monitor_histograms": {"flow": 0, "measure": "gap", "bucket": 7, "packets": 8},
+        "monitor_intervals": {"begin_ns": first_ns, "length_ns": 10**6, "packets": 9 - number},
+        "monitor_clocks": {"points": 3, "from_ns": first_ns, "rate_ppm": 0.5, "corrected": False},
+    }
+    own = new_directory(directory / "generated" / sample)
+    for name, row in rows.items():
+        write_table(own, name, [row])
+        shutil.move(own / "tables" / f"{name}.parquet", own / f"{name}.parquet")
+    shutil.rmtree(own / "tables")
+    files = [{"file": f"{name}.parquet", "sha256": sha256_of(own / f"{name}.parquet")} for name in rows]
+    manifest = new_directory(directory / "raw") / f"{sample}.json"
+    manifest.write_text(json.dumps({"generated": {"files": files}}))
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +109,35 @@ def test_tables_made_from_a_release_equal_those_of_the_campaign(campaign, releas
         assert bool(ours) == (name != "transfer_shallow"), "no buffer is shallow"
 
 
+def test_tables_of_generated_traffic_equal_those_of_the_campaign_without_addresses(campaign, release, tmp_path):
+    assert "| generated/ | 2 trials of generated traffic" in (release / "README.md").read_text()
+    run("campaign", "monitored", tmp_path, "--release", release)
+    for name in MONITOR_TABLES:
+        ours, theirs = (pq.read_table(d / "tables" / f"{name}.parquet").to_pylist() for d in (tmp_path, campaign))
+        addresses = {"src": None, "dst": None} if name == "monitor_flows" else {}
+        assert ours == [row | addresses for row in theirs] and len(ours) == 2, name
+        if name == "monitor_ports":
+            assert [row["name"] for row in ours] == ["quiet-1", "busy-1"], "in the order of ports"
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"samples": 5}', '{"samples": ["../x"]}'])
+def test_invalid_list_of_generated_traffic_is_an_error_of_one_line(release, tmp_path, content, capsys):
+    public = shutil.copytree(release, tmp_path / "public")
+    (public / "generated" / "trials.json").write_text(content)
+    assert main(["campaign", "monitored", str(new_directory(tmp_path / "made")), "--release", str(public)]) == 2
+    error = capsys.readouterr().err
+    assert "generated/trials.json: " in error and error.count("\n") == 1
+
+
+def test_damaged_files_of_generated_traffic_are_not_released(campaign, tmp_path, capsys):
+    mine = shutil.copytree(campaign, tmp_path / "mine")
+    path = mine / "generated" / "busy-1" / "monitor_flows.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert main(["release", str(mine), "-o", str(tmp_path / "public"), "--key-file", str(campaign.parent / "key")]) == 2
+    assert "its SHA-256 differs from that in" in capsys.readouterr().err
+    assert not (tmp_path / "public").exists()
+
+
 def test_damaged_files_and_invalid_cells_are_not_released(campaign, tmp_path):
     directory = campaign.parent / "mine" / "transfers" / "bbr-20-102400"
     for name in ("damaged", "without-flows", "elsewhere"):
@@ -99,17 +157,47 @@ def test_damaged_files_and_invalid_cells_are_not_released(campaign, tmp_path):
 
 def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(release, tmp_path):
     """The flow then starts three years after the others: 10^17 ns have no exact double."""
-    public, made, again = shutil.copytree(release, tmp_path / "public"), tmp_path / "made", tmp_path / "again"
-    run("campaign", "transfers", new_directory(made), "--runs", public)
+    public, made = shutil.copytree(release, tmp_path / "public"), tmp_path / "made"
+    remake(made, public)
     run("campaign", "compare", made, public, "--record")
     path = public / "transfers" / "ratio-2.0" / "cell.json"
     text = path.read_text()
     path.write_text(text.replace('"started_ns":1000000000000001000', '"started_ns":1100000000000001000'))
     assert path.read_text() != text
-    run("campaign", "transfers", new_directory(again), "--runs", public)
+    expected = compared_again(made, public, tmp_path / "again")
+    assert ("tables/transfer_settings.parquet", "completion_ns_high") in expected
+    assert not any(file.startswith("tables/monitor_") for file, _ in expected)
+
+
+def test_one_changed_byte_of_generated_traffic_lists_exactly_the_affected_columns(release, tmp_path):
+    public, made = shutil.copytree(release, tmp_path / "public"), tmp_path / "made"
+    path = public / "generated" / "busy-1" / "monitor_flows.parquet"
+    plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(pq.read_table(path), path, **plain)  # so that a byte is a character
+    checksums.write(public)
+    remake(made, public)
+    run("campaign", "compare", made, public, "--record")
+    content = path.read_bytes()
+    assert content.count(b"small") == 1
+    path.write_bytes(content.replace(b"small", b"smell"))
+    assert compared_again(made, public, tmp_path / "again") == {("tables/monitor_flows.parquet", "name")}
+
+
+def remake(made: Path, public: Path) -> None:
+    """Make the tables of a release."""
+    run("campaign", "transfers", new_directory(made), "--runs", public)
+    run("campaign", "monitored", made, "--release", public)
+
+
+def compared_again(made: Path, public: Path, again: Path) -> set[tuple[str, str]]:
+    """Make the tables of a changed release again and return the columns that differ, by a naive comparison.
+
+    They have to be those that the comparison with the release lists.
+    """
+    remake(again, public)
     assert main(["campaign", "compare", str(again), str(public)]) == 1
     expected = set()
-    for name in TABLES:
+    for name in (*TABLES, *MONITOR_TABLES):
         ours, theirs = (pq.read_table(each / "tables" / f"{name}.parquet").to_pylist() for each in (again, made))
         assert len(ours) == len(theirs)
         expected |= {
@@ -120,11 +208,12 @@ def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(release,
         }
     rows = [line.split("\t") for line in (again / "reproduced.tsv").read_text().splitlines()[1:]]
     assert {(file, column) for file, column, *_ in rows if file.endswith(".parquet")} == expected
-    assert ("tables/transfer_settings.parquet", "completion_ns_high") in expected
+    return expected
 
 
 def test_hidden_names_omit_transfers(campaign, tmp_path):
     assert transfers.write(tmp_path, campaign, hidden=True) == [transfers.HIDDEN]
+    assert generated.write(tmp_path, Campaign(campaign), hidden=True) == (0, [generated.HIDDEN])
     assert not any(tmp_path.iterdir())
 
 
@@ -159,7 +248,9 @@ def test_tables_and_figures_of_transfers_are_reproduced_elsewhere(release, tmp_p
     place.succeed("--cores", "2", "record", "--config", f"reproduce={public}")
     sums = dict(reversed(line.split("  ")) for line in (public / "SHA256SUMS").read_text().splitlines())
     names = {name for name in sums if name.startswith("results/tables/")}
-    assert names == {f"results/tables/{name}.{suffix}" for name in TABLES for suffix in ("csv", "parquet")}
+    tables = (*TABLES, *MONITOR_TABLES)
+    assert names == {f"results/tables/{name}.{suffix}" for name in tables for suffix in ("csv", "parquet")}
+    assert "results/figures/monitor_flows.svg" in sums
     assert "results/figures/transfer_ratios.svg" in sums and "results/figures/transfer_streams.svg" not in sums
     variables = turkish(tmp_path / "locales") | {"TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "9"}
     words = ("--cores", "1", "reproduce", "--config", f"reproduce={public}", "campaign=mine")

@@ -1,10 +1,13 @@
 """Write the tables of traffic that the testbed generated and monitored: the packets and flows of each trial.
 
-Reads generated/SAMPLE/monitor_*.parquet of the samples of a campaign whose manifests have the key generated, and writes
-tables/monitor_* as csv and parquet. Each trial is a port of the monitor: column name of monitor_ports is its sample.
+Reads generated/SAMPLE/monitor_*.parquet of the samples of a campaign whose manifests have the key generated, or of a
+release, and writes tables/monitor_* as csv and parquet. Each trial is a port of the monitor: column name of
+monitor_ports is its sample.
 """
 
+import argparse
 import json
+from pathlib import Path
 
 from acapella.common import tables
 from acapella_core import names
@@ -16,25 +19,41 @@ from . import provenance
 STAGE = "monitor"
 TABLES = ("monitor_ports", "monitor_flows", "monitor_histograms", "monitor_intervals", "monitor_clocks")
 DIRECTORY = "generated"
-FIX = "collect the campaign again"
+TRIALS = "trials.json"  # in this directory of a release: its samples in the order of ports
+FIX, COPY = "collect the campaign again", "copy the release again"
 
 
 def register_parser(subparsers):
     """Add `acapella campaign monitored`."""
     parser = subparsers.add_parser("monitored", help="tables of generated and monitored traffic", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
-    parser.add_argument("--samples", nargs="*", metavar="SAMPLE", required=True, help="samples, in the order of ports")
+    sources = parser.add_mutually_exclusive_group(required=True)
+    sources.add_argument("--samples", nargs="*", metavar="SAMPLE", help="samples, in the order of ports")
+    sources.add_argument("--release", metavar="DIR", help="directory of a release with generated/")
     return parser
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Confine this process, because it may read files of a third party."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(Path(args.campaign, "tables"))
 
 
 def run(args) -> None:
     """Write the tables. Raises UserError if a file of a trial is missing or not that of its manifest."""
     campaign = campaigns.open_campaign(args.campaign)
-    for sample in args.samples:
+    release = Path(args.release) if args.release else None
+    samples = args.samples if release is None else released_trials(release)
+    for sample in samples if release is None else ():
         check_files(campaign, sample)
     written = []
     for table in TABLES:
-        rows = [row for port, sample in enumerate(args.samples) for row in rows_of(campaign, sample, table, port)]
+        rows = [
+            row | {"port": port}
+            for port, sample in enumerate(samples)
+            for row in rows_of(campaign, sample, table, release)
+        ]
         written += tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
         names.report(f"monitor: tables/{table}: {len(rows)} rows")
     provenance.write_outputs(campaign, STAGE, written, pseudonyms=False)
@@ -53,7 +72,19 @@ def check_files(campaign: campaigns.Campaign, sample: str) -> None:
             raise UserError(f"its SHA-256 differs from that in {path}", where=file, fix=FIX)
 
 
-def rows_of(campaign: campaigns.Campaign, sample: str, table: str, port: int) -> list[dict]:
-    """Return the rows of a trial with the number of its port. Raises UserError."""
-    found = tables.read(table, campaign.generated(sample, table), FIX)
-    return [row | {"port": port} for row in found.to_pylist()]
+def rows_of(campaign: campaigns.Campaign, sample: str, table: str, release: Path | None = None) -> list[dict]:
+    """Return the rows of a trial in the campaign or a release, which lacks columns with addresses. Raises UserError."""
+    if release is None:
+        return tables.read(table, campaign.generated(sample, table), FIX).to_pylist()
+    return tables.read(table, release / DIRECTORY / sample / f"{table}.parquet", COPY, partial=True).to_pylist()
+
+
+def released_trials(release: Path) -> list[str]:
+    """Return the samples of generated traffic in a release, by port; [] if it has none. Raises UserError."""
+    path = release / DIRECTORY / TRIALS
+    if not path.is_file():
+        return []
+    try:
+        return [names.sample(sample, path) for sample in json.loads(path.read_text(encoding="utf-8"))["samples"]]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UserError("not a list of samples", where=path, fix=COPY) from error

@@ -100,8 +100,8 @@ def rounded(part: pa.Table) -> pa.Table:
     return pa.table(columns, schema=part.schema)
 
 
-def read(table: str, path: Path, fix: str) -> pa.Table:
-    """Return the contents of a table's Parquet file.
+def read(table: str, path: Path, fix: str, *, partial: bool = False) -> pa.Table:
+    """Return the contents of a table's Parquet file. ``partial``: a missing column that may be null is null.
 
     Doubles are rounded as in the CSV file, and control characters in text are escaped. Raises UserError with ``fix``
     as advice if the file does not have the table's schema.
@@ -109,7 +109,11 @@ def read(table: str, path: Path, fix: str) -> pa.Table:
     schema = arrow_schema(table)
     try:
         with pq.ParquetFile(path) as file:
-            contents = conform(file.read().select(schema.names), schema)
+            contents = file.read()
+            for field in schema if partial else ():
+                if field.nullable and field.name not in contents.column_names:
+                    contents = contents.append_column(field, pa.nulls(len(contents), field.type))
+            contents = conform(contents.select(schema.names), schema)
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise UserError(f"does not match this version's schema: {one_line(error)}", where=path, fix=fix) from error
     return printable(rounded(contents))

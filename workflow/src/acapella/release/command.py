@@ -194,7 +194,7 @@ def make_release(
     from acapella_core import anonymize as core  # noqa: PLC0415
 
     from . import catalog as release_catalog  # noqa: PLC0415
-    from . import croissant, reproducible, transfers  # noqa: PLC0415
+    from . import croissant, reproducible, studies, transfers  # noqa: PLC0415
     from . import readme as release_readme  # noqa: PLC0415
 
     core.require_aes()
@@ -212,12 +212,12 @@ def make_release(
         counts_of_samples = [release_sample(part, sample, key, args) for sample in samples]
         engines = [counts["engine"] for counts in counts_of_samples]
         notes = reproducible.write(part, campaign.directory, samples, engines, hidden=hidden)
-        notes += transfers.write(part, campaign.directory, hidden=hidden)
+        numbers, notes_of_studies = studies.write(part, campaign, hidden=hidden)
+        notes += notes_of_studies
         tables = release_tables(campaign, part / "tables", key, hidden=hidden)
-        omitted = missing_tables(campaign, tables, remade=transfers.cells_of(part) != [], hidden=hidden)
+        omitted = missing_tables(campaign, tables, part, hidden=hidden)
         missing = release_readme.lines_about_missing(by_reason(omitted), notes)
-        runs = len(transfers.cells_of(part))
-        readme = release_readme.text(counts_of_samples, tables, missing, runs, hidden=hidden, macs=args.macs)
+        readme = release_readme.text(counts_of_samples, tables, missing, numbers, hidden=hidden, macs=args.macs)
         write_texts(part, samples, counts_of_samples, readme)
         if samples:
             release_catalog.write(part, tables)
@@ -239,7 +239,7 @@ def make_release(
         "tables": len(tables),
         "omitted": omitted,
         "notes": notes,
-        "runs": runs,
+        "runs": numbers["runs"],
     }
 
 
@@ -432,9 +432,9 @@ def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
     return outputs
 
 
-def missing_tables(campaign: Campaign, released: list[str], *, remade: bool, hidden: bool) -> dict[str, str]:
-    """Return the omitted tables of the campaign, each with the reason. ``remade``: the release has transfers."""
-    from .transfers import REMADE  # noqa: PLC0415
+def missing_tables(campaign: Campaign, released: list[str], part: Path, *, hidden: bool) -> dict[str, str]:
+    """Return the omitted tables of the campaign, each with the reason. ``part``: the release."""
+    from . import studies  # noqa: PLC0415
 
     recorded = recorded_outputs(campaign, hidden=False)
     allowed = recorded_outputs(campaign, hidden=hidden)
@@ -447,7 +447,7 @@ def missing_tables(campaign: Campaign, released: list[str], *, remade: bool, hid
         elif path not in allowed:
             reasons[name] = TRUE_NAMES
         else:
-            reasons[name] = REMADE if remade and name.startswith("transfer_") else why_private(name)
+            reasons[name] = studies.why_omitted(name, part) or why_private(name)
     return reasons
 
 

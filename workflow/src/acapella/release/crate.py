@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from acapella import __version__
+from acapella.campaign.monitor import DIRECTORY as GENERATED
 from acapella_core.files import atomic_path, atomic_text, sha256_of
 
 from . import croissant
@@ -32,10 +33,12 @@ STEPS = {
     "trials": "compare trials of the same traffic",
     "flowtables": "run the P4 program over captures, and merge its flow reports into tables",
     "transfer_tables": "compute the tables of transfers from their runs",
+    "monitor": "merge what a monitor counted in trials of generated traffic into tables",
     "figures": "draw the figures of the tables",
 }
 OPTIONAL_TABLES = {  # prefix of their names, by step
     **{"trials": "tables/consistency", "flowtables": "tables/flowreport_", "transfer_tables": "tables/transfer_"},
+    "monitor": "tables/monitor_",
 }
 SAMPLE_STEPS = ("digest", "process")
 SNAKEMAKE = "https://snakemake.github.io"
@@ -88,7 +91,7 @@ class Crate:
         tools = {step: self._tool(step) for step in self._steps()}
         workflow = self._workflow(tools)
         actions = [action for step in tools for action in self._actions(step, tools[step])]
-        beginnings = ("captures/", f"{TRANSFERS}/")
+        beginnings = ("captures/", f"{TRANSFERS}/", f"{GENERATED}/")
         inputs = [self.files[name] for name in self.files if name in (CONFIG, SHEET) or name.startswith(beginnings)]
         results = [self.files[name] for name in self._results("")]
         run = self._action("#run", f"Run of Acapella {__version__}", workflow, inputs, results)
@@ -218,6 +221,7 @@ class Crate:
             "process": ([*digests, CONFIG, SHEET], tables),
             **{step: ([*captures, CONFIG], names) for step, names in optional.items()},
             "transfer_tables": ([*self._beginning(f"{TRANSFERS}/"), CONFIG], optional["transfer_tables"]),
+            "monitor": ([*self._beginning(f"{GENERATED}/"), CONFIG], optional["monitor"]),
             "figures": ([*(name for name in self._results("tables/") if name.endswith(".parquet")), CONFIG],
                         self._results("figures/")),
         }[step]  # fmt: skip

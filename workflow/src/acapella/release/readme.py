@@ -1,6 +1,6 @@
 """README.md of a release: its contents, how it was made, possible uses, and limitations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from string import Template
 
 from acapella import __version__
@@ -67,6 +67,9 @@ TRANSFERS_LINE = Template(
     "| transfers/ | $runs runs of transfers: settings, results of iperf3, and digests of the captures at the sender, "
     "without addresses and names of hosts |\n"
 )
+TRIALS_LINE = Template(
+    "| generated/ | $trials trials of generated traffic: what a monitor counted, without addresses of flows |\n"
+)
 TRANSFERS = Template("""\
 # Transfers over emulated links
 
@@ -102,17 +105,26 @@ NAMES = {
 
 
 def text(  # noqa: PLR0913
-    counts_of_samples: list[dict], tables: list[str], missing: list[str], runs: int, *, hidden: bool, macs: str
+    counts_of_samples: list[dict],
+    tables: list[str],
+    missing: list[str],
+    studies: Mapping[str, int],
+    *,
+    hidden: bool,
+    macs: str,
 ) -> str:
     """Return the text of README.md.
 
     ``counts_of_samples``: counts of each capture; ``tables``: released tables; ``missing``: lines of
-    `lines_about_missing`; ``runs``: number of runs of transfers; ``hidden``: whether names are pseudonyms;
+    `lines_about_missing`; ``studies``: numbers of ``runs`` of transfers and of ``trials`` of generated
+    traffic; ``hidden``: whether names are pseudonyms;
     ``macs``: the value of --macs.
     """
     omitted = "\n".join(["## What is not included", *missing, "", ""]) if missing else ""
+    lines = ((studies["runs"], TRANSFERS_LINE), (studies["trials"], TRIALS_LINE))
+    study_lines = "".join(line.substitute(studies) for number, line in lines if number)
     if not counts_of_samples:
-        return TRANSFERS.substitute(version=__version__, runs=TRANSFERS_LINE.substitute(runs=runs), omitted=omitted)
+        return TRANSFERS.substitute(version=__version__, runs=study_lines, omitted=omitted)
     table_names = ", ".join(tables)
     about = f"results of the original captures, as counts and shares ({table_names}); those with addresses are omitted"
     if FLOWS in tables:
@@ -128,8 +140,7 @@ def text(  # noqa: PLR0913
         names=NAMES[hidden],
         sheet=SHEET,
         omitted=omitted,
-        table_line=(f"| tables/ | {about} |\n" if tables else "")
-        + (TRANSFERS_LINE.substitute(runs=runs) if runs else ""),
+        table_line=(f"| tables/ | {about} |\n" if tables else "") + study_lines,
     )
 
 

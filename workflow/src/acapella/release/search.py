@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from acapella.campaign.monitor import DIRECTORY as GENERATED
 from acapella.campaign.views import literal
 from acapella.common import queries
 from acapella_core import _native
@@ -202,13 +203,14 @@ def texts_of(con, part: Path) -> Iterator[Text]:
     template = {*release_readme.TEXT.template.splitlines()}
     for path in files:
         where = path.relative_to(part).as_posix()
-        if path.suffix in (".md", ".yaml") or (where.startswith(f"{TRANSFERS}/") and path.suffix == ".json"):
+        beginnings = (f"{TRANSFERS}/", f"{GENERATED}/")
+        if path.suffix in (".md", ".yaml") or (where.startswith(beginnings) and path.suffix == ".json"):
             yield Text(where, None, sorted({*path.read_text(encoding="utf-8").splitlines()} - template))
         elif path.suffix == ".tsv":
             yield from sheet_texts(path, where)
         elif path.suffix == ".parquet":
             yield Text(where, "metadata", [json.dumps(metadata_of(path))])
-            if path.parent.name == "tables":
+            if path.parent.name == "tables" or where.startswith(f"{GENERATED}/"):
                 yield from columns(con, f"read_parquet({literal(path, pattern=True)})", where)
         elif path.suffix == ".csv":
             yield from columns(con, csv_source(path), where)

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from acapella.campaign.monitor import released_trials
 from acapella.release import reproducible, transfers
 from acapella_core import names
 from acapella_core.errors import UserError
@@ -51,7 +52,8 @@ def check_keys(config: Mapping, path: Path, allowed: Iterable[str]) -> None:
 def with_release(config: Mapping) -> dict[str, Any]:
     """Return the config of a campaign that is made from a release; any other config unchanged.
 
-    Raises UserError for keys that cannot be set, neither by the release nor on the command line.
+    Raises UserError for keys that cannot be set, neither by the release nor on the command line, and for an invalid
+    list of generated traffic.
     """
     if not config.get("reproduce"):
         return dict(config)
@@ -61,6 +63,7 @@ def with_release(config: Mapping) -> dict[str, Any]:
     made = {"campaign": NAME, "testbed": "files", "samples": str(directory / reproducible.SHEET) if has_sheet else None}
     if (directory / transfers.DIRECTORY).is_dir():
         made["transfer"] = {"runs": str(directory)}
+    released_trials(directory)  # an invalid list is an error before any job
     # Trials are compared by the bytes of packets, and the P4 program reads packets.
     omitted = ("trials", "flowreports") if is_without_captures(config) else ()
     return made | {key: value for key, value in config.items() if key not in omitted}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella.campaign.monitor import released_trials
 from acapella_core import names
 
 PROGRAM = "acapella-dpdk-replay"
@@ -74,7 +75,12 @@ def environments_with_departures(config: dict) -> list[str]:
 
 
 def generates(config: dict) -> bool:
-    """Return whether the testbed generates traffic whose tables the campaign has. With pseudonyms, it has none."""
+    """Return whether the campaign has tables of generated traffic, of the testbed or of a release.
+
+    With pseudonyms, a testbed's campaign has none.
+    """
+    if config.get("reproduce"):
+        return bool(released_trials(Path(config["reproduce"])))
     return config.get("testbed") == "local" and bool(config["local"]["generate"]) and not config["pseudonyms"]
 
 
@@ -82,6 +88,8 @@ def generated_samples(config: dict) -> list[str]:
     """Return the samples of generated traffic in the order of their trials; none if there are no tables of it."""
     if not generates(config):
         return []
+    if config.get("reproduce"):
+        return released_trials(Path(config["reproduce"]))
     settings = config["local"]["generate"]
     names_ = [name_of(environment) for environment in settings["environments"]]
     return [f"{name}-{number}" for name in names_ for number in range(1, settings["repeats"] + 1)]
