@@ -41,6 +41,7 @@ if config["reproduce"]:
         *([*rules.process.output.csv, *rules.process.output.parquet] if HAS_SAMPLES else []),
         *([*rules.transfer_tables.output.csv, *rules.transfer_tables.output.parquet] if TRANSFERS else []),
         *([*rules.monitor.output.csv, *rules.monitor.output.parquet] if GENERATED else []),
+        *([*rules.infrastructure.output.csv, *rules.infrastructure.output.parquet] if INFRASTRUCTURE else []),
         *rules.figures.output.figures,
         *(rules.trials.output if ENVIRONMENTS else []),
         *([*rules.flowtables.output.csv, *rules.flowtables.output.parquet] if REPORTED["samples"] else []),

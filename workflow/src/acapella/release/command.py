@@ -306,10 +306,10 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     from acapella.common import queries  # noqa: PLC0415
     from acapella.common.pseudonyms import pseudonyms, true_names  # noqa: PLC0415
 
-    from .transfers import cells_of  # noqa: PLC0415
+    from .studies import exist  # noqa: PLC0415
 
-    if not campaign.catalog.exists() and cells_of(campaign.directory):
-        return []  # a campaign of transfers
+    if not campaign.catalog.exists() and exist(campaign):
+        return []  # a campaign without samples
     catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     reading = queries.one_line(campaign.directory, catalog_of=campaign.directory)
     with reading, contextlib.closing(queries.open_catalog(campaign.directory)) as con:

@@ -15,6 +15,7 @@ from acapella.campaign.monitor import DIRECTORY as GENERATED
 from acapella_core.files import atomic_path, atomic_text, sha256_of
 
 from . import croissant
+from .infrastructure import DIRECTORY as INFRASTRUCTURE
 from .reproducible import CONFIG, RESULTS, SHEET
 from .transfers import DIRECTORY as TRANSFERS
 
@@ -34,11 +35,15 @@ STEPS = {
     "flowtables": "run the P4 program over captures, and merge its flow reports into tables",
     "transfer_tables": "compute the tables of transfers from their runs",
     "monitor": "merge what a monitor counted in trials of generated traffic into tables",
+    "infrastructure": "compute the tables of the infrastructure study from its inputs",
     "figures": "draw the figures of the tables",
 }
 OPTIONAL_TABLES = {  # prefix of their names, by step
     **{"trials": "tables/consistency", "flowtables": "tables/flowreport_", "transfer_tables": "tables/transfer_"},
-    "monitor": "tables/monitor_",
+    **{"monitor": "tables/monitor_", "infrastructure": "tables/infrastructure_"},
+}
+STUDIES = {  # directory of the inputs, by step
+    **{"transfer_tables": TRANSFERS, "monitor": GENERATED, "infrastructure": INFRASTRUCTURE},
 }
 SAMPLE_STEPS = ("digest", "process")
 SNAKEMAKE = "https://snakemake.github.io"
@@ -91,7 +96,7 @@ class Crate:
         tools = {step: self._tool(step) for step in self._steps()}
         workflow = self._workflow(tools)
         actions = [action for step in tools for action in self._actions(step, tools[step])]
-        beginnings = ("captures/", f"{TRANSFERS}/", f"{GENERATED}/")
+        beginnings = ("captures/", *(f"{directory}/" for directory in STUDIES.values()))
         inputs = [self.files[name] for name in self.files if name in (CONFIG, SHEET) or name.startswith(beginnings)]
         results = [self.files[name] for name in self._results("")]
         run = self._action("#run", f"Run of Acapella {__version__}", workflow, inputs, results)
@@ -220,8 +225,7 @@ class Crate:
         objects, results = {
             "process": ([*digests, CONFIG, SHEET], tables),
             **{step: ([*captures, CONFIG], names) for step, names in optional.items()},
-            "transfer_tables": ([*self._beginning(f"{TRANSFERS}/"), CONFIG], optional["transfer_tables"]),
-            "monitor": ([*self._beginning(f"{GENERATED}/"), CONFIG], optional["monitor"]),
+            **{step: ([*self._beginning(f"{place}/"), CONFIG], optional[step]) for step, place in STUDIES.items()},
             "figures": ([*(name for name in self._results("tables/") if name.endswith(".parquet")), CONFIG],
                         self._results("figures/")),
         }[step]  # fmt: skip

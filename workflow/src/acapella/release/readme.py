@@ -70,15 +70,19 @@ TRANSFERS_LINE = Template(
 TRIALS_LINE = Template(
     "| generated/ | $trials trials of generated traffic: what a monitor counted, without addresses of flows |\n"
 )
-TRANSFERS = Template("""\
-# Transfers over emulated links
+INPUTS_LINE = Template(
+    "| infrastructure/ | $inputs inputs of the infrastructure study: switch ports and NICs of sites, leases and sites "
+    "of slices, counters of switch ports |\n"
+)
+WITHOUT_SAMPLES = Template("""\
+# Studies of a testbed, without captures
 
 Created by Acapella $version. Check the files with `sha256sum -c SHA256SUMS`.
 
 | File or directory | Content |
 |---|---|
-$runs| config.yaml | settings from which Acapella makes tables and figures again |
-| results/ | tables and figures made from these runs, if they were added; SHA256SUMS contains their checksums |
+$lines| config.yaml | settings from which Acapella makes tables and figures again |
+| results/ | tables and figures made from these files, if they were added; SHA256SUMS contains their checksums |
 
 In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` makes results/ again and lists what differs, down to the
 column. Ports, sequence numbers and times are the original ones.
@@ -116,15 +120,15 @@ def text(  # noqa: PLR0913
     """Return the text of README.md.
 
     ``counts_of_samples``: counts of each capture; ``tables``: released tables; ``missing``: lines of
-    `lines_about_missing`; ``studies``: numbers of ``runs`` of transfers and of ``trials`` of generated
-    traffic; ``hidden``: whether names are pseudonyms;
+    `lines_about_missing`; ``studies``: numbers of ``runs`` of transfers, ``trials`` of generated
+    traffic and ``inputs`` of the infrastructure study; ``hidden``: whether names are pseudonyms;
     ``macs``: the value of --macs.
     """
     omitted = "\n".join(["## What is not included", *missing, "", ""]) if missing else ""
-    lines = ((studies["runs"], TRANSFERS_LINE), (studies["trials"], TRIALS_LINE))
-    study_lines = "".join(line.substitute(studies) for number, line in lines if number)
+    lines = {"runs": TRANSFERS_LINE, "trials": TRIALS_LINE, "inputs": INPUTS_LINE}
+    study_lines = "".join(line.substitute(studies) for kind, line in lines.items() if studies[kind])
     if not counts_of_samples:
-        return TRANSFERS.substitute(version=__version__, runs=study_lines, omitted=omitted)
+        return WITHOUT_SAMPLES.substitute(version=__version__, lines=study_lines, omitted=omitted)
     table_names = ", ".join(tables)
     about = f"results of the original captures, as counts and shares ({table_names}); those with addresses are omitted"
     if FLOWS in tables:

@@ -5,7 +5,7 @@ captures. captures.tsv is a sample sheet of testbed `files`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -18,8 +18,11 @@ CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
 CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "flowreports", "trials")  # config keys copied to a release
 # Keys of flowreports that are copied: not those of the study, which measures a machine.
 FLOWREPORT_KEYS = ("samples", "sketch", "triggers", "sketches", "epoch", "window", "interval")
-INNER_KEYS = {"digest": ("engine",), "flowreports": FLOWREPORT_KEYS}  # keys that a release may set, if not all
-KEYS = (*CAMPAIGN_KEYS, "digest")  # config keys that a release may contain
+INNER_KEYS = {  # keys that a release may set, if not all
+    **{"digest": ("engine",), "flowreports": FLOWREPORT_KEYS, "infrastructure": ("bin_s", "line_rate_share")},
+}
+STUDY = "infrastructure"  # its files are those of the release
+KEYS = (*CAMPAIGN_KEYS, "digest", STUDY)  # config keys that a release may contain
 RESULTS = "results"  # directory of the tables and figures that were made from the released captures
 SHEET_COLUMNS = ("sample", "site", "port", "file", "start", "restriction")
 HEADER = """\
@@ -67,6 +70,8 @@ def released_config(
         config["trials"] = renamed_trials(config["trials"], {s.sample: s.name for s in samples}, hidden=hidden)
         if config["trials"] is None:
             notes.append("trials: not all of their samples are in the release")
+    study = campaign_study(campaign)
+    config[STUDY] = {key: study[key] for key in INNER_KEYS[STUDY] if key in study}
     flowreports = config.pop("flowreports", {})
     if flowreports.get("samples"):
         config["flowreports"], missing = renamed_flowreports(flowreports, {s.sample: s.name for s in samples})
@@ -77,12 +82,22 @@ def released_config(
 
 def campaign_config(campaign: Path) -> dict:
     """Return CAMPAIGN_KEYS of the config of the campaign's last run of Snakemake; without such a run, no key is set."""
+    return stored(campaign, kept_keys)
+
+
+def campaign_study(campaign: Path) -> dict:
+    """Return config key `infrastructure` of that run, with its files; {} without a study."""
+    return stored(campaign, lambda config: dict(config.get(STUDY, {})))
+
+
+def stored(campaign: Path, select: Callable[[dict], dict]) -> dict:
+    """Return ``select(config)`` for the config of the campaign's last run; {} without such a run. Raises UserError."""
     path = campaign / CAMPAIGN_CONFIG
     if not path.is_file():
         return {}
     try:
-        return kept_keys(dict(json.loads(path.read_text(encoding="utf-8"))))
-    except (ValueError, TypeError) as error:
+        return select(dict(json.loads(path.read_text(encoding="utf-8"))))
+    except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"not a config: {error}", where=path, fix="delete it, or run snakemake again") from error
 
 
@@ -100,10 +115,12 @@ def kept_keys(config: Mapping) -> dict:
 def write_campaign_config(campaign: Path, config: Mapping) -> None:
     """Write CAMPAIGN_KEYS of the config to the campaign's directory, for a later release of the campaign.
 
-    Environments of trials keep their order, in which tables list them.
+    Environments of trials keep their order, in which tables list them. The infrastructure study has its files, too.
     """
     path = campaign / CAMPAIGN_CONFIG
-    text = json.dumps(kept_keys(config), indent=2) + "\n"
+    study = config.get(STUDY) or {}
+    has_files = any(isinstance(value, list) and value for value in study.values())
+    text = json.dumps(kept_keys(config) | ({STUDY: study} if has_files else {}), indent=2) + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         atomic_text(path, text)
 

@@ -16,7 +16,7 @@ from .reproducible import RESULTS, campaign_config
 VERSIONS = f"{RESULTS}/versions.json"
 PACKAGES = ("acapella", "altair", "duckdb", "numpy", "pyarrow", "vl-convert-python")
 # Stages whose tables are made only from files of a release.
-STAGES = ("process", "consistency", "flowtables", "transfer", "monitor")
+STAGES = ("process", "consistency", "flowtables", "transfer", "monitor", "infrastructure")
 # Of them, the tables that depend on programs that the reader may not have: other flow meters.
 OMITTED = ("tables/flowreport_tools.csv", "tables/flowreport_tools.parquet")
 PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755

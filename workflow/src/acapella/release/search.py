@@ -23,8 +23,10 @@ from acapella_core.errors import UserError
 
 from . import readme as release_readme
 from .columns import METADATA, published_columns
+from .infrastructure import DIRECTORY as INFRASTRUCTURE
 from .transfers import DIRECTORY as TRANSFERS
 
+STUDIES = (f"{TRANSFERS}/", f"{GENERATED}/")
 # Patterns of possible addresses and checksums at any position of a text. DuckDB evaluates ANY_WORD, because it does not
 # support the look-around assertions of WORD_PATTERNS.
 HEX, BASE64 = "[0-9A-Fa-f]{64}", "[A-Za-z0-9+/_-]{43}"
@@ -203,14 +205,13 @@ def texts_of(con, part: Path) -> Iterator[Text]:
     template = {*release_readme.TEXT.template.splitlines()}
     for path in files:
         where = path.relative_to(part).as_posix()
-        beginnings = (f"{TRANSFERS}/", f"{GENERATED}/")
-        if path.suffix in (".md", ".yaml") or (where.startswith(beginnings) and path.suffix == ".json"):
+        if path.suffix in (".md", ".yaml", ".graphml") or (where.startswith(STUDIES) and path.suffix == ".json"):
             yield Text(where, None, sorted({*path.read_text(encoding="utf-8").splitlines()} - template))
         elif path.suffix == ".tsv":
             yield from sheet_texts(path, where)
         elif path.suffix == ".parquet":
             yield Text(where, "metadata", [json.dumps(metadata_of(path))])
-            if path.parent.name == "tables" or where.startswith(f"{GENERATED}/"):
+            if path.parent.name == "tables" or where.startswith((f"{GENERATED}/", f"{INFRASTRUCTURE}/")):
                 yield from columns(con, f"read_parquet({literal(path, pattern=True)})", where)
         elif path.suffix == ".csv":
             yield from columns(con, csv_source(path), where)

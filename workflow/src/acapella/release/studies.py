@@ -2,22 +2,32 @@
 
 from pathlib import Path
 
-from acapella.campaign.layout import Campaign
+from acapella.campaign.layout import Campaign, existing_provenance
 from acapella.campaign.monitor import DIRECTORY as GENERATED
 
-from . import generated, transfers
+from . import generated, infrastructure, transfers
 
-REMADE = {"transfer_": transfers.DIRECTORY, "monitor_": GENERATED}  # directory by the beginning of the tables' names
+REMADE = {  # directory by the beginning of the tables' names
+    **{"transfer_": transfers.DIRECTORY, "monitor_": GENERATED, "infrastructure_": infrastructure.DIRECTORY},
+}
 
 
 def write(part: Path, campaign: Campaign, *, hidden: bool) -> tuple[dict[str, int], list[str]]:
-    """Write transfers and generated traffic to the release in ``part``.
+    """Write transfers, generated traffic and the inputs of the infrastructure study to the release in ``part``.
 
-    Return the numbers of `runs` and `trials`, and reasons why results cannot be reproduced. Raises UserError.
+    Return the numbers of `runs`, `trials` and `inputs`, and reasons why results cannot be reproduced. Raises UserError.
     """
     notes = transfers.write(part, campaign.directory, hidden=hidden)
     trials, notes_of_trials = generated.write(part, campaign, hidden=hidden)
-    return {"runs": len(transfers.cells_of(part)), "trials": trials}, notes + notes_of_trials
+    notes += notes_of_trials + infrastructure.write(part, campaign, hidden=hidden)
+    inputs = len([*(part / infrastructure.DIRECTORY).glob("*")])
+    return {"runs": len(transfers.cells_of(part)), "trials": trials, "inputs": inputs}, notes
+
+
+def exist(campaign: Campaign) -> bool:
+    """Return whether a campaign has transfers or an infrastructure study: it can be released without samples."""
+    has_study = existing_provenance(campaign, infrastructure.STAGE).is_file()
+    return has_study or transfers.cells_of(campaign.directory) != []
 
 
 def why_omitted(table: str, part: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from acapella.campaign.monitor import released_trials
-from acapella.release import reproducible, transfers
+from acapella.release import infrastructure, reproducible, transfers
 from acapella_core import names
 from acapella_core.errors import UserError
 
@@ -66,7 +66,10 @@ def with_release(config: Mapping) -> dict[str, Any]:
     released_trials(directory)  # an invalid list is an error before any job
     # Trials are compared by the bytes of packets, and the P4 program reads packets.
     omitted = ("trials", "flowreports") if is_without_captures(config) else ()
-    return made | {key: value for key, value in config.items() if key not in omitted}
+    made |= {key: value for key, value in config.items() if key not in omitted}
+    if study := infrastructure.settings(directory):
+        made[infrastructure.STAGE] = made.get(infrastructure.STAGE, {}) | study
+    return made
 
 
 def is_without_captures(config: Mapping) -> bool:
