@@ -172,7 +172,9 @@ def test_changed_and_missing_inputs_are_errors_of_one_line(campaign, release, tm
     ):
         config["infrastructure"]["slices"] = [pattern]
         (mine / "config.json").write_text(json.dumps(config))
-        assert main(["release", str(mine), "-o", str(tmp_path / "public"), "--key-file", str(release.parent / "key")]) == 2
+        assert (
+            main(["release", str(mine), "-o", str(tmp_path / "public"), "--key-file", str(release.parent / "key")]) == 2
+        )
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
         assert not (tmp_path / "public").exists()

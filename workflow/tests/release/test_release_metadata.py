@@ -12,8 +12,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import requests
+from acapella_testing.generated import generated_transfers
 from acapella_testing.generated.files_campaign import run
-from acapella_testing.new_files import write_file
+from acapella_testing.generated.monitored_trials import monitored
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.release_records import write_key
 from acapella_testing.runs.workflow_run import ROOT
 from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
@@ -77,6 +80,54 @@ def issues(release: Path, cache: Path) -> list[str]:
 
 def test_crate_conforms_to_the_provenance_run_crate_profile(recorded_release, http_cache):
     assert issues(recorded_release, http_cache) == []
+
+
+@pytest.fixture(scope="module")
+def studies_release(tmp_path_factory) -> Path:
+    """Return a recorded release of transfers, generated traffic and an infrastructure study, without samples."""
+    place = tmp_path_factory.mktemp("studies")
+    mine, public, made = new_directory(place / "mine"), place / "public", new_directory(place / "made")
+    generated_transfers.captured(mine, delays=(20,))
+    run("campaign", "transfers", mine)
+    monitored(mine, "quiet-1", 0)
+    run("campaign", "monitored", mine, "--samples", "quiet-1")
+    slices = write_file(place / "slices.csv", "slice,start,end,sites\nx,2024-01-01T00:00:00Z,2024-01-02T00:00:00Z,A\n")
+    run("campaign", "infrastructure", mine, f"--slices={slices}")
+    study = {"advertisements": [], "slices": [str(slices)], "telemetry": []}
+    write_file(mine / "config.json", json.dumps({"infrastructure": study}))
+    run("release", mine, "-o", public, "--key-file", write_key(place / "key"))
+    run("campaign", "transfers", made, "--runs", public)
+    run("campaign", "monitored", made, "--release", public)
+    run("campaign", "infrastructure", made, f"--slices={public}/infrastructure/slice_records.csv")
+    run("campaign", "compare", made, public, "--record", "--workflow", ROOT)
+    return public
+
+
+STUDY_STEPS = {"transfer_tables": "transfers/", "monitor": "generated/", "infrastructure": "infrastructure/"}
+
+
+def test_crate_of_a_release_without_samples_conforms_and_has_a_step_per_study(studies_release, http_cache):
+    assert issues(studies_release, http_cache) == []
+    graph = json.loads((studies_release / "ro-crate-metadata.json").read_text())["@graph"]
+    actions = {entity["@id"]: entity for entity in graph if entity["@type"] == "CreateAction"}
+    for step, directory in STUDY_STEPS.items():
+        objects, results = (ids(actions[f"#{step}"][name]) for name in ("object", "result"))
+        assert {name.partition("/")[0] + "/" for name in objects} == {directory, "config.yaml/"}
+        prefix = f"results/tables/{step.removesuffix('_tables')}_"
+        assert results and all(name.startswith(prefix) for name in results)
+    assert {"infrastructure/slice_records.csv", "generated/trials.json"} <= {*ids(actions["#run"]["object"])}
+
+
+def test_croissant_of_a_release_without_samples_is_valid(studies_release):
+    import mlcroissant  # noqa: PLC0415
+
+    dataset = mlcroissant.Dataset(jsonld=str(studies_release / "croissant.json"))
+    assert not dataset.metadata.issues.errors
+    names = {record_set.id for record_set in dataset.metadata.record_sets}
+    tables = [f"results-tables-{name}" for name in ("transfer_cells", "monitor_flows", "infrastructure_summary")]
+    assert {*tables} <= names
+    (row,) = dataset.records(tables[1])
+    assert row[f"{tables[1]}/name"] == b"small"
 
 
 def test_crate_names_every_file_with_its_checksum_and_no_clock(recorded_release):
