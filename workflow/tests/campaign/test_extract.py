@@ -178,6 +178,20 @@ def test_flow_is_selected_by_its_identifier(tmp_path, capsys):
     assert (tmp_path / "out.pcapng").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("column", "values"), [("frame", [1] * 10), ("frame", [None, *range(2, 11)]), ("cap_len", [2**40] * 10)]
+)
+def test_invalid_columns_of_an_acap_are_reported_in_one_line(tmp_path, capsys, column, values):
+    capture, acap = digested(tmp_path, "t.pcap", pcap(10)), tmp_path / "t.acap.parquet"
+    table, metadata = pq.read_table(acap), pq.read_metadata(acap).metadata
+    changed = table.set_column(table.column_names.index(column), column, [values])
+    own = {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
+    pq.write_table(changed.replace_schema_metadata(own), acap)
+    assert extract(capture, tmp_path / "out.pcapng", "--where", "true") == 2
+    error = capsys.readouterr().err
+    assert error == f"acapella: error: {acap}: not an acap: column {column} has invalid values; digest again\n"
+
+
 def test_output_is_written_to_a_pipe(tmp_path):
     capture = digested(tmp_path, "t.pcap", pcap(10))
     words = [sys.executable, "-m", "acapella.cli.main", "extract", str(capture), "--frames", "2-4", "-o", "-"]

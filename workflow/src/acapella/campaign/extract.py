@@ -40,8 +40,8 @@ from acapella_core.errors import UserError
 
 from .layout import Campaign, check_fetched, open_campaign, require
 
-# The number of a frame, and its values that are compared with the capture if there are no positions: bytes per value.
-COLUMNS = {"frame": 8, "ts_ns": 8, "wire_len": 4, "cap_len": 4}
+# The number of a frame, and its values that are compared with the capture if there are no positions: types of Arrow.
+COLUMNS = {"frame": "uint64", "ts_ns": "int64", "wire_len": "uint32", "cap_len": "uint32"}
 NO_TIME = -(2**63)
 SLOW_BYTES = 256 << 20  # decompressed in about half a second
 ADVICE = {
@@ -403,7 +403,7 @@ def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
             extraction.add(
                 str(part.capture),
                 positions,
-                *(bytes_of_column(part.columns, name, width) for name, width in COLUMNS.items()),
+                *columns_of(part),
                 decompression.limits_of(args),
             )
         except _native.InputError as error:
@@ -430,14 +430,26 @@ def report_slow(part: Part, positions: bytes | None) -> None:
         )
 
 
-def bytes_of_column(table, name: str, width: int) -> bytes:
-    """Return the values of a column as integers of ``width`` bytes; zeros if the table does not have it."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
+def columns_of(part: Part) -> list[bytes]:
+    """Return the values of `COLUMNS`; zeros if the part does not have a column. Raises UserError for a damaged acap."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
 
-    if name not in table.column_names:
-        return bytes(width * len(table))
-    column = pc.fill_null(table[name], NO_TIME) if name == "ts_ns" else table[name]
-    return column.to_numpy().tobytes()
+    rows, values = part.columns, []
+    for name, kind in COLUMNS.items():
+        if name not in rows.column_names:
+            values.append(np.zeros(len(rows), kind).tobytes())
+            continue
+        try:
+            array = pc.fill_null(rows[name].cast(kind), NO_TIME if name == "ts_ns" else 0).to_numpy()
+            is_valid = name != "frame" or bool((array[1:] > array[:-1]).all() and array.all())
+        except pa.ArrowException:
+            is_valid = False
+        if not is_valid:
+            raise UserError(f"not an acap: column {name} has invalid values", where=part.acap, fix="digest again")
+        values.append(array.tobytes())
+    return values
 
 
 def check_written(extraction) -> None:

@@ -167,4 +167,8 @@ def one_line(where: object = None, *, catalog_of: object = None):
                 fix=f"run acapella campaign index {catalog_of}",
             ) from error
         columns = next((line for line in lines if line.startswith(CANDIDATES)), None)  # similar names
-        raise UserError(lines[0], where=where, fix=columns and f"perhaps{columns.removeprefix(CANDIDATES)}") from error
+        raise UserError(
+            lines[0].replace(" in FROM clause!", "").rstrip("!"),
+            where=where,
+            fix=columns and f"perhaps{columns.removeprefix(CANDIDATES)}",
+        ) from error
