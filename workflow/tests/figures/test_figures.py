@@ -18,7 +18,7 @@ from acapella_testing.svg_text import check_collisions, check_page, with_spaces,
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.common.wording import shortened
-from acapella.figures import compose, encapsulations, restrictions
+from acapella.figures import compose, encapsulations, flows_per_sample, restrictions
 from acapella.figures.command import FORMATS
 from acapella.figures.quality import loss_summary, sample_summary
 from acapella.figures.registry import TRAFFIC_FIGURES, figure_module
@@ -379,6 +379,15 @@ def test_frames_are_counted_in_exactly_one_segment_of_a_bar(campaigns):
     small = sum(row["frames"] for row in rows if row["bin_hi"] and row["bin_hi"] <= 127)
     assert sum(bar["frames"] for bar in stacks) == small
     assert len({bar["label"] for bar in spec[2]["data"]["values"]}) == 30
+
+
+@pytest.mark.parametrize(
+    ("flows", "ticks"),
+    [([1] * 11, [0, 1, 2]), ([3, 5], [0, 1, 2, 3, 4, 5, 6]), ([90, 100], [0, 20, 40, 60, 80, 100])],
+)
+def test_axis_of_flows_has_whole_numbers_once(flows, ticks):
+    axis = flows_per_sample.axis(flows_per_sample.bin_edges(flows), labels=True)
+    assert axis.to_dict()["values"] == ticks
 
 
 @pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])

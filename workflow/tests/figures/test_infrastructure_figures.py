@@ -1,5 +1,7 @@
 """Tests figures of the infrastructure study: required text, the paper's numbers, page size, overlaps, missing data."""
 
+import re
+
 import pytest
 from acapella_testing.generated import infrastructure_inputs as made
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
@@ -37,7 +39,10 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
         directory = tmp_path_factory.mktemp(name)
         made.write_inputs(directory / "inputs", shape)
         found[name] = study(directory, made.options(directory / "inputs", shape))
-    return found | {"empty": study(tmp_path_factory.mktemp("empty"), [])}
+    inputs = tmp_path_factory.mktemp("short")
+    made.write_inputs(inputs / "inputs", made.EXAMPLE)
+    short = study(inputs, made.options(inputs / "inputs", made.EXAMPLE))
+    return found | {"short": short, "empty": study(tmp_path_factory.mktemp("empty"), [])}
 
 
 def study(directory, options: list[str]) -> Source:
@@ -74,6 +79,19 @@ def test_subtitle_has_the_number_of_the_campaign(campaigns, drawn):
     (row,) = campaigns["few"].rows("infrastructure_summary")
     share = f"{100 * row['single_site_share']:.1f} % here"
     assert share in with_spaces(" ".join(drawn("infrastructure_slice_sites", "few").notes))
+
+
+def test_axes_of_a_study_of_two_days_have_each_label_once(svg):
+    text = words(svg("infrastructure_simultaneous", "short"))
+    assert [text.count(f"2024-02-{day}") for day in (19, 20, 21)] == [1, 1, 1]
+    for name in ("infrastructure_activity", "infrastructure_weeks"):
+        assert not re.search(r"\b0[kMGT]\b", words(svg(name, "short"))), "0 has no prefix"
+
+
+def test_utilization_names_the_threshold_of_the_line_rate(drawn):
+    assert "a sample of at least infrastructure.line_rate_share" in " ".join(
+        drawn("infrastructure_utilization", "few").notes
+    )
 
 
 def test_title_states_that_downlinks_are_not_known():

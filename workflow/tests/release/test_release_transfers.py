@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,7 @@ from acapella_testing.runs.workflow_run import Workplace
 from acapella.campaign.layout import Campaign
 from acapella.campaign.monitor import TABLES as MONITOR_TABLES
 from acapella.cli.main import main
-from acapella.release import checksums, generated, transfers
+from acapella.release import checksums, generated, reproducible, transfers
 from acapella.transfer.tables import TABLES
 
 PRIVATE = ("secret-host", "10.0.0.1", "192.0.2.77", "cookie", "Thu, 01 Jan 2026", "SITE-A", "operator")
@@ -107,11 +108,11 @@ def test_invalid_list_of_generated_traffic_is_an_error_of_one_line(release, tmp_
     assert "generated/trials.json: " in error and error.count("\n") == 1
 
 
-def test_damaged_files_of_generated_traffic_are_not_released(campaign, tmp_path, capsys):
+def test_damaged_files_of_generated_traffic_are_not_released(campaign, release, tmp_path, capsys):
     mine = shutil.copytree(campaign, tmp_path / "mine")
     path = mine / "generated" / "busy-1" / "monitor_flows.parquet"
     path.write_bytes(path.read_bytes()[:100])
-    assert main(["release", str(mine), "-o", str(tmp_path / "public"), "--key-file", str(campaign.parent / "key")]) == 2
+    assert main(["release", str(mine), "-o", str(tmp_path / "public"), "--key-file", str(release.parent / "key")]) == 2
     assert "its SHA-256 differs from that in" in capsys.readouterr().err
     assert not (tmp_path / "public").exists()
 
@@ -187,6 +188,24 @@ def compared_again(made: Path, public: Path, again: Path) -> set[tuple[str, str]
     rows = [line.split("\t") for line in (again / "reproduced.tsv").read_text().splitlines()[1:]]
     assert {(file, column) for file, column, *_ in rows if file.endswith(".parquet")} == expected
     return expected
+
+
+def test_files_of_iperf3_made_elsewhere_are_noted(campaign, tmp_path):
+    mine = shutil.copytree(campaign, tmp_path / "mine")
+    assert transfers.write(tmp_path / "first", mine, hidden=False) == []
+    run("campaign", "transfers", mine, "--data", campaign / "transfers" / "bbr-20-102400" / "iperf3-0.json")
+    assert transfers.write(tmp_path / "second", mine, hidden=False) == [transfers.IMPORTED]
+
+
+@pytest.mark.parametrize(
+    ("replay", "notes"), [({"departures": [{"file": "d"}]}, [reproducible.DEPARTURES]), (None, [])]
+)
+def test_corrections_of_kappa_by_departures_are_noted(tmp_path, replay, notes):
+    (new_directory(tmp_path / "raw") / "a-1.json").write_text(json.dumps({"replay": replay}))
+    (tmp_path / "config.json").write_text('{"trials": {"a": ["a-1", "a-2"]}}')
+    samples = [SimpleNamespace(sample=name, name=name) for name in ("a-1", "a-2")]
+    config, found = reproducible.released_config(tmp_path, samples, ["native"] * 2, hidden=False)
+    assert found == notes and config["trials"] == {"a": [["a-1"], ["a-2"]]}
 
 
 def test_hidden_names_omit_transfers(campaign, tmp_path):

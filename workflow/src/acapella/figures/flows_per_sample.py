@@ -116,5 +116,6 @@ def site_strips(values: list[dict], labels: list[str], x: alt.Scale, edges: list
 def axis(edges: list[int], *, labels: bool) -> alt.Axis:
     """Return the axis of both panels; if it is logarithmic, its ticks are at powers of ten."""
     powers = [edge for edge in edges if edge == 0 or math.log10(edge).is_integer()]
-    ticks = {"values": powers} if edges[1] == 1 and len(edges) > 3 and edges[3] == 5 else {"tickCount": 8}
-    return alt.Axis(format=",d", labels=labels, ticks=labels, tickMinStep=1, domain=labels, **ticks)
+    is_logarithmic = edges[1] == 1 and len(edges) > 3 and edges[3] == 5
+    ticks = powers if is_logarithmic else theme.whole_ticks(edges[-1], 8)
+    return alt.Axis(format=",d", labels=labels, ticks=labels, domain=labels, values=ticks)

@@ -56,7 +56,8 @@ def chart(rows: list[dict]) -> alt.LayerChart:
     ]
     y = alt.Y("site:N", sort=list(labels.values()), title=None, axis=alt.Axis(grid=False, domain=False, ticks=False))
     scale = alt.Scale(domain=[0, 1.14 * max(row["mean_bps"] for row in rows) or 1], nice=False)
-    x = alt.X("rate:Q", title="mean rate of all ports (bit/s)", scale=scale, axis=alt.Axis(format="~s", tickCount=6))
+    axis = alt.Axis(format="~s", labelExpr=theme.PREFIXED, tickCount=6)
+    x = alt.X("rate:Q", title="mean rate of all ports (bit/s)", scale=scale, axis=axis)
     base = alt.Chart(Rows(values=values))
     bars = base.mark_bar().encode(
         x=x, y=y, tooltip=["rank:Q", "site:N", "text:N", "ports:Q", alt.Tooltip("active:Q", title="active ports")]

@@ -17,6 +17,7 @@ TABLE = "infrastructure_simultaneous"
 COLUMNS = ("day", "slices_mean", "slices_min", "slices_max")
 SCOPE = infrastructure_scope.no_scope
 HEIGHT = 220
+EPOCH, DAY_MS = date(1970, 1, 1), 86_400_000
 BAND, MEAN, ALL = "smallest to largest of a day", "mean of a day", "mean of all days"
 COLORS = {BAND: "#9CC7E5", MEAN: theme.BLUE, ALL: theme.VERMILION}
 QUANTITIES = ("simultaneous_mean", "simultaneous_stddev", "simultaneous_max")
@@ -48,13 +49,17 @@ def chart(rows: list[dict], mean: float) -> alt.LayerChart:
         {"day": row["day"], "mean": row["slices_mean"], "low": row["slices_min"], "high": row["slices_max"]}
         for row in rows
     ]
-    end = (date.fromisoformat(rows[-1]["day"]) + timedelta(days=1)).isoformat()
+    first, last = (date.fromisoformat(rows[place]["day"]) for place in (0, -1))
+    end = (last + timedelta(days=1)).isoformat()
+    ticks = [
+        (first + timedelta(days=days) - EPOCH).days * DAY_MS for days in theme.whole_ticks((last - first).days + 1)
+    ]
     values.append({**values[-1], "day": end})  # the last step ends with its day
     x = alt.X(
         "day:T",
         title="day (UTC)",
         scale=alt.Scale(type="utc", domain=[values[0]["day"], end], nice=False),
-        axis=alt.Axis(format="%Y-%m-%d", tickCount=6, labelAngle=0),
+        axis=alt.Axis(format="%Y-%m-%d", values=ticks, labelAngle=0),
     )
     y_title = "slices at the same time"
     color = {"scale": alt.Scale(domain=list(COLORS), range=list(COLORS.values())), "legend": LEGEND}

@@ -16,6 +16,10 @@ COLUMNS = ("site", "port", "utilization_mean", "utilization_max", "line_rate")
 SCOPE = infrastructure_scope.no_scope
 HEIGHT = 250
 LINES = {"utilization_max": ("largest sample", theme.BLUE), "utilization_mean": ("mean of all samples", theme.ORANGE)}
+KEY = (
+    "Utilization of the busier direction, in samples of infrastructure.bin_s; line rate: a sample of at least "
+    "infrastructure.line_rate_share. Dashed: the paper's 38 % and 50 %."
+)
 PAPER_PERCENT = 38  # of the line rate: the paper's median
 
 
@@ -32,7 +36,7 @@ def draw(source: Source) -> Figure:
     parts.append(infrastructure_scope.compared("line_rate", f"{at_line_rate} ({percent(at_line_rate / of['ports'])})"))
     if unknown := len(source.rows(TABLE)) - len(rows):
         parts.append(f"not included: {count(unknown, 'port')} without samples or known rate")
-    key = (infrastructure_scope.note(*parts), "Utilization of the busier direction; dashed: the paper's 38 % and 50 %.")
+    key = (infrastructure_scope.note(*parts), KEY)
     verb = "reaches" if at_line_rate == 1 else "reach"
     title = f"{low} of ports have no sample above {PAPER_PERCENT} %; {count(at_line_rate, 'port')} {verb} the line rate"
     return Figure(title, chart(rows), key)

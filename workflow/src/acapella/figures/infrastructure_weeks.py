@@ -73,7 +73,7 @@ def chart(rows: list[dict]) -> alt.LayerChart:
     y = alt.Y(
         "rate:Q",
         title="sum of rate samples (B/s)",
-        axis=alt.Axis(format="~s", tickCount=5),
+        axis=alt.Axis(format="~s", labelExpr=theme.PREFIXED, tickCount=5),
         scale=alt.Scale(domain=[0, highest], nice=False),
     )
     drawn = (

@@ -15,6 +15,7 @@ TEXT = 10  # px: 7.5 pt on paper
 SMALL = 9
 TITLE = 14
 SHORT_NUMBERS = "format(datum.value, datum.value >= 1000 ? '~s' : '~g')"  # 100k, but 0.001 instead of 1m
+PREFIXED = "datum.value == 0 ? '0' : datum.label"  # 0, not 0G, on an axis of the format ~s
 MEAN_CHARACTER = 0.5  # mean width of a character in a sentence, as a share of the font size
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from acapella.campaign.layout import Campaign
 from acapella.common.pseudonyms import environment_pseudonyms
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
@@ -25,6 +26,7 @@ STUDY = "infrastructure"  # its files are those of the release
 KEYS = (*CAMPAIGN_KEYS, "digest", STUDY)  # config keys that a release may contain
 RESULTS = "results"  # directory of the tables and figures that were made from the released captures
 SHEET_COLUMNS = ("sample", "site", "port", "file", "start", "restriction")
+DEPARTURES = "trials: kappa is not corrected by departures, because recordings and departures are not released"
 HEADER = """\
 # Makes the tables and figures in results/ from the captures again. In a clone of Acapella:
 #     make reproduce DATA=PATH-OF-THIS-DIRECTORY
@@ -70,6 +72,8 @@ def released_config(
         config["trials"] = renamed_trials(config["trials"], {s.sample: s.name for s in samples}, hidden=hidden)
         if config["trials"] is None:
             notes.append("trials: not all of their samples are in the release")
+        elif has_departures(Campaign.at(campaign), samples):
+            notes.append(DEPARTURES)
     study = campaign_study(campaign)
     config[STUDY] = {key: study[key] for key in INNER_KEYS[STUDY] if key in study}
     flowreports = config.pop("flowreports", {})
@@ -78,6 +82,18 @@ def released_config(
         notes += [f"flow reports of samples that are not in the release ({missing})"] if missing else []
     config["consistency"] = {key: value for key, value in compared.items() if key not in ("filter", "flow")}
     return {key: value for key, value in config.items() if value}, notes
+
+
+def has_departures(campaign: Campaign, samples: Sequence) -> bool:
+    """Return whether a manifest of the samples names departures, by which kappa is corrected."""
+    for sample in samples:
+        try:
+            replay = json.loads(campaign.manifest(sample.sample).read_text(encoding="utf-8")).get("replay")
+        except (OSError, ValueError, AttributeError):
+            continue  # other stages report it
+        if isinstance(replay, dict) and replay.get("departures"):
+            return True
+    return False
 
 
 def campaign_config(campaign: Path) -> dict:

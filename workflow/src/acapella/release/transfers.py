@@ -68,6 +68,7 @@ GRID_KEYS = {"version": NUMBER, "cells": [{"cell_id": TEXT, "run": NUMBER}]}
 FRAMES = ("frame", "ts_ns", "wire_len", "ip_len", "flow", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len")
 FLOWS = ("flow", "peer_flow", "ip_proto", "src_port", "dst_port", "payload_bytes", "cut_end")
 FAILED = "not published"  # instead of the text of an error
+IMPORTED = "transfers: files of iperf3 made elsewhere are not released"
 HIDDEN = "transfers: names of links and paths have no pseudonyms"
 
 
@@ -82,8 +83,9 @@ def write(part: Path, campaign: Path, *, hidden: bool) -> list[str]:
     If names are ``hidden``, no run is written.
     """
     runs = cells_of(campaign)
+    notes = [IMPORTED] if has_imported(campaign, runs) else []
     if not runs or hidden:
-        return [HIDDEN] if runs else []
+        return [*notes, HIDDEN] if runs else notes
     validator = load_jsonschema().Draft202012Validator(schemas.json_schema("transfer_cell"))
     invalid = 0
     write_json(campaign / DIRECTORY / GRID, part / DIRECTORY / GRID, GRID_KEYS)
@@ -99,7 +101,21 @@ def write(part: Path, campaign: Path, *, hidden: bool) -> list[str]:
         invalid += written.count(None)
         if cell.get("wire"):
             invalid += write_digest(path.parent / cell["wire"], target)
-    return [f"transfers: {invalid} files are damaged or invalid"] if invalid else []
+    return [*notes, *([f"transfers: {invalid} files are damaged or invalid"] if invalid else [])]
+
+
+def has_imported(campaign: Path, runs: list[Path]) -> bool:
+    """Return whether the tables have runs of files made elsewhere, besides those in ``runs`` (cell.json of each)."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    path = campaign / "tables" / "transfer_cells.parquet"
+    try:
+        listed = {*pq.read_table(path, columns=["cell_id"])["cell_id"].to_pylist()} if path.is_file() else set()
+    except (OSError, pa.ArrowException):
+        return False  # a table that is not released
+    cells = (read_json(run) for run in runs)
+    return bool(listed - {cell.get("cell_id") for cell in cells if isinstance(cell, dict)})
 
 
 def read_json(path: Path) -> object:
