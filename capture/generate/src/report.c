@@ -13,8 +13,9 @@ static void print_timing(FILE *to, const struct transmission *transmission) {
     } else {
         fputs("\"error_median_ns\": null, \"error_p99_ns\": null, \"error_largest_ns\": null", to);
     }
-    fprintf(to, ", \"clock_error_ns\": %" PRId64 ", \"ended\": \"%s\"}", transmission->time->largest_error_ns,
-            transmission_end_name(transmission->end));
+    fprintf(to, ", \"clock_error_ns\": %" PRId64 ", \"ended\": \"%s\", \"drained\": %s}",
+            transmission->time->largest_error_ns, transmission_end_name(transmission->end),
+            transmission->drained ? "true" : "false");
 }
 
 static void print_flow(FILE *to, const struct flow *flow, int64_t start_ns) {

@@ -103,9 +103,7 @@ int sender_run(struct sender *sender, struct fault *fault) {
     timebase_measure(&sender->time);
     rte_eal_wait_lcore(POLLING_LCORE);
     const struct port *port = &sender->ports.port[0];
-    if (status == 0 && !port_drain(port->id, 0, port->tx_depth, sender->nic, DRAIN_LIMIT_NS)) {
-        transmission->end = SENDING_NOT_DRAINED;
-    }
+    transmission->drained = port_drain(port->id, 0, port->tx_depth, sender->nic, DRAIN_LIMIT_NS);
     return status;
 }
 

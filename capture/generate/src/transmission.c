@@ -1,8 +1,7 @@
 #include "transmission.h"
 
 const char *transmission_end_name(enum transmission_end end) {
-    static const char *const names[] = {"sending",    "complete",  "stop",
-                                        "clock_step", "link_down", "not_drained"};
+    static const char *const names[] = {"sending", "complete", "stop", "clock_step", "link_down"};
     return names[end];
 }
 

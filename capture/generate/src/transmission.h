@@ -6,14 +6,7 @@
 #include "errors.h"
 #include "schedule.h"
 
-enum transmission_end {
-    SENDING,
-    SENT_ALL,
-    SENDING_STOPPED,
-    SENDING_CLOCK_STEP,
-    SENDING_LINK_DOWN,
-    SENDING_NOT_DRAINED /* packets are still in the queue of the device */
-};
+enum transmission_end { SENDING, SENT_ALL, SENDING_STOPPED, SENDING_CLOCK_STEP, SENDING_LINK_DOWN };
 
 /* A packet of the burst that is being sent. */
 struct built {
@@ -36,6 +29,7 @@ struct transmission {
     struct built built[BURST_MAX];
     struct errors errors; /* of packets that were sent */
     _Atomic enum transmission_end end;
+    bool drained; /* after the end: no packet is left in the queue of the device */
 };
 
 /* Sends the packets that are due, at most a burst; retries for at most retry_ns. It does not allocate or

@@ -19,6 +19,7 @@ from acapella_testing.processes import running
 from acapella_testing.requirements import require_success
 from acapella_testing.waiting import wait_until
 
+from acapella_capture.generate import command as generate
 from acapella_core.errors import OUTSIDE
 
 MODEL = """
@@ -67,7 +68,8 @@ def test_interface_receives_the_packets_of_the_file(tmp_path, prefix, variables)
     expected = json.loads((tmp_path / "file.pcap.generated.json").read_text())
     assert [flow["packets"] for flow in document["flows"]] == [300, 200] and document["dropped"] == 0
     assert [flow["bytes"] for flow in document["flows"]] == [flow["bytes"] for flow in expected["flows"]]
-    assert document["timing"]["ended"] == "complete" and document["output"] == "interface"
+    assert (document["timing"]["ended"], document["timing"]["drained"]) == ("complete", True)
+    assert document["output"] == "interface"
     assert starts_of(tmp_path / "got.pcap") == starts_of(file)
     spans = [flow["last_ns"] - flow["first_ns"] for flow in document["flows"]]
     assert all(first >= document["start_ns"] for first in (flow["first_ns"] for flow in document["flows"]))
@@ -87,6 +89,22 @@ def test_interrupt_ends_the_run_and_reports_what_was_sent(tmp_path, prefix, vari
         assert process.wait(60) == 1, process.stderr.read()
     document = json.loads(sent.read_text())
     assert document["timing"]["ended"] == "stop" and document["packets"] > 0
+
+
+def test_c_tests_pass_with_sanitizers():
+    done = c_programs.run_tests("generate_report")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_all_reasons_why_packets_were_not_sent_are_reported(capsys):
+    times = dict.fromkeys(("error_median_ns", "error_p99_ns", "error_largest_ns"))
+    timing = {**times, "clock_error_ns": 5, "ended": "clock_step", "drained": False}
+    generate.print_summary({"flows": [{}], "packets": 9, "bytes": 900, "dropped": 3, "timing": timing}, "eth1")
+    assert capsys.readouterr().err.splitlines() == [
+        "acapella: warning: 3 packets were not taken by the driver",
+        "acapella: warning: the run ended early: clock_step",
+        "acapella: warning: packets are still in the queue of the device",
+    ]
 
 
 def test_interface_that_does_not_exist_is_one_line(tmp_path, prefix, variables):

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if table is not None:
         with atomic_path(args.flow_table) as path:
             pq.write_table(table, path)
-    return DAMAGED if is_incomplete(document) else 0
+    return DAMAGED if result.incomplete(document) else 0
 
 
 def check_targets(args: argparse.Namespace) -> None:
@@ -128,12 +128,6 @@ def interface_arguments(args: argparse.Namespace) -> list[str]:
     return arguments + (["--huge"] if args.huge else [])
 
 
-def is_incomplete(document: dict[str, Any]) -> bool:
-    """Return whether packets of the model were not sent."""
-    timing = document["timing"]
-    return bool(document["dropped"]) or bool(timing and timing["ended"] != "complete")
-
-
 def print_summary(document: dict[str, Any], target: object) -> None:
     """Print what was generated, and warnings."""
     flows, packets = len(document["flows"]), document["packets"]
@@ -144,7 +138,5 @@ def print_summary(document: dict[str, Any], target: object) -> None:
             f"departure minus requested time: median {timing['error_median_ns']} ns, p99 {timing['error_p99_ns']} ns, "
             f"largest {timing['error_largest_ns']} ns; clock error {timing['clock_error_ns']} ns"
         )
-    if document["dropped"]:
-        names.report(f"acapella: warning: {document['dropped']} packets were not taken by the driver")
-    if timing and timing["ended"] != "complete":
-        names.report(f"acapella: warning: the run ended early: {timing['ended']}")
+    for reason in result.incomplete(document):
+        names.report(f"acapella: warning: {reason}")

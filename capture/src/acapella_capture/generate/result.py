@@ -24,6 +24,17 @@ def document(model: Compiled, report: dict[str, Any], output: str) -> dict[str, 
     }
 
 
+def incomplete(document: dict[str, Any]) -> list[str]:
+    """Return all reasons why packets of the model were not sent; none if all were."""
+    timing = document["timing"] or {"ended": "complete", "drained": True}
+    reasons = {
+        f"{document['dropped']} packets were not taken by the driver": document["dropped"] > 0,
+        f"the run ended early: {timing['ended']}": timing["ended"] != "complete",
+        "packets are still in the queue of the device": not timing["drained"],
+    }
+    return [reason for reason, applies in reasons.items() if applies]
+
+
 def described(flow: Flow) -> dict[str, Any]:
     """Return what the model defines of a flow."""
     fields = {(field.header, field.name): field for field in flow.fields}

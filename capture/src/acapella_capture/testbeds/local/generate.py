@@ -214,10 +214,8 @@ class Sender:
     def document(self) -> dict[str, Any]:
         """Return what was sent (schemas/generated.json). Raises UserError if packets of the model were not sent."""
         document = result.document(self._model, json.loads(self._report.read_text()), "interface")
-        timing = document["timing"]
-        if document["dropped"] or (timing and timing["ended"] != "complete"):
-            why = f"{document['dropped']} packets were not sent; the run ended: {timing and timing['ended']}"
-            raise UserError(f"{program.PROGRAM}: {why}", where=f"node {self._node}")
+        if reasons := result.incomplete(document):
+            raise UserError(f"{program.PROGRAM}: {'; '.join(reasons)}", where=f"node {self._node}")
         return document
 
 
