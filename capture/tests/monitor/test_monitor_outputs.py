@@ -77,6 +77,13 @@ def test_truncated_packets_without_a_hash_are_not_taken_for_lost_ones(tmp_path, 
     assert ("arrived.pcap" in capsys.readouterr().out) == (truncated == "arrived")
 
 
+def test_name_of_a_capture_is_not_cut(tmp_path):
+    arrived, _ = traffic.write(tmp_path, FLOWS, Schedule())
+    longest = arrived.rename(tmp_path / f"{'a' * 250}.pcap")  # NAME_MAX is 255
+    run(longest, "-o", tmp_path / "tables")
+    assert pq.read_table(tmp_path / "tables" / "monitor_ports.parquet")["name"].to_pylist() == [longest.name]
+
+
 def test_run_that_fails_leaves_no_tables_of_an_earlier_one(tmp_path):
     arrived, _ = traffic.write(tmp_path, FLOWS, Schedule())
     output = tmp_path / "tables"

@@ -1,24 +1,35 @@
 """A monitor that receives from ports: a veth, a memory ring, and a capture through DPDK's net_pcap."""
 
+import contextlib
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from acapella_testing import c_programs
-from acapella_testing.capture import veth
+from acapella_testing.capture import impaired_path, veth
 from acapella_testing.generated import stamped_traffic as traffic
 from acapella_testing.generated.stamped_traffic import Flow, Schedule
 from acapella_testing.oracles import naive_monitor as naive
+from acapella_testing.waiting import wait_until
 
-from acapella_capture.monitor import expected, live, program, result
+from acapella.cli.main import main
+from acapella_capture.generate import model
+from acapella_capture.generate import program as generator
+from acapella_capture.monitor import expected, live, program, result, trials
 
 COMMAND = (Path(sys.executable).parent / "acapella", "monitor")
 FLOWS = [
     Flow(150, 10_000, 30 + index, "prbs31", encapsulation) for index, encapsulation in enumerate(("", "vlan", "ipip"))
 ]
+CLOCK_NS = 10_000_000  # CLOCK_STEP_NS: a clock that differs more from the system clock is set, and counted
 COUNTS = ("packets", "unique", "lost", "duplicates", "reordered", "discontinuities", "extent_max", "bits_checked",
           "bit_errors")  # fmt: skip
 
@@ -32,29 +43,125 @@ def naive_rows(directory: Path) -> list[dict]:
 
 
 @pytest.mark.usefixtures("monitor_on_path")
-def test_packets_of_a_veth_are_counted_as_scheduled(tmp_path):
-    arrived, path = traffic.write(tmp_path, FLOWS, Schedule(seed=8, jitter_ns=50_000, loss=0.1, duplication=0.1))
-    with veth.namespace(("left0", "right0")) as prefix:
-        argv = [*prefix, *COMMAND, "--interface", "right0", "--expected", tmp_path / "sent.generated.json",
-                "--stop-when-idle", "1", "-o", tmp_path / "tables"]  # fmt: skip
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as monitor:
-            try:
-                assert "listening on net_af_packet0" in monitor.stderr.readline()
-                veth.send_capture(prefix, "left0", arrived)
-                veth.send_capture(prefix, "right0", arrived)  # not received: this machine sends it
-                out, err = monitor.communicate(timeout=60)
-            finally:
-                monitor.kill()
-    assert monitor.returncode == 0, err
-    assert "right0" in out
+def test_packets_of_two_ports_are_counted_as_scheduled(tmp_path):
+    schedules = [
+        Schedule(seed=8, jitter_ns=50_000, loss=0.1, duplication=0.1),
+        Schedule(seed=9, jitter_ns=30_000, loss=0.3),
+    ]
+    directories = [tmp_path / str(port) for port in range(2)]
+    for directory in directories:
+        directory.mkdir()
+    captures, paths = zip(*map(traffic.write, directories, [FLOWS] * 2, schedules), strict=True)
+    with veth.namespace(("left0", "right0"), ("left1", "right1")) as prefix:
+        argv = [*COMMAND, "--interface", "right0", "--interface", "right1", "--expected",
+                directories[0] / "sent.generated.json", "-o", tmp_path / "tables"]  # fmt: skip
+        with monitors(prefix, argv) as (monitor,):
+            veth.send_capture(prefix, "right0", captures[0])  # not received: this machine sends it
+            with ThreadPoolExecutor() as senders:
+                list(senders.map(veth.send_capture, [prefix] * 2, ("left0", "left1"), captures))
+            sizes = [len(path.arrived) for path in paths]
+            wait_until(lambda: [impaired_path.arrived(prefix, f"right{n}") for n in (0, 1)] == sizes, running=monitor)
     rows = rows_of_csv(tmp_path / "tables" / "monitor_flows.csv")
-    (port,) = rows_of_csv(tmp_path / "tables" / "monitor_ports.csv")
-    assert int(port["received"]) == len(path.arrived)
-    assert (int(port["lost"]), int(port["duplicates"])) == (path.lost, path.duplicated)
-    assert [port[name] for name in ("dropped_kernel", "missed", "foreign", "invalid")] == ["0"] * 4
-    for row, wanted in zip(rows, naive_rows(tmp_path), strict=True):
-        assert {name: int(row[name]) for name in COUNTS} == {name: wanted[name] for name in COUNTS}
-        assert 0 < int(row["gap_min_ns"]) <= int(row["gap_max_ns"])
+    ports = rows_of_csv(tmp_path / "tables" / "monitor_ports.csv")
+    assert [port["name"] for port in ports] == ['"right0"', '"right1"']
+    for number, (port, path) in enumerate(zip(ports, paths, strict=True)):
+        assert int(port["received"]) == len(path.arrived)
+        assert (int(port["lost"]), int(port["duplicates"])) == (path.lost, path.duplicated)
+        assert [port[name] for name in ("dropped_kernel", "missed", "foreign", "invalid")] == ["0"] * 4
+        own = [row for row in rows if row["port"] == str(number)]
+        for row, wanted in zip(own, naive_rows(directories[number]), strict=True):
+            assert {name: int(row[name]) for name in COUNTS} == {name: wanted[name] for name in COUNTS}
+            assert 0 < int(row["gap_min_ns"]) <= int(row["gap_max_ns"])
+
+
+@contextlib.contextmanager
+def monitors(prefix: tuple[str, ...], *argvs: list) -> Iterator[list[subprocess.Popen]]:
+    """Run commands in a namespace that count until the end of the block."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with contextlib.ExitStack() as started:
+        running = []
+        for argv in argvs:
+            running.append(started.enter_context(subprocess.Popen([*map(str, (*prefix, *argv))], **pipes)))
+            started.callback(running[-1].kill)
+        for process in running:
+            assert "listening on net_af_packet0" in process.stderr.readline()
+        yield running
+        for process in running:
+            process.send_signal(signal.SIGINT)  # packets that arrived before it are counted
+            out, err = process.communicate(timeout=60)
+            assert process.returncode == 0, err
+            assert "right" in out
+
+
+def models(directory: Path) -> list[Path]:
+    """Write two models with different seeds, flows, gaps and sizes."""
+    written = []
+    for number, packets in enumerate(((150, 40), (60, 90, 120))):
+        flows = [
+            {
+                "name": f"flow{index}",
+                "headers": [{"ethernet": {}}, {"ipv4": {"src": "10.0.0.1", "dst": "10.0.0.2"}},
+                            {"udp": {"src": 5000, "dst": 6000 + index}}],
+                "packets": count,
+                "sizes": {"uniform": [100, 300]},
+                "gaps": {"poisson": {"mean_ns": 1_000_000 + 400_000 * number}},
+                "payload": "prbs31",
+            }
+            for index, count in enumerate(packets)
+        ]  # fmt: skip
+        written.append(directory / f"model{number}.yaml")
+        written[-1].write_text(json.dumps({"seed": 3 + number, "flows": flows}))
+    return written
+
+
+@pytest.mark.usefixtures("monitor_on_path")
+def test_generators_and_monitors_on_one_clock(tmp_path, monkeypatch):
+    """One monitor counts the packets of both generators at two ports, and another one those of the second generator."""
+    built = str(c_programs.built_or_skip("acapella-dpdk-generate", c_programs.PLAIN))  # starts faster
+    monkeypatch.setattr(generator, "executable", lambda: built)
+    files, wanted = models(tmp_path), []
+    for number, path in enumerate(files):
+        assert main(["generate", str(path), "-o", str(tmp_path / f"{number}.pcap")]) == 0
+        wanted.append(json.loads((tmp_path / f"{number}.pcap.generated.json").read_text()))
+    assert wanted[0]["seed"] != wanted[1]["seed"]
+    with veth.namespace(("left0", "right0"), ("left1", "right1")) as prefix:
+        both = [*COMMAND, "-i", "right0", "-i", "right1", "--pattern", "prbs31", "-o", tmp_path / "both"]
+        one = [*COMMAND, "-i", "right1", "--expected", tmp_path / "1.pcap.generated.json", "-o", tmp_path / "one"]
+        for wait_s in (2, 8, 32):
+            with monitors(prefix, both, one):
+                at_ns = time.time_ns() + wait_s * 10**9
+                if generate_at(prefix, files, at_ns):
+                    break
+        else:
+            raise AssertionError("the generators did not start in time")
+    for directory, port, sent in (("both", 0, wanted[0]), ("both", 1, wanted[1]), ("one", 0, wanted[1])):
+        rows = pq.read_table(tmp_path / directory / "monitor_flows.parquet").to_pylist()
+        own = [row for row in rows if row["port"] == port]
+        names = ("packets", "unique", "bytes", "lost", "duplicates", "reordered", "bit_errors")
+        assert [[row[name] for name in names] for row in own] == [
+            [flow["packets"], flow["packets"], flow["bytes"], 0, 0, 0, 0] for flow in sent["flows"]
+        ]
+        counted = pq.read_table(tmp_path / directory / "monitor_ports.parquet").to_pylist()[port]
+        assert (counted["received"], counted["bytes"], counted["invalid"]) == (sent["packets"], sent["bytes"], 0)
+        for row, flow in zip(own, sent["flows"], strict=True):
+            assert row["first_ns"] >= at_ns + flow["start_ns"] - sent["start_ns"] - CLOCK_NS
+            assert row["latency_min_ns"] >= -CLOCK_NS
+
+
+def generate_at(prefix: tuple[str, ...], files: list[Path], at_ns: int) -> bool:
+    """Send the packets of a model to left0, and those of another one to left1; return whether both began at a time."""
+    running = []
+    for number, path in enumerate(files):
+        compiled = path.with_suffix(".compiled")
+        compiled.write_text(model.read(path, lambda _: ()).text())
+        argv = [*prefix, generator.executable(), "--model", str(compiled), "--start-ns", str(at_ns),
+                *generator.port_arguments(f"left{number}", mtu=1500)]  # fmt: skip
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        running.append(subprocess.Popen(argv, **pipes))
+    messages = [process.communicate()[1] for process in running]
+    late = [trials.TOO_LATE in message for message in messages]
+    assert all(process.returncode == 0 or is_late for process, is_late in zip(running, late, strict=True)), messages
+    return not any(late)
 
 
 def rows_of_csv(path: Path) -> list[dict[str, str]]:

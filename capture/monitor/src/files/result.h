@@ -3,7 +3,7 @@
  * machine:
  *
  *     magic, number of ports; then for each port:
- *     name without directory (64 bytes), struct port_counts, packets that the kernel dropped and that the
+ *     name without directory (256 bytes), struct port_counts, packets that the kernel dropped and that the
  * device missed, steps of the clock, the largest one, and the time from which arrivals may follow a step,
  * histograms of gaps and latencies, begin, length, number and early packets of the intervals, the intervals,
  * number of flows with packets; for each: index, struct flow, histograms of gaps and latencies
@@ -13,8 +13,8 @@
 
 #include "count/monitor.h"
 
-#define RESULT_MAGIC "ACMONv2"
-#define RESULT_NAME 64
+#define RESULT_MAGIC "ACMONv3"
+#define RESULT_NAME 256 /* NAME_MAX + 1 */
 
 struct result_port {
     const char *name;

@@ -7,13 +7,13 @@ import numpy as np
 
 from acapella_core.errors import UserError
 
-MAGIC = b"ACMONv2\0"
+MAGIC = b"ACMONv3\0"
 BUCKETS = 164  # of histograms; one more counts negative values
 MALFORMED = ("cut", "version", "length", "checksum", "nested")
 
 PORT = np.dtype(
     [
-        ("name", "S64"),
+        ("name", "S256"),
         *((name, "<u8") for name in ("received", "bytes", "filtered", "foreign", "invalid", "stamped", "well_formed")),
         *((f"malformed_{name}", "<u8") for name in MALFORMED),
         *((name, "<u8") for name in ("unique", "duplicates", "reordered", "unclassified", "bit_errors")),

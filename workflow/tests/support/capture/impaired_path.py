@@ -94,10 +94,10 @@ def path(program: Path) -> Iterator[tuple[tuple[str, ...], Link]]:
         assert process.returncode == 0
 
 
-def arrived(prefix: tuple[str, ...]) -> int:
-    """Return the number of packets that `arrived0` has received."""
+def arrived(prefix: tuple[str, ...], interface: str = "arrived0") -> int:
+    """Return the number of packets that an interface has received."""
     done = subprocess.run([*prefix, "cat", "/proc/net/dev"], capture_output=True, text=True, check=True)
-    (line,) = [line for line in done.stdout.splitlines() if line.strip().startswith("arrived0:")]
+    (line,) = [line for line in done.stdout.splitlines() if line.strip().startswith(f"{interface}:")]
     return int(line.split(":")[1].split()[1])
 
 
