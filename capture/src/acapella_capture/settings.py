@@ -124,11 +124,12 @@ class ReplaySettings:
 
 @dataclass(frozen=True)
 class LinkSettings:
-    """Delay, loss and reordering of an emulated link; see the schema for each key."""
+    """Delay, loss, reordering and duplication of an emulated link; see the schema for each key."""
 
     delay_ms: float = 0
     loss_percent: float = 0
     reorder_percent: float = 0
+    duplicate_percent: float = 0
     seed: int = 0
 
 

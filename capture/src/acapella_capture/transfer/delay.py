@@ -243,7 +243,7 @@ class LinkDelays(Delays):
 
     def remove(self) -> None:
         for each in self._directions:
-            self._link.set(each.name, delay_ns=0, loss_ppm=0, reorder_ppm=0, seed=0)
+            self._link.set(each.name)
 
     def close(self) -> None:
         if self._processor:

@@ -14,6 +14,7 @@ from ..programs.child_process import kill_and_reap
 from ..testbeds.local import processes
 
 PROGRAM = "acapella-link"
+VALUES = ("delay_ns", "loss_ppm", "reorder_ppm", "seed", "duplicate_ppm")
 ANSWER_S = 20
 END_S = 5
 
@@ -23,9 +24,9 @@ class Link(ABC):
 
     realtime: bool  # whether all of its processes have real-time priority
 
-    def set(self, name: str, *, delay_ns: int, loss_ppm: int, reorder_ppm: int, seed: int) -> None:
-        """Set the values of a direction from its next packet on. Raises UserError."""
-        self._command(name, f"set {name} {delay_ns} {loss_ppm} {reorder_ppm} {seed}")
+    def set(self, name: str, **values: int) -> None:
+        """Set the values of a direction, VALUES (default: 0), from its next packet on. Raises UserError."""
+        self._command(name, " ".join(["set", name, *(str(values.get(key, 0)) for key in VALUES)]))
 
     @abstractmethod
     def statistics(self) -> dict[str, dict[str, int]]:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture.callers import AS_ROOT
+from acapella_testing.capture.impaired_path import Impairments, schedule
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.pcap_records import frames
 
@@ -18,8 +19,7 @@ from acapella_capture import manifest as manifests
 from acapella_core.files import sha256_of
 
 PROGRAMS = ("acapella-dpdk-generate", "acapella-monitor", "acapella-link")
-MASK = 2**64 - 1
-LOSS_PPM, SEED = 30_000, 7
+LOSS_PPM, DUPLICATE_PPM, SEED = 30_000, 50_000, 7
 STAMPS = {0x0800: 42, 0x86DD: 74}  # offset of the stamp after Ethernet, IP, and UDP or TCP
 MODEL = """
 seed: 3
@@ -42,7 +42,8 @@ flows:
 ENVIRONMENTS = [
     {"name": "direct"},
     {"name": "lossy",
-     "link": {"delay_ms": 3, "loss_percent": LOSS_PPM / 10_000, "seed": SEED}},
+     "link": {"delay_ms": 3, "loss_percent": LOSS_PPM / 10_000, "duplicate_percent": DUPLICATE_PPM / 10_000,
+              "seed": SEED}},
 ]  # fmt: skip
 
 
@@ -98,16 +99,10 @@ def stamps(path: Path) -> list[tuple[int, int]]:
 
 
 def passed(sent: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the packets that the link does not lose: a number of SplitMix64 is drawn for each packet."""
-    state, kept = SEED, []
-    for packet in sent:
-        state = (state + 0x9E3779B97F4A7C15) & MASK
-        value = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & MASK
-        value = ((value ^ value >> 27) * 0x94D049BB133111EB) & MASK
-        value ^= value >> 31
-        if (value >> 32) * 1_000_000 >> 32 >= LOSS_PPM:
-            kept.append(packet)
-    return kept
+    """Return the packets that leave the link: without those that it loses, and with a copy of some."""
+    impairments = Impairments(loss_ppm=LOSS_PPM, duplicate_ppm=DUPLICATE_PPM, seed=SEED)
+    _, arriving, _ = schedule(impairments, len(sent))
+    return [sent[number] for number in arriving]
 
 
 def rows(campaign: Path, sample: str, table: str) -> list[dict]:
@@ -117,18 +112,21 @@ def rows(campaign: Path, sample: str, table: str) -> list[dict]:
 @AS_ROOT
 def test_monitor_counts_what_the_schedule_of_the_link_lets_pass(campaign, sent):
     for sample, arriving in (("direct-1", sent), ("lossy-1", passed(sent))):
-        assert (len(arriving) < len(sent)) is (sample == "lossy-1")
+        lost, copies = len(sent) - len(set(arriving)), len(arriving) - len(set(arriving))
+        assert (lost > 0, copies > 0) == ((sample == "lossy-1"),) * 2
         (port,) = rows(campaign, sample, "monitor_ports")
         flows = rows(campaign, sample, "monitor_flows")
         assert [row["name"] for row in flows] == ["udp", "tcp"] and port["name"] == sample
         for row in flows:
             own = [sequence for flow, sequence in arriving if flow == row["flow"]]
             everything = [sequence for flow, sequence in sent if flow == row["flow"]]
-            assert (row["expected"], row["packets"], row["lost"]) == (
-                len(everything), len(own), len(everything) - len(own)
-            )  # fmt: skip
+            unique = len(set(own))
+            assert [row[name] for name in ("expected", "packets", "unique", "lost", "duplicates")] == [
+                len(everything), len(own), unique, len(everything) - unique, len(own) - unique
+            ]  # fmt: skip
             assert (row["first_sequence"], row["last_sequence"]) == (min(own), max(own))
-            assert (row["duplicates"], row["reordered"], row["bit_errors"]) == (0, 0, 0)
+            assert (row["reordered"], row["bit_errors"]) == (0, 0)
+        assert (port["received"] - port["foreign"], port["lost"], port["duplicates"]) == (len(arriving), lost, copies)
         assert port["invalid"] == port["missed"] == port["dropped_kernel"] == 0
 
 
@@ -157,10 +155,12 @@ def test_manifest_describes_the_trial_and_lists_its_files(campaign, sent, model)
     generated = manifest["generated"]
     assert (manifest["environment"], manifest["trial"], manifest["replayed_frames"]) == ("lossy", 1, len(sent))
     assert (generated["model_sha256"], generated["seed"]) == (sha256_of(model), 3)
-    lost = len(sent) - len(passed(sent))
+    arriving = passed(sent)
+    unique = len(set(arriving))
     assert generated["link"] == {
-        "delay_ns": 3_000_000, "loss_ppm": LOSS_PPM, "reorder_ppm": 0, "seed": SEED,
-        "received": len(sent), "sent": len(sent) - lost, "lost": lost, "reordered": 0, "full": 0, "unsent": 0,
+        "delay_ns": 3_000_000, "loss_ppm": LOSS_PPM, "reorder_ppm": 0, "duplicate_ppm": DUPLICATE_PPM, "seed": SEED,
+        "received": len(sent), "sent": len(arriving), "lost": len(sent) - unique, "reordered": 0,
+        "duplicated": len(arriving) - unique, "full": 0, "unsent": 0,
     }  # fmt: skip
     directory = campaign / "generated" / "lossy-1"
     assert {one["file"]: one["sha256"] for one in generated["files"]} == {

@@ -46,6 +46,7 @@ class EmulatedLink:
             "delay_ns": round(settings.delay_ms * MS_NS),
             "loss_ppm": round(settings.loss_percent * PPM_PER_PERCENT),
             "reorder_ppm": round(settings.reorder_percent * PPM_PER_PERCENT),
+            "duplicate_ppm": round(settings.duplicate_percent * PPM_PER_PERCENT),
             "seed": settings.seed,
         }
         self._process: LinkProcess | None = None
@@ -94,7 +95,7 @@ class EmulatedLink:
     def facts(self) -> dict[str, int]:
         """Return the settings, and the counts of packets since ``begin``. Raises UserError."""
         now = self._process.statistics()[DEVICE]
-        names = ("received", "sent", "lost", "reordered", "full", "unsent")
+        names = ("received", "sent", "lost", "reordered", "duplicated", "full", "unsent")
         return self._values | {name: now[name] - self._before[name] for name in names}
 
 
