@@ -7,7 +7,7 @@ from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.common import tables
 from acapella.common.wording import count
-from acapella.figures import monitor_flows, monitor_latency, monitor_rates, registry
+from acapella.figures import monitor_flows, monitor_latency, monitor_rates, monitor_scope, registry
 from acapella.figures.source import Source
 from acapella.report import monitor
 from acapella.snakefile.optional_stages import report_sections
@@ -140,3 +140,12 @@ def test_figures_show_each_trial(tmp_path):
     points = latencies.chart.to_dict()["data"]["values"]
     assert {(point["port"], point["environment"]) for point in points} == {(0, "b"), (2, "b")}
     assert [point["percent"] for point in points if point["port"] == 0] == [0, 25, 100]
+
+
+@pytest.mark.parametrize(
+    ("ends", "ticks"),
+    [((2.4, 3.75), [2.5, 3, 3.5]), ((0.8, 1.25), [0.8, 1, 1.2]), ((3, 300), [5, 10, 20, 50, 100, 200]),
+     ((0.00984, 0.015375), [0.01, 0.015]), ((1, 1000), [1, 10, 100, 1000])],
+)  # fmt: skip
+def test_axis_of_a_narrow_range_has_several_ticks(ends, ticks):
+    assert monitor_scope.ticks(*ends) == ticks
