@@ -2,7 +2,9 @@
 #          -> tables/monitor_*.csv and .parquet; only with local.generate, or a release that has them
 # search: searches of the highest rate without loss on this machine -> tables/monitor_searches.csv and .parquet
 #         (measure_search) -> figures/monitor_rates.* (OSNT, figure 5). Only `snakemake search` runs it; the report then
-#         has its figure and table.
+#         has its figure and table. If a search fails or is interrupted, its trials stay in
+#         tables/monitor_searches.trials.json, and the next run does not repeat them. Ctrl-C signals the whole process
+#         group, and tee ignores it to write the last line.
 #
 # The tables of trials are not declared inputs, because rule collect writes them; the manifests have their checksums.
 
@@ -83,7 +85,7 @@ rule measure_search:
         "search: highest rates without loss"
     shell:
         "acapella monitor --search --with-capture --burst-packets 0 -o {params.directory:q} --frame-bytes {params.sizes}"
-        " {params.rate} {params.resolution} {params.options} 2>&1 | tee {log:q}"
+        " {params.rate} {params.resolution} {params.options} 2>&1 | (trap '' INT TERM; tee {log:q})"
 
 
 rule search:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from acapella_testing.waiting import wait_until
 
 from acapella.cli.main import main
 from acapella_capture.generate import model as generator_model
-from acapella_capture.monitor import text, trials
+from acapella_capture.generate import program as generator_program
+from acapella_capture.monitor import command, finished, program, text, trials
 from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, reached, rows
 from acapella_core.errors import UserError
 
@@ -39,6 +41,24 @@ def test_highest_rate_without_loss_is_the_capacity(capacity):
     assert capacity - 50 <= found.value <= capacity + 1
     assert found.trial.good
     assert all(trial.lost == 0 for value, trial in found.trials if value <= found.value)
+
+
+@pytest.mark.parametrize("near", [0, 100, 150, 40_000, 123_400, 123_456, 123_500, 500_000, MOST, 2 * MOST])
+@pytest.mark.parametrize("capacity", [99.0, 100.0, 123_456.0, MOST])
+def test_search_near_an_estimate_has_the_same_meaning(capacity, near):
+    found = highest(device(capacity), 100, MOST, 50, near)
+    tried = [value for value, _ in found.trials]
+    assert len(tried) == len(set(tried)) and all(100 <= value <= MOST for value in tried)
+    if capacity < 100:
+        assert (found.value, found.trial) == (None, None) and 100 in tried
+        return
+    assert capacity - 50 <= found.value <= capacity + 1 and found.trial.good
+    assert found.value == MOST or any(found.value < value <= found.value + 50 for value in tried)
+    assert found.limit == ("range" if capacity == MOST else "loss")
+
+
+def test_exact_estimate_needs_two_trials():
+    assert [value for value, _ in highest(device(300_049.0), 100, MOST, 50, 300_000).trials] == [300_000, 300_050]
 
 
 def test_line_rate_needs_no_search():
@@ -119,7 +139,7 @@ while :; do sleep 0.05; done
 def test_generator_that_is_ended_removes_its_files(tmp_path, monkeypatch):
     monkeypatch.setenv("DIRECTORY", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", GENERATOR).with_name("python")))
-    sender = trials.Sender(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
+    sender = trials.Senders(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
     sender.on_event({"event": "listening"})
     wait_until((tmp_path / "scratch").exists)
     sender.close()
@@ -130,11 +150,137 @@ def test_generator_that_is_ended_removes_its_files(tmp_path, monkeypatch):
 def test_generator_that_fails_ends_the_search_with_its_status(tmp_path, monkeypatch, status):
     script = f"#!/bin/sh\necho 'acapella: error: no memory' >&2\nexit {status}\n"
     monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", script).with_name("python")))
-    sender = trials.Sender(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
+    sender = trials.Senders(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
     with pytest.raises(UserError, match="acapella generate: no memory") as raised:
         wait_until(lambda: sender.on_event({}))
     sender.close()
     assert raised.value.outside is (status == 75)
+
+
+class Device:
+    """A device whose capacity depends on the size, and that fails with an error at trial ``fails_at``."""
+
+    def __init__(self, fails_at: int | None = None, error: BaseException | None = None):
+        self.trials: list[tuple] = []
+        self._fails_at, self._error = fails_at, error
+
+    def run(self, link, frame_bytes: int, rate_pps: float, packets: int) -> Trial:
+        if len(self.trials) == self._fails_at:
+            raise self._error
+        self.trials.append((len(link.pairs), link.snaplen, frame_bytes, rate_pps, packets))
+        capacity = 1e8 / (frame_bytes + 100) / (1 + (link.snaplen is not None)) / len(link.pairs)
+        return replace(device(capacity)(rate_pps), latency_mean_ns=1 / 3)
+
+
+@pytest.fixture
+def search(tmp_path, monkeypatch):
+    """Return a function that runs `acapella monitor --search` on a Device."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name, module in (("monitor", program), ("generate", generator_program)):
+        (tmp_path / name).write_text("code 1")
+        monkeypatch.setattr(module, "executable", lambda path=tmp_path / name: str(path))
+    words = ["monitor", "--search", "--with-capture", "--most", "1000000", "--resolution", "10000",
+             "--frame-bytes", "60", "508", "1514", "--burst-packets", "9", "-o", str(tmp_path / "tables"),
+             *(word for at in "01" for word in ("--send", f"out{at}", "-i", f"in{at}"))]  # fmt: skip
+
+    def run(tested: Device, *options: str) -> int:
+        monkeypatch.setattr(trials, "run", tested.run)
+        return main([*words, "--trial-seconds", "0.01", *options])
+
+    return run
+
+
+def table_of(directory: Path) -> list[dict]:
+    """Return the rows of the table of searches; none if it does not exist."""
+    path = directory / "tables" / "monitor_searches.parquet"
+    return pq.read_table(path).to_pylist() if path.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UserError("no memory", outside=True), 75), (UserError("broken"), 2), (KeyboardInterrupt(), 130)],
+)
+def test_search_that_ends_early_keeps_its_results_and_is_continued(tmp_path, search, capsys, error, code):
+    whole = Device()
+    assert search(whole) == 0
+    wanted = table_of(tmp_path)
+    finished_at = len(whole.trials) // 2
+    assert not (tmp_path / "tables" / finished.NAME).exists()
+    capsys.readouterr()
+
+    assert search(Device(finished_at, error)) == code
+    part = table_of(tmp_path)
+    assert 0 < len(part) <= finished_at and part == wanted[: len(part)]
+    out, err = capsys.readouterr()
+    assert err.splitlines()[-2:] == [
+        f"monitor: {finished_at} trials are finished; run the command again to continue the search",
+        "acapella: stopped" if code == 130 else f"acapella: error: {error}",
+    ]
+    assert "508 B" in out
+
+    rest = Device()
+    assert search(rest) == 0
+    assert rest.trials == whole.trials[finished_at:] and table_of(tmp_path) == wanted
+    assert not (tmp_path / "tables" / finished.NAME).exists()
+
+
+@pytest.mark.parametrize("change", ["duration", "program", "file", None])
+def test_trials_of_another_search_are_not_continued(tmp_path, search, change):
+    whole = Device()
+    assert search(whole) == 0
+    search(Device(5, UserError("broken")))
+    if change == "program":
+        (tmp_path / "generate").write_text("code 2")
+    if change == "file":
+        (tmp_path / "tables" / finished.NAME).write_text("{")
+    again = Device()
+    assert search(again, *(["--settle-seconds", "3"] if change == "duration" else [])) == 0
+    assert len(again.trials) == len(whole.trials) - (0 if change else 5)
+
+
+def test_search_begins_near_the_previous_result(tmp_path, search):
+    whole = Device()
+    assert search(whole) == 0
+    searches = {}
+    for row in table_of(tmp_path):
+        if row["measure"] == "throughput":
+            searches.setdefault((row["ports"], row["capture"], row["frame_bytes"]), []).append(row)
+    for capture in ("none", "whole", "truncated"):
+        for ports in (1, 2):
+            results = [[row["value"] for row in searches[ports, capture, size] if row["result"]] for size in (60, 508)]
+            assert searches[ports, capture, 508][0]["value"] == results[0][0]
+            assert searches[ports, capture, 1514][0]["value"] == results[1][0]
+
+
+def test_space_for_the_packets_is_checked_before_a_search(search, monkeypatch, capsys):
+    used = Device()
+    monkeypatch.setattr(command.shutil, "disk_usage", lambda _: Namespace(free=2 * 10_000 * (1514 + 64) - 1))
+    assert (search(used), used.trials) == (75, [])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--with-capture: packets of a trial need up to 0.0 GB" in line and "TMPDIR" in line
+    monkeypatch.setattr(command.shutil, "disk_usage", lambda _: Namespace(free=2 * 10_000 * (1514 + 64)))
+    assert search(used) == 0
+
+
+def test_ports_have_the_order_in_which_the_monitor_counts_them(tmp_path, monkeypatch):
+    pairs = (("0000:01:00.0", "0000:01:00.1"), ("eth0", "eth1"), ("01:00.2", "01:00.3"), ("net_tap0", "net_tap1"))
+    used = {}
+
+    def sender(link, *_):
+        used["sending"] = [port for port, _ in link.pairs]
+        return Namespace(on_event=None, close=lambda: None)
+
+    def count(settings, *_, **__):
+        used["receiving"] = settings.interfaces
+        raise UserError("seen")
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(trials, "Senders", sender)
+    monkeypatch.setattr(program, "count", count)
+    with pytest.raises(UserError, match="seen"):
+        trials.run(trials.Link(pairs, 0.0), 60, 100.0, 10)
+    assert used["receiving"] == ("eth1", "net_tap1", "0000:01:00.1", "01:00.3")
+    assert used["sending"] == ["eth0", "net_tap0", "0000:01:00.0", "01:00.2"]
 
 
 @pytest.mark.usefixtures("monitor_on_path")

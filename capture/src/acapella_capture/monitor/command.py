@@ -27,6 +27,9 @@ innermost headers, behind VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md d
 """
 
 import argparse
+import contextlib
+import math
+import shutil
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -36,16 +39,18 @@ import numpy as np
 
 from acapella_core import names
 from acapella_core.errors import UserError
-from acapella_core.files import scratch_directory
+from acapella_core.files import scratch_directory, temporary_directory
 
 from ..replay.command import count
-from . import expected, live, losses, program, search, tables, text, trials, virtual
+from . import expected, finished, live, losses, program, search, tables, text, trials, virtual
 
 PATTERNS = ("zeros", "ones", "aa55", "counter", "prbs31")
 MAX_WINDOW = 1 << 20
 LIVE_S = 1.0
 LIVE_FLOWS = 16
 MAX_PAIRS = 4
+RECORD_BYTES = 64  # of a packet in a pcapng file, in addition to its bytes: block, hash and padding
+GB = 1e9
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -265,36 +270,99 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def run_search(args: argparse.Namespace) -> None:
-    """Search for each packet size, report each result, print all and write the table of trials."""
+    """Search for each packet size, report each result, write the table of trials after each, and print all at the end.
+
+    The trials of a search that fails or is interrupted stay in the directory, and the next run does not repeat them.
+    """
+    if args.with_capture:
+        check_disk(args)
     all_pairs = tuple(zip(args.send, args.interface, strict=True)) or virtual.make_pairs(args.virtual)
-    snaplens = {"none": None} | ({"whole": 0, "truncated": args.snaplen} if args.with_capture else {})
+    settings = (all_pairs, args.most, args.trial_seconds, args.settle_seconds)
     if args.output:
         tables.remove(args.output, "monitor_searches")
+    done = finished.Finished(args.output, settings)
+    if len(done):
+        names.report(f"monitor: continues the search of an earlier run, which finished {len(done)} trials")
     rows: list[dict[str, Any]] = []
+    try:
+        for of_search in all_searches(args, all_pairs, done):
+            names.report(f"monitor: {text.search_result(of_search)}")
+            rows += of_search
+            if args.output:
+                tables.write(args.output, {"monitor_searches": rows})
+    except BaseException:
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            print_searches(rows)
+            if len(done):
+                names.report(f"monitor: {len(done)} trials are finished; run the command again to continue the search")
+        raise
+    print_searches(rows)
+    done.remove()
+
+
+def print_searches(rows: list[dict[str, Any]]) -> None:
+    """Print the results of searches."""
+    if rows:
+        print(*text.search_lines(rows), sep="\n", flush=True)
+
+
+def all_searches(
+    args: argparse.Namespace, all_pairs: tuple[tuple[str, str], ...], done: finished.Finished
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of each search.
+
+    A search of a rate begins near the result of the previous size, or else near that of the previous search.
+    """
+    snaplens = {"none": None} | ({"whole": 0, "truncated": args.snaplen} if args.with_capture else {})
+    results: dict[tuple[int, str], float] = {}
+    near = None
     for pairs in dict.fromkeys((all_pairs[:1], all_pairs)):
         for size, (capture, snaplen) in product(args.frame_bytes, snaplens.items()):
-            for measure, found in searches(args, trials.Link(pairs, args.settle_seconds, snaplen), size):
-                of_search = list(search.rows([(len(pairs), size, capture, measure, found)]))
-                names.report(f"monitor: {text.search_result(of_search)}")
-                rows += of_search
-    print(*text.search_lines(rows), sep="\n")
-    if args.output:
-        tables.write(args.output, {"monitor_searches": rows})
+            link = trials.Link(pairs, args.settle_seconds, snaplen)
+            series = (len(pairs), capture)
+            for measure, found in searches(args, link, size, results.get(series, near), done):
+                if measure == "throughput":
+                    near = results[series] = found.value or lowest(args)
+                yield list(search.rows([(len(pairs), size, capture, measure, found)]))
 
 
-def searches(args: argparse.Namespace, link: trials.Link, size: int) -> Iterator[tuple[str, search.Found]]:
-    """Yield the measures of a packet size and their results."""
-    resolution = args.resolution or args.most / 100
+def lowest(args: argparse.Namespace) -> float:
+    """Return the lowest rate of a search, which is also its resolution, in packets/s."""
+    return args.resolution or args.most / 100
+
+
+def searches(
+    args: argparse.Namespace, link: trials.Link, size: int, near: float | None, done: finished.Finished
+) -> Iterator[tuple[str, search.Found]]:
+    """Yield the measures of a packet size and their results. ``near``: an estimate of the rate."""
+    key = (len(link.pairs), size, link.snaplen)
 
     def trial(pps: float) -> search.Trial:
-        return search.reached(lambda: trials.run(link, size, pps, max(2, round(pps * args.trial_seconds))))
+        packets = max(2, round(pps * args.trial_seconds))
+        return done.run((*key, pps), lambda: search.reached(lambda: trials.run(link, size, pps, packets)))
 
     def burst(packets: int) -> search.Trial:
-        return search.reached(lambda: trials.run(link, size, args.most, packets))
+        run = lambda: search.reached(lambda: trials.run(link, size, args.most, packets))  # noqa: E731
+        return done.run((*key, "burst", packets), run)
 
-    yield "throughput", search.highest(trial, resolution, args.most, resolution)
+    yield "throughput", search.highest(trial, lowest(args), args.most, lowest(args), near)
     if args.burst_packets:
         yield "burst", search.longest_burst(burst, args.burst_packets)
+
+
+def check_disk(args: argparse.Namespace) -> None:
+    """Raise UserError if the packets that a trial writes need more space than is free in the directory for them."""
+    packet_bytes = max(args.frame_bytes) + RECORD_BYTES  # in searches that write whole packets
+    ports = args.virtual or len(args.interface)
+    needed = math.ceil(args.most * args.trial_seconds) * packet_bytes * ports
+    directory = temporary_directory()
+    free = shutil.disk_usage(directory).free
+    if needed > free:
+        raise UserError(
+            f"packets of a trial need up to {needed / GB:.1f} GB, of which {free / GB:.1f} are free in {directory}",
+            where="--with-capture", fix="set TMPDIR to a larger file system, or reduce --trial-seconds or --most",
+            outside=True,
+        )  # fmt: skip
 
 
 def print_rows(rows: Rows, flows: int) -> None:

@@ -16,7 +16,7 @@ from acapella_core.errors import OUTSIDE, UserError
 
 from ..programs.child_process import kill_and_reap
 from ..programs.executables import find_executable
-from ..replay.ports import MIN_FRAME, RING_KIB, port_options
+from ..replay.ports import MIN_FRAME, PCI, RING_KIB, port_options
 from . import drift, expected, losses, result
 
 PROGRAM = "acapella-monitor"
@@ -27,6 +27,11 @@ Event = dict[str, Any]
 def executable() -> str:
     """Return the program's path. Raises UserError if it was not built."""
     return find_executable(PROGRAM, fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
+
+
+def place_of(interface: str) -> int:
+    """Return the place of an interface among others, which the results have: PCI devices are the last ones."""
+    return int(PCI.fullmatch(interface) is not None)
 
 
 @dataclass(frozen=True)

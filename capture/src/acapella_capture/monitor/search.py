@@ -71,30 +71,48 @@ def reached(trial: Callable[[], Trial]) -> Trial:
     return trial()
 
 
-def highest(trial: Callable[[float], Trial], lowest: float, most: float, resolution: float) -> Found:
-    """Return the highest value from ``lowest`` to ``most`` without loss, by halving the interval.
+def highest(
+    trial: Callable[[float], Trial], lowest: float, most: float, resolution: float, near: float | None = None
+) -> Found:
+    """Return the highest value from ``lowest`` to ``most`` without loss, by halving an interval.
 
-    The search ends if the interval is at most ``resolution`` wide.
+    The search ends if the interval, at whose lower end no packet was lost, is at most ``resolution`` wide. With
+    ``near``, an estimate of the result, the interval begins around it; otherwise it is the whole range.
     """
     done: list[tuple[float, Trial]] = []
 
-    def run(value: float) -> Trial:
+    def good(value: float) -> bool:
         done.append((value, trial(value)))
-        return done[-1][1]
+        return done[-1][1].good
 
-    if (best := run(most)).good:
-        return Found(most, best, tuple(done))
-    if not (best := run(lowest)).good:
-        return Found(None, None, tuple(done))
-    good, bad = lowest, most
-    while bad - good > resolution:
-        middle = (good + bad) / 2
-        result = run(middle)
-        if result.good:
-            good, best = middle, result
+    if near is None:
+        low, high = (most, None) if good(most) else (lowest, most) if good(lowest) else (None, lowest)
+    else:
+        low, high = bracket(good, lowest, most, resolution, near)
+    while low is not None and high is not None and high - low > resolution:
+        middle = (low + high) / 2
+        low, high = (middle, high) if good(middle) else (low, middle)
+    best = next((result for value, result in done if value == low), None)
+    return Found(low, best, tuple(done))
+
+
+def bracket(
+    good: Callable[[float], bool], lowest: float, most: float, step: float, near: float
+) -> tuple[float | None, float | None]:
+    """Return a good value and a higher bad one, from steps away from ``near`` that double.
+
+    None instead of one of them: even ``lowest`` is bad, or even ``most`` is good.
+    """
+    low, high, value = None, None, min(max(near, lowest), most)
+    while low is None or high is None:
+        if good(value):
+            low, value = value, min(value + step, most)
         else:
-            bad = middle
-    return Found(good, best, tuple(done))
+            high, value = value, max(value - step, lowest)
+        if value in (low, high):
+            break
+        step *= 2
+    return low, high
 
 
 def longest_burst(trial: Callable[[int], Trial], most: int) -> Found:

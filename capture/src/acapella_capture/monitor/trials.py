@@ -14,8 +14,9 @@ from acapella_core.errors import DAMAGED, OUTSIDE, UserError
 from acapella_core.files import scratch_directory
 
 from . import expected, program, tables
-from .program import Event, Settings
+from .program import Settings
 from .search import Trial
+from .sender import Sender
 
 HEADERS = [
     {"ethernet": {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}},
@@ -63,9 +64,10 @@ def run(link: Link, frame_bytes: int, rate_pps: float, packets: int) -> Trial:
 
 def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, together_s: float) -> Trial:
     """Run a trial; several generators start together after ``together_s``. Raises UserError, TooLate."""
+    link = replace(link, pairs=tuple(sorted(link.pairs, key=lambda pair: program.place_of(pair[1]))))
     with scratch_directory() as scratch:
         (scratch / "model.yaml").write_text(json.dumps(model(frame_bytes, rate_pps, packets)))
-        sender = Sender(link, scratch, START_S + packets / rate_pps, together_s)
+        sender = Senders(link, scratch, START_S + packets / rate_pps, together_s)
         settings = Settings(interfaces=tuple(port for _, port in link.pairs), max_flows=1, every_s=POLL_S)
         if link.snaplen is not None:
             settings = replace(settings, write=scratch / "packets.pcapng", snaplen=link.snaplen)
@@ -81,32 +83,30 @@ def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, togethe
         return together(found)
 
 
-class Sender:
-    """The generators, which start when the monitor listens. The monitor ends after them, and after late packets."""
+class Senders(Sender):
+    """The generators of all ports. The first failure of one ends the trial."""
 
     def __init__(self, link: Link, scratch: Path, limit_s: float, together_s: float = 0):
+        super().__init__(link.settle_s)
         command = (Path(sys.executable).with_name("acapella"), "generate", scratch / "model.yaml")
         self._argvs = [
             [*map(str, (*command, "--interface", port, "--expected", scratch / f"sent-{number}.json"))]
             for number, (port, _) in enumerate(link.pairs)
         ]
-        self._settle_s = link.settle_s
         self._limit_s = limit_s
         self._together_ns = round(together_s * 1e9)
         self._processes: list[subprocess.Popen] = []
-        self._started_s = self._ended_s = 0.0
+        self._started_s = 0.0
 
-    def on_event(self, _: Event) -> bool:
-        """Start the generators at the first event; return whether the monitor can end."""
-        now = time.monotonic()
-        if not self._processes:
-            # With several generators, all start at one time.
-            at = ["--at", departure(time.time_ns() + self._together_ns)] if len(self._argvs) > 1 else []
-            for argv in self._argvs:
-                process = subprocess.Popen([*argv, *at], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-                self._processes.append(process)
-            self._started_s = now
-            return False
+    def start(self) -> None:
+        # With several generators, all start at one time.
+        at = ["--at", departure(time.time_ns() + self._together_ns)] if len(self._argvs) > 1 else []
+        for argv in self._argvs:
+            process = subprocess.Popen([*argv, *at], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            self._processes.append(process)
+        self._started_s = time.monotonic()
+
+    def ended(self) -> bool:
         statuses = [process.poll() for process in self._processes]
         for process, status in zip(self._processes, statuses, strict=True):
             if status not in (None, 0, DAMAGED):
@@ -114,12 +114,9 @@ class Sender:
                 kind = TooLate if TOO_LATE in message else UserError
                 outside = status == OUTSIDE
                 raise kind(message.removeprefix("acapella: error: "), where="acapella generate", outside=outside)
-        if None in statuses:
-            if now - self._started_s > self._limit_s:
-                raise UserError("the generator does not end in time")
-            return False
-        self._ended_s = self._ended_s or now
-        return now - self._ended_s >= self._settle_s
+        if None in statuses and time.monotonic() - self._started_s > self._limit_s:
+            raise UserError("the generator does not end in time")
+        return None not in statuses
 
     def close(self) -> None:
         """End the generators, which remove their temporary files."""

@@ -6,7 +6,6 @@ generate` and `acapella monitor`. The outermost Ethernet addresses of the packet
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from ...generate import model, program, result
 from ...generate.compiled import Compiled, Flow
 from ...monitor import expected, tables
 from ...monitor import program as monitor
+from ...monitor.sender import Sender
 from ...settings import GenerateEnvironment, GenerateSettings
 from ..base import Replay
 from . import drops
@@ -144,7 +144,7 @@ class Run:
         settle_s = SETTLE_S + 4 * QUEUE_BYTES * 8 / rate_bps + (self._link.delay_ns / 1e9 if self._link else 0)
         with scratch_directory(SPOOL) as scratch:
             wanted = expected_flows(self._model, scratch)
-            sender = Sender(self._model, self._path.endpoints[0], self._mtu, scratch, settle_s)
+            sender = LocalSender(self._model, self._path.endpoints[0], self._mtu, scratch, settle_s)
             settings = monitor.Settings(
                 interfaces=("eth0",),
                 within=tuple(in_namespace(self._receiver, [])),
@@ -179,10 +179,11 @@ class Run:
         return {"model_sha256": self._model.sha256, "seed": self._model.seed, **self._facts, "files": files}
 
 
-class Sender:
-    """The generator, which starts when the monitor listens. The monitor ends after it, and after late packets."""
+class LocalSender(Sender):
+    """The generator at a node."""
 
     def __init__(self, traffic: Compiled, endpoint: Any, mtu: int, scratch: Path, settle_s: float):
+        super().__init__(settle_s)
         self._model = traffic
         self._node = endpoint.node
         compiled = scratch / "model"
@@ -190,24 +191,18 @@ class Sender:
         port = program.port_arguments(endpoint.interface, mtu)
         self._argv = [program.executable(), "--model", str(compiled), *port]
         self._report = spool_path(self._node, "generated.report")
-        self._settle_s = settle_s
         self._job: LocalJob | None = None
-        self._ended_s: float | None = None
 
-    def on_event(self, _: monitor.Event) -> bool:
-        """Start the generator at the first event; return whether the monitor can end."""
-        now = time.monotonic()
-        if self._job is None:
-            self._job = start(self._node, self._argv, output=str(self._report))
-        elif (status := self._job.poll()) is not None:
-            if status:
-                raise UserError(f"{program.PROGRAM}: {self._job.last_line()}", where=f"node {self._node}")
-            self._ended_s = self._ended_s or now
-            return now - self._ended_s >= self._settle_s
-        return False
+    def start(self) -> None:
+        self._job = start(self._node, self._argv, output=str(self._report))
+
+    def ended(self) -> bool:
+        status = self._job.poll()
+        if status:
+            raise UserError(f"{program.PROGRAM}: {self._job.last_line()}", where=f"node {self._node}")
+        return status is not None
 
     def close(self) -> None:
-        """End the generator."""
         if self._job:
             terminate([self._job])
 
