@@ -24,6 +24,7 @@ from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
 from acapella.snakefile.code import figure_digest as digest_of_figure
 from acapella.snakefile.code import sql_digest as digest_of_sql
+from acapella.snakefile.code import table_digests as digests_of_tables
 from acapella.snakefile.engine import with_engine
 from acapella.snakefile import quarantine, slurm_plugin
 from acapella.snakefile.exit import QuietErrors, exit_on_user_error

@@ -1,6 +1,7 @@
 # analyze: one sample's acap, flows, manifest -> partial/<sample>/<table>.parquet, its part of each table
 #
-# With batches, batches/partial/<batch>/<table>.parquet has the rows of all samples of a batch.
+# With batches, batches/partial/<batch>/<table>.parquet has the rows of all samples of a batch. If only queries have
+# changed, the job makes only their tables.
 
 ANALYZE_OPTIONS = [
     f"--bin-ns={round(config['analysis']['throughput_bin_s'] * 1_000_000_000)}",
@@ -27,13 +28,13 @@ if BATCHED:
             campaign=lambda wildcards: CAMPAIGN,
             members=lambda wildcards: BATCHES.description(wildcards.batch),
             options=ANALYZE_OPTIONS,
-            sql=digest_of_sql("analyze", "congestion", "shared"),
+            tables=digests_of_tables(),
             code=digest_of_code("acapella.campaign.analyze"),
         message:
             "analyze batch {wildcards.batch}: progress is in {log}"
         shell:
             "acapella campaign batch {params.campaign:q} analyze {wildcards.batch} -o {output.outcomes:q}"
-            " --code={params.code}.{params.sql}.$(sha256sum < {input.heuristics:q} | cut -c 1-64)"
+            " --code={params.code}.$(sha256sum < {input.heuristics:q} | cut -c 1-64) --tables {params.tables}"
             " -- {params.options:q} > {log:q} 2>&1"
 
 else:

@@ -210,10 +210,11 @@ def test_analysis_without_one_of_its_tables_is_incomplete(campaign, lost):
     assert not journal.is_complete("s1", "key", outputs)
 
 
-def analyze(campaign: Path) -> int:
-    """Analyze the batch; return the exit code."""
+def analyze(campaign: Path, **versions: int) -> int:
+    """Analyze the batch; return the exit code. ``versions``: versions of queries that are not 1."""
     output = str(campaign / "batches" / "analyze" / "b0001.tsv")
-    return cli.main(["campaign", "batch", str(campaign), "analyze", "b0001", "-o", output])
+    tables = [f"{name}={versions.get(name, 1)}" for name in queries.names("analyze")]
+    return cli.main(["campaign", "batch", str(campaign), "analyze", "b0001", "-o", output, "--tables", *tables, "--"])
 
 
 def partials(campaign: Path) -> dict[str, list[dict]]:
@@ -228,11 +229,62 @@ def analyzed_samples(campaign: Path) -> list[str]:
     return sorted(line.split("\t")[0] for line in costs.read_text().splitlines()[1:])
 
 
-def test_analysis_of_a_batch_costs_only_what_is_missing(campaign):
-    """One acap is damaged: the others are complete. When it is repaired, only this sample is analyzed."""
+@pytest.fixture
+def digested(campaign) -> Path:
+    """Return the campaign with digests and manifests."""
     assert cli.main(words(campaign)) == 0
     for name in SAMPLES:
         write_manifest(campaign, name, ("site", name), status="ok")
+    return campaign
+
+
+def remade_tables(campaign: Path, **versions: int) -> set[str]:
+    """Analyze the batch with other versions of queries; return the tables whose files have changed."""
+    paths = [*(campaign / "batches" / "partial" / "b0001").iterdir()]
+    before = [path.stat().st_mtime_ns for path in paths]
+    assert analyze(campaign, **versions) == 0
+    return {path.stem for path, time_ns in zip(paths, before, strict=True) if path.stat().st_mtime_ns != time_ns}
+
+
+@pytest.mark.parametrize("together_bytes", [0, 1 << 30], ids=["one by one", "together"])
+def test_changed_query_makes_only_its_table_again(digested, monkeypatch, together_bytes):
+    monkeypatch.setattr(batch, "TOGETHER_BYTES", together_bytes)
+    assert analyze(digested) == 0
+    before = partials(digested)
+    assert remade_tables(digested) == set() and analyzed_samples(digested) == []
+    assert remade_tables(digested, stacks=2, congestion=2) == {"stacks", "congestion"}
+    assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
+    assert remade_tables(digested, stacks=2, congestion=2) == set()
+    os.utime(Campaign.at(digested).acap("s1"))  # now it is analyzed, and another query has changed for the others
+    assert remade_tables(digested, stacks=2, congestion=2, quality=2) == {*queries.names("analyze")}
+    assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
+    assert remade_tables(digested, stacks=2, congestion=2, quality=2) == set()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_changed_query_that_fails_has_all_tables_made_again(digested, monkeypatch, killed):
+    """The first attempt leaves a table without rows of some samples."""
+    assert analyze(digested) == 0
+    before, original = partials(digested), entry.main
+
+    def lose_rows():
+        if "--only" not in sys.argv:
+            return original()
+        path = digested / "batches" / "partial" / "b0001" / "stacks.parquet"
+        pq.write_table(pq.read_table(path).slice(1), path)
+        if killed:
+            faulthandler.disable()  # of pytest
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 2
+
+    monkeypatch.setattr(batch.entry, "main", lose_rows)
+    assert remade_tables(digested, stacks=2) == {*queries.names("analyze")}
+    assert partials(digested) == before
+
+
+def test_analysis_of_a_batch_costs_only_what_is_missing(digested):
+    """One acap is damaged: the others are complete. When it is repaired, only this sample is analyzed."""
+    campaign = digested
     (campaign / "partial" / "s0").mkdir(parents=True)
     acap = Campaign.at(campaign).acap("s1")
     whole = acap.read_bytes()

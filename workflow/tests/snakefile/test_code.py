@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acapella.common import queries
 from acapella.figures import registry
 from acapella.snakefile import code
 from acapella.snakefile.canonical import PARSING, canonical, checksums
@@ -211,6 +212,32 @@ def test_edited_module_changes_only_the_digests_of_figures_that_use_it(copy, edi
     forget()
     changed = [name for name, digest in before.items() if code.figure_digest(name) != digest]
     assert changed == (expected or [*before])
+
+
+EVERY_TABLE = {*queries.names("analyze")}
+
+
+@pytest.mark.parametrize(
+    ("edited", "text", "expected"),
+    [
+        ("analyze/stacks", "\nlimit 1\n", {"stacks"}),
+        ("analyze/stacks", "\n-- A comment.\n", set()),
+        ("congestion/runs", "\nlimit 1\n", {"congestion"}),
+        ("shared/thresholds", "\nlimit 1\n", {"flow_values"}),
+        ("shared/innermost", "\nlimit 1\n", {"headers", "ip_versions", "stacks"}),
+    ],
+)
+def test_edited_query_changes_only_the_digests_of_partial_tables_made_from_it(
+    tmp_path, monkeypatch, edited, text, expected
+):
+    monkeypatch.setattr(queries, "DIRECTORY", shutil.copytree(queries.DIRECTORY, tmp_path / "sql"))
+    digests = code.table_digests.__wrapped__
+    before = {*digests()}
+    path = tmp_path / "sql" / f"{edited}.sql"
+    path.write_text(path.read_text() + text)
+    forget()
+    assert {text.partition("=")[0] for text in {*digests()} - before} == expected
+    assert {text.partition("=")[0] for text in before} == EVERY_TABLE
 
 
 def test_checksums_of_sources_are_kept_and_a_damaged_file_is_ignored(copy):

@@ -3,11 +3,12 @@
 A partial holds counts, sums, minima and maxima, never means: partials of any samples add up exactly to the tables of a
 campaign (`acapella campaign process`). Each is one SELECT of workflow/sql/analyze/, written as Parquet under its name,
 with the name of the sample in the first column. The rows of a sample do not depend on the others. With --keep, the
-tables that exist in DIR are extended: they keep the rows of some samples.
+tables that exist in DIR are extended: they keep the rows of some samples. With --only, other tables stay as they are.
 """
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ def register_parser(subparsers):
     parser.add_argument(
         "--keep", nargs="+", default=[], metavar="SAMPLE", help="other samples whose rows in DIR are kept"
     )
+    parser.add_argument("--only", nargs="+", metavar="TABLE", help="make only these tables (default: all)")
     parser.add_argument("--bin-ns", type=int, default=BIN_NS, help=f"length of a throughput bin (default: {BIN_NS})")
     parser.add_argument(
         "--congestion",
@@ -91,7 +93,7 @@ def run(args) -> None:
     output = output_of(args)
     beneath.protect(output)
     parameters = {"bin_ns": args.bin_ns, **congestion_limits(args.congestion)}
-    make_partials(campaign, args.sample, output, keep=args.keep, threads=args.threads, **parameters)
+    make_partials(campaign, args.sample, output, keep=args.keep, only=args.only, threads=args.threads, **parameters)
 
 
 def congestion_limits(arguments: Sequence[str] = ()) -> dict[str, float]:
@@ -118,18 +120,20 @@ def make_partials(  # noqa: PLR0913
     output: Path,
     *,
     keep: Sequence[str] = (),
+    only: Sequence[str] | None = None,
     bin_ns: int = BIN_NS,
     threads: int = 1,
     **limits: float,
 ) -> list[Path]:
-    """Write OUTPUT/<name>.parquet for each query in workflow/sql/analyze/; return the paths.
+    """Write OUTPUT/<name>.parquet for each query in workflow/sql/analyze/, or those in ``only``; return the paths.
 
     The tables contain the rows of all ``samples``, in the order of their names, and those that they already have of
     the samples in ``keep``. ``limits``: thresholds of congestion verdicts that override the defaults of the schema.
     Raises UserError if the acap, the flow table or the manifest of a sample is missing, damaged or has another format
-    version, or if ``bin_ns`` is not positive.
+    version, if ``bin_ns`` is not positive, or if a table in ``only`` is unknown.
     """
     parameters = {"bin_ns": bin_ns, **congestion_limits(), **limits}
+    names = selected(only)
     if bin_ns < 1:
         raise UserError(f"--bin-ns {bin_ns}: not a positive number", fix="give a positive number of nanoseconds")
     inputs = [inputs_of(campaign, sample) for sample in sorted(set(samples))]
@@ -139,15 +143,43 @@ def make_partials(  # noqa: PLR0913
         con.execute("set parquet_metadata_cache = true")  # each footer is read once
         check_digests(con, inputs)
         open_tables(con, inputs)
-        for name in queries.names("shared"):
+        for name in shared_queries(names):
             con.execute(f"create table {name} as {queries.text('shared', name)}")
         create_labels(con)
         kept = sorted(set(keep) - set(samples))
         written = []
-        for name in queries.names("analyze"):
+        for name in names:
             rows = verdicts(con, inputs, parameters) if name == "congestion" else partial(con, name, parameters)
             written.append(write_partial(rows, output / f"{name}.parquet", kept))
         return written
+
+
+def selected(only: Sequence[str] | None) -> list[str]:
+    """Return the names of the tables to make: ``only``, or all. Raises UserError if one is unknown."""
+    names = queries.names("analyze")
+    for name in only or ():
+        if name not in names:
+            raise UserError(f"--only {name}: no such table", fix=f"one of {', '.join(names)}")
+    return [name for name in names if only is None or name in only]
+
+
+def shared_queries(names: Sequence[str]) -> list[str]:
+    """Return the queries in workflow/sql/shared/ whose tables are read by queries in workflow/sql/analyze/.
+
+    Includes those that are read by other queries in workflow/sql/shared/, which have names before theirs.
+    """
+    texts, needed = [queries.text("analyze", name) for name in names], []
+    for shared in reversed(queries.names("shared")):
+        if any(re.search(rf"\b(?:from|join)\s+{shared}\b", text) for text in texts):
+            texts.append(queries.text("shared", shared))
+            needed.insert(0, shared)
+    return needed
+
+
+def queries_of(name: str) -> list[tuple[str, str]]:
+    """Return stage and name of all queries from which a partial table is made."""
+    evidence = [("congestion", query) for query in EVIDENCE] if name == "congestion" else []
+    return [*(("shared", query) for query in shared_queries([name])), *evidence, ("analyze", name)]
 
 
 @dataclass(frozen=True)

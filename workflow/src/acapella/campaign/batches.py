@@ -5,7 +5,8 @@ new samples form new batches, so that other batches need not run again. For each
 CAMPAIGN/batches/done/STAGE/BATCH.tsv records the completed samples: the key of each (command, code and inputs) and the
 state of its output files. A stage that runs again skips a sample if both are unchanged. A line with an empty key marks
 a sample whose processing has started, so that the outputs of an interrupted sample do not count as complete.
-CAMPAIGN/batches/partial/BATCH/ has the partial tables of all samples of a batch.
+CAMPAIGN/batches/partial/BATCH/ has the partial tables of all samples of a batch; done/analyze/BATCH.tables.tsv has the
+version of the queries of each of them, in the same format.
 """
 
 import contextlib

@@ -7,10 +7,11 @@ The stages are collect, digest and analyze; options after -- are those of the co
 digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so that an
 error, a crash or the memory of one sample does not affect the others. A fork of stage analyze processes several small
 samples, because planning the queries takes longer than running them for one; if it fails, each of these samples is
-processed in its own fork. CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a
-sample. OUT lists the samples and their outcomes: done, or kept if its command, code and input files are those of an
-earlier run. CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample. Samples
-that were processed together have the same log, and their time is divided by their number.
+processed in its own fork. If only the queries of some tables have changed (--tables), only these tables are made
+again, for all samples of the batch. CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a sample. OUT lists the samples
+and their outcomes: done, or kept if its command, code and input files are those of an earlier run.
+CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample. Samples that were processed
+together have the same log, and their time is divided by their number.
 
 If a sample fails, the others are processed all the same. The failed sample has no output, not even that of an earlier
 run. The exit code is then that of the failed samples (the smallest, if they differ), and
@@ -31,7 +32,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -91,6 +92,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("batch", metavar="BATCH", help="name of the batch in CAMPAIGN/batches/plan.jsonl")
     parser.add_argument("-o", dest="output", metavar="OUT", required=True, help="list of samples and outcomes (TSV)")
     parser.add_argument("--code", default="", help="version of the code; another version processes all samples again")
+    parser.add_argument(
+        "--tables",
+        nargs="+",
+        metavar="TABLE=VERSION",
+        default=[],
+        help="stage analyze: version of the queries of each table; a table with another version is made again",
+    )
     parser.add_argument("options", nargs="*", metavar="-- OPTION", help="options of the stage's command")
     return parser
 
@@ -168,37 +176,38 @@ def process_together(
     """Analyze the samples that are not complete, several in one fork; yield all outcomes.
 
     Samples that were started in an earlier run, and those of a group that failed, are analyzed alone, so that only a
-    sample that is the cause of a failure fails.
+    sample that is the cause of a failure fails. Tables of complete samples whose queries have changed are made first;
+    if this fails, all samples are analyzed.
     """
     stage = STAGES[args.stage]
     outputs = outputs_of(campaign, stage, members[0])
+    tables = BatchTables(campaign, args, outputs)
     words = [word for word in args.options if not word.startswith(NEUTRAL)]
     keys = {member.sample: key_of(campaign, stage, member, words, args.code) for member in members}
     complete = {sample: key for sample, key in keys.items() if journal.is_complete(sample, key, outputs)}
     if any(journal.has_completed(sample, outputs) for sample in journal.samples() - set(keys)):
         complete = {}  # the tables have rows of samples that have left the batch
-    for sample in complete:
-        yield Outcome(sample, "kept")
+    outcomes = remake_changed(campaign, args, journal, tables, complete)
+    if outcomes is None:
+        complete = {}
+    yield from outcomes or ()
     pending = [sample for sample in keys if sample not in complete]
     started = [sample for sample in pending if journal.is_started(sample)]
-    sizes = {sample: sum(state_of(path)[0] or 0 for path in tables_of(campaign, sample)) for sample in pending}
     others = [sample for sample in pending if sample not in started]
-    queue = [*groups(others, sizes, TOGETHER_BYTES), *([sample] for sample in started)]
+    queue = [*grouped(campaign, others), *([sample] for sample in started)]
     if queue:
-        load(analysis(campaign, queue[0], [], outputs[0].parent, args.options))
+        load(analysis(campaign, queue[0], tables, args.options))
     while queue:
         group = queue.pop(0)
-        journal.start(*group)
-        command = analysis(campaign, group, [*complete], outputs[0].parent, args.options)
-        current = current_file(campaign, args.stage, args.batch)
-        with recorded_as_current(current, group[0]) if len(group) == 1 else contextlib.nullcontext():
-            outcome = run_in_fork(command, group[0], log_of(campaign, args.stage, group[0]))
+        command = analysis(campaign, group, tables, args.options, keep=complete)
+        outcome = analyze_group(campaign, args, journal, group, command)
         if outcome.exit_code and outcome.exit_code not in INTERRUPTED and len(group) > 1:
             queue += [[sample] for sample in group]
             continue
         if outcome.exit_code == 0:
             complete |= {sample: keys[sample] for sample in group}
             journal.add(complete, outputs)
+            tables.record()
             copy_log(campaign, group)
             remove_earlier(campaign, group)
         for sample in group:
@@ -207,17 +216,98 @@ def process_together(
             sys.exit(outcome.exit_code)
 
 
+class BatchTables:
+    """The partial tables of a batch, and the versions of the queries that have made them.
+
+    A journal has the version and the state of the file of each table, as that of the stage has for samples.
+    """
+
+    def __init__(self, campaign: Path, args: argparse.Namespace, files: Sequence[Path]):
+        self.files = files
+        self.directory = files[0].parent
+        self._versions = dict(text.partition("=")[::2] for text in args.tables)
+        self._journal = Journal(campaign, args.stage, f"{args.batch}.tables")
+
+    def changed(self) -> list[str]:
+        """Return the names of tables that were not made with the current version of their queries."""
+        return [
+            path.stem
+            for path in self.files
+            if path.stem in self._versions
+            and not self._journal.is_complete(path.stem, self._versions[path.stem], [path])
+        ]
+
+    def record(self) -> None:
+        """Record that all tables are of the current version."""
+        for path in self.files:
+            if path.stem in self._versions:
+                self._journal.add({path.stem: self._versions[path.stem]}, [path])
+
+
+def remake_changed(
+    campaign: Path, args: argparse.Namespace, journal: Journal, tables: BatchTables, complete: Mapping[str, str]
+) -> list[Outcome] | None:
+    """Make the tables whose queries have changed again; return the outcomes, None if a group of samples fails.
+
+    ``complete``: key of each complete sample.
+    """
+    changed = tables.changed() if complete else []
+    if not changed:
+        return [Outcome(sample, "kept") for sample in complete]
+    outcomes: list[Outcome] = []
+    for group in grouped(campaign, [*complete]):
+        keep = [outcome.sample for outcome in outcomes]
+        command = analysis(campaign, group, tables, args.options, keep=keep, only=changed)
+        if not outcomes:
+            load(command)
+        outcome = analyze_group(campaign, args, journal, group, command)
+        if outcome.exit_code in INTERRUPTED:
+            sys.exit(outcome.exit_code)
+        if outcome.exit_code:
+            return None
+        copy_log(campaign, group)
+        outcomes += [outcome.share(sample, len(group)) for sample in group]
+    journal.add(complete, tables.files)
+    tables.record()
+    return outcomes
+
+
+def analyze_group(
+    campaign: Path, args: argparse.Namespace, journal: Journal, group: Sequence[str], command: Sequence[str]
+) -> Outcome:
+    """Run a command that analyzes samples; return the outcome, with the name of the first sample."""
+    journal.start(*group)
+    current = current_file(campaign, args.stage, args.batch)
+    with recorded_as_current(current, group[0]) if len(group) == 1 else contextlib.nullcontext():
+        return run_in_fork(command, group[0], log_of(campaign, args.stage, group[0]))
+
+
 def tables_of(campaign: Path, sample: str) -> list[Path]:
     """Return the paths of the acap and the flow table of a sample."""
     return [Campaign.at(campaign).acap(sample), Campaign.at(campaign).flows(sample)]
 
 
-def analysis(
-    campaign: Path, samples: Sequence[str], kept: Sequence[str], output: Path, options: Sequence[str]
+def grouped(campaign: Path, samples: Sequence[str]) -> Iterator[list[str]]:
+    """Yield groups of samples that are analyzed together."""
+    sizes = {sample: sum(state_of(path)[0] or 0 for path in tables_of(campaign, sample)) for sample in samples}
+    return groups(samples, sizes, TOGETHER_BYTES)
+
+
+def analysis(  # noqa: PLR0913
+    campaign: Path,
+    samples: Sequence[str],
+    tables: BatchTables,
+    options: Sequence[str],
+    *,
+    keep: Iterable[str] = (),
+    only: Sequence[str] = (),
 ) -> list[str]:
-    """Return the arguments of `acapella` that analyze samples of a batch; the tables keep the rows of others."""
-    keep = ["--keep", *kept] if kept else []
-    return ["campaign", "analyze", str(campaign), "--sample", *samples, *keep, "-o", str(output), *options]
+    """Return the arguments of `acapella` that analyze samples of a batch.
+
+    ``keep``: other samples whose rows the tables keep; ``only``: tables to make, by default all.
+    """
+    more = [word for option, words in (("--keep", [*keep]), ("--only", only)) if words for word in (option, *words)]
+    return ["campaign", "analyze", str(campaign), "--sample", *samples, *more, "-o", str(tables.directory), *options]
 
 
 def copy_log(campaign: Path, samples: Sequence[str]) -> None:

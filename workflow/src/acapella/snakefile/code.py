@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from acapella.campaign import analyze
 from acapella.common import queries, tshark, vendors
 from acapella_core import _native
 from acapella_core.errors import UserError
@@ -85,6 +86,19 @@ def sql_digest(*stages: str) -> str:
             total.update(f"{path.relative_to(queries.DIRECTORY)}\0{checksum(str(path))}".encode())
     save_checksums()
     return total.hexdigest()
+
+
+@functools.cache
+def table_digests() -> list[str]:
+    """Return TABLE=DIGEST for each partial table: the SHA-256, in hexadecimal, of the queries from which it is made."""
+    digests = []
+    for name in queries.names("analyze"):
+        total = hashlib.sha256()
+        for stage, query in analyze.queries_of(name):
+            total.update(f"{stage}/{query}\0{checksum(str(queries.DIRECTORY / stage / f'{query}.sql'))}".encode())
+        digests.append(f"{name}={total.hexdigest()}")
+    save_checksums()
+    return digests
 
 
 @functools.cache
