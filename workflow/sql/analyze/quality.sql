@@ -23,7 +23,8 @@ counted as (
     group by sample
 ),
 
--- in the order of the files, which is that of the frames; a window with an order would sort them
+-- in the order of the files, which is that of the frames: DuckDB keeps it in these clauses, also with several threads
+-- (setting preserve_insertion_order). A window with an order would sort them.
 stamped as (
     select
         sample,
