@@ -32,7 +32,6 @@ from .control.coordinator import Event, collect
 from .control.experiment import Notice
 from .control.outcomes import Outcome
 from .control.sampling import Failure, Progress
-from .plan.allocation import pluralize
 from .plan.dry_run import dry_run, site_plans, summary
 from .plan.samples import sites_to_sample, trials
 from .precheck import check
@@ -236,7 +235,7 @@ def write_sheets(raw: Path, rows: list[dict[str, Any]], failures: list[Failure])
     sheet, failed = raw / manifests.SHEET, raw / manifests.FAILED
     if failures:
         atomic_text(failed, manifests.sheet(map(asdict, failures), manifests.FAILED_COLUMNS))
-        names.report(f"{pluralize(len(failures), 'sample')} failed: {failed}")
+        names.report(f"{names.pluralize(len(failures), 'sample')} failed: {failed}")
     else:
         failed.unlink(missing_ok=True)
     if failures and not rows:
@@ -244,7 +243,7 @@ def write_sheets(raw: Path, rows: list[dict[str, Any]], failures: list[Failure])
         raise UserError(f"no sample could be taken; reason of the first failure: {failures[0].why}", where=failed)
     ordered = sorted(rows, key=lambda row: ("trial" in row, row["site"], row["requested"]["start_ns"] or 0))
     atomic_text(sheet, manifests.sheet(map(manifests.sheet_row, ordered)))
-    print(f"{pluralize(len(rows), 'sample')}: {sheet}")
+    print(f"{names.pluralize(len(rows), 'sample')}: {sheet}")
 
 
 def write_sample_list(settings: Settings, output: Path | None) -> None:

@@ -168,7 +168,7 @@ def test_quantiles_of_the_error_have_the_nearest_rank(tmp_path, errors):
 def test_run_that_sent_nothing_has_no_error(tmp_path):
     summary = convert(written(tmp_path / "d", [record(outcome=6)]), tmp_path / "d.parquet", Origin())
     assert summary.error_ns(0.5) is None
-    assert summary.lines() == ["1 packets, 0 sent (1 stopped)"]
+    assert summary.lines() == ["1 packet, 0 sent (1 stopped)"]
     empty = convert(written(tmp_path / "e", []), tmp_path / "e.parquet", Origin())
     assert (empty.packets, pq.read_table(tmp_path / "e.parquet").num_rows) == (0, 0)
 

@@ -320,7 +320,7 @@ def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsy
     (directory / "acap" / "b.parquet").unlink()
     (directory / "flows" / "b.parquet").unlink()
     assert cli.main(["campaign", "index", str(directory)]) == 0
-    assert "1 samples have no acap or are excluded, and are not in any table: b" in capsys.readouterr().out
+    assert "1 sample in no table, because excluded or without acap: b" in capsys.readouterr().out
 
 
 def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):

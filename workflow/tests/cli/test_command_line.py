@@ -13,7 +13,7 @@ import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.processes import run
 
-from acapella.cli import doctor
+from acapella.cli import commands, doctor
 from acapella.cli import entry as start
 from acapella.cli.commands import COMMANDS, Group
 from acapella.cli.main import format_error, main
@@ -78,6 +78,13 @@ def test_usage_error_is_one_line(argv, line, capsys):
     assert complaint(capsys, *argv) == line
 
 
+@pytest.mark.parametrize("words", ["generate", "measure storage"])
+def test_command_of_a_missing_package_names_the_incomplete_installation(words, monkeypatch, capsys):
+    monkeypatch.setattr(commands, "entry_module", lambda name: None)
+    line = complaint(capsys, *words.split(), "model.yaml", "-o", "x.pcap")
+    assert line == f"acapella: error: {words}: the installation is incomplete; run make setup"
+
+
 def test_control_characters_in_an_error_are_escaped(capsys):
     assert main(["campaign", "index", "/nonexistent/\x1b]0;x\x07\n"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -119,7 +126,7 @@ def test_collect_inside_the_sandbox_reports_usage_errors_in_one_line(argv):
 INTERRUPTED_IMPORT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from acapella.cli import doctor
+from acapella.cli import commands, doctor
 from acapella.cli import entry as start
 
 class Finder:

@@ -69,7 +69,7 @@ def test_capture_of_reports_becomes_flows_series_and_counters(capture, collect, 
     code, lines = collect(capture)
     messages = "\n".join(lines)
     assert code == 0
-    assert "30 reports, 3 flows; 1 frames rejected (1 bad_qp), 0 lost (gaps" in messages
+    assert "30 reports, 3 flows; 1 frame rejected (1 bad_qp), 0 lost (gaps" in messages
     rows = duckdb.sql(f"select src_port, bytes, handshake_rtt_ns, reports from '{out}/flows.parquet' order by all")
     assert rows.fetchall() == [(1000 + n, 10_000 * (1 + n), 1_500_000 + 1_000_000 * n, 10) for n in range(3)]
     assert duckdb.sql(f"select sum(bytes) from '{out}/series.parquet'").fetchall() == [(60_000,)]

@@ -157,7 +157,7 @@ def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.json"]
     with duckdb.connect(tmp_path / "catalog.duckdb") as con:
         assert con.execute("from samples").fetchall() == [("a",)]
-    assert "removed 1 files and directories of samples that are not in the sheet" in capsys.readouterr().err
+    assert "removed 1 file or directory of samples that are not in the sheet" in capsys.readouterr().err
     cleanup.remove_unlisted(str(tmp_path), rows)
     assert capsys.readouterr().err == ""
 

@@ -56,7 +56,7 @@ def remembered(tmp_path_factory):
 def test_correct_digest_agrees(engine, capture, capsys):
     assert main(["verify", str(capture), "--engine", engine]) == 0
     out = capsys.readouterr().out
-    assert f"1 files, {len(busy_port())} frames" in out
+    assert f"1 file, {len(busy_port())} frames" in out
     assert "unexplained on what the core decided: 0 frames" in out
 
 
@@ -64,7 +64,7 @@ def test_correct_digest_agrees(engine, capture, capsys):
 def test_capture_without_frames_has_no_share_of_agreement(engine, tmp_path, capsys):
     assert main(["verify", str(write_pcap(tmp_path / "none.pcap", [])), "--engine", engine]) == 0
     out = capsys.readouterr().out
-    assert "1 files, 0 frames" in out
+    assert "1 file, 0 frames" in out
     assert "100.000 %" not in out
     assert "%" not in out
     assert "unexplained on what the core decided: 0 frames" in out
@@ -145,7 +145,7 @@ def test_wrong_frame_is_reported(layer, change, capture, monkeypatch, capsys):
     assert main(["verify", str(capture)]) == 1
     out = capsys.readouterr().out
     assert f"{capture}: frame 1, {layer}: ours" in out
-    assert "unexplained on what the core decided: 1 frames" in out
+    assert "unexplained on what the core decided: 1 frame\n" in out
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_erratum_excuses_a_tag_after_the_pseudowire(tmp_path, capsys):
     at = frame.index(bytes.fromhex("02000000000208004500")) + 6
     capture = write_pcap(tmp_path / "t.pcap", [(START_NS, frame[:at] + bytes.fromhex("81000017") + frame[at:])])
     assert main(["verify", str(capture)]) == 0
-    assert f"erratum {ERRATA[0]['name']}: 1 frames" in capsys.readouterr().out
+    assert f"erratum {ERRATA[0]['name']}: 1 frame (" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("tag", [("vlan", 14, "0070"), ("mpls", 18, "00015140")], ids=["VLAN id", "MPLS label"])
@@ -373,7 +373,7 @@ def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(
     assert main(["verify", str(write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal))]) == 0
     out = capsys.readouterr().out
     assert "2 blocks that are not frames; tshark numbers them" in out
-    assert f"1 files, {len(frames)} frames" in out
+    assert f"1 file, {len(frames)} frames" in out
 
 
 def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):

@@ -17,14 +17,14 @@ def test_file_that_cannot_be_compared_is_an_error_as_an_argument_and_skipped_in_
     text.write_text("no capture at all\n" * 9)
     assert main(["verify", str(capture), str(text)]) == 1
     printed = capsys.readouterr()
-    assert "1 files" in printed.out
+    assert "1 file, " in printed.out
     assert f"not compared: {text}" in printed.err
     assert main(["verify", str(capture.parent)]) == 0
     printed = capsys.readouterr()
-    assert "1 files (1 not compared), " in printed.out
+    assert "1 file (1 not compared), " in printed.out
     assert printed.err.count("not compared: ") == 1
     assert str(text) in printed.err
-    assert "1 files not compared" in printed.err
+    assert "1 file not compared" in printed.err
 
 
 def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
@@ -41,7 +41,7 @@ def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
     assert line.startswith(f"not compared: {damaged}: ")
     assert line.endswith(f"; none of its {whole} frames is compared")
     assert main(["verify", str(capture)]) == 0
-    assert alone.out.replace("1 files (1 not compared)", "1 files") == capsys.readouterr().out
+    assert alone.out.replace("1 file (1 not compared)", "1 file") == capsys.readouterr().out
 
 
 def test_no_frame_of_a_damaged_compressed_capture_is_compared(capture, capsys):
@@ -90,7 +90,7 @@ def test_jobs_below_one_are_rejected(jobs, capture, capsys):
 
 def test_progress_counts_files_and_frames_on_standard_error(capture, capsys):
     assert main(["verify", str(capture), "--progress"]) == 0
-    assert f"verify: 1 of 1 files, {len(busy_port())} frames\n" in capsys.readouterr().err
+    assert f"verify: 1 of 1 file, {len(busy_port())} frames\n" in capsys.readouterr().err
 
 
 SKIPPED = {

@@ -130,8 +130,8 @@ def interface_arguments(args: argparse.Namespace) -> list[str]:
 
 def print_summary(document: dict[str, Any], target: object) -> None:
     """Print what was generated, and warnings."""
-    flows, packets = len(document["flows"]), document["packets"]
-    print(f"{target}: {packets} packets, {document['bytes']} bytes, {flows} flow{'s' * (flows != 1)}", flush=True)
+    counts = {"packet": document["packets"], "byte": document["bytes"], "flow": len(document["flows"])}
+    print(f"{target}: {', '.join(names.pluralize(number, noun) for noun, number in counts.items())}", flush=True)
     timing = document["timing"]
     if timing and timing["error_median_ns"] is not None:
         print(

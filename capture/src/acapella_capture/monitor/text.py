@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from acapella_core.names import pluralize
+
 from ..replay.departures import duration
 
 SHOWN_FLOWS = 20
@@ -59,7 +61,7 @@ def flow_lines(rows: Sequence[Row], shown: int = SHOWN_FLOWS) -> list[str]:
         ]
         for row in ordered[:shown]
     ]
-    more = [f"... and {len(rows) - shown:,} more flows"] if len(rows) > shown else []
+    more = [f"... and {pluralize(len(rows) - shown, 'more flow')}"] if len(rows) > shown else []
     return table(header, cells) + more
 
 
@@ -86,7 +88,7 @@ def clock_warnings(ports: Sequence[Row], flows: Sequence[Row]) -> list[str]:
             flows_set = sum(flow["clock_set"] for flow in flows if flow["port"] == row["port"])
             lines.append(
                 f"{row['name']}: the system clock was set {'once, by' if steps == 1 else f'{steps:,} times, by up to'} "
-                f"{time(row['clock_step_ns'])}; latencies of {flows_set:,} flow{'s' * (flows_set != 1)} may contain it"
+                f"{time(row['clock_step_ns'])}; latencies of {pluralize(flows_set, 'flow')} may contain it"
             )
     return lines
 
@@ -133,7 +135,7 @@ def search_result(trials: Sequence[Row]) -> str:
     """Return the result of a search in one line."""
     found = next((row for row in trials if row["result"]), None)
     first = trials[0]
-    ports = f"{first['ports']} port{'s' * (first['ports'] != 1)}"
+    ports = pluralize(first["ports"], "port")
     shown = value_of(found) if found else no_result(trials)
     return f"{ports}, {first['frame_bytes']} B, capture {first['capture']}, {first['measure']}: {shown}"
 
@@ -147,4 +149,6 @@ def loss_lines(rows: Sequence[Row]) -> list[str]:
     """Return a summary of the loss events."""
     packets = sum(row["packets"] for row in rows)
     longest = max((row["packets"] for row in rows), default=0)
-    return [f"{packets:,} packets did not arrive, in {len(rows):,} loss events; the longest has {longest:,} packets"]
+    events = pluralize(len(rows), "loss event")
+    missing, most = pluralize(packets, "packet"), pluralize(longest, "packet")
+    return [f"{missing} did not arrive, in {events}; the longest has {most}"]

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from acapella_core.names import pluralize
+
 from ..settings import Settings
 from ..testbeds.base import Host, Instance, InsufficientResources, ResourceRequest, Site, Testbed
 
@@ -92,11 +94,6 @@ def describe_shortage(hosts: Sequence[Host], request: ResourceRequest) -> str:
             noun = {"nics": "dedicated NICs", "cores": "cores", "ram_gb": "GB of RAM", "disk_gb": "GB of disk"}[key]
             return f"{sum(getattr(host, key) for host in hosts)} {noun} free on {pluralize(len(hosts), 'host')}"
     return f"none of {pluralize(len(hosts), 'host')} has all resources that a node needs"
-
-
-def pluralize(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 host`, `2 hosts`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def allocate_with_backoff(testbed: Testbed, site: str, request: ResourceRequest) -> SiteAllocation:

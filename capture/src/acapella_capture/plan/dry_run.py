@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.names import pluralize
 
 from ..settings import CaptureSettings, Settings, SignalSettings, methods_by_name
 from ..testbeds import testbed_of
 from ..testbeds.base import Rates, ResourceRequest, Site, Testbed
 from ..testbeds.fabric import requirements
-from .allocation import nodes_that_fit, pluralize, receivers_at, site_request
+from .allocation import nodes_that_fit, receivers_at, site_request
 from .overload import overload_lines
 from .port_selection import STATIC_SELECTIONS
 from .samples import SitePlan, sites_to_sample, skipped_sites, trials

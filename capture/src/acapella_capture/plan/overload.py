@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from acapella_core.names import pluralize
+
 from ..settings import CaptureSettings
 from ..testbeds.base import Port, Rates
-from .allocation import pluralize
 
 GBPS = 1e9
 TCPDUMP_BPS = 8_500_000_000  # rate up to which Patchwork measured tcpdump without loss

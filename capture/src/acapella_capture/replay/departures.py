@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from acapella_core import names
 from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
@@ -185,7 +186,7 @@ class Summary:
     def lines(self) -> list[str]:
         """Return the summary for a terminal."""
         others = ", ".join(f"{count} {name}" for name, count in self.outcomes.items() if name != "sent" and count)
-        head = f"{self.packets} packets, {self.sent} sent" + (f" ({others})" if others else "")
+        head = f"{names.pluralize(self.packets, 'packet')}, {self.sent:,} sent" + (f" ({others})" if others else "")
         if not self.sent:
             return [head]
         median, p99, largest = (duration(self.error_ns(share)) for share in (0.5, 0.99, 1))

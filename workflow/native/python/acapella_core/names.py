@@ -1,4 +1,4 @@
-"""Validate names from catalogs, manifests, sample sheets and checksum lists before using or printing them."""
+"""Validate names from catalogs, manifests, sample sheets and checksum lists; print names and numbers of things."""
 
 import re
 import sys
@@ -43,6 +43,11 @@ def path(name: object, where: object) -> PurePosixPath:
 def shown(text: str) -> str:
     """Return text for a terminal or a figure: control characters, also newlines, are escaped as in a Python literal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def pluralize(number: int, singular: str, plural: str | None = None) -> str:
+    """Return a number with its noun: ``1 frame``, ``2,000 frames``."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
 def report(line: str, stream: TextIO | None = None) -> None:

@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> None:
     with files.atomic_path(args.output) as temporary, temporary.open("wb") as stream:
         write(parts, stream.fileno(), args)
     captures = f" of {len(parts)} captures" if len(parts) > 1 else ""
-    print(f"{args.output}: {frames:,} frame{'' if frames == 1 else 's'}{captures}")
+    print(f"{args.output}: {names.pluralize(frames, 'frame')}{captures}")
 
 
 def check_output(output: str, parts: list[Part]) -> None:

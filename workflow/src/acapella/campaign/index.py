@@ -36,6 +36,7 @@ from acapella_core import names as allowed
 from acapella_core import sheets
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, scratch_directory, sha256_of
+from acapella_core.names import pluralize
 
 from .analyze import Inputs, check_digests
 from .layout import Campaign, open_campaign
@@ -120,17 +121,14 @@ def run(args) -> None:
     )
     print(f"{campaign.catalog}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     for samples, frames, reason in excluded(campaign):
-        plural = "" if samples == 1 else "s"
-        print(f"acapella: {samples} sample{plural} ({frames} frames) excluded from traffic statistics: {reason}")
+        counted = f"{pluralize(samples, 'sample')} ({pluralize(frames, 'frame')})"
+        print(f"acapella: {counted} excluded from traffic statistics: {reason}")
     if names := misdated(campaign):
-        plural = "" if len(names) == 1 else "s"
         limit = "more than 10 years from the median start of the campaign"
-        print(f"acapella: {len(names)} sample{plural} dated {limit}: {shortened(names)}")
+        print(f"acapella: {pluralize(len(names), 'sample')} dated {limit}: {shortened(names)}")
     if missing:
-        print(
-            f"acapella: {len(missing)} samples have no acap or are excluded, and are not in any table: "
-            + shortened(missing)
-        )
+        counted = pluralize(len(missing), "sample")
+        print(f"acapella: {counted} in no table, because excluded or without acap: {shortened(missing)}")
 
 
 def shortened(names: list[str]) -> str:

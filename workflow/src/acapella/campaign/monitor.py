@@ -55,7 +55,7 @@ def run(args) -> None:
             for row in rows_of(campaign, sample, table, release)
         ]
         written += tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
-        names.report(f"monitor: tables/{table}: {len(rows)} rows")
+        names.report(f"monitor: tables/{table}: {names.pluralize(len(rows), 'row')}")
     provenance.write_outputs(campaign, STAGE, written, pseudonyms=False)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from acapella_core import beneath
 from acapella_core.files import atomic_text
-from acapella_core.names import SAMPLE, shown
+from acapella_core.names import SAMPLE, pluralize, shown
 
 from .failed_samples import directory_of
 from .layout import Campaign, node_digest_of
@@ -134,7 +134,8 @@ def report_removed(
     moved = sum(item.new_path is not None for item in removed)
     excerpt = [*lines[:MAX_SHOWN], *([f"... (all in {log})"] if len(lines) > MAX_SHOWN else [])]
     moves = f" {moved} of them moved to {directory / 'stale' / 'raw'};" if moved else ""
-    first = f"acapella: removed {len(removed)} files and directories of {of};{moves} list: {log}"
+    counted = pluralize(len(removed), "file or directory", "files and directories")
+    first = f"acapella: removed {counted} of {of};{moves} list: {log}"
     return [shown(first), *(f"  {line}" for line in excerpt)]
 
 

@@ -35,7 +35,7 @@ def run(args) -> None:
         names.report(f"storage: nothing was measured: {study['skipped']}")
     for name, rows in rows_of(study).items():
         tables.write_rows(rows, name, lambda suffix, name=name: campaign.table(name, suffix))
-        names.report(f"storage: tables/{name}: {len(rows)} rows")
+        names.report(f"storage: tables/{name}: {names.pluralize(len(rows), 'row')}")
 
 
 def path_of(campaign: campaigns.Campaign) -> Path:

@@ -160,8 +160,8 @@ def run(args: argparse.Namespace) -> int:
     findings = check(open_campaign(args.directory))
     for line in findings.lines:
         print(names.shown(line))
-    plural = "" if len(findings.lines) == 1 else "s"
-    summary = [f"{args.directory}: {len(findings.listed)} files verified, {len(findings.lines)} finding{plural}"]
+    verified, found = names.pluralize(len(findings.listed), "file"), names.pluralize(len(findings.lines), "finding")
+    summary = [f"{args.directory}: {verified} verified, {found}"]
     if not findings.released:
         summary += about_unlisted(findings)
     print(names.shown("; ".join(summary)))
@@ -176,8 +176,9 @@ def about_unlisted(findings: Findings) -> list[str]:
             print(names.shown(f"{name}: not verified: the workflow writes no such file"))
     added = kinds.pop(None, 0)
     counts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
-    lines = [f"{kinds.total()} files that the workflow writes without a checksum ({counts})"] if kinds else []
-    return [*lines, f"{added} other file{'' if added == 1 else 's'}"] if added else lines
+    counted = names.pluralize(kinds.total(), "file")
+    lines = [f"{counted} that the workflow writes without a checksum ({counts})"] if kinds else []
+    return [*lines, names.pluralize(added, "other file")] if added else lines
 
 
 def kind_of(name: str) -> str | None:

@@ -192,8 +192,10 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
             commands = group.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
             for subcommand in wanted(words[1:], command.modules):
                 add_command(commands, f"{name}-{subcommand}", command.modules[subcommand])
+            refuse_missing(words[:2], commands)
         else:
             add_command(parser.subparsers, name, command)
+    refuse_missing(words[:1], parser.subparsers)
     if not words or words[0] not in COMMANDS:
         add_completion(parser)
     return parser
@@ -213,6 +215,13 @@ def add_command(subparsers, entry: str, module: str | None) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--debug", action="store_true", help="show a traceback on error")
     parser.set_defaults(run=implementation.run, confine=getattr(implementation, "confine", None))
+
+
+def refuse_missing(words: Sequence[str], subparsers) -> None:
+    """Exit with a one-line error if the command in ``words`` was not added, because its package is not installed."""
+    if not subparsers.choices:
+        names.report(f"acapella: error: {' '.join(words)}: the installation is incomplete; run make setup")
+        sys.exit(MISTAKE)
 
 
 @functools.cache  # a batch looks it up before it forks; a lookup reads the metadata of all installed packages

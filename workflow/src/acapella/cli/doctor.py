@@ -216,7 +216,7 @@ def digest_cache() -> list[Finding]:
 
     found = cache.digests(Path(directory))
     size = sum(digest.size_bytes for digest in found) / GIB
-    state = f"{len(found)} digests, {size:.1f} GiB in {directory}"
+    state = f"{names.pluralize(len(found), 'digest')}, {size:.1f} GiB in {directory}"
     return [Finding("machine", "cache of digests", True, names.shown(state), "digests shared by campaigns", None)]
 
 

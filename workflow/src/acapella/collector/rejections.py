@@ -1,5 +1,7 @@
 """Rejected frames and reports: their numbers and, if no report was accepted, the reason and a remedy."""
 
+from acapella_core.names import pluralize
+
 from .settings import Settings
 
 REASONS = {  # for rejecting a frame, by the core's name: description, and remedy
@@ -30,8 +32,8 @@ def counters_line(counters: dict) -> str:
     """Return the counters as a line. Only losses that show in the sequence numbers are included (see `delivery`)."""
     reasons = ", ".join(f"{counters[name]:,} {name}" for name in REASONS if counters[name])
     return (
-        f"{accepted_reports(counters):,} reports, {counters['flows']:,} flows; "
-        f"{rejected_frames(counters):,} frames rejected"
+        f"{pluralize(accepted_reports(counters), 'report')}, {pluralize(counters['flows'], 'flow')}; "
+        f"{pluralize(rejected_frames(counters), 'frame')} rejected"
         f"{f' ({reasons})' if reasons else ''}, {counters['psn_gap_lost']:,} lost (gaps in sequence numbers)"
     )
 

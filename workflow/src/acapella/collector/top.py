@@ -17,6 +17,7 @@ from pathlib import Path
 
 from acapella.common.quantities import duration_ns, whole_number
 from acapella_core.errors import UserError
+from acapella_core.names import pluralize
 
 from .request_socket import MAX_FLOWS, connect
 
@@ -69,7 +70,8 @@ def run(args: argparse.Namespace) -> None:
 def as_text(response: dict) -> list[str]:
     """Return a table: a header with totals and sessions, then a line per flow."""
     counters = response["state"]["reports"]
-    lines = [f"{counters['accepted'] + counters['from_memory']:,} reports of {counters['flows']:,} flows"]
+    accepted = counters["accepted"] + counters["from_memory"]
+    lines = [f"{pluralize(accepted, 'report')} of {pluralize(counters['flows'], 'flow')}"]
     lines += [session_line(session) for session in response["state"]["sessions"] if not session["retired"]]
     lines.append(f"{COLUMNS[0]:>8} {COLUMNS[1]:>8} {COLUMNS[2]:>9} {COLUMNS[3]:>8} {COLUMNS[4]:>8}  {COLUMNS[5]}")
     for flow in response["flows"]:

@@ -14,7 +14,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from acapella_core import beneath
+from acapella_core import beneath, names
 from acapella_core.errors import UserError
 
 from .campaigns import DIRECTORY
@@ -54,4 +54,4 @@ def run(args: argparse.Namespace) -> None:
     from .page import write  # noqa: PLC0415 (pyarrow is slow to import)
 
     page, campaigns, read = write(Path(args.results), output_directory(args), args.campaigns)
-    print(f"dashboard: {page} ({campaigns} campaigns, {read} of them read)", file=sys.stderr)
+    print(f"dashboard: {page} ({names.pluralize(campaigns, 'campaign')}, {read} of them read)", file=sys.stderr)

@@ -418,7 +418,7 @@ def report_progress(batches):
             printed = now
             names.report(f"digest: {frames:,} frames, {frames / (now - start):,.0f} a second")
     elapsed = time.monotonic() - start
-    names.report(f"digest: {frames:,} frame{'' if frames == 1 else 's'} in all, in {elapsed:.1f} s")
+    names.report(f"digest: {names.pluralize(frames, 'frame')} in all, in {elapsed:.1f} s")
 
 
 def name_of(sources: Sequence[str]) -> str:
@@ -467,5 +467,5 @@ def oddities_of(metadata: dict) -> str:
     parts = [f"{count} {text}" for text, count in present]
     if parts:
         first_text, first_count = present[0]
-        parts[0] = f"{first_count} {'frame' if first_count == 1 else 'frames'} {first_text}"
+        parts[0] = f"{names.pluralize(first_count, 'frame')} {first_text}"
     return ", ".join(parts)

@@ -94,9 +94,10 @@ def anonymize(source: str, target, key: bytes, macs: str, limits=None) -> dict:
 
 def summary(counts: dict) -> str:
     """Return the counts in one line."""
+    frames, truncated = (names.pluralize(counts[name], "frame") for name in ("frames", "cut_frames"))
     return (
-        f"{counts['frames']} frames, {counts['kept_bytes']} of {counts['captured_bytes']} captured bytes kept; "
-        f"{counts['cut_frames']} frames truncated, {counts['empty_frames']} without any header kept"
+        f"{frames}, {counts['kept_bytes']:,} of {counts['captured_bytes']:,} captured bytes kept; "
+        f"{truncated} truncated, {counts['empty_frames']:,} without any header kept"
     )
 
 

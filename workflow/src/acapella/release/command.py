@@ -146,10 +146,11 @@ def run(args: argparse.Namespace) -> None:
     target, key_file, map_file = output_paths(args)
     check_paths(campaign, target, key_file, map_file)
     counts = make_release(campaign, target, key_file, map_file, args)
+    counted = ", ".join(names.pluralize(counts[f"{noun}s"], noun) for noun in ("sample", "frame", "table"))
     print(
-        f"{target}: {counts['samples']} samples, {counts['frames']} frames, {counts['tables']} tables; key: {key_file}"
+        f"{target}: {counted}; key: {key_file}"
         + (f"; names: {map_file}" if map_file else "")
-        + (f"; {counts['runs']} runs of transfers" if counts["runs"] else "")
+        + (f"; {names.pluralize(counts['runs'], 'transfer')}" if counts["runs"] else "")
     )
     for reason, tables in by_reason(counts["omitted"]).items():
         fix = PSEUDONYMS_FIX if reason == TRUE_NAMES else ""

@@ -88,7 +88,7 @@ def record(campaign: Campaign, release: Path, workflow: str | None) -> int:
     """Add the results of a campaign to a release and print their number; return 0."""
     described = workflow is not None and crate.is_available()
     count = results.record(campaign, release, Path(workflow) if described else None)
-    print(f"{release}: {plural(count, 'file')} of tables and figures added in {RESULTS}/")
+    print(f"{release}: {names.pluralize(count, 'file')} of tables and figures added in {RESULTS}/")
     if workflow is not None and not described:
         print(f"{crate.FILE} is omitted: the Python package rocrate is not installed")
     return 0
@@ -209,11 +209,11 @@ class Comparison:
         if not self.has_results():
             lines.append("the release contains no results: RECORD=yes adds them")
         compared = len(self._named(IDENTICAL)) + len(different)
-        not_compared = f"; {plural(len(missing + extra), 'file')} not compared" if missing or extra else ""
+        not_compared = f"; {names.pluralize(len(missing + extra), 'file')} not compared" if missing or extra else ""
         if different:
-            result = f"{len(different)} of {plural(compared, 'file')} differ{not_compared}"
+            result = f"{len(different)} of {names.pluralize(compared, 'file')} differ{not_compared}"
         else:
-            result = f"all {plural(compared, 'compared file')} are identical{not_compared}"
+            result = f"all {names.pluralize(compared, 'compared file')} are identical{not_compared}"
         return [*lines, result]
 
     def _reasons(self) -> list[str]:
@@ -233,7 +233,8 @@ class Comparison:
         changed = {table: columns for table, columns in self.original.items() if columns}
         lines = [
             f"tables of the unpublished captures (tables/): {len(self.original) - len(changed)} of "
-            f"{plural(len(self.original), 'table')} have the same values if they are made from the released captures"
+            f"{names.pluralize(len(self.original), 'table')} have the same values if they are made from the released "
+            "captures"
         ]
         return lines + [f"  {table}: other values in {', '.join(columns)}" for table, columns in changed.items()]
 
@@ -259,12 +260,8 @@ def line_of(difference: Difference) -> str:
     """Return a difference as a line of the summary."""
     if difference.rows is None:
         return f"{difference.file}: {difference.first}"
-    return f"{difference.file}, {difference.column}: {plural(difference.rows, 'row')}; first: {difference.first}"
-
-
-def plural(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 file`, `2 files`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    rows = names.pluralize(difference.rows, "row")
+    return f"{difference.file}, {difference.column}: {rows}; first: {difference.first}"
 
 
 def shown(value: object) -> str:

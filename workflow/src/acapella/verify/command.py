@@ -31,7 +31,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
-from acapella_core import decompression
+from acapella_core import decompression, names
 from acapella_core.errors import DAMAGED, OUTSIDE, UserError, exit_code_of
 from acapella_core.files import scratch_directory
 
@@ -136,7 +136,7 @@ def compare(file: Path, engine: str, first: int = DEFAULT_EXAMPLES, threads: int
         except UserError as error:
             if exit_code_of(error) == OUTSIDE:
                 raise
-            frames = f"{tables.count_frames(ours):,} frames" if ours else "frames"
+            frames = names.pluralize(tables.count_frames(ours), "frame") if ours else "frames"
             result.not_compared.append(f"{error}; none of its {frames} is compared")
             return result
         with comparison.open_database(threads) as database:
@@ -165,4 +165,5 @@ class Progress:
     def print(self) -> None:
         """Print the counts so far."""
         self._printed = time.monotonic()
-        print(f"verify: {self._done} of {self._files} files, {self._frames:,} frames", file=sys.stderr)
+        files, frames = names.pluralize(self._files, "file"), names.pluralize(self._frames, "frame")
+        print(f"verify: {self._done} of {files}, {frames}", file=sys.stderr)

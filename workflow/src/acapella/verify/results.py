@@ -50,7 +50,7 @@ class FrameExamples:
 
     def __str__(self) -> str:
         more = ", ..." if 0 < len(self.first) < self.frames else ""
-        return f"{self.frames:,} frames" + (f" ({', '.join(self.first)}{more})" if self.first else "")
+        return names.pluralize(self.frames, "frame") + (f" ({', '.join(self.first)}{more})" if self.first else "")
 
 
 class DisagreementKind(NamedTuple):
@@ -113,11 +113,12 @@ def print_result(result: Result, skipped: list[str]) -> None:
         return
     for name, lines in (("not compared", result.not_compared), ("skipped", skipped)):
         if lines:
-            names.report(f"{len(lines)} files {name}")
+            names.report(f"{names.pluralize(len(lines), 'file')} {name}")
     print_disagreements(result)
     share = percent(result.native, result.frames)
     not_compared = f" ({len(result.not_compared)} not compared)" if result.not_compared else ""
-    print(f"\n{result.files} files{not_compared}, {result.frames:,} frames; the core decided layers 2 to 4 of {share}")
+    files, frames = names.pluralize(result.files, "file"), names.pluralize(result.frames, "frame")
+    print(f"\n{files}{not_compared}, {frames}; the core decided layers 2 to 4 of {share}")
     print(f"{'':14}{'agree':>13}{'errata':>11}{'differ':>11}{'agree of the compared':>20}")
     for layer, tally in result.tallies.items():
         compared = tally.agree + tally.differ
@@ -125,7 +126,7 @@ def print_result(result: Result, skipped: list[str]) -> None:
     print_not_compared(result.partly_compared)
     for name, examples in sorted(result.errata.items()):
         names.report(f"erratum {name}: {examples}", sys.stdout)
-    print(f"unexplained on what the core decided: {result.faults:,} frames")
+    print(f"unexplained on what the core decided: {names.pluralize(result.faults, 'frame')}")
 
 
 def print_not_compared(partly_compared: dict[str, FrameExamples]) -> None:
@@ -153,6 +154,6 @@ def print_disagreements(result: Result) -> None:
             "" if kind.ours is None and kind.theirs is None else f", ours {kind.ours!r}, tshark {kind.theirs!r}"
         )
         above = " above layer 4" if kind.layer == "protocols" and both_values else ""
-        print(f"disagreement, {kind.layer}{both_values}{above}: {examples.frames:,} frames")
+        print(f"disagreement, {kind.layer}{both_values}{above}: {names.pluralize(examples.frames, 'frame')}")
         for line in examples.first:
             names.report(line, sys.stdout)
