@@ -84,7 +84,7 @@ def monitors(prefix: tuple[str, ...], *argvs: list) -> Iterator[list[subprocess.
             running.append(started.enter_context(subprocess.Popen([*map(str, (*prefix, *argv))], **pipes)))
             started.callback(running[-1].kill)
         for process in running:
-            assert "listening on net_af_packet0" in process.stderr.readline()
+            assert "listening on right" in process.stderr.readline()
         yield running
         for process in running:
             process.send_signal(signal.SIGINT)  # packets that arrived before it are counted
@@ -194,7 +194,7 @@ def event(received: int) -> dict:
     names = ("received", "bytes", "stamped", "duplicates", "reordered", "foreign", "malformed", "dropped")
     flow = {"flow": 3, "packets": received, "missing": 1, "duplicates": 0, "reordered": 2, "latency_ns": 1500}
     flow["jitter_ns"] = 20
-    return {"event": "counts", "ports": [{"name": "eth1", **dict.fromkeys(names, received), "flows": [flow]}]}
+    return {"event": "counts", "ports": [{"name": "net_af_packet0", **dict.fromkeys(names, received), "flows": [flow]}]}
 
 
 class Terminal(io.StringIO):
@@ -206,7 +206,7 @@ class Terminal(io.StringIO):
 
 def test_live_table_replaces_the_previous_one():
     out = Terminal()
-    shown = live.Live(out)
+    shown = live.Live(["eth1"], out)
     shown.show(event(1000), 0.5)
     first = out.getvalue()
     shown.show(event(3000), 0.5)
@@ -219,7 +219,7 @@ def test_live_table_replaces_the_previous_one():
 
 def test_without_a_terminal_there_is_no_live_table():
     out = io.StringIO()
-    live.Live(out).show(event(5), 1)
+    live.Live(["eth1"], out).show(event(5), 1)
     assert out.getvalue() == ""
 
 

@@ -28,6 +28,7 @@ from acapella_core.files import atomic_path, atomic_text
 
 from ..replay import times
 from ..replay.command import count
+from ..replay.departures import duration
 from . import expected, model, program, result
 from .compiled import Compiled
 
@@ -134,9 +135,8 @@ def print_summary(document: dict[str, Any], target: object) -> None:
     print(f"{target}: {', '.join(names.pluralize(number, noun) for noun, number in counts.items())}", flush=True)
     timing = document["timing"]
     if timing and timing["error_median_ns"] is not None:
-        print(
-            f"departure minus requested time: median {timing['error_median_ns']} ns, p99 {timing['error_p99_ns']} ns, "
-            f"largest {timing['error_largest_ns']} ns; clock error {timing['clock_error_ns']} ns"
-        )
+        errors = [timing[f"{name}_ns"] for name in ("error_median", "error_p99", "error_largest", "clock_error")]
+        median, p99, largest, clock = ("unknown" if error is None else duration(error) for error in errors)
+        print(f"departure error: median {median}, 99th percentile {p99}, largest {largest}; clock error {clock}")
     for reason in result.incomplete(document):
         names.report(f"acapella: warning: {reason}")

@@ -251,7 +251,7 @@ def run(args: argparse.Namespace) -> int | None:
     if args.output:
         tables.remove(args.output, *tables.TABLES, "monitor_losses")
     with scratch_directory() as scratch:
-        shown = live.Live()
+        shown = live.Live(args.interface or [path.name for path in args.files])
         counted = program.count(
             settings, scratch, on_event=lambda event: shown.show(event, LIVE_S), until_signal=bool(args.interface)
         )
@@ -367,14 +367,13 @@ def check_disk(args: argparse.Namespace) -> None:
 
 def print_rows(rows: Rows, flows: int) -> None:
     """Print the tables of ports, flows, clocks and losses."""
-    for lines in (
+    printed = (
         text.port_lines(rows["monitor_ports"]),
         text.flow_lines(rows["monitor_flows"], flows),
         text.clock_lines(rows["monitor_clocks"]),
         text.loss_lines(rows["monitor_losses"]) if "monitor_losses" in rows else [],
-    ):
-        if lines:
-            print(*lines, sep="\n", end="\n\n")
+    )
+    print("\n\n".join("\n".join(lines) for lines in printed if lines))
 
 
 def packets_sent(path: Path, settings: program.Settings) -> np.ndarray:

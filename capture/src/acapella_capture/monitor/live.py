@@ -12,20 +12,24 @@ UP, CLEAR = "\x1b[{}A", "\x1b[J"  # ECMA-48: cursor up, and erase to the end of 
 
 
 class Live:
-    """Replaces the table of the previous event. If the output is not a terminal, nothing is printed."""
+    """Replaces the table of the previous event. If the output is not a terminal, nothing is printed.
 
-    def __init__(self, out: TextIO = sys.stdout):
+    ``ports``: their names, which are printed instead of those of DPDK devices.
+    """
+
+    def __init__(self, ports: Sequence[str], out: TextIO = sys.stdout):
+        self._names = ports
         self._out = out
         self._lines = 0
         self._before: list[Mapping[str, Any]] = []
 
     def show(self, event: Mapping[str, Any], interval_s: float) -> None:
         """Show the counts of an event, ``interval_s`` after the previous one; report that the program is ready."""
+        ports = [{**port, "name": name} for port, name in zip(event["ports"], self._names, strict=True)]
         if event["event"] == "listening":
-            names.report(f"acapella: listening on {', '.join(port['name'] for port in event['ports'])}")
+            names.report(f"acapella: listening on {', '.join(self._names)}")
         if event["event"] != "counts" or not self._out.isatty():
             return
-        ports = event["ports"]
         lines = [*port_lines(ports, self._before or ports, interval_s), *flow_lines(ports)]
         self._out.write(UP.format(self._lines) if self._lines else "")
         self._out.write(CLEAR + "\n".join(lines) + "\n")
