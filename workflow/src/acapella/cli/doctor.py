@@ -58,11 +58,11 @@ class Program:
 PROGRAMS = (
     Program("dissection", "tshark", ("--version",), "engines hybrid and tshark, acapella verify", "tshark"),
     Program("capture", "tcpdump", ("--version",), "captures", "tcpdump"),
-    Program("capture", "acapella-dpdk-capture", ("--version",), "captures with DPDK, by make setup", "libdpdk-dev"),
-    Program("capture", "acapella-dpdk-generate", ("--version",), "traffic from models, by make setup", "libdpdk-dev"),
-    Program("capture", "acapella-monitor", ("--version",), "counts of generated traffic, by make setup", "libdpdk-dev"),
-    Program("capture", "acapella-dpdk-replay", ("--version",), "replays with DPDK, by make setup", "libdpdk-dev"),
-    Program("P4", "acapella-p4-run", ("--version",), "P4 programs over captures, by make setup", "libdpdk-dev"),
+    Program("capture", "acapella-dpdk-capture", ("--version",), "captures with DPDK", "libdpdk-dev"),
+    Program("capture", "acapella-dpdk-generate", ("--version",), "traffic from models", "libdpdk-dev"),
+    Program("capture", "acapella-monitor", ("--version",), "counts of generated traffic", "libdpdk-dev"),
+    Program("capture", "acapella-dpdk-replay", ("--version",), "replays with DPDK", "libdpdk-dev"),
+    Program("P4", "acapella-p4-run", ("--version",), "P4 programs over captures", "libdpdk-dev"),
     Program("testbed local", "ip", ("-Version",), "namespaces, bridges and mirrors", "iproute2"),
     Program("testbed local", "ethtool", ("--version",), "frames as a wire would carry them (offloads off)", "ethtool"),
     Program("testbed local", "iperf3", ("--version",), "TCP and UDP streams", "iperf3"),
@@ -234,7 +234,8 @@ def program(entry: Program) -> Finding:
     for name in (entry.name, *entry.alternatives):
         path = path or which(name)
     state = first_words(tried([path, *entry.version_arguments])) if path else "not found"
-    install = None if path else install_hint(entry.package)
+    build = ", then make setup" if entry.name.startswith("acapella-") else ""
+    install = None if path else f"{install_hint(entry.package)}{build}"
     return Finding(entry.group, entry.name, path is not None, state, entry.enables, install)
 
 
