@@ -155,7 +155,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
 
 def no_samples(sheet: str | Path) -> UserError:
     """Return the error for a sheet without lines."""
-    return UserError("no samples", where=sheet, fix="add one line per capture: sample, site, port, file, start")
+    return UserError("no samples", where=sheet, fix="add one line per capture (config/README.md)")
 
 
 def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
