@@ -7,7 +7,7 @@ CAMPAIGN/outcomes.csv contains the outcome of every site; outcomes.csv in the di
 collections.
 
 Testbed `local` builds sites, hosts and switches from network namespaces on this machine, sends real traffic and
-captures mirrored ports. Testbed `files` uses the captures of a sample sheet (columns sample, site, port, file, start).
+captures mirrored ports. Testbed `files` uses the captures of a sample sheet (config/README.md).
 """
 
 import argparse

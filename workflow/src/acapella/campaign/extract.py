@@ -12,9 +12,9 @@ if the campaign has pseudonyms.tsv.
 
 Frames keep their timestamps, original lengths, link types, interfaces and comments: the blocks of a pcapng are copied
 unchanged. Statistics, names and secrets of a pcapng are not copied. Frames are in the order of the capture; several
-captures are written one after the other, as sections of the pcapng. The captures of an acap that merges several ones
-are searched for in the directory of IN. With a name OUT.pcap, the records of a single pcap
-are copied to a pcap.
+captures are written one after the other, as sections of the pcapng. If an acap merges several captures, they are
+searched for in the directory of IN. With a name OUT.pcap, the records of a single pcap are copied to a pcap. An
+existing output file is replaced.
 
 Digests record the positions of frames, so that only parts of a large capture are read. This works for captures that are
 not compressed, for gzip, and for captures in several frames of zstd (seekable zstd) or lz4. A capture in a single frame

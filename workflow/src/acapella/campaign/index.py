@@ -6,11 +6,11 @@ if it is in no table because a stage failed (--failed); `no acap` if it was not 
 counts. By default only samples without these restrictions count. If every sample is restricted, filtered samples count;
 trials count only if all samples are trials.
 
-CAMPAIGN/catalog.duckdb holds the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows (of
-all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
-pair of flows), and one for each published table (tables/*.parquet). DuckDB 1.0.0 and later can read all of it.
-Tables with list columns, such as flows.vlan, are also views: their rows are in the schema `stored`, in a list format
-that DuckDB 1.0 can read. To query the catalog with DuckDB:
+CAMPAIGN/catalog.duckdb contains the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows
+(of all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
+pair of flows), and one for each published table (tables/*.parquet). DuckDB 1.0.0 and later can read all of it. Tables
+with list columns, such as flows.vlan, are also views: their rows are in the schema `stored`, in a list format that
+DuckDB 1.0 can read. To query the catalog with DuckDB:
 
     duckdb -readonly results/demo/catalog.duckdb "select site, sum(frames) from frame_sizes group by site"
 

@@ -1,8 +1,8 @@
 """Write the tables of traffic that the testbed generated and monitored: the packets and flows of each trial.
 
 Reads generated/SAMPLE/monitor_*.parquet of the samples of a campaign whose manifests have the key generated, or of a
-release, and writes tables/monitor_* as csv and parquet. Each trial is a port of the monitor: column name of
-monitor_ports is its sample.
+release, and writes tables/monitor_* as csv and parquet. Each trial is a port of the monitor: column `name` of
+monitor_ports is the name of its sample.
 """
 
 import argparse

@@ -13,11 +13,11 @@ and their outcomes: done, or kept if its command, code and input files are those
 CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample. Samples that were processed
 together have the same log, and their time is divided by their number.
 
-If a sample fails, the others are processed all the same. The failed sample has no output, not even that of an earlier
-run. The exit code is then that of the failed samples (the smallest, if they differ), and
-CAMPAIGN/logs/batches/STAGE/BATCH.failed.tsv lists them. The next run processes only these. If the
-batch is killed, CAMPAIGN/logs/batches/STAGE/BATCH.current has the name of the sample that it was processing, which the
-next run processes last.
+If a sample fails, the others are still processed. The failed sample has no output, not even that of an earlier run. The
+exit code is then that of the failed samples (the smallest, if they differ), and
+CAMPAIGN/logs/batches/STAGE/BATCH.failed.tsv lists them. The next run processes only these. If the batch is killed,
+CAMPAIGN/logs/batches/STAGE/BATCH.current has the name of the sample that it was processing, which the next run
+processes last.
 """
 
 import argparse

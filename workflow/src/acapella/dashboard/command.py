@@ -1,4 +1,4 @@
-"""Write static pages over many campaigns: a table of all campaigns, and trends over time for each site and port.
+"""Write static pages about many campaigns: a table of all campaigns, and trends over time for each site and port.
 
     acapella campaign dashboard results
     acapella campaign dashboard results --campaigns week-1 week-2 -o weeks

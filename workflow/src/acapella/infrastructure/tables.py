@@ -1,4 +1,4 @@
-"""Create the tables of the infrastructure study: ports per site, slices, and rates of switch ports (Patchwork, 5).
+"""Create the tables of the infrastructure study: ports per site, slices, rates of switch ports (Patchwork, section 5).
 
 Reads FABRIC's information model (an advertisement, or models of sites: GraphML), slice records, and exports of port
 counters; each option may be repeated. docs/infrastructure.md describes the formats. Writes tables/infrastructure_*.csv

@@ -1,4 +1,4 @@
-"""Create a public copy of a campaign, without payload and original addresses.
+"""Create a public copy of a campaign, without payload and without original addresses.
 
     acapella release results/demo -o demo-public
     acapella campaign check demo-public

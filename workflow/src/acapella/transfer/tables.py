@@ -6,8 +6,8 @@ buffer_bytes, rate_mbps, streams, size_bytes, ratio, delay_on, loss_percent, reo
 names of the files: --name-pattern is a regular expression with groups of the same names. Sizes may end in K, M, G
 (multiples of 1024).
 
-Writes tables/transfer_*.csv and .parquet (docs/transfer.md). A file that is truncated, failed or not of iperf3 is
-listed in tables/transfer_files and on standard error, one line each; the other files count.
+Writes tables/transfer_*.csv and .parquet (docs/transfer.md). A file that is truncated, contains an error or was not
+written by iperf3 is listed in tables/transfer_files and on standard error, in one line; the other files are used.
 """
 
 import argparse

@@ -4,9 +4,9 @@
     acapella verify captures/ --engine native --jobs 2
 
 Digests every FILE, runs tshark on the same file with the preferences recorded in each digest, and counts the frames on
-which both agree, for each layer: time, lengths, header tokens of the link, network and transport layers
-(tunnels among them), addresses, ports, VLAN ids, MPLS labels, identifiers of tunnels, TCP flags and numbers, and the
-whole of frame.protocols. In a directory, every capture is compared; skipped files are listed on standard error with the
+which both agree, for each layer: time, lengths, header tokens of the link, network and transport layers (including
+tunnels), addresses, ports, VLAN ids, MPLS labels, identifiers of tunnels, TCP flags and numbers, and the whole of
+frame.protocols. In a directory, every capture is compared; skipped files are listed on standard error with the
 reason. Frames with a known error of tshark are counted separately (schemas/tshark_errata.yaml lists each error with the
 clause of the standard).
 
