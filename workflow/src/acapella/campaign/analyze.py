@@ -1,9 +1,10 @@
 """Make the partial tables of one or several samples, from their acaps and flow tables.
 
-A partial contains counts, sums, minima and maxima, never means: partials of any samples add up exactly to the tables of a
-campaign (`acapella campaign process`). Each is one SELECT of workflow/sql/analyze/, written as Parquet under its name,
-with the name of the sample in the first column. The rows of a sample do not depend on the others. With --keep, the
-tables that exist in DIR are extended: they keep the rows of some samples. With --only, other tables stay as they are.
+A partial contains counts, sums, minima and maxima, never means: partials of any samples add up exactly to the tables of
+a campaign (`acapella campaign process`). Each is one SELECT of workflow/sql/analyze/, written as Parquet under its
+name, with the name of the sample in the first column. The rows of a sample do not depend on the others. With --keep,
+the tables that exist in DIR are extended: they keep the rows of some samples. With --only, other tables stay as they
+are.
 """
 
 import csv
