@@ -25,6 +25,7 @@ from acapella.common import tshark
 from acapella.verify import tables
 from acapella.verify.command import Result, compare
 from acapella_core import schemas
+from acapella_core.names import pluralize
 
 pytestmark = pytest.mark.usefixtures("program")
 SOAK = "ACAPELLA_SOAK" in os.environ
@@ -205,7 +206,7 @@ def test_erratum_is_counted_separately(erratum, tmp_path, capsys):
     assert main(["verify", str(capture)]) == 0
     out = capsys.readouterr().out
     places = ", ".join(f"{capture}:{frame + 1}" for frame in range(frames))
-    assert f"erratum {erratum['name']}: {frames} frames ({places})" in out
+    assert f"erratum {erratum['name']}: {pluralize(frames, 'frame')} ({places})" in out
 
 
 @pytest.mark.parametrize(
@@ -308,7 +309,7 @@ def test_frames_undecided_by_native_are_reported(capture, capsys):
 
 def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
     """How many frames were not compared on a layer, and the places named."""
-    found = re.search(rf"^not compared, {layer} \([^)]*\): ([0-9,]+) frames(?: \((.*)\))?$", out, re.M)
+    found = re.search(rf"^not compared, {layer} \([^)]*\): ([0-9,]+) frames?(?: \((.*)\))?$", out, re.M)
     assert found, out
     return int(found[1].replace(",", "")), found[2].split(", ") if found[2] else []
 
