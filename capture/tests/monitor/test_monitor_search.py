@@ -213,7 +213,7 @@ def test_search_that_ends_early_keeps_its_results_and_is_continued(tmp_path, sea
     assert 0 < len(part) <= finished_at and part == wanted[: len(part)]
     out, err = capsys.readouterr()
     assert err.splitlines()[-2:] == [
-        f"monitor: {finished_at} trials are finished; run the command again to continue the search",
+        f"monitor: finished trials: {finished_at}; run the command again to continue the search",
         "acapella: stopped" if code == 130 else f"acapella: error: {error}",
     ]
     assert "508 B" in out

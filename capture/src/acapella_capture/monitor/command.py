@@ -282,7 +282,7 @@ def run_search(args: argparse.Namespace) -> None:
         tables.remove(args.output, "monitor_searches")
     done = finished.Finished(args.output, settings)
     if len(done):
-        names.report(f"monitor: continues the search of an earlier run, which finished {len(done)} trials")
+        names.report(f"monitor: continues the search of an earlier run; finished trials: {len(done)}")
     rows: list[dict[str, Any]] = []
     try:
         for of_search in all_searches(args, all_pairs, done):
@@ -294,7 +294,7 @@ def run_search(args: argparse.Namespace) -> None:
         with contextlib.suppress(OSError):  # the terminal may be closed
             print_searches(rows)
             if len(done):
-                names.report(f"monitor: {len(done)} trials are finished; run the command again to continue the search")
+                names.report(f"monitor: finished trials: {len(done)}; run the command again to continue the search")
         raise
     print_searches(rows)
     done.remove()
