@@ -417,6 +417,9 @@ def test_figure_is_drawn_again_only_if_its_code_options_files_or_a_table_change(
     os.utime(directory / "tables" / "flow_sizes.parquet")
     assert drawn("1", "1") == [], "only the time of a table has changed"
     for name in names:
+        os.utime(directory / "figures" / f"{name}.svg")  # as Snakemake does at the end of the job
+    assert drawn("1", "1") == []
+    for name in names:
         times = [(directory / part).stat().st_mtime for part in (f"figures/{name}.svg", "tables/flow_sizes.parquet")]
         assert times[0] >= times[1], "Snakemake would draw it again"
     assert drawn("2", "1") == names[:1]

@@ -1,7 +1,7 @@
 """Which figures of a campaign need not be drawn again: their code, tables and options are those of the last run.
 
-CAMPAIGN/figures/.drawn.json has for each figure the SHA-256 over everything on which its files depend, and the state of
-the files. It is only a cache: if it is missing or damaged, all figures are drawn.
+CAMPAIGN/figures/.drawn.json has for each figure the SHA-256 over everything on which its files depend, and that of the
+files. It is only a cache: if it is missing or damaged, all figures are drawn.
 """
 
 import contextlib
@@ -39,9 +39,15 @@ class DrawnFigures:
         return {}
 
     def _record(self, name: str, paths: Sequence[Path]) -> list:
-        """Return what the file has for a figure: a key, and the state of each of its files."""
+        """Return what the file has for a figure: a key, and the SHA-256 of each of its files.
+
+        Their modification times do not count, because Snakemake sets those of all outputs at the end of the job.
+        """
         described = json.dumps([self._versions[name], self._options, self._inputs])
-        return [hashlib.sha256(described.encode()).hexdigest(), [state_of(path) for path in paths]]
+        return [
+            hashlib.sha256(described.encode()).hexdigest(),
+            [sha256_of(path) if path.is_file() else None for path in paths],
+        ]
 
     def keep(self, name: str, paths: Sequence[Path]) -> bool:
         """Return whether the files of a figure are current; their modification times are then set to the current time.
@@ -64,12 +70,3 @@ class DrawnFigures:
         """Write the file."""
         if self._versions:
             atomic_text(self._directory / FILE, json.dumps(self._recorded, indent=1, sort_keys=True) + "\n")
-
-
-def state_of(path: Path) -> list[int]:
-    """Return size and modification time of a file; an empty list if it does not exist."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return []
-    return [status.st_size, status.st_mtime_ns]
