@@ -323,7 +323,7 @@ soak: setup-fabric fuzz
 		capture/tests/generate/test_generate_oracle.py capture/tests/generate/test_generate_model.py \
 		capture/tests/monitor/test_monitor_path.py \
 		capture/tests/programs/test_dpdk_ends.py capture/tests/testbeds/fabric/test_fabric_schedules.py \
-		workflow/tests/snakefile/fabric/test_workflow_fabric_faults.py workflow/tests/snakefile/test_workflow_batches.py \
+		workflow/tests/snakefile/fabric/test_workflow_fabric_faults.py workflow/tests/snakefile/test_workflow_edited_code.py \
 		workflow/tests/snakefile/slurm/test_slurm_faults.py workflow/tests/snakefile/storage/test_storage_slurm.py workflow/tests/snakefile/test_workflow_kills.py \
 		workflow/tests/snakefile/test_quarantine.py workflow/tests/snakefile/test_write_order.py \
 		workflow/tests/campaign/test_full_disk.py workflow/tests/dashboard/test_dashboard.py

@@ -1,6 +1,5 @@
 """Campaigns whose samples are processed in batches: results, reruns, and failures."""
 
-import os
 import re
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from acapella.campaign.layout import Campaign
 from acapella.snakefile import cleanup
 
 SAMPLES = [f"s{number}" for number in range(5)]
-SOAK = "ACAPELLA_SOAK" in os.environ
-AFTER_SAMPLES = dict.fromkeys(("samples", "index", "process", "figures", "report"), 1)
 BATCHED = {"batches": {"samples": 2}, "digest": {"engine": "native"}}
 
 
@@ -194,18 +191,3 @@ def test_plan_of_a_third_party_is_rejected(batched):
 def test_rules_after_the_samples_run_for_a_changed_batch(batched):
     add_samples(batched, [*SAMPLES, "s5"])
     assert {"index", "process", "figures", "report"} <= rules_run(batched.succeed("--dry-run"))
-
-
-@pytest.mark.skipif(not SOAK, reason="1,000 samples take minutes; make soak runs it")
-def test_sample_added_to_a_thousand_costs_one_digest_and_new_tables(tmp_path):
-    """All stages run; then one sample is added. 50 batches of 20 samples are not digested or analyzed again."""
-    place = Workplace(tmp_path)
-    place.configure(**BATCHED | {"batches": {"samples": 20}})
-    names = [f"s{number:04}" for number in range(1000)]
-    add_samples(place, names)
-    assert jobs(place.succeed("--cores", "2")) == AFTER_SAMPLES | {"collect": 50, "digest": 50, "analyze": 50}
-    before = times(place)
-    assert len(before) == 1000
-    add_samples(place, [*names, "t0"])
-    assert jobs(place.succeed("--cores", "2")) == AFTER_SAMPLES | {"collect": 1, "digest": 1, "analyze": 1}
-    assert {name: time for name, time in times(place).items() if name != "t0"} == before

@@ -2,13 +2,16 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.runs.workflow_run import ROOT, Workplace, rules_run
 
 from acapella_core import _native
@@ -20,6 +23,8 @@ LINKED = ("p4", "capture", "workflow/conformance")
 SITE = """import sys
 sys.meta_path[:] = [hook for hook in sys.meta_path if type(hook).__name__ != "ScikitBuildRedirectingFinder"]
 """
+SAMPLES = 1000
+BATCH = 50
 AFTER_TABLES = {"figures", "report"}
 AFTER_DIGESTS = {"analyze", "index", "process", *AFTER_TABLES}
 
@@ -64,13 +69,17 @@ def run(place: Workplace, tree: Path, *arguments: str) -> str:
 
 
 @contextlib.contextmanager
-def edited(tree: Path, edits: dict[str, str]) -> Iterator[None]:
-    """Append texts to files of the tree; restore the files at the end."""
-    originals = {tree / "workflow" / name: (tree / "workflow" / name).read_text() for name in edits}
+def edited(tree: Path, *edits: dict[str, str | tuple[str, str]]) -> Iterator[None]:
+    """Append texts to files of the tree, or replace a text (pairs); restore the files at the end."""
+    paths = {tree / "workflow" / name for changes in edits for name in changes}
+    originals = {path: path.read_text() for path in paths}
     try:
-        for name, text in edits.items():
-            with (tree / "workflow" / name).open("a") as file:
-                file.write(text)
+        for name, change in (item for changes in edits for item in changes.items()):
+            path = tree / "workflow" / name
+            before = path.read_text()
+            after = before + change if isinstance(change, str) else before.replace(*change)
+            assert after != before, (name, change)
+            path.write_text(after)
         yield
     finally:
         for path, text in originals.items():
@@ -89,6 +98,12 @@ COMMENTS = {
     "sql/index/samples.sql": "\n/* A comment. */\n",
     "sql/process/flow_sizes.sql": "\n\n",
 }
+MESSAGES = {
+    "src/acapella/campaign/process.py": ("cannot be merged", "cannot be combined"),
+    "src/acapella/digest/command.py": ("print frames and rate", "print rate and frames"),
+    "native/src/input/pcap_reader.cpp": ("reserved bits of the pcap link type are set", "reserved bits are set"),
+    "sql/index/samples.sql": ("-- One row per", "-- A row per"),
+}
 
 
 @pytest.mark.parametrize(
@@ -100,8 +115,9 @@ COMMENTS = {
         ({"src/acapella/digest/hybrid.py": "\nEDITED = 1\n"}, {"digest", *AFTER_DIGESTS}),
         (DISSECTOR, {"collect", "samples", "digest", *AFTER_DIGESTS}),  # a collection uses the core, too
         (COMMENTS, set()),
+        (MESSAGES, set()),
     ],
-    ids=["figure", "query of tables", "query of an analysis", "engine", "dissector", "comments"],
+    ids=["figure", "query of tables", "query of an analysis", "engine", "dissector", "comments", "messages"],
 )
 def test_edited_code_repeats_only_stages_that_it_changes(complete, tree, edits, expected):
     with edited(tree, edits):
@@ -117,3 +133,63 @@ def test_other_version_of_the_program_repeats_the_digest(complete, tree):
         assert rules_run(run(complete, tree, "--dry-run")) == {"digest", *AFTER_DIGESTS}
     finally:
         shutil.rmtree(metadata.parent)
+
+
+def add_samples(place: Workplace, number: int) -> None:
+    """Write the sheet of a number of samples, and their captures, each with other bytes, if they are missing."""
+    (place.directory / "captures").mkdir(exist_ok=True)
+    frames, names = busy_port(), [f"s{sample:04}" for sample in range(number)]
+    for sample, name in enumerate(names):
+        path = place.directory / "captures" / f"{name}.pcap"
+        if not path.exists():
+            write_pcap(path, [(ts_ns + sample, frame) for ts_ns, frame in frames])
+    place.sheet(*((name, "alpha", "p1", f"../captures/{name}.pcap") for name in names))
+
+
+def executed(printed: str) -> Counter:
+    """Return the number of jobs of each rule that a run has finished."""
+    return Counter(rule for rule in re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", printed, re.M) if rule != "all")
+
+
+def times(place: Workplace, pattern: str) -> dict[Path, int]:
+    """Return the modification times of files of the campaign."""
+    return {path: path.stat().st_mtime_ns for path in place.campaign.glob(pattern)}
+
+
+@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="1,000 samples take minutes: make soak")
+def test_each_change_of_a_large_campaign_runs_only_jobs_that_depend_on_it(tree, tmp_path):
+    """The core is not built again, so that all runs write the same digests."""
+    place = Workplace(tmp_path)
+    place.configure(batches={"samples": BATCH}, digest={"engine": "native"})
+    add_samples(place, SAMPLES)
+    batches = SAMPLES // BATCH
+    stages = dict.fromkeys(("collect", "digest", "analyze"), batches)
+    once = dict.fromkeys(("samples", "index", "process", "figures", "report"), 1)
+    drawn, tables = {"figures": 1, "report": 1}, {"process": 1, "figures": 1, "report": 1}
+
+    def jobs() -> Counter:
+        return executed(run(place, tree, "--cores", "2"))
+
+    assert jobs() == stages | once
+    with edited(tree, COMMENTS, MESSAGES):
+        assert jobs() == {}
+    with edited(tree, FIGURE):
+        assert jobs() == drawn
+        log = (place.campaign / "logs" / "figures.log").read_text()
+        assert re.findall(r"^figures: \S+/(\w+) \(svg\)", log, re.M) == ["flow_sizes"]
+    assert jobs() == drawn
+    assert jobs() == {}
+    digests, partials = place.sha256("acap/*", "flows/*"), times(place, "batches/partial/*/*")
+    with edited(tree, {"sql/analyze/stacks.sql": "\norder by all\n"}):
+        assert jobs() == tables | {"analyze": batches}
+        made = [path.stem for path, time_ns in times(place, "batches/partial/*/*").items() if time_ns != partials[path]]
+        assert made == ["stacks"] * batches
+    with edited(tree, DISSECTOR):
+        assert jobs() == stages | once
+        before = times(place, "acap/*/*")
+        assert len(before) == SAMPLES
+        add_samples(place, SAMPLES + 1)
+        assert jobs() == once | {"collect": 1, "digest": 1, "analyze": 1}
+        assert {path: time_ns for path, time_ns in times(place, "acap/*/*").items() if path in before} == before
+    now = place.sha256("acap/*", "flows/*")
+    assert len(now) == 2 * (SAMPLES + 1) and {name: now[name] for name in digests} == digests

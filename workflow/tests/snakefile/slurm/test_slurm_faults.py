@@ -88,6 +88,24 @@ def test_job_over_its_memory_is_repeated_with_more(local, place):
     assert place.sha256(*RESULTS) == local.sha256(*RESULTS)
 
 
+def test_one_run_completes_a_campaign_without_a_failed_sample(local, place):
+    """The file of a second sample is not a capture."""
+    (place.directory / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
+    place.configure(missing="report")
+    captures = {"alpha-p1": "alpha-p1.pcap.gz", "letter": "letter.pcap"}
+    place.sheet(*((name, "alpha", "p1", f"../captures/{file}") for name, file in captures.items()))
+    with slurm_runs.cluster() as cluster:
+        printed = slurm_runs.run_on(cluster, place, "--retries", "0")
+        launched = cluster.launched()
+    assert printed.count("acapella: starting the next run\n") == 1
+    assert "1 sample is missing in the tables, because its job failed: letter" in printed
+    page = (place.campaign / "report.html").read_text().replace("\xa0", " ")
+    assert "1 sample of 2 failed and is in no table or figure: letter (digest: acapella: error: " in page
+    assert len(launched) == 10  # samples, collect and digest twice, index, analyze, process, figures, report
+    same = ("acap/alpha-p1.parquet", "flows/*", "tables/frame_sizes.csv")
+    assert place.sha256(*same) == local.sha256(*same)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_run_continues_after_a_restart_of_the_controller(local, place, number):
     """After SIGKILL, the controller does not know the jobs submitted in the last seconds."""
