@@ -103,7 +103,7 @@ def test_only_the_least_restricted_samples_count(selected):
 
 def test_query_in_the_readme_gives_the_frames_of_the_tables(selected):
     directory, *_ = selected
-    (query,) = re.findall(r'acapella sql results/<campaign> "(.* from stacks .*)"', README.read_text(encoding="utf-8"))
+    (query,) = re.findall(r'acapella sql results/<campaign> "([^"]+)"', README.read_text(encoding="utf-8"))
     expected, found = Counter(), Counter()
     quality = {row["sample"]: row for row in rows(directory, "capture_quality")}
     for row in quality.values():
