@@ -168,6 +168,7 @@ static enum next read_ipv4(struct walk *walk) {
         return cut(walk);
     }
     headers->ip_version = 4;
+    headers->has_ports = false; /* those of an outer UDP header (VXLAN) */
     headers->ip_at = walk->at.at;
     headers->protocol = cursor_u8(&walk->at, 9);
     headers->malformed = is_sum_right(&walk->at, header) ? headers->malformed : MALFORMED_CHECKSUM;
@@ -222,6 +223,7 @@ static enum next read_ipv6(struct walk *walk) {
         return fault_of(walk, MALFORMED_VERSION);
     }
     headers->ip_version = 6;
+    headers->has_ports = false;
     headers->ip_at = walk->at.at;
     headers->protocol = cursor_u8(&walk->at, 6);
     const bool whole = limit_to_packet(walk, 40U + cursor_be16(&walk->at, 4));
