@@ -217,7 +217,7 @@ def settings_of(args: argparse.Namespace) -> program.Settings:
     """Return the settings of the program."""
     return program.Settings(
         files=tuple(args.files),
-        interfaces=tuple(args.interface),
+        interfaces=tuple(sorted(args.interface, key=program.place_of)),  # the order of the results
         wanted=expected.read(args.expected) if args.expected else None,
         max_flows=args.max_flows,
         window=args.window,
@@ -251,7 +251,7 @@ def run(args: argparse.Namespace) -> int | None:
     if args.output:
         tables.remove(args.output, *tables.TABLES, "monitor_losses")
     with scratch_directory() as scratch:
-        shown = live.Live(args.interface or [path.name for path in args.files])
+        shown = live.Live(settings.interfaces or [path.name for path in args.files])
         counted = program.count(
             settings, scratch, on_event=lambda event: shown.show(event, LIVE_S), until_signal=bool(args.interface)
         )
