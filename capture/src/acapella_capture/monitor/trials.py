@@ -63,7 +63,10 @@ def run(link: Link, frame_bytes: int, rate_pps: float, packets: int) -> Trial:
 
 
 def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, together_s: float) -> Trial:
-    """Run a trial; several generators start together after ``together_s``. Raises UserError, TooLate."""
+    """Run a trial; several generators start together after ``together_s``. Raises UserError, TooLate.
+
+    A port that receives the packets of another pair is an error.
+    """
     link = replace(link, pairs=tuple(sorted(link.pairs, key=lambda pair: program.place_of(pair[1]))))
     with scratch_directory() as scratch:
         (scratch / "model.yaml").write_text(json.dumps(model(frame_bytes, rate_pps, packets)))
@@ -79,6 +82,11 @@ def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, togethe
         for number, port in enumerate(counted.ports):
             wanted = expected.read(scratch / f"sent-{number}.json")
             (row,) = tables.rows_of([port], wanted, [None], corrected=False)["monitor_flows"]
+            if len(link.pairs) > 1 and row["duplicates"]:  # flows of all pairs are equal: a copy would hide a loss
+                raise UserError(
+                    "receives packets twice, or those of another pair", where=f"port {port.name}",
+                    fix="connect each --send with its --interface only",
+                )  # fmt: skip
             found.append((trial_of(wanted.flows[0], row, rate_pps, packets), row["unique"]))
         return together(found)
 
