@@ -196,6 +196,8 @@ def check_search(args: argparse.Namespace) -> None:
         raise UserError("--search needs --most N, and either --virtual N, or --send PORT and --interface PORT")
     if len(args.send) != len(args.interface):
         raise UserError("--send and --interface are not pairs", fix="name a receiving port for each sending port")
+    if args.with_capture and not args.snaplen:
+        raise UserError("--with-capture compares whole with truncated packets", where="--snaplen 0", fix="set a length")
     if args.resolution and args.resolution >= args.most:
         raise UserError("--resolution is not less than --most")
     for name in (
