@@ -53,9 +53,11 @@ class Finished:
         """Return the trials of the file; none if it is missing, damaged, or of another search."""
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            if content["measured_with"] != self._measured_with:
+                return {}
+            return {key: asdict(Trial(**trial)) for key, trial in content["trials"].items()}
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return {}
-        return content["trials"] if content.get("measured_with") == self._measured_with else {}
 
 
 def measured_with(settings: Sequence[Any]) -> str:
