@@ -48,6 +48,7 @@ def draw(source: Source) -> Figure:
     key = (
         "One mark per trial. Reordered: RFC 4737. Jitter: RFC 3550. Axes of latency and jitter are logarithmic; "
         "latency contains the offset between the clocks of sender and receiver.",
+        *((f"Smaller and negative times are drawn at {LEAST_US:g} µs.",) if clamped(rows, flows) else ()),
         *shown,
     )
     return Figure(title(rows), chart(values, list(labels.values()), monitor_scope.order(names)), key)
@@ -78,6 +79,12 @@ def points(row: dict) -> list[dict]:
         "jitter": None if row["jitter_ns"] is None else max(LEAST_US, row["jitter_ns"] / 1000),
     }
     return [{"panel": name, "value": value} for name, value in known.items() if value is not None]
+
+
+def clamped(rows: list[dict], flows: set[int]) -> bool:
+    """Return whether a time of these flows is smaller than the lower end of its axis."""
+    times = (row[name] for row in rows if row["flow"] in flows for name in ("latency_mean_ns", "jitter_ns"))
+    return any(time is not None and time < 1000 * LEAST_US for time in times)
 
 
 def title(rows: list[dict]) -> str:
