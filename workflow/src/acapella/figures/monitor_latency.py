@@ -51,12 +51,15 @@ def distribution(rows: list[dict]) -> list[dict]:
 
 
 def title(source: Source, names: dict[int, str]) -> str:
-    """Return the title: the latency that 99 % of the packets of each flow that arrived were below."""
-    flows = [row for row in source.rows("monitor_flows") if row["latency_p99_ns"] is not None]
+    """Return the title: the latency that 99 % of the packets of each flow that arrived were below.
+
+    An environment with a flow whose latency exceeds the histogram (about an hour) is not in the title.
+    """
+    flows = [row for row in source.rows("monitor_flows") if row["unique"]]
     parts = []
     for environment in monitor_scope.order(names):
         limits = [row["latency_p99_ns"] for row in flows if names[row["port"]] == environment]
-        if limits:
+        if limits and None not in limits:
             parts.append(f"{nanoseconds(max(limits))} ({environment})")
     return f"99 % of the packets of each flow that arrived took less than {', '.join(parts)}" if parts else SUBJECT
 
