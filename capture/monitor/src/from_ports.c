@@ -66,6 +66,7 @@ int receiver_run(void *argument) {
     while (!*receiver->stop) {
         if (receiver_burst(receiver) > 0) {
             empty = 0;
+            receiver->idle_ns = 0;
             continue;
         }
         const uint64_t now = monotonic_ns();
