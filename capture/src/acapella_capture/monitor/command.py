@@ -196,6 +196,10 @@ def check_search(args: argparse.Namespace) -> None:
         raise UserError("--search needs --most N, and either --virtual N, or --send PORT and --interface PORT")
     if len(args.send) != len(args.interface):
         raise UserError("--send and --interface are not pairs", fix="name a receiving port for each sending port")
+    if args.virtual and args.output and args.output.resolve().is_relative_to(virtual.HIDDEN):
+        raise UserError(
+            f"--virtual hides {virtual.HIDDEN}", where=f"--output {args.output}", fix="choose another directory"
+        )
     if args.with_capture and not args.snaplen:
         raise UserError("--with-capture compares whole with truncated packets", where="--snaplen 0", fix="set a length")
     if args.resolution and args.resolution >= args.most:

@@ -9,6 +9,7 @@ from acapella_core.errors import UserError
 from ..testbeds.local import sandbox
 
 PAIR = ("send{}", "receive{}")
+HIDDEN = sandbox.SCRATCH  # a private file system in the namespaces
 
 
 def entered() -> bool:
