@@ -84,11 +84,13 @@ def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
         check_memory(pq.read_metadata(path).num_rows, path)
         content = pq.read_table(path)
         table = content.select(schema.names).cast(schema)
+        of_file = json.loads((content.schema.metadata or {}).get(RULES, b"[]"))
+        if not all(isinstance(rule, str) for rule in of_file) or any(table[name].null_count for name in IDENTITY):
+            raise ValueError("not written by --packets")
     except FileNotFoundError as error:
         raise UserError("no such file", where=path, fix="name a capture, or a file of --packets") from error
-    except (pa.ArrowException, OSError, KeyError) as error:
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise UserError("is not a table of packets", where=path, fix="acapella monitor --packets writes one") from error
-    of_file = json.loads((content.schema.metadata or {}).get(RULES, b"[]"))
     if of_file != sorted(rules):
         raise UserError(
             f"its packets were selected with other rules ({' '.join(of_file) or 'none'})", where=path,
