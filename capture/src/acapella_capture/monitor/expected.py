@@ -61,7 +61,7 @@ def read(path: Path) -> Expected:
     schema = json.loads((schemas.root() / "generated.json").read_text(encoding="utf-8"))
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
         raise UserError(f"cannot read: {reason}", where=path, fix="name OUT.generated.json of the generator") from error
     error = first_error(value, schema)
