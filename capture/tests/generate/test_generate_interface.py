@@ -101,7 +101,7 @@ def test_all_reasons_why_packets_were_not_sent_are_reported(capsys):
     timing = {**times, "clock_error_ns": 5, "ended": "clock_step", "drained": False}
     generate.print_summary({"flows": [{}], "packets": 9, "bytes": 900, "dropped": 3, "timing": timing}, "eth1")
     assert capsys.readouterr().err.splitlines() == [
-        "acapella: warning: 3 packets were not taken by the driver",
+        "acapella: warning: the driver did not take 3 packets",
         "acapella: warning: the run ended early: clock_step",
         "acapella: warning: packets are still in the queue of the device",
     ]

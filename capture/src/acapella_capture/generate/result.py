@@ -3,6 +3,8 @@
 import ipaddress
 from typing import Any
 
+from acapella_core import names
+
 from .compiled import Compiled, Field, Flow
 from .protocols import NETWORK
 
@@ -28,7 +30,7 @@ def incomplete(document: dict[str, Any]) -> list[str]:
     """Return all reasons why packets of the model were not sent; none if all were."""
     timing = document["timing"] or {"ended": "complete", "drained": True}
     reasons = {
-        f"{document['dropped']} packets were not taken by the driver": document["dropped"] > 0,
+        f"the driver did not take {names.pluralize(document['dropped'], 'packet')}": document["dropped"] > 0,
         f"the run ended early: {timing['ended']}": timing["ended"] != "complete",
         "packets are still in the queue of the device": not timing["drained"],
     }
