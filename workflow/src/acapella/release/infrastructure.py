@@ -134,8 +134,11 @@ def published(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def object_of(values: Mapping[str, str], name: str, keys: tuple[str, ...]) -> dict:
-    """Return the listed keys of a property that contains JSON."""
-    content = json.loads(values.get(name) or "{}")
+    """Return the listed keys of a property that contains JSON; none if it does not."""
+    try:
+        content = json.loads(values.get(name) or "{}")
+    except (ValueError, RecursionError):  # of a node that the study does not use
+        return {}
     return {key: content[key] for key in keys if key in content} if isinstance(content, dict) else {}
 
 
