@@ -161,7 +161,7 @@ def records(path: Path) -> Iterator[dict[str, str]]:
 
 
 def write_counters(paths: list[Path], target: Path) -> None:
-    """Write the readings of all files, by site, port and time."""
+    """Write the readings of all files, without those of VLAN sub-interfaces, by site, port and time."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
 
     from acapella.campaign.views import literal  # noqa: PLC0415
@@ -179,7 +179,8 @@ def write_counters(paths: list[Path], target: Path) -> None:
         for path in paths
     ]
     with queries.one_line("infrastructure.telemetry"):
-        rows = queries.connect().sql(f"{' union all '.join(sources)} order by site, port, time_s")
+        used = f"select * from ({' union all '.join(sources)}) where not contains(port, '.')"  # as in port_samples.sql
+        rows = queries.connect().sql(f"{used} order by site, port, time_s")
         with atomic_path(target) as temporary:
             batches = rows.to_arrow_reader(1 << 17)
             with pq.ParquetWriter(temporary, batches.schema.remove_metadata(), compression="zstd") as sink:
