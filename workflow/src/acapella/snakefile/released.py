@@ -68,7 +68,9 @@ def with_release(config: Mapping) -> dict[str, Any]:
     omitted = ("trials", "flowreports") if is_without_captures(config) else ()
     made |= {key: value for key, value in config.items() if key not in omitted}
     if study := infrastructure.settings(directory):
-        made[infrastructure.STAGE] = made.get(infrastructure.STAGE, {}) | study
+        settings = made.get(infrastructure.STAGE, {})
+        if isinstance(settings, Mapping):  # any other value is an error of the schema
+            made[infrastructure.STAGE] = {**settings, **study}
     return made
 
 
