@@ -415,7 +415,6 @@ def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
 
 def report_slow(part: Part, positions: bytes | None) -> None:
     """Print a line if a large part of a capture has to be decompressed before the selected frames."""
-    from acapella.digest.acap_files import metadata_of  # noqa: PLC0415 (pyarrow)
     from acapella_core import _native  # noqa: PLC0415
 
     compression = metadata_of(part.acap)["compression"]
@@ -428,6 +427,17 @@ def report_slow(part: Part, positions: bytes | None) -> None:
             f"acapella: note: {part.capture}: up to {size} are decompressed before a frame; to extract faster, "
             f"{ADVICE[compression]} and digest the result"
         )
+
+
+def metadata_of(acap: Path) -> dict:
+    """Return the metadata of an acap. Raises UserError if they are damaged."""
+    from acapella.digest import acap_files  # noqa: PLC0415 (pyarrow)
+
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        metadata = acap_files.metadata_of(acap)
+        if isinstance(metadata["format"], str) and isinstance(metadata["compression"], str | None):
+            return metadata
+    raise UserError("is not an acap: its metadata are damaged", where=acap, fix="digest the capture again")
 
 
 def columns_of(part: Part) -> list[bytes]:
@@ -460,8 +470,6 @@ def check_written(extraction) -> None:
 
 def as_pcap(parts: list[Part], output: str) -> bool:
     """Return whether the output is a pcap: a file named so with the frames of one pcap. Print a note if it is not."""
-    from acapella.digest.acap_files import metadata_of  # noqa: PLC0415 (pyarrow)
-
     if not output.endswith((".pcap", ".cap")):
         return False
     if len(parts) == 1 and not metadata_of(parts[0].acap)["format"].startswith("pcapng"):

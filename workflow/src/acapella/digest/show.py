@@ -106,7 +106,11 @@ def open_table(path: Path, *, flows: bool = False):
     if not is_acap and not flows:
         fix = f"acapella sql CAMPAIGN \"from flows\" prints flows, or any DuckDB client by: from '{path}'"
         raise UserError("is a flow table, but show prints the frames of an acap", where=path, fix=fix)
-    check_format(path, json.loads(metadata))
+    try:
+        check_format(path, json.loads(metadata))
+    except (ValueError, AttributeError, RecursionError) as error:
+        fix = "digest the capture again"
+        raise UserError("is not an acap: its metadata are damaged", where=path, fix=fix) from error
     return file, metadata
 
 
