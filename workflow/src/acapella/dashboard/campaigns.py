@@ -60,6 +60,7 @@ def state_of(directory: Path) -> str:
     for name in TABLES:
         total.update(f"{name} {size_of(campaign.table(name, 'parquet'))}\0".encode())
     total.update(f"transfer {size_of(campaign.provenance('transfer')) is not None}".encode())
+    total.update(f"study {size_of(campaign.provenance('infrastructure')) is not None}".encode())
     return total.hexdigest()
 
 

@@ -122,6 +122,8 @@ def read_provenance(campaign: Campaign, stage: str) -> dict:
     if content is None:
         if size_of(campaign.provenance("transfer")) is not None:
             raise NotReadable("without samples: the campaign has only transfers")
+        if size_of(existing_provenance(campaign, "infrastructure")) is not None:
+            raise NotReadable("without samples: the campaign has only an infrastructure study")
         state = "cannot be read" if path.exists() else "does not exist"
         raise NotReadable(f"incomplete: {name} {state}")
     try:
