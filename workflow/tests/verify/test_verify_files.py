@@ -17,7 +17,7 @@ def test_file_that_cannot_be_compared_is_an_error_as_an_argument_and_skipped_in_
     text.write_text("no capture at all\n" * 9)
     assert main(["verify", str(capture), str(text)]) == 1
     printed = capsys.readouterr()
-    assert "1 file, " in printed.out
+    assert "1 file (1 not compared), " in printed.out
     assert f"not compared: {text}" in printed.err
     assert main(["verify", str(capture.parent)]) == 0
     printed = capsys.readouterr()
