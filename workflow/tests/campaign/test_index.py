@@ -326,7 +326,7 @@ def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsy
 def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
     add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
     assert cli.main(["campaign", "index", str(directory), "--exclude", "a"]) == 0
-    assert "are not in any table: a" in capsys.readouterr().out
+    assert "1 sample in no table, because excluded or without acap: a" in capsys.readouterr().out
     found = query(directory, "select sample, acap is null from samples order by 1")
     assert found == [("a", True), ("b", False), ("c", False)]
     assert query(directory, "select sample, excluded from samples where acap is null") == [("a", "config")]
