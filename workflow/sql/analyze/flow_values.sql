@@ -11,13 +11,6 @@ thresholds as (
 ),
 
 -- histogram() has bins that include their upper bounds, and one for larger values.
-bins as (
-    select
-        threshold,
-        coalesce(lead(threshold) over (order by threshold) - 1, 18446744073709551615) as upper_bound
-    from thresholds
-),
-
 bounds as (
     select list(threshold - 1 order by threshold) as upper_bounds
     from thresholds
@@ -68,12 +61,12 @@ final as (
     select
         e.sample,
         e.measure,
-        b.threshold,
+        t.threshold,
         e.entry.value::ubigint as flows
     from entries as e
-    left join bins as b on e.entry.key = b.upper_bound
+    left join thresholds as t on e.entry.key = t.upper_bound
     where e.entry.value > 0
-    order by e.sample, e.measure, b.threshold
+    order by e.sample, e.measure, t.threshold
 )
 
 select * from final

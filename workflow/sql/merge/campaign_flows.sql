@@ -24,10 +24,12 @@ repeated as (
     having count(*) > 1
 ),
 
-candidates as (
-    select f.*
+marked as (
+    select
+        f.*,
+        r.src is not null as matches
     from site_flows as f
-    semi join repeated as r
+    left join repeated as r
         on
             f.ip_version = r.ip_version
             and f.src = r.src
@@ -53,7 +55,8 @@ identified as (
             ),
             ''
         ) as network
-    from candidates
+    from marked
+    where matches
 ),
 -- noqa: enable=RF02
 
@@ -126,23 +129,16 @@ matched as (
 
 final as (
     select
-        * exclude (place, site_place, site, network),
+        * exclude (place, site_place, site, network, matches),
         site as largest_site
     from matched
     where site_place = 1
     union all by name
     select
-        f.* exclude (site),  -- noqa: RF02
-        f.site as largest_site
-    from site_flows as f
-    anti join repeated as r
-        on
-            f.ip_version = r.ip_version
-            and f.src = r.src
-            and f.dst = r.dst
-            and f.ip_proto = r.ip_proto
-            and f.src_port is not distinct from r.src_port
-            and f.dst_port is not distinct from r.dst_port
+        * exclude (site, matches),
+        site as largest_site
+    from marked
+    where not matches
 )
 
 select * from final

@@ -30,10 +30,6 @@ samples as (
     select * from traffic
 ),
 
-flows as (
-    select * from flows
-),
-
 any_dated as (
     select coalesce(bool_or(not misdated), false) as found
     from samples
@@ -46,30 +42,6 @@ dated_samples as (
     where not (any_dated.found and coalesce(samples.misdated, false))
 ),
 
--- Flows that were observed only in misdated samples; usually there are no misdated samples.
-misdated_flows as (
-    select distinct
-        flows.site,
-        flows.port,
-        flows.flow_id
-    from flows
-    inner join samples on flows.sample = samples.sample
-    cross join any_dated
-    where any_dated.found and samples.misdated
-),
-
-undated_flows as (
-    select
-        flows.site,
-        flows.port,
-        flows.flow_id
-    from flows
-    inner join samples on flows.sample = samples.sample
-    semi join misdated_flows as m on flows.site = m.site and flows.port = m.port and flows.flow_id = m.flow_id
-    group by flows.site, flows.port, flows.flow_id
-    having bool_and(coalesce(samples.misdated, false))
-),
-
 stitched as (
     select
         'port' as scope,
@@ -79,9 +51,7 @@ stitched as (
         payload_bytes,
         duration_ns,
         rate_bps,
-        site as seen_site,
-        port as seen_port,
-        flow_id
+        dated
     from port_flows
     union all
     select
@@ -92,9 +62,7 @@ stitched as (
         payload_bytes,
         duration_ns,
         rate_bps,
-        site as seen_site,
-        largest_port as seen_port,
-        flow_id
+        dated
     from site_flows
     union all
     select
@@ -105,28 +73,11 @@ stitched as (
         payload_bytes,
         duration_ns,
         rate_bps,
-        largest_site as seen_site,
-        largest_port as seen_port,
-        flow_id
+        dated
     from campaign_flows
 ),
 
-placed as (
-    select
-        s.*,
-        u.flow_id is null as dated
-    from stitched as s
-    left join undated_flows as u on s.seen_site = u.site and s.seen_port = u.port and s.flow_id = u.flow_id
-),
-
 -- histogram() has bins that include their upper bounds, and one for larger values.
-bins as (
-    select
-        threshold,
-        coalesce(lead(threshold) over (order by threshold) - 1, 18446744073709551615) as upper_bound
-    from thresholds
-),
-
 bounds as (
     select list(threshold - 1 order by threshold) as upper_bounds
     from thresholds
@@ -134,19 +85,19 @@ bounds as (
 
 counted as (
     select
-        p.scope,
-        p.site,
+        f.scope,
+        f.site,
         unnest(['wire', 'ip', 'payload', 'duration_ns', 'rate_bps']) as measure,
         unnest([
-            histogram(p.wire_bytes, b.upper_bounds),
-            histogram(p.ip_bytes, b.upper_bounds),
-            histogram(p.payload_bytes, b.upper_bounds),
-            histogram(p.duration_ns::ubigint, b.upper_bounds) filter (where p.dated),
-            histogram(p.rate_bps, b.upper_bounds) filter (where p.dated)
+            histogram(f.wire_bytes, b.upper_bounds),
+            histogram(f.ip_bytes, b.upper_bounds),
+            histogram(f.payload_bytes, b.upper_bounds),
+            histogram(f.duration_ns::ubigint, b.upper_bounds) filter (where f.dated),
+            histogram(f.rate_bps, b.upper_bounds) filter (where f.dated)
         ]) as counts
-    from placed as p
+    from stitched as f
     cross join bounds as b
-    group by p.scope, p.site
+    group by f.scope, f.site
 ),
 
 entries as (
@@ -163,10 +114,10 @@ bucketed as (
         e.scope,
         e.site,
         e.measure,
-        b.threshold,
+        t.threshold,
         e.entry.value as flows
     from entries as e
-    left join bins as b on e.entry.key = b.upper_bound
+    left join thresholds as t on e.entry.key = t.upper_bound
     where e.entry.value > 0
 ),
 

@@ -1,6 +1,7 @@
 -- One row per site, port and flow, stitched across the samples of the port. Without a time in all samples it has no
 -- duration; without a time in one of them it has no rate, because the time of that sample's bytes is unknown. Times of
--- misdated samples count only if all samples of the flow are misdated.
+-- misdated samples count only if all samples of the flow are misdated. dated: the flow has a sample that is not
+-- misdated, or all samples are misdated.
 with
 
 samples as (
@@ -39,32 +40,11 @@ labeled as (
     group by site, port, flow_id
 ),
 
--- Flows of misdated samples that another sample dates; usually there are no misdated samples.
-misdated_flows as (
-    select distinct
-        f.site,
-        f.port,
-        f.flow_id
-    from flows as f
-    inner join samples as s on f.sample = s.sample
-    where s.misdated
-),
-
-dated_elsewhere as (
-    select distinct
-        f.site,
-        f.port,
-        f.flow_id
-    from flows as f
-    inner join samples as s on f.sample = s.sample
-    semi join misdated_flows as m on f.site = m.site and f.port = m.port and f.flow_id = m.flow_id
-    where not s.misdated
-),
-
 numbered as (
     select
         s.sample,
-        coalesce(s.misdated, false) as misdated,
+        s.misdated,
+        not coalesce(s.misdated and bool_or(not s.misdated) over (), false) as dated,
         t.gaps_before,
         t.gap_ns_before,
         row_number() over (order by s.sample) as place
@@ -72,16 +52,40 @@ numbered as (
     inner join timeline as t on s.sample = t.sample
 ),
 
-marked as (
+observed as (
     select
         f.*,
-        s.place,
-        s.gaps_before,
-        s.gap_ns_before,
-        s.misdated and d.flow_id is not null as misplaced
+        s.* exclude (sample)  -- noqa: RF02
     from flows as f
     inner join numbered as s on f.sample = s.sample
-    left join dated_elsewhere as d on f.site = d.site and f.port = d.port and f.flow_id = d.flow_id
+),
+
+-- Usually there are no misdated samples, and this is empty.
+misdated_flows as (
+    select distinct
+        site,
+        port,
+        flow_id
+    from observed
+    where misdated
+),
+
+dated_elsewhere as (
+    select distinct
+        o.site,
+        o.port,
+        o.flow_id
+    from observed as o
+    semi join misdated_flows as m on o.site = m.site and o.port = m.port and o.flow_id = m.flow_id
+    where not o.misdated
+),
+
+marked as (
+    select
+        o.*,
+        coalesce(o.misdated, false) and d.flow_id is not null as misplaced
+    from observed as o
+    left join dated_elsewhere as d on o.site = d.site and o.port = d.port and o.flow_id = d.flow_id
 ),
 
 placed as (
@@ -122,13 +126,14 @@ stitched as (
         (max(f.gaps_before) - min(f.gaps_before))::ubigint as gaps,
         max(f.gap_ns_before) - min(f.gap_ns_before) as gap_ns,
         bool_and(f.first_ns is not null) as timed,
+        bool_or(f.dated) as dated,
         arg_min(f.cut_start, f.nth) as cut_start,
         bool_and(f.cut_end) as cut_end
     from placed as f
     group by f.site, f.port, f.flow_id
 ),
 
-observed as (
+rated as (
     select
         *,
         case when timed then duration_ns - gap_ns end as observed_ns
@@ -144,7 +149,7 @@ final as (
             when o.observed_ns > 0
                 then ((o.wire_bytes::hugeint * 8000000000 + o.observed_ns // 2) // o.observed_ns)::ubigint
         end as rate_bps
-    from observed as o
+    from rated as o
     left join labeled as l on o.site = l.site and o.port = l.port and o.flow_id = l.flow_id
 )
 

@@ -1,4 +1,5 @@
--- One row per threshold of a distribution: the whole numbers of ISO 3's series R10, from 1 to 8e18.
+-- One row per threshold of a distribution: the whole numbers of ISO 3's series R10, from 1 to 8e18. upper_bound:
+-- largest value below the next threshold.
 with
 
 mantissas as (
@@ -10,11 +11,18 @@ powers as (
     from range(19) as exponents (exponent)
 ),
 
-final as (
+thresholds as (
     select (mantissas.mantissa * powers.power // 1000)::ubigint as threshold
     from mantissas
     cross join powers
     where mantissas.mantissa * powers.power % 1000 = 0
+),
+
+final as (
+    select
+        threshold,
+        coalesce(lead(threshold) over (order by threshold) - 1, 18446744073709551615) as upper_bound
+    from thresholds
     order by threshold
 )
 
