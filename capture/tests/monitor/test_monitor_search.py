@@ -224,6 +224,17 @@ def test_search_that_ends_early_keeps_its_results_and_is_continued(tmp_path, sea
     assert not (tmp_path / "tables" / finished.NAME).exists()
 
 
+def test_table_of_an_earlier_search_is_kept_if_a_program_is_missing(tmp_path, search, monkeypatch):
+    def missing():
+        raise UserError("not built")
+
+    assert search(Device()) == 0
+    before = table_of(tmp_path)
+    monkeypatch.setattr(generator_program, "executable", missing)
+    assert search(Device()) == 2
+    assert table_of(tmp_path) == before != []
+
+
 @pytest.mark.parametrize("change", ["duration", "program", "file", None])
 def test_trials_of_another_search_are_not_continued(tmp_path, search, change):
     whole = Device()
@@ -260,6 +271,7 @@ def test_space_for_the_packets_is_checked_before_a_search(search, monkeypatch, c
     assert "--with-capture: packets of a trial need up to 0.0 GB" in line and "TMPDIR" in line
     monkeypatch.setattr(command.shutil, "disk_usage", lambda _: Namespace(free=2 * 10_000 * (1514 + 64)))
     assert search(used) == 0
+    assert search(Device(), "--burst-packets", "10001") == 75
 
 
 def test_ports_have_the_order_in_which_the_monitor_counts_them(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from acapella_testing.runs.workflow_run import ROOT
 from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
 
-from acapella.release import crate
+from acapella.release import crate, croissant
 
 CONTEXT = "https://w3id.org/ro/crate/1.1/context"
 # The package rocrate contains the context of RO-Crate 1.3. In version 1.1, these terms have other addresses.
@@ -109,6 +109,8 @@ STUDY_STEPS = {"transfer_tables": "transfers/", "monitor": "generated/", "infras
 def test_crate_of_a_release_without_samples_conforms_and_has_a_step_per_study(studies_release, http_cache):
     assert issues(studies_release, http_cache) == []
     graph = json.loads((studies_release / "ro-crate-metadata.json").read_text())["@graph"]
+    (root,) = (entity for entity in graph if entity["@id"] == "./")
+    assert root["name"] == croissant.STUDIES and "captures" not in root["description"]
     actions = {entity["@id"]: entity for entity in graph if entity["@type"] == "CreateAction"}
     for step, directory in STUDY_STEPS.items():
         objects, results = (ids(actions[f"#{step}"][name]) for name in ("object", "result"))
@@ -123,6 +125,7 @@ def test_croissant_of_a_release_without_samples_is_valid(studies_release):
 
     dataset = mlcroissant.Dataset(jsonld=str(studies_release / "croissant.json"))
     assert not dataset.metadata.issues.errors
+    assert dataset.metadata.name == croissant.STUDIES and "captures" not in dataset.metadata.description
     names = {record_set.id for record_set in dataset.metadata.record_sets}
     tables = [f"results-tables-{name}" for name in ("transfer_cells", "monitor_flows", "infrastructure_summary")]
     assert {*tables} <= names

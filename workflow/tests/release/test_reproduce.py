@@ -297,6 +297,10 @@ def test_config_of_a_release_names_its_samples_with_flow_reports(tmp_path):
             lambda release: (release / "captures.tsv").write_text("site\tport\tfile\na\tb\t../key\n"),
             "is outside of the release",
         ),
+        (
+            lambda release: (new_directory(release / "generated") / "hosts").symlink_to("/etc/hosts"),
+            "is a link to a file outside of the release",
+        ),
         (lambda release: (release / "config.yaml").unlink(), "no such file"),
     ],
 )

@@ -284,9 +284,9 @@ def run_search(args: argparse.Namespace) -> None:
         check_disk(args)
     all_pairs = tuple(zip(args.send, args.interface, strict=True)) or virtual.make_pairs(args.virtual)
     settings = (all_pairs, args.most, args.trial_seconds, args.settle_seconds)
+    done = finished.Finished(args.output, settings)
     if args.output:
         tables.remove(args.output, "monitor_searches")
-    done = finished.Finished(args.output, settings)
     if len(done):
         names.report(f"monitor: continues the search of an earlier run; finished trials: {len(done)}")
     rows: list[dict[str, Any]] = []
@@ -360,7 +360,8 @@ def check_disk(args: argparse.Namespace) -> None:
     """Raise UserError if the packets that a trial writes need more space than is free in the directory for them."""
     packet_bytes = max(args.frame_bytes) + RECORD_BYTES  # in searches that write whole packets
     ports = args.virtual or len(args.interface)
-    needed = math.ceil(args.most * args.trial_seconds) * packet_bytes * ports
+    packets = max(math.ceil(args.most * args.trial_seconds), args.burst_packets or 0)
+    needed = packets * packet_bytes * ports
     directory = temporary_directory()
     free = shutil.disk_usage(directory).free
     if needed > free:

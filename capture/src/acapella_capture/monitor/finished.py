@@ -10,12 +10,14 @@ from typing import Any
 
 from acapella_core.files import atomic_text
 
+from .. import generate, monitor, programs, replay
 from ..generate import program as generator
+from ..testbeds import local
 from . import program
 from .search import Trial
 
 NAME = "monitor_searches.trials.json"
-PACKAGES = (Path(__file__).parent, Path(generator.__file__).parent)
+PACKAGES = (generate, monitor, programs, replay, local)  # that run a trial: processes, ports, namespaces
 
 
 class Finished:
@@ -61,12 +63,12 @@ class Finished:
 
 
 def measured_with(settings: Sequence[Any]) -> str:
-    """Return a hash of the settings, the machine and the code: that of this package, the generator and the programs.
+    """Return a hash of the settings, the machine and the code: PACKAGES and the programs.
 
     Raises UserError if a program was not built.
     """
     content = hashlib.sha256(json.dumps([platform.node(), *settings]).encode())
-    sources = (path for package in PACKAGES for path in sorted(package.glob("*.py")))
+    sources = (path for package in PACKAGES for path in sorted(Path(package.__path__[0]).glob("*.py")))
     for path in (*sources, Path(program.executable()), Path(generator.executable())):
         content.update(hashlib.sha256(path.read_bytes()).digest())
     return content.hexdigest()

@@ -82,8 +82,8 @@ class Crate:
         self.crate.metadata.extra_terms["sha256"] = (
             "https://schema.org/sha256"  # newer than the context of RO-Crate 1.1
         )
-        self.crate.name = croissant.NAME
-        self.crate.description = "Captures without payload, and tables and figures made from them; see README.md."
+        self.crate.name = croissant.name_of(release)
+        self.crate.description = f"{croissant.content_of(release)}; see README.md."
         is_url = about["license"].startswith(("https://", "http://"))
         self.crate.license = (
             self._entity(about["license"], "CreativeWork", name=about["license"]) if is_url else about["license"]

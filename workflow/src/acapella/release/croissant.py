@@ -14,9 +14,11 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text, sha256_of
 
 from .column_differences import table_of
+from .reproducible import SHEET
 
 FILE = "croissant.json"
 NAME = "Headers of network traffic, anonymized"
+STUDIES = "Studies of a network testbed"  # name of a release without captures
 NO_LICENSE = "No license was specified: ask the owner of the data before you use them."
 DIGESTS = {"acap": "frames", "flows": "flows"}
 TEXT, INTEGER, FLOAT, BOOLEAN = "sc:Text", "sc:Integer", "sc:Float", "sc:Boolean"
@@ -98,15 +100,26 @@ def read(release: Path) -> Mapping:
         raise UserError(f"cannot read: {error}", where=path, fix="create the release again") from error
 
 
+def name_of(release: Path) -> str:
+    """Return the name of a data set: that of captures, if the release has a sheet of them."""
+    return NAME if (release / SHEET).is_file() else STUDIES
+
+
+def content_of(release: Path) -> str:
+    """Return what a release contains, in words."""
+    if name_of(release) == NAME:
+        return "Headers, flows and traffic statistics of network captures"
+    return "Measured values, and the tables and figures that are made from them"
+
+
 def text(release: Path, license_text: str | None, published: str) -> str:
     """Return the content of croissant.json."""
     content = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "name": NAME,
-        "description": "Headers, flows and traffic statistics of network captures; README.md describes the files. "
-        f"Created by Acapella {__version__}.",
+        "name": name_of(release),
+        "description": f"{content_of(release)}; README.md describes the files. Created by Acapella {__version__}.",
         "license": license_text or NO_LICENSE,
         "datePublished": published,
         "version": "1.0.0",

@@ -85,7 +85,8 @@ $lines| config.yaml | settings from which Acapella makes tables and figures agai
 | results/ | tables and figures made from these files, if they were added; SHA256SUMS contains their checksums |
 
 In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` makes results/ again and lists what differs, down to the
-column. Ports, sequence numbers and times are the original ones.
+column. Names of sites, ports of switches, links, paths and flows are the true ones. Port numbers, sequence numbers and
+times are the original ones.
 
 $omitted""")
 MACS = {

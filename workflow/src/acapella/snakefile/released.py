@@ -1,5 +1,6 @@
 """Campaigns that are made from a release (config key `reproduce`): their config, and their captures."""
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def with_release(config: Mapping) -> dict[str, Any]:
         return dict(config)
     directory = Path(str(config["reproduce"]))
     check_keys(config, directory / reproducible.CONFIG, (*reproducible.KEYS, *OWN_KEYS))
+    check_links(directory)
     has_sheet = (directory / reproducible.SHEET).is_file()
     made = {"campaign": NAME, "testbed": "files", "samples": str(directory / reproducible.SHEET) if has_sheet else None}
     if (directory / transfers.DIRECTORY).is_dir():
@@ -77,6 +79,17 @@ def with_release(config: Mapping) -> dict[str, Any]:
 def is_without_captures(config: Mapping) -> bool:
     """Return whether results are made from the acaps and flow tables of a release, because its captures are missing."""
     return bool(config.get("reproduce")) and not Path(str(config["reproduce"]), "captures").is_dir()
+
+
+def check_links(release: Path) -> None:
+    """Raise UserError if a link in a release points to a file outside of it."""
+    root = release.resolve()
+    for directory, directories, files in os.walk(release):
+        for path in (Path(directory, name) for name in (*directories, *files)):
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                raise UserError(
+                    "is a link to a file outside of the release", where=path, fix="copy the file, or remove it"
+                )
 
 
 def check_captures(config: Mapping, rows: Iterable) -> None:
