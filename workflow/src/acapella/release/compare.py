@@ -233,10 +233,10 @@ class Comparison:
         changed = {table: columns for table, columns in self.original.items() if columns}
         lines = [
             f"tables of the unpublished captures (tables/): {len(self.original) - len(changed)} of "
-            f"{names.pluralize(len(self.original), 'table')} have the same values if they are made from the released "
-            "captures"
+            f"{names.pluralize(len(self.original), 'table')} have the same values if they are computed from the "
+            "released captures"
         ]
-        return lines + [f"  {table}: other values in {', '.join(columns)}" for table, columns in changed.items()]
+        return lines + [f"  {table}: different values in {', '.join(columns)}" for table, columns in changed.items()]
 
 
 def why_bytes_differ(published: Path, here: Path) -> str:

@@ -19,13 +19,13 @@ $samples samples, $frames frames, created by Acapella $version. Check the files 
 | flows/ | one row per directed flow (Parquet), created from these captures |
 $table_line| catalog.duckdb | samples, flows, stacks and the tables for DuckDB 1.0.0 and later, and the view `frames` |
 | samples.tsv | $sheet |
-| config.yaml, captures.tsv | settings and sample sheet from which Acapella makes tables and figures again |
+| config.yaml, captures.tsv | settings and sample sheet from which Acapella recreates tables and figures |
 | results/ | tables and figures made from these captures, if they were added; SHA256SUMS contains their checksums |
 
 ## Reproduction
-In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` makes results/ again and lists what differs, down to the
+In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` recreates results/ and lists what differs, down to the
 column. The files in tables/ are results of the original captures. The same command lists which of their columns have
-other values if they are made from these captures, because payload was removed and addresses were replaced.
+different values if they are computed from these captures, because payload was removed and addresses were replaced.
 
 ## The catalog
     duckdb -readonly catalog.duckdb "select site, sum(frames) from samples group by site"
@@ -81,11 +81,11 @@ Created by Acapella $version. Check the files with `sha256sum -c SHA256SUMS`.
 
 | File or directory | Content |
 |---|---|
-$lines| config.yaml | settings from which Acapella makes tables and figures again |
+$lines| config.yaml | settings from which Acapella recreates tables and figures |
 | results/ | tables and figures made from these files, if they were added; SHA256SUMS contains their checksums |
 
-In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` makes results/ again and lists what differs, down to the
-column. Names of sites, ports of switches, links, paths and flows are the true ones. Port numbers, sequence numbers and
+In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` recreates results/ and lists what differs, down to the
+column. Names of sites, ports of switches, links, paths and flows are not replaced. Port numbers, sequence numbers and
 times are the original ones.
 
 $omitted""")
@@ -105,7 +105,7 @@ SHEET = (
 )
 NAMES = {
     True: "Names of sites, ports and samples are pseudonyms.",
-    False: "Names of sites, ports and samples are the true ones.",
+    False: "Names of sites, ports and samples are not replaced.",
 }
 
 

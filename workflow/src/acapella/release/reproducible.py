@@ -1,4 +1,4 @@
-"""Files of a release from which Snakemake makes tables and figures again: config.yaml and captures.tsv.
+"""Files of a release from which Snakemake recreates tables and figures: config.yaml and captures.tsv.
 
 config.yaml contains only keys that determine results, so that a release cannot cause anything but the analysis of its
 captures. captures.tsv is a sample sheet of testbed `files`.
