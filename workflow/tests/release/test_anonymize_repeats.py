@@ -12,7 +12,7 @@ import pytest
 from acapella_testing.frames.ip_options import ethernet, hop_by_hop, ipv4, ipv6, neighbor, sctp, tcp
 from acapella_testing.frames.pcap_files import records, write_pcap
 from acapella_testing.generated.files_campaign import indexed, run
-from acapella_testing.leak_search import left_as_it_came, searched
+from acapella_testing.leak_search import find_leak, restore_original
 from acapella_testing.release_records import released, write_key
 
 RUN = 16  # bytes of contiguous text that must not be kept
@@ -246,14 +246,14 @@ def test_no_run_of_text_in_a_repeated_header_is_kept(name, code, tmp_path):
 @pytest.mark.parametrize("name", CONSTRUCTS)
 def test_remaining_text_in_a_repeated_header_is_found(name, code, tmp_path):
     frame = CONSTRUCTS[name](Text(code))
-    assert searched(tmp_path, [frame]) is None
-    assert searched(tmp_path, [frame], left_as_it_came(begins(frame), len(frame)))
+    assert find_leak(tmp_path, [frame]) is None
+    assert find_leak(tmp_path, [frame], restore_original(begins(frame), len(frame)))
 
 
 def test_random_text_in_repeated_headers_is_never_rejected(tmp_path):
     """The search has the same limits as the anonymization."""
     created = [frame for name in CONSTRUCTS for code in CODES for _, frame in frames_of(name, code)]
-    assert searched(tmp_path, created) is None
+    assert find_leak(tmp_path, created) is None
 
 
 def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from acapella_testing.frames.ip_options import HEADS, MALFORMED, ipv4, ipv6, random_options, with_options
 from acapella_testing.frames.pcap_files import records, write_pcap
 from acapella_testing.frames.release_frames import ENDS, KEY, frames
-from acapella_testing.leak_search import left_as_it_came, searched
+from acapella_testing.leak_search import find_leak, restore_original
 
 from acapella_core.anonymize import anonymize
 
@@ -14,7 +14,7 @@ from acapella_core.anonymize import anonymize
 def test_payload_that_remains_in_place_is_found(tmp_path):
     frame = frames(random.Random(5))[0]
     for length, expected in ((15, None), (16, (1, 42, "a run of payload"))):
-        found = searched(tmp_path, [frame], lambda n, original, kept, length=length: kept + original[42 : 42 + length])
+        found = find_leak(tmp_path, [frame], lambda n, original, kept, length=length: kept + original[42 : 42 + length])
         assert found == expected
 
 
@@ -22,8 +22,8 @@ def test_payload_that_remains_in_place_is_found(tmp_path):
 def test_remaining_value_of_a_wrong_length_is_found(name, tmp_path):
     kind, options = MALFORMED[name]
     frame, begin = with_options(kind, options), HEADS[kind]
-    assert searched(tmp_path, [frame]) is None
-    found = searched(tmp_path, [frame], left_as_it_came(begin, begin + len(options)))
+    assert find_leak(tmp_path, [frame]) is None
+    found = find_leak(tmp_path, [frame], restore_original(begin, begin + len(options)))
     assert found
     assert found[2] in ("an option value that should have been removed", "an original address")
 
@@ -58,17 +58,17 @@ ADDED = b"\xc1\0\0\x18" + bytes(4) + b"\xc0\1\0\x10" + bytes(4) + SCTP_ADDRESS
     ],
 )
 def test_remaining_address_in_an_option_or_message_is_found(frame, begin, length, tmp_path):
-    assert searched(tmp_path, [frame]) is None
-    assert searched(tmp_path, [frame], left_as_it_came(begin, begin + length)) == (1, begin, "an original address")
+    assert find_leak(tmp_path, [frame]) is None
+    assert find_leak(tmp_path, [frame], restore_original(begin, begin + length)) == (1, begin, "an original address")
 
 
 def test_payload_of_16_bytes_at_another_place_is_found(tmp_path):
     originals = frames(random.Random(6))
     for length, expected in ((15, None), (16, (3, 42, "a run of payload at another place"))):
-        found = searched(tmp_path, originals, lambda n, original, kept, length=length:
+        found = find_leak(tmp_path, originals, lambda n, original, kept, length=length:
                          kept + (original[300 : 300 + length] if n == 2 else b""))  # fmt: skip
         assert found == expected
-    found = searched(tmp_path, originals, lambda n, original, kept: kept + (originals[0][300:316] if n == 2 else b""))
+    found = find_leak(tmp_path, originals, lambda n, original, kept: kept + (originals[0][300:316] if n == 2 else b""))
     assert found == (1, 300, "a run of payload of a frame")
 
 
@@ -77,10 +77,10 @@ def test_bytes_that_equal_an_address_by_chance_are_not_a_leak(tmp_path):
     tcp = lambda seq: ENDS[:4] + seq + ENDS[4:] + b"\x50\x10" + bytes(6)  # noqa: E731 (ports are an address, too)
     originals = [ipv4(6, tcp(ENDS[:4])), ipv4(17, ENDS[4:] + b"\0\x08\0\0"), ipv4(6, tcp(b"\0\0\0\1")),
                  ipv6(0, b"\6\0\x05\2\0\0\1\0" + tcp(b"\2\0\0\0"))]  # fmt: skip
-    assert searched(tmp_path, originals) is None
+    assert find_leak(tmp_path, originals) is None
     alike = b"P" * 12 + b"\x08\0\x45\0\0\x60" + b"P" * 2 + bytes(2) + b"P\6" + b"P" * 200
     # other fields contain the bytes of MAC addresses
-    assert searched(tmp_path, [alike]) is None
+    assert find_leak(tmp_path, [alike]) is None
 
 
 def test_pseudonym_that_is_the_original_of_another_address_is_not_a_leak(tmp_path):
@@ -91,8 +91,8 @@ def test_pseudonym_that_is_the_original_of_another_address_is_not_a_leak(tmp_pat
     write_pcap(tmp_path / "one.pcap", [(0, first)])
     anonymize(str(tmp_path / "one.pcap"), tmp_path / "two.pcap", KEY)
     ((*_, kept),) = records((tmp_path / "two.pcap").read_bytes())
-    assert searched(tmp_path, [first, kept]) is None
-    assert searched(tmp_path, [first], lambda n, original, kept: original[:26] + kept[26:]) is not None
+    assert find_leak(tmp_path, [first, kept]) is None
+    assert find_leak(tmp_path, [first], lambda n, original, kept: original[:26] + kept[26:]) is not None
 
 
 def test_random_traffic_is_never_rejected(tmp_path):
@@ -105,10 +105,10 @@ def test_random_traffic_is_never_rejected(tmp_path):
             draw.randbytes(4) + number + number + b"\x80\x10" + draw.randbytes(6) + b"\1\1\x08\x0a" + draw.randbytes(8)
         )
         originals.append(ipv4(6, tcp + draw.choice((b"", tcp * 3, ENDS * 9, bytes(200)))))
-    assert searched(tmp_path, originals) is None
+    assert find_leak(tmp_path, originals) is None
 
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_malformed_headers_are_never_rejected(kind, tmp_path):
     draw = random.Random(f"search {kind}")
-    assert searched(tmp_path, [with_options(kind, random_options(draw, kind)) for _ in range(500)]) is None
+    assert find_leak(tmp_path, [with_options(kind, random_options(draw, kind)) for _ in range(500)]) is None

@@ -10,7 +10,7 @@ from acapella_core import _native
 from acapella_core.anonymize import anonymize
 
 
-def searched(directory: Path, originals: list[bytes], change=None) -> tuple | None:
+def find_leak(directory: Path, originals: list[bytes], change=None) -> tuple | None:
     """Anonymize frames, change the result, and return what the search finds."""
     true, public = write_pcap(directory / "true.pcap", list(enumerate(originals))), directory / "public.pcap"
     counts = anonymize(str(true), public, KEY)
@@ -25,6 +25,6 @@ def searched(directory: Path, originals: list[bytes], change=None) -> tuple | No
     return found or search.find_unexplained(str(true))
 
 
-def left_as_it_came(begin: int, end: int):
+def restore_original(begin: int, end: int):
     """Return a function that restores bytes of the original frame in the released one."""
     return lambda n, original, kept: kept[:begin] + original[begin:end] + kept[end:]
