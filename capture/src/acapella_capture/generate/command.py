@@ -4,13 +4,13 @@
     acapella generate model.yaml --interface eth1
 
 MODEL is a YAML file with flows: headers, fields that vary, gaps, sizes, rate limits, payload, stamps and deliberate
-errors (docs/generate.md). The same model and seed give the same file, byte by byte. Packets contain the number of the
+errors (docs/generate.md). The same model and seed give the same file, byte for byte. Packets contain the number of the
 flow, a sequence number and the time of departure, unless the model disables this stamp.
 
 The flows that were generated are written to OUT.generated.json (--expected), which `acapella monitor --expected` reads.
---flow-table writes the flow table that a digest of the packets has, computed from the model alone.
+--flow-table writes the flow table that a digest of the packets would give, computed from the model alone.
 
-An interface needs root, or CAP_NET_RAW. The exit code is 0; 1 if packets were not sent; 2 or 75 after an error.
+--interface needs root or CAP_NET_RAW. The exit code is 0; 1 if packets were not sent; 2 or 75 after an error.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
         help="send to PORT: a network interface, or a DPDK device (PCI address, or DRIVER,ARGUMENTS as for EAL's "
         "--vdev)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=count(MAX_SEED, 0), metavar="N", help="replace the seed of the model")
+    parser.add_argument("--seed", type=count(MAX_SEED, 0), metavar="N", help="override the seed of the model")
     parser.add_argument("--expected", type=Path, metavar="FILE",
                         help="write the generated flows to FILE (JSON; default: OUT.generated.json; with --interface: "
                         "no file)")  # fmt: skip
