@@ -17,15 +17,15 @@ def test_both_directions_of_a_port_exceed_a_slower_receiver():
     assert lines(25, method="dpdk") == [
         "2 of 4 ports can exceed the 25 Gbit/s that the receiver accepts: "
         "up to 200 Gbit/s with both directions mirrored",
-        "  present rates: unknown, no counters",
+        "  current rates: unknown, no counters",
     ]
     assert lines(100, method="dpdk", directions=["rx"]) == []
 
 
 def test_ports_above_a_limit_at_present_are_listed_busiest_first():
     rates = {"a": Rates(20 * GBPS, 10 * GBPS), "b": Rates(20 * GBPS, 12 * GBPS), "c": Rates(0, 0)}
-    assert lines(25, rates, method="dpdk")[1] == "  above it at present: b (32 Gbit/s), a (30 Gbit/s)"
-    assert lines(25, rates, method="dpdk", directions=["rx", "tx"])[1] == "  above it at present: none"
+    assert lines(25, rates, method="dpdk")[1] == "  currently above this limit: b (32 Gbit/s), a (30 Gbit/s)"
+    assert lines(25, rates, method="dpdk", directions=["rx", "tx"])[1] == "  currently above this limit: none"
 
 
 def test_rate_of_tcpdump_is_a_limit_of_its_own():

@@ -1,4 +1,4 @@
-"""The overload that a plan can expect: ports whose mirrored frames exceed the receiver or the capture program."""
+"""The overload that a plan can expect: ports that may mirror more than the receiver or the program can handle."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -19,10 +19,10 @@ def overload_lines(
     receiver_bps: int | None,
     read_rates: Callable[[], Mapping[str, Rates] | None],
 ) -> Iterator[str]:
-    """Yield the expected overload of a site in words; nothing if no port can exceed a limit.
+    """Yield lines that describe the expected overload of a site; none if no port can exceed a limit.
 
     `receiver_bps` is the rate of the slowest receiver, None if unknown; `read_rates` returns recent rates of the ports,
-    None without counters. It is called only if they are needed.
+    None without counters. It is called only if a port can exceed a limit.
     """
     limits = {"the receiver": receiver_bps, "tcpdump": TCPDUMP_BPS if method == "tcpdump" else None}
     ways = 2 if "both" in capture.directions else 1
@@ -36,30 +36,30 @@ def overload_lines(
             f"{len(exceeding)} of {pluralize(len(ports), 'port')} can exceed {describe(name, limit)}: up to "
             f"{gbps(max(exceeding))} with {mirrored}"
         )
-        yield from present_lines(capture, limit, most, read_rates())
+        yield from current_lines(capture, limit, most, read_rates())
 
 
 def describe(name: str, limit: int) -> str:
-    """Return a limit in words."""
+    """Return a description of a limit."""
     return f"the {gbps(limit)} that {name} {'captured without loss in a test' if name == 'tcpdump' else 'accepts'}"
 
 
-def present_lines(
+def current_lines(
     capture: CaptureSettings, limit: int, ports: Mapping[str, int], rates: Mapping[str, Rates] | None
 ) -> Iterator[str]:
-    """Yield the ports that exceed a limit at their present rates."""
+    """Yield the ports whose current rates exceed a limit."""
     if rates is None:
-        yield "  present rates: unknown, no counters"
+        yield "  current rates: unknown, no counters"
         return
-    present = {port: mirrored_bps(capture, rates[port]) for port in ports if port in rates}
-    above = sorted((port for port, rate in present.items() if rate > limit), key=lambda port: -present[port])
-    listed = [f"{port} ({gbps(present[port])})" for port in above[:MAX_LISTED]]
+    current = {port: mirrored_bps(capture, rates[port]) for port in ports if port in rates}
+    above = sorted((port for port, rate in current.items() if rate > limit), key=lambda port: -current[port])
+    listed = [f"{port} ({gbps(current[port])})" for port in above[:MAX_LISTED]]
     more = f" and {len(above) - MAX_LISTED} more" if len(above) > MAX_LISTED else ""
-    yield f"  above it at present: {', '.join(listed) + more if above else 'none'}"
+    yield f"  currently above this limit: {', '.join(listed) + more if above else 'none'}"
 
 
 def mirrored_bps(capture: CaptureSettings, rates: Rates) -> float:
-    """Return the rate of a port's mirrored frames, in the direction of the config with the highest rate."""
+    """Return the rate of a port's mirrored frames, for the configured direction with the highest rate."""
     by_direction = {"rx": rates.rx_bps, "tx": rates.tx_bps, "both": rates.rx_bps + rates.tx_bps}
     return max(by_direction[direction] for direction in capture.directions)
 

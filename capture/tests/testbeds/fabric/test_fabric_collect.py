@@ -155,7 +155,7 @@ def test_plan_contains_the_expected_overload(fabric, capsys):
     assert (
         "expected overload: 1 of 1 port can exceed the 25 Gbit/s that the receiver accepts: up to 200 Gbit/s" in printed
     )
-    assert "above it at present: none" in printed and "8.5 Gbit/s that tcpdump" in printed
+    assert "currently above this limit: none" in printed and "8.5 Gbit/s that tcpdump" in printed
     assert not fabric.orchestrator.slices
 
 
