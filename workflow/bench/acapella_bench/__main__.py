@@ -46,7 +46,7 @@ from .archive import runs
 from .sending import generate, link, monitor, replay, veth, writer
 
 BENCHMARKS = {
-    "native": (native.run, "engine native: frames a second on one core, shares of its stages, peak memory"),
+    "native": (native.run, "engine native: frames per second on one core, shares of its stages, peak memory"),
     "cost": (digest_cost.measure_cost, "engine native: cost per frame from 1 to 100 million frames, memory"),
     "hybrid": (hybrid.run_long_flows, "engine hybrid compared with tshark, on long flows"),
     "wrapped": (hybrid.run_wrapped, "engine hybrid compared with tshark, on short flows with encapsulations"),
@@ -89,7 +89,7 @@ BENCHMARKS = {
         "verdicts on overloaded mirrors of the local testbed, compared with the switch's counters",
     ),
     "storage": (storage.run, "latency of writes while the page cache fills, buffered and direct (root, bpftrace)"),
-    "p4": (p4.run, "P4 programs in the software pipeline: frames a second on one core"),
+    "p4": (p4.run, "P4 programs in the software pipeline: frames per second on one core"),
     "analysis": (analysis.run, "index to figures for many samples"),
     "batches": (
         batches.run,

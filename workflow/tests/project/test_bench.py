@@ -1,4 +1,4 @@
-"""The benchmark program's own arithmetic and its command line; what it measures is never tested by time."""
+"""The arithmetic and the command line of the benchmark program. No test depends on a measured time."""
 
 import importlib
 import itertools
@@ -71,7 +71,7 @@ def test_goals_are_met_or_missed(goal, value, met):
     assert row["note"] == {True: "met; of it", False: "MISSED; of it", None: "of it"}[met]
 
 
-def test_missed_goal_is_an_exit_code(tmp_path, monkeypatch, capsys):
+def test_missed_goal_sets_the_exit_code(tmp_path, monkeypatch, capsys):
     main = module("__main__")
     rows = [{"measured": "rate", "value": 1, "goal": ">= 2"}]
     monkeypatch.setattr(main, "BENCHMARKS", {"kappa": (lambda _: rows, "a floor")})
@@ -197,8 +197,8 @@ def test_sweep_reports_its_highest_lossless_rate_and_the_loss_at_the_goal():
     assert [point["lost"] for point in row["sweep"]] == [70_000_003, 1_000_000, 3, 0]
 
 
-# The benchmarks' plain Python is a second program: quick enough for a million packets, where the tests' references take
-# time that grows with the square (naive_kappa) or check every field (plain_collector). Both have to agree.
+# The benchmarks have their own plain Python, which is fast enough for a million packets. The tests' references take
+# quadratic time (naive_kappa) or check every field (plain_collector). Both must agree.
 @pytest.mark.parametrize("size", range(1, 7))
 def test_plain_kappa_moves_the_packets_of_the_naive_reference(size):
     for ranks in itertools.permutations(range(size)):
@@ -242,7 +242,7 @@ def test_plain_collector_equals_the_reference():
     assert module("plain.collector").collect("default", pcap([*frames[:-1], frames[-1][:-1] + b"?"])) != plain
 
 
-def test_errors_of_gaps_and_drift_are_those_of_the_times(tmp_path):
+def test_gap_errors_and_drift_are_computed_from_arrival_times(tmp_path):
     numpy = importlib.import_module("numpy")
     senders = module("sending.replay_senders")
     capture = senders.constant_gaps(tmp_path, 100, 0.001)
@@ -256,7 +256,7 @@ def test_errors_of_gaps_and_drift_are_those_of_the_times(tmp_path):
     assert senders.errors_of(capture.times, late[1:]).lost == 1
 
 
-def test_arrival_error_is_that_of_the_timestamps():
+def test_arrival_error_excludes_outliers():
     numpy = importlib.import_module("numpy")
     senders = module("sending.replay_senders")
     times = numpy.arange(20_000, dtype=numpy.int64) * 10**6
@@ -276,10 +276,12 @@ def test_goal_of_the_replayer_is_a_fifth_of_tcpreplay_or_twice_the_noise(monkeyp
     times = numpy.arange(5) * 1000
     capture = senders.Capture("gaps", None, times, 0)
     jitter = numpy.array([0, 1, 0, 1, 0])
-    road = type("Road", (), {"send": lambda self, words, capture: senders.Sent(times + jitter * words, None, None)})()
+    veth = type(
+        "VethPath", (), {"send": lambda self, words, capture: senders.Sent(times + jitter * words, None, None)}
+    )()
     programs = {senders.OURS: lambda *_: 30, "tcpreplay, nano": lambda *_: 200, senders.PLAIN: lambda *_: 10}
     for noise, goal in ((15, "<= 40"), (25, "<= 50")):
         floor = senders.Errors(noise, noise, noise, 0, 0.0)
-        rows = senders.gap_rows(road, capture, programs, floor)
+        rows = senders.gap_rows(veth, capture, programs, floor)
         assert [row["value"] for row in rows] == [30, 200, 10]
         assert (rows[0]["goal"], [row.get("goal") for row in rows[1:]]) == (goal, [None, None])

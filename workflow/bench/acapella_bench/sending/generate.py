@@ -107,7 +107,7 @@ def ring_row(bench: Bench, words: list, name: str, reader: str) -> dict:
     }
 
 
-class Road:
+class VethPath:
     """A veth pair from out0 to in0, which is in another network namespace with a server of iperf3."""
 
     def __init__(self, bench: Bench, inside: list[str], receiver: list[str]):
@@ -235,13 +235,13 @@ def veth_rows(bench: Bench) -> list[dict]:
     many = bench.scale["generate"] // 10
     rows = []
     with two_hosts() as (inside, receiver):
-        road = Road(bench, inside, receiver)
+        veth = VethPath(bench, inside, receiver)
         for name, words in senders(bench, packets).items():
             with served(name, receiver) as reason:
-                rows += [absent(name, reason)] if reason else rows_of(name, road.send(words, packets), packets)
+                rows += [absent(name, reason)] if reason else rows_of(name, veth.send(words, packets), packets)
         for name, words in fast_senders(bench, many).items():
             with served(name, receiver) as reason:
-                rows.append(absent(name, reason) if reason else rate_row(name, road.top_rate(words), many))
+                rows.append(absent(name, reason) if reason else rate_row(name, veth.top_rate(words), many))
     return rows
 
 

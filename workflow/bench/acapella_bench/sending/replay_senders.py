@@ -141,7 +141,7 @@ def real_traffic(directory: Path) -> Capture | None:
     return Capture("the demo's traffic", path, times_of(path), path.stat().st_size)
 
 
-class Road:
+class VethPath:
     """The veth pair: runs a program that sends a capture, and returns the times at the receiver."""
 
     def __init__(self, bench: Bench, inside: list[str]):
@@ -167,30 +167,30 @@ class Road:
         return Sent(times_of(path), stamps, path)
 
 
-def plain_words(road: Road, capture: Capture) -> list[object]:
+def plain_words(veth: VethPath, capture: Capture) -> list[object]:
     """Return the command line of the plain loop."""
-    return [native_program("acapella-send-gaps"), "out0", capture.path, road.stamps]
+    return [native_program("acapella-send-gaps"), "out0", capture.path, veth.stamps]
 
 
-def our_words(bench: Bench) -> Callable[[Road, Capture], list[object]]:
+def our_words(bench: Bench) -> Callable[[VethPath, Capture], list[object]]:
     """Return the command line of `acapella replay` for a capture."""
 
-    def words(_: Road, capture: Capture) -> list[object]:
+    def words(_: VethPath, capture: Capture) -> list[object]:
         return acapella("replay", capture.path, "-i", "out0", "--at", "+1", "--pace", "single", "--cpus", bench.core)
 
     return words
 
 
-def tcpreplay_words(prefix: list[str], timer: str) -> Callable[[Road, Capture], list[object]]:
+def tcpreplay_words(prefix: list[str], timer: str) -> Callable[[VethPath, Capture], list[object]]:
     """Return the command line of tcpreplay with a timer for a capture."""
 
-    def words(_: Road, capture: Capture) -> list[object]:
+    def words(_: VethPath, capture: Capture) -> list[object]:
         return [*prefix, "tcpreplay", "--preload-pcap", "--quiet", f"--timer={timer}", "--intf1=out0", capture.path]
 
     return words
 
 
-def best_tcpreplay(road: Road, capture: Capture) -> tuple[str, Callable[[Road, Capture], list[object]]]:
+def best_tcpreplay(veth: VethPath, capture: Capture) -> tuple[str, Callable[[VethPath, Capture], list[object]]]:
     """Return tcpreplay with the timer and priority whose median error is the smallest."""
     realtime = ["chrt", "--fifo", "50"]
     allowed = subprocess.run([*realtime, "true"], capture_output=True, check=False).returncode == 0
@@ -203,7 +203,7 @@ def best_tcpreplay(road: Road, capture: Capture) -> tuple[str, Callable[[Road, C
     medians = {}
     for name, words in tried.items():
         with contextlib.suppress(Failed):  # this build has no such timer
-            found = errors_of(capture.times, road.send(words(road, capture), capture).arrived)
+            found = errors_of(capture.times, veth.send(words(veth, capture), capture).arrived)
             if not found.lost:
                 medians[name] = found.median
     if not medians:
@@ -247,28 +247,28 @@ def run(bench: Bench) -> list[dict]:
     if real is None:
         rows.append({"measured": "the demo's traffic", "value": "not measured", "note": "run make demo before"})
     with veth_pair() as inside:
-        road = Road(bench, inside)
-        peer, peer_words = best_tcpreplay(road, captures[1])
+        veth = VethPath(bench, inside)
+        peer, peer_words = best_tcpreplay(veth, captures[1])
         senders = {OURS: our_words(bench), peer: peer_words, PLAIN: plain_words}
-        floor = noise_floor(road, captures[1])
+        floor = noise_floor(veth, captures[1])
         rows.append({
             "measured": "noise of receiver and veth", "value": floor.median, "unit": "ns",
             "note": f"median error of gaps; p99 {floor.p99:,}, largest {floor.largest:,}",
         })  # fmt: skip
         rows += arrival_rows(floor)
         for capture in [*captures, *([real] if real else [])]:
-            rows += gap_rows(road, capture, senders, floor)
-        rows += drift_rows(road, constant_gaps(bench.directory, GAPS_US[-1], drift_s), senders, drift_s)
-        rows += jitter_rows(bench, road, captures[GAPS_US.index(KAPPA_GAP_US)])
+            rows += gap_rows(veth, capture, senders, floor)
+        rows += drift_rows(veth, constant_gaps(bench.directory, GAPS_US[-1], drift_s), senders, drift_s)
+        rows += jitter_rows(bench, veth, captures[GAPS_US.index(KAPPA_GAP_US)])
         for name, programs in (("idle", 0), ("loaded", 2 * len(os.sched_getaffinity(0)))):
             with load(programs):
-                rows += kappa_rows(bench, road, captures[GAPS_US.index(KAPPA_GAP_US)], senders, name)
+                rows += kappa_rows(bench, veth, captures[GAPS_US.index(KAPPA_GAP_US)], senders, name)
     return rows
 
 
-def noise_floor(road: Road, capture: Capture) -> Errors:
+def noise_floor(veth: VethPath, capture: Capture) -> Errors:
     """Return the differences between the gaps of the plain loop's own times and those of the receiver."""
-    sent = road.send(plain_words(road, capture), capture)
+    sent = veth.send(plain_words(veth, capture), capture)
     found = errors_of(sent.stamps, sent.arrived)
     if found.lost:
         raise Failed(f"the receiver lost {found.lost} packets of {capture.name}")
@@ -301,10 +301,10 @@ def arrival_rows(floor: Errors) -> list[dict]:
     ]
 
 
-def gap_rows(road: Road, capture: Capture, senders: dict, floor: Errors) -> list[dict]:
+def gap_rows(veth: VethPath, capture: Capture, senders: dict, floor: Errors) -> list[dict]:
     """Return the errors of the gaps of one capture for each program, and the goal of ours."""
     found = {
-        name: errors_of(capture.times, road.send(words(road, capture), capture).arrived)
+        name: errors_of(capture.times, veth.send(words(veth, capture), capture).arrived)
         for name, words in senders.items()
     }
     rows = [
@@ -321,22 +321,22 @@ def gap_rows(road: Road, capture: Capture, senders: dict, floor: Errors) -> list
     return rows
 
 
-def drift_rows(road: Road, capture: Capture, senders: dict, seconds: float) -> list[dict]:
+def drift_rows(veth: VethPath, capture: Capture, senders: dict, seconds: float) -> list[dict]:
     """Return how much longer than recorded each program takes."""
     rows = []
     for name, words in senders.items():
-        one = errors_of(capture.times, road.send(words(road, capture), capture).arrived)
+        one = errors_of(capture.times, veth.send(words(veth, capture), capture).arrived)
         value = None if one.lost else one.drift_ppm * seconds
         note = f"{one.lost} packets lost" if one.lost else f"{one.drift_ppm:+.3f} ppm"
         rows.append({"measured": f"drift over {seconds:g} s: {name}", "value": value, "unit": "us", "note": note})
     return rows
 
 
-def kappa_rows(bench: Bench, road: Road, capture: Capture, senders: dict, state: str) -> list[dict]:
+def kappa_rows(bench: Bench, veth: VethPath, capture: Capture, senders: dict, state: str) -> list[dict]:
     """Return kappa of several replays for each program."""
     rows = []
     for name, words in senders.items():
-        trials = [road.send(words(road, capture), capture, f"trial{number}").path for number in range(RUNS)]
+        trials = [veth.send(words(veth, capture), capture, f"trial{number}").path for number in range(RUNS)]
         found = sorted(kappa_of(trials, bench.directory))
         rows.append({
             "measured": f"kappa of {RUNS} replays, {state}: {name}",
@@ -346,7 +346,7 @@ def kappa_rows(bench: Bench, road: Road, capture: Capture, senders: dict, state:
     return rows
 
 
-def jitter_rows(bench: Bench, road: Road, capture: Capture) -> list[dict]:
+def jitter_rows(bench: Bench, veth: VethPath, capture: Capture) -> list[dict]:
     """Return kappa of a replay and one with an injected jitter, over several runs, and kappa of the schedules alone.
 
     On a simulated clock both are equal (capture/replay/tests); the difference is what the real clock adds.
@@ -355,7 +355,7 @@ def jitter_rows(bench: Bench, road: Road, capture: Capture) -> list[dict]:
     (injected,) = kappa_of([capture.path, changed.path], bench.directory)
     found = []
     for _ in range(JITTER_RUNS):
-        trials = [road.send(words(road, each), each, f"jitter-{at}").path for at, each in enumerate((capture, changed))]
+        trials = [veth.send(words(veth, each), each, f"jitter-{at}").path for at, each in enumerate((capture, changed))]
         found += kappa_of(trials, bench.directory)
     mean, deviation = float(np.mean(found)), float(np.std(found, ddof=1))
     half = T_95 * deviation / JITTER_RUNS**0.5
