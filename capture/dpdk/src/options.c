@@ -80,11 +80,11 @@ static const struct argp_option known[] = {
     {"hash", HASH, NULL, 0, "Write the CRC32 of each whole frame to pcapng (epb_hash; the default)", OUTPUT},
     {"no-hash", NO_HASH, NULL, 0, "Write pcapng without the CRC32 of frames", OUTPUT},
     {"accounts", ACCOUNTS, "PATH", 0,
-     "Write the frame counts, JSON, to PATH (default: the capture's name with .json)", OUTPUT},
-    {"rotate-bytes", ROTATE_BYTES, "SIZE", 0, "Begin a new file before one exceeds SIZE (default: never)",
-     OUTPUT},
+     "Write the frame counts to PATH as JSON (default: the capture's name with .json)", OUTPUT},
+    {"rotate-bytes", ROTATE_BYTES, "SIZE", 0,
+     "Start a new file before the current one exceeds SIZE (default: never)", OUTPUT},
     {"rotate-seconds", ROTATE_SECONDS, "SECONDS", 0,
-     "Begin a new file before one spans more than SECONDS (default: never)", OUTPUT},
+     "Start a new file before the current one spans more than SECONDS (default: never)", OUTPUT},
     {NULL, 0, NULL, 0, "Writing to the disk:", DISK},
     {"writer", WRITER, "direct|buffered|sink", 0,
      "Write with O_DIRECT and io_uring, with writev, or discard frames (default: direct; buffered if the "
@@ -95,7 +95,7 @@ static const struct argp_option known[] = {
      DISK},
     {"buffer-bytes", BUFFER_BYTES, "SIZE", 0, "Set the size of a buffer (default: 1M)", DISK},
     {"flush-seconds", FLUSH_SECONDS, "SECONDS", 0,
-     "Write blocks of 4 KiB after this time at the latest (default: 1)", DISK},
+     "Write complete blocks of 4 KiB at least this often (default: 1)", DISK},
     {"when-full", WHEN_FULL, "drop|wait", 0,
      "If no buffer is free, drop and count frames, or leave them to the NIC (default: drop)", DISK},
     {"preallocate", PREALLOCATE, "SIZE", 0,
@@ -229,7 +229,7 @@ static int read_one(struct options *options, int code, char *text, struct fault 
         case IDLE:
             return parse_seconds(&options->idle_s, text, "stop-when-idle", fault);
         case RATE:
-            return parse_positive(&options->rate, text, "rate", "frames a second", fault);
+            return parse_positive(&options->rate, text, "rate", "frames per second", fault);
         case SAMPLE_BY:
         case FORMAT:
         case WRITER:

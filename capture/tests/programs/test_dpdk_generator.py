@@ -85,7 +85,7 @@ def test_generated_frames_are_whole_packets(tmp_path):
         (["--vdev", "net_null0", "--rate", "5"], "applies to --generate only"),
         (["--vdev", "net_null0", "--generate", "64"], "one of --vdev, --pci and --generate"),
         (["--generate", "59"], "not a whole number from 60 to 9216"),
-        (["--generate", "64", "--rate", "fast"], "not a number of frames a second above 0"),
+        (["--generate", "64", "--rate", "fast"], "not a number of frames per second above 0"),
     ],
 )
 def test_invalid_generator_options_are_errors(tmp_path, arguments, message):

@@ -21,9 +21,9 @@ struct port_settings port_settings_of(const struct options *options) {
 
 static unsigned memory_mb(const struct options *options) {
     const struct port_settings port = port_settings_of(options);
-    const uint64_t more = 2 * generator_memory(options) + options->p4_memory;
+    const uint64_t extra = 2 * generator_memory(options) + options->p4_memory;
     return options->eal.memory_mb ? options->eal.memory_mb
-                                  : receive_port_memory_mb(&port) + (unsigned)(64 + more / MB);
+                                  : receive_port_memory_mb(&port) + (unsigned)(64 + extra / MB);
 }
 
 int port_environment(const struct options *options, struct fault *fault) {

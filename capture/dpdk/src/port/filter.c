@@ -1,9 +1,9 @@
 #include "port/filter.h"
 
-#define LONGEST 262144
+#define MAX_SNAPLEN 262144
 
 int filter_compile(struct bpf_program *program, const char *text, struct fault *fault) {
-    pcap_t *ethernet = pcap_open_dead(DLT_EN10MB, LONGEST);
+    pcap_t *ethernet = pcap_open_dead(DLT_EN10MB, MAX_SNAPLEN);
     if (!ethernet) {
         return fail(fault, "filter: out of memory");
     }
