@@ -1,4 +1,4 @@
-"""The derived metrics of the P4/RDMA paper's table II, for captures whose values are counted here byte by byte."""
+"""The derived metrics of the P4/RDMA paper's table II, compared with exact counts of generated TCP connections."""
 
 import struct
 from collections import Counter
@@ -18,7 +18,7 @@ MS, MODULUS = traces.MS, 2**32
 class Conversation:
     """TCP segments between two hosts, and exact counts for each direction.
 
-    Numbers are offsets from the initial ones, so that nothing here has to wrap.
+    Sequence numbers are relative to the initial ones, so they do not wrap around here.
     """
 
     def __init__(self, start_ns: int, port: int = 1000, host: int = 1):
@@ -30,7 +30,7 @@ class Conversation:
         self.closed = dict.fromkeys(self.ends)
 
     def open(self, client: int, server: int, halves: tuple[int, int] = (10, 5)) -> None:
-        """A handshake with these initial numbers, its two halves in ms."""
+        """Add a handshake with these initial sequence numbers; ``halves``: delays of SYN-ACK and ACK in ms."""
         self.first = {"client": client, "server": server}
         self.seen = {side: set() for side in self.ends}
         self.acked = dict.fromkeys(self.ends, 1)
@@ -49,7 +49,7 @@ class Conversation:
         self.frames.append((self.now, bytes(12) + b"\x08\x00" + ip + tcp))
         self.count(side, flags, seq, size)
         if flags & ACK:
-            self.acknowledge(other, ack, bare=size == 0 and not flags & (SYN | FIN))
+            self.acknowledge(other, ack, pure=size == 0 and not flags & (SYN | FIN))
 
     def count(self, side: str, flags: int, seq: int, size: int) -> None:
         """Add a segment to the counts of its direction."""
@@ -64,10 +64,10 @@ class Conversation:
             self.closed[side] = self.now
             self.flights[side].append(max(self.seen[side]) + 1 - self.acked[side])
 
-    def acknowledge(self, side: str, ack: int, *, bare: bool) -> None:
-        """Update the counts of the other direction by an acknowledgment."""
+    def acknowledge(self, side: str, ack: int, *, pure: bool) -> None:
+        """Update the counts of a direction for an acknowledgment of its data."""
         flight = max(self.seen[side]) + 1 - ack
-        if bare and ack == self.acked[side] and flight > 0:
+        if pure and ack == self.acked[side] and flight > 0:
             self.counts[side]["duplicate_acks"] += 1
         self.counts[side]["acknowledged_bytes"] += ack - self.acked[side]
         self.acked[side] = ack
@@ -79,7 +79,7 @@ class Conversation:
             self.counts[side]["gap_bytes"] += max(seen) + 1 - len(seen)
 
     def expected(self, side: str) -> dict:
-        """Columns of flow_reports."""
+        """Return the expected columns of table flow_reports."""
         counts, stamps = self.counts[side], self.stamps[side]
         names = ("bytes", "packets", "payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks")
         return {
@@ -95,7 +95,7 @@ class Conversation:
 
 
 def collected(directory: Path, frames: list, *words: str) -> tuple[list[dict], list[dict]]:
-    """Flows and series of what `acapella p4 reports` makes of the frames."""
+    """Return the flows and series that `acapella p4 reports` computes from the frames."""
     capture = traces.write_pcap(directory / "made.pcap", frames, snaplen=262144)
     assert cli.main(["p4", "reports", str(capture), "-o", str(directory / "made"), *words]) == 0
     return tuple(pq.read_table(directory / "made" / f"{name}.parquet").to_pylist() for name in ("flows", "series"))
@@ -113,7 +113,7 @@ def assert_same(created: Conversation, flows: list[dict], series: list[dict]) ->
     assert max(flight for flight in client if flight is not None) == max(created.flights["client"])
 
 
-def test_loss_in_three_numbers_across_the_wrap_of_sequence_numbers(tmp_path):
+def test_loss_counts_are_exact_across_sequence_number_wraparound(tmp_path):
     created = Conversation(traces.START_NS)
     created.open(MODULUS - 3000, 5000)
     for seq in (1, 1001):
@@ -122,9 +122,9 @@ def test_loss_in_three_numbers_across_the_wrap_of_sequence_numbers(tmp_path):
     for seq in (3001, 4001, 5001):  # 2001 is lost after the tap: three duplicate ACKs
         created.send("client", ACK, seq, 1, 1000, after=100)
         created.send("server", ACK, 1, 2001)
-    created.send("client", ACK, 2001, 1, 1000, after=50)  # and comes again: fills the gap
+    created.send("client", ACK, 2001, 1, 1000, after=50)  # the retransmission fills the gap
     created.send("server", ACK, 1, 6001)
-    created.send("client", ACK, 5001, 1, 1000)  # needlessly sent again
+    created.send("client", ACK, 5001, 1, 1000)  # a spurious retransmission
     created.send("server", ACK, 1, 6001)
     created.send("client", ACK, 6501, 1, 500)  # the tap missed 500
     created.send("server", ACK, 1, 7001)
@@ -160,7 +160,7 @@ def test_reused_ports_begin_a_new_connection(tmp_path):
 
 
 def test_long_flows_of_different_sizes_over_six_resets(tmp_path):
-    """R2 above 0.99 on values and on logarithms, each flow in all epochs."""
+    """R2 is above 0.99 for values and their logarithms, with reports of every flow in each epoch."""
     frames = []
     for n in range(6):
         created = Conversation(traces.START_NS + n * 7 * MS, 2000 + n, host=n + 1)
