@@ -35,7 +35,7 @@ struct command {
     const char *hex;           /* answer: the bytes of a frame, within the line */
 };
 
-/* Parses a line without its newline, and changes the line. 0; -1: see fault. */
+/* Parses a line without its newline, and modifies the line. Returns 0, or -1 with an error in `fault`. */
 int command_parse(struct command *command, char *line, struct fault *fault);
 
 /* Collects bytes into lines. */
@@ -45,11 +45,12 @@ struct command_lines {
     bool too_long;       /* the rest of a line that is too long is discarded */
 };
 
-/* Reads available bytes from a descriptor that does not block. 1; 0: end of the input; -1: see errno. */
+/* Reads available bytes from a non-blocking descriptor. Returns 1, 0 at the end of the input, or -1 with
+ * errno set. */
 int command_read(struct command_lines *lines, int fd);
 
-/* Returns the next whole line, valid until the next call of command_read; NULL: none. `too_long` is set for a
- * line that was discarded, and the text is empty. */
+/* Returns the next whole line, valid until the next call of command_read, or NULL if there is none. For a
+ * line that was discarded, sets `too_long` and returns an empty text. */
 char *command_next(struct command_lines *lines, bool *too_long);
 
 #endif
