@@ -137,7 +137,7 @@ constexpr sock_filter load(std::size_t offset) {
 
 constexpr std::array<sock_filter, kLength> filter(bool allow_listen) {
     constexpr std::size_t kRefuse = kLength - 1;
-    constexpr std::size_t kNotThere = kLength - 2;
+    constexpr std::size_t kEnosys = kLength - 2;
     const auto until = [](std::size_t place, std::size_t at) {
         return static_cast<std::uint8_t>(place - at - 1);
     };
@@ -149,7 +149,7 @@ constexpr std::array<sock_filter, kLength> filter(bool allow_listen) {
     code[3] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kX32Calls, until_refused(3), 0);
     code[4] = BPF_JUMP(BPF_JMP | BPF_JA, 0, 0, 0);
     // Libraries fall back to clone.
-    code[5] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kClone3, until(kNotThere, 5), 0);
+    code[5] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kClone3, until(kEnosys, 5), 0);
     for (std::size_t i = 0; i < kRefused.size(); ++i) {
         const bool allowed = allow_listen && std::find(kListenCalls.begin(), kListenCalls.end(),
                                                        kRefused[i]) != kListenCalls.end();
@@ -159,15 +159,15 @@ constexpr std::array<sock_filter, kLength> filter(bool allow_listen) {
     constexpr std::size_t kSocket = kBefore + kRefused.size();
     code[kSocket] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 2);
     code[kSocket + 1] = load(offsetof(seccomp_data, args));
-    code[kSocket + 2] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, until(kNotThere - 1, kSocket + 2),
+    code[kSocket + 2] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, until(kEnosys - 1, kSocket + 2),
                                  until_refused(kSocket + 2));
     constexpr std::size_t kClone = kSocket + 3;
     code[kClone] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 2);
     code[kClone + 1] =
         load(offsetof(seccomp_data, args));  // the lower half (both architectures are little-endian)
     code[kClone + 2] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNamespaces, until_refused(kClone + 2), 0);
-    code[kNotThere - 1] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    code[kNotThere] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS);
+    code[kEnosys - 1] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    code[kEnosys] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS);
     code[kRefuse] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
     return code;
 }

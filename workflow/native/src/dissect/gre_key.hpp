@@ -56,7 +56,7 @@ inline std::size_t header_end(const Cursor& at, std::uint16_t flags) {
 
 // RFC 7637 section 3.2: if an Ethernet frame follows and the key is the only optional field, the upper 24
 // bits of the key are a tenant's VSID and the lower 8 bits its FlowID. VSIDs below 0x1000 are reserved, so a
-// key in that range belongs to a plain GRE tunnel (RFC 2890). Not for PPTP.
+// key in that range belongs to a plain GRE tunnel (RFC 2890). Must not be called for PPTP.
 constexpr Tunnel key_identifier(std::uint16_t flags, std::uint16_t type, std::uint32_t key) {
     constexpr std::uint32_t kFirstVsid = 0x1000;
     const bool nvgre = type == kTransparentEthernet &&
