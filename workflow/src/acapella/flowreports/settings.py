@@ -38,7 +38,7 @@ class Sketch:
 
 @dataclass(frozen=True)
 class Ring:
-    """The queue pair for reports. In a run over a file any values work, since program and collector use the same."""
+    """The queue pair for reports. For captures any values work, because program and collector use the same ones."""
 
     number: int = 0x11
     key: int = 0xACA9E11A

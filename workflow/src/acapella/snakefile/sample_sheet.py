@@ -51,7 +51,7 @@ class SampleSheet:
         return [row.query for row in self.rows.values() if row.query]
 
     def samples(self) -> dict[str, Sample]:
-        """Return the samples by name. An empty or missing sheet ends Snakemake.
+        """Return the samples by name. Ends Snakemake with an error if the sheet is empty or missing.
 
         This is called only for rules that need samples, so that `snakemake --lint` works with an empty sheet.
         """
@@ -126,9 +126,9 @@ class SampleSheet:
         ]
 
     def print_warnings(self, excluded: Collection[str], is_dry_run: Callable[[], bool]) -> None:
-        """Print the warnings, and after a dry run again, because its plan is long.
+        """Print the warnings, and repeat them after a dry run, because its plan is long.
 
-        ``is_dry_run`` is called when Snakemake ends; before it has read all rules, the answer is not known.
+        ``is_dry_run`` is called when Snakemake ends, because its result is unknown until all rules are read.
         """
         lines = self.warnings(excluded)
         for line in lines:
@@ -137,10 +137,10 @@ class SampleSheet:
             atexit.register(lambda: is_dry_run() and [names.report(line) for line in lines])
 
     def manifest_values(self, sample: str) -> list:
-        """Return the values that the manifest of a sample contains from the sheet: parameters of its rule."""
+        """Return the values from the sheet that the manifest of a sample contains; they are parameters of its rule."""
         row = self.rows[sample]
         return [row.site, row.port, row.start_ns, *row.restriction]
 
     def list_values(self) -> list[list]:
-        """Return the values that raw/samples.tsv contains from the sheet: parameters of its rule."""
+        """Return the values from the sheet that raw/samples.tsv contains; they are parameters of its rule."""
         return [[row.sample, row.site, row.port, row.link] for row in self.rows.values()]

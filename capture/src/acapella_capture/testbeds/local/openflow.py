@@ -87,7 +87,7 @@ def pseudowire_flows(site: int, host: int, slice_: Slice) -> Iterator[str]:
 
 
 def core_flows(site: int, sites: int, slice_: Slice) -> Iterator[str]:
-    """Yield the rules of a site's core bridge for a slice; sites form a row; no frame returns to its ingress port."""
+    """Yield the rules of a site's core bridge for a slice. Sites form a chain; no frame returns to its ingress port."""
 
     def towards(other: int) -> int:
         return UPLINK + (site + 1 if other > site else site - 1)
