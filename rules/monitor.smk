@@ -1,6 +1,6 @@
 # monitor: generated/<sample>/ of the trials that rule collect generated, or of a release
 #          -> tables/monitor_*.csv and .parquet; only with local.generate, or a release that has them
-# search: searches of the highest rate without loss on this machine -> tables/monitor_searches.csv and .parquet
+# search: searches for the highest rate without loss on this machine -> tables/monitor_searches.csv and .parquet
 #         (measure_search) -> figures/monitor_rates.* (OSNT, figure 5). Only `snakemake search` runs it; the report then
 #         has its figure and table. If a search fails or is interrupted, its trials stay in
 #         tables/monitor_searches.trials.json, and the next run does not repeat them. Ctrl-C signals the whole process

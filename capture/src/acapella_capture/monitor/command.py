@@ -3,7 +3,7 @@
     acapella monitor arrived.pcap --expected sent.generated.json -o results/CAMPAIGN/tables
     acapella monitor --interface eth1 --expected sent.generated.json --duration 10
 
-FILE is a capture (pcap or pcapng, optionally with gzip) whose timestamps are the arrival times. With --interface,
+FILE is a capture (pcap or pcapng, also gzip-compressed) whose timestamps are the arrival times. With --interface,
 packets are received until --duration or --stop-when-idle ends, or until SIGINT or SIGTERM; in a terminal, a table shows
 the counts every second. This needs root, or CAP_NET_RAW.
 
@@ -23,7 +23,7 @@ report.html has a section about them.
 
 RULE is PROTOCOL,SRC,SRC_PORT,DST,DST_PORT: a protocol is tcp, udp, sctp, icmp, icmpv6 or a number, an address may have
 a prefix length, a port may be a range, and * is anything, as in udp,10.0.0.0/8,*,*,5000-5999. It is compared with the
-innermost headers, behind VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md defines all counts.
+innermost headers, after VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md defines all counts.
 """
 
 import argparse
@@ -90,15 +90,16 @@ def add_packet_options(group: Any) -> None:
                        help="with FILE: correct latencies by the drift between the clocks of sender and receiver, a "
                        "least squares line over the run")  # fmt: skip
     group.add_argument("--sent", type=Path, metavar="FILE",
-                       help="find the packets of FILE, a capture or a file of --packets from another place, that did "
-                       "not arrive, by a hash of their bytes (table monitor_losses)")  # fmt: skip
+                       help="list the packets of FILE that did not arrive, matched by a hash of their bytes (table "
+                       "monitor_losses); FILE is a capture from another place, or was written there by "
+                       "--packets")  # fmt: skip
 
 
 def add_output_options(group: Any) -> None:
     """Add the options of the output."""
     group.add_argument("-o", "--output", type=Path, metavar="DIRECTORY", help="write the tables to DIRECTORY")
     group.add_argument("--packets", type=Path, metavar="FILE",
-                       help="write a row of each packet with its 128-bit hash to FILE (Parquet)")  # fmt: skip
+                       help="write a row per packet, with its 128-bit hash, to FILE (Parquet)")  # fmt: skip
     group.add_argument("--write", type=Path, metavar="FILE.pcapng",
                        help="write the packets, truncated, with the hash of each whole packet; several ports: "
                        "FILE-q0.pcapng, FILE-q1.pcapng, ...")  # fmt: skip
@@ -111,8 +112,8 @@ def add_output_options(group: Any) -> None:
 
 def add_search_options(group: Any) -> None:
     """Add the options of a search."""
-    group.add_argument("--search", action="store_true", help="search the highest rate without loss, and the longest "
-                       "burst")  # fmt: skip
+    group.add_argument("--search", action="store_true", help="find the highest rate and the longest burst without "
+                       "loss")  # fmt: skip
     group.add_argument("--send", action="append", default=[], metavar="PORT",
                        help="port to which packets are sent, as --interface; repeat both for a second search with "
                        "several ports at the same time")  # fmt: skip

@@ -49,7 +49,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}; "
         f"of transfers: {', '.join(TRANSFER_FIGURES)}; "
         f"of generated traffic: {', '.join(MONITOR_FIGURES)}; "
-        f"of searches of the highest rate: {', '.join(SEARCH_FIGURES)}; "
+        f"of searches for the highest rate: {', '.join(SEARCH_FIGURES)}; "
         f"of the infrastructure study: {', '.join(INFRASTRUCTURE_FIGURES)}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")

@@ -34,7 +34,7 @@ FLOWSTUDY_FIGURES = (
 )  # for measurements of flow reports on this machine
 
 MONITOR_FIGURES = ("monitor_flows", "monitor_latency")  # for generated traffic that a monitor counted
-SEARCH_FIGURES = ("monitor_rates",)  # for searches of the highest rate without loss
+SEARCH_FIGURES = ("monitor_rates",)  # for searches for the highest rate without loss
 TRANSFER_FIGURES = (  # for transfer experiments
     "transfer_throughput",
     "transfer_completion",

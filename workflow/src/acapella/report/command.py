@@ -35,7 +35,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--storage", action="store_true", help="add a section on the storage study")
     parser.add_argument("--outcomes", action="store_true", help="add a section on the outcomes of all collections")
     parser.add_argument("--monitor", action="store_true", help="add a section on traffic that a monitor counted")
-    parser.add_argument("--searches", action="store_true", help="add searches of the highest rate to that section")
+    parser.add_argument("--searches", action="store_true", help="add searches for the highest rate to that section")
     parser.add_argument(
         "--papers", action="store_true", help="add the published numbers of papers, next to those of the campaign"
     )

@@ -63,7 +63,7 @@ def write(  # noqa: PLR0913
     ``with_samples``: whether the campaign has samples, which the sections on traffic describe. The other keywords add
     the sections on trials (with the figures of replays with departures), flow reports, transfers, the
     infrastructure study, the storage study, the outcomes of all collections, monitored traffic,
-    and searches of the highest rate without loss.
+    and searches for the highest rate without loss.
     ``papers`` adds tables of the numbers printed in papers. ``only``: figures, instead of all. ``excluded``: samples
     that the config excludes. ``failed``: samples that failed and are in no table.
     """
