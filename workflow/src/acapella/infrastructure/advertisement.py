@@ -1,4 +1,4 @@
-"""Read switch ports and NICs from FABRIC's information model: an advertisement, or the models of single sites.
+"""Read switch ports and NICs from FABRIC's information model: an advertisement, or the models of individual sites.
 
 Both are graphs in GraphML. In an advertisement, a site is a CompositeNode. Its trunk ports are VLAN sub-interfaces,
 which links connect to the trunk ports of other sites; ports to servers are not included, but the numbers of NICs are.

@@ -72,7 +72,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=float,
         default=LINE_RATE_SHARE,
         metavar="SHARE",
-        help="utilization from which a port counts as at line rate (default: %(default)s)",
+        help="utilization from which a port is at line rate (default: %(default)s)",
     )
     return parser
 
