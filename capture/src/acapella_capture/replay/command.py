@@ -22,7 +22,7 @@ There are three ways to use it:
         status   print state, counters, and clock
         quit     end the replayers
 
-TIME is a time of RFC 3339 (2026-01-31T12:00:00Z, with up to 9 decimals), nanoseconds since 1970, or +S, S seconds from
+TIME is an RFC 3339 time (2026-01-31T12:00:00Z, with up to 9 decimals), nanoseconds since 1970, or +S, S seconds from
 now. A replayer needs root, or CAP_NET_RAW and CAP_NET_ADMIN. The exit code is 0; 1 if packets were not sent; 2 or 75
 after an error. docs/replay.md describes accuracy, clocks, and the control protocol.
 """
@@ -142,7 +142,8 @@ def add_port_options(group: Any) -> None:
     group.add_argument("--late-ns", type=count(10**9, 0), metavar="NS",
                        help="count packets as late if they depart NS nanoseconds late (default: 1000)")  # fmt: skip
     group.add_argument("--drop-late-ns", type=count(3600 * 10**9, 0), metavar="NS",
-                       help="do not send packets that are later than NS nanoseconds (default: send them)")  # fmt: skip
+                       help="do not send packets that are more than NS nanoseconds late (default: send "
+                       "them)")  # fmt: skip
     group.add_argument(
         "--tag", choices=("none", "choir", "fixed"), default="none",
         help="append CHOIR's 16-byte trailer to every packet; fixed: also correct lengths and checksums "

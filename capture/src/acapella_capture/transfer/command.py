@@ -5,9 +5,9 @@
 
 The config key `transfer` describes the slice (topology, mode) and the grid (algorithms, delays, buffers, rates,
 streams, sizes). The command builds the slice, measures its links, runs the missing transfers in random order with
-iperf3, captures each at the sender, and removes the slice. With --keep, a slice on FABRIC remains for the next start;
+iperf3, captures each at the sender, and removes the slice. With --keep, a slice on FABRIC remains for the next run;
 --release deletes it. A run is written when it is complete; an interrupted grid continues with the missing runs. A
-failed run is written with its error, and the tables list it. The next starts repeat it until it has failed three times.
+failed run is written with its error, and the tables list it. The next runs retry it until it has failed three times.
 
 Exit codes: 0, all runs are written (a warning gives the number of those that failed); 2, invalid config, or all runs
 or 10 in a row failed; 75, a system error; 130, interrupted.

@@ -1,4 +1,4 @@
-"""Make the partial tables of one or several samples, from their acaps and flow tables.
+"""Create the partial tables of one or several samples, from their acaps and flow tables.
 
 A partial contains counts, sums, minima and maxima, never means: partials of any samples add up exactly to the tables of
 a campaign (`acapella campaign process`). Each is one SELECT of workflow/sql/analyze/, written as Parquet under its
@@ -45,7 +45,7 @@ EVIDENCE = (
 
 def register_parser(subparsers):
     """Add `acapella campaign analyze`."""
-    parser = subparsers.add_parser("analyze", help="make the partial tables of samples", description=__doc__)
+    parser = subparsers.add_parser("analyze", help="create the partial tables of samples", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--sample", nargs="+", required=True, help="names of the samples")
     parser.add_argument(

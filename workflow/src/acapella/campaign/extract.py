@@ -3,23 +3,23 @@
     acapella extract trace.pcap --frames 17,19-40 -o out.pcapng
     acapella extract results/demo --where "dst_port = 443 and tcp_flags & 4 > 0" -o - | wireshark -k -i -
 
-IN is a capture with its acap, or the directory of a campaign or a release, whose captures are found. The acap of a
-capture X.pcap is searched for at X.acap.parquet, X.parquet and ../acap/X.parquet; its flow table as `acapella show`
-does. --where is a condition in SQL on the columns of the frame table and the flow table; in a campaign, also on sample,
-site and port. --frames and --flow select frames by their number and by the flow_id of their flow. If several of these
-options are given, a frame must meet all of them. --flow and --sample accept the names in tables with pseudonyms, too,
-if the campaign has pseudonyms.tsv.
+IN is a capture with its acap, or the directory of a campaign or a release, in which captures are found automatically.
+The acap of a capture X.pcap is searched for at X.acap.parquet, X.parquet and ../acap/X.parquet; its flow table as
+`acapella show` does. --where is a condition in SQL on the columns of the frame table and the flow table; in a campaign,
+also on sample, site and port. --frames and --flow select frames by their number and by the flow_id of their flow. If
+several of these options are given, a frame must meet all of them. --flow and --sample accept the names in tables with
+pseudonyms, too, if the campaign has pseudonyms.tsv.
 
 Frames keep their timestamps, original lengths, link types, interfaces and comments: the blocks of a pcapng are copied
 unchanged. Statistics, names and secrets of a pcapng are not copied. Frames are in the order of the capture; several
 captures are written one after the other, as sections of the pcapng. If an acap merges several captures, they are
-searched for in the directory of IN. With a name OUT.pcap, the records of a single pcap are copied to a pcap. An
+searched for in the directory of IN. If OUT ends in .pcap, the records of a single pcap are copied to a pcap. An
 existing output file is replaced.
 
 Digests record the positions of frames, so that only parts of a large capture are read. This works for captures that are
 not compressed, for gzip, and for captures in several frames of zstd (seekable zstd) or lz4. A capture in a single frame
-of zstd or lz4 is decompressed up to the last selected frame; if that is much, one line describes how to recompress the
-capture. A capture that has changed since the digest is reported, and nothing is written.
+of zstd or lz4 is decompressed up to the last selected frame; if that takes long, the command prints how to recompress
+the capture. A capture that has changed since the digest is reported, and nothing is written.
 """
 
 import argparse

@@ -7,9 +7,9 @@ The stages are collect, digest and analyze; options after -- are those of the co
 digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so that an
 error, a crash or the memory of one sample does not affect the others. A fork of stage analyze processes several small
 samples, because planning the queries takes longer than running them for one; if it fails, each of these samples is
-processed in its own fork. If only the queries of some tables have changed (--tables), only these tables are made
-again, for all samples of the batch. CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a sample. OUT lists the samples
-and their outcomes: done, or kept if its command, code and input files are those of an earlier run.
+processed in its own fork. If only the queries of some tables have changed (--tables), only these tables are recreated,
+for all samples of the batch. CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a sample. OUT lists the samples and
+their outcomes: done, or kept if command, code and input files are those of an earlier run.
 CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample. Samples that were processed
 together have the same log, and their time is divided by their number.
 
@@ -97,7 +97,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         nargs="+",
         metavar="TABLE=VERSION",
         default=[],
-        help="stage analyze: version of the queries of each table; a table with another version is made again",
+        help="stage analyze: version of the queries of each table; a table with another version is recreated",
     )
     parser.add_argument("options", nargs="*", metavar="-- OPTION", help="options of the stage's command")
     return parser

@@ -111,9 +111,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=int,
         nargs="+",
         default=[],
-        help="engine hybrid, up to 3 numbers: first payload frames of a flow and direction that tshark dissects "
-        "(default: 2), budget of new kinds of payload per flow (default: 8), and the number N of the "
-        "frames N, 4 N, 16 N, ... (default: 16)",
+        help="engine hybrid, up to 3 numbers, which select the payload frames of a flow and direction that tshark "
+        "dissects: the number of frames at its start (default: 2), a budget of frames with new kinds of payload "
+        "(default: 8), and N for the frames N, 4 N, 16 N, ... (default: 16)",
     )
     parser.add_argument("--site", help="site of the sample, part of every flow's key")
     parser.add_argument("--port", help="mirrored port of the sample")
@@ -152,15 +152,15 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--cache-key",
         metavar="TEXT",
-        help="versions of the code, of tshark and of the vendor list; --cache uses digests with the same text "
-        "(default: the installed ones)",
+        help="versions of the code, of tshark and of the vendor list; --cache uses only digests with the same key "
+        "(default: the installed versions)",
     )
     parser.add_argument(
         "--sha256",
         metavar="HEX",
         type=checksum,
-        help="SHA-256 that the storage of the capture has for it: --cache uses a digest of these bytes without reading "
-        "the capture, and verifies the capture before it is digested",
+        help="SHA-256 of the capture, according to its object store: --cache uses a digest of these bytes without "
+        "reading the capture; if there is none, the capture is verified before it is digested",
     )
     parser.add_argument(
         "--max-seconds",

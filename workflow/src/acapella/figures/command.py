@@ -89,7 +89,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         nargs="+",
         metavar="NAME=VERSION",
         default=[],
-        help="version of the code of figures, which are kept if nothing has changed (default: draw all)",
+        help="code version of a figure, which is drawn only if something has changed (default: draw all)",
     )
     parser.add_argument(
         "--formats",

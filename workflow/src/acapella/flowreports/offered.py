@@ -1,11 +1,11 @@
 """Measure the share of reports that the collector accepts when reports are offered from memory at given rates.
 
-Reports are in a ring, as if an RDMA NIC had written them, which needs no CPU: at any time the ring contains as many
-as the rate implies, and the collector reads them. If it is behind by more than the ring, overwritten reports are lost
-and counted. Reports also count as lost if they are not read within 1 % of the run's time after the last one was offered
-(otherwise the losses would not be visible, because the ring contains half a million reports), or if they are discarded
-because they are not newer than the previous report of their flow. Each pass over the ring has later times and larger
-counts; the time to update them is not counted.
+Reports are read from a ring, as if an RDMA NIC had written them; like a NIC, the sender needs no CPU. At any time, the
+collector may read as many reports as the rate implies. If it falls behind by more than the size of the ring,
+overwritten reports are lost and counted. Reports also count as lost if they are not read within 1 % of the run's time
+after the last one was offered (otherwise the losses would not be visible, because the ring contains half a million
+reports), or if they are discarded because they are not newer than the previous report of their flow. Each pass over the
+ring has later times and larger counts; the time to update them is not counted.
 
 After the given rates, the measurement halves the interval between the highest rate without loss and the lowest with
 loss, and then offers reports as fast as this machine copies them in memory: no sender on it is faster (figure 7b of the

@@ -1,9 +1,9 @@
 """Compare the measurements printed in the P4/RDMA paper with those of a campaign.
 
-Reads workflow/conformance/flowreports_printed.csv and, of the campaign, the tables of `acapella p4 tables` and
-`acapella p4 study`; writes tables/flowreport_published as csv and parquet. A row agrees if the campaign's value is in
-the printed range, else it differs. A row of R2 agrees only if all measures that it covers have R2 in that range, of
-logarithms too, and all of them agree (docs/flowreports.md). Reasons for differences are in the table.
+Reads workflow/conformance/flowreports_printed.csv and the campaign's tables from `acapella p4 tables` and `acapella p4
+study`; writes tables/flowreport_published as csv and parquet. A row agrees if the campaign's value is in the printed
+range, else it differs. An R2 row agrees only if R2 is in that range for all measures that it covers, also for their
+logarithms, and all of these measures agree (docs/flowreports.md). Reasons for differences are in the table.
 """
 
 import argparse

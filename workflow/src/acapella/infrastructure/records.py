@@ -1,9 +1,9 @@
 """Write slice records from the slice list of FABRIC's orchestrator.
 
 IN is the list as JSON: the response to GET /slices, or several responses (one per page, or of several days). If a slice
-is in several lists, the latest end of its lease counts. The records contain the lease and the sites of each slice,
-which are in its model; they contain no name or identifier of a slice, project or person. OUT is the CSV file that
-config key infrastructure.slices names (docs/infrastructure.md).
+is in several lists, the latest end of its lease counts. The records contain the lease and the sites of each slice (from
+its model). They contain no name or identifier of a slice, project or person. OUT is the CSV file that config key
+infrastructure.slices names (docs/infrastructure.md).
 """
 
 import argparse

@@ -13,7 +13,7 @@ an error while running or writing, or if the compressed data of a capture are da
 the damage); 2 after a usage error.
 
 The program runs as a compiled pipeline if the source of the installed DPDK is available (make dpdk-source), else in
-DPDK's interpreter. The output is the same; the statistics contain which one was used.
+DPDK's interpreter. The output is the same; the statistics record which one was used.
 """
 
 import argparse

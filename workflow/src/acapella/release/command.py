@@ -15,7 +15,7 @@ captures. If anything is found, nothing is published, and the error names the fi
 If the tables were created with pseudonyms, the release has the same pseudonyms for sites, ports and samples.
 --pseudonyms requires pseudonyms, and writes the private mapping from pseudonyms to true names to a file outside of the
 release that only its owner can read. It needs tables with pseudonyms: first run snakemake --config pseudonyms=True.
-Tables of single stages that still have true names are omitted.
+Tables of individual stages that still have true names are omitted.
 
 The key is not published: CAMPAIGN/release.key, created if it does not exist, or the file of --key-file. With the same
 key, a later release of the campaign has the same pseudonyms. Review the files before you publish them; docs/release.md

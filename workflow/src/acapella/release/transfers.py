@@ -68,7 +68,7 @@ GRID_KEYS = {"version": NUMBER, "cells": [{"cell_id": TEXT, "run": NUMBER}]}
 FRAMES = ("frame", "ts_ns", "wire_len", "ip_len", "flow", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len")
 FLOWS = ("flow", "peer_flow", "ip_proto", "src_port", "dst_port", "payload_bytes", "cut_end")
 FAILED = "not published"  # instead of the text of an error
-IMPORTED = "transfers: files of iperf3 made elsewhere are not released"
+IMPORTED = "transfers: iperf3 files from elsewhere are not released"
 HIDDEN = "transfers: names of links and paths have no pseudonyms"
 
 

@@ -27,7 +27,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--no-samples", action="store_true", help="the campaign has no samples: omit the sections on traffic"
     )
     parser.add_argument("--trials", action="store_true", help="add a section on the consistency of trials")
-    parser.add_argument("--replays", action="store_true", help="add the figures of replays with departures to it")
+    parser.add_argument(
+        "--replays", action="store_true", help="add the figures of replays with departures to that section"
+    )
     parser.add_argument("--flowreports", action="store_true", help="add a section on flow reports")
     parser.add_argument("--flowstudy", action="store_true", help="add the study of flow reports to that section")
     parser.add_argument("--transfers", action="store_true", help="add a section on transfer experiments")

@@ -1,4 +1,4 @@
-"""Max-min fair rates and completion times of flows in a network, and the capacities with which all flows end together.
+"""Max-min fair rates and completion times of flows in a network, and the capacities at which all flows end together.
 
 Rates are those of water-filling (Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2): all rates grow
 equally; if a link is full, the rates of its flows stop growing, and the link is their bottleneck. Completion times are

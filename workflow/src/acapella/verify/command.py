@@ -61,7 +61,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=int,
         default=DEFAULT_EXAMPLES,
         metavar="N",
-        help=f"frames to print of each kind ({DEFAULT_EXAMPLES})",
+        help=f"frames to print of each kind (default: {DEFAULT_EXAMPLES})",
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="files compared at the same time (default: 1)")
     parser.add_argument("--progress", action="store_true", help="print numbers of files and frames on standard error")
