@@ -21,14 +21,14 @@ INTRODUCTION = """# Performance
     PYTHONPATH=workflow/bench .venv/bin/python -m acapella_bench.page bench-results.json
 
 The benchmark `archive` runs the whole workflow, from the sample sheet to the report, over captures with different
-bytes. The share of a stage is the time for which its jobs occupied cores, divided by the time of all cores. `cores`
+bytes. The share of a stage is the core time that its jobs occupied, divided by the core time of the whole run. `cores`
 compares one core and Slurm with two cores. `batches` processes many captures of 1,000 frames. `comparators` runs other
-flow meters on the same frames, and counts the flows that they see in the encapsulations of FABRIC.
+flow meters on the same frames, and counts the flows that they find inside the encapsulations of FABRIC.
 """
 SMALL = """
 **These are results of small runs (`--scale small`), which only test the benchmarks: they are too short to be compared
 with the goals. If load_1_min is not near 0, other programs ran at the same time: rates are too low, and wall times too
-long. Flows seen, bytes and memory do not depend on them.**
+long. Flows seen, bytes and memory are not affected.**
 """
 
 

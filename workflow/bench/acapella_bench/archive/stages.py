@@ -54,17 +54,18 @@ def stage_rows(stages: list[Stage], wall_s: float, cores: int) -> list[dict]:
     for stage in stages:
         core_s = stage.core_seconds(cores)
         used_s += core_s
+        jobs = f"{stage.jobs} job{'' if stage.jobs == 1 else 's'}"
         rows.append(
             {
                 "measured": f"share of {stage.name}",
                 "value": 100 * core_s / (wall_s * cores),
                 "unit": "% of core time",
                 "goal": "" if stage.name == "digest" else f"<= {LARGEST_SHARE}",
-                "note": f"{stage.jobs} jobs, {core_s:.1f} core-seconds, peak memory {stage.peak_mib:.0f} MiB",
+                "note": f"{jobs}, {core_s:.1f} core-seconds, peak memory {stage.peak_mib:.0f} MiB",
             }
         )
     rest = 100 * (1 - used_s / (wall_s * cores))
-    note = "start and planning, and cores without a job"
+    note = "startup and planning, and idle cores"
     rows.append({"measured": "share of Snakemake", "value": rest, "unit": "% of core time", "note": note})
     return rows
 

@@ -31,7 +31,7 @@ def run(bench: Bench) -> list[dict]:
             "measured": "flows",
             "value": len(reference),
             "unit": "flows",
-            "note": f"directions, in {frames // SHARE_FRAMES:,} frames of each encapsulation",
+            "note": f"directed flows, in {frames // SHARE_FRAMES:,} frames of each encapsulation",
         },
     ]
     for tool in TOOLS:
@@ -45,10 +45,10 @@ def run(bench: Bench) -> list[dict]:
 
 
 def rate_row(bench: Bench, tool: Tool, name: str, sample: Path, frames: int) -> dict:
-    """Return the row on the speed of a tool, with its start."""
+    """Return the row on the speed of a tool, including its startup."""
     runs = [bench.measure(words) for words in tool.commands(sample, bench.directory)]
     wall_s, cpu_s = sum(run.wall_s for run in runs), sum(run.cpu_s for run in runs)
-    note = f"{wall_s:.1f} s with its start, CPU time {cpu_s:.1f} s"
+    note = f"{wall_s:.1f} s including startup, CPU time {cpu_s:.1f} s"
     measured = f"  {ENCAPSULATIONS.get(name, WITHOUT)}"
     return {"measured": measured, "value": round(frames / wall_s), "unit": "frames/s", "note": note}
 
