@@ -21,7 +21,8 @@ class Protocol:
     """A header of ``bytes`` bytes.
 
     ``next_field`` is the field that identifies the next header; ``space`` is its number space; ``length`` is the offset
-    of the length field, from which ``length_base`` on is counted; ``checksum`` is the offset of the checksum.
+    of the length field, whose value excludes the first ``length_base`` bytes of the header; ``checksum`` is the offset
+    of the checksum.
     """
 
     bytes: int
@@ -113,7 +114,7 @@ PROTOCOLS = {
     "vxlan": Protocol(8, {"vni": FieldType(32, 24, None)}, fixed=((0, 8, 0x08),), followers=("ethernet",)),
 }
 VXLAN_PORT = 4789  # RFC 7348
-# How a header names the next one; `bytes` and the end of the headers have experimental values.
+# Values that identify the next header; for `bytes` and the end of the headers (None), values for experiments.
 NUMBERS = {
     "ethertype": {
         "vlan": 0x8100, "svlan": 0x88A8, "mpls": 0x8847, "ipv4": 0x0800, "ipv6": 0x86DD, "bytes": 0x88B6, None: 0x88B6,

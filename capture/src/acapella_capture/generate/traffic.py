@@ -137,5 +137,5 @@ def weighted(section: Section, key: int) -> Sizes:
 def checked(sizes: Sizes, where: str, least: int) -> Sizes:
     """Return sizes. Raises UserError if a packet would be shorter than its headers and stamp."""
     if sizes.smallest < least:
-        raise UserError(f"{sizes.smallest} bytes are less than the {least} of headers and stamp", where=where)
+        raise UserError(f"{sizes.smallest} bytes are too few: headers and stamp have {least} bytes", where=where)
     return sizes

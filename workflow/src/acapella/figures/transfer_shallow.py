@@ -1,4 +1,4 @@
-"""Why the gain of BBR over Cubic is small with shallow buffers, as text from values of the wire."""
+"""Explains in text why the gain of BBR over Cubic is small with shallow buffers, from values measured on the wire."""
 
 import statistics
 
@@ -32,7 +32,7 @@ def text(bbr: dict, cubic: dict) -> str:
     """Return evidence and reasons from the rows of transfer_shallow of both algorithms."""
     head = f"The gain with buffers below {SHALLOW_BDP} BDP is at most {GOAL_PERCENT}{GAP}%"
     if not min(bbr["settings_captured"], cubic["settings_captured"]):
-        return f"{head}; without captures of both algorithms, the wire gives no reason"
+        return f"{head}; without captures of both algorithms, the reason is unknown"
     evidence = [
         pair("throughput", bbr, cubic, "rate_share", lambda value: f"{percent(value)} of the rate"),
         pair("retransmitted", bbr, cubic, "wire_retransmitted_share", lambda value: f"{percent(value)} of the frames"),
@@ -48,9 +48,9 @@ def text(bbr: dict, cubic: dict) -> str:
     ]
     if unknown := bbr["settings_window_unknown"]:
         of = count(bbr["settings"], "setting")
-        evidence.append(f"not known whether a window limited BBR: {unknown} of {of}")
+        evidence.append(f"unknown whether a window limited BBR: {unknown} of {of}")
     why = reasons(bbr, cubic)
-    reason = f"Reason: {listed(why)}" if why else "These values contain no reason"
+    reason = f"Reason: {listed(why)}" if why else "These values do not explain it"
     return f"{head}. Medians of BBR and Cubic on the wire: {'; '.join(filter(None, evidence))}. {reason}"
 
 
@@ -74,8 +74,8 @@ def reasons(bbr: dict, cubic: dict) -> list[str]:
     lost = [row["wire_retransmitted_share"] for row in (bbr, cubic)]
     if None not in lost and lost[0] - lost[1] >= LEAST_LOSS:
         found.append(
-            f"BBR sends {percent(lost[0])} of its frames again, Cubic {percent(lost[1])}, which takes this share of "
-            "the link from new data"
+            f"BBR retransmits {percent(lost[0])} of its frames, Cubic {percent(lost[1])}, which leaves less of the "
+            "link for new data"
         )
     flight = bbr["wire_flight_bdp"]
     if flight is not None and flight < LEAST_FLIGHT_BDP:
