@@ -63,7 +63,7 @@ def test_provenance_of_an_earlier_version_is_replaced(copied):
 
 
 @pytest.mark.parametrize("name", process.TABLES)
-def test_table_is_what_its_schema_says(campaign, name):
+def test_table_matches_its_schema(campaign, name):
     table = pq.read_table(campaign / "tables" / f"{name}.parquet")
     assert table.schema.equals(arrow_schema(name))
     key = schemas.table(name)["key"]
@@ -77,7 +77,7 @@ def test_table_is_what_its_schema_says(campaign, name):
 
 
 @pytest.mark.parametrize("name", process.TABLES)
-def test_csv_holds_the_same_values_as_parquet(campaign, name):
+def test_csv_has_the_same_values_as_parquet(campaign, name):
     with (campaign / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
         text = stream.read()
     assert "\r" not in text
@@ -132,7 +132,7 @@ def test_flows_of_all_labels_add_up_to_the_frames_that_have_a_flow(campaign):
     assert frames_by_site(rows(campaign, "applications")) == frames_by_site(with_ip)
 
 
-def test_shares_lie_in_their_intervals_and_samples_are_named(campaign):
+def test_shares_lie_in_their_intervals_and_samples_are_counted(campaign):
     sites = [row["site"] for row in rows(campaign, "capture_quality") if row["excluded"] is None]
     counted = Counter([*sites, *["all"] * len(sites)])
     for name in ("header_occurrence", "encapsulations", "frame_sizes", "ip_versions"):
@@ -145,7 +145,7 @@ def test_shares_lie_in_their_intervals_and_samples_are_named(campaign):
                 assert 0 <= row[f"{share}_lo"] <= row[share] <= row[f"{share}_hi"] <= 1
 
 
-def test_distribution_falls_from_all_flows_or_fewer(campaign):
+def test_flow_size_distribution_never_increases(campaign):
     before = None
     for row in rows(campaign, "flow_sizes"):
         group = row["scope"], row["site"], row["measure"]
@@ -170,14 +170,14 @@ def test_campaign_of_empty_samples_has_tables(tmp_path):
     assert rates == [(0, 0, 0), (10**9, 0, 0)]
 
 
-def test_silence_within_a_capture_without_times_is_rate_zero(tmp_path):
+def test_seconds_without_frames_within_a_capture_have_rate_zero(tmp_path):
     for name, port, seconds in (("a", "p1", (1.5, 5.5)), ("b", "p1", (9.5, 9.5)), ("years", "p2", (0, 10**8))):
         add_sample(tmp_path / "made", name, ("WEST", port), None, [flow(*seconds)])
     found = rows(analyze_campaign(tmp_path / "made"), "throughput")
     assert [((row["start_ns"] - START) // 10**9, row["frames"]) for row in found if row["port"] == "p1"] == [
         *[(1, 1), (2, 0), (3, 0), (4, 0), (5, 1)],
         (9, 2),
-    ], "time between two captures was not watched"
+    ], "no rows for the time between two captures"
     assert [row["rate_bps"] for row in found][1:4] == [0, 0, 0]
     assert [row["frames"] for row in found if row["port"] == "p2"] == [1, 1], "no row for each second of three years"
 
@@ -191,7 +191,7 @@ def test_other_directory_order_and_threads_give_the_same_bytes(small, tmp_path):
     assert checksums(analyze_campaign(directory, reverse=True, threads=2)) == checksums(small)
 
 
-def test_bytes_do_not_depend_on_how_often_a_table_is_cut(small, copied, monkeypatch):
+def test_csv_does_not_depend_on_the_row_group_size(small, copied, monkeypatch):
     from acapella.common import tables  # noqa: PLC0415
 
     monkeypatch.setattr(tables, "ROW_GROUP", 7)
@@ -201,7 +201,7 @@ def test_bytes_do_not_depend_on_how_often_a_table_is_cut(small, copied, monkeypa
     assert pq.read_metadata(copied / "tables" / "throughput.parquet").row_group(0).num_rows == 7
 
 
-def test_provenance_names_inputs_outputs_versions_and_no_place(small):
+def test_provenance_lists_inputs_outputs_and_versions_without_paths(small):
     text = (small / "provenance" / "process.json").read_text(encoding="utf-8")
     recorded = json.loads(text)
     assert recorded["versions"]["tshark"] == ["4.0.17"]
@@ -222,7 +222,7 @@ def test_provenance_names_inputs_outputs_versions_and_no_place(small):
 @pytest.mark.parametrize(
     ("hide", "expected"), [(False, {"config": ["b"], "no acap": ["c"]}), (True, {"config": 1, "no acap": 1})]
 )
-def test_provenance_has_the_samples_that_count_in_no_table(tmp_path, hide, expected):
+def test_provenance_lists_samples_that_are_in_no_table(tmp_path, hide, expected):
     directory = tmp_path / "made"
     for name in "abc":
         add_sample(directory, name)
@@ -280,12 +280,12 @@ def truncate(campaign: Campaign, sample: str) -> None:
     path.write_bytes(path.read_bytes()[:-10])
 
 
-def without(campaign: Campaign, sample: str) -> None:
-    """Replace a value of a partial table by null."""
+def set_null(campaign: Campaign, sample: str) -> None:
+    """Replace the values of a column of a partial table by null."""
     replace_column(campaign.partial(sample, "quality"), "l4_unsure_frames", lambda rows: [None] * rows)
 
 
-@pytest.mark.parametrize("damage", [overflow, truncate, without])
+@pytest.mark.parametrize("damage", [overflow, truncate, set_null])
 def test_failed_merge_names_the_sample_and_keeps_the_previous_tables(copied, capsys, damage):
     before = checksums(copied)
     sample = sorted(path.name for path in (copied / "partial").iterdir())[7]
@@ -391,7 +391,7 @@ def test_mapping_of_pseudonyms_is_private_and_outside_the_tables(hidden):
     assert len({line.split("\t")[0] for line in lines}) == 13
 
 
-def test_flow_ids_with_pseudonyms_do_not_betray_the_site(small, hidden):
+def test_flow_ids_with_pseudonyms_do_not_reveal_the_site(small, hidden):
     ids = {row["flow_id"] for row in rows(small, "stitched_flows")}
     assert not ids & {row["flow_id"] for row in rows(hidden, "stitched_flows")}
     assert len(rows(hidden, "stitched_flows")) == len(rows(small, "stitched_flows"))

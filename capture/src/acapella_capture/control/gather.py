@@ -18,7 +18,7 @@ TIMEOUT_S = 3600  # time for a node to compress or checksum a capture
 def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectSettings) -> Path:
     """Fetch a file into a directory and return its path, with suffix `.zst` if it was compressed.
 
-    Raises UserError if that fails or the checksum never matches that of the node; the file is then still there.
+    Raises UserError if that fails or the checksum never matches that of the node; the file then stays on the node.
     """
     if settings.compress:
         file = compress(testbed, node, file)
@@ -56,12 +56,12 @@ def compress(testbed: Testbed, node: str, file: str) -> str:
 
 
 def checksum_on_node(testbed: Testbed, node: str, file: str) -> str | None:
-    """Return the SHA-256 that the node computes of a file; None if it cannot."""
+    """Return the SHA-256 of a file as computed on the node; None if the node cannot compute it."""
     result = testbed.run(node, ["sha256sum", testbed.path_on_node(node, file)], timeout_s=TIMEOUT_S)
     match = SHA256.match(result.stdout)
     return match[1] if match and result.status == 0 else None
 
 
 def delete_on_node(testbed: Testbed, node: str, *files: str) -> None:
-    """Delete a node's files, those that exist."""
+    """Delete files on a node; files that do not exist are ignored."""
     testbed.run(node, ["rm", "-f", *(testbed.path_on_node(node, file) for file in files)])

@@ -15,7 +15,7 @@ from acapella_core.files import sha256_of
 
 PERIOD_NS = 2 * 10**9
 MIRROR_MBPS = 10
-# One stream of UDP, 40 Mbit/s, passes the two ports that it is sent to and from; nothing passes port2.
+# One UDP stream of 40 Mbit/s passes only the ports of its sender and its receiver; port2 carries no traffic.
 STREAM = "{kind: iperf3_udp, rate_mbps: 40, client: site1-host1, server: site2-host1, span: run}"
 BUSIEST = f"""
 testbed: local
@@ -28,7 +28,7 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: busiest, b
 
 @pytest.fixture(scope="module")
 def campaign(anyone, tmp_path_factory) -> Path:
-    """Run two cycles of the busiest ports, with two samples each, to a mirror that is too slow."""
+    """Sample a port in each of two cycles, with two samples each, over a mirror port that is too slow."""
     directory = tmp_path_factory.mktemp("busiest")
     (directory / "config.yaml").write_text(BUSIEST)
     done = anyone.run(directory / "c", "--config", directory / "config.yaml")
@@ -42,7 +42,7 @@ def samples(campaign) -> list[dict]:
     return sorted(found, key=lambda manifest: manifest["requested"]["start_ns"])
 
 
-def test_cycle_keeps_its_port_and_samples_start_on_the_period(samples):
+def test_port_changes_only_between_cycles_and_each_sample_has_its_own_period(samples):
     assert [manifest["cycle"] for manifest in samples] == [1, 1, 2, 2]
     assert {manifest["site"] for manifest in samples} == {"site1"}
     by_cycle = [{manifest["port"] for manifest in samples if manifest["cycle"] == cycle} for cycle in (1, 2)]
@@ -97,14 +97,14 @@ from acapella_capture.testbeds.local import network, processes, sandbox, testbed
 if not sandbox.inside():
     sys.exit(sandbox.call([sys.executable, *sys.argv]))
 build, tear_down = network.Network.build, testbed.tear_down
-def on_a_small_disk(*arguments):
+def build_with_small_disk(*arguments):
     build(*arguments)
     sandbox.mount("small", processes.SPOOL, "tmpfs", data="size=" + size)
-def without_it():
+def unmount_and_tear_down():
     if processes.SPOOL.exists():
         sandbox.unmount(processes.SPOOL)
     tear_down()
-network.Network.build, testbed.tear_down = on_a_small_disk, without_it
+network.Network.build, testbed.tear_down = build_with_small_disk, unmount_and_tear_down
 size, tcpdump.DRAIN_S = sys.argv.pop(1), int(sys.argv.pop(1))
 sys.exit(collect.main())
 """
@@ -123,7 +123,7 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, por
 def test_full_disk_ends_a_sample_with_whole_frames_and_the_reason(anyone, tmp_path, size, reserve, full):
     """At 5 MB/s the watchdog has five intervals until the disk is full, or less than half of one.
 
-    tcpdump cannot write its buffer to a full disk, so waiting for that is useless.
+    tcpdump cannot write its buffer to a full disk, so the test hardly waits for it to drain.
     """
     drain_s = 1 if full else 10
     (tmp_path / "config.yaml").write_text(FILLING.format(stream=STREAM, reserve=reserve))

@@ -85,7 +85,7 @@ class Hello:
 class Session:
     """A data plane's queue pairs until either side restarts.
 
-    ``epoch``, 32 bits: the minimum number of the data plane's first epoch, if it has not reported yet.
+    ``epoch``, 32 bits: if the data plane has not sent reports yet, the smallest number that its first epoch may have.
     """
 
     number: int
@@ -158,7 +158,7 @@ def read_session(message: dict) -> Session:
     session = members(message, "the session", "session", "report_bytes", "epoch", "queue_pairs")
     pairs = session["queue_pairs"]
     if not isinstance(pairs, list) or not 1 <= len(pairs) <= MAX_QUEUE_PAIRS:
-        raise Refused(f"queue_pairs is not a list of 1 to {MAX_QUEUE_PAIRS}")
+        raise Refused(f"queue_pairs must be a list of 1 to {MAX_QUEUE_PAIRS} queue pairs")
     report_bytes = whole(session["report_bytes"], "report_bytes", 16, 1)
     queue_pairs = tuple(read_queue_pair(pair, index, report_bytes) for index, pair in enumerate(pairs))
     if len({pair.number for pair in queue_pairs}) < len(queue_pairs):
@@ -172,11 +172,11 @@ def read_queue_pair(message: object, index: int, report_bytes: int) -> QueuePair
     pair = members(message, "a queue pair", "index", *BITS)
     values = {key: whole(pair[key], key, bits) for key, bits in BITS.items()}
     if whole(pair["index"], "index", 8) != index:
-        raise Refused("indices must count from 0")
+        raise Refused("the indices of queue pairs must be 0, 1, 2, ... in this order")
     if values["number"] == 0:
         raise Refused("number 0 is reserved for queue pairs that are not set up")
     if not values["size"] or values["size"] % report_bytes or values["base"] + values["size"] >= 1 << 64:
-        raise Refused("size is not a multiple of the report size, or the ring exceeds 2^64")
+        raise Refused("size is not a multiple of the report size, or the ring ends beyond 2^64")
     return QueuePair(index, **values)
 
 

@@ -1,4 +1,4 @@
-"""Write the tables of many synthetic campaigns, one a week, as input of a dashboard. They depend only on the arguments.
+"""Write the tables of many synthetic weekly campaigns, as input of a dashboard. They depend only on the arguments.
 
 .venv/bin/python workflow/tests/support/generated/generated_campaigns.py /tmp/results 500
 """
@@ -30,7 +30,7 @@ def defaults(name: str) -> dict:
 
 
 def write_rows(directory: Path, name: str, rows: list[dict]) -> dict[str, str]:
-    """Write tables/NAME.parquet and report its checksum."""
+    """Write tables/NAME.parquet and return its checksum, by its path."""
     file = f"tables/{name}.parquet"
     columns = [pa.array([(defaults(name) | row)[f.name] for row in rows], f.type) for f in arrow_schema(name)]
     new_directory(directory / "tables")

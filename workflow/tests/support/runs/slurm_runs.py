@@ -1,4 +1,4 @@
-"""Runs of `snakemake --profile slurm` on a cluster of this machine, while a test injects faults."""
+"""Runs of `snakemake --profile slurm` on a cluster on this machine, while a test injects faults."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ POLL_S = 0.2
 def cluster(**options: bool) -> Iterator[Cluster]:
     """Provide a cluster that is not running yet. Skips the test with a reason if none can be started."""
     skip_if(slurm_cluster.missing(accounting=options.get("accounting", False)))
-    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # paths of pytest are too long for a Unix socket
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # pytest's paths are too long for a Unix socket
         yield Cluster(Path(directory), **options)
 
 
@@ -53,7 +53,7 @@ def run_on(cluster: Cluster, place: Workplace, *arguments: str, fault: Callable[
 
 
 def wait_for(condition: Callable[[], object], what: str, running: subprocess.Popen | None = None):
-    """Wait until a condition holds, and return its value. Fails the test if the run ends before, or on timeout."""
+    """Wait until a condition holds, and return its value. Fails the test if the run ends first, or on timeout."""
     end = time.monotonic() + TIMEOUT_S
     while not (value := condition()):
         assert time.monotonic() < end, f"{what}: not within {TIMEOUT_S} s"
