@@ -39,7 +39,7 @@ int command_line_read(const struct argp *argp, int argc, char **argv, void *opti
                       struct fault *fault) {
     struct command_line line = {options, eal, fault, false};
     *fault->text = '\0';
-    /* argp prints errors in two lines, and exits */
+    /* by default, argp prints errors in two lines and exits */
     const unsigned flags = ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_IN_ORDER;
     const error_t error = argp_parse(argp, argc, argv, flags, NULL, &line);
     if (line.printed) {
@@ -85,5 +85,5 @@ int option_choice(const char *text, const char *name, const char *const *words, 
             return i;
         }
     }
-    return fail(fault, "--%s %s: unknown; see --help", name, text);
+    return fail(fault, "--%s %s: unknown value; see --help", name, text);
 }

@@ -42,7 +42,7 @@ extern const struct format pcapng_format; /* draft-ietf-opsawg-pcapng */
 /* Returns the format of PATH.pcap or PATH.pcapng; NULL: another suffix. */
 const struct format *format_of_path(const char *path);
 
-/* Encodes the description of one more interface of a pcapng file. Returns its size. */
+/* Encodes the description of an additional interface of a pcapng file. Returns its size. */
 size_t pcapng_interface(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *info);
 
 #endif

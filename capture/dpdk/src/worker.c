@@ -43,8 +43,8 @@ static uint64_t sampling_number(const struct options *options, const struct coun
            counts->dropped_shape;
 }
 
-/* Filters, samples, truncates and writes a frame. `bytes` are its first `have` bytes; if it has several
- * segments, these are written. Every return path counts the frame once. */
+/* Filters, samples, truncates and writes a frame. `bytes` are its first `have` bytes. If `segments` is not
+ * NULL, its segments are written instead. Every return path counts the frame once. */
 static void process_frame(struct worker *worker, struct frame *frame, const uint8_t *bytes, uint32_t have,
                           const struct rte_mbuf *segments) {
     struct capture *capture = worker->capture;
@@ -114,8 +114,8 @@ static void preprocess(struct worker *worker) {
     worker->batched = 0;
 }
 
-/* The batch is processed before a frame with several segments, because there is one buffer to join segments.
- */
+/* The batch is processed before and after a frame with several segments, because there is only one buffer to
+ * join segments. */
 static void add_to_batch(struct worker *worker, const struct frame *frame, struct rte_mbuf *mbuf) {
     if (mbuf->nb_segs > 1) {
         preprocess(worker);

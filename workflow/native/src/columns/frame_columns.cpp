@@ -22,7 +22,7 @@ namespace {
 // Columns that can be null, with their bits in a row's validity.
 enum Valid : unsigned { kFlow, kTcp, kTcpAck, kPayload, kAppBy, kIssue, kTime, kIpId, kValidities };
 
-// The values of a column, uninitialized: a capture with few frames must not write to all pages of a batch.
+// Uninitialized values of a column, so that a capture with few frames does not touch all pages of a batch.
 template <typename T>
 class BatchValues {
   public:

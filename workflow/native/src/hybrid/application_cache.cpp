@@ -13,9 +13,9 @@ void ApplicationCache::Prediction::update(std::uint32_t observed) {
 }
 
 ApplicationCache::Prediction& ApplicationCache::prediction(std::uint32_t kind) {
-    const bool of_flow = (kind & kFlowKind) != 0;
+    const bool is_flow = (kind & kFlowKind) != 0;
     const std::uint32_t row = kind & ~kFlowKind;
-    Pool<Prediction>& predictions = of_flow ? of_flows_ : of_kinds_;
+    Pool<Prediction>& predictions = is_flow ? flow_predictions_ : kind_predictions_;
     while (predictions.size() <= row) predictions.add(Prediction{});
     return predictions[row];
 }

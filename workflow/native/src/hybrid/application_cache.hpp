@@ -42,8 +42,8 @@ class ApplicationCache {
     Prediction& prediction(std::uint32_t kind);
     std::uint32_t parent(std::uint32_t kind) const;
 
-    Pool<Prediction> of_kinds_;
-    Pool<Prediction> of_flows_;
+    Pool<Prediction> kind_predictions_;
+    Pool<Prediction> flow_predictions_;
     TextTable texts_;
     std::unordered_map<std::uint64_t, std::uint32_t> stacks_;  // by native stack and tokens
 };
