@@ -1,4 +1,5 @@
-# kappa: captures (and departures, if replayed) of an environment's trials -> kappa/<environment>.json, with true names
+# kappa: captures (and departures, if replayed) of an environment's trials
+#        -> kappa/<environment>.json, with original names
 # trials: kappa/ -> tables/consistency*.csv and .parquet, consistency/<environment>.json, provenance/consistency.json
 # conformance: numbers printed in the CHOIR paper -> tables/kappa_published.csv and .parquet; needs no capture
 

@@ -1,4 +1,4 @@
--- One row per digested sample, with the names for tables. directory is its true name.
+-- One row per digested sample, with the names for tables. directory is its original name.
 with
 
 samples as (

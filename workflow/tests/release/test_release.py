@@ -299,7 +299,7 @@ def test_release_depends_on_the_key_alone(finished, public, tmp_path):
         (["-o", "{new}", "--key-file", "{new}/key"], "the key would be published"),
         (["-o", "{new}", "--key-file", "{missing}"], "cannot read the key"),
         (["-o", "{missing}/new"], "no such directory"),
-        (["-o", "{new}", "--pseudonyms", "{new}/names.tsv"], "the true names would be published"),
+        (["-o", "{new}", "--pseudonyms", "{new}/names.tsv"], "original names would be published"),
         (["-o", "{new}", "--pseudonyms", "{missing}/names.tsv"], "no such directory"),
         (["-o", "{new}", "--pseudonyms", "{public}/README.md"], "is not a map of names"),
     ],
@@ -330,7 +330,7 @@ def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finishe
     assert main(["release", str(campaign), "--pseudonyms", "-o", str(tmp_path / "hidden")]) == 2
     printed = capsys.readouterr()
     (line,) = printed.err.splitlines()
-    assert line.startswith(f"acapella: error: {campaign / 'tables'}: the tables have true names of sites")
+    assert line.startswith(f"acapella: error: {campaign / 'tables'}: the tables have original names of sites")
     assert line.endswith("; run snakemake --config pseudonyms=True, then release again")
     assert (printed.out, files(campaign), (tmp_path / "hidden").exists()) == ("", before, False)
 
@@ -351,10 +351,10 @@ def test_tables_with_true_names_are_omitted_with_the_reason(copied, tmp_path, ca
     run("release", copied, "--pseudonyms", "-o", tmp_path / "hidden")
     assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
     assert [line for line in capsys.readouterr().out.splitlines() if "consistency" in line] == [
-        "table consistency omitted: true names of sites, ports or samples; to create them with pseudonyms: "
+        "table consistency omitted: original names of sites, ports or samples; to create them with pseudonyms: "
         "snakemake --config pseudonyms=True; then release again"
     ]
-    assert "- consistency: true names of sites, ports or samples\n" in (tmp_path / "hidden/README.md").read_text()
+    assert "- consistency: original names of sites, ports or samples\n" in (tmp_path / "hidden/README.md").read_text()
     assert (copied / "release-pseudonyms.tsv").is_file()
 
 

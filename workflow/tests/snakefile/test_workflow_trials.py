@@ -140,7 +140,7 @@ def test_changed_baseline_compares_only_its_environment_again(compared, tmp_path
 def test_published_files_contain_no_true_names_with_pseudonyms(compared, tmp_path_factory):
     """Checks sites, ports, samples, their file names, and environments, in texts and in the cells of tables.
 
-    The campaign was first published with true names.
+    The campaign was first published with original names.
     """
     place = compared.copy(tmp_path_factory.mktemp("hidden"))
     place.configure(**COMPARED, pseudonyms=True)

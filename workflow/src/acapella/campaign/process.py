@@ -8,7 +8,7 @@ CAMPAIGN/provenance/process.json lists the inputs of the tables. The previous ta
 complete. An error of the merge names the sample that causes it.
 
 With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all tables, figures and the report; the
-mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the true names.
+mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the original names.
 """
 
 import collections
@@ -300,7 +300,7 @@ def bootstrap_intervals(con) -> None:
 
 
 def count_matrix(con) -> tuple:
-    """Return (sites, categories, counts, totals); samples are ordered by their true names.
+    """Return (sites, categories, counts, totals); samples are ordered by their original names.
 
     counts: frames [samples, categories]; totals: frames [samples]; sites: the site of each sample.
     """

@@ -103,7 +103,7 @@ def left_out(con, *, hidden: bool) -> dict:
 def inputs(con, names, *, hidden: bool) -> dict:
     """Return the checksums of the files of each sample.
 
-    ``hidden``: only those of captures, because the other files contain true names.
+    ``hidden``: only those of captures, because the other files contain original names.
     """
     rows = con.execute(
         "select s.sample, s.sha256, a.sha256, a.flows_sha256, a.manifest_sha256 "

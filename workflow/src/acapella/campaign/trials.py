@@ -8,8 +8,8 @@ schemas/tables/, and CAMPAIGN/consistency/ENVIRONMENT.json, the whole result for
 CAMPAIGN/provenance/consistency.json lists the inputs.
 
 With --pseudonyms samples and their files have the names in CAMPAIGN/pseudonyms.tsv, and environments are E0, E1, ... in
-the order of --environments; the command prints which is which. The results in CAMPAIGN/kappa keep the true names and
-are not for publication. The text of a filter or a flow, which may contain addresses, is then omitted.
+the order of --environments; the command prints which is which. The results in CAMPAIGN/kappa keep the original names
+and are not for publication. The text of a filter or a flow, which may contain addresses, is then omitted.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from .provenance import checksums, write_content
 from .trial_tables import JOINED, Environment
 
 STAGE = "consistency"  # name of the provenance file
-RESULTS = "kappa"  # directory of the results of `acapella kappa`, with true names
+RESULTS = "kappa"  # directory of the results of `acapella kappa`, with original names
 PUBLISHED = "consistency"  # directory of the same results, with the names in the tables
 
 HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # replaces text that may contain addresses
@@ -82,7 +82,7 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
             text = json.dumps(trial_tables.shown_result(environment), indent=1, allow_nan=False) + "\n"
             complete.enter_context(atomic_path(path)).write_text(text, encoding="utf-8")
             written.append(path)
-    for path in (campaign.directory / PUBLISHED).glob("*.json"):  # files of an earlier run, possibly with true names
+    for path in (campaign.directory / PUBLISHED).glob("*.json"):  # of an earlier run, possibly with original names
         if path not in written:
             path.unlink()
     write_provenance(campaign, environments, written, hidden=hide)
@@ -122,8 +122,8 @@ def culprit_named(campaign: Campaign, environments: list[Environment]):
 def read(campaign: Campaign, name: str, shown: str, pseudonym_of: dict[str, str] | None) -> Environment:
     """Return the result of an environment. ``shown``: its name in the tables; ``pseudonym_of``: pseudonym by sample.
 
-    If ``pseudonym_of`` is None, samples keep their true names. Raises UserError if the file is missing, invalid or of
-    an older version, or a sample has no pseudonym.
+    If ``pseudonym_of`` is None, samples keep their original names. Raises UserError if the file is missing, invalid or
+    of an older version, or a sample has no pseudonym.
     """
     path = require(campaign.directory / RESULTS / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
     try:

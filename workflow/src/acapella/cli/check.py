@@ -312,7 +312,7 @@ def check_provenance(findings: Findings, path: Path) -> None:
         findings.verify(name, checksum, place)
     parameters = content.get("parameters")
     if isinstance(parameters, dict) and parameters.get("pseudonyms"):
-        return  # the samples are named by pseudonyms, the files by true names
+        return  # the samples are named by pseudonyms, the files by original names
     for sample, checksums in inputs.items():
         for kind in KINDS:
             if isinstance(checksums, dict) and kind in checksums:

@@ -20,7 +20,7 @@ HEADER = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
 
 @dataclass(frozen=True)
 class Name:
-    """The names of a sample, its site and its port in the tables; ``directory`` is the true name of the sample."""
+    """The names of a sample, its site and its port in the tables; ``directory`` is the original name of the sample."""
 
     directory: str
     sample: str
@@ -39,7 +39,7 @@ def is_pseudonym(name: str, letter: str) -> bool:
 
 
 def true_names(samples: list[dict]) -> list[Name]:
-    """Return the true names. ``samples`` contains sample, site, port, sha256 and start_ns of each sample."""
+    """Return the original names. ``samples`` contains sample, site, port, sha256 and start_ns of each sample."""
     return [Name(s["sample"], s["sample"], s["site"], s["port"]) for s in samples]
 
 
@@ -72,7 +72,7 @@ def ranks(samples: list[dict], key, letter: str) -> dict:
 
 
 def write_mapping(path: Path, samples: list[dict], names: list[Name]) -> None:
-    """Write the pseudonyms and true names of each sample as tab-separated text that only the file's owner can read."""
+    """Write the pseudonyms and original names of each sample as tab-separated text that only its owner can read."""
     out = io.StringIO()
     out.write(HEADER)
     for name, s in sorted(zip(names, samples, strict=True), key=lambda pair: pair[0].sample):

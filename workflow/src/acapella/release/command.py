@@ -13,9 +13,9 @@ Before publication, the copy is searched for original addresses, checksums of un
 captures. If anything is found, nothing is published, and the error names the finding.
 
 If the tables were created with pseudonyms, the release has the same pseudonyms for sites, ports and samples.
---pseudonyms requires pseudonyms, and writes the private mapping from pseudonyms to true names to a file outside of the
-release that only its owner can read. It needs tables with pseudonyms: first run snakemake --config pseudonyms=True.
-Tables of individual stages that still have true names are omitted.
+--pseudonyms requires pseudonyms, and writes the private mapping from pseudonyms to original names to a file outside of
+the release that only its owner can read. It needs tables with pseudonyms: first run snakemake --config pseudonyms=True.
+Tables of individual stages that still have original names are omitted.
 
 The key is not published: CAMPAIGN/release.key, created if it does not exist, or the file of --key-file. With the same
 key, a later release of the campaign has the same pseudonyms. Review the files before you publish them; docs/release.md
@@ -52,7 +52,7 @@ from .columns import drop_private, published_columns, why_private
 KEY_FILE = "release.key"
 NAMES_FILE = "release-pseudonyms.tsv"
 PAPER_TABLES = {"kappa_published"}  # values printed in papers, which contain no data of the campaign
-TRUE_NAMES = "true names of sites, ports or samples"
+TRUE_NAMES = "original names of sites, ports or samples"
 PSEUDONYMS_COMMAND = "snakemake --config pseudonyms=True"
 PSEUDONYMS_FIX = f"; to create them with pseudonyms: {PSEUDONYMS_COMMAND}; then release again"
 PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
@@ -100,7 +100,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="FILE",
-        help="require pseudonyms of sites, ports and samples; write pseudonyms and true names to FILE "
+        help="require pseudonyms of sites, ports and samples; write pseudonyms and original names to FILE "
         f"(default: CAMPAIGN/{NAMES_FILE})",
     )
     parser.add_argument(
@@ -177,7 +177,7 @@ def check_paths(campaign: Campaign, target: Path, key_file: Path, map_file: Path
 def check_map(map_file: Path, target: Path, key_file: Path) -> None:
     """Raise UserError if the map of names would be published, or would replace a different kind of file."""
     if map_file.resolve().is_relative_to(target.resolve()):
-        raise UserError("the true names would be published", where=map_file, fix="use a file outside of the release")
+        raise UserError("original names would be published", where=map_file, fix="use a file outside of the release")
     if map_file.resolve() == key_file.resolve():
         raise UserError("this is the key", where=map_file, fix="specify another file with --pseudonyms")
     if not map_file.parent.is_dir():
@@ -274,7 +274,7 @@ def tables_hidden(campaign: Campaign) -> bool:
 
 
 def check_tables(campaign: Campaign, *, hidden: bool) -> None:
-    """Raise UserError if names are ``hidden`` but the tables of `campaign process` have true names.
+    """Raise UserError if names are ``hidden`` but the tables of `campaign process` have original names.
 
     In this case no table could be released.
     """
@@ -380,7 +380,8 @@ def release_sample(part: Path, sample: ReleaseSample, key: bytes, args: argparse
 def release_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: bool) -> list[str]:
     """Copy the tables without addresses, and write tables of flow reports with pseudonyms; return their names.
 
-    If names are ``hidden``, tables with true names are omitted. Raises UserError if a table is missing or has changed.
+    If names are ``hidden``, tables with original names are omitted. Raises UserError if a table is missing or has
+    changed.
     """
     from . import flows as release_flows  # noqa: PLC0415
 

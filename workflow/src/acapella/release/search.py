@@ -76,7 +76,7 @@ DISTINCTIVE = re.compile("(?=.*[^a-z])(?=.*[A-Za-z]).{3,}")
 class ReleasedCapture:
     """A released capture.
 
-    It has the true name of its sample, the original file, its name in the release, the replaced addresses, and the
+    It has the original name of its sample, the original file, its name in the release, the replaced addresses, and the
     limits of decompression.
     """
 
@@ -110,7 +110,7 @@ def check(
     """Search the release in ``part``. Raises UserError at the first finding.
 
     ``flows``: flow tables of the campaign; ``checksums``: SHA-256 of the campaign's files in hexadecimal; ``names``:
-    true names if the release has pseudonyms.
+    original names if the release has pseudonyms.
     """
     check_columns(part)
     search = _native.LeakSearch()
@@ -293,20 +293,20 @@ def base64_forms(checksums: frozenset[str]) -> set[str]:
 
 
 def check_names(text: Text, names: frozenset[str], distinctive: frozenset[str]) -> None:
-    """Raise UserError if a text contains a true name.
+    """Raise UserError if a text contains an original name.
 
-    In columns with names, a value or one of its parts separated by "+" must not be a true name. Other texts must not
-    contain a distinctive name as a word.
+    In columns with names, a value or one of its parts separated by "+" must not be an original name. Other texts must
+    not contain a distinctive name as a word.
     """
     if text.column in NAME_COLUMNS:
         for value in text.values:
             if true_names := names & {value, *value.split("+")}:
-                fail(f"the true name {min(true_names)}", text.where)
+                fail(f"the original name {min(true_names)}", text.where)
     elif text.column is None or text.column == "metadata" or text.column not in UNSEARCHED_COLUMNS:
         content = "\n".join(text.values)
         for name in distinctive:
             if name in content and re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", content):
-                fail(f"the true name {name}", text.where)
+                fail(f"the original name {name}", text.where)
 
 
 def check_hashes(con, part: Path, flows: Sequence[Path]) -> None:

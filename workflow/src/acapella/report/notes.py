@@ -20,7 +20,7 @@ def tables(source: Source) -> list[dict]:
     about = "From the samples' manifests, raw/SAMPLE.json. Lost frames: sum over these samples."
     if has_pseudonyms(source.campaign):
         samples_text = f"{count(len(samples), 'sample')} of {len(source.quality)}"
-        about = f"{samples_text} with notes in raw/, which may contain true names."
+        about = f"{samples_text} with notes in raw/, which may contain original names."
         return [{**table("notes", "Notes on samples", about, [], []), "csv": None}]
     groups: dict[str, list[dict]] = {}
     for row, notes in samples:

@@ -83,7 +83,8 @@ def has_pseudonyms(campaign: Campaign) -> bool:
 def failed_places(rows: list[dict], campaign: Campaign) -> list[str]:
     """Return the pseudonyms of sites and ports of samples that were not collected.
 
-    Sites and ports without any collected sample have no pseudonym. Reasons are omitted: they may contain true names.
+    Sites and ports without any collected sample have no pseudonym. Reasons are omitted: they may contain original
+    names.
     """
     mapping = sheets.read(campaign.directory / PSEUDONYMS, {})
     sites = {row["true_site"]: row["site"] for row in mapping}
@@ -96,7 +97,7 @@ def failed_places(rows: list[dict], campaign: Campaign) -> list[str]:
 
 
 def collected(source: Source) -> list[str]:
-    """Return the true names of the collected samples."""
+    """Return the original names of the collected samples."""
     return [row["sample"] for row in sheets.read(source.campaign.directory / "raw" / "samples.tsv")]
 
 
