@@ -1,11 +1,11 @@
-/* Reads the frames of a pcap or pcapng file, plain or with gzip. */
+/* Reads the frames of a pcap or pcapng file, uncompressed or compressed with gzip. */
 #ifndef ACAPELLA_CAPTURE_FILE_H
 #define ACAPELLA_CAPTURE_FILE_H
 
 #include "common/files/blocks.h"
 
 /* Advice for files of other formats. */
-#define CAPTURE_FILE_FORMATS "give a pcap or pcapng, plain or with gzip"
+#define CAPTURE_FILE_FORMATS "give a pcap or pcapng, uncompressed or compressed with gzip"
 
 struct capture_file;
 

@@ -1,4 +1,4 @@
-"""Tables of transfers from many files of iperf3 made elsewhere."""
+"""Tables of transfers from many iperf3 files from elsewhere."""
 
 import json
 from pathlib import Path

@@ -166,4 +166,4 @@ def test_unwritable_output_error_names_the_given_path(loader, capture, tmp_path,
 def test_file_that_is_not_a_capture_error_lists_supported_formats(loader, tmp_path, capfd):
     (tmp_path / "letter.pcap").write_text("Dear all, this is not a capture.\n")
     assert main(["p4", "run", "preprocess", "--in", str(tmp_path / "letter.pcap")]) == 2
-    assert "plain or with gzip (acapella p4 run: also zstd, lz4)\n" in capfd.readouterr().err
+    assert "uncompressed or compressed with gzip (acapella p4 run: also zstd, lz4)\n" in capfd.readouterr().err

@@ -3,9 +3,9 @@
     acapella monitor arrived.pcap --expected sent.generated.json -o results/CAMPAIGN/tables
     acapella monitor --interface eth1 --expected sent.generated.json --duration 10
 
-FILE is a capture (pcap or pcapng, also gzip-compressed) whose timestamps are the arrival times. With --interface,
-packets are received until --duration or --stop-when-idle ends, or until SIGINT or SIGTERM; in a terminal, a table shows
-the counts every second. This needs root, or CAP_NET_RAW.
+FILE is a capture (pcap or pcapng, optionally compressed with gzip) whose timestamps are the arrival times. With
+--interface, packets are received until --duration or --stop-when-idle ends, or until SIGINT or SIGTERM; in a terminal,
+a table shows the counts every second. This needs root, or CAP_NET_RAW.
 
 Each packet of acapella generate contains a stamp: its flow, its sequence number and its departure. Packets without a
 stamp and malformed packets are counted, too. With --expected, packets lost at the end of a flow are known, and payloads

@@ -28,7 +28,7 @@ RECORD = np.dtype(
 IDENTITY = ["identity_high", "identity_low"]
 TABLE = "monitor_packets"
 RULES = b"acapella_rules"  # metadata of the file: options --rule
-PACKET_BYTES = 128  # memory per packet of both places while lost packets are searched (docs/monitor.md)
+PACKET_BYTES = 128  # memory per packet of both places during the search for lost packets (docs/monitor.md)
 MEMINFO = Path("/proc/meminfo")
 
 

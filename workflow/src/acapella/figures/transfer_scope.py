@@ -76,7 +76,7 @@ def agreement(done: list[dict], captured: int) -> str:
 def is_flagged(row: dict) -> bool:
     """Return whether a figure marks a row of transfer_cells, transfer_settings or transfer_gain.
 
-    UNKNOWN is not marked: all runs of files made elsewhere have it. A note states its number.
+    UNKNOWN is not marked: all runs of files from elsewhere have it. A note states its number.
     """
     if "flagged" in row:
         return row["flagged"]

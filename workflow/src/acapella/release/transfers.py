@@ -105,7 +105,7 @@ def write(part: Path, campaign: Path, *, hidden: bool) -> list[str]:
 
 
 def has_imported(campaign: Path, runs: list[Path]) -> bool:
-    """Return whether the tables have runs of files made elsewhere, besides those in ``runs`` (cell.json of each)."""
+    """Return whether the tables have runs of files from elsewhere, besides those in ``runs`` (cell.json of each)."""
     import pyarrow as pa  # noqa: PLC0415 - slow to import
     import pyarrow.parquet as pq  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ ANALYSIS = ("data", "sheet", "name_pattern", "runs")  # keys that do not affect 
 
 
 def has_transfers(config: Mapping) -> bool:
-    """Return whether the configuration has transfer experiments: runs of this campaign, or files made elsewhere."""
+    """Return whether the configuration has transfer experiments: runs of this campaign, or files from elsewhere."""
     transfer = config.get("transfer") or {}
     return any(transfer.get(key) for key in ("data", "sheet", "grid", "runs"))
 
@@ -19,7 +19,7 @@ def has_transfers(config: Mapping) -> bool:
 def empty_figures(config: Mapping) -> dict[str, str]:
     """Return the figures for which the configured transfers provide no data, each with the reason.
 
-    The settings of files made elsewhere are not known in advance, so that no figure is omitted for them.
+    The settings of files from elsewhere are not known in advance, so that no figure is omitted for them.
     """
     transfer = config["transfer"]
     grid = transfer.get("grid") or (grid_of_runs(Path(transfer["runs"])) if transfer.get("runs") else None)

@@ -1,4 +1,4 @@
-"""Read the runs of a campaign: cell.json with its iperf3 files, and files of iperf3 made elsewhere."""
+"""Read the runs of a campaign: cell.json with its iperf3 files, and iperf3 files from elsewhere."""
 
 import glob
 import re
@@ -54,7 +54,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Files made elsewhere, and where their settings are."""
+    """Files from elsewhere, and where their settings are."""
 
     data: tuple[str, ...] = ()
     sheet: Path | None = None
@@ -152,7 +152,7 @@ def tests_of(path: Path, name: str, of: tuple, faults: list[Fault]) -> list[tupl
 
 
 def foreign_runs(foreign: Foreign, faults: list[Fault]) -> Iterator[Run]:
-    """Yield a run for each test in files made elsewhere, in the order of their paths.
+    """Yield a run for each test in files from elsewhere, in the order of their paths.
 
     Runs of the same settings are numbered from 0, unless the sheet or the name has the number.
     """

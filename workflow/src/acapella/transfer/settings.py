@@ -1,4 +1,4 @@
-"""The settings of a transfer: those of cell.json, and those of files made elsewhere (a sheet, or their names)."""
+"""The settings of a transfer: those of cell.json, and those of files from elsewhere (a sheet, or their names)."""
 
 import csv
 import re
