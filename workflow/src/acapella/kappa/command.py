@@ -87,7 +87,7 @@ def add_identity(group) -> None:
         "--identity",
         choices=["invariant", "tag", "regions", "frame"],
         default="invariant",
-        help="invariant: all fields from the innermost IP header on that no hop changes (default); tag: a replayer's "
+        help="invariant: from the innermost IP header on, all fields that no hop changes (default); tag: a replayer's "
         "trailer; regions: the bytes selected by --region; frame: the whole frame",
     )
     group.add_argument(
