@@ -78,7 +78,7 @@ static const struct argp_option known[] = {
     {"late-ns", LATE, "NS", 0, "Count packets as late if they are sent later than this (default: 1000)",
      TIMES},
     {"drop-late-ns", DROP_LATE, "NS", 0,
-     "Do not send packets that are later than this; 0: send them all (default: 0)", TIMES},
+     "Do not send packets that are more than this late; 0: send them all (default: 0)", TIMES},
     {"guard-ns", GUARD, "NS", 0,
      "During a run, end forwarding this long before the next departure (default: 50000)", TIMES},
     {"wake-ns", WAKE, "NS", 0,

@@ -104,7 +104,7 @@ BENCHMARKS = {
         comparators.run,
         "tshark, nfstream, nfpcapd and argus on one sample: speed, and flows that they see in FABRIC's encapsulations",
     ),
-    "transfer": (transfer.run, "tables from many files of iperf3"),
+    "transfer": (transfer.run, "tables from many iperf3 files"),
 }
 
 

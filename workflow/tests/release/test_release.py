@@ -324,7 +324,7 @@ def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finishe
     run("release", campaign, "--key-file", finished / "release.key")
     public = campaign / "release"
     assert (public / "captures" / f"{SITES[0]}-alpha-p1.pcap").is_file()
-    assert "samples are not replaced" in (public / "README.md").read_text()
+    assert "samples have their original names" in (public / "README.md").read_text()
     capsys.readouterr()
     before = files(campaign)
     assert main(["release", str(campaign), "--pseudonyms", "-o", str(tmp_path / "hidden")]) == 2

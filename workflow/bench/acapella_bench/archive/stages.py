@@ -49,7 +49,7 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
 
 
 def stage_rows(stages: list[Stage], wall_s: float, cores: int) -> list[dict]:
-    """Return share and peak memory of each stage. The rest is Snakemake, and cores without a job."""
+    """Return share and peak memory of each stage. The rest is Snakemake, and idle cores."""
     rows, used_s = [], 0.0
     for stage in stages:
         core_s = stage.core_seconds(cores)

@@ -85,7 +85,7 @@ $lines| config.yaml | settings from which Acapella recreates tables and figures 
 | results/ | tables and figures made from these files, if they were added; SHA256SUMS contains their checksums |
 
 In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` recreates results/ and lists what differs, down to the
-column. Names of sites, ports of switches, links, paths and flows are not replaced. Port numbers, sequence numbers and
+column. Sites, ports of switches, links, paths and flows have their original names. Port numbers, sequence numbers and
 times are the original ones.
 
 $omitted""")
@@ -105,7 +105,7 @@ SHEET = (
 )
 NAMES = {
     True: "Names of sites, ports and samples are pseudonyms.",
-    False: "Names of sites, ports and samples are not replaced.",
+    False: "Sites, ports and samples have their original names.",
 }
 
 
