@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from acapella_capture.programs.dpdk import last_message
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import veth
 from acapella_testing.new_files import new_directory
@@ -140,3 +141,16 @@ def test_capture_runs_with_hugepages(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--huge", "--depth", 256, "--max-frame", 2048)
     assert run.status == 0, run.stderr
     assert run.accounts["device"]["hugepages"] and dpdk.read_pcap(tmp_path / "c.pcap")[0] == FRAMES
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("", "no message"),
+        ("prog: error: disk full\n", "disk full"),
+        ("prog: 3 packets\nprog: a: no such port\n", "a: no such port"),
+        ("prog: 3 packets\nEAL: cannot map\nprog: a: no such port\n", "a: no such port (DPDK: EAL: cannot map)"),
+    ],
+)
+def test_last_message_includes_the_line_of_dpdk_before_it(output, message):
+    assert last_message("prog", output) == message

@@ -10,6 +10,7 @@ import numpy as np
 from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import scratch_directory
 
+from ..programs.dpdk import last_message
 from ..programs.executables import find_executable
 from ..replay.ports import port_options
 from .compiled import Compiled
@@ -56,9 +57,9 @@ def output_of(arguments: list[str]) -> bytes:
     if process.returncode and interrupt:
         raise interrupt
     if process.returncode:
-        lines = messages.decode("utf-8", "replace").strip().splitlines() or [f"exit status {process.returncode}"]
+        message = last_message(PROGRAM, messages.decode("utf-8", "replace") or f"exit status {process.returncode}")
         outside = process.returncode < 0 or process.returncode == OUTSIDE
-        raise UserError(lines[-1].removeprefix(f"{PROGRAM}: error: "), where=PROGRAM, outside=outside)
+        raise UserError(message, where=PROGRAM, outside=outside)
     return output
 
 

@@ -3,7 +3,7 @@
 import json
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from acapella_core import names
 from acapella_core.errors import OUTSIDE, UserError
 
 from ..programs.child_process import kill_and_reap
+from ..programs.dpdk import last_message
 from ..programs.executables import find_executable
 from ..replay.ports import MIN_FRAME, PCI, RING_KIB, port_options
 from . import drift, expected, losses, result
@@ -144,7 +145,7 @@ def count(
         messages.seek(0)
         text = messages.read().decode(errors="replace")
     if status != 0:
-        failure = UserError(last_line(text), outside=status == OUTSIDE)
+        failure = UserError(last_message(PROGRAM, text), outside=status == OUTSIDE)
         if not (scratch / "result").exists():
             raise failure
         return Counted(result.read(scratch / "result"), [], failure)
@@ -187,9 +188,3 @@ def passing_signals(process: subprocess.Popen) -> Iterator[None]:
 def warnings(text: str) -> list[str]:
     """Return the program's messages without its name; lines of libraries are ignored."""
     return [line.removeprefix(f"{PROGRAM}: ") for line in text.splitlines() if line.startswith(f"{PROGRAM}: ")]
-
-
-def last_line(text: str) -> str:
-    """Return the program's last message, without its name."""
-    lines: Sequence[str] = text.strip().splitlines()
-    return lines[-1].removeprefix(f"{PROGRAM}: ") if lines else f"{PROGRAM} failed without a message"

@@ -118,10 +118,11 @@ class Senders(Sender):
         statuses = [process.poll() for process in self._processes]
         for process, status in zip(self._processes, statuses, strict=True):
             if status not in (None, 0, DAMAGED):
-                message = program.last_line(process.stderr.read().decode(errors="replace"))
+                lines = process.stderr.read().decode(errors="replace").strip().splitlines() or [f"exit status {status}"]
+                message = lines[-1].removeprefix("acapella: error: ")
                 kind = TooLate if TOO_LATE in message else UserError
                 outside = status == OUTSIDE
-                raise kind(message.removeprefix("acapella: error: "), where="acapella generate", outside=outside)
+                raise kind(message, where="acapella generate", outside=outside)
         if None in statuses and time.monotonic() - self._started_s > self._limit_s:
             raise UserError("the generator does not end in time")
         return None not in statuses

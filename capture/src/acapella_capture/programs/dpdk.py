@@ -25,6 +25,14 @@ MAX_MTU = 32768 - FRAME_HEAD  # the ring's frames are powers of 2, and 65536 byt
 QUEUE = 512  # frames in the program's own memory; those that wait for it are in the kernel's ring
 
 
+def last_message(program: str, output: str) -> str:
+    """Return the last message of a DPDK program without its name, and the line of DPDK before it: the cause."""
+    lines = output.strip().splitlines() or ["no message"]
+    message = lines[-1].removeprefix(f"{program}: ").removeprefix("error: ")
+    before = lines[-2] if len(lines) > 1 and not lines[-2].startswith(f"{program}: ") else None
+    return f"{message} (DPDK: {before})" if before else message
+
+
 def executable() -> str:
     """Return the program's path. Raises UserError if it was not built."""
     return find_executable(
@@ -146,7 +154,7 @@ class Dpdk:
         while "listening on" not in self._job.log():
             if self._job.poll() is not None or time.monotonic() > end:
                 self._job.signal("KILL")
-                raise UserError(f"does not start: {self._last_line()}", where=self.where)
+                raise UserError(f"does not start: {self._last_message()}", where=self.where)
             time.sleep(0.02)
 
     def alive(self) -> bool:
@@ -159,7 +167,7 @@ class Dpdk:
         status = self._job.wait(STOP_S)
         if status != 0:
             self._job.signal("KILL")
-            raise UserError(f"failed: {self._last_line()}", where=self.where)
+            raise UserError(f"failed: {self._last_message()}", where=self.where)
         path = self._accounts()
         read = self._testbed.run(self._node, ["cat", path])
         self._testbed.run(self._node, ["rm", "-f", path])
@@ -210,9 +218,8 @@ class Dpdk:
             raise UserError(f"no interface {self._interface}: {result.stderr.strip()}", where=self.where)
         return int(match[1])
 
-    def _last_line(self) -> str:
-        lines = self._job.log().strip().splitlines()
-        return lines[-1] if lines else "no message"
+    def _last_message(self) -> str:
+        return last_message(PROGRAM, self._job.log())
 
 
 class Fpga(Dpdk):
