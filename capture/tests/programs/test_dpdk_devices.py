@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acapella_capture.programs.dpdk import last_message
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import veth
 from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require
+
+from acapella_capture.programs.dpdk import last_message
 
 FRAMES = dpdk.some_frames(2000, seed=3, sizes=(60, 128, 512, 1514))
 
