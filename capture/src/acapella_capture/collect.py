@@ -3,8 +3,8 @@
     acapella collect results/mine --config config/config.yaml --dry-run
     acapella collect results/mine --config config/config.yaml
 
-CAMPAIGN/outcomes.csv contains the outcome of every site; outcomes.csv in the directory above, the outcomes of all
-collections.
+CAMPAIGN/outcomes.csv contains the outcome of every site, and outcomes.csv in the directory above contains the outcomes
+of all collections.
 
 Testbed `local` builds sites, hosts and switches from network namespaces on this machine, sends real traffic and
 captures mirrored ports. Testbed `files` uses the captures of a sample sheet (config/README.md).
@@ -66,15 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stored",
         metavar="JSON",
         type=stored_capture,
-        help="with --only, if the sheet names an object in storage: its fetched copy (file), etag and sha256, or why "
-        "it cannot be fetched (fault); Snakemake sets it",
+        help="with --only, if the sheet names an object in an object store: its fetched copy (file), etag and sha256, "
+        "or the reason why it cannot be fetched (fault); set by Snakemake",
     )
     parser.add_argument("--list", action="store_true", help="print the samples of a collection and exit")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and the requested resources and exit")
     parser.add_argument(
         "--release-all",
         action="store_true",
-        help="release the resources that an earlier collection of CAMPAIGN left, and exit",
+        help="release resources left by an earlier collection of CAMPAIGN, and exit",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="with --list: write to FILE instead of standard output"

@@ -8,9 +8,9 @@ errors (docs/generate.md). The same model and seed give the same file, byte for 
 flow, a sequence number and the time of departure, unless the model disables this stamp.
 
 The flows that were generated are written to OUT.generated.json (--expected), which `acapella monitor --expected` reads.
---flow-table writes the flow table that a digest of the packets would give, computed from the model alone.
+--flow-table writes the flow table that a digest of the packets would write, computed from the model alone.
 
---interface needs root or CAP_NET_RAW. The exit code is 0; 1 if packets were not sent; 2 or 75 after an error.
+--interface needs root or CAP_NET_RAW. The exit code is 0, 1 if packets were not sent, or 2 or 75 after an error.
 """
 
 import argparse

@@ -8,8 +8,8 @@ FILE is a capture (pcap or pcapng, optionally compressed with gzip) whose timest
 a table shows the counts every second. This needs root, or CAP_NET_RAW.
 
 Each packet of acapella generate contains a stamp: its flow, its sequence number and its departure. Packets without a
-stamp and malformed packets are counted, too. With --expected, packets lost at the end of a flow are known, and payloads
-are compared with their patterns.
+stamp and malformed packets are counted, too. With --expected, packets lost at the end of a flow are counted, and
+payloads are compared with their patterns.
 
 With --search, acapella generate sends a flow to --send, and the packets are counted at --interface: the highest rate
 without loss for each packet size, the latency at that rate, and the longest burst without loss (RFC 2544, sections
@@ -18,12 +18,12 @@ without loss for each packet size, the latency at that rate, and the longest bur
     acapella monitor --search --send eth0 --interface eth1 --most 1000000
     acapella monitor --search --virtual 2 --most 200000 --with-capture
 
-With -o, the tables monitor_* are written to DIRECTORY as Parquet and CSV. If it is the directory tables of a campaign,
-report.html has a section about them.
+With -o, the tables monitor_* are written to DIRECTORY as Parquet and CSV. If DIRECTORY is the directory tables of a
+campaign, report.html has a section about them.
 
-RULE is PROTOCOL,SRC,SRC_PORT,DST,DST_PORT: a protocol is tcp, udp, sctp, icmp, icmpv6 or a number, an address may have
-a prefix length, a port may be a range, and * is anything, as in udp,10.0.0.0/8,*,*,5000-5999. It is compared with the
-innermost headers, after VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md defines all counts.
+RULE is PROTOCOL,SRC,SRC_PORT,DST,DST_PORT, such as udp,10.0.0.0/8,*,*,5000-5999. A protocol is tcp, udp, sctp, icmp,
+icmpv6 or a number, an address may have a prefix length, a port may be a range, and * matches anything. The rule is
+compared with the innermost headers, after VLAN tags, MPLS labels and IP-in-IP. docs/monitor.md defines all counts.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
         "monitor", help="count generated traffic: loss, latency, jitter, reordering", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="captures to read; each is a port")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="captures to read; each counts as a port")
     parser.add_argument("--interface", "-i", action="append", default=[], metavar="PORT",
                         help="receive from PORT: a network interface, or a DPDK device (PCI address, or "
                         "DRIVER,ARGUMENTS as for EAL's --vdev); repeat it for several")  # fmt: skip
@@ -131,8 +131,8 @@ def add_search_options(group: Any) -> None:
     group.add_argument("--settle-seconds", type=seconds, default=2.0, metavar="S",
                        help="time to wait for late packets (default: %(default)g)")  # fmt: skip
     group.add_argument("--with-capture", action="store_true",
-                       help="search again while packets are written: whole, and truncated to --snaplen, with "
-                       "hashes")  # fmt: skip
+                       help="repeat the search while packets are written: once whole, and once truncated to "
+                       "--snaplen, with hashes")  # fmt: skip
     group.add_argument("--burst-packets", type=count(1 << 24, 0), default=10_000, metavar="N",
                        help="longest burst to try; 0: no bursts (default: %(default)s)")  # fmt: skip
 

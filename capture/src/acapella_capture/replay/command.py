@@ -6,7 +6,7 @@
 There are three ways to use it:
 
   acapella replay FILE --interface eth1
-      Send the packets of a capture file (pcap or pcapng, optionally compressed) to an interface, as tcpreplay does.
+      Send the packets of a capture file (pcap or pcapng, optionally compressed) to an interface, like tcpreplay.
 
   acapella replay --bridge eth1 eth2 --listen 10.0.0.1:4800 --secret replay.secret
       Forward packets between two interfaces, record them on request, and replay the recording to both interfaces. With
@@ -23,7 +23,7 @@ There are three ways to use it:
         quit     end the replayers
 
 TIME is an RFC 3339 time (2026-01-31T12:00:00Z, with up to 9 decimals), nanoseconds since 1970, or +S, S seconds from
-now. A replayer needs root, or CAP_NET_RAW and CAP_NET_ADMIN. The exit code is 0; 1 if packets were not sent; 2 or 75
+now. A replayer needs root, or CAP_NET_RAW and CAP_NET_ADMIN. The exit code is 0, 1 if packets were not sent, or 2 or 75
 after an error. docs/replay.md describes accuracy, clocks, and the control protocol.
 """
 
@@ -103,7 +103,7 @@ def add_run_options(group: Any) -> None:
                        help="divide all gaps by X: 2 is twice as fast (default: 1, as recorded)")  # fmt: skip
     group.add_argument(
         "--departures", type=Path, metavar="FILE",
-        help="write the requested and the achieved departure of every packet to FILE (Parquet); with several "
+        help="write the requested and the actual departure time of every packet to FILE (Parquet); with several "
         "replayers, FILE-1, FILE-2, ... in the order of --control",
     )  # fmt: skip
 
@@ -136,11 +136,13 @@ def add_port_options(group: Any) -> None:
                        help="pass a packet to the driver NS nanoseconds before its time (default: 0)")  # fmt: skip
     group.add_argument(
         "--measure-lead", action="append", metavar="tx|PORT",
-        help="measure --lead-ns with probes before the start: by the driver's transmit timestamps (tx; unknown if it "
-        "has none), or by PORT, which receives what the interface sends; once for each port; requires --pace single",
+        help="measure --lead-ns with probes before the start: from the driver's transmit timestamps (tx; unknown if "
+        "it has none), or at PORT, which receives what the interface sends; give it once for each port; requires "
+        "--pace single",
     )  # fmt: skip
     group.add_argument("--late-ns", type=count(10**9, 0), metavar="NS",
-                       help="count packets as late if they depart NS nanoseconds late (default: 1000)")  # fmt: skip
+                       help="count packets as late if they depart more than NS nanoseconds late (default: "
+                       "1000)")  # fmt: skip
     group.add_argument("--drop-late-ns", type=count(3600 * 10**9, 0), metavar="NS",
                        help="do not send packets that are more than NS nanoseconds late (default: send "
                        "them)")  # fmt: skip

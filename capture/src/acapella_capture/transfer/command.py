@@ -1,4 +1,4 @@
-"""Run a grid of transfers over a slice with emulated links: writes transfers/ with a directory per run.
+"""Run a grid of transfers over a slice with emulated links, and write transfers/ with a directory per run.
 
     acapella transfer results/mine --config config/config.yaml --dry-run
     acapella transfer results/mine --config config/config.yaml
@@ -6,11 +6,16 @@
 The config key `transfer` describes the slice (topology, mode) and the grid (algorithms, delays, buffers, rates,
 streams, sizes). The command builds the slice, measures its links, runs the missing transfers in random order with
 iperf3, captures each at the sender, and removes the slice. With --keep, a slice on FABRIC remains for the next run;
---release deletes it. A run is written when it is complete; an interrupted grid continues with the missing runs. A
+--release deletes it. Each run is written when it is complete, so an interrupted grid continues with the missing runs. A
 failed run is written with its error, and the tables list it. The next runs retry it until it has failed three times.
 
-Exit codes: 0, all runs are written (a warning gives the number of those that failed); 2, invalid config, or all runs
-or 10 in a row failed; 75, a system error; 130, interrupted.
+Exit codes:
+
+    0    all runs are written (a warning gives the number of those that failed)
+    2    invalid config, or all runs or 10 in a row failed
+    75   a system error
+    130  interrupted
+
 docs/transfer.md describes the files.
 """
 
@@ -55,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, required=True, help="YAML file with key transfer")
     parser.add_argument("--dry-run", action="store_true", help="print the slice and the missing runs, and exit")
     parser.add_argument(
-        "--retry-failed", action="store_true", help="repeat all failed runs, also those that failed three times"
+        "--retry-failed", action="store_true", help="repeat all failed runs, including those that failed three times"
     )
     parser.add_argument("--keep", action="store_true", help="testbed fabric: keep the slice, as transfer.keep does")
     parser.add_argument("--release", action="store_true", help="testbed fabric: delete a slice that was kept, and exit")

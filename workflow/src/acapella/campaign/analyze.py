@@ -1,10 +1,10 @@
-"""Create the partial tables of one or several samples, from their acaps and flow tables.
+"""Create the partial tables of one or several samples from their acaps and flow tables.
 
-A partial contains counts, sums, minima and maxima, never means: partials of any samples add up exactly to the tables of
-a campaign (`acapella campaign process`). Each is one SELECT of workflow/sql/analyze/, written as Parquet under its
-name, with the name of the sample in the first column. The rows of a sample do not depend on the others. With --keep,
-the tables that exist in DIR are extended: they keep the rows of some samples. With --only, other tables stay as they
-are.
+A partial table contains counts, sums, minima and maxima, but no means, so the partial tables of any samples add up
+exactly to the tables of a campaign (`acapella campaign process`). Each is the result of a query in
+workflow/sql/analyze/, written to a Parquet file of the same name, with the name of the sample in the first column. The
+rows of a sample do not depend on the others. With --keep, the existing tables in DIR are extended: they keep the rows
+of the given samples. With --only, other tables are not changed.
 """
 
 import csv
@@ -49,19 +49,24 @@ def register_parser(subparsers):
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--sample", nargs="+", required=True, help="names of the samples")
     parser.add_argument(
-        "-o", "--output", metavar="DIR", help="default: CAMPAIGN/partial/SAMPLE; required for several samples"
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="output directory (default: CAMPAIGN/partial/SAMPLE; required for several samples)",
     )
     parser.add_argument(
         "--keep", nargs="+", default=[], metavar="SAMPLE", help="other samples whose rows in DIR are kept"
     )
-    parser.add_argument("--only", nargs="+", metavar="TABLE", help="make only these tables (default: all)")
-    parser.add_argument("--bin-ns", type=int, default=BIN_NS, help=f"length of a throughput bin (default: {BIN_NS})")
+    parser.add_argument("--only", nargs="+", metavar="TABLE", help="create only these tables (default: all)")
+    parser.add_argument(
+        "--bin-ns", type=int, default=BIN_NS, help=f"length of a throughput bin, in nanoseconds (default: {BIN_NS})"
+    )
     parser.add_argument(
         "--congestion",
         nargs="+",
         metavar="KEY=VALUE",
         default=[],
-        help="thresholds of congestion verdicts, as analysis.congestion in the config (default: those of its schema)",
+        help="thresholds of congestion verdicts, as in config key analysis.congestion (default: those of its schema)",
     )
     parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
     return parser

@@ -3,12 +3,12 @@
     acapella extract trace.pcap --frames 17,19-40 -o out.pcapng
     acapella extract results/demo --where "dst_port = 443 and tcp_flags & 4 > 0" -o - | wireshark -k -i -
 
-IN is a capture with its acap, or the directory of a campaign or a release, in which captures are found automatically.
-The acap of a capture X.pcap is searched for at X.acap.parquet, X.parquet and ../acap/X.parquet; its flow table as
-`acapella show` does. --where is a condition in SQL on the columns of the frame table and the flow table; in a campaign,
-also on sample, site and port. --frames and --flow select frames by their number and by the flow_id of their flow. If
-several of these options are given, a frame must meet all of them. --flow and --sample accept the names in tables with
-pseudonyms, too, if the campaign has pseudonyms.tsv.
+IN is a capture that has an acap, or the directory of a campaign or a release, in which captures are found
+automatically. The acap of a capture X.pcap is searched for at X.acap.parquet, X.parquet and ../acap/X.parquet; its flow
+table is found in the same way as by `acapella show`. --where is an SQL condition on the columns of the frame table and
+the flow table and, in a campaign, on sample, site and port. --frames and --flow select frames by their number and by
+the flow_id of their flow. If several of these options are given, a frame must meet all of them. If the campaign has
+pseudonyms.tsv, --flow and --sample also accept the names used in tables with pseudonyms.
 
 Frames keep their timestamps, original lengths, link types, interfaces and comments: the blocks of a pcapng are copied
 unchanged. Statistics, names and secrets of a pcapng are not copied. Frames are in the order of the capture; several
@@ -16,10 +16,10 @@ captures are written one after the other, as sections of the pcapng. If an acap 
 searched for in the directory of IN. If OUT ends in .pcap, the records of a single pcap are copied to a pcap. An
 existing output file is replaced.
 
-Digests record the positions of frames, so that only parts of a large capture are read. This works for captures that are
-not compressed, for gzip, and for captures in several frames of zstd (seekable zstd) or lz4. A capture in a single frame
-of zstd or lz4 is decompressed up to the last selected frame; if that takes long, the command prints how to recompress
-the capture. A capture that has changed since the digest is reported, and nothing is written.
+Digests record the positions of frames, so only parts of a large capture are read. This works for captures that are not
+compressed, for gzip, and for captures in several frames of zstd (seekable zstd) or lz4. A capture in a single frame of
+zstd or lz4 is decompressed up to the last selected frame; if that takes long, the command prints how to recompress the
+capture. If a capture has changed since the digest, the command reports it and writes nothing.
 """
 
 import argparse
@@ -85,14 +85,20 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("source", metavar="IN", help="a capture, or the directory of a campaign or release")
     parser.add_argument(
-        "-o", dest="output", metavar="OUT.pcapng", required=True, help="the pcapng, or OUT.pcap; - for standard output"
+        "-o",
+        dest="output",
+        metavar="OUT.pcapng",
+        required=True,
+        help="pcapng to write, or OUT.pcap; - for standard output",
     )
-    parser.add_argument("--where", metavar="SQL", help="condition in SQL, such as \"src = '10.0.0.1'\"")
-    parser.add_argument("--frames", metavar="N,N-N,...", help="numbers of frames, from 1, such as 17,19-40")
-    parser.add_argument("--flow", metavar="FLOW_ID", help="flow_id of a directed flow")
-    parser.add_argument("--sample", metavar="SAMPLE", help="frames of this sample of a campaign")
-    parser.add_argument("--acap", metavar="ACAP", help="the acap of a capture (default: see above)")
-    parser.add_argument("--flows", metavar="FLOWS", help="the flow table (default: as for acapella show)")
+    parser.add_argument(
+        "--where", metavar="SQL", help="select frames by an SQL condition, such as \"src = '10.0.0.1'\""
+    )
+    parser.add_argument("--frames", metavar="N,N-N,...", help="select frames by number, from 1, such as 17,19-40")
+    parser.add_argument("--flow", metavar="FLOW_ID", help="select frames of the directed flow with this flow_id")
+    parser.add_argument("--sample", metavar="SAMPLE", help="select frames of this sample of a campaign")
+    parser.add_argument("--acap", metavar="ACAP", help="acap of the capture (default: see above)")
+    parser.add_argument("--flows", metavar="FLOWS", help="flow table (default: as for acapella show)")
     parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
     decompression.add_options(parser)
     return parser

@@ -1,10 +1,10 @@
 """Write the catalog of a campaign: the sites, ports, times, headers and flows in each file.
 
 The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
-`p4` or `sampling`, or several of them; `config` if the config leaves the sample out of all tables (--exclude); `failed`
+`p4` or `sampling`, or several of them; `config` if the config excludes the sample from all tables (--exclude); `failed`
 if it is in no table because a stage failed (--failed); `no acap` if it was not digested. It is null for a sample that
-counts. By default only samples without these restrictions count. If every sample is restricted, filtered samples count;
-trials count only if all samples are trials.
+counts. By default, only samples without these restrictions count. If every sample is restricted, filtered samples
+count; trials count only if all samples are trials.
 
 CAMPAIGN/catalog.duckdb contains the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows
 (of all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
@@ -14,15 +14,15 @@ DuckDB 1.0 can read. To query the catalog with DuckDB:
 
     duckdb -readonly results/demo/catalog.duckdb "select site, sum(frames) from frame_sizes group by site"
 
-Views contain the absolute path of the campaign's directory, so that they work from any working directory. (DuckDB
-resolves a relative path from the client's working directory, and a view cannot refer to the path of its database.) If
-you move the directory, run `acapella campaign index CAMPAIGN --views`: until then other clients print "No files found
-that match the pattern" with the previous path. `acapella sql` does not need this step. The workflow runs it last, so
-that the tables of all stages have views. The same inputs produce the same contents, but not the same bytes of the file.
+Views contain the absolute path of the campaign's directory, so they work from any working directory. (DuckDB resolves a
+relative path from the client's working directory, and a view cannot refer to the path of its database.) If you move the
+directory, run `acapella campaign index CAMPAIGN --views`: until then, other clients print "No files found that match
+the pattern" with the previous path. `acapella sql` does not need this step. The workflow runs `acapella campaign index`
+last, so the tables of all stages have views. The same inputs produce the same contents, but not an identical file.
 
 If raw/samples.tsv lists the samples, the files of other samples are removed first: those in acap/, flows/, partial/ and
 flowreports/, and links in raw/. Captures in raw/ that are not links are moved to stale/raw/. logs/stale.log lists both.
-Files that belong to no sample of the campaign stay, and are reported.
+Files that belong to no sample of the campaign are kept and reported.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Write the tables of traffic that the testbed generated and monitored: the packets and flows of each trial.
+"""Create the tables of traffic that the testbed generated and monitored: the packets and flows of each trial.
 
 Reads generated/SAMPLE/monitor_*.parquet of the samples of a campaign whose manifests have the key generated, or of a
 release, and writes tables/monitor_* as csv and parquet. Each trial is a port of the monitor: column `name` of
@@ -25,7 +25,9 @@ FIX, COPY = "collect the campaign again", "copy the release again"
 
 def register_parser(subparsers):
     """Add `acapella campaign monitored`."""
-    parser = subparsers.add_parser("monitored", help="tables of generated and monitored traffic", description=__doc__)
+    parser = subparsers.add_parser(
+        "monitored", help="create the tables of generated and monitored traffic", description=__doc__
+    )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     sources = parser.add_mutually_exclusive_group(required=True)
     sources.add_argument("--samples", nargs="*", metavar="SAMPLE", help="samples, in the order of ports")

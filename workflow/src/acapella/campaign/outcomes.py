@@ -1,4 +1,4 @@
-"""Write the table of the outcome of every site in every collection (Patchwork, figure 10).
+"""Create the tables of the outcome of every site in every collection (Patchwork, figure 10).
 
 Reads the outcomes.csv that `acapella collect` keeps next to the campaigns' directories, and writes the tables outcomes
 and outcome_reasons (schemas/tables/) as CSV and Parquet into a directory. `acapella campaign figures CAMPAIGN --only
@@ -23,7 +23,9 @@ SHOWN = 40  # maximum length of a quoted value in an error
 
 def register_parser(subparsers):
     """Add `acapella campaign outcomes`."""
-    parser = subparsers.add_parser("outcomes", help="outcome of every site in every collection", description=__doc__)
+    parser = subparsers.add_parser(
+        "outcomes", help="create the tables of the outcome of every site in every collection", description=__doc__
+    )
     parser.add_argument("collections", metavar="CSV", help="results/outcomes.csv")
     parser.add_argument("-o", "--output", required=True, metavar="DIRECTORY", help="directory for the tables")
     parser.add_argument("--pseudonyms", action="store_true", help="omit reasons, which may name a site")

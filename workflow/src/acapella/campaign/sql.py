@@ -6,13 +6,13 @@
 Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
 src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
 On a terminal, the output is a table that may omit columns and rows. In a file or a pipe, it is CSV: null is an empty
-field, and empty text is "". --format table in a file or a pipe omits nothing. --format csv --spreadsheet writes CSV
-without formulas. The catalog is opened read-only. Filters on sample, site, port or flow limit which acaps are opened. A
-query reads no file outside the campaign's directory, and writes no file. CAMPAIGN may be omitted in its directory, or
-if results/ contains only one campaign.
+field, and empty text is "". With --format table, nothing is omitted in a file or a pipe. --format csv --spreadsheet
+writes CSV without formulas. The catalog is opened read-only. Filters on sample, site, port or flow limit which acaps
+are opened. A query reads no files outside the campaign's directory and writes no files. CAMPAIGN may be omitted if the
+working directory is that of the campaign, or if results/ contains only one campaign.
 
-The column `excluded` of samples and frames is null for samples that count in traffic statistics; for others it is the
-reason (trial, filter, p4, sampling):
+The column `excluded` of samples and frames is null for samples that count in traffic statistics; for others, it is the
+reason why they do not (trial, filter, p4, sampling):
 
     acapella sql "select stack, count(*) from frames where excluded is null group by stack"
 
@@ -57,7 +57,7 @@ def register_parser(subparsers):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", nargs="?", help="directory results/<campaign>")
-    parser.add_argument("query", metavar="QUERY", help="one SELECT")
+    parser.add_argument("query", metavar="QUERY", help="a SELECT statement")
     add_format(parser)
     parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
     return parser

@@ -1,7 +1,8 @@
-"""Write the tables of the storage study: how long writes waited while the page cache filled (Patchwork, appendix B).
+"""Create the tables of the storage study: how long writes waited while the page cache filled (Patchwork, appendix B).
 
-Reads storage/study.json of a campaign (`acapella measure storage`), and writes tables/storage_runs, storage_growth and
-storage_latency as csv and parquet. If nothing could be measured, the tables are empty, and the reason is printed.
+Reads storage/study.json of a campaign (written by `acapella measure storage`), and writes tables/storage_runs,
+storage_growth and storage_latency as csv and parquet. If nothing could be measured, the tables are empty, and the
+reason is printed.
 """
 
 import json
@@ -22,7 +23,7 @@ MAKER = "acapella measure storage -o"
 
 def register_parser(subparsers):
     """Add `acapella campaign storage`."""
-    parser = subparsers.add_parser("storage", help="tables of the storage study", description=__doc__)
+    parser = subparsers.add_parser("storage", help="create the tables of the storage study", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     return parser
 

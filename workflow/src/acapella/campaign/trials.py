@@ -1,15 +1,15 @@
-"""Write tables of how consistent the trials of a campaign's environments were.
+"""Create the tables about the consistency of the trials in a campaign's environments.
 
 Reads CAMPAIGN/kappa/ENVIRONMENT.json, which `acapella kappa` writes, and writes the tables consistency,
 consistency_environments (the layout of the CHOIR paper's Table 2), consistency_comparisons, consistency_moves (its
 Table 1), consistency_deltas, consistency_spacing, consistency_timeline, consistency_within, consistency_warnings and
 consistency_replays (how a testbed sent the trials, from their manifests) as CSV and Parquet, each described in
-schemas/tables/, and CAMPAIGN/consistency/ENVIRONMENT.json, the whole result for publication.
+schemas/tables/, and CAMPAIGN/consistency/ENVIRONMENT.json, which contains the complete result for publication.
 CAMPAIGN/provenance/consistency.json lists the inputs.
 
-With --pseudonyms samples and their files have the names in CAMPAIGN/pseudonyms.tsv, and environments are E0, E1, ... in
-the order of --environments; the command prints which is which. The results in CAMPAIGN/kappa keep the original names
-and are not for publication. The text of a filter or a flow, which may contain addresses, is then omitted.
+With --pseudonyms, samples and their files have the names in CAMPAIGN/pseudonyms.tsv, and environments are named E0, E1,
+... in the order of --environments; the command prints the mapping. The text of a filter or a flow, which may contain
+addresses, is then omitted. The results in CAMPAIGN/kappa keep the original names and must not be published.
 """
 
 import contextlib
@@ -41,7 +41,9 @@ HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # replaces text that may 
 
 def register_parser(subparsers):
     """Add `acapella campaign trials`."""
-    parser = subparsers.add_parser("trials", help="tables of the consistency of trials", description=__doc__)
+    parser = subparsers.add_parser(
+        "trials", help="create the tables about the consistency of trials", description=__doc__
+    )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument(
         "--environments", nargs="+", required=True, metavar="NAME", help="environments, in the order of the tables"

@@ -4,19 +4,19 @@
     acapella campaign batch results/mine analyze b0001 -o results/mine/batches/analyze/b0001.tsv
 
 The stages are collect, digest and analyze; options after -- are those of the command `acapella collect`, `acapella
-digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so that an
-error, a crash or the memory of one sample does not affect the others. A fork of stage analyze processes several small
+digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so an error, a
+crash or the memory use of one sample does not affect the others. A fork of stage analyze processes several small
 samples, because planning the queries takes longer than running them for one; if it fails, each of these samples is
 processed in its own fork. If only the queries of some tables have changed (--tables), only these tables are recreated,
 for all samples of the batch. CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a sample. OUT lists the samples and
-their outcomes: done, or kept if command, code and input files are those of an earlier run.
-CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists time and memory of each sample. Samples that were processed
-together have the same log, and their time is divided by their number.
+their outcomes: done, or kept if command, code and input files are the same as in an earlier run.
+CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists the time and memory of each sample. Samples that were
+processed together have the same log, and their time is divided by their number.
 
-If a sample fails, the others are still processed. The failed sample has no output, not even that of an earlier run. The
-exit code is then that of the failed samples (the smallest, if they differ), and
+If a sample fails, the others are still processed. A failed sample has no output, not even that of an earlier run. The
+exit code of the batch is then that of the failed samples (the smallest one, if they differ), and
 CAMPAIGN/logs/batches/STAGE/BATCH.failed.tsv lists them. The next run processes only these. If the batch is killed,
-CAMPAIGN/logs/batches/STAGE/BATCH.current has the name of the sample that it was processing, which the next run
+CAMPAIGN/logs/batches/STAGE/BATCH.current contains the name of the sample that it was processing, which the next run
 processes last.
 """
 
@@ -91,13 +91,15 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("stage", choices=[*STAGES], help="stage to run")
     parser.add_argument("batch", metavar="BATCH", help="name of the batch in CAMPAIGN/batches/plan.jsonl")
     parser.add_argument("-o", dest="output", metavar="OUT", required=True, help="list of samples and outcomes (TSV)")
-    parser.add_argument("--code", default="", help="version of the code; another version processes all samples again")
+    parser.add_argument(
+        "--code", default="", help="version of the code; if it has changed, all samples are processed again"
+    )
     parser.add_argument(
         "--tables",
         nargs="+",
         metavar="TABLE=VERSION",
         default=[],
-        help="stage analyze: version of the queries of each table; a table with another version is recreated",
+        help="stage analyze: version of the queries of each table; a table whose version has changed is recreated",
     )
     parser.add_argument("options", nargs="*", metavar="-- OPTION", help="options of the stage's command")
     return parser

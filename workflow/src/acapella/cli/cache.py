@@ -4,8 +4,8 @@
     acapella campaign cache ~/acapella-cache --max-size 50G --unused-days 90
 
 Digests are removed in the order of their last use. Files left by interrupted runs are removed, too. A campaign whose
-digests were removed computes them again when it runs. Do not remove digests while a campaign that uses the cache runs:
-its tables could not be read.
+digests were removed computes them again when it runs. Do not remove digests while a campaign that uses the cache is
+running, because its tables could then not be read.
 """
 
 import argparse

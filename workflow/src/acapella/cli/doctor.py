@@ -3,9 +3,9 @@
     acapella doctor
     acapella doctor --json > machine.json
 
-Features are tested by using them if possible, not inferred from versions or lists of modules. Features of tc are tested
-on a dummy interface in a separate network namespace, which is removed when the process ends. The exit code is always 0,
-because a missing program or feature is not an error.
+If possible, features are tested by using them, not inferred from versions or lists of modules. Features of tc are
+tested on a dummy interface in a separate network namespace, which is removed when the process ends. The exit code is
+always 0, because a missing program or feature is not an error.
 """
 
 import argparse

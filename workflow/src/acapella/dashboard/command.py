@@ -1,12 +1,12 @@
-"""Write static pages about many campaigns: a table of all campaigns, and trends over time for each site and port.
+"""Create static pages about many campaigns: a table of all campaigns, and trends over time for each site and port.
 
     acapella campaign dashboard results
     acapella campaign dashboard results --campaigns week-1 week-2 -o weeks
 
 Writes index.html, a page for each site, campaigns.csv and ports.csv to the output directory. The pages need no server:
-they load nothing, and links to the reports of the campaigns are relative. A campaign that cannot be read is listed with
-the reason. summaries.json.gz keeps the numbers of each campaign, so that only campaigns with changed provenance files
-are read again. The same tables give the same bytes.
+they load no other files, and links to the reports of the campaigns are relative. A campaign that cannot be read is
+listed with the reason. summaries.json.gz keeps the numbers of each campaign, so only campaigns whose provenance files
+have changed are read again. The same tables produce identical files.
 """
 
 import argparse
@@ -22,8 +22,12 @@ from .campaigns import DIRECTORY
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella campaign dashboard` to the command line."""
-    parser = subparsers.add_parser("dashboard", help="pages with trends over many campaigns", description=__doc__)
-    parser.add_argument("results", metavar="DIRECTORY", help="directory with a directory for each campaign: results")
+    parser = subparsers.add_parser(
+        "dashboard", help="create pages with trends over many campaigns", description=__doc__
+    )
+    parser.add_argument(
+        "results", metavar="DIRECTORY", help="directory that contains a directory for each campaign, such as results"
+    )
     parser.add_argument(
         "-o", "--output", metavar="DIR", help=f"directory for the pages (default: DIRECTORY/{DIRECTORY})"
     )

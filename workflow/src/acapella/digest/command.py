@@ -3,19 +3,26 @@
     acapella digest trace.pcap -o trace.acap.parquet --flows trace.flows.parquet
     acapella digest queue0.pcap queue1.pcap -o trace.acap.parquet --engine native
 
-The acap contains one row per frame (header stack, time, lengths, flow, TCP numbers), the flow table one row per
-directed flow; schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also
+The acap contains one row per frame (header stack, time, lengths, flow, TCP numbers); the flow table contains one row
+per directed flow. schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also
 compressed with gzip, zstd or lz4, or - for standard input. Several captures (one per queue, or consecutive files) are
 merged by timestamp; frames with equal timestamps are in the order of the files. The frame table then has a column
-`file` with the name of each frame's file, without directories. Output files are complete or absent. The same bytes and
-options give the same files, for any number of --threads.
+`file` with the name of each frame's file, without directories. Output files are either complete or absent. The same
+input and options produce identical files, for any number of --threads.
 
-Engines: `native` dissects layers 2 to 4 and marks frames whose headers it cannot determine; with `hybrid`, tshark also
-dissects a selection of payload frames of every flow, and the frames that `native` would mark; with `tshark`, it
-dissects every frame.
+Engines:
 
-Exit codes: 0, the files contain the whole capture, or all frames of a truncated one (a warning gives the offset); 1,
-files were written, but the capture is damaged: frames are missing or wrong; 2, nothing was written; 130, interrupted.
+    native  dissects layers 2 to 4 and marks frames whose headers it cannot determine
+    hybrid  also passes a selection of the payload frames of every flow, and the frames that native marks, to tshark
+    tshark  passes every frame to tshark
+
+Exit codes:
+
+    0    the files contain the whole capture, or all frames of a truncated one (a warning gives the offset)
+    1    files were written, but the capture is damaged: frames are missing or wrong
+    2    nothing was written
+    130  interrupted
+
 Snakemake keeps output only if the command exits with 0. To keep the packets before the damage, run
 `editcap BAD.pcap GOOD.pcap`; to skip the sample, set `exclude: [SAMPLE]` in the config.
 
@@ -98,9 +105,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "sources", metavar="IN", nargs="+", help="pcap or pcapng, optionally compressed; - for standard input"
     )
-    parser.add_argument("-o", dest="acap", metavar="ACAP.parquet", required=True, help="the frame table")
+    parser.add_argument("-o", dest="acap", metavar="ACAP.parquet", required=True, help="frame table to write")
     parser.add_argument(
-        "--flows", metavar="FLOWS.parquet", help="the flow table (default: X.flows.parquet for an ACAP X.parquet)"
+        "--flows", metavar="FLOWS.parquet", help="flow table to write (default: X.flows.parquet for an ACAP X.parquet)"
     )
     parser.add_argument(
         "--engine", choices=sorted(ENGINES), default="hybrid", help="dissection engine (default: hybrid)"
@@ -118,7 +125,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--site", help="site of the sample, part of every flow's key")
     parser.add_argument("--port", help="mirrored port of the sample")
     parser.add_argument(
-        "--threads", type=int, choices=[1, 2], default=1, metavar="N", help="2: write while reading (default: 1)"
+        "--threads",
+        type=int,
+        choices=[1, 2],
+        default=1,
+        metavar="N",
+        help="number of threads, 1 or 2; 2: write while reading (default: 1)",
     )
     parser.add_argument(
         "--memory",
@@ -166,7 +178,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--max-seconds",
         metavar="SECONDS",
         type=float,
-        help=f"time limit: this number of seconds, and {SECONDS_PER_MIB} more for each MiB of input (default: none)",
+        help=f"time limit: this number of seconds, plus {SECONDS_PER_MIB} for each MiB of input (default: none)",
     )
     parser.add_argument("--progress", action="store_true", help="print frames and rate on standard error")
     return parser

@@ -5,12 +5,12 @@
 
 By default, a line contains the number of the frame, seconds since the first frame, source, destination, protocol, and
 wire length. Ports, TCP flags and TCP numbers follow; for other protocols, the headers and the payload length. An acap
-contains no MAC addresses and no fields of ICMP or ARP, so only the names of these protocols are printed, and for an
-ICMP error the quoted headers.
+contains no MAC addresses and no fields of ICMP or ARP, so only the names of these protocols are printed; for an ICMP
+error, the quoted headers are printed, too.
 
-With --columns, prints these columns, tab-separated, in file order, without a header line. Columns of the frame table
-and of the flow table can be selected; a column that is in both is taken from the frame table. Nulls are empty, list
-elements are separated by commas, and fields of an element by asterisks: stacks (Ethernet/IPv4/TCP*12), tunnels
+With --columns, prints the given columns, tab-separated, in file order, without a header line. Columns of the frame
+table and of the flow table can be selected; a column that is in both is taken from the frame table. Nulls are empty,
+list elements are separated by commas, and fields of an element by asterisks: stacks (Ethernet/IPv4/TCP*12), tunnels
 (vxlan_vni*5*4: type, id, position).
 """
 
@@ -39,11 +39,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("acap", metavar="ACAP", help="the frame table that digest wrote")
+    parser.add_argument("acap", metavar="ACAP", help="frame table written by acapella digest")
     parser.add_argument("--columns", metavar="A,B,...", help="print these columns, tab-separated")
-    parser.add_argument(
-        "--flows", metavar="FLOWS", help="the flow table (default: ../flows/NAME, or NAME.flows.parquet)"
-    )
+    parser.add_argument("--flows", metavar="FLOWS", help="flow table (default: ../flows/NAME, or NAME.flows.parquet)")
     return parser
 
 

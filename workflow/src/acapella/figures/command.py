@@ -2,8 +2,8 @@
 
 Writes figures/NAME.svg, .pdf, .png (at twice the size) and .html (one file that needs no network). Every figure states
 the number of samples and frames, the losses of the captures, and the table that contains its numbers. If a table has
-nothing to draw, its figure states so. The same tables give the same bytes. With --code, a figure is drawn only if its
-code, its options or any table has changed since the last run (figures/.drawn.json).
+nothing to draw, its figure states so. The same tables produce identical files. With --code, a figure is drawn only if
+its code, its options or any table has changed since the last run (figures/.drawn.json).
 """
 
 import argparse
@@ -82,7 +82,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="number of samples that are missing in the tables because they failed; figures of samples state it",
+        help="number of samples that are missing from the tables because they failed, which figures of samples state",
     )
     parser.add_argument(
         "--code",

@@ -4,10 +4,10 @@
 
 Runs p4/spec/flowstats.spec over the capture on DPDK's software pipeline, feeds its reports (reports.pcap, RoCEv2) to a
 collector (flows, series, windows.parquet), and compares the flows with those of the digest: the ten derived metrics of
-the P4/RDMA paper (table II), handshake round-trip times, inter-arrival times, and throughput in windows. Prints for
-each measure R² of values and of their logarithms, relative errors, the shares of values that are missing, equal, or
-within 1 %, the bound for agreement, and whether it agrees (docs/flowreports.md). With --sketch, the program is run
-again with other sketch sizes.
+the P4/RDMA paper (table II), handshake round-trip times, inter-arrival times, and throughput in windows. For each
+measure, prints R² of the values and of their logarithms, relative errors, the shares of values that are missing, equal,
+or within 1 %, the bound for agreement, and whether it agrees (docs/flowreports.md). With --sketch, the program is run
+again with different sketch sizes.
 
 Every frame and report is accounted for; the command fails if the sums differ. If the bytes of a capture are damaged,
 the program reads the complete frames before the damage, and a message on standard error names the capture. The exit
@@ -44,19 +44,21 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="output directory")
     parser.add_argument("--sample", metavar="NAME", help="sample name in tables (default: the file's name)")
     parser.add_argument(
-        "--acap", type=Path, metavar="FILE", help="its acap; requires --flows (default: run the digest)"
+        "--acap", type=Path, metavar="FILE", help="acap of the capture; requires --flows (default: run the digest)"
     )
-    parser.add_argument("--flows", type=Path, metavar="FILE", help="its flow table, of the same digest")
+    parser.add_argument("--flows", type=Path, metavar="FILE", help="flow table of the same digest")
     parser.add_argument("--size", default="4x65536", metavar="ROWSxCELLS", help="sketch size (default: %(default)s)")
-    parser.add_argument("--sketch", nargs="+", default=[], metavar="ROWSxCELLS", help="other sketch sizes to compare")
+    parser.add_argument(
+        "--sketch", nargs="+", default=[], metavar="ROWSxCELLS", help="additional sketch sizes to compare"
+    )
     parser.add_argument(
         "--epoch", default="1s", metavar="TIME", help="time between resets of the sketch (default: %(default)s)"
     )
-    parser.add_argument("--window", default="1s", metavar="TIME", help="window of throughput (default: %(default)s)")
+    parser.add_argument("--window", default="1s", metavar="TIME", help="window for throughput (default: %(default)s)")
     parser.add_argument(
         "--triggers", choices=("all", "published", "both"), default="all",
         help="packets that trigger a report; published: those of the paper (SYN, FIN, RST, ACK without data); both: "
-        "all, and a second run with those of the paper for the accuracy table (default: %(default)s)",
+        "all, plus a second run with those of the paper for the accuracy table (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--interval",

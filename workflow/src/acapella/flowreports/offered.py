@@ -7,10 +7,10 @@ after the last one was offered (otherwise the losses would not be visible, becau
 reports), or if they are discarded because they are not newer than the previous report of their flow. Each pass over the
 ring has later times and larger counts; the time to update them is not counted.
 
-After the given rates, the measurement halves the interval between the highest rate without loss and the lowest with
-loss, and then offers reports as fast as this machine copies them in memory: no sender on it is faster (figure 7b of the
-P4/RDMA paper). Last, reports that the P4 program generates from two synthetic traces, of 166 and 2,989 Mbit/s, are
-offered at multiples of the traces' rate (replay.py).
+After the given rates, the command repeatedly halves the interval between the highest rate without loss and the lowest
+rate with loss. It then offers reports as fast as this machine copies them in memory; no sender on this machine is
+faster (figure 7b of the P4/RDMA paper). Finally, it offers reports that the P4 program generates from two synthetic
+traces, of 166 and 2,989 Mbit/s, at multiples of the traces' rates (replay.py).
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Create the tables of flow reports: measurements of P4 program and collector, compared with digests.
+"""Create the tables of flow reports: measurements of the P4 program and the collector, compared with digests.
 
 Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella p4 reports`, and creates the tables flowreport_flows,
 flowreport_windows, flowreport_window_reasons, flowreport_flow_reasons, flowreport_accuracy, flowreport_by_report,
 flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools as CSV and Parquet, each described in
 schemas/tables/. Rows of flowreport_accuracy for sample `all` summarize the pairs of all samples.
 
-CAMPAIGN/provenance/flowtables.json has their checksums. With --pseudonyms, samples have the names of
+CAMPAIGN/provenance/flowtables.json contains their checksums. With --pseudonyms, samples have the names in
 CAMPAIGN/pseudonyms.tsv.
 """
 

@@ -1,8 +1,8 @@
 """Write slice records from the slice list of FABRIC's orchestrator.
 
-IN is the list as JSON: the response to GET /slices, or several responses (one per page, or of several days). If a slice
-is in several lists, the latest end of its lease counts. The records contain the lease and the sites of each slice (from
-its model). They contain no name or identifier of a slice, project or person. OUT is the CSV file that config key
+IN is the list as JSON: the response to GET /slices, or several responses (one per page, or from several days). If a
+slice is in several lists, the latest end of its lease counts. The records contain the lease and the sites of each slice
+(from its model). They contain no name or identifier of a slice, project or person. OUT is the CSV file that config key
 infrastructure.slices names (docs/infrastructure.md).
 """
 

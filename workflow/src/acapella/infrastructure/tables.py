@@ -65,7 +65,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     ):
         parser.add_argument(option, action="append", default=[], metavar="GLOB", help=f"{what} (repeatable)")
     parser.add_argument(
-        "--bin", type=int, default=BIN_S, metavar="S", help="length of a rate sample, s (default: %(default)s)"
+        "--bin", type=int, default=BIN_S, metavar="S", help="length of a rate sample, in seconds (default: %(default)s)"
     )
     parser.add_argument(
         "--line-rate",

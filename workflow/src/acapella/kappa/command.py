@@ -3,11 +3,11 @@
     acapella kappa A.pcap B.pcap C.pcap
     acapella kappa A1.pcap,A2.pcap B1.pcap,B2.pcap --json -o ab.json
 
-Each argument is one trial: a capture that `acapella digest` can read, or several of one trial (one per queue),
-separated by commas and merged in order of their timestamps. The first trial is the baseline for all others. U measures
-missing and extra packets, O their order, L latency, and I the gaps between packets; kappa is 1 if all of them are 0
-(CHOIR, SC'25 workshops, section 3). docs/kappa.md derives each number and describes its limitations;
-schemas/kappa.schema.json describes the JSON.
+Each argument is one trial: a capture that `acapella digest` can read, or several captures of one trial (one per queue),
+separated by commas and merged by timestamp. The first trial is the baseline for all others. U measures missing and
+extra packets, O their order, L latency, and I the gaps between packets; kappa is 1 if all of them are 0 (CHOIR, SC'25
+workshops, section 3). docs/kappa.md derives each number and describes its limitations; schemas/kappa.schema.json
+describes the JSON.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--windows", metavar="N", help=f"maximum number of timeline windows (default: {WINDOWS})")
-    length.add_argument("--window", metavar="DURATION", help="window length, such as 10ms; seconds without a unit")
+    length.add_argument("--window", metavar="DURATION", help="window length, such as 10ms; without a unit: seconds")
     parser.add_argument(
         "--memory",
         metavar="SIZE",
@@ -106,15 +106,21 @@ def add_identity(group) -> None:
 
 def add_selection(group) -> None:
     """Add the options that select packets."""
-    group.add_argument("--filter", metavar="DISPLAY_FILTER", help="tshark display filter, such as 'udp.port == 53'")
     group.add_argument(
-        "--flow", metavar="SRC[:PORT],DST[:PORT][,PROTOCOL]", help="one directed flow, by its innermost addresses"
+        "--filter",
+        metavar="DISPLAY_FILTER",
+        help="packets that match a tshark display filter, such as 'udp.port == 53'",
+    )
+    group.add_argument(
+        "--flow",
+        metavar="SRC[:PORT],DST[:PORT][,PROTOCOL]",
+        help="packets of one directed flow, by its innermost addresses",
     )
     group.add_argument(
         "--from",
         dest="begin",
         metavar="TIME",
-        help="start, such as 1.5s after the trial's first packet, or an ISO time",
+        help="start: a time after the trial's first packet, such as 1.5s, or an ISO time",
     )
     group.add_argument("--to", dest="end", metavar="TIME", help="end (exclusive), in the same format")
 
@@ -122,13 +128,13 @@ def add_selection(group) -> None:
 def add_replay(group) -> None:
     """Add the options that describe a replay."""
     group.add_argument(
-        "--recording", metavar="CAPTURE", nargs="+", help="recording that was replayed; one for each replayer"
+        "--recording", metavar="CAPTURE", nargs="+", help="recording that was replayed, one for each replayer"
     )
     group.add_argument(
         "--departures",
         metavar="PARQUET",
         nargs="+",
-        help="departures of each trial, in the order of the trials; of several replayers: A1.parquet,A2.parquet",
+        help="departures of each trial, in the order of the trials; with several replayers: A1.parquet,A2.parquet",
     )
     group.add_argument(
         "--arrival-error",

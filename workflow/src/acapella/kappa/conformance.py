@@ -1,8 +1,8 @@
-"""Recompute every kappa that the CHOIR paper printed from the components printed with it.
+"""Recompute every kappa printed in the CHOIR paper from the components printed next to it.
 
 Writes kappa_published.csv and .parquet (schemas/tables/kappa_published.yaml) into a directory. A printed number
 represents every number that rounds to it, so each row has an interval and a verdict; known errata are in the same rows.
-Fails if a row disagrees without an erratum that explains it, if an erratum refers to other numbers or explains a
+Fails if a row disagrees without an erratum that explains it, if an erratum refers to different numbers or explains a
 difference that does not exist, or if a row is missing. The numbers and errata are in workflow/conformance/.
 """
 
@@ -28,7 +28,7 @@ AGREES, LOOSELY, DISAGREES = "agrees", "agrees_loosely", "disagrees"
 def register_parser(subparsers):
     """Add `acapella campaign conformance`."""
     parser = subparsers.add_parser(
-        "conformance", help="recompute every kappa that the CHOIR paper printed", description=__doc__
+        "conformance", help="recompute every kappa printed in the CHOIR paper", description=__doc__
     )
     parser.add_argument("-o", "--output", required=True, metavar="DIRECTORY", help="output directory")
     printed, errata = DIRECTORY / "kappa_printed.csv", DIRECTORY / "kappa_errata.yaml"

@@ -5,15 +5,20 @@
     acapella p4 run flowstats --in s1.pcap --pace --out-interface eth1 --collector 127.0.0.1:7471 \\
         --secret reports/collector.secret
 
-PROGRAM is one of the project's (p4/spec) or a .spec file of p4c-dpdk. Captures are pcap or pcapng, optionally
+PROGRAM is a program of the project (p4/spec) or a .spec file of p4c-dpdk. Captures are pcap or pcapng, optionally
 compressed with gzip, zstd or lz4. Each capture is an ingress port; frames enter in order of their timestamps. With
 --commands, statements of control files are read from standard input while the program runs. flowstats needs queue pairs
-to report to, assigned by a collector or set in a control file (docs/collector.md has an example). Exit code: 0; 1 after
-an error while running or writing, or if the compressed data of a capture are damaged (outputs contain the frames before
-the damage); 2 after a usage error.
+to report to, assigned by a collector or set in a control file (docs/collector.md has an example).
 
-The program runs as a compiled pipeline if the source of the installed DPDK is available (make dpdk-source), else in
-DPDK's interpreter. The output is the same; the statistics record which one was used.
+Exit codes:
+
+    0  success
+    1  an error while running or writing, or the compressed data of a capture is damaged (outputs contain the frames
+       before the damage)
+    2  a usage error
+
+The program runs as a compiled pipeline if the source of the installed DPDK is available (make dpdk-source), otherwise
+in DPDK's interpreter. The output is the same; the statistics record which one was used.
 """
 
 import argparse
@@ -75,7 +80,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--stats", metavar="PATH", type=Path, help="write counters as JSON")
     parser.add_argument("--frames", metavar="PATH", type=Path, help="write the outcome of each frame as TSV")
     parser.add_argument("--dump-registers", metavar="PATH", type=Path, help="write all registers at the end as JSON")
-    parser.add_argument("--pace", action="store_true", help="replay at the times of the captures (default: full speed)")
+    parser.add_argument(
+        "--pace", action="store_true", help="replay with the timing of the captures (default: full speed)"
+    )
     parser.add_argument("--burst", metavar="N", help="burst size, in frames (default: 32)")
     parser.add_argument(
         "--collector", metavar="HOST:PORT", help="use queue pairs assigned by this collector (flowstats)"

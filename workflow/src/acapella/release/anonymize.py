@@ -8,7 +8,7 @@ options, ARP, neighbor discovery and packets quoted by ICMP, are replaced by Cry
 have pseudonyms with a common prefix of the same length. MAC addresses are replaced by distinct ones, and tunnel
 identifiers (VNI, GRE key, TEID and others) by a keyed permutation per type. IN is a pcap or pcapng file, optionally
 compressed, or - for standard input. OUT is a pcap file with the frames, their timestamps and lengths, and no other
-metadata of IN. docs/release.md lists what is kept of each header, and what a reader can still learn.
+metadata of IN. docs/release.md describes what is kept of each header, and what a reader can still learn.
 
 The key is 32 bytes in a file that only its owner may read. Use one key per campaign: captures with the same key have
 the same pseudonyms. Anyone with the key can recover the addresses.

@@ -3,14 +3,14 @@
     acapella campaign compare results/reproduced demo-public
     acapella campaign compare results/reproduced demo-public --record
 
-Run `make reproduce DATA=demo-public`, which makes the results from the captures of the release and then runs this
+Run `make reproduce DATA=demo-public`, which computes the results from the captures of the release and then runs this
 command. Compares the SHA-256 of acaps, flow tables, tables and figures with SHA256SUMS of the release. Tables that
-differ are compared by column. Writes CAMPAIGN/reproduced.tsv (a line per difference), reproduced.json (the same,
-with the state of every file) and reproduced.txt (the summary, also printed). The exit code is 1 if a file differs or
-cannot be compared, or the release was altered.
+differ are compared by column. Writes CAMPAIGN/reproduced.tsv (a line per difference), reproduced.json (the same, with
+the state of every file) and reproduced.txt (the summary, also printed). The exit code is 1 if a file differs or cannot
+be compared, or the release was altered.
 
---record copies the results to the release instead, with the versions that determine their bytes, and writes
-SHA256SUMS again.
+--record copies the results to the release instead, with the versions that determine their bytes, and rewrites
+SHA256SUMS.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign that was made from the release")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign that was computed from the release")
     parser.add_argument("release", metavar="DIR", help="directory of the release")
     actions = parser.add_mutually_exclusive_group()
     actions.add_argument("--record", action="store_true", help="copy the results of CAMPAIGN to DIR")

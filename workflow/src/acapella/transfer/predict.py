@@ -1,4 +1,5 @@
-"""Predict rates and completion times of flows in a topology; find the link rates at which all flows end together.
+"""Predict rates and completion times of flows in a topology; find the link rates at which all flows end at the same
+time.
 
     acapella campaign predict multipath.yaml --rate 50 --adjust l1 l2
     acapella campaign predict multipath.yaml --rate 50 --ratio 0.5 --flows 6 --size 1G
@@ -7,7 +8,7 @@ Reads a topology file (docs/transfer.md) and prints for each flow its path, its 
 active, its bottleneck link, and its completion time. With --adjust, the named links share the sum of their rates in
 proportion to the bytes that cross them (proportional design), and the ratio of the first two is printed.
 
-Rates include headers: a link of 40 Mbit/s carries 38.3 Mbit/s of payload in frames of 1,514 bytes.
+Rates include headers: a 40 Mbit/s link carries 38.3 Mbit/s of payload in frames of 1,514 bytes.
 """
 
 import argparse
@@ -34,7 +35,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("topology", type=Path, metavar="YAML", help="topology file: nodes, links, paths")
     parser.add_argument("--size", default="1G", metavar="BYTES", help="bytes of each flow, K is 1024 (default: 1G)")
     parser.add_argument("--flows", type=int, metavar="N", help="number of flows (default: one per path)")
-    parser.add_argument("--rate", metavar="MBPS", help="rate of emulated links without one in the file, Mbit/s")
+    parser.add_argument(
+        "--rate", metavar="MBPS", help="rate of emulated links whose rate is not in the file, in Mbit/s"
+    )
     parser.add_argument("--ratio", default="1", help="factor of this rate for links with times_ratio (default: 1)")
     parser.add_argument("--adjust", nargs="+", default=[], metavar="LINK", help="links whose rates are adjusted")
     return parser

@@ -7,8 +7,7 @@ Runs softflowd, nfdump (its nfpcapd) and Zeek on the capture if they are install
 the digest by addresses, protocol and, for TCP and UDP, ports; a flow is one direction. If a tool exports several
 records for a flow, because the flow was idle or is exported periodically, their counts are added. Packets that a tool
 does not parse (softflowd: anything inside the outermost IP header; softflowd and nfdump: pseudowires) appear as
-differences.
---json includes each tool's version and counters, and a reason for each tool that was skipped.
+differences. --json includes each tool's version and counters, and a reason for each tool that was skipped.
 """
 
 import argparse
