@@ -64,7 +64,8 @@ static const struct argp_option known[] = {
     {NULL, 0, NULL, 0, "Selection of frames:", SELECTION},
     {"snaplen", SNAPLEN, "BYTES", 0, "Truncate frames to this length; 0: keep whole frames (default: 0)",
      SELECTION},
-    {"filter", FILTER, "TEXT", 0, "Keep frames that match a pcap-filter(7) (default: all)", SELECTION},
+    {"filter", FILTER, "TEXT", 0, "Keep frames that match this pcap-filter(7) expression (default: all)",
+     SELECTION},
     {"p4", P4, "FILE.spec", 0,
      "Process every frame with a P4 program before the filter; needs --queues 1 (default: none)", SELECTION},
     {"p4-control", P4_CONTROL, "FILE", 0,
@@ -87,9 +88,8 @@ static const struct argp_option known[] = {
      "Start a new file before the current one spans more than SECONDS (default: never)", OUTPUT},
     {NULL, 0, NULL, 0, "Writing to the disk:", DISK},
     {"writer", WRITER, "direct|buffered|sink", 0,
-     "Write with O_DIRECT and io_uring, with writev, or discard frames (default: direct; buffered if the "
-     "file "
-     "system has no O_DIRECT)",
+     "Write with O_DIRECT and io_uring, write with writev, or discard frames (default: direct; buffered if "
+     "the file system has no O_DIRECT)",
      DISK},
     {"buffers", BUFFERS, "N", 0, "Set the number of buffers of a queue, for writer direct (default: 32)",
      DISK},
@@ -115,8 +115,7 @@ static const char documentation[] =
     "Write the frames of a DPDK port to capture files, and the number of frames by outcome to PATH.json."
     "\v"
     "SIZE is in bytes, or with K, M or G in KiB, MiB or GiB. SIGTERM, SIGINT and SIGHUP stop a capture; "
-    "frames "
-    "received until then are written.";
+    "frames received until then are written.";
 
 const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 

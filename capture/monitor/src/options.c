@@ -37,7 +37,7 @@ static const struct argp_option known[] = {
      "timestamps)",
      PORT},
     {NULL, 0, NULL, 0, "Packets:", SELECTION},
-    {"flows", FLOWS, "FILE", 0, "Read the list of expected flows, as acapella writes it (default: none)",
+    {"flows", FLOWS, "FILE", 0, "Read the list of expected flows, as written by acapella (default: none)",
      SELECTION},
     {"max-flows", MAX_FLOWS, "N", 0, "Without --flows: count flows with indexes below N (default: 65536)",
      SELECTION},
@@ -48,12 +48,11 @@ static const struct argp_option known[] = {
      "Without --flows: expect zeros, ones, aa55, counter or prbs31 after the stamp (default: not checked)",
      SELECTION},
     {"rule", RULE, "RULE", 0,
-     "Count only packets of this 5-tuple, PROTOCOL,SRC,SRC_PORT,DST,DST_PORT, as in "
-     "udp,10.0.0.0/8,*,*,5000-5999; "
-     "repeat it for several",
+     "Count only packets of this 5-tuple, PROTOCOL,SRC,SRC_PORT,DST,DST_PORT, such as "
+     "udp,10.0.0.0/8,*,*,5000-5999; repeat it for several",
      SELECTION},
     {"drift", DRIFT, "PPT,NS", 0,
-     "Subtract from latencies PPT * 10^-12 of the time since NS (default: 0, nothing)", SELECTION},
+     "Subtract PPT * 10^-12 of the time since NS from latencies (default: 0, nothing)", SELECTION},
     {NULL, 0, NULL, 0, "Output:", OUTPUT},
     {"result", RESULT, "FILE", 0, "Write the counts to FILE (required)", OUTPUT},
     {"packets", PACKETS, "PATH", 0,
@@ -61,12 +60,13 @@ static const struct argp_option known[] = {
      "none)",
      OUTPUT},
     {"write", WRITE, "PATH.pcapng", 0,
-     "Write packets, truncated, with the 128-bit identity of each whole packet (default: none)", OUTPUT},
+     "Write truncated packets, with the 128-bit identity of each whole packet (default: none)", OUTPUT},
     {"snaplen", SNAPLEN, "BYTES", 0,
      "With --write: truncate packets to this length; 0: keep them whole (default: 64)", OUTPUT},
-    {"every", EVERY, "SECONDS", 0, "Print counts of ports as JSON each time (default: never)", OUTPUT},
+    {"every", EVERY, "SECONDS", 0, "Print the counts of ports as JSON every SECONDS (default: never)",
+     OUTPUT},
     {"live-flows", LIVE_FLOWS, "N", 0, "With --every: also print the counts of N flows (default: 0)", OUTPUT},
-    {NULL, 0, NULL, 0, "End, of ports (default: SIGTERM or SIGINT):", END},
+    {NULL, 0, NULL, 0, "End of reception (default: SIGTERM or SIGINT):", END},
     {"duration", DURATION, "SECONDS", 0, "Stop after SECONDS", END},
     {"stop-when-idle", IDLE, "SECONDS", 0, "Stop after SECONDS without a packet at any port", END},
     COMMON_OPTIONS,
@@ -75,7 +75,7 @@ static const struct argp_option known[] = {
 
 static const char usage[] = "--result FILE [-- EAL_ARGUMENT...]";
 static const char documentation[] =
-    "Count the packets that acapella-generate has sent: latency, jitter, loss, reordering, duplicates, bit "
+    "Count the packets that acapella-generate sent: latency, jitter, loss, reordering, duplicates and bit "
     "errors."
     "\v"
     "`acapella monitor` runs this program and writes tables. SIGTERM, SIGINT and SIGHUP end it; packets "

@@ -51,8 +51,7 @@ static const struct argp_option known[] = {
      PORTS},
     {"in-band", IN_BAND, NULL, 0,
      "With --bridge, report control messages to a port of the bridge (EtherType 0x88B5) instead of "
-     "forwarding "
-     "them",
+     "forwarding them",
      PORTS},
     {"burst", BURST, "N", 0, "Set the maximum number of packets in a burst, at most 64 (default: 64)", PORTS},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of a queue (default: 1024)", PORTS},
@@ -68,14 +67,15 @@ static const struct argp_option known[] = {
     {"lead-ns", LEAD, "NS", 0,
      "Pass a packet to the driver this long before it is due; 0: unknown (default: 0)", TIMES},
     {"measure-lead", MEASURE_LEAD, "tx|PORT", 0,
-     "Measure the lead time with probes before the start: by the driver's transmit timestamps (tx), or by a "
-     "port that receives what the Tx port sends; repeat it for several ports (a single tx applies to all "
+     "Measure the lead time with probes before the start: from the driver's transmit timestamps (tx), or at "
+     "a port that receives what the Tx port sends; repeat it for several ports (a single tx applies to all "
      "ports)",
      TIMES},
     {"retry-ns", RETRY, "NS", 0,
-     "Retry for this long if the driver does not take a packet, then count it as ring_full (default: 100000)",
+     "Retry for this long if the driver does not accept a packet, then count it as ring_full (default: "
+     "100000)",
      TIMES},
-    {"late-ns", LATE, "NS", 0, "Count packets as late if they are sent later than this (default: 1000)",
+    {"late-ns", LATE, "NS", 0, "Count packets as late if they are more than this late (default: 1000)",
      TIMES},
     {"drop-late-ns", DROP_LATE, "NS", 0,
      "Do not send packets that are more than this late; 0: send them all (default: 0)", TIMES},
@@ -87,7 +87,7 @@ static const struct argp_option known[] = {
      TIMES},
     {NULL, 0, NULL, 0, "Tags:", TAGS},
     {"tag", TAG, "none|choir|fixed", 0,
-     "Append CHOIR's trailer of 16 bytes to each packet; fixed: also correct lengths and checksums (default: "
+     "Append CHOIR's 16-byte trailer to each packet; fixed: also correct lengths and checksums (default: "
      "none)",
      TAGS},
     {"node", NODE, "N", 0, "Set the node number in the trailer (default: 0)", TAGS},
@@ -104,8 +104,7 @@ static const struct argp_option known[] = {
 static const char usage[] = "--tx PORT [-- EAL_ARGUMENT...]";
 static const char documentation[] =
     "Replay a capture, or packets recorded as a transparent bridge, at absolute times. Commands are read "
-    "from "
-    "standard input, one per line; results are printed as one JSON object per line."
+    "from standard input, one per line; results are printed as one JSON object per line."
     "\v"
     "Commands: record FROM_NS UNTIL_NS, rolling SECONDS, load FILE, stop, clear, run AT_NS LOOPS SPEED_PPM, "
     "status, save FILE, departures FILE, quit. The end of standard input, SIGTERM, SIGINT and SIGHUP end the "

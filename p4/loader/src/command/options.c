@@ -34,7 +34,7 @@ enum { PROGRAM_GROUP = 1, INPUT, OUTPUT };
 
 static const struct argp_option known[] = {
     {NULL, 0, NULL, 0, "Program:", PROGRAM_GROUP},
-    {"spec", SPEC, "PATH", 0, "Run the program of this .spec (required)", PROGRAM_GROUP},
+    {"spec", SPEC, "PATH", 0, "Run the program in this .spec file (required)", PROGRAM_GROUP},
     {"control", CONTROL, "PATH", 0,
      "Read tables, registers, names of drop reasons and epochs from a control file; may be repeated "
      "(default: none)",
@@ -49,7 +49,7 @@ static const struct argp_option known[] = {
     {NULL, 0, NULL, 0, "Input:", INPUT},
     {"in", IN, "PATH", 0,
      "Read frames from a pcap or pcapng, optionally compressed with gzip, or - for standard input; may be "
-     "repeated: the first is port 0, and frames of all ports are processed in order of time (required)",
+     "repeated: the first is port 0, and frames of all ports are processed in timestamp order (required)",
      INPUT},
     {"descriptor", DESCRIPTOR, "N[:END]", 0,
      "Read the preceding --in from open file descriptor N; its path appears in messages and is checked. "
@@ -63,11 +63,11 @@ static const struct argp_option known[] = {
     {"out", OUT, "PATH", 0, "Write frames that the program sends to PATH.pcap (ns) or PATH.pcapng", OUTPUT},
     {"out-interface", INTERFACE, "NAME", 0, "Send these frames on a network interface; needs CAP_NET_RAW",
      OUTPUT},
-    {"stats", STATS, "PATH", 0, "Write the number of frames by outcome, JSON", OUTPUT},
+    {"stats", STATS, "PATH", 0, "Write the number of frames by outcome, as JSON", OUTPUT},
     {"frames", FRAMES, "PATH", 0,
      "Write a line per frame: time in ns, port, number on this port, outcome, reason, lengths in bytes, hash",
      OUTPUT},
-    {"dump-registers", REGISTERS, "PATH", 0, "Write all registers after the last frame, JSON", OUTPUT},
+    {"dump-registers", REGISTERS, "PATH", 0, "Write all registers after the last frame, as JSON", OUTPUT},
     COMMON_OPTIONS,
     {NULL, 0, NULL, 0, NULL, 0},
 };
