@@ -4,8 +4,8 @@
     acapella generate model.yaml --interface eth1
 
 MODEL is a YAML file with flows: headers, fields that vary, gaps, sizes, rate limits, payload, stamps and deliberate
-errors (docs/generate.md). The same model and seed give the same file, byte for byte. Packets contain the number of the
-flow, a sequence number and the time of departure, unless the model disables this stamp.
+errors (docs/generate.md). The same model and seed produce the same file, byte for byte. Packets contain the number of
+the flow, a sequence number and the time of departure, unless the model disables this stamp.
 
 The flows that were generated are written to OUT.generated.json (--expected), which `acapella monitor --expected` reads.
 --flow-table writes the flow table that a digest of the packets would write, computed from the model alone.

@@ -5,8 +5,8 @@
 
 Sends requests to the collector that writes to DIRECTORY, through a socket there, which only its owner can use. `rate`
 is the rate since the previous update, by the times in the reports, or since the flow's start if that update did not
-show it; --by throughput sorts by the rate since the start. Without a terminal, prints once unless --every is given.
-Ctrl-C ends it. --json prints a document per update, with all columns of schemas/tables/flow_reports.yaml.
+show the flow; --by throughput sorts by the rate since the start. Without a terminal, prints once unless --every is
+given. Ctrl-C ends it. --json prints a document per update, with all columns of schemas/tables/flow_reports.yaml.
 """
 
 import argparse
