@@ -23,7 +23,7 @@ from pathlib import Path
 from acapella_core.errors import UserError
 
 ARROW = "\N{RIGHTWARDS ARROW}"
-FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")  # from bit 0, RFC 9293 3.1 and RFC 7560
+FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")  # from bit 0, RFC 9293 3.1 and RFC 9768
 SUMMARY_FRAMES = ["frame", "ts_ns", "wire_len", "stack", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len", "issue"]
 SUMMARY_FLOWS = ["src", "dst", "ip_proto", "src_port", "dst_port"]
 # The first ICMP header of a stack belongs to the frame; the headers after it are quoted (RFC 792, RFC 4443 2.4).
