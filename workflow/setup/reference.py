@@ -177,8 +177,8 @@ def configuration() -> str:
         )
     return (
         GENERATED.format(source="schemas/config.schema.json")
-        + "# Configuration\n\nEvery key of a config file. [config/README.md](../config/README.md) explains how to"
-        " write one; `config/config.yaml` contains every key with its default.\n\n## Top level\n\n"
+        + "# Configuration\n\nThis page lists every key of a config file. [config/README.md](../config/README.md)"
+        " explains how to write one; `config/config.yaml` contains every key with its default.\n\n## Top level\n\n"
         + table(heads, key_rows(top, ""))
         + sections
     )
