@@ -65,7 +65,7 @@ def test_truncated_and_damaged_encapsulations_match_the_model(small_spec, tmp_pa
     assert "no-flow" in assert_same(frames, settings, SECOND_NS, tmp_path, small_spec)
 
 
-def test_register_sizes_are_the_published_ones():
+def test_register_sizes_equal_the_published_sizes():
     text = (P4 / "spec" / "flowstats.spec").read_text()
     sizes = {name: int(size, 0) for name, size in re.findall(r"^regarray (\S+) size (\S+)", text, re.MULTILINE)}
     assert all(sizes[f"sketch_{what}_{row}"] == 2 * 2**20 for what in ("bytes", "packets") for row in range(ROWS))

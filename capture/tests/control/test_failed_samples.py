@@ -46,7 +46,7 @@ FAULTS = {
 }
 
 
-def test_failed_samples_are_listed_and_the_others_taken(paper, tmp_path, monkeypatch, capsys):
+def test_failed_samples_are_listed_and_the_others_are_taken(paper, tmp_path, monkeypatch, capsys):
     testbed = paper("first", *FAULTS, "last")
     assert run(tmp_path, monkeypatch) == 0
     raw = tmp_path / "test" / "raw"

@@ -70,7 +70,7 @@ def test_capture_that_ended_early_is_cut_at_its_last_whole_frame(node):
     assert (digest.bytes, digest.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
 
 
-def test_other_truncated_capture_has_a_fault(node):
+def test_capture_truncated_without_an_early_end_has_a_fault(node):
     digest = delivered(node, None)
     assert digest.facts.fault.startswith("truncated at byte ") and digest.facts.frames == FRAMES - 1
 

@@ -17,7 +17,7 @@ def comparable(lines: list[str]) -> list[list[str]]:
     return [MEASURED.sub("MEASURED", line).split() for line in lines if line]
 
 
-def test_examples_print_what_the_pages_show(tmp_path):
+def test_examples_print_the_output_in_the_docs(tmp_path):
     require_built("acapella-dpdk-generate")
     require_built("acapella-monitor")
     require_programs("editcap")

@@ -76,7 +76,7 @@ def test_interface_receives_the_packets_of_the_file(tmp_path, prefix, variables)
     assert all(span > 0 for span in spans) and "500 packets" in done.stdout
 
 
-def test_interrupt_ends_the_run_and_reports_what_was_sent(tmp_path, prefix, variables):
+def test_interrupt_ends_the_run_and_reports_sent_packets(tmp_path, prefix, variables):
     sent = tmp_path / "sent.json"
     argv = [*prefix, *command(tmp_path, ENDLESS, "--interface", "out0", "--expected", str(sent))]
     with (
@@ -107,7 +107,7 @@ def test_all_reasons_why_packets_were_not_sent_are_reported(capsys):
     ]
 
 
-def test_interface_that_does_not_exist_is_one_line(tmp_path, prefix, variables):
+def test_missing_interface_is_a_one_line_error(tmp_path, prefix, variables):
     argv = [*prefix, *command(tmp_path, MODEL, "--interface", "none0")]
     done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

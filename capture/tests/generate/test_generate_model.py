@@ -65,7 +65,7 @@ def read(tmp_path, text: str | bytes):
 
 
 @pytest.mark.parametrize(("text", "message"), FAULTY.items(), ids=range(len(FAULTY)))
-def test_faulty_model_is_refused_in_one_line(tmp_path, text, message):
+def test_invalid_model_is_rejected_in_one_line(tmp_path, text, message):
     with pytest.raises(UserError, match=message) as error:
         read(tmp_path, text)
     assert "\n" not in str(error.value)
@@ -107,7 +107,7 @@ def mutated(text: str, chance: random.Random) -> str:
     return text
 
 
-def test_mutated_models_are_read_or_refused(tmp_path):
+def test_mutated_models_are_accepted_or_rejected(tmp_path):
     chance = random.Random(19)
     read_well = refused = 0
     texts = [models.flow(name, headers, at, 5) for at, (name, (headers, _)) in enumerate(models.TEMPLATES.items())]
@@ -128,7 +128,7 @@ def test_mutated_models_are_read_or_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM"])
-def test_signal_ends_the_reading_of_a_trace(generator, tmp_path, name):
+def test_signal_stops_reading_a_trace(generator, tmp_path, name):
     path, packet = tmp_path / "fifo", struct.pack("<IIII", 1, 0, 64, 64) + bytes(64)
     os.mkfifo(path)
     argv = [program.executable(), "--trace", path]
@@ -161,7 +161,7 @@ def test_rows_of_a_table_replace_values_of_their_template(tmp_path):
     }
 
 
-def test_template_with_bytes_has_no_fields_of_them(tmp_path):
+def test_header_bytes_of_a_template_have_no_fields(tmp_path):
     text = TEMPLATE.replace("{udp: {src: 1, dst: 2}}", "{udp: {src: 1, dst: 2}}, {bytes: '0a'}").replace("60", "61")
     (tmp_path / "flows.csv").write_text("template,2.src\nweb,9\n")
     (flow,) = read(tmp_path, text).flows
@@ -179,7 +179,7 @@ def test_template_with_bytes_has_no_fields_of_them(tmp_path):
     ("template,packets\nweb,[\n", "line 2: packets: not YAML"),
     ('template,name\nweb,"x', "not CSV"),
 ])  # fmt: skip
-def test_faulty_table_is_refused_with_its_line(tmp_path, table, message):
+def test_invalid_table_is_rejected_with_its_line(tmp_path, table, message):
     (tmp_path / "flows.csv").write_text(table)
     with pytest.raises(UserError, match=message):
         read(tmp_path, TEMPLATE)
@@ -194,7 +194,7 @@ def test_digest_of_the_model_includes_its_table(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["packets: 5000", "duration_ns: 50000"])
-def test_flow_table_of_too_many_packets_is_refused(tmp_path, monkeypatch, end):
+def test_flow_table_with_too_many_packets_is_rejected(tmp_path, monkeypatch, end):
     monkeypatch.setattr(expected, "MAX_PACKETS", 4999)
     with pytest.raises(UserError, match="a flow with more than 4999 packets"):
         expected.flow_table(read(tmp_path, FLOW.replace("packets: 3", end)))
@@ -254,7 +254,7 @@ def damaged(text: str, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(400 if SOAK else 8))
-def test_damaged_compiled_model_is_executed_or_refused_in_one_line(generator, tmp_path, seed):
+def test_damaged_compiled_model_is_executed_or_rejected_in_one_line(generator, tmp_path, seed):
     chance = random.Random(seed)
     path = tmp_path / "model"
     path.write_text(damaged(read(tmp_path, models.random_model(seed, 4)).text(), chance))

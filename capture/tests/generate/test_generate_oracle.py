@@ -51,7 +51,7 @@ def test_digest_equals_the_flow_table_of_random_models(generate, seed):
     assert in_order(digested(made.path)) == in_order(pq.read_table(made.table).to_pylist())
 
 
-def test_same_model_gives_the_same_bytes_and_another_seed_does_not(generate):
+def test_output_depends_only_on_model_and_seed(generate):
     text = models.every_template(20)
     files = [generate(text, name, *options).path for name, options in
              (("first", ()), ("second", ()), ("third", ("--seed", "12")))]  # fmt: skip
@@ -75,7 +75,7 @@ def test_list_of_flows_follows_its_schema_and_counts_every_packet(generate):
     assert flows["cut_in_ipv4"]["shortest_bytes"] == 30 and flows["cut_in_ipv4"]["vlan"] == [9]
 
 
-def test_gap_beyond_all_times_is_an_error(generator, tmp_path):
+def test_overflowing_gap_is_an_error(generator, tmp_path):
     path = tmp_path / "model.yaml"
     path.write_text(models.every_template(5))
     read = model.read(path, program.read_trace)

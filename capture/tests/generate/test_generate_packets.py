@@ -64,7 +64,7 @@ def pattern(name: str, flow: int, sequence: int, size: int) -> bytes:
     return (repeated[name] * (size // len(repeated[name]) + 1))[:size]
 
 
-def test_header_of_c_has_the_layout_of_the_schema():
+def test_c_header_matches_the_schema():
     text = (ROOT / "capture" / "common" / "stamp.h").read_text()
     numbers = {name: int(value, 0) for name, value in re.findall(r"#define STAMP_(\w+) (0x\w+|\d+)\n", text)}
     assert (numbers["BYTES"], numbers["MAGIC"]) == (STAMP["bytes"], STAMP["magic"])

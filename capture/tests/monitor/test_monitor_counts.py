@@ -72,7 +72,7 @@ def buckets(rows: dict[str, list[dict]], flow: int, measure: str) -> dict[int, i
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_counts_are_those_of_the_schedule(tmp_path, name):
+def test_counts_match_the_schedule(tmp_path, name):
     _, path = traffic.write(tmp_path, FLOWS, SCHEDULES[name])
     rows = monitored(tmp_path)
     (port,) = rows["monitor_ports"]
@@ -183,7 +183,7 @@ def test_packet_older_than_the_window_is_unclassified(tmp_path):
     assert (row["reordered"], row["lost"]) == (0, 200 + 1 - 101 - 2)
 
 
-def test_extent_beyond_the_latest_discontinuities_is_not_known(tmp_path):
+def test_extent_beyond_the_latest_discontinuities_is_unknown(tmp_path):
     skipping = list(range(0, 80, 2))
     row = flow_of(tmp_path, [*skipping, 1, 77])
     assert (row["reordered"], row["extent_known"], row["extent_max"]) == (2, 1, 2)
@@ -226,7 +226,7 @@ def test_truncated_file_is_reported(tmp_path, capsys):
         (("a.pcap", "--output", "/proc/none/tables"), "cannot create the directory"),
     ],
 )
-def test_mistakes_are_reported_in_one_line(tmp_path, monkeypatch, options, message):
+def test_usage_errors_are_reported_in_one_line(tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     write_pcap(tmp_path / "a.pcap", [])
     parser = command.register_parser(argparse.ArgumentParser().add_subparsers())
@@ -237,7 +237,7 @@ def test_mistakes_are_reported_in_one_line(tmp_path, monkeypatch, options, messa
 
 
 @pytest.mark.parametrize("name", ["packets", "dropped", "stamp_offset", "pattern_offset"])
-def test_numbers_of_the_expected_list_that_are_too_large_are_refused(tmp_path, name):
+def test_too_large_numbers_in_the_expected_list_are_rejected(tmp_path, name):
     document = traffic.expected(FLOWS[:1])
     document["flows"][0][name] = 2**64
     path = tmp_path / "sent.json"

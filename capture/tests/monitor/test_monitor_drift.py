@@ -23,7 +23,7 @@ def naive_line(times: list[int], values: list[int]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("rate", [0.0, 20e-6, -3e-7])
-def test_line_has_the_least_squares(rate):
+def test_line_is_the_least_squares_fit(rate):
     draw = random.Random(1)
     times = sorted(draw.sample(range(START_NS, START_NS + 10**11), 200))
     values = [5_000_000 + round((t - START_NS) * rate) + draw.randint(0, 2000) for t in times]
@@ -46,7 +46,7 @@ def test_two_points_have_no_line():
 
 
 @pytest.mark.usefixtures("monitor_on_path")
-def test_corrected_latencies_are_those_without_drift(tmp_path):
+def test_correction_removes_the_drift_from_latencies(tmp_path):
     flows = [Flow(400, 100_000, 20)]
     traffic.write(tmp_path, flows, Schedule(jitter_ns=5000, drift=80e-6))
     wanted = expected.read(tmp_path / "sent.generated.json")

@@ -60,7 +60,7 @@ flows:
 
 
 @pytest.mark.usefixtures("monitor_on_path")
-def test_written_packets_arrive_at_once_and_without_errors(tmp_path, monkeypatch):
+def test_written_packets_have_no_latency_and_no_errors(tmp_path, monkeypatch):
     built = str(c_programs.built_or_skip("acapella-dpdk-generate"))
     monkeypatch.setattr(generator, "executable", lambda: built)
     (tmp_path / "model.yaml").write_text(MODEL)

@@ -36,7 +36,7 @@ def routed(frame: bytes) -> bytes:
 
 
 @pytest.mark.usefixtures("monitor_on_path")
-def test_loss_events_of_a_routed_path_are_those_of_the_schedule(tmp_path, capsys):
+def test_loss_events_on_a_routed_path_match_the_schedule(tmp_path, capsys):
     arrived, path = traffic.write(tmp_path, FLOWS, Schedule(seed=11, loss=0.15, jitter_ns=40_000))
     kept = {frame for _, frame in path.arrived}
     write_pcap(arrived, [(ns, routed(frame)) for ns, frame in path.arrived])
@@ -53,7 +53,7 @@ def test_loss_events_of_a_routed_path_are_those_of_the_schedule(tmp_path, capsys
 
 
 @pytest.mark.usefixtures("monitor_on_path")
-def test_file_of_packets_replaces_the_capture_of_the_other_place(tmp_path, capsys):
+def test_packet_file_replaces_the_capture_of_sent_packets(tmp_path, capsys):
     arrived, path = traffic.write(tmp_path, FLOWS, Schedule(seed=12, loss=0.2))
     run(tmp_path / "sent.pcap", "--packets", tmp_path / "sent.parquet")
     run(arrived, "--sent", tmp_path / "sent.parquet")
@@ -67,7 +67,7 @@ def test_file_of_packets_replaces_the_capture_of_the_other_place(tmp_path, capsy
 
 
 @pytest.mark.usefixtures("monitor_on_path")
-def test_file_of_packets_needs_the_rules_with_which_it_was_written(tmp_path, capsys):
+def test_packet_file_requires_the_rules_used_to_write_it(tmp_path, capsys):
     arrived, _ = traffic.write(tmp_path, FLOWS, Schedule(seed=14))
     rule = ("--rule", "udp,*,*,*,*")
     run(arrived, "--packets", tmp_path / "all.parquet")
@@ -89,7 +89,7 @@ def records(identities: list[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_of_equal_packets_the_last_ones_are_lost(seed):
+def test_last_of_equal_packets_are_lost(seed):
     draw = random.Random(seed)
     sent, arrived = ([draw.randint(1, 6) for _ in range(draw.randint(0, 30))] for _ in range(2))
     remaining, wanted = list(arrived), []
@@ -104,7 +104,7 @@ def test_of_equal_packets_the_last_ones_are_lost(seed):
     assert all(wanted[row["first_packet"] : row["last_packet"] + 1] for row in rows)
 
 
-def test_another_table_is_no_table_of_packets(tmp_path):
+def test_different_table_is_not_a_packet_file(tmp_path):
     pq.write_table(losses.table_of([records([1])]).drop_columns("flow"), tmp_path / "other.parquet")
     with pytest.raises(UserError, match="is not a table of packets"):
         losses.read(tmp_path / "other.parquet")
@@ -118,7 +118,7 @@ def test_incomplete_log_is_an_error(tmp_path):
 
 
 @pytest.mark.usefixtures("monitor_on_path")
-def test_truncated_captures_of_both_places_identify_lost_packets(tmp_path, capsys):
+def test_truncated_captures_of_both_ends_identify_lost_packets(tmp_path, capsys):
     flows = [Flow(90, 9_000, 200, "prbs31"), Flow(70, 11_000, 300)]
     _, path = traffic.write(tmp_path, flows, Schedule(seed=13, loss=0.2, jitter_ns=30_000, damage=0.1))
     for name in ("sent", "arrived"):

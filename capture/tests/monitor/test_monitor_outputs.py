@@ -67,7 +67,7 @@ def test_counts_are_printed_if_the_disk_is_full(tmp_path):
 
 
 @pytest.mark.parametrize("truncated", ["sent", "arrived"])
-def test_truncated_packets_without_a_hash_are_not_taken_for_lost_ones(tmp_path, capsys, truncated):
+def test_truncated_packets_without_a_hash_do_not_count_as_lost(tmp_path, capsys, truncated):
     traffic.write(tmp_path, FLOWS, Schedule())
     write_pcap(tmp_path / f"{truncated}.pcap", traffic.sent(FLOWS), snaplen=80)
     with pytest.raises(UserError, match="200 packets are truncated and have no hash"):
@@ -77,14 +77,14 @@ def test_truncated_packets_without_a_hash_are_not_taken_for_lost_ones(tmp_path, 
     assert ("arrived.pcap" in capsys.readouterr().out) == (truncated == "arrived")
 
 
-def test_name_of_a_capture_is_not_cut(tmp_path):
+def test_capture_name_is_not_truncated(tmp_path):
     arrived, _ = traffic.write(tmp_path, FLOWS, Schedule())
     longest = arrived.rename(tmp_path / f"{'a' * 250}.pcap")  # NAME_MAX is 255
     run(longest, "-o", tmp_path / "tables")
     assert pq.read_table(tmp_path / "tables" / "monitor_ports.parquet")["name"].to_pylist() == [longest.name]
 
 
-def test_run_that_fails_leaves_no_tables_of_an_earlier_one(tmp_path):
+def test_failed_run_removes_tables_of_an_earlier_run(tmp_path):
     arrived, _ = traffic.write(tmp_path, FLOWS, Schedule())
     output = tmp_path / "tables"
     run(arrived, "--sent", tmp_path / "sent.pcap", "-o", output)
@@ -107,7 +107,7 @@ def test_memory_is_checked_before_the_packets_arrive(tmp_path, monkeypatch):
     assert error.value.outside
 
 
-def test_search_for_lost_packets_needs_less_memory_than_is_checked():
+def test_search_for_lost_packets_needs_less_memory_than_estimated():
     packets = 50_000
     tracemalloc.start()
     sent = np.zeros(packets, losses.RECORD)

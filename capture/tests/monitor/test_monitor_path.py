@@ -127,7 +127,7 @@ def is_ordered(run: Run, at_once: set[int], delay_ns: int) -> bool:
     return last_at_once < min(departure for _, _, departure, *_ in packets) + delay_ns - EARLY_NS - CLOCK_NS
 
 
-def test_counts_are_those_of_the_schedule_and_delays_are_not_shorter(tmp_path, capsys):
+def test_counts_match_the_schedule_and_delays_are_not_shorter(tmp_path, capsys):
     impairments = Impairments(10**9, loss_ppm=100_000, reorder_ppm=60_000, duplicate_ppm=150_000, seed=9)
     at_once, later, lost = impaired_path.schedule(impairments, PACKETS)
     with impaired_path.path(c_programs.built_or_skip("acapella-link")) as (prefix, link):

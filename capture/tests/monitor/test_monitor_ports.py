@@ -223,7 +223,7 @@ def test_without_a_terminal_there_is_no_live_table():
     assert out.getvalue() == ""
 
 
-def test_lines_of_libraries_are_no_events():
+def test_library_output_is_not_an_event():
     lines = iter([b"EAL: hello\n", json.dumps(event(1)).encode() + b"\n"])
     assert [each["event"] for each in program.events(lines)] == ["counts"]
 

@@ -45,7 +45,7 @@ def test_highest_rate_without_loss_is_the_capacity(capacity):
 
 @pytest.mark.parametrize("near", [0, 100, 150, 40_000, 123_400, 123_456, 123_500, 500_000, MOST, 2 * MOST])
 @pytest.mark.parametrize("capacity", [99.0, 100.0, 123_456.0, MOST])
-def test_search_near_an_estimate_has_the_same_meaning(capacity, near):
+def test_search_near_an_estimate_finds_the_capacity(capacity, near):
     found = highest(device(capacity), 100, MOST, 50, near)
     tried = [value for value, _ in found.trials]
     assert len(tried) == len(set(tried)) and all(100 <= value <= MOST for value in tried)
@@ -75,7 +75,7 @@ def test_loss_at_the_lowest_rate_has_no_result():
     ("capacity", "generator", "limit"),
     [(300_000.0, MOST, "loss"), (MOST, 300_000.0, "generator"), (MOST, MOST, "range"), (400_000.0, 500_000.0, "loss")],
 )
-def test_result_names_what_limits_it(capacity, generator, limit):
+def test_result_names_its_limit(capacity, generator, limit):
     found = highest(lambda pps: replace(device(capacity)(pps), reached=pps <= generator), 100, MOST, 1000)
     assert found.limit == limit
     assert [row["limit"] for row in rows([(1, 60, "none", "throughput", found)]) if row["limit"]] == [limit]
@@ -122,7 +122,7 @@ def test_line_rate_of_minimum_frames():
     assert round(line_pps(10e9, 60)) == 14_880_952
 
 
-def test_model_of_a_trial_is_one_of_the_generator(tmp_path):
+def test_trial_model_is_valid_for_the_generator(tmp_path):
     path = tmp_path / "model.yaml"
     path.write_text(json.dumps(trials.model(60, 12_345.4, 100)))
     (flow,) = generator_model.read(path, lambda _: ()).flows
@@ -136,7 +136,7 @@ while :; do sleep 0.05; done
 """
 
 
-def test_generator_that_is_ended_removes_its_files(tmp_path, monkeypatch):
+def test_terminated_generator_removes_its_files(tmp_path, monkeypatch):
     monkeypatch.setenv("DIRECTORY", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", GENERATOR).with_name("python")))
     sender = trials.Senders(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
@@ -147,7 +147,7 @@ def test_generator_that_is_ended_removes_its_files(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("status", [2, 75])
-def test_generator_that_fails_ends_the_search_with_its_status(tmp_path, monkeypatch, status):
+def test_failed_generator_ends_the_search_with_its_status(tmp_path, monkeypatch, status):
     script = f"#!/bin/sh\necho 'acapella: error: no memory' >&2\nexit {status}\n"
     monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", script).with_name("python")))
     sender = trials.Senders(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
@@ -200,7 +200,7 @@ def table_of(directory: Path) -> list[dict]:
     ("error", "code"),
     [(UserError("no memory", outside=True), 75), (UserError("broken"), 2), (KeyboardInterrupt(), 130)],
 )
-def test_search_that_ends_early_keeps_its_results_and_is_continued(tmp_path, search, capsys, error, code):
+def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, capsys, error, code):
     whole = Device()
     assert search(whole) == 0
     wanted = table_of(tmp_path)
@@ -236,7 +236,7 @@ def test_table_of_an_earlier_search_is_kept_if_a_program_is_missing(tmp_path, se
 
 
 @pytest.mark.parametrize("change", ["duration", "program", "file", None])
-def test_trials_of_another_search_are_not_continued(tmp_path, search, change):
+def test_trials_of_a_different_search_are_not_reused(tmp_path, search, change):
     whole = Device()
     assert search(whole) == 0
     search(Device(5, UserError("broken")))
@@ -274,7 +274,7 @@ def test_space_for_the_packets_is_checked_before_a_search(search, monkeypatch, c
     assert search(Device(), "--burst-packets", "10001") == 75
 
 
-def test_ports_have_the_order_in_which_the_monitor_counts_them(tmp_path, monkeypatch):
+def test_ports_are_in_the_order_of_the_monitor(tmp_path, monkeypatch):
     pairs = (("0000:01:00.0", "0000:01:00.1"), ("eth0", "eth1"), ("01:00.2", "01:00.3"), ("net_tap0", "net_tap1"))
     used = {}
 
@@ -317,7 +317,7 @@ def test_search_over_a_veth_measures_the_rate_and_latency(tmp_path):
     assert "monitor: 1 port, 60 B, capture truncated, throughput: " in done.stderr
 
 
-def test_ports_that_are_used_together_have_one_trial():
+def test_ports_used_together_share_a_trial():
     idle = Trial(100, 100, 900.0, reached=False)
     busy = Trial(100, 20, 1000.0, latency_min_ns=5, latency_mean_ns=10.0, latency_max_ns=30, jitter_ns=2.0)
     other = Trial(100, 0, 1000.0, latency_min_ns=7, latency_mean_ns=19.0, latency_max_ns=20, jitter_ns=3.0)
@@ -360,6 +360,6 @@ def test_option_without_effect_on_a_search_is_an_error(options, capsys):
 
 
 @pytest.mark.parametrize("options", [["--virtual", "2"], ["--send", "a"], ["--most", "5"], ["--with-capture"]])
-def test_option_of_a_search_needs_search(options, capsys):
+def test_search_options_require_search(options, capsys):
     assert main(["monitor", "-i", "absent0", *options]) == 2
     assert f"{options[0]} needs --search" in capsys.readouterr().err

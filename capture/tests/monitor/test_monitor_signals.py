@@ -69,7 +69,7 @@ def test_signal_is_passed_to_the_monitor_of_an_interface():
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-def test_part_of_a_capture_is_not_a_result(monitor_program, tmp_path, name):
+def test_partially_read_capture_gives_no_result(monitor_program, tmp_path, name):
     path, packet = tmp_path / "fifo", struct.pack("<IIII", 1, 0, 64, 64) + bytes(64)
     os.mkfifo(path)
     argv = [monitor_program, "--read", path, "--result", tmp_path / "result"]
@@ -85,7 +85,7 @@ def test_part_of_a_capture_is_not_a_result(monitor_program, tmp_path, name):
 
 
 @pytest.mark.usefixtures("monitor_on_path")
-def test_monitor_ends_with_the_command_that_was_killed(tmp_path):
+def test_monitor_ends_if_its_command_is_killed(tmp_path):
     arrived, _ = traffic.write(tmp_path, [Flow(20)], Schedule())
     argv = [*COMMAND, "--interface", f"net_pcap0,rx_pcap={arrived}"]
     with running(argv, stderr=subprocess.PIPE, text=True) as process:

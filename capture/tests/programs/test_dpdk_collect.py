@@ -73,7 +73,7 @@ def test_collection_uses_two_capture_methods(caller, open_directory):
     assert all(sample["frames_captured"] > 0 for sample in samples)
 
 
-def test_command_line_has_filter_sampling_and_snap_length_of_the_config(monkeypatch):
+def test_command_line_contains_filter_sampling_and_snap_length(monkeypatch):
     monkeypatch.setattr("acapella_capture.programs.dpdk.executable", lambda: "writer")
     testbed = FakeTestbed("p")
     shown = {"sh": "0\n4294967295\n8192\n", "ip": "2: capture0: <UP> mtu 1500 qdisc"}
@@ -104,7 +104,7 @@ def test_ring_fits_whole_frames(mtu, frame):
     assert int(values["framesz"]) * int(values["framecnt"]) == 32768 * 1024
 
 
-def test_larger_frames_than_an_mbuf_holds_are_an_error():
+def test_frames_larger_than_an_mbuf_are_an_error():
     with pytest.raises(UserError, match=r"^eth1: MTU 32689 is too large for DPDK.s net_af_packet; ip link"):
         device("eth1", 32689, 32768)
 
@@ -160,13 +160,13 @@ def test_collect_takes_samples_after_a_p4_program(caller, open_directory):
 
 
 @pytest.mark.parametrize("method", ["fpga", {"default": "tcpdump", "site2": "fpga"}])
-def test_method_fpga_needs_its_program(method):
+def test_method_fpga_requires_its_program(method):
     capture = {"method": method, "p4_program": "no/such.spec"}
     with pytest.raises(UserError, match=r"capture\.p4_program: no file no/such\.spec; method fpga requires it"):
         parse_settings({"testbed": "local", "capture": capture})
 
 
-def test_pcapng_needs_method_dpdk_and_no_anonymization():
+def test_pcapng_requires_method_dpdk_without_anonymization():
     capture = {"method": {"default": "dpdk", "site2": "tcpdump"}, "format": "pcapng"}
     with pytest.raises(UserError, match=r"capture\.format: pcapng is not supported by method tcpdump"):
         parse_settings({"testbed": "local", "capture": capture})

@@ -153,5 +153,5 @@ def test_capture_runs_with_hugepages(tmp_path):
         ("prog: 3 packets\nEAL: cannot map\nprog: a: no such port\n", "a: no such port (DPDK: EAL: cannot map)"),
     ],
 )
-def test_last_message_includes_the_line_of_dpdk_before_it(output, message):
+def test_last_message_includes_the_preceding_line_of_dpdk(output, message):
     assert last_message("prog", output) == message

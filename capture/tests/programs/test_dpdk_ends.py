@@ -68,7 +68,7 @@ def test_killed_capture_contains_whole_records(tmp_path, writer, name):
         assert len(numbers) == len(frames)
 
 
-def test_timestamps_are_of_the_system_clock_and_differ_within_a_burst(tmp_path):
+def test_timestamps_use_the_system_clock_and_differ_within_a_burst(tmp_path):
     before = time.time_ns()
     run = dpdk.capture(tmp_path, "--vdev", "net_null0,size=64", "--frames", 20000, "--when-full", "wait")
     after = time.time_ns()

@@ -28,7 +28,7 @@ def numbers(frames: list[dpdk.Frame]) -> list[int]:
 
 
 @pytest.mark.parametrize(("size", "snaplen"), [(60, 64), (1514, 200)])
-def test_written_frames_are_those_not_refused(tmp_path, size, snaplen):
+def test_all_accepted_frames_are_written(tmp_path, size, snaplen):
     run = generate(tmp_path, size, "--snaplen", snaplen, "--frames", 20000, "--when-full", "wait", "--depth", 64)
     frames, rest = dpdk.read_pcap(tmp_path / "c.pcap")
     created = run.accounts["generator"]

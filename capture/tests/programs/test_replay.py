@@ -116,7 +116,7 @@ def block(kind: int, body: bytes) -> bytes:
     return kind.to_bytes(4, "little") + size + body + size
 
 
-def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
+def test_packets_over_the_mtu_are_rejected_before_the_start(tmp_path, capture):
     with replayer.loaded(capture, *to_file(tmp_path), "--max-frame", 1514, "--tag", "choir") as program:
         program.send("run 0 1 1000000")
         scheduled, done = program.wait("scheduled"), replayer.checked(program.wait("done"))
@@ -159,14 +159,14 @@ def test_program_continues_after_an_invalid_command(line, message):
         assert program.end() == 0, program.messages
 
 
-def test_stop_after_the_end_is_no_error():
+def test_stop_after_the_end_is_not_an_error():
     with replayer.Replayer(*NULL) as program:
         assert program.ask("stop", "stopped", "error") == {"event": "stopped", "run": None}
         assert program.ask("status", "status", "error")["state"] == "idle"
         assert program.end() == 0, program.messages
 
 
-def test_times_in_the_past_and_a_loaded_recording_are_refused(tmp_path, capture):
+def test_start_in_the_past_and_second_recording_are_rejected(tmp_path, capture):
     with replayer.loaded(capture, *NULL) as program:
         assert "ns in the past" in program.ask("run 1 1 1000000", "error")["message"]
         assert program.ask(f"load {capture}", "error")["message"] == "the recording has 500 packets; clear it first"
@@ -255,7 +255,7 @@ def test_closed_standard_output_ends_the_program_with_one_line():
         ([*NULL, "surplus"], 2, "surplus: not an option"),
     ],
 )
-def test_errors_at_the_start_are_one_line(arguments, status, message):
+def test_startup_errors_are_one_line(arguments, status, message):
     done = run(replayer.built_or_skip(), *arguments, timeout=dpdk.LIMIT_S, env=replayer.environment())
     assert done.returncode == status, done.stderr
     (line,) = (line for line in done.stderr.splitlines() if "error: " in line)
@@ -264,7 +264,7 @@ def test_errors_at_the_start_are_one_line(arguments, status, message):
     assert done.stdout == ""
 
 
-def test_real_time_priority_is_used_or_refused_at_the_start(capture):
+def test_real_time_priority_is_used_or_rejected_at_startup(capture):
     with replayer.Replayer(*NULL, "--priority", 1) as program:
         program.send(f"load {capture}")
         program.send("run 0 1 1000000")

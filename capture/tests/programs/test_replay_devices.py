@@ -45,7 +45,7 @@ def received_by_in0(direct, capture, path, *options: object) -> Iterator[replaye
 
 
 @pytest.mark.parametrize("driver", ["net_af_packet0,iface=out0", "net_af_xdp0,iface=out0,force_copy=1"])
-def test_interface_receives_what_was_recorded_in_order(tmp_path, direct, capture, driver):
+def test_interface_receives_recorded_packets_in_order(tmp_path, direct, capture, driver):
     if "xdp" in driver:
         veth.af_xdp_or_skip()
     out = ("--vdev", driver, "--tx", driver.split(",")[0])
@@ -65,7 +65,7 @@ def test_interface_receives_what_was_recorded_in_order(tmp_path, direct, capture
         ("out0", "out0: the interface is down: ip link set out0 up"),
     ],
 )
-def test_a_link_that_is_down_at_the_start_is_one_line(direct, down, text):
+def test_link_down_at_startup_is_a_one_line_error(direct, down, text):
     subprocess.run([*direct, "ip", "link", "set", down, "down"], check=True)
     with replayer.Replayer(*OUT, prefix=direct) as program:
         assert program.ended() == 1
@@ -73,14 +73,14 @@ def test_a_link_that_is_down_at_the_start_is_one_line(direct, down, text):
         assert program.events == []
 
 
-def test_a_cpu_that_the_machine_lacks_is_one_line():
+def test_missing_cpu_is_a_one_line_error():
     with replayer.Replayer("--vdev", "net_null0", "--tx", "net_null0", "--cpus", "0,9999") as program:
         assert program.ended() == 1
         text = "--cpus 0,9999: this machine has no CPU 9999; nproc prints their number"
         assert program.errors() == [f"acapella-dpdk-replay: error: {text}"]
 
 
-def test_a_link_that_goes_down_ends_the_run_and_the_program(direct, capture):
+def test_link_that_goes_down_ends_the_run_and_the_program(direct, capture):
     with replayer.loaded(capture, *OUT, prefix=direct) as program:
         program.ask("run 0 100 100000", "running")
         subprocess.run([*direct, "ip", "link", "set", "in0", "down"], check=True)
@@ -90,7 +90,7 @@ def test_a_link_that_goes_down_ends_the_run_and_the_program(direct, capture):
     assert done["stopped_by"] == "link_down" and done["dropped"]["stopped"] > 0
 
 
-def test_the_mtu_of_the_time_of_the_run_counts(tmp_path, direct, capture):
+def test_mtu_is_read_at_the_start_of_a_run(tmp_path, direct, capture):
     with received_by_in0(direct, capture, tmp_path / "got.pcap", *OUT) as program:
         subprocess.run([*direct, "ip", "link", "set", "out0", "mtu", "1000"], check=True)
         done = program.run()
@@ -118,7 +118,7 @@ def slow_queue(prefix: tuple[str, ...], interface: str) -> None:
     require_success([*prefix, *limit], "tbf")
 
 
-def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp_path, direct, capture):
+def test_interface_counter_excludes_packets_dropped_by_a_kernel_queue(tmp_path, direct, capture):
     """The driver takes these packets, so that only the interface's own count shows the loss."""
     slow_queue(direct, "out0")
     queued = ("--vdev", "net_af_packet0,iface=out0,qdisc_bypass=0", "--tx", "net_af_packet0")
@@ -145,7 +145,7 @@ def test_forwarded_frames_of_a_run_are_not_lost_packets(bridged, capture, tmp_pa
     assert port["interface"]["tx_packets"] >= 20 + len(FRAMES) and lost_in_kernel(done) == []
 
 
-def test_forwarded_frames_do_not_hide_packets_that_a_queue_of_the_kernel_dropped(bridged, capture, tmp_path):
+def test_forwarded_frames_do_not_hide_packets_dropped_by_a_kernel_queue(bridged, capture, tmp_path):
     """The interface sends more frames than the run has packets, but fewer than the program sent."""
     slow_queue(bridged, "left1")
     few = replayer.write_capture(tmp_path / "few.pcap", slow_frames(20))
@@ -270,7 +270,7 @@ def promiscuity(prefix: tuple[str, ...]) -> list[tuple[str, bool, int]]:
 
 
 @pytest.mark.parametrize("how", ["quit", "kill"])
-def test_interfaces_of_a_bridge_are_as_promiscuous_afterwards_as_before(bridged, how):
+def test_bridge_restores_promiscuous_mode_of_its_interfaces(bridged, how):
     subprocess.run([*bridged, "ip", "link", "set", "left1", "promisc", "on"], check=True)
     before = promiscuity(bridged)
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
@@ -281,7 +281,7 @@ def test_interfaces_of_a_bridge_are_as_promiscuous_afterwards_as_before(bridged,
     assert during == [("left1", True, 2), ("right0", False, 1)]
 
 
-def test_bridge_that_would_truncate_or_lose_frames_is_refused(bridged):
+def test_bridge_that_would_truncate_or_lose_frames_is_rejected(bridged):
     subprocess.run([*bridged, "ip", "link", "set", "left1", "mtu", "9000"], check=True)
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
         assert program.ended() == 1
@@ -298,7 +298,7 @@ def test_bridge_that_would_truncate_or_lose_frames_is_refused(bridged):
         assert "net_af_packet1: framesz is not a number from 128 to 1048576" in program.errors()[0]
 
 
-def test_packets_that_arrived_before_a_recording_do_not_count_as_received_by_it(bridged, tmp_path):
+def test_packets_before_a_recording_are_not_counted_in_it(bridged, tmp_path):
     """They wait in the ring of the driver while the program is stopped."""
     many = replayer.write_capture(tmp_path / "many.pcap", 8 * FRAMES)
     ring = [word.replace("iface=left1", "iface=left1,blocksz=4096,framecnt=4096") for word in BRIDGE]
@@ -408,7 +408,7 @@ def test_port_that_sends_and_receives_probes_is_not_promiscuous_afterwards(tmp_p
     assert "PROMISC" not in shown and re.findall(r"promiscuity (\d+)", shown) == ["0"] * 3
 
 
-def test_measured_lead_of_a_bridge_is_one_line(bridged):
+def test_lead_of_a_bridge_is_a_one_line_error(bridged):
     with replayer.Replayer(*BRIDGE, "--pace", "single", "--measure-lead", "tx", prefix=bridged) as program:
         assert program.ended() == 2
         text = "--measure-lead: applies to --tx, not to --bridge"
@@ -425,7 +425,7 @@ def test_lead_time_without_transmit_timestamps_is_zero_and_unknown(tmp_path, dir
     assert done["leads"] == [{"source": "unknown", "ns": None}]
 
 
-def test_probes_that_do_not_arrive_are_one_line(bridged):
+def test_missing_probes_are_a_one_line_error(bridged):
     words = ("--vdev", "net_af_packet0,iface=left0", "--tx", "net_af_packet0", "--pace", "single")
     loop = ("--vdev", "net_af_packet1,iface=right0", "--measure-lead", "net_af_packet1")
     with replayer.Replayer(*words, *loop, prefix=bridged) as program:

@@ -144,13 +144,13 @@ def test_interface_with_several_tx_queues_receives_flows_in_order(tmp_path):
         (3, 2, "net_af_packet0: frames of 1 of its 3 Rx queues would be lost; use --queues 3"),
     ],
 )
-def test_number_of_queues_that_does_not_fit_the_device_is_one_line(bridged, pairs, queues, why):
+def test_unsupported_number_of_queues_is_a_one_line_error(bridged, pairs, queues, why):
     with replayer.Replayer(*bridge_words(pairs, queues), prefix=bridged) as program:
         assert program.ended() == 1
         assert program.errors() == [f"acapella-dpdk-replay: error: {why}"]
 
 
-def test_more_queues_than_a_file_has_are_one_line(tmp_path):
+def test_more_queues_than_a_file_has_are_a_one_line_error(tmp_path):
     words = ("--vdev", f"net_pcap0,tx_pcap={tmp_path / 'out.pcap'}", "--tx", "net_pcap0", "--queues", 2)
     with replayer.Replayer(*words) as program:
         assert program.ended() == 1
@@ -221,13 +221,13 @@ def test_af_xdp_with_several_queues(tmp_path, direction):
             assert program.end() == 0, program.messages
 
 
-def test_link_of_a_device_that_stays_down_is_one_line(tmp_path):
+def test_link_that_stays_down_is_a_one_line_error(tmp_path):
     with replayer.Replayer("--vdev", memif("server", tmp_path / "memif"), "--tx", "net_memif0") as program:
         assert program.ended() == 1
         assert program.errors() == ["acapella-dpdk-replay: error: net_memif0: the link is down; connect it"]
 
 
-def test_interrupted_wait_for_a_link_is_one_line(tmp_path):
+def test_interrupted_wait_for_a_link_is_a_one_line_error(tmp_path):
     with replayer.Replayer("--vdev", memif("server", tmp_path / "memif"), "--tx", "net_memif0") as program:
         wait_for(tmp_path / "memif", program)
         time.sleep(0.3)

@@ -97,7 +97,7 @@ def test_frame_is_followed_by_its_trailer_and_otherwise_unchanged(tmp_path):
     assert sent == [data + trailer(START_NS + i * 1000, 7, 0) for i, data in enumerate(FRAMES)]
 
 
-def test_lengths_and_checksums_are_those_of_a_frame_with_the_trailer_as_payload(tmp_path):
+def test_lengths_and_checksums_include_the_trailer_as_payload(tmp_path):
     sent = replayed(tmp_path, FRAMES, "--tag", "fixed", "--node", 300)
     payloads = [(make, payload) for make in MAKERS.values() for payload in PAYLOADS]
     for i, ((make, payload), data) in enumerate(zip(payloads, sent, strict=True)):

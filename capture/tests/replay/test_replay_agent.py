@@ -86,7 +86,7 @@ def test_saved_recordings_are_new_files_with_a_checksum(agent):
     assert sorted(path.name for path in agent.agent.replayer.scratch.iterdir()) == []
 
 
-def test_refused_lines_are_answered_and_counted(agent):
+def test_rejected_lines_are_answered_and_counted(agent):
     with agent.session() as peer:
         first = peer.writer.line(status={})
         peer.send(first)
@@ -110,7 +110,7 @@ def test_refused_lines_are_answered_and_counted(agent):
     assert counts["requests"] == 3
 
 
-def test_connection_with_too_many_refused_lines_is_closed(agent):
+def test_connection_with_too_many_rejected_lines_is_closed(agent):
     with agent.session() as peer:
         for _ in range(MAX_REFUSED_LINES):
             assert "HMAC" in refused(peer, b"\n")
@@ -267,7 +267,7 @@ def test_controller_that_is_silent_long_before_its_run_is_lost():
         agent.logged("lost: stopping its recording or run")
 
 
-def test_controller_that_is_silent_is_lost():
+def test_silent_controller_is_treated_as_lost():
     with listening(stand_in_argv(), Timeouts(proof_s=TIMEOUT_S, silent_s=0.3)) as agent:
         with agent.session() as silent:
             silent.send(silent.writer.line(run={"at_ns": 1, "loops": 1, "speed_ppm": 1}))
@@ -315,7 +315,7 @@ def unreadable(*_: object) -> None:
         ("copy", {"save": {}}, "recording-1.pcapng: cannot write: Input/output error"),
     ],
 )
-def test_error_of_the_disk_is_answered_logged_and_counted(agent, monkeypatch, function, request_, why):
+def test_disk_error_is_answered_logged_and_counted(agent, monkeypatch, function, request_, why):
     with agent.session() as peer:
         peer.record()
         peer.run_to_end()

@@ -47,7 +47,7 @@ def test_both_sides_derive_the_same_keys_from_secret_and_challenges():
     assert KEYS.proof not in repr(KEYS) and SECRET.value not in repr(SECRET)
 
 
-def test_challenge_and_proof_are_read_as_they_were_written():
+def test_challenge_and_proof_round_trip():
     assert channel.decode_challenge(channel.encode_challenge(AGENT)[:-1]) == AGENT
     assert channel.decode_proof(channel.encode_proof(AGENT, KEYS.proof)[:-1]) == (AGENT, KEYS.proof)
 
@@ -64,14 +64,14 @@ def test_challenge_and_proof_are_read_as_they_were_written():
         (b"\xff", "not a JSON object"),
     ],
 )
-def test_invalid_challenges_are_refused(line, why):
+def test_invalid_challenges_are_rejected(line, why):
     with pytest.raises(Refused, match=why):
         channel.decode_challenge(line)
 
 
 @UNHURRIED
 @given(REQUESTS)
-def test_requests_are_read_as_they_were_written(request):
+def test_requests_round_trip(request):
     writer, reader = pair()
     sequence, message = reader.message(writer.line(**messages.encode(request))[:-1])
     assert (sequence, messages.decode(message)) == (1, request)
@@ -79,7 +79,7 @@ def test_requests_are_read_as_they_were_written(request):
 
 @UNHURRIED
 @given(st.binary(max_size=300))
-def test_any_other_bytes_are_refused_as_forged(line):
+def test_any_other_bytes_are_rejected_as_forged(line):
     _, reader = pair()
     with pytest.raises(channel.LineRefused) as refused:
         reader.message(line)
@@ -88,7 +88,7 @@ def test_any_other_bytes_are_refused_as_forged(line):
 
 @UNHURRIED
 @given(st.binary(max_size=300))
-def test_authentic_lines_that_are_no_message_are_refused_as_invalid(text):
+def test_authentic_lines_without_a_message_are_rejected_as_invalid(text):
     _, reader = pair()
     with pytest.raises(channel.LineRefused) as refused:
         reader.message(channel.mac_of(KEYS.from_controller, text) + b" " + text)
@@ -132,7 +132,7 @@ def test_lines_are_accepted_once_and_in_order_whatever_order_they_arrive_in(orde
 
 @pytest.mark.parametrize("keys", [channel.Keys.derive(OTHER, AGENT, CONTROLLER),
                                   channel.Keys.derive(SECRET, AGENT, AGENT)])  # fmt: skip
-def test_lines_of_another_secret_or_connection_are_forged(keys):
+def test_lines_from_a_different_secret_or_connection_are_forged(keys):
     writer, _ = pair(keys)
     _, reader = pair()
     with pytest.raises(channel.LineRefused, match="HMAC"):
@@ -146,7 +146,7 @@ def test_lines_of_the_other_direction_are_forged():
 
 
 @pytest.mark.parametrize("line", [None, b"0" * (channel.MAX_REQUEST_BYTES + 1)])
-def test_oversized_lines_are_refused(line):
+def test_oversized_lines_are_rejected(line):
     _, reader = pair()
     with pytest.raises(channel.LineRefused) as refused:
         reader.message(line)
@@ -177,7 +177,7 @@ def test_oversized_lines_are_refused(line):
     ],
     ids=json.dumps,
 )
-def test_invalid_requests_are_refused(message):
+def test_invalid_requests_are_rejected(message):
     with pytest.raises(Refused) as refused:
         messages.decode(message)
     assert len(str(refused.value)) < 120
@@ -192,7 +192,7 @@ JSON = st.recursive(
 
 @UNHURRIED
 @given(st.dictionaries(st.sampled_from([*messages.REQUESTS, "other"]), JSON, max_size=2))
-def test_any_object_is_a_valid_request_or_refused(message):
+def test_any_object_is_a_valid_request_or_rejected(message):
     try:
         request = messages.decode(message)
     except Refused:
@@ -202,7 +202,7 @@ def test_any_object_is_a_valid_request_or_refused(message):
 
 @UNHURRIED
 @given(st.dictionaries(st.sampled_from(["to", "done", "error", "other"]), JSON, max_size=4))
-def test_any_response_is_a_result_or_refused(message):
+def test_any_response_is_a_result_or_rejected(message):
     try:
         assert isinstance(messages.done_of(message, 3), dict) and message["to"] == 3
     except Refused as why:

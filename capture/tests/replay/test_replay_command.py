@@ -85,7 +85,7 @@ def test_file_is_replayed_and_its_departures_are_written(place, compressed):
     assert list((place / "tmp").iterdir()) == []
 
 
-def test_packets_that_were_not_sent_are_exit_code_1(place, monkeypatch):
+def test_unsent_packets_give_exit_code_1(place, monkeypatch):
     stand_in_on_path(place, monkeypatch, refuse=3)
     done = replay(place / "trace.pcap", "-i", "lo")
     assert done.returncode == 1
@@ -119,7 +119,7 @@ def test_departures_that_cannot_be_written_are_an_error_before_packets_are_sent(
     assert "is not a regular file" in message(replay(place / "trace.pcap", "-i", "lo", "--departures", place))
 
 
-def test_packets_that_the_kernel_dropped_are_a_warning_and_exit_code_1(place, monkeypatch):
+def test_packets_dropped_by_the_kernel_give_a_warning_and_exit_code_1(place, monkeypatch):
     stand_in_on_path(place, monkeypatch, lost=3)
     done = replay(place / "trace.pcap", "-i", "lo")
     assert done.returncode == 1
@@ -127,7 +127,7 @@ def test_packets_that_the_kernel_dropped_are_a_warning_and_exit_code_1(place, mo
     assert done.stderr.count("warning") == 1
 
 
-def test_packets_that_a_bridge_did_not_receive_during_a_run_are_a_warning_and_exit_code_1(place, monkeypatch):
+def test_packets_missed_by_a_bridge_during_a_run_give_a_warning_and_exit_code_1(place, monkeypatch):
     stand_in_on_path(place, monkeypatch, missed=3)
     done = replay(place / "trace.pcap", "-i", "lo")
     assert done.returncode == 1
@@ -145,7 +145,7 @@ def test_packets_that_a_bridge_did_not_receive_during_a_run_are_a_warning_and_ex
         ("saved", "error", "departures failed: injected"),
     ],
 )
-def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
+def test_failed_program_is_a_one_line_error(place, monkeypatch, event, kind, why):
     stand_in_on_path(place, monkeypatch, fault=f"{event}:{kind}")
     done = replay(place / "trace.pcap", "-i", "lo", "--departures", place / "d.parquet")
     lines = [line for line in done.stderr.splitlines() if line.startswith("acapella: error:")]
@@ -195,7 +195,7 @@ def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
         (("--control", "127.0.0.1:1", "status", "--secret", "SECRET"), "connection failed: Connection refused"),
     ],
 )  # fmt: skip
-def test_invalid_use_is_one_line(place, capsys, arguments, why):
+def test_usage_error_is_one_line(place, capsys, arguments, why):
     """Words in capitals are files: a capture, a secret, and a secret that others can read."""
     (place / "open").write_text("0" * 64)
     (place / "open").chmod(0o644)

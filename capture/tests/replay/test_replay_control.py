@@ -146,7 +146,7 @@ def test_replayers_start_together_and_their_skew_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize(("clock", "late"), [(0, 0), (250 * MS, 0), (-250 * MS, 3 * MS), (0, 90 * MS)])
-def test_skew_includes_the_injected_one_within_its_uncertainty(monkeypatch, clock, late):
+def test_injected_skew_is_within_the_uncertainty(monkeypatch, clock, late):
     outcomes = []
     monkeypatch.setattr(actions, "report", lambda given, show: outcomes.extend(given) or 0)
     with agents({}, {"clock": clock, "late": late}) as found, recorded(found) as group:
@@ -157,28 +157,28 @@ def test_skew_includes_the_injected_one_within_its_uncertainty(monkeypatch, cloc
     assert abs(outcomes[1].clock.offset_ns - clock) <= outcomes[1].clock.error_ns
 
 
-def test_packets_that_were_not_sent_are_exit_code_1():
+def test_unsent_packets_give_exit_code_1():
     lines = []
     with agents({"refuse": 1}) as found, recorded(found) as group:
         assert actions.run(group, RunPlan(), lines.append) == 1
     assert f"{found[0].name}: 2 packets, 1 sent (1 ring_full)" in lines
 
 
-def test_packets_that_the_kernel_dropped_are_a_warning_and_exit_code_1(capsys):
+def test_packets_dropped_by_the_kernel_give_a_warning_and_exit_code_1(capsys):
     with agents({"lost": 1}) as found, recorded(found) as group:
         assert actions.run(group, RunPlan(), silent) == 1
     (line,) = (line for line in capsys.readouterr().err.splitlines() if "warning" in line)
     assert line.startswith(f"acapella: warning: {found[0].name}: the kernel did not send all packets of net_fake0: 1 ")
 
 
-def test_packets_that_a_bridge_did_not_receive_during_a_run_are_a_warning_and_exit_code_1(capsys):
+def test_packets_missed_by_a_bridge_during_a_run_give_a_warning_and_exit_code_1(capsys):
     with agents({"missed": 3}) as found, recorded(found) as group:
         assert actions.run(group, RunPlan(), silent) == 1
     line = f"{found[0].name}: net_fake0: packets were not received during the run: 3 missed by the device"
     assert f"acapella: warning: {line}\n" in capsys.readouterr().err
 
 
-def test_error_of_the_clock_of_a_program_is_included(tmp_path):
+def test_clock_error_of_a_program_is_included(tmp_path):
     lines = []
     error_ns = 3600 * 10**9
     with agents({}, {"error": error_ns}) as found, recorded(found) as group:
@@ -263,7 +263,7 @@ def test_lost_peer_is_detected_by_the_kernel():
         assert kept == [controller.IDLE_S, controller.PROBE_S, controller.PROBES]
 
 
-def test_start_in_the_past_is_refused():
+def test_start_in_the_past_is_rejected():
     past = r"the start is in the past, or less than 0\.1 s away; choose a later time"
     with agents({}) as found, recorded(found) as group, pytest.raises(UserError, match=past):
         actions.run(group, RunPlan(at=lambda now: now - 1), print)
@@ -302,7 +302,7 @@ def test_replayer_that_ends_during_a_run_is_noticed_without_a_request():
         remote.close()
 
 
-def test_replayer_that_refuses_stops_the_others():
+def test_replayer_that_rejects_a_request_stops_the_others():
     """The second one has no recording."""
     with agents({}, {}) as found, controlled(found) as group:
         group.remotes[0].request(messages.Record())

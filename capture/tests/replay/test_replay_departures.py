@@ -29,7 +29,7 @@ def record(loop=0, packet=0, late=0, outcome=0, **others):
     return (loop, port, outcome, flags, packet, requested, departed, retries, others.get("queue", 0), 0)
 
 
-def test_record_has_the_size_of_the_contract():
+def test_record_size_matches_the_contract():
     assert (RECORD.size, departures.RECORD.itemsize) == (40, 40)
 
 
@@ -93,7 +93,7 @@ def test_unknown_metadata_is_unknown():
     assert set(Origin().metadata().values()) == {"unknown", "1"}
 
 
-def test_leads_of_a_run_are_those_of_its_ports():
+def test_run_contains_the_leads_of_its_ports():
     measured = {"source": "loopback", "ns": 7300, "p5_ns": 7000, "p95_ns": 9000, "timestamps": "kernel"}
     found = leads_of({"leads": [measured, {"source": "unknown", "ns": None}, {"source": "option", "ns": 0}]})
     assert found == (Lead(7300, "loopback", 7000, 9000, False), Lead(), Lead(0, "option"))
@@ -135,7 +135,7 @@ def test_invalid_lead_is_unknown(lead):
         (100, ["the kernel did not send all packets of eth1: 12 of 112 not sent at the end of the run"]),
     ],
 )
-def test_forwarded_frames_and_answers_are_not_packets_of_the_run(tx_packets, fault):
+def test_forwarded_frames_and_replies_are_not_packets_of_the_run(tx_packets, fault):
     counted = {"tx_packets": tx_packets, "tx_errors": 0, "tx_dropped": 0}
     port = {"name": "eth1", "queues": [60, 40], "forwarded": 10, "answered": 2, "interface": counted}
     assert lost_in_kernel({"ports": [port]}) == fault

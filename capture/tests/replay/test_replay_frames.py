@@ -51,7 +51,7 @@ def test_parts_of_a_repeated_response_are_not_joined_with_those_of_the_next_one(
     ]
 
 
-def test_part_that_contradicts_the_known_ones_begins_the_response_again():
+def test_contradictory_part_restarts_the_response():
     size = 3 * frames.TEXT_BYTES
     genuine, forged = response(0, size, ord("a")), response(0, size, ord("z"))
     assembly = frames.Assembly()
@@ -112,7 +112,7 @@ GOOD = frames.encode(frames.Frame(HEAD.target, HEAD.source, 5, frames.REQUEST, b
         (44, ord("\n")),
     ],
 )
-def test_frame_with_a_wrong_field_is_refused(at, value):
+def test_frame_with_a_wrong_field_is_rejected(at, value):
     assert frames.decode(GOOD).text == b"abc" * 20
     data = bytearray(GOOD)
     data[at] = value
@@ -120,7 +120,7 @@ def test_frame_with_a_wrong_field_is_refused(at, value):
         frames.decode(bytes(data))
 
 
-def test_truncated_and_random_frames_are_refused():
+def test_truncated_and_random_frames_are_rejected():
     draw = random.Random(1)
     for size in range(len(GOOD)):
         with pytest.raises(Refused):

@@ -110,7 +110,7 @@ def line_of(link: Link, session: int = 1) -> bytes:
     return frames.decode(link.arrived(session).get(timeout=TIMEOUT_S)).text
 
 
-def test_requests_are_those_of_tcp(link, tmp_path):
+def test_requests_equal_those_over_tcp(link, tmp_path):
     with Remote(NAME, SECRET) as remote:
         assert remote.welcome["ports"] == "eth1"
         remote.request(messages.Record())
@@ -125,7 +125,7 @@ def test_requests_are_those_of_tcp(link, tmp_path):
 
 
 @pytest.mark.parametrize("parity", [0, 1])
-def test_lost_frames_are_sent_again_and_no_request_is_executed_twice(link, parity):
+def test_lost_frames_are_retransmitted_and_no_request_is_executed_twice(link, parity):
     """The first of every two frames with the same bytes is lost, of requests or of responses."""
     seen: set[bytes] = set()
 
@@ -167,7 +167,7 @@ def test_late_duplicates_in_both_directions_do_not_disturb_a_session(link):
     assert counts["replayed"] == counts["forged"] == counts["sessions"] - 1 == 0
 
 
-def test_wrong_secret_is_refused(link):
+def test_wrong_secret_is_rejected(link):
     with pytest.raises(UserError, match="the proof of the secret is wrong"), Remote(NAME, OTHER_SECRET):
         pass
     link.counted("without_secret")
@@ -208,7 +208,7 @@ def test_forged_and_replayed_lines_are_counted_and_not_executed(link):
     assert link.running.agent.counts["requests"] == 2
 
 
-def test_line_of_another_session_is_forged(link):
+def test_line_from_a_different_session_is_forged(link):
     writer, proof = opened(link)
     opened_again = proof.replace((1).to_bytes(8, "big"), (2).to_bytes(8, "big"), 1)
     link.to_replayer(frame(b"", 2))

@@ -91,7 +91,7 @@ def test_late_stop_is_not_the_reply_to_the_next_command():
         assert program.latest("stopped") == {"event": "stopped", "run": None}
 
 
-def test_refused_command_is_an_error_and_the_program_goes_on():
+def test_rejected_command_is_an_error_and_the_program_continues():
     with ReplayProgram(stand_in_argv()) as program:
         with pytest.raises(UserError, match="stop failed: nothing to stop"):
             program.command("stop")

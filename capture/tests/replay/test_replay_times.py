@@ -35,7 +35,7 @@ def test_times_are_exact_to_the_nanosecond(text, ns):
     ["", "now", "5", "-5", "+", "+-1", "+1e3", "+1.0000000001", "2027-01-15", "2027-01-15T08:00:00",
      "2027-13-15T08:00:00Z", "2027-01-15T08:00:00.0000000001Z", "9999-01-15T08:00:00Z", "1969-12-31T23:59:59Z"],
 )  # fmt: skip
-def test_other_texts_are_no_times(text):
+def test_other_text_is_not_a_time(text):
     with pytest.raises(argparse.ArgumentTypeError, match="is not a time; write 2026-01-31T12:00:00Z"):
         times.time(text)
 
@@ -79,7 +79,7 @@ def test_joined_offset_includes_both(one, other):
         assert offset + error <= joined.offset_ns + joined.error_ns
 
 
-def test_measured_offset_is_that_of_an_injected_clock():
+def test_measured_offset_matches_an_injected_clock():
     now = [10**15]
 
     def tick() -> int:

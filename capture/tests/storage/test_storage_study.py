@@ -152,7 +152,7 @@ def machines() -> dict[str, int]:
         return {name: thresholds.value_of(name) for name in names}
 
 
-def test_traced_and_missed_bytes_of_both_writers_are_the_written_ones(tmp_path):
+def test_traced_and_missed_bytes_of_both_writers_equal_the_written_bytes(tmp_path):
     path, before = needs_bpftrace(), machines()
     arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5, "--table-seconds", 0]
     _, measured = measure(tmp_path, path, *arguments)

@@ -404,7 +404,7 @@ def test_objects_in_storage_are_samples_without_a_link(directory):
         ("s3://bucket/x.pcap", "s is in storage; Snakemake fetches it; run snakemake"),
     ],
 )
-def test_mistakes_about_objects_in_storage_are_one_line(directory, query, message):
+def test_errors_in_object_rows_are_one_line(directory, query, message):
     path = sheet(directory, f"s\tRUTG\tp1\t{query}\t\n")
     with pytest.raises(UserError) as raised:
         list(files.describe(path, directory / "campaign"))

@@ -133,7 +133,7 @@ def test_unknown_algorithm_is_an_error_before_the_first_transfer(fabric):
     assert fabric.cells() == [] and fabric.slices == []
 
 
-def test_starts_are_times_of_the_sender_also_if_ssh_delays_them(fabric, monkeypatch):
+def test_starts_are_times_of_the_sender_even_if_ssh_delays_them(fabric, monkeypatch):
     """The connections in the capture show the real starts."""
 
     def start_slowly(nodes, node, programs):

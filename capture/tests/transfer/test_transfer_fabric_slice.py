@@ -99,7 +99,7 @@ def test_node_that_does_not_boot_is_an_error_and_the_slice_is_deleted(fabric):
     assert fabric.slices == []
 
 
-def test_kept_slice_is_used_again_and_deleted_on_request(fabric):
+def test_kept_slice_is_reused_and_deleted_on_request(fabric):
     status, out, err = fabric.transfer("--keep", nodes=PLACED)
     assert status == 0, err + out
     assert fabric.slices == [SLICE]
@@ -118,7 +118,7 @@ def test_kept_slice_is_used_again_and_deleted_on_request(fabric):
     assert status == 0 and f"no slice {SLICE}" in out
 
 
-def test_kept_slice_with_another_topology_is_refused_and_remains(fabric):
+def test_kept_slice_with_a_different_topology_is_rejected_and_remains(fabric):
     assert fabric.transfer("--keep")[0] == 0
     status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("SALT", "MASS"), "other"))
     assert status == 2 and "with other nodes or networks than the topology" in err and "--release" in err
@@ -239,7 +239,7 @@ def test_missing_resources_and_permissions_are_errors_before_any_request(fabric)
     assert fabric.orchestrator.posts(CREATE) == 0
 
 
-def test_missing_token_is_one_line_without_a_word_of_a_slice(fabric):
+def test_missing_token_is_one_line_that_does_not_mention_a_slice(fabric):
     fabric.loopback.tokens.unlink()
     status, out, err = fabric.transfer()
     assert status == 2 and "cannot read the token file" in err and len(err.strip().splitlines()) == 1

@@ -152,7 +152,7 @@ def test_failed_digest_fails_its_run_only(tmp_path, monkeypatch, slice_of_stubs)
     assert (found[1]["wire"], found[1]["attempts"]) == (None, 1)
 
 
-def test_counts_of_the_delayed_directions_are_those_of_the_run(tmp_path, slice_of_stubs):
+def test_counts_of_delayed_directions_cover_only_the_run(tmp_path, slice_of_stubs):
     for content in grid_of(slice_of_stubs, Results(tmp_path), CELLS[:2]):
         counts = {"packets": 10, "lost": 1, "reordered": 0, "dropped": 0, "late_p99_ns": 1000, "early_p99_ns": 500}
         assert content["measured"]["delayed"] == {"delay-rev": counts}
@@ -166,7 +166,7 @@ def test_run_of_a_busy_machine_is_flagged(tmp_path, monkeypatch, slice_of_stubs,
     assert (content["measured"]["load"], sorted(content["flags"])) == (load, flags)
 
 
-def test_traffic_against_the_data_is_other_traffic_too(tmp_path, monkeypatch, slice_of_stubs):
+def test_traffic_opposite_to_the_data_counts_as_background(tmp_path, monkeypatch, slice_of_stubs):
     answers = iter([1000, 1_001_000])
     name = next(iter(SETTINGS.topology.emulated()))
     monkeypatch.setattr(slice_of_stubs._emulation, "returned_bytes", lambda: {name: next(answers)})

@@ -64,7 +64,7 @@ def test_dry_run_prints_the_defaults_of_keys_that_the_grid_does_not_set(grid, de
         ("bbr, cubic", "one/transfers/config.json", None),  # the workflow writes tables and figures itself
     ],
 )
-def test_commands_that_follow_are_printed_also_if_no_run_is_missing(tmp_path, capsys, algorithms, config, figures):
+def test_next_commands_are_printed_even_if_no_run_is_missing(tmp_path, capsys, algorithms, config, figures):
     campaign, path = tmp_path / "one", tmp_path / config
     (campaign / "transfers").mkdir(parents=True)
     path.write_text(f"transfer: {{grid: {{algorithm: [{algorithms}], delay_ms: [20]}}}}\n")
@@ -133,7 +133,7 @@ def test_grid_file_lists_the_runs_in_order():
     assert listed[0]["settings"]["delay_ms"] == runs[0].delay_ns / 1e6
 
 
-def test_estimate_is_the_time_of_the_busiest_link_and_that_of_each_run():
+def test_estimate_adds_the_busiest_link_and_a_fixed_time_per_run():
     grid = {"algorithm": ["reno"], "delay_ms": [0], "buffer_bytes": [10_000], "rate_mbps": [8]}
     one = settings_of(grid=grid | {"size_bytes": [1_000_000]})
     (cell,) = plan(one)

@@ -194,13 +194,13 @@ def test_tcp_info_is_read_from_a_line_of_ss():
 
 
 @pytest.mark.parametrize("port", [33222, 40002, 45200])
-def test_control_connection_is_no_flow(port):
+def test_control_connection_is_not_a_flow(port):
     """The kernel selects its port from a range that contains those of the flows."""
     assert tcp_info.parse(LINE.replace(":40001", f":{port}"), 1, 5) is None
 
 
 @pytest.mark.parametrize("line", ["", "ESTAB 0 0 10.80.0.1:40001", "Cannot open netlink socket"])
-def test_line_without_two_addresses_is_no_flow(line):
+def test_line_without_two_addresses_is_not_a_flow(line):
     assert tcp_info.parse(line, 1, 5) is None
 
 
@@ -260,7 +260,7 @@ def test_counts_of_a_delayed_direction_that_differ_from_the_settings_are_flagged
     assert flags_of_counts(cell, {"delay-fwd": exact, "delay-rev": replace(exact, **changes)}) == flags
 
 
-def test_flight_is_what_fits_on_the_path_and_into_the_queue():
+def test_bytes_in_flight_fill_the_path_and_the_queue():
     round_trip = CELL.delay_ns
     assert flight_bytes(CELL, read_topology("linear"), round_trip) == 300_000 + 100_000
     assert flight_bytes(replace(CELL, ratio=2.0), read_topology("multipath"), round_trip) == 600_000 + 100_000
@@ -296,7 +296,7 @@ def measured(name: str, cells: list, monkeypatch) -> Measurements:
     return found
 
 
-def test_round_trip_of_each_path_is_that_of_the_flow_with_its_number(monkeypatch):
+def test_round_trip_of_each_path_is_measured_with_the_flow_of_its_number(monkeypatch):
     found = measured("multipath", [CELL], monkeypatch).of(CELL)
     assert {each.path: each.rtt_base_ns for each in found} == {
         "red": 90_000_000, "green": 91_000_000, "blue": 92_000_000,
@@ -305,7 +305,7 @@ def test_round_trip_of_each_path_is_that_of_the_flow_with_its_number(monkeypatch
 
 
 @pytest.mark.parametrize("delay_ns", [0, 60_000_000])
-def test_flight_includes_the_round_trip_that_the_slice_has_without_emulated_delay(monkeypatch, delay_ns):
+def test_bytes_in_flight_include_the_round_trip_of_the_slice(monkeypatch, delay_ns):
     cell = replace(CELL, delay_ns=delay_ns, rate_bps=300_000_000)
     flight = 300_000_000 * (90_000_000 + delay_ns) // (8 * SECOND) + 100_000
     windows = []
@@ -414,7 +414,7 @@ def test_times_of_a_client_are_the_numbers_in_its_log(log, times):
 
 
 @pytest.mark.parametrize(("topology", "streams", "flows"), [("multipath", 1, 3), ("multipath", 5, 5), ("linear", 1, 1)])
-def test_every_path_has_routes_also_with_fewer_flows_than_paths(monkeypatch, tmp_path, topology, streams, flows):
+def test_every_path_has_routes_even_with_fewer_flows_than_paths(monkeypatch, tmp_path, topology, streams, flows):
     """The probe of a path uses the ports of the flow with its number."""
     settings = parse_transfer_settings({"transfer": {"topology": topology, "grid": {"streams": [streams]}}})
     configured = []
@@ -437,7 +437,7 @@ def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():
     assert extra_bytes(replace(CELL, mode="published"), flight) == 4 << 20, "the default of the kernel"
 
 
-def test_queues_are_removed_also_if_a_delay_cannot_be(monkeypatch):
+def test_queues_are_removed_even_if_a_delay_cannot_be(monkeypatch):
     removed = []
     monkeypatch.setattr(emulation, "remove_root", lambda _nodes, node, device: removed.append((node, device)))
     topology = read_topology("multipath")
@@ -448,7 +448,7 @@ def test_queues_are_removed_also_if_a_delay_cannot_be(monkeypatch):
     assert len(removed) == len(topology.emulated()) > 1
 
 
-def test_programs_are_ended_if_another_one_cannot_be_started():
+def test_programs_are_terminated_if_one_cannot_start():
     nodes, job = LocalNodes.__new__(LocalNodes), Mock()
     nodes.start = Mock(side_effect=[job, UserError("no memory", where="h1")])
     with pytest.raises(UserError, match="h1: no memory"):

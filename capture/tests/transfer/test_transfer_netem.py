@@ -109,7 +109,7 @@ def test_tc_accepts_the_line_of_every_setting(changes):
         ("loss x", "Unknown loss parameter: x"),
     ],
 )
-def test_tc_rejects_an_invalid_line_with_another_error(ending, error):
+def test_tc_rejects_an_invalid_line_with_a_different_error(ending, error):
     line = netem("lo", CELL.delay_ns, CELL)
     assert answer(f"{line} {ending}")[0].startswith(error)
 
@@ -146,7 +146,7 @@ def test_line_that_tc_rejects_is_an_error():
         nodes.batch("r1", "tc", [f"{netem('lo', CELL.delay_ns, CELL)} losss 1%"])
 
 
-def test_lost_packets_are_those_that_netem_dropped(monkeypatch):
+def test_lost_packets_equal_the_drops_of_netem(monkeypatch):
     nodes, asked = LoopbackNodes(), []
     shown = [
         {"kind": "tbf", "packets": 7, "drops": 7, "qlen": 7},
@@ -160,7 +160,7 @@ def test_lost_packets_are_those_that_netem_dropped(monkeypatch):
     assert asked == [("r1", ["tc", "-s", "-j", "qdisc", "show", "dev", "lo"])]
 
 
-def test_nothing_is_removed_where_nothing_is_delayed():
+def test_nothing_is_removed_without_a_delay():
     NetemDelays(LoopbackNodes(), read_topology("linear"), "both").remove()
 
 

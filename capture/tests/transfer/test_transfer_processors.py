@@ -87,7 +87,7 @@ class Started:
     ("status", "processors", "found"),
     [(0, {1, 4, 6}, (True, True)), (1, {1, 4, 6}, (True, False)), (0, {3}, (False, False))],
 )
-def test_how_packets_are_delayed_is_written(affinity, monkeypatch, status, processors, found):
+def test_environment_describes_how_packets_are_delayed(affinity, monkeypatch, status, processors, found):
     affinity[0] = processors
     nodes = RecordingNodes(status)
     nodes.on_this_machine, nodes.batch = True, lambda *_: None

@@ -143,7 +143,7 @@ def test_no_frame_is_longer_than_the_mtu(linear):
         assert max(lengths.to_pylist()) == 1514
 
 
-def test_buffers_of_tcp_are_twice_what_can_be_in_flight(linear):
+def test_tcp_buffers_are_twice_the_bytes_in_flight(linear):
     for cell in linear.cells():
         flight = 20_000_000 * cell["measured"]["rtt_ns"] / 8e9 + 50 * 1024
         assert cell["environment"]["tcp_rmem"][2] >= 2 * flight

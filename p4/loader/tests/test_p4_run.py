@@ -207,7 +207,7 @@ def test_epochs_lose_no_byte(tmp_path):
     assert [one.ts_ns for one in done.frames] == sorted(one.ts_ns for one in done.frames)
 
 
-def test_icrc_of_reports_is_that_of_scapy(tmp_path):
+def test_icrc_of_reports_matches_scapy(tmp_path):
     done = good(tmp_path, REPORTS, traffic(12), control="epoch 50ms\n")
     assert len(done.frames) > 10 and len({one.data[-4:] for one in done.frames}) == len(done.frames)
     for one in done.frames:
@@ -229,7 +229,7 @@ def test_tshark_dissects_reports_without_errors(tmp_path):
         assert line.split("\t") == ["42", "16", f"0x{one.data[-4:].hex()}", ""]
 
 
-def test_pcapng_is_written_and_read_again(tmp_path):
+def test_pcapng_round_trips(tmp_path):
     done = run(tmp_path, FORWARD, traffic(20), more=("--out", str(tmp_path / "first.pcapng")))
     assert done.code == 0, done.error
     assert good(tmp_path, FORWARD, tmp_path / "first.pcapng").frames == traffic(20)

@@ -64,7 +64,7 @@ def test_partials_do_not_depend_on_how_digests_are_read_together(made, tmp_path,
             assert found.equals(alone), (sample, name)
 
 
-def test_each_table_can_be_made_alone(made, tmp_path):
+def test_each_table_can_be_computed_alone(made, tmp_path):
     for name, expected in partials(made, [*FLOWS], tmp_path / "all").items():
         assert partials(made, [*FLOWS], tmp_path / name, only=[name]) == {name: expected}
     with pytest.raises(UserError, match="no such table"):
@@ -104,7 +104,7 @@ def test_stamps_are_compared_within_a_sample(made, tmp_path):
     assert counted == {"a": (2, 0), "b.1": (2, 0), "c": (0, 0)}
 
 
-def test_frames_in_another_order_are_an_error(made, tmp_path):
+def test_frames_in_a_different_order_are_an_error(made, tmp_path):
     path = made.acap("a")
     table = pq.read_table(path)
     pq.write_table(table.take(list(range(len(table)))[::-1]).replace_schema_metadata(table.schema.metadata), path)

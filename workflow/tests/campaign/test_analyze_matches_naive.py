@@ -123,7 +123,7 @@ def test_published_tables_have_a_naive_reference():
     assert set(TABLES) == naive_tables.TABLES | {"congestion"}  # test_congestion.py checks table congestion
 
 
-def test_captures_show_what_the_reference_is_for(captured):
+def test_captures_contain_every_case_of_the_reference(captured):
     _, samples = captured
     flows = [flow for s in samples for flow in s.flows]
     assert any(f["handshake_rtt_ns"] == 10 * MS for f in flows)

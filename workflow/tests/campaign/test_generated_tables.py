@@ -109,7 +109,7 @@ def test_no_share_is_below_0_or_above_1(sized):
         assert row["frame_share"] <= row["occurrence_share"]
 
 
-def test_bytes_are_those_of_frames_of_possible_lengths(sized):
+def test_bytes_correspond_to_possible_frame_lengths(sized):
     for name in ("capture_quality", "flows_per_sample", "throughput", "top_flows", "applications", "encapsulations"):
         for row in sized[name]:
             least = RAW if row.get("encapsulation") == "none" else LEAST
@@ -129,7 +129,7 @@ def test_frames_and_flows_of_samples_have_possible_lengths():
         assert all(one.start_ns <= flow.first_ns <= flow.last_ns < one.end_ns for flow in one.flows)
 
 
-def test_flows_are_no_larger_and_no_faster_than_what_was_captured(sized):
+def test_flows_are_no_larger_and_no_faster_than_the_capture(sized):
     for name in ("frames", "wire_bytes"):
         most = summed(sized["capture_quality"], name)
         most["all"] = sum(most.values())
@@ -159,7 +159,7 @@ def test_repeated_timestamps_and_losses_are_whole_frames(sized):
 
 
 @pytest.mark.parametrize("runs", [[{}], [{"U": 0.02, "I": 0.12, "L": 0.005}, {"common": 0}, {"U": 0.5}], [{"I": 0.0}]])
-def test_components_of_trials_are_those_of_their_packets(runs):
+def test_components_of_trials_match_their_packets(runs):
     """The definitions are in docs/kappa.md."""
     made = result("e", runs, all_pairs=True)
     packets = {one["name"]: one["packets"] for one in made["trials"]}

@@ -71,7 +71,7 @@ def test_inner_headers_of_a_tunnel_and_quotes_of_errors_are_not_guessed(tmp_path
     assert not any(row["guessed_frames"] for row in found.values())
 
 
-def test_heuristics_and_ports_are_those_of_tshark():
+def test_heuristics_and_ports_match_tshark():
     """Compares with ``tshark -G`` of version 4.0. The table may list IANA ports that tshark does not use."""
     if not (version := tshark.find().version).startswith("4.0."):
         pytest.skip(f"the table is that of tshark 4.0, not {version}")

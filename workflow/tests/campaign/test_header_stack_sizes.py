@@ -34,7 +34,7 @@ def test_only_segments_with_nothing_but_ack_and_no_payload_are_acknowledgments(t
     }
 
 
-def test_padding_is_no_payload(tmp_path):
+def test_padding_is_not_payload(tmp_path):
     padded = segment("A", b"\0" * 30, len=40)
     assert found_of(tmp_path / "made", [("vlan", padded)]) == {("Ethernet/VLAN/IPv4/TCP", "65-127"): (1, 1, 1, 1, 0)}
 

@@ -59,7 +59,7 @@ def test_report_names_the_samples_with_implausible_times(place):
     assert "without a timestamp in their file" not in page
 
 
-def test_failed_merge_leaves_the_previous_tables_and_the_next_run_makes_new_ones(place, tmp_path):
+def test_failed_merge_keeps_the_previous_tables_and_the_next_run_recreates_them(place, tmp_path):
     again = place.copy(tmp_path / "again")
     before = again.sha256("tables/*")
     partial = again.campaign / "partial" / "half" / "frame_sizes.parquet"

@@ -90,7 +90,7 @@ def test_index_writes_nothing_to_the_directory_of_tables(directory):
         query(directory, "from throughput")
 
 
-def test_lists_in_the_catalog_are_those_of_the_files(directory):
+def test_lists_in_the_catalog_match_the_files(directory):
     """Compares empty lists, nulls and values. How they are stored makes no difference."""
     tagged = [flow(1, 2, vlan=[7, 8], mpls=[17]), flow(1, 3)]
     add_sample(directory, "c", WEST, (0, 20), tagged, notes=["first", "second"])
@@ -206,7 +206,7 @@ def counts_of(directory, tables, environment=None):
     return json.loads(client(directory, f"import json; print(json.dumps({counts}))", environment))
 
 
-def test_views_of_a_third_party_are_made_again(directory):
+def test_views_of_a_third_party_are_recreated(directory):
     index.build(Campaign(directory))
     before = query(directory, "select * from flows order by all")
     with duckdb.connect(str(directory / "catalog.duckdb")) as con:
@@ -218,7 +218,7 @@ def test_views_of_a_third_party_are_made_again(directory):
     assert query(directory, "select count(*) from duckdb_views() where sql like '%theirs%'") == [(0,)]
 
 
-def test_views_of_tables_made_later_open_anywhere_with_duckdb_1_0_0(directory, tmp_path, old_client, capsys):
+def test_views_of_tables_created_later_open_anywhere_with_duckdb_1_0_0(directory, tmp_path, old_client, capsys):
     """Also after the directory was moved. `acapella sql` needs no extra step."""
     index.build(Campaign(directory))
     before = (directory / "catalog.duckdb").stat().st_mtime_ns

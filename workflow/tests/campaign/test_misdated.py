@@ -48,7 +48,7 @@ def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_ow
     assert quality["d"]["coverage_share"] is None
 
 
-def test_flows_of_misdated_and_other_samples_last_as_the_others_show(made):
+def test_duration_of_a_flow_ignores_misdated_samples(made):
     flows = {(row["site"], row["src"]): row for row in rows(analyze_campaign(made), "stitched_flows")}
     mixed, alone = flows["WEST", "10.0.0.1"], flows["WEST", OTHER["src"]]
     assert (mixed["samples"], mixed["frames"]) == (3, 6)
@@ -58,7 +58,7 @@ def test_flows_of_misdated_and_other_samples_last_as_the_others_show(made):
     assert alone["rate_bps"] is not None
 
 
-def test_durations_of_flows_that_only_misdated_samples_have_are_left_out_and_counted(made):
+def test_durations_of_flows_only_in_misdated_samples_are_excluded_and_counted(made):
     campaign = analyze_campaign(made)
     table = rows(campaign, "flow_times")
     flows = {(r["scope"], r["measure"]): r["flows"] for r in table if r["site"] == "all"}
@@ -99,7 +99,7 @@ def test_median_start_ignores_starts_before_1980_if_possible(starts_s, expected,
     assert [*naive_samples.misdated(naive_samples.read_campaign(campaign.directory)).values()] == expected
 
 
-def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
+def test_title_and_figure_exclude_misdated_samples_and_count_them(tmp_path):
     changes = {"misdated": True, "actual_start_ns": 5 * SECOND, "actual_end_ns": 25 * SECOND}
     source = quality_with(tmp_path, **changes)
     assert "1970" not in summary.heading(source)
@@ -111,7 +111,7 @@ def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
     assert "1 misdated sample omitted" in plain(throughput.draw(source).key[0])
 
 
-def test_bins_of_a_misdated_sample_are_left_out_also_within_the_range_of_others():
+def test_bins_of_a_misdated_sample_are_excluded_even_within_the_range_of_others():
     """Port b has only a sample from 2005 to 2017. The campaign lasts from 2013 to 2020."""
     years = {year: (year - 1970) * 31_556_952 * SECOND for year in (2005, 2013, 2017, 2020)}
     samples = [

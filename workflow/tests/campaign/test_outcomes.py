@@ -68,7 +68,7 @@ def test_shares_of_a_collection_add_up_and_reasons_are_listed_once(directory):
     assert by_outcome["success"]["samples"] == "9"
 
 
-def test_with_pseudonyms_no_reason_gives_a_site_away(summed):
+def test_with_pseudonyms_no_reason_reveals_a_site(summed):
     tables = summed(LINES.replace("no NIC", "no NIC at UTAH"), "--pseudonyms") / "tables"
     for name in ("outcomes", "outcome_reasons"):
         published = (tables / f"{name}.csv").read_text()
@@ -188,7 +188,7 @@ def test_invalid_table_of_outcomes_is_reported_in_one_line(tmp_path, capsys, con
     assert len(line) < 1000
 
 
-def test_report_has_the_outcomes_and_their_reasons_if_asked(directory):
+def test_report_has_the_outcomes_and_their_reasons_on_request(directory):
     directory = write_tables(directory, sites=1)
     pages = []
     for options in ([], ["--outcomes"]):

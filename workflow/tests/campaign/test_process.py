@@ -326,7 +326,7 @@ def test_error_of_the_machine_names_no_sample(copied, capsys, monkeypatch, stage
     assert checksums(copied) == before
 
 
-def test_different_time_bins_are_refused(copied):
+def test_different_time_bins_are_rejected(copied):
     sample = "site01-p0-0001"
     analyze.make_partials(Campaign(copied), [sample], copied / "partial" / sample, bin_ns=10**8)
     others = sum(row["frames"] > 0 and row["excluded"] is None for row in rows(copied, "capture_quality")) - 1
@@ -367,7 +367,7 @@ def test_published_files_contain_no_true_name(hidden):
         assert not any("site0" in cell.lower() or "hundredgige" in cell.lower() for cell in cells)
 
 
-def test_pseudonyms_leave_numbers_as_they_are(small, hidden):
+def test_pseudonyms_do_not_change_numbers(small, hidden):
     plain, other = (
         sorted((row["frames"], row["wire_bytes"], row["lost_frames"] or 0) for row in rows(each, "capture_quality"))
         for each in (small, hidden)
@@ -376,7 +376,7 @@ def test_pseudonyms_leave_numbers_as_they_are(small, hidden):
     assert {row["site"] for row in rows(hidden, "header_depth")} == {"S0", "S1", "S2", "all"}
 
 
-def test_pseudonyms_leave_intervals_as_they_are(small, hidden):
+def test_pseudonyms_do_not_change_intervals(small, hidden):
     plain, other = ([row for row in rows(each, "ip_versions") if row["site"] == "all"] for each in (small, hidden))
     assert plain == other
     assert any(row["ip_version"] == "4" for row in plain)
@@ -397,7 +397,7 @@ def test_flow_ids_with_pseudonyms_do_not_reveal_the_site(small, hidden):
     assert len(rows(hidden, "stitched_flows")) == len(rows(small, "stitched_flows"))
 
 
-def test_order_of_pseudonyms_comes_from_the_captures_not_from_the_names(tmp_path):
+def test_order_of_pseudonyms_depends_on_the_captures_not_on_the_names(tmp_path):
     places = []
     for names in (("ABEL", "ZOE"), ("ZOE", "ABEL")):
         for sample, site in zip(("x", "y"), names, strict=True):
@@ -408,7 +408,7 @@ def test_order_of_pseudonyms_comes_from_the_captures_not_from_the_names(tmp_path
     assert places[0] == places[1]
 
 
-def test_catalog_of_another_version_error_asks_to_create_it_again(tmp_path, capsys):
+def test_catalog_of_a_different_version_error_asks_to_recreate_it(tmp_path, capsys):
     add_sample(tmp_path, "x", flows=[])
     analyze_campaign(tmp_path)
     with queries.connect(tmp_path / "catalog.duckdb") as con:

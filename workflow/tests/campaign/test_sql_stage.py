@@ -159,7 +159,7 @@ def test_formats(answer):
 
 
 @pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
-def test_null_and_empty_text_are_read_back_as_they_were(answer, tmp_path, form, delimiter):
+def test_null_and_empty_text_round_trip(answer, tmp_path, form, delimiter):
     """DuckDB and Arrow read them back, also from a table with one column and from rows where both columns are empty or
     null.
     """
@@ -256,7 +256,7 @@ def test_parquet_has_the_rows_and_types_of_the_query(campaign):
     assert str(frames.schema.field("ts_ns").type) == "int64"
 
 
-def test_moved_campaign_is_answered(campaign, run_sql, tmp_path):
+def test_moved_campaign_can_be_queried(campaign, run_sql, tmp_path):
     moved = shutil.copytree(campaign, tmp_path / "it's [moved]")
     shutil.move(campaign / "acap", campaign / "away")
     try:
@@ -286,7 +286,7 @@ def test_moved_campaign_is_answered(campaign, run_sql, tmp_path):
         "pragma force_checkpoint",
     ],
 )
-def test_statements_that_do_more_than_read_are_refused(campaign, run_sql, statement):
+def test_statements_that_do_more_than_read_are_rejected(campaign, run_sql, statement):
     (campaign / "db").mkdir(exist_ok=True)
     for name in ("schema", "load"):
         (campaign / "db" / f"{name}.sql").write_text("copy (select 1) to 'stolen.csv';\n")
@@ -404,7 +404,7 @@ def test_other_formats_have_no_cells_for_spreadsheets(campaign, run_sql):
         "PRAGMA show_tables;",
     ],
 )
-def test_plans_and_tables_can_be_asked_for(campaign, run_sql, query):
+def test_plans_and_tables_can_be_requested(campaign, run_sql, query):
     assert run_sql(campaign, query)[0] == 0
 
 

@@ -99,7 +99,7 @@ def test_links_are_removed_and_never_followed(campaign, tmp_path):
     assert not (directory / "partial" / "c").exists()
 
 
-def test_files_of_no_sample_stay_and_are_listed(campaign, tmp_path):
+def test_files_without_a_sample_are_kept_and_listed(campaign, tmp_path):
     """A link, a copy of an acap, and directories of the user are kept when sample c is removed from the sheet."""
     directory = campaign.directory
     write(directory, **{"../elsewhere.parquet": "mine", "partial/notes/todo.txt": "mine"})
@@ -160,7 +160,7 @@ def test_moved_captures_are_private(campaign):
     assert (campaign.directory / "stale" / "raw").stat().st_mode & 0o777 == 0o700
 
 
-def test_files_that_are_no_samples_and_captures_that_are_listed_stay(campaign, tmp_path):
+def test_files_that_are_not_samples_and_listed_captures_are_kept(campaign, tmp_path):
     raw = campaign.directory / "raw"
     write(campaign.directory, **{"raw/notes.json": "{}", "raw/notes.txt": "mine", "acap/notes.txt": "mine"})
     manifest = json.loads((raw / "c.json").read_text())
@@ -187,7 +187,7 @@ def test_without_a_sheet_nothing_is_removed(campaign):
     assert names(campaign.directory) - before == {"catalog.duckdb"}
 
 
-def test_index_removes_what_a_new_collection_left(campaign, capsys):
+def test_index_removes_files_left_by_a_new_collection(campaign, capsys):
     (campaign.directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\na\tWEST\tp1\ta.pcap\n")
     assert cli.main(["campaign", "index", str(campaign.directory)]) == 0
     assert "removed 10 files and directories of samples that are not in the sheet" in capsys.readouterr().out

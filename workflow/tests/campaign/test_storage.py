@@ -27,7 +27,7 @@ def rows(directory: Path, table: str) -> list[dict]:
     return read_rows(directory / "tables" / f"{table}.csv")
 
 
-def test_sums_of_a_run_are_those_of_its_intervals(tmp_path):
+def test_sums_of_a_run_equal_those_of_its_intervals(tmp_path):
     directory = campaign(tmp_path / "c", study(RUN, DIRECT | {"disk_mbps": None}))
     first, last = (row for row in rows(directory, "storage_growth") if row["run"] == "1")
     assert (first["t_ns"], first["calls"], first["latency_ns"]) == ("0", "3", "50000")

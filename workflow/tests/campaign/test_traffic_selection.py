@@ -101,7 +101,7 @@ def test_only_the_least_restricted_samples_count(selected):
     assert counted == {sample for sample, kind in kind_of.items() if kind in counting}
 
 
-def test_query_in_the_readme_gives_the_frames_of_the_tables(selected):
+def test_query_in_the_readme_returns_the_frames_of_the_tables(selected):
     directory, *_ = selected
     (query,) = re.findall(r'acapella sql results/<campaign> "([^"]+)"', README.read_text(encoding="utf-8"))
     expected, found = Counter(), Counter()
@@ -188,7 +188,7 @@ def test_catalog_gives_the_reason_of_each_excluded_sample(tmp_path, capsys):
     assert found == {sample: reasons[kind] for sample, kind in kind_of.items()} | {min(kind_of): "config"}
 
 
-def test_frames_that_the_catalog_does_not_exclude_are_those_of_the_tables(selected, capsys):
+def test_frames_not_excluded_by_the_catalog_match_the_tables(selected, capsys):
     directory, *_ = selected
     counts = "sum(('TCP' in split(stack, '/'))::int) as tcp, count(*) as frames"
     query = f"select {counts} from frames where excluded is null"

@@ -132,7 +132,7 @@ def test_kappa_of_replayer_and_path_is_null_without_departures(tmp_path):
     assert [mean[name] for name in columns] == pytest.approx([0.85, 0.96, 0.98])
 
 
-def test_order_of_replayers_is_that_of_each_trial(results):
+def test_each_trial_has_its_order_of_replayers(results):
     write_replays(results, {f"quiet-{n}": {"replayers": 2} for n in (1, 2, 3)})
     orders = {
         f"quiet-{n}": {"pairs": 100, "reversed": 10 + n, "unexplained": n, "sent_in_order": 5 + n} for n in (1, 2)
@@ -148,7 +148,7 @@ def test_order_of_replayers_is_that_of_each_trial(results):
     assert found == [(100, 11, 1, 6), (100, 12, 2, 7), (None, None, None, None)]
 
 
-def test_error_of_arrival_timestamps_is_that_of_the_comparison(tmp_path):
+def test_arrival_error_is_taken_from_the_comparison(tmp_path):
     directory = write_results(tmp_path / "made", {"quiet": [{"replayer": 0.9, "path": (0.97, 0.98)}]})
     assert [row["arrival_error_ns"] for row in make(directory, environments=["quiet"])["consistency"]] == [None]
     change_result(directory, "quiet", lambda found: found["parameters"].update(replay={"arrival_error_ns": 25}))
@@ -188,7 +188,7 @@ def test_invalid_manifest_of_a_trial_is_an_error_that_names_it(results, capsys, 
     assert "raw/quiet-1.json: not a manifest of this version" in error_of(capsys, results)
 
 
-def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):
+def test_pseudonyms_hide_samples_and_their_files_even_in_warnings(results):
     with_pseudonyms(results)
     add_warning(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
     rows = make(results, "--pseudonyms")

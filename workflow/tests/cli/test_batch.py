@@ -99,7 +99,7 @@ def test_crash_of_a_sample_does_not_affect_the_others(campaign, monkeypatch, num
     assert outcomes(campaign) == ["kept", "done", "kept"] and failures(campaign) == {}
 
 
-def test_functions_registered_for_the_end_of_the_batch_do_not_run_in_its_forks(campaign, capfd):
+def test_exit_handlers_of_the_batch_do_not_run_in_its_forks(campaign, capfd):
     atexit.register(print_end := lambda: os.write(1, b"the batch ends\n"))
     try:
         assert cli.main(words(campaign)) == 0
@@ -158,13 +158,13 @@ def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number,
     ("options", "expected"),
     [(["--memory=100M", "--threads=2", "--damaged=keep", "--progress"], "kept"), (["--max-ratio=9"], "done")],
 )
-def test_only_options_that_change_the_output_digest_again(campaign, options, expected):
+def test_only_options_that_change_the_output_repeat_the_digest(campaign, options, expected):
     assert cli.main(words(campaign)) == 0
     assert cli.main(words(campaign, *options)) == 0
     assert set(outcomes(campaign)) == {expected}
 
 
-def test_changed_output_is_created_again(campaign):
+def test_changed_output_is_recreated(campaign):
     assert cli.main(words(campaign)) == 0
     acap = Campaign.at(campaign).acap("s2")
     before = acap.read_bytes()
@@ -247,7 +247,7 @@ def remade_tables(campaign: Path, **versions: int) -> set[str]:
 
 
 @pytest.mark.parametrize("together_bytes", [0, 1 << 30], ids=["one by one", "together"])
-def test_changed_query_makes_only_its_table_again(digested, monkeypatch, together_bytes):
+def test_changed_query_recreates_only_its_table(digested, monkeypatch, together_bytes):
     monkeypatch.setattr(batch, "TOGETHER_BYTES", together_bytes)
     assert analyze(digested) == 0
     before = partials(digested)
@@ -262,7 +262,7 @@ def test_changed_query_makes_only_its_table_again(digested, monkeypatch, togethe
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_changed_query_that_fails_has_all_tables_made_again(digested, monkeypatch, killed):
+def test_failed_changed_query_recreates_all_tables(digested, monkeypatch, killed):
     """The first attempt leaves a table without rows of some samples."""
     assert analyze(digested) == 0
     before, original = partials(digested), entry.main
@@ -282,7 +282,7 @@ def test_changed_query_that_fails_has_all_tables_made_again(digested, monkeypatc
     assert partials(digested) == before
 
 
-def test_analysis_of_a_batch_costs_only_what_is_missing(digested):
+def test_analysis_of_a_batch_computes_only_missing_results(digested):
     """One acap is damaged: the others are complete. When it is repaired, only this sample is analyzed."""
     campaign = digested
     (campaign / "partial" / "s0").mkdir(parents=True)
@@ -333,7 +333,7 @@ def test_batches_are_limited_and_samples_stay_in_theirs():
     assert stages + len(("samples", "index", "process", "figures", "report", "all")) == 156  # docs/running.md
 
 
-def test_plan_is_read_as_it_was_written(tmp_path):
+def test_plan_round_trips(tmp_path):
     members = [Member("b0001", "a", "s\u00fcd", "p 1", "dir/x\ty.pcap", [None, 1, [["filter", "tcp"]]])]
     write_plan(tmp_path, members)
     assert read_plan(tmp_path) == members

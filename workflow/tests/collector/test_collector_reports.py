@@ -68,7 +68,7 @@ def test_duplicate_and_reordered_sequence_numbers_are_distinguished():
     }
 
 
-def test_columns_are_those_of_the_schemas():
+def test_columns_match_the_schemas():
     with Collector(RING, Options()) as collector:
         collector.feed_frames([frame(GOOD, psn=0, address=BASE)])
         collector.finish()

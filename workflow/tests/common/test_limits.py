@@ -53,7 +53,7 @@ def own_mib(*words: object, code: int = 0) -> tuple[float, str]:
     return json.loads(ended.stdout.splitlines()[-1])["own_kib"] / 1024, ended.stderr
 
 
-def test_defaults_are_those_of_the_core():
+def test_defaults_equal_those_of_the_core():
     core = _native.DecompressionLimits()
     assert (core.bytes, core.ratio) == (size_bytes(decompression.MAX_DECOMPRESSED), decompression.MAX_RATIO)
 

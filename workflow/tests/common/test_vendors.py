@@ -62,7 +62,7 @@ def test_digest_metadata_names_the_vendor_lists(engine, program, capture):
     assert decided == (["tshark"] if engine == "tshark" else ["native"])
 
 
-def test_installation_elsewhere_reports_its_data_directory(program, tmp_path):
+def test_installation_in_another_directory_reports_its_data_directory(program, tmp_path):
     wrapper = executable(tmp_path / "bin" / "tshark", f'#!/bin/sh\nexec {program.path} "$@"\n')
     reported = vendors.directory_of(tshark.Tshark(str(wrapper), program.version))
     assert reported.resolve() == vendors.directory_of(program).resolve()
@@ -88,7 +88,7 @@ def test_included_list_contains_the_prefixes_of_its_words():
     assert len(vendors.included().core) == len(set(vendors.prefixes(text))) == count > 30_000
 
 
-def test_included_list_is_what_its_script_prints():
+def test_included_list_matches_the_output_of_its_script():
     """Generates it again, so that nothing was edited by hand."""
     require(LISTING.is_file(), "Debian's package ieee-data is not installed")
     created = run(sys.executable, ROOT / "workflow" / "setup" / "vendors.py", check=True).stdout
@@ -97,7 +97,7 @@ def test_included_list_is_what_its_script_prints():
     assert created == vendors.INCLUDED.read_text()
 
 
-def test_newer_tshark_uses_other_rules(capture, monkeypatch, tmp_path):
+def test_newer_tshark_uses_different_rules(capture, monkeypatch, tmp_path):
     data = install(tmp_path / "other", "4.2.0", monkeypatch)
     for name in vendors.FILES:
         (data / name).write_text("00:1B:21\tIntelCor\n")

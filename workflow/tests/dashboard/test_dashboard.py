@@ -295,7 +295,7 @@ def test_page_of_a_site_that_no_longer_exists_is_removed(tmp_path):
     assert [path.name.partition("-")[0] for path in sites.iterdir()] == ["TACC"]
 
 
-def test_other_files_in_the_directory_of_site_pages_stay(tmp_path):
+def test_other_files_in_the_directory_of_site_pages_are_kept(tmp_path):
     write_campaign(tmp_path / "results" / "a", FIRST_NS, sites=["STAR"])
     other = write_file(tmp_path / "www" / "sites" / "about.html", "mine")
     dashboard(tmp_path / "results", "-o", str(tmp_path / "www"))
@@ -394,7 +394,7 @@ def many(number: int) -> page.Dashboard:
     return page.Dashboard(History(found), {}, frozenset(found))
 
 
-def test_labels_of_campaigns_are_made_once_for_all_ports(tmp_path, monkeypatch):
+def test_labels_of_campaigns_are_created_once_for_all_ports(tmp_path, monkeypatch):
     labels = []
     monkeypatch.setattr(history, "utc_text", lambda start: labels.append(start) or "2024-01-01")
     page.write_files(many(12), tmp_path)

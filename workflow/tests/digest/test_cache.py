@@ -429,7 +429,7 @@ def test_concurrent_writers_of_an_entry_leave_an_intact_one(tmp_path):
 @pytest.mark.parametrize(
     "change", [["--port", "p2"], ["--deep-frames", "3"], ["--max-ratio", "9"], ["--cache-key", "b"]]
 )
-def test_other_parameters_use_other_entries(tmp_path, change):
+def test_different_parameters_use_different_entries(tmp_path, change):
     capture = write_pcap(tmp_path / "x.pcap", busy_port())
     words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache"), "--port", "p1"]
     for number, more in enumerate(([], [], change)):
@@ -438,7 +438,7 @@ def test_other_parameters_use_other_entries(tmp_path, change):
     assert links[0] == links[1] != links[2]
 
 
-def test_version_in_the_metadata_is_that_of_the_program(tmp_path, monkeypatch):
+def test_version_in_the_metadata_matches_the_program(tmp_path, monkeypatch):
     """Snakemake passes the versions of code and tshark as --cache-key; it does not contain the program's version."""
     capture = write_pcap(tmp_path / "x.pcap", busy_port())
     words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache"), "--cache-key", "a"]

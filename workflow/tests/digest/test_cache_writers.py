@@ -64,7 +64,7 @@ def test_reader_does_not_remove_an_entry_that_it_cannot_use(tmp_path, entry):
     assert entry.is_file() and cache.sum_file(entry).is_file()
 
 
-def test_failed_writer_keeps_the_entry_of_another_one(tmp_path, entry, monkeypatch):
+def test_failed_writer_keeps_the_entry_of_another_writer(tmp_path, entry, monkeypatch):
     """The other writer stores its entry after this one has found none, and this one then fails."""
     first, check = output(tmp_path, "first"), cache.quick_fault
 
@@ -86,7 +86,7 @@ def test_failed_writer_keeps_the_entry_of_another_one(tmp_path, entry, monkeypat
     assert first.resolve() == entry and cache.fault_of(entry) is None
 
 
-def test_writer_does_not_remove_the_temporary_file_of_another_one(tmp_path, entry, monkeypatch, capsys):
+def test_writer_does_not_remove_the_temporary_file_of_another_writer(tmp_path, entry, monkeypatch, capsys):
     """The other writer starts, and removes abandoned files, before this one renames its temporary file."""
     finish = files.finish
 

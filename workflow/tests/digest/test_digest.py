@@ -67,7 +67,7 @@ def test_output_is_identical_for_any_number_of_threads_and_repeated_runs(digest,
     assert pq.read_metadata(digest.acap).num_row_groups == 5
 
 
-def test_output_is_identical_from_standard_input_and_in_another_directory(digest, capture, tmp_path):
+def test_output_is_identical_from_standard_input_and_in_a_different_directory(digest, capture, tmp_path):
     digest(capture)
     other = new_directory(tmp_path / "elsewhere")
     words = [sys.executable, "-m", "acapella.cli.main", "digest", "-", "-o", "a.parquet", "--flows", "f.parquet"]

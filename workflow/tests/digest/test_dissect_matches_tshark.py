@@ -154,7 +154,7 @@ def test_layers_are_the_listed_tokens_at_any_position():
     )
 
 
-def test_ports_with_a_dissector_are_those_of_tshark(reference):
+def test_ports_with_a_dissector_match_tshark(reference):
     """Compares the core's list of UDP ports below the first tunnel port with that of the installed tshark."""
     decodes = subprocess.run([reference.path, "-G", "decodes"], check=True, capture_output=True, text=True).stdout
     table = (line.split("\t") for line in decodes.splitlines())

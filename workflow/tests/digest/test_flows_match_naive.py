@@ -170,7 +170,7 @@ def test_slices_without_distinct_vlans_are_ambiguous(tmp_path):
     assert {row["duplicate_acks"] for row in rows} == {None}
 
 
-def test_flow_whose_only_candidate_has_another_peer_has_no_peer(tmp_path):
+def test_flow_whose_only_candidate_has_a_different_peer_has_no_peer(tmp_path):
     talk = [(A, 10), (B, 10), (A, 20), (B, 10)]
     frames = [ether(tcp(src, B if src == A else A, "A", 5, 5), vlan=vlan) for src, vlan in talk]
     assert [row["peer_flow"] for row in check(tmp_path, spaced(frames))] == [1, 0, None]

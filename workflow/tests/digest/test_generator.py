@@ -61,7 +61,7 @@ def test_each_direction_has_separate_labels(fabric):
     assert all(labels[src, dst] != labels[dst, src] for src, dst in labels)
 
 
-def test_sequence_and_acknowledgment_numbers_are_those_of_tcp(fabric):
+def test_sequence_and_acknowledgment_numbers_follow_tcp(fabric):
     expected = {}
     for _, ip, payload in inner_frames(fabric, UNDERLAY_BYTES):
         tcp = ip.data

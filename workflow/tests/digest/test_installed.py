@@ -35,7 +35,7 @@ def digest_of(directory: Path, name: str) -> Path:
 @pytest.mark.parametrize(
     "edited", ["digest/native.py", "common/vendors.py", "acapella_core/names.py", "schemas/tables/frames.yaml"]
 )
-def test_edited_program_does_not_use_the_entries_of_another_one(tmp_path, copy, edited):
+def test_edited_program_does_not_use_entries_of_the_original(tmp_path, copy, edited):
     before = digest_of(tmp_path, "a")
     assert digest_of(tmp_path, "b") == before
     path = copy / edited
@@ -43,7 +43,7 @@ def test_edited_program_does_not_use_the_entries_of_another_one(tmp_path, copy, 
     assert digest_of(tmp_path, "c") != before
 
 
-def test_another_core_does_not_use_the_entries_of_this_one(tmp_path, copy, monkeypatch):
+def test_different_core_does_not_use_the_entries_of_this_one(tmp_path, copy, monkeypatch):
     before = digest_of(tmp_path, "a")
     core = tmp_path / "core.so"
     core.write_bytes(b"another core")
@@ -51,7 +51,7 @@ def test_another_core_does_not_use_the_entries_of_this_one(tmp_path, copy, monke
     assert digest_of(tmp_path, "b") != before
 
 
-def test_another_pyarrow_does_not_use_the_entries_of_this_one(tmp_path, monkeypatch):
+def test_different_pyarrow_does_not_use_the_entries_of_this_one(tmp_path, monkeypatch):
     before = digest_of(tmp_path, "a")
     monkeypatch.setattr(installed, "version", lambda package: f"{package} 0.0")
     assert digest_of(tmp_path, "b") != before

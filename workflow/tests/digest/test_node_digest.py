@@ -89,7 +89,7 @@ def compared(tmp_path_factory):
     return pairs
 
 
-def test_files_are_those_of_a_digest_of_the_capture_here(compared):
+def test_files_equal_a_local_digest_of_the_capture(compared):
     assert len(compared) > 8
     for name, (here, node) in compared.items():
         assert here == node, name
@@ -140,7 +140,7 @@ def test_failure_is_one_line_and_leaves_no_file(out, memory, status, reason, tmp
         (PLACE, {"version": None}, "was digested on its node by acapella None"),
     ],
 )
-def test_other_options_or_another_format_are_an_error(options, changes, reason, digest, capsys):
+def test_different_options_or_format_are_an_error(options, changes, reason, digest, capsys):
     tmp_path = digest.directory
     capture = write_pcap(tmp_path / "a.pcap", frames(4))
     assert on_node(capture, tmp_path / "a.columns", **changes).returncode == 0
@@ -150,7 +150,7 @@ def test_other_options_or_another_format_are_an_error(options, changes, reason, 
     assert not digest.acap.exists() and not digest.flows.exists()
 
 
-def test_digest_of_another_version_with_the_same_format_is_used_and_names_it(tmp_path, digest):
+def test_digest_of_a_different_version_with_the_same_format_is_accepted_with_its_version(tmp_path, digest):
     capture = write_pcap(tmp_path / "a.pcap", frames(4))
     assert on_node(capture, tmp_path / "a.columns", version="0.0.1").returncode == 0
     assert digest(tmp_path / "a.columns", *PLACE) == 0

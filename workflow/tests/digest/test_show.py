@@ -120,7 +120,7 @@ def test_flow_table_is_found_next_to_the_acap_or_by_its_option(campaign, capsys)
     assert show(capsys, campaign / "acap" / "t.parquet", "--flows", campaign / "x.parquet") == beside
 
 
-def test_flow_table_of_another_acap_is_rejected(campaign, capsys):
+def test_flow_table_of_a_different_acap_is_rejected(campaign, capsys):
     words = ["-o", str(campaign / "b.parquet"), "--flows", str(campaign / "bf.parquet"), "--site", "other"]
     main(["digest", str(campaign / "t.pcap"), *words, "--engine", "native"])
     assert main(["show", str(campaign / "b.parquet"), "--flows", str(campaign / "flows" / "t.parquet")]) == 2

@@ -185,7 +185,7 @@ def test_ports_without_any_frame_have_an_axis(tmp_path):
     assert "the highest mean rate in a bin is 0 bit/s (over 1 s)" in with_spaces(figure.title)
 
 
-def test_gaps_of_years_are_left_out(tmp_path):
+def test_gaps_of_years_are_omitted(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
 
     def move_back(_: int, row: dict) -> None:

@@ -399,7 +399,7 @@ def test_axis_of_header_shares_ends_at_100_percent(campaign, campaigns):
     assert all(layer["mark"].get("shape") != "diamond" for layer in layers)
 
 
-def test_figure_is_drawn_again_only_if_its_code_options_files_or_a_table_change(tmp_path, capsys):
+def test_figure_is_redrawn_only_if_its_code_options_files_or_a_table_change(tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
     names = ["frame_sizes", "flow_sizes"]
 

@@ -124,7 +124,7 @@ def test_figures_of_other_experiments_are_omitted_from_heatmaps(drawn):
     assert unknown in notes
 
 
-def test_figures_that_the_workflow_omits_are_those_without_data(drawn):
+def test_workflow_omits_only_figures_without_data(drawn):
     grid = {"algorithm": ["bbr", "cubic"], "streams": [1], "ratio": []}
     omitted = empty_figures({"transfer": {"grid": grid, "data": [], "sheet": None}})
     assert {*omitted} == {name for name in UNITS if drawn(name, "large").empty}

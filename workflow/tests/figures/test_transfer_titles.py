@@ -126,7 +126,7 @@ def test_completion_times_that_overlap_have_no_winner():
     )
 
 
-def test_best_ratio_is_that_of_the_shortest_mean_completion():
+def test_best_ratio_has_the_shortest_mean_completion():
     second = 10**9
     cells = [
         {"setting": 1, "algorithm": "cubic", "ratio": 1.0, "completion_ns": 8 * second},  # the other run took 16 s

@@ -21,12 +21,12 @@ def test_script_in_the_file_is_used_unless_it_is_damaged(file, monkeypatch):
     assert vega.vega.__wrapped__() == "chart()"
 
 
-def test_script_of_another_process_is_the_compiled_one():
+def test_script_kept_by_another_process_equals_the_compiled_script():
     vega.keep()
     assert vega.vega() == vega.compiled()
 
 
-def test_directory_that_is_not_writable_stays_as_it_is(file, monkeypatch):
+def test_unwritable_directory_is_unchanged(file, monkeypatch):
     monkeypatch.setattr(vega, "kept_file", lambda: file / "missing" / "script")
     vega.keep()
     assert vega.kept() is None and not file.exists()

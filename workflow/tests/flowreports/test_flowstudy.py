@@ -31,7 +31,7 @@ def test_reports_left_in_the_ring_after_the_run_are_lost(rate, lowest, highest, 
     assert result.read + result.lost == result.offered == rate
 
 
-def test_inter_arrival_times_are_those_of_the_connection_with_most_bytes():
+def test_inter_arrival_times_are_from_the_connection_with_the_most_bytes():
     """Flow 0 is the control connection. Its exact times are shorter, and only it has a measured time in window 2."""
     con = queries.connect()
     con.execute("create table compared_flows as from (values (0, 5201), (1, 5201), (2, 80)) as t(flow, dst_port)")

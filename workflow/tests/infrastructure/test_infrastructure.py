@@ -113,7 +113,7 @@ def parse(text: str) -> datetime:
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
-def test_ports_of_sites_are_those_of_a_walk_over_the_graph(inputs, study):
+def test_ports_of_sites_match_a_walk_over_the_graph(inputs, study):
     expected = {
         site: [str(len(uplinks)), str(nics)] for site, (uplinks, nics) in walk(inputs / "advertisement.graphml").items()
     }
@@ -122,7 +122,7 @@ def test_ports_of_sites_are_those_of_a_walk_over_the_graph(inputs, study):
     assert {row["downlinks_from"] for row in study["infrastructure_ports"]} == {"nics"}
 
 
-def test_ports_of_the_real_advertisement_are_those_of_a_walk_over_its_graph(tmp_path, corpus):
+def test_ports_of_the_real_advertisement_match_a_walk_over_its_graph(tmp_path, corpus):
     path = corpus / "fim" / "advertised_topo.graphml"
     assert run(tmp_path, "--advertisement", path) == 0
     rows = {row["site"]: row for row in read_rows(tmp_path / "tables" / "infrastructure_ports.csv")}
@@ -316,7 +316,7 @@ TIMES = "2024-01-01T00:00:00Z,2024-01-02T00:00:00Z"
         ("slices", f"{HEADERS['slices']}1,0001-01-01T00:00:00Z,{TIMES[21:]},A\n", "is not between 1970 and 2200"),
     ],
 )
-def test_malformed_input_is_an_error_of_one_line(tmp_path, capsys, option, text, message):
+def test_malformed_input_is_a_one_line_error(tmp_path, capsys, option, text, message):
     (tmp_path / "input.csv").write_text(text)
     assert run(tmp_path, f"--{option}", tmp_path / "input.csv") == 2
     error = capsys.readouterr().err
@@ -326,7 +326,7 @@ def test_malformed_input_is_an_error_of_one_line(tmp_path, capsys, option, text,
 
 
 @pytest.mark.parametrize("option", HEADERS)
-def test_damaged_compressed_input_is_an_error_of_one_line(tmp_path, capsys, option):
+def test_damaged_compressed_input_is_a_one_line_error(tmp_path, capsys, option):
     content = bytearray(gzip.compress(HEADERS[option].encode() + bytes(range(32, 127)) * 20))
     content[12:60] = bytes(byte ^ 0x5A for byte in content[12:60])
     (tmp_path / "input.csv.gz").write_bytes(content)
@@ -348,7 +348,7 @@ def test_damaged_compressed_input_is_an_error_of_one_line(tmp_path, capsys, opti
         ("", "{}", "node 1: a site without a name"),
     ],
 )
-def test_invalid_property_of_a_model_is_an_error_of_one_line(tmp_path, capsys, site, capacities, message):
+def test_invalid_model_property_is_a_one_line_error(tmp_path, capsys, site, capacities, message):
     graph = made.GraphWriter()
     of_site = graph.add(Class="CompositeNode", Name=site)
     graph.connect(of_site, graph.add(Class="Component", Type="SmartNIC", Capacities=capacities), "has")
@@ -360,7 +360,7 @@ def test_invalid_property_of_a_model_is_an_error_of_one_line(tmp_path, capsys, s
 
 
 @pytest.mark.parametrize("encoding", ["unknown", "shift_jis"])
-def test_model_with_an_encoding_that_is_not_supported_is_an_error_of_one_line(tmp_path, capsys, encoding):
+def test_model_with_an_unsupported_encoding_is_a_one_line_error(tmp_path, capsys, encoding):
     (tmp_path / "model.graphml").write_text(f'<?xml version="1.0" encoding="{encoding}"?><graphml/>')
     assert run(tmp_path, "--advertisement", tmp_path / "model.graphml") == 2
     error = capsys.readouterr().err
@@ -393,7 +393,7 @@ def test_slice_that_ends_before_it_starts_counts_only_among_all_slices(tmp_path)
 # ---- the example -----------------------------------------------------------------------------------------------------
 
 
-def test_committed_example_is_that_of_the_generator(tmp_path):
+def test_committed_example_matches_the_generator(tmp_path):
     made.write_inputs(tmp_path, made.EXAMPLE)
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["advertisement.graphml", "slices.csv", "telemetry.csv"]
@@ -465,7 +465,7 @@ def test_slice_in_several_lists_counts_once_with_its_latest_end(tmp_path):
         ),
     ],
 )
-def test_malformed_slice_list_is_an_error_of_one_line(tmp_path, capsys, text, message):
+def test_malformed_slice_list_is_a_one_line_error(tmp_path, capsys, text, message):
     (tmp_path / "list.json").write_text(text)
     assert cli.main(["campaign", "slice-records", str(tmp_path / "list.json"), "-o", str(tmp_path / "out.csv")]) == 2
     error = capsys.readouterr().err

@@ -41,7 +41,7 @@ def error(capsys, words) -> str:
 
 
 @pytest.mark.parametrize(("factor", "span"), [(0.5, "995 ms"), (2, "3.98 s")])
-def test_departures_of_another_speed_are_an_error(replays, capsys, factor, span):
+def test_departures_at_a_different_speed_are_an_error(replays, capsys, factor, span):
     departed = START_NS + (GAP_NS * factor * np.arange(COUNT)).astype(np.int64)
     message = error(capsys, replays([REQUESTED, REQUESTED], [departed, departed]))
     assert "trial A, " in message
@@ -65,7 +65,7 @@ def test_swapped_departures_of_exact_replayers_are_an_error(replays, capsys):
     assert "trials A and B are swapped" in error(capsys, replays(arrived, departed[::-1]))
 
 
-def test_departures_of_a_run_at_another_time_are_a_warning(replays, capsys):
+def test_departures_of_a_run_at_a_different_time_are_a_warning(replays, capsys):
     """Not if both clocks differ by a constant."""
 
     def codes(*later_ns):

@@ -159,7 +159,7 @@ def test_interval_shrinks_to_the_true_kappa_with_the_errors(name):
     assert 0 < widths[0] < widths[1] < widths[2]
 
 
-def test_measured_kappa_is_not_that_of_the_path():
+def test_measured_kappa_differs_from_that_of_the_path():
     """The simulation needs a correction: the measured kappa is outside the interval in nearly every run."""
     setup = CLASSES["replayer worse than path"].with_packets(PACKETS)
     for seed in range(5):

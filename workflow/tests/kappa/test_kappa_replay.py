@@ -254,7 +254,7 @@ def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
     assert {name: found["corrected"][name] for name in COMPONENTS} == {name: found[name] for name in COMPONENTS}
 
 
-def test_recording_in_another_order_than_its_timestamps(replay, capsys):
+def test_recording_not_in_timestamp_order(replay, capsys):
     """Packets are numbered by their place in the file."""
     frames = [(ns, packet(n)) for n, ns in enumerate(TIMES)]
     write_pcap(replay.recording, frames[::-1])
@@ -361,7 +361,7 @@ def test_impossible_departures_are_errors(replay, capsys, changed, message):
     assert message in error(capsys, replay.words(columns(), columns(**changed)))
 
 
-def test_departures_of_another_recording_are_an_error(replay, capsys):
+def test_departures_of_a_different_recording_are_an_error(replay, capsys):
     other = write_pcap(replay.directory / "other.pcap", [(START_NS, packet(0))])
     message = error(capsys, replay.words(columns(), columns(), recording=other))
     assert "0.parquet: departures of another recording: SHA-256 " in message
@@ -393,7 +393,7 @@ def rewritten(path, change) -> object:
         ),
     ],
 )
-def test_files_of_another_format_are_errors(replay, capsys, change, message):
+def test_files_in_a_different_format_are_errors(replay, capsys, change, message):
     words = replay.words(columns(), columns())
     rewritten(words[-1], change)
     assert message in error(capsys, words)
@@ -404,7 +404,7 @@ def test_capture_given_as_departures_is_rejected(replay, capsys):
     assert "no such file" in error(capsys, replay.words(columns(), replay.directory / "missing"))
 
 
-def test_trial_of_other_traffic_is_an_error(replay, capsys):
+def test_trial_with_different_traffic_is_an_error(replay, capsys):
     write_pcap(replay.trials[1], [(START_NS + n, packet(1_000 + n)) for n in range(5)])
     assert "no packet of the trial is in the recording" in error(capsys, replay.words(columns(), columns()))
 
@@ -444,7 +444,7 @@ def test_recording_without_the_identity_is_an_error(replay, capsys):
     assert "frames of the recording cannot be matched" in error(capsys, replay.words(columns(), columns()))
 
 
-def test_memory_limit_names_what_the_correction_needs(replay, capsys):
+def test_memory_limit_of_the_correction_names_its_option(replay, capsys):
     assert main(["kappa", *replay.words(columns(), columns()), "--memory", "50k"]) == 75
     message = capsys.readouterr().err
     assert "raise --memory" in message

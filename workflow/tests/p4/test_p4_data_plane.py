@@ -70,7 +70,7 @@ def test_first_epoch_follows_those_that_the_collector_received(loader):
     assert (loader.parent / "control").read_text().startswith(f"register epoch 0 {2**32 - 9}\n")
 
 
-def test_exit_code_is_the_loaders(loader, monkeypatch):
+def test_exit_code_equals_the_loaders(loader, monkeypatch):
     monkeypatch.setenv("CODE", "2")
     with listening(Rings()) as (server, port):
         assert run(loader, port) == 2

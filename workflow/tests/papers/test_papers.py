@@ -43,7 +43,7 @@ def test_printed_numbers_have_unique_names_a_place_and_a_reason(paper):
         assert ends != (None, None) or row["reason"].startswith("Not comparable:")
 
 
-def test_printed_means_of_kappa_are_those_that_are_recomputed():
+def test_printed_means_of_kappa_match_the_recomputed_table():
     with (printed.DIRECTORY / "kappa_printed.csv").open() as stream:
         means = {row["environment"]: row["kappa"] for row in csv.DictReader(stream) if row["run"] == "mean"}
     rows = {row["what"]: row["printed"] for row in printed.rows("choir") if row["name"].startswith("kappa_")}
@@ -106,7 +106,7 @@ COLLECTION = {
 }
 
 
-def test_settings_of_a_collection_are_those_of_its_configuration(tmp_path):
+def test_settings_of_a_collection_match_its_configuration(tmp_path):
     (tmp_path / "collect.json").write_text(json.dumps(COLLECTION))
     rows = compare(tmp_path, "patchwork")
     assert [[rows[name][part] for part in ("ours", "verdict")] for name in SETTINGS] == [
@@ -132,7 +132,7 @@ def test_settings_without_a_collection_were_not_measured(tmp_path, capsys):
         ]
 
 
-def test_samples_and_sites_are_those_of_the_tables(tmp_path):
+def test_samples_and_sites_match_the_tables(tmp_path):
     kinds = [("tcpdump", 200, 20), ("tcpdump", 200, 21), ("dpdk", 96, 1), ("fpga", None, None)]
     write_table(tmp_path, "capture_quality", [
         {"sample": f"s{n}", "method": method, "snaplen": snaplen, "duration_ns": length and length * 10**9}
@@ -239,7 +239,7 @@ def test_shares_of_deltas_within_10_ns_are_in_the_range_of_the_runs(tmp_path, wi
     assert found["printed"] == "92.75 % to 92.90 %" and [found[name] for name in ("ours", "verdict")] == ours
 
 
-def test_rows_of_the_p4_paper_are_those_of_its_own_table(tmp_path):
+def test_rows_of_the_p4_paper_match_its_own_table(tmp_path):
     assert cli.main(["p4", "published", str(tmp_path)]) == 0
     own = table(tmp_path, "flowreport_published")
     rows = [*compare(tmp_path, "p4_rdma").values()]
@@ -322,14 +322,14 @@ def test_config_of_a_paper_is_valid_and_names_its_paper(path):
     assert {*drawn} <= {*filled["figures"]["only"]} <= {*drawn} | rest | inputs
 
 
-def test_papers_are_those_whose_quantities_the_campaign_has():
+def test_papers_are_compared_only_if_the_campaign_has_their_quantities():
     quantities = {"patchwork": True, "choir": False, "osnt": True}
     assert optional_stages.compared_papers(False, quantities) == []
     assert optional_stages.compared_papers(True, quantities) == ["patchwork", "osnt"]
     assert optional_stages.compared_papers(["choir", "osnt"], quantities) == ["osnt"]
 
 
-def test_rate_of_two_ports_is_the_best_one_of_the_searches_without_loss(tmp_path):
+def test_rate_of_two_ports_is_the_best_of_the_searches_without_loss(tmp_path):
     found = {"measure": "throughput", "frame_bytes": 1000, "result": True, "reached": True}
     rows = [
         {**found, "ports": ports, "capture": capture, "trial": trial, "rate_pps": rate, "result": result}

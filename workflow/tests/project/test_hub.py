@@ -161,7 +161,7 @@ def hub_client(monkeypatch):
         ("""echo '["1.7.0", ["/opt"]]'""", "has version 1.7.0, version 2.0.9 is needed"),
     ],
 )
-def test_client_of_another_version_is_not_used(found, reason, hub_client, tmp_path):
+def test_client_of_a_different_version_is_not_used(found, reason, hub_client, tmp_path):
     base = executable(tmp_path / "python", f"#!/bin/sh\n{found}\n")
     assert hub_client.problem(str(base), "2.0.9", tmp_path / "a.pth") == f"{base} {reason}"
     assert not (tmp_path / "a.pth").exists()

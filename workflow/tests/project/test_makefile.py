@@ -80,7 +80,7 @@ def test_setup_does_not_require_packages_for_tests(tmp_path):
     assert "clang-format-14" in ended.stderr and "chromium" in ended.stderr
 
 
-def test_package_of_another_architecture_counts_as_installed(tmp_path):
+def test_package_of_a_different_architecture_counts_as_installed(tmp_path):
     assert install(tmp_path, 1000, [f"{name}:amd64" for name in packages("run")], "run").returncode == 0
 
 
@@ -180,7 +180,7 @@ def test_program_for_nodes_that_cannot_be_built_is_removed(name, tmp_path):
     assert f"setup: {name} is not built" in ended.stdout and not (tree / ".venv" / "bin" / name).exists()
 
 
-def test_setup_builds_existing_programs_for_nodes_again(tmp_path):
+def test_setup_rebuilds_existing_programs_for_nodes(tmp_path):
     tree = tree_with_node_programs(tmp_path)
     words = ("make", "-C", tree, "--dry-run", "PACKAGES=no", "setup")
     shown = run(*words, check=True).stdout

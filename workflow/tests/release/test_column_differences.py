@@ -104,7 +104,7 @@ def test_csv_files_are_compared_as_text(tmp_path):
     assert (difference.column, difference.rows, difference.first) == ("app", 1, "site a, rank 1: a,b, here a\\nb")
 
 
-def test_unreadable_table_is_an_error_of_one_line(tmp_path):
+def test_unreadable_table_is_a_one_line_error(tmp_path):
     (tmp_path / "published.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError) as caught:
         differences(NAME, tmp_path / "published.parquet", written(tmp_path / "other.parquet", rows()))

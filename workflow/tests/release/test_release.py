@@ -180,7 +180,7 @@ def test_original_addresses_are_absent(public):
     assert not [address.hex() for address in addresses if address in captured]
 
 
-def test_flows_are_those_of_the_anonymized_captures(finished, public, tmp_path):
+def test_flows_match_the_anonymized_captures(finished, public, tmp_path):
     for capture in sorted((public / "captures").iterdir()):
         site, port, _ = capture.stem.split("-")
         created = [tmp_path / f"{kind}.parquet" for kind in ("acap", "flows")]
@@ -271,7 +271,7 @@ def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
         assert shown[name] == sorted(expected, key=lambda row: [row.get(k) for k in ("sample", "flow", "window_ns")])
 
 
-def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(copied, tmp_path):
+def test_tables_of_flow_reports_match_their_provenance_and_are_never_copied(copied, tmp_path):
     assert all(release_columns.why_private(name) for name in release_flows.TABLES)
     skip_if(program.why_unavailable())
     with (copied / "tables" / "flowreport_windows.csv").open("a") as table:

@@ -90,7 +90,7 @@ def rows_of(directory: Path, name: str) -> list[dict]:
     return pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist()
 
 
-def test_tables_made_from_a_release_equal_those_of_the_campaign(campaign, release, tmp_path):
+def test_tables_from_a_release_equal_those_of_the_campaign(campaign, release, tmp_path):
     remake(tmp_path, released_study(release))
     for name in TABLES:
         assert rows_of(tmp_path, name) == rows_of(campaign, name) != [], name
@@ -161,7 +161,7 @@ def naive_differences(first: Path, again: Path) -> tuple[set[tuple[str, str]], s
     return columns, tables
 
 
-def test_changed_and_missing_inputs_are_errors_of_one_line(campaign, release, tmp_path, capsys):
+def test_changed_and_missing_inputs_are_one_line_errors(campaign, release, tmp_path, capsys):
     mine = shutil.copytree(campaign, tmp_path / "mine")
     config = json.loads((mine / "config.json").read_text())
     path = tmp_path / "slices-a.csv.gz"
@@ -190,7 +190,7 @@ def test_unknown_inputs_and_pseudonyms_are_noted(campaign, tmp_path):
 
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
-def test_workflow_makes_the_same_tables_and_figures_from_a_release(release, tmp_path):
+def test_workflow_reproduces_tables_and_figures_from_a_release(release, tmp_path):
     public, place = shutil.copytree(release, tmp_path / "public"), Workplace(new_directory(tmp_path / "place"))
     place.succeed("--cores", "2", "record", "--config", f"reproduce={public}")
     sums = checksums.read(public)

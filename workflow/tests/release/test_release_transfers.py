@@ -72,7 +72,7 @@ def test_release_contains_no_host_site_or_address(release):
         assert not {"src", "dst", "flow_id"} & {*(pq.read_schema(path).names if path.suffix == ".parquet" else ())}
 
 
-def test_tables_made_from_a_release_equal_those_of_the_campaign(campaign, release, tmp_path):
+def test_tables_from_a_release_equal_those_of_the_campaign(campaign, release, tmp_path):
     run("campaign", "transfers", tmp_path, "--runs", release)
     for name in TABLES:
         ours, theirs = (pq.read_table(d / "tables" / f"{name}.parquet").to_pylist() for d in (tmp_path, campaign))
@@ -100,7 +100,7 @@ def test_tables_of_generated_traffic_equal_those_of_the_campaign_without_address
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"samples": 5}', '{"samples": ["../x"]}'])
-def test_invalid_list_of_generated_traffic_is_an_error_of_one_line(release, tmp_path, content, capsys):
+def test_invalid_list_of_generated_traffic_is_a_one_line_error(release, tmp_path, content, capsys):
     public = shutil.copytree(release, tmp_path / "public")
     (public / "generated" / "trials.json").write_text(content)
     assert main(["campaign", "monitored", str(new_directory(tmp_path / "made")), "--release", str(public)]) == 2
@@ -190,7 +190,7 @@ def compared_again(made: Path, public: Path, again: Path) -> set[tuple[str, str]
     return expected
 
 
-def test_files_of_iperf3_made_elsewhere_are_noted(campaign, tmp_path):
+def test_imported_iperf3_files_are_noted(campaign, tmp_path):
     mine = shutil.copytree(campaign, tmp_path / "mine")
     assert transfers.write(tmp_path / "first", mine, hidden=False) == []
     run("campaign", "transfers", mine, "--data", campaign / "transfers" / "bbr-20-102400" / "iperf3-0.json")
@@ -237,7 +237,7 @@ def test_search_finds_an_original_address(campaign, tmp_path, capsys, monkeypatc
 
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
-def test_tables_and_figures_of_transfers_are_reproduced_elsewhere(release, tmp_path):
+def test_tables_and_figures_of_transfers_are_reproduced_in_another_directory(release, tmp_path):
     if reason := why_unavailable():
         pytest.skip(reason)
     public = shutil.copytree(release, tmp_path / "public")

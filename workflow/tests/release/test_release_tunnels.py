@@ -245,7 +245,7 @@ def test_no_original_hash_is_in_a_released_file(sets):
         assert not [each for each in before if each in text or each.encode() in content], path
 
 
-def test_community_ids_are_those_of_the_pseudonymous_addresses(sets):
+def test_community_ids_match_the_pseudonymous_addresses(sets):
     rows = flows(sets[1])
     assert [row["community_id"] for row in rows] == [community_id_of(row) for row in rows]
 

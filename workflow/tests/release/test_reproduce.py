@@ -117,7 +117,7 @@ def elsewhere(first, base) -> tuple[Path, str]:
     return place / "results" / "mine", ended.stdout
 
 
-def test_another_user_host_locale_and_checkout_give_the_same_bytes(first, elsewhere):
+def test_different_user_host_locale_and_checkout_give_the_same_bytes(first, elsewhere):
     release, place = first
     campaign, printed = elsewhere
     assert f"Host: {HOST}" in printed
@@ -216,7 +216,7 @@ def test_summary_of_differences_names_the_changed_capture_and_first_rows(altered
 
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
 @pytest.mark.parametrize("hidden", [False, True])
-def test_trials_and_all_formats_are_reproduced_elsewhere(base, hidden):
+def test_trials_and_all_formats_are_reproduced_in_another_directory(base, hidden):
     """The campaign has another engine than the tiny one, three environments, and figures in all formats."""
     if reason := why_unavailable():
         pytest.skip(reason)

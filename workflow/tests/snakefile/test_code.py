@@ -80,7 +80,7 @@ def test_installed_core_was_built_from_the_sources_in_the_tree():
     assert code.outdated_core() == "", "run: make setup"
 
 
-def test_core_that_was_not_built_again_has_another_digest(copy, monkeypatch):
+def test_core_that_was_not_rebuilt_has_a_different_digest(copy, monkeypatch):
     """Otherwise files that an outdated core wrote would count as those of the current sources."""
     edited = copy / "src/frame/record.hpp"
     edited.write_text(edited.read_text() + ADDED[".hpp"])
@@ -89,7 +89,7 @@ def test_core_that_was_not_built_again_has_another_digest(copy, monkeypatch):
     assert fresh() != outdated and code.outdated_core() == ""
 
 
-def test_comments_and_messages_of_the_core_need_no_build_and_repeat_nothing(copy, monkeypatch):
+def test_comments_and_messages_of_the_core_need_no_build_or_rerun(copy, monkeypatch):
     monkeypatch.setattr(code._native, "sources_sha256", built_from(copy))
     before = fresh()
     edited = copy / "src/flow/sha1.cpp"

@@ -276,7 +276,7 @@ def test_sigterm_to_snakemake_alone_is_not_a_failure(tmp_path):
     assert "no job failed" not in printed
 
 
-def test_storage_tables_stay_if_a_rerun_fails(tmp_path):
+def test_storage_tables_are_kept_if_a_rerun_fails(tmp_path):
     """The study cannot be read. Snakemake deletes outputs before a job starts, except those marked with update()."""
     place = workplace(tmp_path)
     names = [f"results/tiny/tables/{table}.csv" for table in STORAGE_TABLES]

@@ -30,7 +30,7 @@ def stages(config, flowreports=None):
     return optional_stages.optional_stages(config, flowreports or config["flowreports"])
 
 
-def test_figures_and_options_are_those_of_the_stages_that_run():
+def test_figures_and_options_match_the_stages_that_run():
     assert optional_stages.figures(stages(NONE)) == [*registry.TRAFFIC_FIGURES]
     assert optional_stages.figures(stages(NONE), with_samples=False) == []
     assert optional_stages.figure_flags(stages(NONE)) == []
@@ -50,7 +50,7 @@ def test_figures_that_are_no_longer_selected_are_removed(tmp_path):
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["iat_delta.svg"]
 
 
-def test_figures_of_the_infrastructure_study_are_those_of_the_given_inputs(tmp_path):
+def test_figures_of_the_infrastructure_study_match_the_given_inputs(tmp_path):
     config = NONE | {"infrastructure": {"advertisements": [], "slices": ["slices.csv"], "telemetry": []}}
     assert optional_stages.figures(stages(config), with_samples=False) == [*registry.SLICE_FIGURES]
     assert optional_stages.figure_flags(stages(config)) == ["--infrastructure"]
@@ -162,7 +162,7 @@ def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_damaged_catalog_is_reported_because_index_writes_it_again(tmp_path, capsys):
+def test_damaged_catalog_is_reported_because_index_recreates_it(tmp_path, capsys):
     write_file(tmp_path / "raw" / "b.json", '{"acapella_manifest": 1, "sample": "b", "file": "b.pcap"}')
     (tmp_path / "catalog.duckdb").write_text("not a database")
     cleanup.remove_unlisted(str(tmp_path), {"a": SimpleNamespace(file=tmp_path / "a.pcap")})

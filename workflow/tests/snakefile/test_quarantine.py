@@ -70,7 +70,7 @@ def test_sample_that_fails_is_recorded_with_its_log_and_omitted(campaign, code):
     ["[]", "1", "{}", "{", '{"rule": "digest"}', '{"rule": [], "exit_code": 2, "reason": "r", "runs": 1}', "[" * 10**5],
     ids=lambda content: content[:20],
 )
-def test_file_that_is_no_record_is_ignored(campaign, content):
+def test_file_that_is_not_a_record_is_ignored(campaign, content):
     campaign(MISTAKE)
     Path("mine/quarantine/a.json").write_text(content)
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
@@ -117,14 +117,14 @@ def test_error_of_a_batch_itself_is_attributed_to_no_sample(tmp_path):
     ("changes", "omitted"),
     [({"max_seconds": 9}, []), ({"memory_mb": 4096}, []), ({"damaged": "keep"}, []), ({"threads": 2}, ["a"])],
 )
-def test_sample_is_tried_again_with_other_options_or_limits(campaign, changes, omitted):
+def test_sample_is_retried_with_different_options_or_limits(campaign, changes, omitted):
     campaign(OUTSIDE)
     campaign(OUTSIDE)
     config = REPORT | {"digest": REPORT["digest"] | changes}
     assert quarantine.omitted_samples("mine", config, lambda: {"a": "a.pcap"}) == omitted
 
 
-def test_sample_is_tried_again_with_other_code(campaign, monkeypatch):
+def test_sample_is_retried_with_different_code(campaign, monkeypatch):
     campaign(MISTAKE)
     monkeypatch.setattr(quarantine.code, "digest", lambda *_: "repaired")
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
@@ -132,7 +132,7 @@ def test_sample_is_tried_again_with_other_code(campaign, monkeypatch):
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
 
 
-def test_sample_without_a_capture_is_tried_again_when_it_has_one(campaign):
+def test_sample_without_a_capture_is_retried_when_it_has_one(campaign):
     Path("a.pcap").unlink()
     campaign(MISTAKE)
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
@@ -140,7 +140,7 @@ def test_sample_without_a_capture_is_tried_again_when_it_has_one(campaign):
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
 
 
-def test_sample_with_an_unreadable_capture_is_tried_again_when_it_is_readable(campaign, monkeypatch):
+def test_sample_with_an_unreadable_capture_is_retried_when_it_is_readable(campaign, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(quarantine.os, "access", lambda *_: False)
         campaign(MISTAKE)
@@ -148,13 +148,13 @@ def test_sample_with_an_unreadable_capture_is_tried_again_when_it_is_readable(ca
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
 
 
-def test_sample_with_another_path_in_the_sheet_is_tried_again(campaign):
+def test_sample_with_a_different_path_in_the_sheet_is_retried(campaign):
     campaign(MISTAKE)
     Path("repaired.pcap").write_bytes(b"capture")
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "repaired.pcap"}) == []
 
 
-def test_sample_with_another_capture_is_tried_again(campaign):
+def test_sample_with_a_different_capture_is_retried(campaign):
     campaign(MISTAKE)
     Path("a.pcap").write_bytes(b"repaired capture")
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []

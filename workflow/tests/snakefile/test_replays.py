@@ -25,7 +25,7 @@ def installed(request, monkeypatch):
     return request.param
 
 
-def test_trials_are_those_of_the_environments_that_can_run(installed, capsys):
+def test_trials_include_only_environments_that_can_run(installed, capsys):
     given = config_of()
     found = with_replays(given)
     expected = {"quiet": ["quiet-1", "quiet-2"]} | ({"ours": ["ours-1", "ours-2"]} if installed else {})
@@ -37,7 +37,7 @@ def test_trials_are_those_of_the_environments_that_can_run(installed, capsys):
     assert with_replays(found) == found
 
 
-def test_environments_stay_if_there_are_no_others(installed):
+def test_environments_are_kept_if_no_others_exist(installed):
     given = config_of()
     given["local"]["replay"] |= {"sender": "acapella"}
     assert with_replays(given)["local"] == given["local"], "collect then names the missing program"
@@ -62,7 +62,7 @@ def test_trials_of_the_config_and_of_other_testbeds_are_unchanged(monkeypatch, c
         ),
     ],
 )
-def test_trials_on_fabric_are_those_of_its_environments(monkeypatch, environments, trials):
+def test_trials_on_fabric_match_its_environments(monkeypatch, environments, trials):
     monkeypatch.setattr(replays, "program_installed", lambda: False)
     senders = [{"node": "n", "interface": "eth1", "destination_mac": "02:00:00:00:00:01"}]
     replay = {"slice": "mine", "senders": senders, "site": "STAR", "port": "p", "repeats": 3}

@@ -75,7 +75,7 @@ rule collect:
 """
 
 
-def test_snakemake_asks_again_when_the_input_exists_and_for_each_attempt(tmp_path):
+def test_resources_are_recomputed_when_the_input_exists_and_for_each_attempt(tmp_path):
     """The capture does not exist when Snakemake plans the jobs. The job fails with less than 2,000 MiB."""
     (tmp_path / "Snakefile").write_text(SNAKEFILE)
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "--retries", "2"]

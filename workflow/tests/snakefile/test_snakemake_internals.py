@@ -183,7 +183,7 @@ def test_ignored_signals_stay_ignored():
 
 
 @pytest.mark.parametrize(("main", "damaged"), [(True, True), (True, False), (False, True)])
-def test_damaged_cache_entries_are_checked_once_and_created_again(monkeypatch, main, damaged):
+def test_damaged_cache_entries_are_checked_once_and_recreated(monkeypatch, main, damaged):
     checked = []
     monkeypatch.setattr("acapella.digest.cache.report_damaged", lambda *sample: checked.append(sample) or damaged)
     workflow = SimpleNamespace(is_main_process=main, dag=SimpleNamespace(forcefiles=set()))

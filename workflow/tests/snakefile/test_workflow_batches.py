@@ -111,7 +111,7 @@ def test_changed_capture_costs_only_its_sample(batched):
 @pytest.mark.parametrize(
     "lost", ["raw/??/s1.json", "acap/??/s1.parquet", "flows/??/s1.parquet", "batches/partial/b0001/quality.parquet"]
 )
-def test_lost_result_of_a_batch_is_created_again(batched, lost):
+def test_lost_result_of_a_batch_is_recreated(batched, lost):
     before = batched.sha256(lost)
     (path,) = batched.campaign.glob(lost)
     path.unlink()

@@ -124,7 +124,7 @@ def test_edited_code_repeats_only_stages_that_it_changes(complete, tree, edits, 
         assert rules_run(run(complete, tree, "--dry-run")) == expected
 
 
-def test_other_version_of_the_program_repeats_the_digest(complete, tree):
+def test_different_version_of_the_program_repeats_the_digest(complete, tree):
     """The metadata of acaps contain the version."""
     metadata = tree / "workflow/src/acapella-99.0.dist-info/METADATA"
     metadata.parent.mkdir()

@@ -60,7 +60,7 @@ def test_kappa_of_the_path_comes_from_the_departures(campaign):
     assert row["path_kappa_lo"] == pair["corrected"]["kappa_lo"]
 
 
-def test_table_of_replays_has_what_was_configured_and_what_delayed_the_sender(campaign):
+def test_table_of_replays_has_the_settings_and_the_delays_of_the_sender(campaign):
     found = {(row["environment"], row["trial"]): row for row in rows(campaign, "consistency_replays")}
     assert [*found] == [(name, trial) for name in ("dual", "plain") for trial in range(1, TRIALS + 1)]
     for (environment, trial), row in found.items():

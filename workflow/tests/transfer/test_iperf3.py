@@ -215,7 +215,7 @@ def test_incomplete_and_foreign_documents_are_rejected_with_the_missing_key():
 
 
 @pytest.mark.parametrize("value", [-1, 2**63, 10**30, 1e300, 1.5, True, "7", None, [], {}])
-def test_values_that_are_no_counts_are_unknown(value):
+def test_values_that_are_not_counts_are_unknown(value):
     assert iperf3.whole(value) is None
     document = made.document()
     document["end"]["streams"][0]["sender"]["retransmits"] = value
@@ -223,5 +223,5 @@ def test_values_that_are_no_counts_are_unknown(value):
 
 
 @pytest.mark.parametrize("value", [-1, 1e300, float("inf"), float("nan"), True, "7", None])
-def test_values_that_are_no_times_are_unknown(value):
+def test_values_that_are_not_times_are_unknown(value):
     assert iperf3.nanoseconds(value) is None

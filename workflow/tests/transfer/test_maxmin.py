@@ -94,7 +94,7 @@ def test_completions_equal_a_simulation_in_small_steps():
             assert end is None or abs(end.time_s - simulated) <= step * 2 * len(flows)
 
 
-def test_a_flow_that_ends_leaves_its_rate_to_the_others():
+def test_ended_flow_leaves_its_rate_to_the_others():
     flows = [maxmin.Flow(("l",), 1), maxmin.Flow(("l",), 3)]
     ends = maxmin.completions(flows, {"l": Fraction(8)})
     assert [end.time_s for end in ends] == [2, 4]  # 1 byte at 4 bit/s; then 2 bytes at 8 bit/s
@@ -165,7 +165,7 @@ def test_opposite_directions_of_a_link_do_not_share_its_rate():
         (lambda v: v.update(links=None), "links: None is not of type 'object'"),
     ],
 )
-def test_faults_of_topology_files_are_named_as_by_the_runner(tmp_path, capsys, change, message):
+def test_topology_errors_match_those_of_the_runner(tmp_path, capsys, change, message):
     values = yaml.safe_load(MULTIPATH.read_text())
     change(values)
     path = tmp_path / "topology.yaml"

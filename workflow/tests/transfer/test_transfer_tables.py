@@ -17,7 +17,7 @@ SECOND = 10**9
 TWO_FLOWS = [made.document(made.Sent(8, 8, seconds, seconds)) for seconds in (2.0, 1.0)]
 
 
-def test_values_of_one_cell_are_those_computed_by_hand(tmp_path):
+def test_values_of_one_cell_match_values_computed_by_hand(tmp_path):
     streams = [
         made.Sent(5_000_000, 4_000_000, 2.0, 4.0, 10, 50_000),
         made.Sent(5_000_000, 2_000_000, 2.0, 4.0, 5, 70_000),
@@ -408,7 +408,7 @@ def test_prediction_of_the_multipath_grid(tmp_path):
     assert errors == [(0.0,), (0.01,), (0.02,), (0.03,), (0.04,), (0.05,)]
 
 
-def test_best_ratio_is_that_of_the_requested_sizes(tmp_path):
+def test_best_ratio_uses_the_requested_sizes(tmp_path):
     documents = [
         made.document(made.Sent(size, size - 100 * n, 1.0, 1.0), size=size) for n, size in enumerate([5000] * 6)
     ]
@@ -423,7 +423,7 @@ def test_best_ratio_is_that_of_the_requested_sizes(tmp_path):
     ("multiplied", "ratio"),
     [(("l1",), 2.0), (("l2",), 0.5), ((), 2.0), (None, 2.0)],  # four of six flows cross l1, two cross l2
 )
-def test_best_ratio_is_that_of_the_link_whose_rate_is_multiplied(tmp_path, multiplied, ratio):
+def test_best_ratio_refers_to_the_link_with_the_multiplied_rate(tmp_path, multiplied, ratio):
     links = {name: {**link, "rate_bps": 10**6 if link["emulated"] else None} for name, link in made.LINKS.items()}
     if multiplied is not None:  # absent in files of earlier versions
         links = {name: {**link, "times_ratio": name in multiplied} for name, link in links.items()}

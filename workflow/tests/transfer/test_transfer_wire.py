@@ -116,7 +116,7 @@ def test_known_causes_of_differences_are_named(tmp_path):
         (0.6225, 30_000_000, "unexplained"),  # 12.5 ms: 46,875 B
     ],
 )
-def test_end_of_a_cut_capture_lacks_only_what_the_link_carries_until_the_end_of_the_test(
+def test_truncated_capture_lacks_at_most_what_the_link_carries_until_the_end_of_the_test(
     tmp_path, seconds, rate, cause
 ):
     sent, measured = made.Sent(120_000, 120_000, seconds, seconds, 0), {"rate_bps": rate}
@@ -195,7 +195,7 @@ def two_starts(tmp_path, name: str, captured: int, sent: made.Sent = EXACT, **mo
 
 
 @pytest.mark.parametrize(("captured", "offset"), [(2, 2_500_000_000), (1, 3 * SECOND)])
-def test_offset_of_a_flow_is_that_of_its_data_if_every_flow_is_captured(tmp_path, captured, offset):
+def test_offset_of_a_flow_is_that_of_its_first_data_if_every_flow_is_captured(tmp_path, captured, offset):
     two_starts(tmp_path, "a", captured)
     assert rows(tmp_path, "flows", "flow, offset_ns") == [(0, 0), (1, offset)]
     assert rows(tmp_path, "cells", "completion_ns") == [(offset + 1_010_000_000,)]

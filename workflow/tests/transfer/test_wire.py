@@ -103,7 +103,7 @@ def test_capture_of_the_handshake_alone_has_no_row(tmp_path):
     assert measured(*capture.write(tmp_path), [Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, 10**9)]) == []
 
 
-def test_bytes_in_flight_are_those_sent_and_not_acknowledged(tmp_path):
+def test_bytes_in_flight_are_sent_and_not_acknowledged(tmp_path):
     row = row_of(tmp_path, complete())
     assert (row["flight_max_bytes"], row["flight_p95_bytes"]) == (4000, 4000)
     capture = Capture()

@@ -189,7 +189,7 @@ def last_line(printed: str) -> str:
     return printed.strip().splitlines()[-1]
 
 
-def test_ctrl_c_during_a_creation_names_what_is_left_and_the_command(fabric, capsys):
+def test_ctrl_c_during_a_creation_names_leftovers_and_the_command(fabric, capsys):
     fabric.orchestrator.faults.stuck = True
     with interrupt_when(fabric.orchestrator.alive):
         status, campaign = collected(fabric, collect=ONE, release_timeout_s=0.3)
@@ -220,7 +220,7 @@ def test_repeated_ctrl_c_does_not_prevent_the_release(fabric, capsys):
     assert status == 130 and not orchestrator.alive(), capsys.readouterr()
 
 
-def test_ctrl_c_during_the_last_release_names_what_is_left(fabric, capsys, monkeypatch):
+def test_ctrl_c_during_the_last_release_names_leftovers(fabric, capsys, monkeypatch):
     fabric.orchestrator.faults.kept = "acapella-first-UTAH"
     release = FabricTestbed.release
 
@@ -249,7 +249,7 @@ def test_samples_are_kept_if_a_slice_cannot_be_deleted(fabric, capsys):
     assert status == 2 and "still allocated: acapella-first-UTAH (" in line and line.endswith(" --release-all")
 
 
-def test_collection_after_a_crash_uses_its_slice_again(fabric, capsys):
+def test_collection_after_a_crash_reuses_its_slice(fabric, capsys):
     """A hub that stops idle containers may have killed the first one; the second one finds its slice by name."""
     crashed = fabric.testbed("first")
     (instance,) = crashed.allocate("UTAH", ResourceRequest(1))

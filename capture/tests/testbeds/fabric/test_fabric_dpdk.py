@@ -269,7 +269,7 @@ def test_failed_step_is_one_line_with_node_and_the_end_of_its_log(fabric, capsys
     assert not fabric.orchestrator.alive()
 
 
-def test_image_without_dpdk_is_refused_before_anything_is_allocated(fabric, capsys):
+def test_image_without_dpdk_is_rejected_before_anything_is_allocated(fabric, capsys):
     status, _ = collected(fabric, collect=ONE, capture={"method": {"default": "tcpdump", "UTAH": "dpdk"}})
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert status == 2 and not fabric.orchestrator.slices
@@ -293,7 +293,7 @@ def own_node(tmp_path) -> Iterator[Loopback]:
         yield fabric
 
 
-def test_node_of_the_user_captures_from_a_socket_and_is_left_as_it_was(build, own_node, capsys, monkeypatch):
+def test_node_of_the_user_captures_from_a_socket_and_is_left_unchanged(build, own_node, capsys, monkeypatch):
     """The nodes have the packages. A copy of the build saves time; everything is removed at the end."""
     monkeypatch.setattr(NodeBuild, "program", lambda self: str(build["directory"] / "program"))
     with veth.namespace((RECEIVERS[0], "far0")) as prefix:

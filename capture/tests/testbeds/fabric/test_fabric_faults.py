@@ -296,7 +296,7 @@ def test_interrupted_transfer_resumes(fabric, tmp_path):
         assert [path.name for path in target.parent.iterdir()] == ["a.pcap"]
 
 
-def test_part_that_the_node_makes_longer_is_not_read_to_its_end(fabric, tmp_path, monkeypatch):
+def test_reading_stops_if_the_node_extends_a_part(fabric, tmp_path, monkeypatch):
     extra = 20_000_000
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
@@ -443,7 +443,7 @@ def test_damaged_or_public_host_key_file_is_rejected(tmp_path):
         keys.check("slice/node", key)
 
 
-def test_new_slice_may_have_other_host_keys(fabric):
+def test_new_slice_may_have_different_host_keys(fabric):
     with fabric.testbed() as testbed:
         testbed.allocate(SITE, ResourceRequest(1))
         testbed.release()

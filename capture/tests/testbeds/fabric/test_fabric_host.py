@@ -64,7 +64,7 @@ def test_own_nodes_capture_without_any_permission(fabric, capsys):
     assert fabric.mine.stored.model == before and writes(fabric) == []
 
 
-def test_nodes_are_left_as_they_were(fabric):
+def test_nodes_are_left_unchanged(fabric):
     """No setting is changed, no package installed, no file or program left."""
     status, _ = collected(fabric, collect=OWN)
     assert status == 0
@@ -116,7 +116,7 @@ def test_project_without_permissions_needs_a_slice(fabric, capsys):
     assert writes(fabric) == []
 
 
-def test_one_direction_is_refused(fabric):
+def test_one_direction_is_rejected(fabric):
     testbed = HostTestbed(fabric.settings(), "c", own=SLICE)
     asked = parse_settings({"testbed": "fabric", "capture": {"directions": ["rx"]}})
     with pytest.raises(UserError, match="capture at the host records both directions"):

@@ -135,7 +135,7 @@ def test_slice_key_with_a_passphrase_is_an_error_before_any_request(fabric):
     assert not fabric.orchestrator.slices
 
 
-def test_slice_key_of_another_pair_is_an_error_before_any_request(fabric):
+def test_slice_key_of_a_different_pair_is_an_error_before_any_request(fabric):
     write_key(fabric, paramiko.ECDSAKey)
     with pytest.raises(LoginError, match=r"slice_key\.pub: not the public key of "):
         fabric.testbed().allocate(SITE, ResourceRequest(1))

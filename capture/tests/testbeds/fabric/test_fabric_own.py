@@ -64,7 +64,7 @@ def our_nodes(fabric) -> set[str]:
     return set(graph(fabric.mine.stored.model).nodes) - set(NODES)
 
 
-def test_slice_is_exactly_as_before_after_a_collection(fabric, capsys):
+def test_slice_is_unchanged_after_a_collection(fabric, capsys):
     before = everything(fabric)
     status, campaign = collected(fabric, collect=OWN, nodes="own")
     printed = capsys.readouterr()
@@ -136,7 +136,7 @@ def test_release_removes_only_nodes_and_mirrors_of_the_campaign(fabric):
     assert our_nodes(fabric) == set()
 
 
-def test_release_all_removes_what_a_crash_left(fabric, capsys):
+def test_release_all_removes_nodes_and_mirrors_left_by_a_crash(fabric, capsys):
     before = everything(fabric)
     crashed = own_testbed(fabric, "first")
     (instance,) = crashed.allocate("UTAH", REQUEST)
@@ -147,7 +147,7 @@ def test_release_all_removes_what_a_crash_left(fabric, capsys):
     assert everything(fabric) == before
 
 
-def test_nodes_left_by_a_crash_are_used_again(fabric):
+def test_nodes_left_by_a_crash_are_reused(fabric):
     (first,) = own_testbed(fabric).allocate("UTAH", REQUEST)
     with own_testbed(fabric) as testbed:
         assert testbed.instances("UTAH") == (first,) == testbed.allocate("UTAH", REQUEST)
@@ -215,7 +215,7 @@ def test_sites_share_the_time_limit_of_the_release(fabric, monkeypatch):
     assert 300 <= clock.passed_s < 400
 
 
-def test_refused_nodes_leave_the_slice_as_before(fabric):
+def test_refused_nodes_leave_the_slice_unchanged(fabric):
     before = everything(fabric)
     fabric.orchestrator.faults.modify_fails = True
     testbed = own_testbed(fabric)
@@ -226,7 +226,7 @@ def test_refused_nodes_leave_the_slice_as_before(fabric):
     assert everything(fabric) == before
 
 
-def test_ctrl_c_while_a_node_is_added_leaves_the_slice_as_before(fabric, capsys):
+def test_ctrl_c_while_a_node_is_added_leaves_the_slice_unchanged(fabric, capsys):
     before = everything(fabric)
     fabric.orchestrator.faults.stuck = True
 
@@ -242,7 +242,7 @@ def test_ctrl_c_while_a_node_is_added_leaves_the_slice_as_before(fabric, capsys)
     assert everything(fabric) == before
 
 
-def test_failed_mirror_leaves_the_slice_as_before(fabric):
+def test_failed_mirror_leaves_the_slice_unchanged(fabric):
     """FABRIC reports every later modification as failed, too."""
     before = everything(fabric)
     testbed = own_testbed(fabric)
@@ -308,7 +308,7 @@ def test_nodes_of_level_slice_are_not_captured_at_level_host(fabric):
 @pytest.mark.parametrize(
     "name", ["acapella-c-my-listener1", "acapella-c-STAR-UTAH-listener1", "acapella-c-STAR-listener"]
 )
-def test_other_names_of_the_user_are_not_ours(name):
+def test_other_node_names_of_the_user_do_not_match(name):
     assert our_names("c").fullmatch(name) is None
     assert our_names("c").fullmatch("acapella-c-STAR-listener1")
 

@@ -70,7 +70,7 @@ def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
         return collect.main(), campaign
 
 
-def test_trials_are_sent_by_the_program_that_is_uploaded(fabric, path, tmp_path, capsys):
+def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, capsys):
     with replayer.tcpdump(path, "left1", tmp_path / "arrived.pcap"):
         status, campaign = collected(fabric, capture=str(capture_of(tmp_path)))
     assert status == 0, capsys.readouterr()
@@ -197,7 +197,7 @@ def test_nothing_is_read_from_a_node_during_a_run(fabric, path, tmp_path, capsys
     assert not [read_ns for read_ns in reads for after_ns, end_ns in runs if after_ns < read_ns < end_ns]
 
 
-def test_program_that_a_killed_collection_left_is_ended(fabric, path, tmp_path, capsys, monkeypatch):
+def test_program_left_by_a_killed_collection_is_terminated(fabric, path, tmp_path, capsys, monkeypatch):
     """The first collection does not end its program, as if it had been killed; the second one ends it."""
     with monkeypatch.context() as patch:
         patch.setattr(NodeSender, "close", lambda self: None)

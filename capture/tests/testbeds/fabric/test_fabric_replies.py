@@ -141,7 +141,7 @@ def test_malformed_huge_pages_are_an_error(text):
         dpdk_devices.reserve(nodes_that_print(text), NODE, 1)
 
 
-def test_settings_that_are_no_numbers_are_unknown():
+def test_settings_that_are_not_numbers_are_unknown():
     text = f"interface enp8s0\n7: enp8s0: mtu {LONG} qdisc\nRX: 1\nRX: {LONG}\n"
     settings = nic_settings.parse(text)["enp8s0"]
     assert settings.mtu is None and settings.rx_ring is None
@@ -153,7 +153,7 @@ def test_clock_that_is_not_finite_is_unknown():
     assert clock_error_ns(f"chrony {fields}") is None
 
 
-def test_clock_that_no_table_can_contain_is_unknown():
+def test_clock_out_of_range_is_unknown():
     fields = ",".join(["A", "B", "1", "2", "1e200", *["0"] * 5, "1e200", "0", "0", "Normal"])
     assert parse_clock(f"chrony {fields}")["offset_ns"] is None and clock_error_ns(f"chrony {fields}") is None
     assert parse_clock(f"ptp {10**30} true")["offset_ns"] is None
@@ -161,13 +161,13 @@ def test_clock_that_no_table_can_contain_is_unknown():
 
 
 @pytest.mark.parametrize("field", [LONG, "1" * 16, "\u0663", "1.5", "x"])
-def test_status_of_a_node_that_is_not_possible_is_an_error(field):
+def test_impossible_node_status_is_an_error(field):
     with pytest.raises(ValueError, match=field[:16]):
         parse_status(f"1 - {field} 3")
     assert parse_status("1 - -5 3").heartbeat_s == -5
 
 
-def test_counts_that_are_not_possible_are_no_counts():
+def test_impossible_counts_are_ignored():
     line = "{} packets captured\n4 packets received by filter\n0 packets dropped by kernel\n"
     assert last_counts(line.format(LONG)) is None and last_counts(line.format("\u0663")) is None
     assert last_counts(line.format(3)).captured == 3
@@ -218,7 +218,7 @@ def test_malformed_report_of_a_run_is_an_error(key):
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, "{", rb'{"event": "error", "message": "\ud800"}'.decode()])
-def test_event_of_a_program_that_is_no_text_is_an_error(line):
+def test_program_event_that_is_not_text_is_an_error(line):
     sender = NodeSender(nodes_that_print(f"{line}\n"), NODE, "enp8s0", 1)
     sender._testbed.path_on_node = lambda _, file: file
     with pytest.raises(UserError, match="an event of the program is malformed"):
@@ -226,7 +226,7 @@ def test_event_of_a_program_that_is_no_text_is_an_error(line):
 
 
 @pytest.mark.parametrize("period_ns", [None, "1", -1, 1 << 70])
-def test_period_that_is_not_possible_is_an_error(period_ns, monkeypatch):
+def test_impossible_period_is_an_error(period_ns, monkeypatch):
     sender = NodeSender(nodes_that_print(""), NODE, "enp8s0", 1)
     monkeypatch.setattr(sender, "_events", list)
     monkeypatch.setattr(sender, "_command", lambda *_: {"event": "scheduled", "period_ns": period_ns})

@@ -110,7 +110,7 @@ def rows(campaign: Path, sample: str, table: str) -> list[dict]:
 
 
 @AS_ROOT
-def test_monitor_counts_what_the_schedule_of_the_link_lets_pass(campaign, sent):
+def test_monitor_counts_the_packets_in_the_schedule_of_the_link(campaign, sent):
     for sample, arriving in (("direct-1", sent), ("lossy-1", passed(sent))):
         lost, copies = len(sent) - len(set(arriving)), len(arriving) - len(set(arriving))
         assert (lost > 0, copies > 0) == ((sample == "lossy-1"),) * 2
@@ -131,7 +131,7 @@ def test_monitor_counts_what_the_schedule_of_the_link_lets_pass(campaign, sent):
 
 
 @AS_ROOT
-def test_mirrored_port_has_the_packets_that_the_schedule_lets_pass(campaign, sent):
+def test_mirrored_port_has_the_packets_in_the_schedule(campaign, sent):
     """The capture of the port is independent of the monitor."""
     assert stamps(campaign / "raw" / "direct-1.pcap") == sent
     assert stamps(campaign / "raw" / "lossy-1.pcap") == passed(sent)

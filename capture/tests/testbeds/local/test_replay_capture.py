@@ -108,7 +108,7 @@ def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path):
         replay_capture.write_interfaces(path, tmp_path / "x", ["02:00:00:00:fe:01"] * 6)
 
 
-def test_capture_with_too_many_packets_is_refused(tmp_path, monkeypatch):
+def test_capture_with_too_many_packets_is_rejected(tmp_path, monkeypatch):
     path = write_five(tmp_path)
     monkeypatch.setattr(replay_capture, "MAX_PACKETS", 5)
     replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
@@ -213,7 +213,7 @@ def test_pcapng_is_replayed_with_its_nanoseconds(tmp_path, replayer):
     assert {path.name for path in tmp_path.iterdir()} == {"replay.pcap"}
 
 
-def test_capture_of_another_link_type_is_refused(tmp_path, replayer):
+def test_capture_of_an_unsupported_link_type_is_rejected(tmp_path, replayer):
     write_pcapng(tmp_path / "given", [(101, b"E" * 40)] * 2)
     with pytest.raises(UserError, match="cannot replay given: its frames are not Ethernet"):
         replayer._rewrite(tmp_path / "given", "02:00:00:00:fe:01")

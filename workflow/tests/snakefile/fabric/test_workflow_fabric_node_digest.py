@@ -82,7 +82,7 @@ def files_of(place: Workplace) -> dict[str, bytes]:
     return {str(path.relative_to(place.campaign)): path.read_bytes() for path in paths}
 
 
-def test_tables_and_figures_are_those_of_fetched_captures(runs):
+def test_tables_and_figures_equal_those_of_fetched_captures(runs):
     place, here, _ = runs
     made = files_of(place)
     assert made == files_of(here)
@@ -135,7 +135,7 @@ def test_commands_that_need_captures_state_that_they_were_not_fetched(runs, tmp_
         ),
     ],
 )
-def test_stages_that_need_captures_are_refused_before_a_request(changes, message, fabric, tmp_path):
+def test_stages_that_need_captures_are_rejected_before_a_request(changes, message, fabric, tmp_path):
     place = Workplace(tmp_path / "work")
     configure(place, fabric, "native", collect=COLLECT | {"digest_on": "node"}, **changes)
     before = len(fabric.orchestrator.requests)

@@ -95,7 +95,7 @@ def test_kappa_of_the_path_comes_from_the_departures(place):
         assert row["path_kappa_lo"] <= row["path_kappa_hi"] <= 1 and 0 < row["kappa_replayer"] <= 1
 
 
-def test_table_of_replays_has_what_was_configured_and_what_delayed_the_senders(place):
+def test_table_of_replays_has_the_settings_and_the_delays_of_the_senders(place):
     found = {(row["environment"], row["trial"]): row for row in rows(place.campaign, "consistency_replays")}
     assert [*found] == [(name, trial) for name in ("dual", "single") for trial in range(1, TRIALS + 1)]
     for (environment, trial), row in found.items():

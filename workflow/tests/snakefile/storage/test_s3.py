@@ -66,11 +66,11 @@ def test_only_the_checksum_of_a_whole_object_is_used(headers, sha256):
         (503, 200, ObjectState(fault="the storage answers with status 503")),
     ],
 )
-def test_fault_of_an_object_is_that_of_the_answer(found, bucket, state):
+def test_fault_of_an_object_matches_the_response(found, bucket, state):
     assert object_state(Storage(found, bucket), "s3://bucket/x.pcap") == state
 
 
-def test_storage_without_an_answer_is_an_error_in_one_line():
+def test_unresponsive_storage_is_a_one_line_error():
     refused = EndpointConnectionError(endpoint_url="http://127.0.0.1:1/\n", error="refused\n")
     with pytest.raises(UserError, match=r"^s3://bucket/x\.pcap: Could not connect") as raised:
         object_state(Storage(refused), "s3://bucket/x.pcap")

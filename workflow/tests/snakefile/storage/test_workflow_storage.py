@@ -51,7 +51,7 @@ def stored(server, tmp_path_factory) -> Workplace:
     return place
 
 
-def test_results_of_captures_in_storage_are_those_of_files(stored, finished):
+def test_results_of_captures_in_storage_equal_those_of_files(stored, finished):
     ours = stored.sha256("acap/*", "flows/*", "tables/*")
     theirs = finished.sha256("acap/*", "flows/*", "tables/*")
     assert {name for name in ours if name.startswith("acap/")} == {f"acap/{name}.parquet" for name in SAMPLES}
@@ -151,7 +151,7 @@ def test_batches_fetch_their_objects_and_process_those_that_changed(stored, serv
         ),
     ],
 )
-def test_mistakes_are_one_line(server, tmp_path, changes, keys, line):
+def test_errors_are_one_line(server, tmp_path, changes, keys, line):
     place = stored_workplace(tmp_path, server)
     place.configure(**{"capture_storage": {"endpoint_url": server.url}} | changes)
     place.environment |= keys | {"AWS_EC2_METADATA_DISABLED": "true"}

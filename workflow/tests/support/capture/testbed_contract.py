@@ -110,7 +110,7 @@ def test_repeated_allocation_returns_the_same_instances(switched, instance):
     assert switched.allocate(site, ResourceRequest(1)) == (instance,) == switched.instances(site)
 
 
-def test_excessive_request_is_refused_and_changes_nothing(switched, instance):
+def test_excessive_request_is_rejected_and_changes_nothing(switched, instance):
     before = switched.instances(instance.site), switched.resources(instance.site)
     for request in (
         ResourceRequest(1000),
