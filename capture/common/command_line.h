@@ -27,7 +27,7 @@ extern const struct argp_child eal_options[];
 /* The `input` of a parser. */
 struct command_line {
     void *options;            /* the program's */
-    struct eal_settings *eal; /* NULL: the program does not use eal_options */
+    struct eal_settings *eal; /* NULL if the program does not use eal_options */
     struct fault *fault;
     bool printed; /* help or version */
 };
@@ -36,11 +36,11 @@ struct command_line {
 error_t command_line_default(int key, struct argp_state *state);
 
 /* Parses argv; options end at the first argument that is not an option. `argp_program_version` is the version
- * to print. 0; 1: help or version was printed; -1: see fault. */
+ * to print. Returns 0, 1 if help or version was printed, or -1 with the reason in fault. */
 int command_line_read(const struct argp *argp, int argc, char **argv, void *options, struct eal_settings *eal,
                       struct fault *fault);
 
-/* Parse the value of option --NAME. A size may end in K, M or G. -1: see fault. */
+/* Parse the value of option --NAME. A size may end in K, M or G. Return 0, or -1 with the reason in fault. */
 int option_size(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,
                 struct fault *fault);
 int option_number(unsigned *to, const char *text, const char *name, unsigned least, unsigned most,

@@ -21,7 +21,7 @@ struct eal_settings {
     const char *pci[EAL_DEVICES];
     unsigned pcis;
     unsigned threads; /* besides the main thread: lcores 1, 2, ... */
-    char *cpus;       /* CPUs of these threads, comma-separated; NULL: those that the process may use */
+    char *cpus;       /* CPUs of these threads, comma-separated; NULL for those of the process */
     bool huge;
     unsigned memory_mb; /* without hugepages */
     char **more;        /* further arguments for EAL */

@@ -4,7 +4,7 @@
 
 #include <signal.h>
 
-/* The last signal received; 0: none. */
+/* The last signal received, or 0. */
 extern volatile sig_atomic_t received_signal;
 
 /* From now on, stores SIGTERM, SIGINT and SIGHUP in received_signal, and ignores SIGPIPE and SIGXFSZ, so that

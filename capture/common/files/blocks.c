@@ -21,7 +21,7 @@ __extension__ typedef __int128 wide;
 __extension__ typedef unsigned __int128 unsigned_wide;
 
 struct interface {
-    uint32_t link_type, snaplen; /* snaplen 0: no limit */
+    uint32_t link_type, snaplen; /* snaplen 0 is no limit */
     uint8_t exponent;            /* units of 10^-exponent s, or of 2^-exponent s */
     bool binary;
     int64_t offset_s;
@@ -268,7 +268,7 @@ static enum blocks_result set_frame(const struct blocks *blocks, const struct in
     return BLOCKS_FRAME;
 }
 
-/* Returns the identity in the options of a packet at offset `at`; NULL: there is none, or the options are
+/* Returns the identity in the options of a packet at offset `at`, or NULL if there is none or the options are
  * damaged, which does not matter for the packet. */
 static const uint8_t *find_identity(const struct blocks *blocks, uint32_t at) {
     enum { MARK = sizeof IDENTITY_MARK - 1 };

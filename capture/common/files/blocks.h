@@ -18,7 +18,7 @@ struct blocks_frame {
     uint32_t link_type;
     uint32_t interface;      /* number in its section, from 0 */
     const uint8_t *bytes;    /* until the next call */
-    const uint8_t *identity; /* IDENTITY_BYTES bytes, until the next call; NULL: none (frame.h) */
+    const uint8_t *identity; /* IDENTITY_BYTES bytes, until the next call; NULL if none (frame.h) */
 };
 
 enum blocks_result { BLOCKS_FRAME, BLOCKS_END, BLOCKS_TRUNCATED, BLOCKS_ERROR };
@@ -28,11 +28,11 @@ enum blocks_result { BLOCKS_FRAME, BLOCKS_END, BLOCKS_TRUNCATED, BLOCKS_ERROR };
 /* First byte of pcapng files; no pcap file begins with it. */
 #define BLOCKS_FIRST_BYTE 0x0a
 
-/* The caller closes `file`. NULL: out of memory. */
+/* The caller closes `file`. Returns NULL if out of memory. */
 struct blocks *blocks_open(gzFile file);
 
-/* Reads the next frame. BLOCKS_TRUNCATED: the file ends within a block. BLOCKS_ERROR: see fault, which does
- * not name the file. */
+/* Reads the next frame. Returns BLOCKS_TRUNCATED if the file ends within a block, and BLOCKS_ERROR with the
+ * reason in fault, which does not name the file. */
 enum blocks_result blocks_next(struct blocks *blocks, struct blocks_frame *frame, struct fault *fault);
 
 void blocks_free(struct blocks *blocks);

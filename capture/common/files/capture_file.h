@@ -10,12 +10,12 @@
 struct capture_file;
 
 /* Opens a capture by descriptor, which is closed in the end, or by path if the descriptor is negative; path
- * "-" is standard input. `formats` is the advice for other files. NULL: see fault. */
+ * "-" is standard input. `formats` is the advice for other files. Returns NULL on error, see fault. */
 struct capture_file *capture_file_open(const char *path, int descriptor, const char *formats,
                                        struct fault *fault);
 
-/* Reads the next Ethernet frame; its bytes are valid until the next call. 1; 0: end, or the file ends within
- * a record; -1: see fault. */
+/* Reads the next Ethernet frame; its bytes are valid until the next call. Returns 1, 0 at the end or if the
+ * file ends within a record, or -1 with the reason in fault. */
 int capture_file_next(struct capture_file *file, struct blocks_frame *frame, struct fault *fault);
 
 /* Returns true if the file ended within a record, for example because its program was killed. */

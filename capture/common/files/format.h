@@ -13,8 +13,8 @@
 struct file_info {
     const char *program; /* name and version */
     const char *interface;
-    const char *description; /* of the interface, in a pcapng; NULL: none */
-    const char *filter;      /* pcap-filter(7); NULL or empty: none */
+    const char *description; /* of the interface, in a pcapng; NULL if none */
+    const char *filter;      /* pcap-filter(7); NULL or empty if none */
     uint32_t snaplen;        /* 0: none */
     uint32_t queue;
 };
@@ -39,7 +39,7 @@ struct format {
 extern const struct format pcap_format;   /* timestamps in ns, magic a1b23c4d */
 extern const struct format pcapng_format; /* draft-ietf-opsawg-pcapng */
 
-/* Returns the format of PATH.pcap or PATH.pcapng; NULL: another suffix. */
+/* Returns the format of PATH.pcap or PATH.pcapng, or NULL for a different suffix. */
 const struct format *format_of_path(const char *path);
 
 /* Encodes the description of an additional interface of a pcapng file. Returns its size. */

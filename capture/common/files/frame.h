@@ -20,7 +20,7 @@ struct frame {
     uint32_t kept_bytes; /* captured length: the sum of the segments */
     uint32_t queue;
     uint32_t interface;  /* number in a pcapng */
-    const char *comment; /* in a pcapng, at most 12 bytes; NULL: none */
+    const char *comment; /* in a pcapng, at most 12 bytes; NULL if none */
     bool hashed, numbered;
     bool identified;      /* in a pcapng, instead of the CRC32 and the comment */
     uint64_t identity[2]; /* high and low half */

@@ -6,14 +6,14 @@
 
 #include "common/fault.h"
 
-/* Returns NAME.part, the name of incomplete files; the caller frees it. NULL: out of memory. */
+/* Returns NAME.part, the name of incomplete files; the caller frees it. Returns NULL if out of memory. */
 char *publish_part(const char *path);
 
-/* Opens a file for publish(). It has no name until then, so that the kernel removes it after SIGKILL; on file
- * systems without O_TMPFILE its name is NAME.part. Removes an old NAME.part. -1: see errno. */
+/* Opens a file for publish(). It has no name until then, so that the kernel removes it after SIGKILL; without
+ * O_TMPFILE its name is NAME.part. Removes an old NAME.part. Returns -1 with errno set on error. */
 int publish_create(const char *part);
 
-/* Syncs the file of publish_create() and renames it to `path`. -1: see errno. */
+/* Syncs the file of publish_create() and renames it to `path`. Returns 0, or -1 with errno set. */
 int publish(int fd, const char *part, const char *path);
 
 /* Writes a file with the function `write`, which returns 0 or -1 with errno, and publishes it. */

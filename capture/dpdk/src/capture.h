@@ -17,7 +17,7 @@ struct worker {
     unsigned queue;
     struct output *output;
     uint8_t *joined;                  /* buffer to join the segments of a frame */
-    struct p4 *p4;                    /* processes every frame first; NULL: no program */
+    struct p4 *p4;                    /* processes every frame first; NULL without a program */
     struct p4_frame batch[BURST_MAX]; /* frames of this burst that p4 has not processed yet */
     unsigned batched, returned;       /* frames of the batch, and those that p4 has processed */
     struct fault fault;

@@ -154,7 +154,7 @@ static uint64_t idle_ns(const struct capture *capture) {
     return least;
 }
 
-/* Returns the reason for the end of the capture; NULL: it continues. */
+/* Returns the reason for the end of the capture, or NULL while it continues. */
 static const char *find_stop_reason(const struct capture *capture, uint64_t begin, uint64_t now) {
     const struct options *options = &capture->options;
     bool failed = capture->files.failed;

@@ -16,7 +16,7 @@
 struct options {
     struct eal_settings eal; /* frames are captured from the first device; memory 0: as needed */
     const char *write;       /* PATH.pcap or PATH.pcapng */
-    const char *accounts;    /* NULL: in the directory of the capture, .json */
+    const char *accounts;    /* if NULL, in the directory of the capture, .json */
     const char *filter;
     const char *p4, *p4_control; /* P4 program (.spec) or NULL; its control file or NULL */
     uint64_t p4_memory;          /* EAL memory of the P4 program, bytes */
@@ -32,13 +32,13 @@ struct options {
     enum clock_choice clock;
     uint64_t rotate_bytes, preallocate, frames;
     double rotate_s, duration_s, idle_s, flush_s;
-    uint32_t generate; /* length of generated frames, bytes; 0: none */
-    double rate;       /* generated frames per second; 0: no limit */
+    uint32_t generate; /* length of generated frames, bytes; 0 if none */
+    double rate;       /* generated frames per second; 0 if unlimited */
     unsigned buffers;
     uint64_t buffer_bytes;
 };
 
-/* 0; 1: help or version was printed; -1: see fault. */
+/* Returns 0, 1 if help or version was printed, or -1 with the reason in fault. */
 int options_read(struct options *options, int argc, char **argv, struct fault *fault);
 
 #endif

@@ -13,7 +13,7 @@
 #define LONGEST 3000
 
 /* Results of writes: one in `shorten` is short, one in `interrupt` is interrupted, and number `fail_at`
- * fails; 0: never. */
+ * fails, if it is not 0. */
 static struct {
     unsigned shorten, interrupt, fail_at, calls, shortened, interrupted;
     bool stall; /* a write ends only if the store waits for it */

@@ -10,9 +10,9 @@
 
 struct arguments {
     struct eal_settings eal;
-    const char *model;                /* NULL: print `trace` */
+    const char *model;                /* NULL to print `trace` */
     const char *trace;                /* a capture */
-    const char *output;               /* a pcap; NULL: send to `port` */
+    const char *output;               /* a pcap; NULL to send to `port` */
     const char *port;                 /* device name */
     uint64_t start_ns;                /* of the traffic; 0 with a port: as soon as possible */
     unsigned burst, depth, max_frame; /* 0: the longest packet */
@@ -20,7 +20,7 @@ struct arguments {
     unsigned priority;
 };
 
-/* 0; 1: help or version was printed; -1: see fault. */
+/* Returns 0, 1 if help or version was printed, or -1 with the reason in fault. */
 int arguments_read(struct arguments *arguments, int argc, char **argv, struct fault *fault);
 
 #endif

@@ -34,7 +34,7 @@ struct field {
 struct length {
     uint16_t offset, base;
     int32_t delta;
-    uint64_t every; /* each N-th packet is malformed; 0: none */
+    uint64_t every; /* each N-th packet is malformed; 0 if none */
 };
 
 /* An Internet checksum (RFC 1071). */
@@ -85,7 +85,7 @@ struct flow {
     int64_t free_ns;    /* earliest departure by the rate limit */
     uint64_t packets;   /* 0: no limit */
     int64_t start_ns;   /* relative to the start of the traffic, as all times here */
-    int64_t until_ns;   /* of packets before rate limits; 0: no limit */
+    int64_t until_ns;   /* of packets before rate limits; 0 if unlimited */
     uint64_t rate_bps;  /* 0: no limit */
     uint8_t *image;     /* headers with the latest values, checksums 0; the four arrays are in one block */
     struct field *field;
@@ -93,7 +93,7 @@ struct flow {
     struct checksum *checksum; /* innermost first */
     uint16_t header_bytes, pattern_offset;
     uint8_t fields, lengths, checksums, pattern; /* enum pattern */
-    int32_t stamp;                               /* offset; -1: none */
+    int32_t stamp;                               /* offset; -1 if none */
     bool malforms;                               /* some packets are malformed */
     struct truncation truncation;
     struct size size;

@@ -8,7 +8,7 @@
 struct draft;
 
 struct model {
-    uint64_t rate_bps; /* of the port; 0: no limit */
+    uint64_t rate_bps; /* of the port; 0 if unlimited */
     struct flow *flow;
     uint32_t flows, room; /* room: of `flow` */
     struct draft *draft;  /* of the latest flow, while it is read */
@@ -17,7 +17,7 @@ struct model {
     uint32_t longest; /* upper limit of the length of packets */
 };
 
-/* Reads a model. -1: see fault; call model_free in any case. */
+/* Reads a model. Returns 0, or -1 with the reason in fault. Call model_free in any case. */
 int model_read(struct model *model, const char *path, struct fault *fault);
 void model_free(struct model *model);
 

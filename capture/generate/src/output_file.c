@@ -30,7 +30,7 @@ static bool put_packet(FILE *to, struct flow *flow, int64_t departure_ns) {
     return put(to, record.head, record.head_bytes) && put(to, packet, bytes);
 }
 
-/* Writes all packets. -1: see errno. */
+/* Writes all packets. Returns 0, or -1 with errno set. */
 static int write_packets(FILE *to, const void *argument) {
     const struct output *output = argument;
     struct schedule *schedule = output->schedule;

@@ -4,7 +4,7 @@
 
 #include "model.h"
 
-/* The file is complete or absent. -1: see fault. */
+/* The file is complete or absent. Returns 0, or -1 with the reason in fault. */
 int output_file_write(struct model *model, const char *path, int64_t start_ns, struct fault *fault);
 
 #endif

@@ -13,15 +13,15 @@ struct event {
 struct schedule {
     struct event *heap; /* the first event is the earliest */
     uint32_t count;     /* flows that have a next packet */
-    uint64_t rate_bps;  /* of the port; 0: no limit */
+    uint64_t rate_bps;  /* of the port; 0 if unlimited */
     int64_t free_ns;    /* of the port */
 };
 
-/* -1: out of memory, see fault. */
+/* Returns 0, or -1 with the reason in fault if out of memory. */
 int schedule_open(struct schedule *schedule, struct model *model, struct fault *fault);
 void schedule_close(struct schedule *schedule);
 
-/* Returns the flow of the next packet and its time, relative to the start; NULL: all flows have ended. */
+/* Returns the flow of the next packet and its time since the start, or NULL if all flows have ended. */
 static inline struct flow *schedule_next(const struct schedule *schedule, int64_t *due_ns) {
     if (schedule->count == 0) {
         return NULL;

@@ -16,11 +16,12 @@ struct sender {
     bool nic; /* the port is not a virtual device */
 };
 
-/* Opens the port of the arguments and prepares all packets of the model. -1: see fault. */
+/* Opens the port and prepares all packets of the model. Returns 0, or -1 with the reason in fault. */
 int sender_open(struct sender *sender, struct model *model, const struct arguments *arguments,
                 struct fault *fault);
 
-/* Sends all packets. -1: see fault; packets may have been sent. The result is in `transmission`. */
+/* Sends all packets; stores the result in `transmission`. Returns 0, or -1 with the reason in fault; packets
+ * may have been sent even then. */
 int sender_run(struct sender *sender, struct fault *fault);
 
 /* Releases everything, also after an error. */

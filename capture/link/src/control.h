@@ -19,7 +19,8 @@ struct link {
 /* Executes a line and prints the answer. */
 void control_execute(struct link *link, const char *line);
 
-/* Reads what is there and executes whole lines. Returns 1 at the end of the input; -1: see fault. */
+/* Reads the available input and executes whole lines. Returns 0, 1 at the end of the input, or -1 with the
+ * reason in fault. */
 int control_read(struct link *link, int fd, struct fault *fault);
 
 #endif

@@ -42,14 +42,15 @@ struct direction {
     int64_t latest_ns, earliest_ns;
 };
 
-/* Opens the TUN device NAME in the network namespace of a file. `argument` is NAME=FILE. -1: see fault. */
+/* Opens the TUN device NAME in the network namespace of a file. `argument` is NAME=FILE. Returns 0, or -1
+ * with the reason in fault. */
 int direction_open(struct direction *direction, const char *argument, size_t memory, struct fault *fault);
 void direction_close(struct direction *direction);
 
 /* Sets the values for the packets that arrive from now on, and clears the counts of delay errors. */
 void direction_set(struct direction *direction, struct settings settings, uint64_t seed);
 
-/* Reads the packets that are waiting, at most a batch. -1: see fault. */
+/* Reads the waiting packets, at most a batch. Returns 0, or -1 with the reason in fault. */
 int direction_read(struct direction *direction, struct fault *fault);
 
 /* Decides about one packet that arrived at a time: drops it, sends it, or queues it. */

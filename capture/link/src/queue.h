@@ -22,7 +22,7 @@ void queue_close(struct queue *queue);
 /* Appends a copy of a packet. Returns false if it does not fit. */
 bool queue_push(struct queue *queue, int64_t due_ns, const uint8_t *bytes, size_t length);
 
-/* Returns the first packet and its time; it stays in the queue. NULL: the queue is empty. */
+/* Returns the first packet, which stays in the queue, and its time. Returns NULL if the queue is empty. */
 const uint8_t *queue_first(const struct queue *queue, int64_t *due_ns, size_t *length);
 
 /* Removes the first packet. */

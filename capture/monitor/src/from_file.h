@@ -4,7 +4,7 @@
 
 #include "count/monitor.h"
 
-/* Reads the file to its end. 0, or -1 after an error or a signal: see fault. */
+/* Reads the file to its end. Returns 0, or -1 with the reason in fault after an error or a signal. */
 int monitor_file(struct monitor *monitor, const char *path, struct fault *fault);
 
 #endif

@@ -30,8 +30,8 @@ unsigned receiver_burst(struct receiver *receiver);
 /* Thread of a port; the argument is its receiver. */
 int receiver_run(void *argument);
 
-/* Receives until a signal, the end of the duration, or the end of packets. The caller calls eal_cleanup. -1:
- * see fault. */
+/* Receives until a signal, the end of the duration, or the end of packets. The caller calls eal_cleanup.
+ * Returns 0, or -1 with the reason in fault. */
 int monitor_ports(struct receiver *receiver, unsigned ports, struct fault *fault);
 
 #endif

@@ -14,9 +14,9 @@ struct options {
     unsigned files;
     const char *flows;   /* binary list of expected flows */
     const char *result;  /* binary result */
-    const char *packets; /* logs of packets, PATH-PORT; NULL: none */
-    const char *write;   /* truncated capture; NULL: none */
-    uint32_t snaplen;    /* of it; 0: whole packets */
+    const char *packets; /* logs of packets, PATH-PORT; NULL if none */
+    const char *write;   /* truncated capture; NULL if none */
+    uint32_t snaplen;    /* of it; 0 for whole packets */
     unsigned max_flows, window;
     unsigned depth, max_frame; /* of ports */
     enum clock_choice clock;
@@ -25,7 +25,7 @@ struct options {
     struct monitor_settings monitor;
 };
 
-/* 0; 1: help or version was printed; -1: see fault. */
+/* Returns 0, 1 if help or version was printed, or -1 with the reason in fault. */
 int options_read(struct options *options, int argc, char **argv, struct fault *fault);
 
 #endif

@@ -42,8 +42,8 @@ static bool execute_lines(struct session *session, struct command_lines *lines) 
     return false;
 }
 
-/* Executes commands until the input ends, `quit` is read or a signal arrives. Returns the reason; NULL: see
- * fault. */
+/* Executes commands until the input ends, `quit` is read or a signal arrives. Returns the reason, or NULL
+ * with an error in fault. */
 static const char *execute_commands(struct session *session, struct fault *fault) {
     static struct command_lines lines;
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};

@@ -65,7 +65,7 @@ static const struct argp_option known[] = {
     {"pace", PACE, "bursts|single", 0,
      "Send each burst at the time of its first packet, or packets one by one (default: bursts)", TIMES},
     {"lead-ns", LEAD, "NS", 0,
-     "Pass a packet to the driver this long before it is due; 0: unknown (default: 0)", TIMES},
+     "Pass a packet to the driver this long before it is due; 0 if unknown (default: 0)", TIMES},
     {"measure-lead", MEASURE_LEAD, "tx|PORT", 0,
      "Measure the lead time with probes before the start: from the driver's transmit timestamps (tx), or at "
      "a port that receives what the Tx port sends; repeat it for several ports (a single tx applies to all "
@@ -94,7 +94,7 @@ static const struct argp_option known[] = {
     {NULL, 0, NULL, 0, "CPU and memory:", RESOURCES},
     {"priority", PRIORITY, "N", 0,
      "Set the real-time priority of the polling thread during a run (SCHED_FIFO), for runs of less than a "
-     "second; 0: none (default: 0)",
+     "second; 0 if none (default: 0)",
      RESOURCES},
     {"spin", SPIN, NULL, 0, "Poll without sleeping between runs (default: sleep)", RESOURCES},
     COMMON_OPTIONS,

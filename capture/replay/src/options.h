@@ -28,9 +28,9 @@ struct options {
     uint64_t departures; /* of a run */
     enum pacing pacing;
     uint64_t lead_ns; /* 0: unknown, or measured */
-    const char
-        *lead_from[OPTIONS_PORTS]; /* by Tx port: a port that receives what it sends; NULL: Tx timestamps */
-    unsigned lead_sources;         /* 0: the lead is not measured */
+    const char *
+        lead_from[OPTIONS_PORTS]; /* by Tx port: a port that receives what it sends; NULL for Tx timestamps */
+    unsigned lead_sources;        /* 0: the lead is not measured */
     uint64_t retry_ns, late_ns;
     uint64_t drop_late_ns; /* 0: never */
     uint64_t guard_ns;
@@ -38,11 +38,11 @@ struct options {
     enum tag tag;
     unsigned node; /* in the tag */
     unsigned depth;
-    unsigned priority; /* SCHED_FIFO, of the polling thread during a run; 0: none */
+    unsigned priority; /* SCHED_FIFO, of the polling thread during a run; 0 if none */
     bool spin;
 };
 
-/* 0; 1: help or version was printed; -1: see fault. */
+/* Returns 0, 1 if help or version was printed, or -1 with the reason in fault. */
 int options_read(struct options *options, int argc, char **argv, struct fault *fault);
 
 #endif

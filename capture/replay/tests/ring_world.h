@@ -57,7 +57,7 @@ void world_start(struct world *world, uint32_t loops, uint64_t speed_ppm);
 typedef void receiver(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns);
 
 /* Runs the replay with the simulated clock, which advances to the next due time, or by `stuck_ns` if the
- * driver does not accept packets. `receive` NULL: the rings are not read. */
+ * driver does not accept packets. If `receive` is NULL, the rings are not read. */
 void world_run(struct world *world, receiver *receive, void *user, int64_t stuck_ns);
 
 /* Passes the packets in the rings of sent packets to `receive`, those of each queue in their order. */

@@ -63,7 +63,7 @@ typedef void (*p4_verdict_handler)(void *user, const struct p4_verdict *verdict)
 
 struct p4_settings {
     const char *spec;    /* path */
-    const char *library; /* path of its compiled pipeline (p4_generate); NULL: interpret the spec */
+    const char *library; /* path of its compiled pipeline (p4_generate); NULL to interpret the spec */
     unsigned ports;      /* input ports: 1..P4_PORTS */
     p4_verdict_handler on_verdict;
     void *user;
@@ -80,20 +80,20 @@ struct p4_counts {
     uint64_t control_ns;  /* CPU time of clearing banks */
 };
 
-/* Returns the EAL memory (-m) that the program needs, in bytes; 0: see fault. Needs no EAL. */
+/* Returns the EAL memory (-m) for the program in bytes, or 0 with the reason in fault. Needs no EAL. */
 uint64_t p4_memory(const char *spec, struct fault *fault);
 
-/* Loads a program. NULL: see fault, FILE:LINE: error; remedy. */
+/* Loads a program. Returns NULL on error, with FILE:LINE: error; remedy in fault. */
 struct p4 *p4_load(const struct p4_settings *settings, struct fault *fault);
 void p4_free(struct p4 *p4);
 
-/* Executes a control file; -1 at the first invalid line: see fault. */
+/* Executes a control file. Returns 0, or -1 with the reason in fault at the first invalid line. */
 int p4_control(struct p4 *p4, const char *path, struct fault *fault);
 
 /* Executes one line; writes its result, if any, to `result`, without a newline. */
 int p4_command(struct p4 *p4, const char *line, char *result, size_t size, struct fault *fault);
 
-/* Processes frames: each one is passed to `on_verdict`. -1: the program does not return a frame. */
+/* Processes frames: each one is passed to `on_verdict`. Returns -1 if the program does not return a frame. */
 int p4_process(struct p4 *p4, const struct p4_frame *frames, unsigned count, struct fault *fault);
 int p4_end(struct p4 *p4, struct fault *fault);
 

@@ -24,7 +24,7 @@ enum file_state { FILE_OPEN, FILE_WHOLE, FILE_CUT, FILE_REMOVED };
 
 struct file {
     char *path, *part;
-    int fd; /* -1: a sink has no file */
+    int fd; /* -1 for a sink, which has no file */
     unsigned queue, number;
     const struct format *format;
     _Atomic uint64_t put_bytes, put_frames; /* passed to the store */
@@ -35,7 +35,7 @@ struct file {
     _Atomic uint64_t allocated;   /* bytes allocated */
     uint8_t *rest;                /* bytes after disk_bytes, shorter than FILE_ALIGN, malloc'd */
     uint32_t rest_bytes;
-    int error; /* errno of the call that failed, 0: none */
+    int error; /* errno of the call that failed; 0 if none */
     const char *failed;
     enum file_state state;
     uint64_t kept_bytes, kept_frames; /* set when the file is finished */
@@ -49,7 +49,7 @@ struct files {
     struct file *handed, *last_handed; /* first in, first out */
     bool failed;                       /* a file could not be written */
     uint64_t preallocate;              /* bytes */
-    uint64_t largest;                  /* maximum size of a file; 0: unknown */
+    uint64_t largest;                  /* maximum size of a file; 0 if unknown */
     bool abandon;                      /* the capture did not start: remove files instead of finishing them */
 };
 
@@ -57,7 +57,7 @@ struct files {
 struct file *sink_file_open(struct files *files, unsigned queue, const struct format *format);
 
 /* Creates PATH.part with mode 0600; PATH must not exist either. Clears `direct` if the file system has no
- * O_DIRECT. Owned by `files`. NULL: see fault. */
+ * O_DIRECT. Owned by `files`. Returns NULL with the reason in fault on error. */
 struct file *file_open(struct files *files, const char *path, unsigned queue, unsigned number,
                        const struct format *format, bool *direct, struct fault *fault);
 

@@ -24,11 +24,11 @@ enum put_result { PUT_DONE, PUT_FULL, PUT_FAILED };
 struct output *output_open(const struct output_settings *settings, unsigned queue, struct counts *counts,
                            struct fault *fault);
 
-/* Writes a frame. PUT_FAILED: writing failed, or the next file could not be opened; see fault. */
+/* Writes a frame. Returns PUT_FAILED with the reason in fault if it or opening the next file fails. */
 enum put_result output_put(struct output *output, const struct frame *frame, struct fault *fault);
 
 /* Call it after each burst, whose frames may then be freed, and regularly if no frames arrive. `now_ns` is
- * monotonic. -1: writing failed. */
+ * monotonic. Returns -1 if writing failed. */
 int output_burst(struct output *output, uint64_t now_ns);
 
 /* Ends the last file and frees the output; every file is handed over. */

@@ -34,7 +34,7 @@ struct store_kind {
     /* Puts one complete record or block; room() must have returned 1. `frames`: frames in it, 0 or 1. */
     void (*put)(struct store *store, struct file *file, const struct iovec *piece, unsigned pieces,
                 unsigned frames);
-    /* Ends a burst: the caller may then free the pieces that it has put. 0, or -1 as room(). */
+    /* Ends a burst: the caller may then free the pieces that it has put. Returns 0, or -1 like room(). */
     int (*burst)(struct store *store, uint64_t now_ns);
     /* Ends a file; it is handed over when all its records are written. */
     void (*complete)(struct store *store, struct file *file);

@@ -31,7 +31,7 @@ struct correction {
 
 struct monitor_settings {
     uint32_t flows, window;
-    const struct expected *expected; /* `flows` records; NULL: unknown. Not owned. */
+    const struct expected *expected; /* `flows` records; NULL if unknown. Not owned. */
     bool checks_pattern;             /* without `expected`: */
     enum pattern pattern;            /* pattern after the stamp of every packet */
     struct tuple_filter filter;
@@ -62,11 +62,11 @@ struct packet_in {
 struct packet_seen {
     const struct packet_in *packet;
     const struct headers *headers;
-    const struct stamp *stamp; /* NULL: none */
+    const struct stamp *stamp; /* NULL if none */
     struct identity identity;
 };
 
-/* Records packets. `end_burst` is called before the bytes of the packets become invalid; NULL: not needed. */
+/* Records packets. `end_burst` is called before the bytes of the packets become invalid, or is NULL. */
 struct logger {
     void (*log)(void *user, const struct packet_seen *seen);
     void (*end_burst)(void *user);
@@ -87,7 +87,7 @@ struct monitor {
     unsigned loggers;
 };
 
-/* 0, or -1: see fault. */
+/* Returns 0, or -1 with the reason in fault. */
 int monitor_open(struct monitor *monitor, const struct monitor_settings *settings, struct fault *fault);
 void monitor_close(struct monitor *monitor);
 

@@ -7,7 +7,7 @@
 
 #define FLOW_LIST_MAGIC "ACFLWv1"
 
-/* The caller frees `*expected`. 0, or -1: see fault. */
+/* The caller frees `*expected`. Returns 0, or -1 with the reason in fault. */
 int flow_list_read(struct expected **expected, uint32_t *flows, const char *path, struct fault *fault);
 
 #endif

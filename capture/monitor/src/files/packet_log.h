@@ -24,10 +24,10 @@ struct packet_log {
     uint64_t cut; /* truncated packets whose identity is not known */
 };
 
-/* Opens a new log and lets the monitor write to it. 0, or -1: see fault. */
+/* Opens a new log and lets the monitor write to it. Returns 0, or -1 with the reason in fault. */
 int packet_log_open(struct packet_log *log, const char *path, struct monitor *monitor, struct fault *fault);
 
-/* Closes the log. 0, or -1 if it is not complete: see fault. */
+/* Closes the log. Returns 0, or -1 with the reason in fault if it is not complete. */
 int packet_log_close(struct packet_log *log, struct fault *fault);
 
 #endif

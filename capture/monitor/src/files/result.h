@@ -29,7 +29,7 @@ struct result {
     uint64_t ports;
 };
 
-/* 0, or -1: see fault. */
+/* Returns 0, or -1 with the reason in fault. */
 int result_write(const char *path, const struct result *result, struct fault *fault);
 
 #endif

@@ -10,18 +10,18 @@
 struct truncated {
     struct files files;
     struct counts counts;
-    struct output *output; /* NULL: not open */
+    struct output *output; /* NULL if not open */
     char *stem;
     uint32_t snaplen; /* 0: whole packets */
     bool failed;
 };
 
 /* Opens PATH.pcapng, or PATH-qPORT.pcapng for several ports, and lets the monitor write to it. The file must
- * not exist. 0, or -1: see fault. */
+ * not exist. Returns 0, or -1 with the reason in fault. */
 int truncated_open(struct truncated *truncated, const char *path, uint32_t snaplen, unsigned port,
                    bool many_ports, struct monitor *monitor, struct fault *fault);
 
-/* Completes the file. 0, or -1 if it is not complete: see fault. */
+/* Completes the file. Returns 0, or -1 with the reason in fault if it is not complete. */
 int truncated_close(struct truncated *truncated, struct fault *fault);
 
 #endif

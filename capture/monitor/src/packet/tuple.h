@@ -30,7 +30,7 @@ struct tuple_filter {
 
 /* Adds the rule PROTOCOL,SRC,SRC_PORT,DST,DST_PORT: a protocol is tcp, udp, sctp, icmp, icmpv6 or a number;
  * an address may have a prefix length, as in 10.0.0.0/8; a port may be a range, as in 1000-2000; * is
- * anything. -1: see fault. */
+ * anything. Returns 0, or -1 with the reason in fault. */
 int tuple_add(struct tuple_filter *filter, const char *text, struct fault *fault);
 
 /* Returns true if the packet satisfies a rule. A packet without ports satisfies rules without ports only. */

@@ -26,7 +26,7 @@ enum command_kind {
 struct command {
     enum command_kind kind;
     int64_t from_ns, until_ns; /* record: CLOCK_REALTIME; 0: now, until stopped */
-    int64_t at_ns;             /* run: CLOCK_REALTIME; 0: as soon as possible */
+    int64_t at_ns;             /* run: CLOCK_REALTIME; 0 for as soon as possible */
     int64_t window_ns;         /* rolling */
     uint32_t loops;            /* run */
     uint64_t speed_ppm;        /* run: 1000000 is as recorded */

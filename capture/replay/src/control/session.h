@@ -37,19 +37,19 @@ struct session {
 /* Computes the memory that is needed. Fails if the machine does not have it. */
 int session_check_memory(struct session *session, struct fault *fault);
 
-/* Opens the ports and the recording, and starts the polling thread. EAL has to be started. -1: see fault;
- * call session_close. */
+/* Opens the ports and the recording, and starts the polling thread. EAL has to be started. Returns 0, or -1
+ * with the reason in fault; call session_close even then. */
 int session_open(struct session *session, struct fault *fault);
 void session_close(struct session *session);
 
-/* Executes a command. 0; 1: quit; -1: see fault, the program continues. */
+/* Executes a command. Returns 0, 1 on quit, or -1 with the reason in fault; then the program continues. */
 int session_execute(struct session *session, const struct command *command, struct fault *fault);
 
 /* Ends a recording or a run that is active, and reports it. */
 void session_stop(struct session *session, enum ending reason);
 
 /* Call it at least every 10 ms: reports recordings and runs that have ended, corrects the clocks, checks
- * links. -1: a link is down, see fault. */
+ * links. Returns -1 with the reason in fault if a link is down. */
 int session_update(struct session *session, struct fault *fault);
 
 #endif

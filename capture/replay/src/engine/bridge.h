@@ -13,7 +13,7 @@ enum recording_end { RECORDING_END_NONE, RECORDING_END_UNTIL, RECORDING_END_MEMO
 
 /* The measured time to forward a burst. */
 struct forward_cost {
-    int64_t ns[BURST_SIZES]; /* the longest of recent bursts of up to 2^i packets; 0: there was none */
+    int64_t ns[BURST_SIZES]; /* the longest of recent bursts of up to 2^i packets; 0 if there was none */
     int64_t until_ns;        /* of the latest departure before which packets were to be forwarded */
 };
 
@@ -22,10 +22,10 @@ struct bridge {
     struct ports *ports;
     struct timebase *time;
     struct recording *recording;
-    struct inband *inband;     /* takes control messages; NULL: they are forwarded */
+    struct inband *inband;     /* takes control messages; NULL to forward them */
     bool records;              /* false: no recording is active */
     int64_t from_ns, until_ns; /* until_ns 0: until stopped */
-    int64_t window_ns;         /* rolling: packets older than this are removed; 0: not rolling */
+    int64_t window_ns;         /* rolling: packets older than this are removed; 0 if not rolling */
     enum recording_end end;    /* reason for the end of the recording */
     struct forward_cost cost;
     int64_t deadline_ns;     /* of the current poll, for retries */
@@ -40,7 +40,7 @@ unsigned bridge_poll(struct bridge *bridge);
  * before `due_ns`, by the longest time that recent bursts took. */
 unsigned bridge_poll_before(struct bridge *bridge, int64_t due_ns);
 
-/* Begin and end a recording; `from_ns` 0: now. */
+/* Begin and end a recording; `from_ns` 0 is now. */
 void bridge_record(struct bridge *bridge, int64_t from_ns, int64_t until_ns, int64_t window_ns);
 void bridge_stop(struct bridge *bridge, enum recording_end end);
 

@@ -28,7 +28,7 @@ struct inband {
     _Atomic uint32_t written, released; /* frames since the start */
 };
 
-/* Reads the addresses of the ports: only frames to one of them are taken. -1: see fault. */
+/* Reads the port addresses; only frames to these are taken. Returns 0, or -1 with the reason in fault. */
 int inband_open(struct inband *inband, const struct ports *ports, struct fault *fault);
 
 /* Removes the control messages to this replayer from a burst that port `number` received, and counts them.
@@ -36,7 +36,7 @@ int inband_open(struct inband *inband, const struct ports *ports, struct fault *
 unsigned inband_take(struct inband *inband, struct traffic *traffic, uint16_t number, struct rte_mbuf **mbuf,
                      unsigned count);
 
-/* Returns the oldest frame in the ring, which is valid until inband_release; NULL: there is none. */
+/* Returns the oldest frame in the ring, which is valid until inband_release, or NULL. */
 const struct inband_frame *inband_next(const struct inband *inband);
 void inband_release(struct inband *inband);
 

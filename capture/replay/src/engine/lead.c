@@ -47,8 +47,8 @@ struct key {
 
 /* Where and how the probes of a port are received. */
 struct reception {
-    struct port *port;     /* NULL: transmit timestamps are read */
-    int socket;            /* of the kernel on the port's interface; -1: the port has timestamps */
+    struct port *port;     /* NULL if transmit timestamps are read */
+    int socket;            /* of the kernel on the port's interface; -1 if the port has timestamps */
     struct timebase *time; /* of the departure */
     const struct lead_calls *calls;
 };
@@ -182,7 +182,7 @@ static int set_lead(struct port *port, const struct reception *from, int64_t *le
     return 0;
 }
 
-/* Prepares the reception. Returns 1; 0: there are no timestamps; -1: see fault. */
+/* Prepares the reception. Returns 1, 0 without timestamps, or -1 with the reason in fault. */
 static int begin_reception(struct reception *from, const struct port *port, struct fault *fault) {
     from->socket = -1;
     if (!from->port) {
@@ -210,7 +210,7 @@ static void end_reception(const struct reception *from) {
     }
 }
 
-/* Sends the probes. -1: see fault. */
+/* Sends the probes. Returns 0, or -1 with the reason in fault. */
 static int send_probes(struct port *port, const struct reception *from, struct rte_mempool *pool,
                        int64_t leads[PROBES], struct fault *fault) {
     static const struct timespec pause = {0, PAUSE_NS};

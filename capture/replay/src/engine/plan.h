@@ -22,8 +22,8 @@ struct entry {
     int64_t offset_ns; /* since the start of the loop */
     uint32_t next;     /* the port's next burst, if a burst begins here; `packets`: none */
     uint8_t port, queue;
-    uint8_t count;   /* packets of the burst that begins here; 0: not the first packet of a burst */
-    uint8_t refused; /* outcome of a packet that is not sent; 0: it is sent */
+    uint8_t count;   /* packets of the burst that begins here; 0 if it is not the first of a burst */
+    uint8_t refused; /* outcome of a packet that is not sent; 0 if it is sent */
 };
 
 struct plan {
@@ -37,7 +37,7 @@ struct plan {
     bool copies; /* the mbufs are tagged copies, freed with the plan */
 };
 
-/* -1: see fault. */
+/* Returns 0, or -1 with the reason in fault. */
 int plan_build(struct plan *plan, const struct recording *recording, const struct ports *ports,
                const struct options *options, uint64_t speed_ppm, struct fault *fault);
 void plan_free(struct plan *plan);

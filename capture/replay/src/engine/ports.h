@@ -23,7 +23,7 @@ enum lead_stamps { LEAD_STAMPS_NONE, LEAD_STAMPS_DEVICE, LEAD_STAMPS_KERNEL };
 /* The time from passing a packet to the driver until the packet departs (engine/lead.h). */
 struct lead {
     enum lead_source source;
-    int64_t ns;              /* median; 0: unknown */
+    int64_t ns;              /* median; 0 if unknown */
     int64_t low_ns, high_ns; /* of the probes: 5th and 95th percentile */
     unsigned probes, arrived, stamped;
     enum lead_stamps stamps; /* of the probes */
@@ -41,7 +41,7 @@ struct port {
     char driver[64];
     char interface[IF_NAMESIZE]; /* network interface; empty: none */
     uint32_t longest;            /* frame without FCS and VLAN tag, bytes */
-    uint32_t ring_room;          /* longest frame that the ring of net_af_packet can contain; 0: no ring */
+    uint32_t ring_room; /* longest frame that the ring of net_af_packet can contain; 0 without a ring */
     bool configured, started;
     bool receives;     /* a port of a bridge, or one that receives probes */
     bool hides_errors; /* the driver accepts packets that it cannot send, and counts them in oerrors */
@@ -52,7 +52,7 @@ struct port {
     uint64_t flushed;                     /* packets that arrived before the start */
     struct packet_sockets packet_sockets; /* of net_af_packet */
     bool promiscuous;
-    int promiscuous_socket; /* of drivers of network interfaces; -1: none */
+    int promiscuous_socket; /* of drivers of network interfaces; -1 if none */
     enum port_stamps stamps;
     int stamp_offset;
     uint64_t stamp_flag;
@@ -65,7 +65,7 @@ struct port {
 struct ports {
     struct port port[OPTIONS_PORTS];
     unsigned count;
-    struct port *loop[OPTIONS_PORTS]; /* receives probes of `port`: one of `port` or `extra`; NULL: none */
+    struct port *loop[OPTIONS_PORTS]; /* receives probes of `port`: one of `port` or `extra`; NULL if none */
     struct port extra[OPTIONS_PORTS]; /* ports that only receive probes */
     unsigned extras;
     struct rte_mempool *pool;
@@ -74,23 +74,24 @@ struct ports {
 /* Returns the number of mbufs needed besides those of the recording. */
 unsigned ports_mbuf_count(const struct options *options);
 
-/* Configures all ports of the options, and creates the pool. -1: see fault; call ports_close. */
+/* Configures all ports of the options, and creates the pool. Returns 0, or -1 with the reason in fault; call
+ * ports_close even then. */
 int ports_open(struct ports *ports, const struct options *options, unsigned mbufs, struct fault *fault);
 int ports_start(struct ports *ports, bool receive, struct fault *fault);
 
 /* Waits up to 10 s for the link of each device that is not a network interface. Then measures the rate of the
- * TSC and those of the clocks of NICs, which takes 100 ms each: nothing corrects clocks during the wait. -1:
- * see fault. */
+ * TSC and those of the clocks of NICs, which takes 100 ms each: nothing corrects clocks during the wait.
+ * Returns 0, or -1 with the reason in fault. */
 int ports_begin_clocks(struct ports *ports, struct timebase *time, struct fault *fault);
 
 /* Corrects the conversion of the clocks of NICs; `now_ns` is the current time. */
 void ports_discipline(struct ports *ports, int64_t now_ns);
 
-/* -1: the link of a port is down, see fault. */
+/* Returns -1 with the reason in fault if the link of a port is down. */
 int ports_check_links(struct ports *ports, struct fault *fault);
 void ports_close(struct ports *ports);
 
-/* Returns the largest lead time of the ports; 0: all are unknown. */
+/* Returns the largest lead time of the ports, or 0 if all are unknown. */
 int64_t ports_largest_lead_ns(const struct ports *ports);
 
 /* Closes the ports that only received probes. */

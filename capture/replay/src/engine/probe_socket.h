@@ -10,11 +10,11 @@
 #define PROBE_ETHERTYPE 0x88b5 /* local experiments: IEEE 802, section 9.2.3 */
 
 /* Opens a socket that receives all frames with PROBE_ETHERTYPE that arrive at an interface, also those for
- * other addresses. The caller closes it. -1: see fault. */
+ * other addresses. The caller closes it. Returns -1 with the reason in fault on error. */
 int probe_socket_open(const char *interface, struct fault *fault);
 
 /* Receives a frame without waiting. Returns its length, at most `size`, and sets the time at which the kernel
- * received it (CLOCK_REALTIME). 0: there is no frame, or it has no time. */
+ * received it (CLOCK_REALTIME), or 0 if there is no frame or it has no time. */
 size_t probe_socket_receive(int fd, void *bytes, size_t size, int64_t *ns);
 
 #endif

@@ -5,8 +5,8 @@
 #include "common/fault.h"
 #include "engine/ports.h"
 
-/* Lets a started port receive frames for all addresses until promiscuous_end, or until the program ends. -1:
- * see fault. */
+/* Lets a started port receive frames for all addresses until promiscuous_end, or until the program ends.
+ * Returns 0, or -1 with the reason in fault. */
 int promiscuous_begin(struct port *port, struct fault *fault);
 
 /* No effect if promiscuous_begin was not called. */

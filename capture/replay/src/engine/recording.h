@@ -28,7 +28,7 @@ struct packet {
 
 struct recording {
     struct packet *packet;
-    struct packet *merged; /* memory for recording_merge; NULL: it is not used */
+    struct packet *merged; /* memory for recording_merge; NULL if unused */
     uint64_t capacity;     /* packets */
     uint64_t begin,
         end;        /* of the oldest packet, and after the newest; the index in `packet` is modulo capacity */
@@ -36,7 +36,7 @@ struct recording {
     enum timestamps timestamps;
 };
 
-/* Allocates memory for `packets`; `merges`: also for recording_merge. -1: see fault. */
+/* Allocates memory, with that of recording_merge if `merges`. Returns 0, or -1 with the reason in fault. */
 int recording_open(struct recording *recording, uint64_t packets, bool merges, struct fault *fault);
 void recording_close(struct recording *recording);
 

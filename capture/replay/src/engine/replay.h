@@ -55,16 +55,16 @@ struct replay {
     uint64_t accepted; /* packets that drivers accepted and did not report as failed */
 };
 
-/* Allocates memory for departures. -1: see fault. */
+/* Allocates memory for departures. Returns 0, or -1 with the reason in fault. */
 int replay_open(struct replay *replay, const struct options *options, struct ports *ports,
                 struct timebase *time, struct fault *fault);
 void replay_close(struct replay *replay);
 
-/* Prepares a run of replay->plan, which the caller has built, and initializes its departures. -1: see
- * fault. */
+/* Prepares a run of replay->plan, which the caller has built, and initializes its departures. Returns 0, or
+ * -1 with the reason in fault. */
 int replay_prepare(struct replay *replay, uint32_t loops, uint64_t speed_ppm, struct fault *fault);
 
-/* Sets the time of the first packet of the run. -1: see fault. */
+/* Sets the time of the first packet of the run. Returns 0, or -1 with the reason in fault. */
 int replay_start_at(struct replay *replay, int64_t start_ns, struct fault *fault);
 
 /* Begins polling: gaps are measured from now on. */
@@ -74,7 +74,7 @@ void replay_begin(struct replay *replay);
 bool replay_poll(struct replay *replay);
 
 /* Returns how long the thread may sleep before it polls again: until --wake-ns before the next departure, at
- * most `longest_ns`; 0: it does not sleep. Gaps are measured from the end of that time. */
+ * most `longest_ns`; 0 means not to sleep. Gaps are measured from the end of that time. */
 int64_t replay_rest(struct replay *replay, int64_t longest_ns);
 
 /* Ends a run early. */

@@ -4,7 +4,7 @@
 
 #include "engine/ports.h"
 
-/* Sets `ring_room` of a port from the argument framesz of its device. -1: see fault. */
+/* Sets `ring_room` of a port from its device argument framesz. Returns 0, or -1 with the reason in fault. */
 int ring_room_find(struct port *port, const struct options *options, struct fault *fault);
 
 #endif

@@ -23,7 +23,7 @@ struct worker {
     struct bridge bridge;
     struct replay replay;
     bool forwards, spin, paused;
-    unsigned priority;                    /* SCHED_FIFO during a run; 0: none */
+    unsigned priority;                    /* SCHED_FIFO during a run; 0 if none */
     int64_t from_ns, until_ns, window_ns; /* of REQUEST_RECORD */
     enum ending stop_reason;              /* of REQUEST_STOP */
     struct port *send_port;               /* of REQUEST_SEND */
@@ -41,7 +41,7 @@ struct worker {
 /* Thread function; the argument is the worker. */
 int worker_run(void *argument);
 
-/* Sets the real-time priority of the calling thread; 0: none. Returns 0 or an errno. */
+/* Sets the real-time priority of the calling thread; 0 is none. Returns 0 or an errno. */
 int worker_set_priority(unsigned priority);
 
 /* Sends a request to the polling thread and waits until it is done. */

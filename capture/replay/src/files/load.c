@@ -5,7 +5,7 @@
 #include "common/files/capture_file.h"
 #include "packets/flow_queue.h"
 
-/* Copies a frame into an mbuf. NULL: see fault. */
+/* Copies a frame into an mbuf. Returns NULL with the reason in fault on error. */
 static struct rte_mbuf *copy_to_mbuf(const struct blocks_frame *frame, uint64_t number,
                                      const struct ports *ports, const struct options *options,
                                      struct fault *fault) {

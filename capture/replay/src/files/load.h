@@ -11,7 +11,7 @@ struct loaded {
     bool cut;           /* the file ends within a record */
 };
 
-/* The recording must be empty, and is empty after an error. -1: see fault. */
+/* The recording must be empty, and is empty after an error. Returns 0, or -1 with the reason in fault. */
 int load_file(struct recording *recording, const char *path, const struct ports *ports,
               const struct options *options, struct loaded *loaded, struct fault *fault);
 

@@ -6,7 +6,8 @@
 #include "engine/replay.h"
 
 /* Writes a pcapng with ns times and one interface per port, whose description names the source of the times.
- * Packets whose time is that of their burst have the comment "unresolved". -1: see fault. */
+ * Packets whose time is that of their burst have the comment "unresolved". Returns 0, or -1 with the reason
+ * in fault. */
 int save_recording(const struct recording *recording, const struct ports *ports, const char *path,
                    struct fault *fault);
 

@@ -5,7 +5,7 @@
 #include "acapella_p4.h"
 
 struct frames {
-    FILE *file; /* NULL: not requested */
+    FILE *file; /* NULL if not requested */
     char *part;
     const char *path;
     const struct p4 *p4;

@@ -15,7 +15,7 @@ struct source {
     const char *path;
     struct capture_file *file;
     bool pending;
-    int end; /* a byte is read from this descriptor after a complete capture; -1: none */
+    int end; /* a byte is read from this descriptor after a complete capture; -1 if none */
     struct p4_frame frame;
     uint64_t place_ns; /* time of the latest frame that has one, as in the digest's merge */
 };
@@ -45,7 +45,8 @@ static int check_end(const struct source *source, struct fault *fault) {
                : fail(fault, "%.200s: the program that decompressed it was killed; run again", source->path);
 }
 
-/* Reads the next frame of a source; 0: end of the capture, -1: see fault. */
+/* Reads the next frame of a source. Returns 1, 0 at the end of the capture, or -1 with the reason in fault.
+ */
 static int advance(struct source *source, unsigned port, struct fault *fault) {
     struct blocks_frame next;
     int status = capture_file_next(source->file, &next, fault);

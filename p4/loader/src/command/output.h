@@ -7,20 +7,20 @@
 #include "common/files/publish.h"
 
 struct output {
-    char *path, *part; /* NULL: no file */
+    char *path, *part; /* NULL without a file */
     int fd;
     const struct format *format;
     uint8_t *buffer;
     size_t size;
     uint64_t frames;
-    int interface; /* raw socket; -1: none */
+    int interface; /* raw socket; -1 if none */
     char name[64];
     uint64_t refused; /* frames that the interface refused */
     bool failed;
     struct fault fault; /* the first error */
 };
 
-/* -1: see fault. `path` and `interface` may be NULL. */
+/* `path` and `interface` may be NULL. Returns 0, or -1 with the reason in fault. */
 int p4_output_open(struct output *output, const char *path, const struct format *format,
                    const char *interface, struct fault *fault);
 
@@ -29,7 +29,7 @@ void p4_output_put(struct output *output, const struct p4_verdict *verdict);
 /* Call between bursts: writes buffered frames. */
 void p4_output_flush(struct output *output);
 
-/* Syncs and renames the file; `keep` false: removes it. -1: see fault. */
+/* Syncs and renames the file, or removes it unless `keep`. Returns 0, or -1 with the reason in fault. */
 int p4_output_close(struct output *output, bool keep, struct fault *fault);
 
 #endif

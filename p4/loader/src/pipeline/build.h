@@ -17,7 +17,7 @@ struct build_ports {
 /* Returns the EAL memory that the pipeline needs, in bytes. */
 uint64_t p4_build_memory(const struct spec *spec);
 
-/* NULL: see fault. */
+/* Returns NULL with the reason in fault on error. */
 struct rte_swx_pipeline *p4_build(const struct spec *spec, const struct build_ports *ports,
                                   struct fault *fault);
 

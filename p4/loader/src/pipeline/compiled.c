@@ -57,7 +57,7 @@ static int make_rings(struct compiled *compiled, const char *name) {
 }
 
 /* Writes the ports in DPDK's iospec language to a file in memory: a confined loader may have no directory for
- * temporary files. NULL: no memory. */
+ * temporary files. Returns NULL if out of memory. */
 static FILE *write_ports(const struct compiled *compiled, const struct spec *spec) {
     const int descriptor = memfd_create("ports", MFD_CLOEXEC);
     FILE *to = descriptor < 0 ? NULL : fdopen(descriptor, "w+");

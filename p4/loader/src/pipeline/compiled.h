@@ -7,7 +7,8 @@
 
 struct compiled;
 
-/* Builds p4->pipeline from p4->settings.library, with p4->ins ports of input; -1: see fault. */
+/* Builds the pipeline from p4->settings.library, with p4->ins input ports. Returns 0, or -1 with the reason
+ * in fault. */
 int p4_compiled_load(struct p4 *p4, struct fault *fault);
 /* Call after rte_swx_pipeline_free. */
 void p4_compiled_free(struct compiled *compiled);

@@ -145,7 +145,7 @@ void p4_epochs_note(struct p4 *p4, const struct slot *slot, const struct p4_verd
     memcpy(probe->bytes, slot->frame.bytes, kept);
 }
 
-/* Parses a duration in ns, us, ms or s (default: ns); 0: not a duration. */
+/* Parses a duration in ns, us, ms or s (default: ns). Returns 0 if it is not a duration. */
 static uint64_t duration_ns(const char *word) {
     static const struct {
         const char *name;

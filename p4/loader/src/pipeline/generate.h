@@ -6,8 +6,8 @@
 
 #include "spec/spec.h"
 
-/* Writes the C code of the program at `path` to `to`, after a line with DPDK's version; -1: see fault.
- * Needs EAL. The code includes rte_swx_pipeline_internal.h of DPDK's source. */
+/* Writes the C code of the program at `path` to `to`, after a line with DPDK's version. Returns 0, or -1 with
+ * the reason in fault. Needs EAL. The code includes rte_swx_pipeline_internal.h of DPDK's source. */
 int p4_generate(const char *path, FILE *to, struct fault *fault);
 
 #endif

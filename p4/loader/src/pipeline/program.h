@@ -57,7 +57,7 @@ struct p4 {
     struct spec spec;
     struct p4_settings settings;
     struct rte_swx_pipeline *pipeline;
-    struct compiled *compiled; /* NULL: interpreted */
+    struct compiled *compiled; /* NULL if interpreted */
     struct rte_swx_ctl_pipeline *control;
     struct port_in *in;
     struct port_out out[WIRE_OUTS];

@@ -44,7 +44,7 @@ static const char *next(struct statement *statement) {
     return statement->at < statement->words ? statement->word[statement->at++] : NULL;
 }
 
-/* Returns the width of "h.HEADER.FIELD" or "m.FIELD" in bits; 0: no such field. */
+/* Returns the width of "h.HEADER.FIELD" or "m.FIELD" in bits, or 0 if there is no such field. */
 static uint32_t bits_of(const struct spec *spec, const char *name) {
     char header[SPEC_NAME + 2];
     const char *field = strrchr(name, '.');

@@ -8,7 +8,7 @@ struct arena {
     struct arena_block *first;
 };
 
-/* Allocates zeroed memory; NULL: out of memory. */
+/* Allocates zeroed memory. Returns NULL if out of memory. */
 void *p4_arena_allocate(struct arena *arena, size_t bytes);
 
 /* Makes room for one more element after `count`: copies to twice the size if count is 0 or a power of 2. */

@@ -9,21 +9,21 @@
 struct guarded {
     struct arena arena;
     const char **texts;
-    const char **jump; /* label of the jump, NULL: none */
+    const char **jump; /* label of the jump; NULL if none */
     unsigned *line;
     unsigned count;
 };
 
-/* Call before p4_guard: adds a field of the metadata for constants of regwr and regadd, if there are any; -1:
- * see fault. */
+/* Call before p4_guard: adds a metadata field for constants of regwr and regadd, if any. Returns 0, or -1
+ * with the reason in fault. */
 int p4_guard_prepare(struct spec *spec, struct fault *fault);
 
-/* -1: see fault. */
+/* Returns 0, or -1 with the reason in fault. */
 int p4_guard(struct guarded *guarded, const struct spec *spec, const struct spec_block *block,
              struct fault *fault);
 void p4_guarded_free(struct guarded *guarded);
 
-/* Returns the label that an instruction jumps to; NULL: it continues with the next one, or ends. */
+/* Returns the label that an instruction jumps to, or NULL if it continues with the next one or ends. */
 const char *p4_jump(const struct spec_instruction *instruction);
 
 #endif

@@ -12,7 +12,7 @@
 struct reader {
     struct spec *spec;
     struct fault *fault;
-    char *next; /* NULL: end of the file */
+    char *next; /* NULL at the end of the file */
     unsigned line;
     char *word[LINE_WORDS];
     unsigned words;
@@ -29,10 +29,10 @@ struct reader {
 
 static inline bool is(const char *word, const char *other) { return strcmp(word, other) == 0; }
 
-/* Reads the next line that has words: 1, 0 at the end of the file, -1: see fault. */
+/* Reads the next line that has words. Returns 1, 0 at the end of the file, or -1 with the reason in fault. */
 int p4_reader_next(struct reader *reader);
 
-/* Reads the next line of a block: 1, 0 at its }, -1: see fault. */
+/* Reads the next line of a block. Returns 1, 0 at its }, or -1 with the reason in fault. */
 int p4_reader_next_in(struct reader *reader, const char *block, unsigned opened);
 
 /* Returns true if the line has these words; NULL matches any word. */
@@ -42,7 +42,7 @@ bool p4_reader_is(const struct reader *reader, unsigned words, const char *const
 int p4_reader_malformed(struct reader *reader, const char *form);
 int p4_reader_memory(struct reader *reader);
 
-/* Parses a number up to `most`; -1: see fault. */
+/* Parses a number up to `most`. Returns 0, or -1 with the reason in fault. */
 int p4_reader_number(struct reader *reader, const char *word, uint64_t most, uint64_t *to);
 int p4_reader_number32(struct reader *reader, const char *word, uint32_t *to);
 

@@ -36,7 +36,7 @@ struct spec_header {
 
 struct spec_instruction {
     unsigned line;
-    const char *label; /* NULL: none */
+    const char *label; /* NULL if none */
     const char *word[SPEC_WORDS];
     unsigned words; /* without label and colon */
 };
@@ -49,7 +49,7 @@ struct spec_block {
 struct spec_action {
     const char *name;
     unsigned line;
-    const struct spec_struct *arguments; /* NULL: none */
+    const struct spec_struct *arguments; /* NULL if none */
     struct spec_block body;
 };
 
@@ -75,9 +75,9 @@ struct spec_table {
     struct spec_use *uses;
     unsigned use_count;
     const char *default_action;
-    const char *default_arguments; /* "NAME VALUE ...", NULL: none */
+    const char *default_arguments; /* "NAME VALUE ..."; NULL if none */
     bool default_is_const;
-    const char *type, *hash, *pragma; /* NULL: not set */
+    const char *type, *hash, *pragma; /* NULL if not set */
     uint32_t size;
     uint32_t timeout[SPEC_TIMEOUTS];
     unsigned timeouts;
@@ -118,7 +118,7 @@ struct spec {
     unsigned apply_line, last_line;
 };
 
-/* Reads a .spec. -1: see fault. Call p4_spec_free in both cases. */
+/* Reads a .spec. Returns 0, or -1 with the reason in fault. Call p4_spec_free in both cases. */
 int p4_spec_read(struct spec *spec, const char *path, struct fault *fault);
 void p4_spec_free(struct spec *spec);
 

@@ -10,7 +10,7 @@ struct verify_limits {
     bool waits;       /* it has instructions that yield to other frames, which could overtake */
 };
 
-/* -1: a label that is missing or duplicate, a loop, a header that is emitted twice: see fault. */
+/* Returns -1 with the reason in fault for a missing or duplicate label, a loop, or a header emitted twice. */
 int p4_verify(const struct spec *spec, struct verify_limits *limits, struct fault *fault);
 
 #endif
