@@ -26,7 +26,7 @@ sys.path.insert(0, str(P4))  # what p4/compile imports
 
 @pytest.fixture(scope="session")
 def p4_directory() -> Path:
-    """The directory of the programs."""
+    """Return the directory of the programs."""
     return P4
 
 
@@ -40,7 +40,7 @@ def corpus() -> Path:
 
 @pytest.fixture(scope="session")
 def small_spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The committed .spec with register arrays of 2^13 and 2^10 entries, so that all of them can be compared."""
+    """Return the committed .spec with small register arrays (2^13 and 2^10), so that all entries can be compared."""
     from acapella_p4_model.running import write_smaller_spec  # noqa: PLC0415 (only importable from here on)
 
     return write_smaller_spec(tmp_path_factory.mktemp("spec") / "flowstats.spec", {0x200000: 0x2000, 0x40000: 0x400})

@@ -20,7 +20,7 @@ def _compiled_or_skip(p4_directory):
 
 
 def random_frames(count: int, ports: int, seed: int) -> list[Frame]:
-    """Frames that begin like Ethernet, IPv4 and TCP, with random bytes changed, cut at random lengths."""
+    """Return frames that begin like Ethernet, IPv4 and TCP, with random bytes changed and random lengths."""
     created = random.Random(seed)
     start = bytes.fromhex("020000000001020000000002 0800 4500 0400 0001 0000 40 06 0000 0a000001 0a000002 1234 0050")
     frames = []

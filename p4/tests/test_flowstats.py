@@ -56,7 +56,7 @@ def test_connections_give_the_reports_and_registers_of_the_model(settings, perio
 
 
 def test_truncated_and_damaged_encapsulations_match_the_model(small_spec, tmp_path):
-    """Each 100th frame has a time that is not plausible."""
+    """Every 100th frame has an implausible time."""
     frames = [
         replace(frame, timestamp_ns=START_NS + 1_000_000 * at) for at, frame in enumerate(generated_frames(3, 3000))
     ]

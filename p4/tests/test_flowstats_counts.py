@@ -19,7 +19,7 @@ KEY += (*(f"vlan_{at}" for at in range(4)), *(f"mpls_{at}" for at in range(4)))
 
 
 def exact(frames) -> Counter:
-    """Bytes and packets of each flow, counted one by one."""
+    """Return bytes and packets of each flow, counted individually."""
     found: Counter = Counter()
     for frame in frames:
         parsed = parse(frame.raw, frame.wire)
@@ -35,7 +35,7 @@ def exact(frames) -> Counter:
 
 
 def reported(ran: running.Result) -> Counter:
-    """The same from each flow's newest report of every epoch."""
+    """Return the same from each flow's newest report of every epoch."""
     newest: dict[tuple, dict[str, int]] = {}
     for outcome in ran.outcomes:
         if outcome.raw:
@@ -89,7 +89,7 @@ CELLS = 1024
 
 
 def pairs_in_one_cell(cells: list[int]) -> set[tuple[int, int]]:
-    """Every two keys that share a cell."""
+    """Return all pairs of keys that share a cell."""
     of_cell: dict[int, list[int]] = {}
     for key, cell in enumerate(cells):
         of_cell.setdefault(cell, []).append(key)
@@ -103,7 +103,7 @@ def chi_square(cells: list[int]) -> float:
 
 
 def assert_independent(rows: list[list[int]]) -> None:
-    """Keys spread evenly in each row, and those that meet in one row meet in another no more often than by chance.
+    """Check that keys spread evenly in each row, and that keys of one cell share cells of other rows only by chance.
 
     Bounds are six standard deviations: of chi-square with CELLS - 1 degrees of freedom, of a Poisson count of pairs.
     """

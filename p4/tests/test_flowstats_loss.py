@@ -18,7 +18,7 @@ SERVER, PORT = 0x0A000001, 443
 
 @dataclass
 class Stream:
-    """One direction of a connection as a tap sees it, and each byte that it has seen."""
+    """One direction of a connection at a tap, and each byte that the tap has seen."""
 
     client: int
     isn: int
@@ -29,7 +29,7 @@ class Stream:
     most_holes: int = 0
 
     def frame(self, begin: int, data: int, flags: int = ACK) -> bytes:
-        """A segment that passes the tap."""
+        """Return a segment that passes the tap."""
         covered = set(range(begin, begin + data))
         self.payload += data
         self.flags |= ({begin + data} if flags & FIN else set()) | ({0} if flags & SYN else set())
@@ -40,7 +40,7 @@ class Stream:
         return ethernet(ipv4(TCP, self.client, SERVER, tcp((40000, PORT), numbers, flags, data=data)))
 
     def holes(self) -> int:
-        """Runs of numbers that were not seen."""
+        """Return the ranges of numbers that were not seen."""
         return sum(one + 1 not in self.seen for one in self.seen) - 1
 
     @property
@@ -53,7 +53,7 @@ class Stream:
 
 
 def lossy(seed: int, streams: int, frames: int, far: int) -> tuple[list[Frame], dict[int, Stream]]:
-    """Streams with lost, late and repeated segments, which go back `far` bytes at most."""
+    """Return streams with lost, late and repeated segments, which go back at most `far` bytes."""
     rnd = random.Random(seed)
     created = {at: Stream(at, rnd.choice((2**32 - 3000, rnd.getrandbits(32), 2**30 - 3000))) for at in range(streams)}
     late: dict[int, list[tuple[int, int]]] = {at: [] for at in created}
@@ -105,7 +105,7 @@ def test_loss_is_within_the_interval_and_exact_while_few_holes_are_open(seed, fr
 
 
 def wild(seed: int, count: int) -> list[Frame]:
-    """Numbers that jump by up to half of their circle, about the bounds of a window."""
+    """Return numbers that jump by up to half of the number space, near the bounds of a window."""
     rnd = random.Random(seed)
     highest = [rnd.choice((0, 2**30 - 200, rnd.getrandbits(32))) for _ in range(6)]
     out, now = [], START_NS

@@ -17,7 +17,7 @@ SLOTS = 1 << 18
 
 
 def random_key(draw: random.Random) -> Key:
-    """A flow of few addresses, IPv4 or IPv6, some with VLAN tags and MPLS labels."""
+    """Return a flow with one of a few addresses, IPv4 or IPv6, some with VLAN tags and MPLS labels."""
     version = draw.choice((4, 6))
     ends = [draw.randrange(1, 9) << (96 if version == 6 else 0) for _ in range(2)]
     vlans = [draw.randrange(1, 4095) for _ in range(draw.choice((0, 0, 1, 2, 4)))]
@@ -28,7 +28,7 @@ def random_key(draw: random.Random) -> Key:
 
 
 def body(key: Key, epoch: int, valid: int = SLOT | ALL_TAGS) -> bytes:
-    """A report of a flow as the program makes it; the tags in it are those of the key, the outermost first."""
+    """Return a report of a flow as the program sends it, with the tags of the key, the outermost first."""
     ids = [key.vlans >> 16 * (key.vlan_count - 1 - at) & 0xFFFF if at < key.vlan_count else 0 for at in range(4)]
     names = ("src", "dst", "src_port", "dst_port", "ip_version", "ip_proto", "vlan_count", "mpls_count")
     tags = {f"vlan_{at}": one for at, one in enumerate(ids)} | {f"mpls_{at}": one for at, one in enumerate(key.labels)}
@@ -37,7 +37,7 @@ def body(key: Key, epoch: int, valid: int = SLOT | ALL_TAGS) -> bytes:
 
 
 def shared(created: list[bytes], *, rows: int, cells: int, slots: int = SLOTS) -> list[bool]:
-    """The result for these reports."""
+    """Return the result for these reports."""
     return collisions.may_collide(
         np.array([list(one) for one in created], np.uint8), rows=rows, cells=cells, slots=slots
     ).tolist()

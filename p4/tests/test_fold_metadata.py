@@ -1,4 +1,4 @@
-"""Folding changes where temporaries are, and nothing that a program does."""
+"""Folding changes the fields of temporaries, but not the behavior of a program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JUMPS = {"jmpeq": int.__eq__, "jmpneq": int.__ne__, "jmplt": int.__lt__}
 
 
 def made_spec(seed: int) -> str:
-    """A program with jumps ahead whose temporaries are written before they are read."""
+    """Return a program with forward jumps whose temporaries are written before they are read."""
     rnd = random.Random(seed)
     lines = [f"mov {name} {rnd.randrange(99):#x}" for name in KEPT]
     known: list[str] = list(KEPT)
@@ -56,7 +56,7 @@ def made_spec(seed: int) -> str:
 
 
 def executed(spec: str) -> list[int]:
-    """The values that a program leaves in what is no temporary."""
+    """Return the final values of the fields that are not temporaries."""
     lines = spec.splitlines()
     begin, end = fold_metadata.split(lines)
     body = fold_metadata.instructions(lines[begin:end])

@@ -24,7 +24,7 @@ COLUMNS = ["flow", "protocols", "issue", "ip_len", "payload_len", "tcp_flags", "
 
 
 def frames_of(path: Path, most: int) -> list[Frame]:
-    """The first frames of a classic pcap with Ethernet; none of another file."""
+    """Return the first frames of an Ethernet pcap; none for other files."""
     data = path.read_bytes()
     orders = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
     order = orders.get(data[:4])
@@ -42,7 +42,7 @@ def frames_of(path: Path, most: int) -> list[Frame]:
 
 @pytest.fixture(scope="module")
 def frames(corpus, tmp_path_factory) -> list[Frame]:
-    """Some of every capture, and captures wrapped as a testbed's underlay would show them."""
+    """Return frames of every capture, and of captures wrapped in the encapsulation of a testbed's underlay."""
     found = [frame for path in sorted(corpus.rglob("*")) if path.is_file() for frame in frames_of(path, OF_EACH_FILE)]
     wrap = corpus.parent / "tools" / "underlay.py"
     if wrap.is_file():
@@ -54,7 +54,7 @@ def frames(corpus, tmp_path_factory) -> list[Frame]:
 
 
 def own(parsed: Parsed, protocol_has_ports: bool) -> dict | None:
-    """The flow and lengths of a frame as the parser has them, in the digest's terms."""
+    """Return flow and lengths of a frame from the parser, in the digest's terms."""
     flow = parsed.flow
     if flow.ip_version == 0:
         return None
@@ -91,7 +91,7 @@ def cores(row: dict, flow: dict | None, parsed: Parsed, protocol_has_ports: bool
 
 
 def explanation(protocols: list[str], issue: str | None, parsed: Parsed) -> str | None:
-    """Why the parser and the core may differ on a frame; None: they may not."""
+    """Return why the parser and the core may differ on a frame, or None if they may not."""
     for tunnel in TUNNELS:
         if tunnel in protocols:
             return f"carried by {tunnel}"
@@ -132,7 +132,7 @@ def test_flows_match_the_digest(frames, tmp_path, record_property):
 
 
 def test_program_parses_captures_like_the_model(frames, tmp_path):
-    """The packet's hash is over the flow's key and the transport's fields: with it they are the same."""
+    """The packet hash covers the flow key and the transport fields, so equal hashes mean that these are equal."""
     model = Preprocess()
     outcomes = run("preprocess", frames, "", tmp_path).outcomes
     for number, (frame, got) in enumerate(zip(frames, outcomes, strict=True)):

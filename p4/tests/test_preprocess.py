@@ -20,7 +20,7 @@ ALL_64 = (1 << 64) - 1
 
 
 def control_of(model: Preprocess) -> str:
-    """The control file that brings the program to the model's settings."""
+    """Return the control file that gives the program the model's settings."""
     lines = [
         f"register sample_flows_below 0 {model.flows_below}",
         f"register sample_packets_below 0 {model.packets_below}",
@@ -74,7 +74,7 @@ def _parts(value: int, widths: tuple[int, ...]) -> list[int]:
 
 
 def compare(model: Preprocess, frames: list[Frame], directory, control: str | None = None) -> Result:
-    """Runs both; every outcome and every register has to be the same."""
+    """Run both; every outcome and every register must be equal."""
     ran = run("preprocess", frames, control_of(model) if control is None else control, directory)
     for number, (frame, result) in enumerate(zip(frames, ran.outcomes, strict=True)):
         verdict = model.frame(frame.raw, frame.wire, frame.port)
@@ -91,7 +91,7 @@ def compare(model: Preprocess, frames: list[Frame], directory, control: str | No
 
 
 def some_filter(seed: int) -> Table:
-    """Rules of each kind that match some of the made frames."""
+    """Return rules of each kind that match some of the generated frames."""
     rnd = random.Random(seed)
     table = Table((rnd.choice(("accept", "reject")), ()))
     for priority in range(24):
@@ -121,7 +121,7 @@ def some_filter(seed: int) -> Table:
 
 
 def some_addresses(seed: int, pool: list[bytes], default: str) -> Table:
-    """Rules for half of a pool's addresses, and one for whole blocks."""
+    """Return rules for half of a pool's addresses, and one for whole blocks."""
     rnd = random.Random(seed)
     bits = 8 * len(pool[0])
     ones, low = (1 << bits) - 1, (1 << bits // 2) - 1
@@ -145,7 +145,7 @@ def some_addresses(seed: int, pool: list[bytes], default: str) -> Table:
 
 
 def edits(seed: int, default: str = "keep") -> dict:
-    """Settings that rewrite all kinds of addresses."""
+    """Return settings that rewrite all kinds of addresses."""
     tables = {"macs": some_addresses(seed, MACS, default), "ipv4": some_addresses(seed + 1, IPV4, default),
               "ipv6": some_addresses(seed + 2, IPV6, default)}  # fmt: skip
     return {"edit": EDIT_MACS | EDIT_IPV4 | EDIT_IPV6, **tables}
@@ -261,13 +261,13 @@ def test_packets_are_sampled_at_the_requested_share(tmp_path, share):
 
 
 def segment(src: int, dst: int, ports: tuple[int, int] = (7, 9), seq: int = 0, fragment: int = 0x4000) -> Frame:
-    """An Ethernet frame with an empty TCP segment, or with a fragment; its checksums are zero."""
+    """Return an Ethernet frame with an empty TCP segment, or with a fragment; its checksums are zero."""
     packet = ipv4(TCP, src, dst, tcp(ports, (seq, 1), ACK, 500))
     return Frame(ethernet(packet[:6] + fragment.to_bytes(2) + packet[8:]))
 
 
 def tagged(frame: Frame) -> Frame:
-    """With a VLAN tag and an MPLS label more, a hop less to live, and other MAC addresses."""
+    """Return the frame with an additional VLAN tag and MPLS label, a smaller TTL, and different MAC addresses."""
     raw = bytearray(frame.raw)
     raw[14 + 8] -= 1
     return Frame(b"\x02" * 12 + b"\x81\x00\x00\x64\x88\x47\x00\x01\x01\x40" + bytes(raw[14:]))

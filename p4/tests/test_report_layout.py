@@ -1,4 +1,4 @@
-"""The reports' headers in P4 are the layouts of schemas/report_formats.tsv, and what a NIC takes them for."""
+"""The reports' headers in P4 match schemas/report_formats.tsv, and a NIC receives them as RDMA writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTS = {
 
 
 def header(name: str) -> list[tuple[str, int, int]]:
-    """Name, offset and length in bytes of each field of a header in P4."""
+    """Return name, offset and length in bytes of each field of a header in P4."""
     text = (P4 / "flowstats_headers.p4").read_text()
     body = re.search(rf"^header {name} {{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)[1]
     fields, offset = [], 0

@@ -18,7 +18,7 @@ HASH_DESTINATION_BITS = 256  # a hash's result: 8 bits of bits
 
 
 def compile_script():
-    """p4/compile as a module."""
+    """Return p4/compile as a module."""
     loader = importlib.machinery.SourceFileLoader("acapella_p4_compile", str(P4 / "compile"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
@@ -34,7 +34,7 @@ def spec_of(program: str) -> str:
 
 
 def fields(spec: str) -> dict[str, dict[str, tuple[int, int]]]:
-    """Struct to field to its place and width in bits."""
+    """Return offset and width of each field in bits, by struct and field."""
     structs = {}
     for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\}", spec, re.MULTILINE | re.DOTALL):
         place, structs[name] = 0, {}
@@ -61,7 +61,7 @@ def out_of_reach(spec: str) -> list[str]:
 
 
 def lines_of(program: str) -> dict[str, str]:
-    """The program's own lines, without comments."""
+    """Return the program's own lines, without comments."""
     return {name: re.sub(r"//.*|/\*.*?\*/", "", (P4 / name).read_text()) for name in COMPILE.sources(program)}
 
 
@@ -92,7 +92,7 @@ def test_nested_includes_are_sources():
 
 
 def inputs_of_compiling() -> str:
-    """All that the outcome of compiling again depends on."""
+    """Return everything that determines the result of compiling again."""
     digest = hashlib.sha256(COMPILE.compiler_version().encode())
     scripts = [P4 / "compile", P4 / "fold_metadata.py"]
     sources = {P4 / name for program in PROGRAMS for name in COMPILE.sources(program)}
@@ -102,7 +102,7 @@ def inputs_of_compiling() -> str:
 
 
 def test_compiling_reproduces_the_committed_spec():
-    """Each program takes the compiler ten seconds of CPU and more: once for the same inputs is enough."""
+    """Compiling a program takes at least ten seconds of CPU time, so it is done once for the same inputs."""
     require_programs("p4c-dpdk")
     known, inputs = P4.parent / "build" / "p4" / "compiled-again", inputs_of_compiling()
     if known.exists() and known.read_text() == inputs:
@@ -169,7 +169,7 @@ def test_fields_are_at_most_64_bits_wide(program):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_hashes_read_headers_in_network_order(program):
-    """Over metadata they would be over the machine's order of bytes, and over what lies between the fields."""
+    """Hashes of metadata would depend on the machine's byte order and include bytes between the fields."""
     hashes = re.findall(r"\bhash (\w+) m\.\w+ +(\S+) +(\S+)", spec_of(program))
     assert hashes
     for algorithm, first, last in hashes:

@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(items):
 
 
 def rank(name: str) -> int:
-    """Return the place of a file in LONG, or behind all of them."""
+    """Return the index of a file in LONG, or a larger number if it is not there."""
     return LONG.index(name) if name in LONG else len(LONG)
 
 
@@ -180,7 +180,7 @@ def unrecorded_release(finished, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def recorded(unrecorded_release, tmp_path_factory) -> Path:
-    """Return a directory with a release that contains results (public), and the workplace that made them (place)."""
+    """Return a directory with a release that contains results (public), and the workplace that created them (place)."""
     from acapella_testing.runs.workflow_run import Workplace  # noqa: PLC0415 (only if a test requests it)
 
     def create(directory: Path) -> None:

@@ -1,4 +1,4 @@
-/* Reads frames of a pcapng file (draft-ietf-opsawg-pcapng). libpcap refuses files whose interfaces differ in
+/* Reads frames of a pcapng file (draft-ietf-opsawg-pcapng). libpcap rejects files whose interfaces differ in
  * link type or snap length; here each interface has its own snap length and time resolution. */
 #ifndef ACAPELLA_BLOCKS_H
 #define ACAPELLA_BLOCKS_H

@@ -41,7 +41,7 @@ struct capture {
     _Atomic bool stop;
     struct worker *worker; /* one per queue */
     const struct store_kind *writer;
-    char writer_note[256];     /* reason for using another writer than the default */
+    char writer_note[256];     /* reason for not using the default writer */
     const char *stopped_by;    /* NULL while running */
     uint64_t begin_ns, end_ns; /* system clock */
 };

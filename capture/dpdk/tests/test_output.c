@@ -1,4 +1,4 @@
-/* Tests of the writers and their files, with writes that are short, interrupted and refused. */
+/* Tests of the writers and their files, with short, interrupted and failed writes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -177,7 +177,7 @@ static void run(const char *directory, const struct store_kind *kind, const stru
     files_free(&files);
 }
 
-/* If no buffer is free and wait is false, a frame is refused and counted, and accepted frames are whole. */
+/* If no buffer is free and wait is false, a frame is rejected and counted, and accepted frames are whole. */
 static void run_full(const char *directory) {
     char stem[4096];
     struct files files = {.lock = PTHREAD_MUTEX_INITIALIZER};

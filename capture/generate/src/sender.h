@@ -24,7 +24,7 @@ int sender_open(struct sender *sender, struct model *model, const struct argumen
  * may have been sent even then. */
 int sender_run(struct sender *sender, struct fault *fault);
 
-/* Releases everything, also after an error. */
+/* Releases everything, even after an error. */
 void sender_close(struct sender *sender);
 
 #endif

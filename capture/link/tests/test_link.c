@@ -1,4 +1,4 @@
-/* Tests of the queue, and of what is decided about a packet. */
+/* Tests of the queue, and of the decisions about a packet. */
 #include <malloc.h>
 #include <string.h>
 #include <sys/resource.h>

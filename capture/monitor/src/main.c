@@ -128,7 +128,7 @@ static int count_and_write(struct run *run, struct fault *fault) {
         status = run->options.files ? count_files(run, fault) : count_ports(run, fault);
     }
     if (status == 0) {
-        status = write_result(run, fault); /* also if another output is not complete */
+        status = write_result(run, fault); /* even if another output is incomplete */
     }
     struct fault of_logs;
     if (close_logs(run, status == 0 ? fault : &of_logs) != 0) {

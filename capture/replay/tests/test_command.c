@@ -71,7 +71,7 @@ static void test_other_lines_are_errors(void) {
     }
 }
 
-/* Appends the lines that are there, each followed by '|'. */
+/* Appends the available lines, each followed by '|'. */
 static void take_lines(struct command_lines *lines, char *found) {
     bool too_long = false;
     for (char *line; (line = command_next(lines, &too_long));) {

@@ -19,7 +19,7 @@ CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n"
 
 @pytest.fixture
 def paper(monkeypatch):
-    """Return a function that makes the fake testbed of collect, with ports of these names."""
+    """Return a function that creates the fake testbed of collect, with ports of these names."""
     monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", FakeTcpdump)
     monkeypatch.setattr(collect.sandbox, "inside", lambda: True)
 

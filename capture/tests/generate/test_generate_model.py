@@ -1,4 +1,4 @@
-"""Faulty models are refused in one line; whatever the file contains, there is no other exception."""
+"""Invalid models are rejected in one line; no content of the file raises any other exception."""
 
 import argparse
 import contextlib

@@ -59,13 +59,13 @@ class Law:
 
 
 def exponential(mean: float) -> Law:
-    """Gaps of a Poisson process, rounded to ns."""
+    """Return gaps of a Poisson process, rounded to ns."""
     at_most = np.vectorize(lambda x: -math.expm1(-(x + 0.5) / mean) if x >= 0 else 0.0)
     return Law(f"poisson: {{mean_ns: {mean}}}", at_most, mean, mean**2, 9 * mean**4)
 
 
 def pareto(mean: float, shape: float) -> Law:
-    """Gaps of a Pareto distribution, rounded to ns."""
+    """Return gaps of a Pareto distribution, rounded to ns."""
     least = mean * (shape - 1) / shape
     at_most = np.vectorize(lambda x: 1 - (least / (x + 0.5)) ** shape if x + 0.5 > least else 0.0)
 
@@ -95,7 +95,7 @@ def on_off(gap: int, on: float, off: float) -> Law:
 
 
 def of_values(text: str, probability: dict[int, float]) -> Law:
-    """A distribution of few values."""
+    """Return a distribution of few values."""
     values = np.array(sorted(probability))
     sums = np.cumsum([probability[value] for value in values])
     mean = sum(value * p for value, p in probability.items())
@@ -109,18 +109,18 @@ def of_values(text: str, probability: dict[int, float]) -> Law:
 
 
 def uniform(least: int, most: int) -> Law:
-    """Sizes from ``least`` to ``most``."""
+    """Return sizes from ``least`` to ``most``."""
     return of_values(f"uniform: [{least}, {most}]", dict.fromkeys(range(least, most + 1), 1 / (most - least + 1)))
 
 
 def weighted(weights: dict[int, float]) -> Law:
-    """Sizes with weights."""
+    """Return sizes with weights."""
     total = sum(weights.values())
     return of_values(f"weighted: {weights}", {size: weight / total for size, weight in weights.items()})
 
 
 def truncated_exponential(least: int, most: int, scale: float) -> Law:
-    """Sizes from ``least`` to ``most``: the integer part of an exponential distribution that ends there."""
+    """Return sizes from ``least`` to ``most``: the integer part of an exponential distribution that ends there."""
     span = -math.expm1(-(most + 1 - least) / scale)
     probability = {
         size: (math.exp(-(size - least) / scale) - math.exp(-(size + 1 - least) / scale)) / span

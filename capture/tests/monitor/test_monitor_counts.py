@@ -1,4 +1,4 @@
-"""The numbers of a monitor are those of a known schedule of delay, loss, duplication and reordering."""
+"""The counts of a monitor match a known schedule of delay, loss, duplication and reordering."""
 
 import argparse
 import json

@@ -26,7 +26,7 @@ def run(*words: object) -> None:
 
 
 def routed(frame: bytes) -> bytes:
-    """Return a frame after a router: other MAC addresses, a smaller TTL of the innermost header, without tags."""
+    """Return a frame after a router: different MAC addresses, a smaller TTL of the innermost header, without tags."""
     at = frame.index(b"\x45\x00")
     header = bytearray(frame[at : at + 20])
     header[8] -= 1

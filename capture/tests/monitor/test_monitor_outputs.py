@@ -1,4 +1,4 @@
-"""The counts of a monitor are printed if another output fails, and what makes them wrong is reported."""
+"""The counts of a monitor are printed even if another output fails, and causes of wrong counts are reported."""
 
 import argparse
 import os

@@ -116,7 +116,7 @@ def models(directory: Path) -> list[Path]:
 
 @pytest.mark.usefixtures("monitor_on_path")
 def test_generators_and_monitors_on_one_clock(tmp_path, monkeypatch):
-    """One monitor counts the packets of both generators at two ports, and another one those of the second generator."""
+    """One monitor counts the packets of both generators at two ports, a second one those of the second generator."""
     built = str(c_programs.built_or_skip("acapella-dpdk-generate", c_programs.PLAIN))  # starts faster
     monkeypatch.setattr(generator, "executable", lambda: built)
     files, wanted = models(tmp_path), []
@@ -149,7 +149,7 @@ def test_generators_and_monitors_on_one_clock(tmp_path, monkeypatch):
 
 
 def generate_at(prefix: tuple[str, ...], files: list[Path], at_ns: int) -> bool:
-    """Send the packets of a model to left0, and those of another one to left1; return whether both began at a time."""
+    """Send the packets of two models to left0 and left1; return whether both started at the given time."""
     running = []
     for number, path in enumerate(files):
         compiled = path.with_suffix(".compiled")

@@ -32,7 +32,7 @@ def test_placed_nodes_fit_onto_the_hosts(hosts, wanted):
 
 
 class Scarce:
-    """A testbed that advertises more than it gives."""
+    """A testbed that advertises more than it allocates."""
 
     def __init__(self, gives: int):
         self.gives = gives

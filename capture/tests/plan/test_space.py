@@ -23,7 +23,7 @@ COLLECT = {"cycles": 3, "mean_frame_bytes": 1000, "instances": 1}
 def lines(
     free: int, monkeypatch, tmp_path, testbed: str = "fabric", rate_bps: int | None = 8 * GBPS, **collect: object
 ) -> list[str]:
-    """Return the lines for two sites, at each of which one port is captured."""
+    """Return the lines for two sites with one captured port each."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     settings = parse_settings({"testbed": testbed, "capture": CAPTURE, "collect": COLLECT | collect})
     plans = [SitePlan(settings, Site(name, (Port("p", rate_bps),)), 1) for name in ("A", "B")]

@@ -80,8 +80,8 @@ def test_timestamps_use_the_system_clock_and_differ_within_a_burst(tmp_path):
 
 
 def small_disk_or_skip(kind: str, directory: Path, size: str) -> tuple[str, ...]:
-    """Words before a command that give it a small file system in ``directory``, in a separate mount namespace; what
-    is on it in the end is copied to ``directory``/../left."""
+    """Return words before a command that give it a small file system in ``directory``, in a separate mount namespace.
+    The files left on it are copied to ``directory``/../left."""
     require_root("no file systems of our own")
     if kind == "tmpfs":
         mount = f"mount -t tmpfs -o size={size} none {directory}"
@@ -184,9 +184,9 @@ SOAK = "ACAPELLA_SOAK" in os.environ
 
 
 def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
-    """A capture in which a call fails (none with number 0), and how many calls of the kind there were.
+    """Run a capture in which a call fails (none with number 0); return it and the number of calls of this kind.
 
-    Without sanitizers, whose malloc is their own; calls count from the first open of the capture file.
+    The program has no sanitizers, which replace malloc. Calls count from the first open of the capture file.
     """
     directory.mkdir()
     files = [

@@ -1,4 +1,4 @@
-"""The DPDK writer's generator: every frame offered is written, refused or left, as the files state."""
+"""The DPDK writer's generator: every offered frame is written, rejected or left over, as the files record."""
 
 import itertools
 import struct

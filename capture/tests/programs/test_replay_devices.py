@@ -242,7 +242,7 @@ def received_by_both(bridged, directory, ending: str) -> Iterator[None]:
 
 
 def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
-    """The saved file has the frames of each direction, and marks those whose time is that of their burst."""
+    """Check that the saved file has the frames of each direction, with marks at times that are those of a burst."""
     kinds, interfaces, unresolved = [], {0: [], 1: []}, 0
     raw, at = path.read_bytes(), 0
     while at < len(raw):
@@ -387,7 +387,7 @@ def lead_of_run(tmp_path, direct, *lead: object) -> dict:
 
 
 def test_lead_time_is_measured_by_loopback_to_the_peer(tmp_path, direct):
-    """The kernel's timestamps at the peer give the lead of net_af_packet, which has none."""
+    """The lead of net_af_packet, which has no timestamps, is measured by the kernel's timestamps at the peer."""
     loop = ("--vdev", "net_af_packet1,iface=in0", "--measure-lead", "net_af_packet1")
     assert lead_of_run(tmp_path, direct) == {"source": "unknown", "ns": None}
     lead = lead_of_run(tmp_path, direct, *loop)

@@ -203,7 +203,7 @@ def test_memif_carries_the_queues_of_a_replayer_to_those_of_a_bridge(tmp_path):
 
 @pytest.mark.parametrize("direction", ["receive", "send"])
 def test_af_xdp_with_several_queues(tmp_path, direction):
-    """The other end is the program that made the tap device: a veth interface offers AF_XDP only one queue."""
+    """The other end is the program that created the tap device: a veth interface offers AF_XDP only one queue."""
     veth.af_xdp_or_skip()
     tap, xdp = "net_tap0,iface=tap", f"net_af_xdp0,iface=tap,start_queue=0,queue_count={QUEUES},force_copy=1"
     tap_words, xdp_words = bridge_to_nowhere(tap), sender_to(xdp)

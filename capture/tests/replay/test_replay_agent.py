@@ -38,7 +38,7 @@ def agent():
 
 
 def refused(peer: Peer, line: bytes) -> str:
-    """Send a line and return why it was refused."""
+    """Send a line and return why it was rejected."""
     peer.send(line)
     return peer.hear()["error"]
 

@@ -1,4 +1,4 @@
-"""Frames of in-band control: lines survive the way through frames, and anything else is refused."""
+"""Frames of in-band control: lines survive transport in frames, and anything else is rejected."""
 
 import random
 from dataclasses import replace

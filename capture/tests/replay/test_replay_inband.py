@@ -236,7 +236,7 @@ def test_invalid_frames_are_counted_and_not_answered(link, data, count):
 
 
 def test_quit_is_acknowledged_before_the_replayer_ends(link):
-    """The response waits for that of another request until the agent has begun to end."""
+    """The response waits behind that of a slow request, during which the agent begins to exit."""
     writer, _ = opened(link)
     command = link.program.command
 

@@ -57,7 +57,7 @@ def test_real_time_priority_needs_permission_and_time_to_sleep(monkeypatch, allo
 
 
 class FakeProgram:
-    """Accepts commands until the one that it refuses, and keeps them."""
+    """A program that records commands and rejects one of them."""
 
     received = 0
 

@@ -55,7 +55,7 @@ def test_speeds_are_exact():
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=20),
 )
 def test_offset_by_round_trips_includes_the_true_one(true_ns, delays):
-    """Whatever the delays of request, agent and response are, as long as they are not negative."""
+    """This holds for any non-negative delays of request, agent and response."""
     trips, now = [], 10**15
     for there, inside, back in delays:
         received = now + there + true_ns

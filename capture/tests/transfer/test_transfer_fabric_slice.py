@@ -1,4 +1,4 @@
-"""The slice of a grid on a FABRIC on loopback: placement of nodes, what is refused, and what remains at every end."""
+"""The slice of a grid on a FABRIC on loopback: placement of nodes, rejected settings, and what remains afterwards."""
 
 import os
 import signal

@@ -72,7 +72,7 @@ def test_failed_probe_fails_the_cells_that_need_it(broken, failed):
 
 
 class Delayed(runner.Delays):
-    """A delayed direction with ten more packets at each question, one of them lost."""
+    """A delayed direction with ten more packets at each query, one of them lost."""
 
     def __init__(self):
         super().__init__(None, SETTINGS.topology, "return")

@@ -72,7 +72,7 @@ def arrivals(
 
 
 def with_outliers(found: list[list[int]], share: float, late_ns: int) -> list[list[int]]:
-    """Return arrivals of which a random share has a timestamp that is too late, as from a core that was busy."""
+    """Return arrivals, a random share of which has late timestamps, as from a busy core."""
     generator = random.Random(1)
     return [
         [number, sent_ns, arrived_ns + (generator.randrange(late_ns) if generator.random() < share else 0), previous_ns]

@@ -64,7 +64,7 @@ class LoopbackNodes(Nodes):
     fetch = python = start_link = environment = path
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ MULTIPATH = yaml.safe_load((BUILT_IN / "multipath.yaml").read_text())
 
 
 class NamesOnly:
-    """Nodes of which only the names of interfaces are needed."""
+    """Nodes that only return names of interfaces."""
 
     def device(self, node: str, peer: str) -> str:
         return f"{node}-{peer}"

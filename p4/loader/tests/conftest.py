@@ -8,6 +8,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # p4_loader
 
 
 def pytest_configure():
-    """Programs that tests start take SIGINT as usual, also where the tests run in a shell's background job."""
+    """Restore the default handling of SIGINT for programs if the tests run as a background job of a shell."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

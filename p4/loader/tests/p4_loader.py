@@ -41,19 +41,19 @@ class Frame:
 
 
 def frame(ts_ns: int, data: bytes, wire: int | None = None) -> Frame:
-    """A whole frame, unless ``wire`` is its longer length."""
+    """Return a frame, truncated if ``wire`` is longer than its bytes."""
     return Frame(ts_ns, wire or len(data), data)
 
 
 def ethernet(source: int, destination: int = 1, kind: int = 0x0800, size: int = 60) -> bytes:
-    """An Ethernet frame of ``size`` bytes; addresses are 02:00:00:00:00:00 plus a number."""
+    """Return an Ethernet frame of ``size`` bytes; addresses are 02:00:00:00:00:00 plus a number."""
     base = 0x020000000000
     head = (base + destination).to_bytes(6, "big") + (base + source).to_bytes(6, "big") + kind.to_bytes(2, "big")
     return (head + bytes(range(256)) * (size // 256 + 1))[:size]
 
 
 def write_pcap(path: Path, frames: list[Frame]) -> Path:
-    """A pcap with nanoseconds; compressed where the name ends in .gz."""
+    """Write a nanosecond pcap, compressed if the name ends in .gz; return its path."""
     records = (pcap_files.record(one.ts_ns, one.data, one.wire) for one in frames)
     content = pcap_files.header() + b"".join(records)
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
@@ -78,7 +78,7 @@ class Run:
 
 
 def command(directory: Path, spec: Path, *captures: Path | list[Frame], control: str = "") -> list[str]:
-    """The command line of a run whose files are all in ``directory``. Frames are written to in.pcap."""
+    """Return the command line of a run with all files in ``directory``. Writes frames to in.pcap."""
     argv = [str(built_or_skip()), "--spec", str(spec)]
     for capture in captures:
         path = write_pcap(directory / "in.pcap", capture) if isinstance(capture, list) else capture
@@ -121,7 +121,7 @@ def ended(directory: Path, code: int, error: str, output: str) -> Run:
 
 
 def good(directory: Path, spec: Path, *captures: Path | list[Frame], **how) -> Run:
-    """A run that has to end well, and whose every frame is accounted for."""
+    """Run to the end; the run must succeed and account for every frame."""
     done = run(directory, spec, *captures, **how)
     assert done.code == 0, done.error
     stats = done.stats

@@ -25,7 +25,7 @@ static void take(void *user, const struct p4_verdict *verdict) {
     taken->sunk += verdict->outcome == P4_SUNK && verdict->reason == 7;
 }
 
-/* A frame made by scapy's roce layer: UC WRITE to queue pair 17, PSN 5, 64 bytes, with its ICRC. */
+/* A frame built by scapy's roce layer: UC WRITE to queue pair 17, PSN 5, 64 bytes, with its ICRC. */
 static void test_icrc(void) {
     static const uint8_t headers[] = {
         2, 0,  0,  0, 0, 2, 2,  0, 0, 0, 0,    1, 8,    0,    0x45, 2,   0, 124,  0,    1, 0,    0,    64, 17,

@@ -1,4 +1,4 @@
-"""acapella-p4-run --generate and --library: what is refused, in one line, and what is interpreted only."""
+"""acapella-p4-run --generate and --library: one-line errors, and programs that are only interpreted."""
 
 import subprocess
 
@@ -17,7 +17,7 @@ def _built():
 
 
 def generated(tmp_path, spec) -> subprocess.CompletedProcess:
-    """The loader's answer to --generate; the C code is code.c."""
+    """Run the loader with --generate; the C code is in code.c."""
     argv = [p4_loader.BINARY, "--spec", spec, "--generate", tmp_path / "code.c"]
     return processes.run(*argv, env=p4_loader.ENVIRONMENT)
 

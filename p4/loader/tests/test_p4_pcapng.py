@@ -9,7 +9,7 @@ from p4_loader import FORWARD, SECOND, ethernet, frame, good, run
 
 
 def several_interfaces(order="<") -> tuple[bytes, list]:
-    """A pcapng whose interfaces differ in snap length and time resolution, and the frames in it."""
+    """Return a pcapng whose interfaces differ in snap length and time resolution, and the frames in it."""
     start = 1_700_000_000  # seconds
     resolutions = [
         (262144, 9, 10**9, 0),
@@ -65,7 +65,7 @@ def test_truncated_pcapng_keeps_whole_frames(tmp_path):
 
 
 def damaged_pcapngs() -> dict[str, bytes]:
-    """A pcapng with one fault, by a part of the message."""
+    """Return pcapngs with one fault each, by a part of the message."""
     head, data = pcapng.SECTION + pcapng.interface(), bytes(60)
     wrong_trailer = bytearray(pcapng.packet_block(0, 1, data))
     wrong_trailer[-4] ^= 8
@@ -87,7 +87,7 @@ def damaged_pcapngs() -> dict[str, bytes]:
 
 
 def test_pcapng_with_too_many_interfaces_is_rejected(tmp_path):
-    """In all sections together, as for the digest (kMaxInterfaces)."""
+    """The limit applies to all sections together, as for the digest (kMaxInterfaces)."""
     half = pcapng.SECTION + pcapng.block(1, struct.pack("<HHI", 1, 0, 0)) * ((1 << 20) // 2)
     with gzip.open(tmp_path / "in.pcapng.gz", "wb", compresslevel=1) as out:
         out.write(half * 2 + pcapng.packet_block(0, 1, bytes(60)))

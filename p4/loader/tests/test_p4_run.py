@@ -1,4 +1,4 @@
-"""Frames through a program: tables, registers, epochs, accounts, and what the host stage adds."""
+"""Frames through a program: tables, registers, epochs, accounts, and the work of the host stage."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ CUT = b"\x0a\x0b"
 
 
 def kept(done) -> list[int]:
-    """Lengths of what was sent."""
+    """Return the lengths of the sent frames."""
     return [len(one.data) for one in done.frames]
 
 
@@ -162,7 +162,7 @@ def test_several_captures_are_ports_merged_by_time(tmp_path):
 
 
 def traffic(count: int) -> list[p4.Frame]:
-    """Frames of five flows, 10 ms apart, of growing length."""
+    """Return frames of five flows, 10 ms apart, of increasing length."""
     return [frame(SECOND + i * 10_000_000, ethernet(i % 5, size=60 + i % 700)) for i in range(count)]
 
 
@@ -236,7 +236,7 @@ def test_pcapng_round_trips(tmp_path):
 
 
 def running(directory, frames) -> subprocess.Popen:
-    """A paced run of frames a long time apart, once it has begun."""
+    """Start a paced run of frames that are far apart in time; return it once it has begun."""
     argv = [*p4.command(directory, FORWARD, frames), "--pace", "--commands"]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = subprocess.Popen(argv, **pipes, text=True, env=p4.ENVIRONMENT)
@@ -312,7 +312,7 @@ def test_capture_is_read_from_a_descriptor_under_its_name(tmp_path):
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, whole):
-    """As a killed program leaves it that writes to the descriptor: at the end of a frame, without its mark."""
+    """A killed program that writes to the descriptor leaves this: the end of a frame, without the mark."""
     (reading, writing), (ending, marking) = os.pipe(), os.pipe()
     os.write(writing, write_pcap(tmp_path / "in.pcap", traffic(10)).read_bytes())
     if whole:
@@ -379,7 +379,7 @@ def test_files_that_are_not_ethernet_captures_are_rejected(tmp_path, content):
 
 
 def check_usage_error(message: str, words: str, **how) -> None:
-    """The program must refuse these words in one line."""
+    """Check that the program rejects these words in one line."""
     done = processes.run(p4.built_or_skip(), *words.split(), env=p4.ENVIRONMENT, **how)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr

@@ -5,14 +5,14 @@ from p4_loader import FORWARD, REPORTS, ethernet, frame, good, run
 
 
 def changed(directory, old, new):
-    """forward.spec with a change, and the line of the change, from 1."""
+    """Return forward.spec with a change, and the line of the change, from 1."""
     before, _, rest = FORWARD.read_text().partition(old)
     assert rest
     return written(directory, before + new + rest), before.count("\n") + 1
 
 
 def written(directory, text: str):
-    """A .spec of this text."""
+    """Write a .spec with this text; return its path."""
     path = directory / "changed.spec"
     path.write_text(text)
     return path
@@ -163,7 +163,7 @@ def test_hash_result_with_an_offset_above_the_limit_of_dpdk_is_rejected(tmp_path
 
 
 def test_constant_is_written_to_the_named_register(tmp_path):
-    """DPDK alone writes it to the first one."""
+    """DPDK without the loader writes it to the first register."""
     spec, _ = changed(tmp_path, "mov m.reason 0x0", "mov m.reason 0x0\n\tregwr bytes 0x7 0x9\n\tregadd bytes 0x6 0x2")
     registers = good(tmp_path, spec, [frame(1, ethernet(1)), frame(2, ethernet(1))]).registers
     assert registers["bytes"][6:8] == [4, 9]

@@ -1,7 +1,7 @@
 // The positions of frames. Input: the length of encoded positions, a step between selected frames, the
-// encoded positions, and a capture, also compressed. Without encoded positions, those of the capture are
-// made: frames extracted with them must be the same bytes as without. With any others, extraction must end
-// with an error or an output.
+// encoded positions, and a plain or compressed capture. Without encoded positions, the target computes those
+// of the capture, and the frames extracted with and without them must be identical. With any other positions,
+// extraction must end with an error or an output.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Arbitrary bytes as a capture file, also compressed: the readers must not read outside the file, every frame
+// Arbitrary bytes as a capture file, plain or compressed: the readers must not read outside it, every frame
 // must satisfy its documented properties, and the readers must terminate. The frames are written as pcapng
 // and must be unchanged when read back.
 #include <sys/mman.h>

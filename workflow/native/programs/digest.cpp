@@ -3,8 +3,8 @@
 // installed. OUT contains both tables as columns (columns/column_file.hpp), from which `acapella digest`
 // creates the Parquet files on the user's machine. RECORD is stored in OUT. IN must not be compressed.
 //
-// The facts about the capture, also whether it is damaged, are in OUT and are printed as JSON. Exit status 0:
-// OUT is complete. 2: error, and OUT was not written. 75: the same, because memory or disk space is missing.
+// The facts about the capture, including whether it is damaged, are in OUT and are printed as JSON. The exit
+// status is 0 if OUT is complete; otherwise OUT is not written: 75 without memory or disk space, else 2.
 #include <fcntl.h>
 #include <unistd.h>
 

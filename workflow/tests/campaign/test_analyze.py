@@ -1,4 +1,4 @@
-"""Partial tables: of which samples the evidence of congestion is computed, and how digests are read."""
+"""Partial tables: which samples get evidence of congestion, and how digests are read."""
 
 import json
 
@@ -23,7 +23,7 @@ FLOWS = {
 
 @pytest.fixture
 def made(tmp_path):
-    """Return a campaign of three samples, of which only c has a mirror with a known capacity."""
+    """Return a campaign of three samples; only c has a mirror with a known capacity."""
     for name, flows in FLOWS.items():
         known = MIRROR | {"congestion": {"capacity_bps": 10**9}} if name == "c" else {}
         tiny.add_sample(tmp_path / "made", name, flows=flows, **known)

@@ -350,7 +350,7 @@ def test_invalid_thresholds_are_errors():
 
 
 def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | None, ids: bool):
-    """Return 4 s of equally spaced 1,000-byte frames, of which a 160 Mbit/s mirror copies those `copied` selects."""
+    """Return 4 s of equally spaced 1,000-byte frames; a 160 Mbit/s mirror copies those that `copied` selects."""
     length, start, seconds, per_s = 1000, 1_700_000_000 * 10**9, 4, 10**9 // every_ns
     overhead = 0 if buffer_bytes else 4
     numbers = [n for n in range(seconds * per_s) if copied(n)]

@@ -1,4 +1,4 @@
-"""Tests `acapella extract`: frames are those of editcap; changed captures are reported."""
+"""Tests `acapella extract`: frames equal those of editcap; changed captures are reported."""
 
 import gzip
 import random

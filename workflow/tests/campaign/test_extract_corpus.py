@@ -1,4 +1,4 @@
-"""Extracts frames of public captures, also malformed ones: they are those of editcap; positions are small."""
+"""Extracts frames of public captures, including malformed ones: they equal those of editcap; positions are small."""
 
 import subprocess
 

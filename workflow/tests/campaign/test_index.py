@@ -1,4 +1,4 @@
-"""Tests the catalog: its content, the input that it refuses, and that any DuckDB client can open it."""
+"""Tests the catalog: its content, rejected input, and that any DuckDB client can open it."""
 
 import argparse
 import json
@@ -51,7 +51,7 @@ def query(directory, text):
 
 
 def client(directory, code, environment=None) -> str:
-    """Return what Python code prints that runs in another directory, with a campaign's catalog open as ``con``."""
+    """Run Python code in a different directory, with a campaign's catalog open as ``con``; return its output."""
     opening = f"import duckdb; con = duckdb.connect({str(directory / 'catalog.duckdb')!r}, read_only=True)\n"
     command = [sys.executable, "-c", opening + code]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, env=environment, check=False, timeout=300)

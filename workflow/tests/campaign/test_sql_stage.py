@@ -160,9 +160,7 @@ def test_formats(answer):
 
 @pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
 def test_null_and_empty_text_round_trip(answer, tmp_path, form, delimiter):
-    """DuckDB and Arrow read them back, also from a table with one column and from rows where both columns are empty or
-    null.
-    """
+    """DuckDB and Arrow read them back, even from tables with one column and rows with only empty or null columns."""
     texts = [(None, ""), ("", None), ("", ""), (None, None), ('a"b', "c,\td"), ("e\r\nf", " "), ("null", '""')]
     literals = [", ".join("null" if text is None else f"'{text}'" for text in row) for row in texts]
     values = ", ".join(f"({number}, {pair})" for number, pair in enumerate(literals))

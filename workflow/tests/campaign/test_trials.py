@@ -163,7 +163,7 @@ def error_of(capsys, directory, *options, environments=ENVIRONMENTS) -> str:
 
 
 def change_result(directory, environment, change) -> str:
-    """Write a result of acapella kappa again after calling ``change`` with its content; return the new text."""
+    """Rewrite a result of acapella kappa after calling ``change`` with its content; return the new text."""
     path = directory / "kappa" / f"{environment}.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     change(content)

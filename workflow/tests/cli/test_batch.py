@@ -239,7 +239,7 @@ def digested(campaign) -> Path:
 
 
 def remade_tables(campaign: Path, **versions: int) -> set[str]:
-    """Analyze the batch with other versions of queries; return the tables whose files have changed."""
+    """Analyze the batch with different versions of queries; return the tables whose files have changed."""
     paths = [*(campaign / "batches" / "partial" / "b0001").iterdir()]
     before = [path.stat().st_mtime_ns for path in paths]
     assert analyze(campaign, **versions) == 0

@@ -24,7 +24,7 @@ RELEASED = {"captures/S0.pcap": b"capture", "README.md": b"text", "tables/a.csv"
 
 @pytest.fixture(scope="module")
 def created(tmp_path_factory):
-    """A campaign of two samples with captures; a is a link to the user's capture, b a file. Tests copy it."""
+    """Return a campaign of two samples with captures; a is a link to the user's capture, b a file. Tests copy it."""
     root = tmp_path_factory.mktemp("checked")
     directory = root / "made"
     for name in "ab":
@@ -168,7 +168,7 @@ def test_departures_of_a_trial_are_verified(directory, check, tampered):
 
 
 def append(name, content=b"\0"):
-    """Return a function that adds bytes to a file, and makes it if it is missing."""
+    """Return a function that appends bytes to a file, which it creates if it is missing."""
 
     def change(directory):
         with (directory / name).open("ab") as file:
@@ -178,7 +178,7 @@ def append(name, content=b"\0"):
 
 
 def link(name, target):
-    """Return a function that puts a link in the place of a file."""
+    """Return a function that replaces a file with a link."""
 
     def change(directory):
         shutil.rmtree(directory / name, ignore_errors=True)

@@ -29,7 +29,7 @@ EVERY_COMMAND = [
 
 
 def complaint(capsys, *argv: str) -> str:
-    """The one line on standard error."""
+    """Return the one line on standard error."""
     with pytest.raises(SystemExit) as ended:
         main(list(argv))
     printed = capsys.readouterr()
@@ -194,7 +194,7 @@ def test_file_error_has_the_name_and_the_reason(error, line):
     ids=repr,
 )
 def test_failed_allocation_ends_with_one_line(error, monkeypatch, capsys):
-    """DuckDB also fails where no query runs, such as while it opens a database in memory."""
+    """DuckDB can fail even without a query, such as while it opens a database in memory."""
 
     def fail(_):
         raise error

@@ -1,4 +1,4 @@
-"""Names that are refused before they become paths or output."""
+"""Names that are rejected before they become paths or output."""
 
 from types import SimpleNamespace
 

@@ -381,7 +381,7 @@ def full_disk(control, tmp_path):
 
 
 def rows(path: Path) -> int:
-    """Rows of a Parquet file; 0 if there is none."""
+    """Return the number of rows of a Parquet file; 0 if there is none."""
     return pq.read_metadata(path).num_rows if path.exists() else 0
 
 

@@ -89,7 +89,7 @@ def test_included_list_contains_the_prefixes_of_its_words():
 
 
 def test_included_list_matches_the_output_of_its_script():
-    """Generates it again, so that nothing was edited by hand."""
+    """Regenerates the list to detect edits by hand."""
     require(LISTING.is_file(), "Debian's package ieee-data is not installed")
     created = run(sys.executable, ROOT / "workflow" / "setup" / "vendors.py", check=True).stdout
     version = vendors.included().version

@@ -1,4 +1,4 @@
-"""Files of an older format are refused with one line that names the command to run again."""
+"""Files of an older format are rejected with one line that names the command to rerun."""
 
 import json
 

@@ -47,7 +47,7 @@ def small(directory) -> None:
 
 
 def large(directory) -> None:
-    """Write the grid of the paper in both modes, and another rate."""
+    """Write the grid of the paper in both modes, and runs at a second rate."""
     made.grid(directory, PAPER_DELAYS, PAPER_BUFFERS)
     document = made.document(made.Sent(), algorithm="reno")
     made.cell(directory, "reno", [document], settings={"algorithm": "reno", "buffer_bytes": 2**20})

@@ -1,4 +1,4 @@
-"""Tests the explanation of a small gain of BBR with shallow buffers: from tables made from captures, and by case."""
+"""Tests the explanation of a small gain of BBR with shallow buffers: from tables of captures, and by case."""
 
 import pytest
 from acapella_testing.generated import generated_transfers as made
@@ -31,7 +31,7 @@ def run(directory, algorithm: str, seconds: float, resent: int) -> None:
 
 
 def source_of(directory, bbr: tuple[float, int], cubic: tuple[float, int]) -> Source:
-    """Return the tables of a run of each algorithm: its seconds, and segments sent again."""
+    """Return the tables of a run of each algorithm: its seconds, and retransmitted segments."""
     run(directory, "bbr", *bbr)
     run(directory, "cubic", *cubic)
     tables(directory)

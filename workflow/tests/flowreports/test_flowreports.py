@@ -56,7 +56,7 @@ def by_measure(directory: Path) -> dict[str, dict]:
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory):
-    """Return the results of mixed traffic over several resets, also with a sketch that is too small."""
+    """Return the results of mixed traffic over several resets, including those of a sketch that is too small."""
     directory = tmp_path_factory.mktemp("busy")
     parts = [traces.busy_port(traces.START_NS + n * 4_000 * traces.MS, shift=n) for n in range(5)]
     capture = traces.write_pcap(directory / "busy.pcap", traces.merged(*parts), snaplen=262144)
@@ -197,7 +197,7 @@ def test_truncated_capture_is_reported_on_up_to_its_end(busy, tmp_path):
 
 
 def check_damage(busy, capture: Path, capsys, error: str) -> None:
-    """The reports of a capture damaged after all frames equal those of `busy`, but the command fails."""
+    """Check that the reports of a capture damaged after all frames equal those of `busy`, but the command fails."""
     assert reports(capture, capture.parent / "made", "--epoch", "3s") == 1
     last_line = capsys.readouterr().err.splitlines()[-1]
     assert last_line.startswith(error)

@@ -20,7 +20,7 @@ MODULUS = 2**32
 
 
 def lossy_flow(draw: random.Random, client: int) -> list[bytes]:
-    """Segments of a flow as a tap sees them: lost, late, sent again, keepalive segments, FIN and RST, over the wrap."""
+    """Return segments of a flow at a tap: lost, late, retransmitted, keepalive, FIN and RST, over the wrap."""
     make, isn = partial(segment, client), draw.choice([MODULUS - 5000, draw.randrange(MODULUS)])
     lost, late = draw.choice([0, 0.05, 0.3]), draw.choice([0, 0.1, 0.3])
     frames = draw.choice([[], [make(isn, SYN)], [make(isn, SYN)] * 2, [make(isn, ACK)], [make(isn + 9000, ACK)]])
@@ -49,7 +49,7 @@ def lossy_flow(draw: random.Random, client: int) -> list[bytes]:
 
 
 def measured(directory: Path, flows: list[list[bytes]]) -> tuple[list[dict], dict]:
-    """Rows of compared_flows, and the naive numbers of each key."""
+    """Return the rows of compared_flows, and the naive numbers of each key."""
     draw, frames, now = random.Random(len(flows)), [], traces.START_NS
     queues = [list(reversed(flow)) for flow in flows]
     while queues := [queue for queue in queues if queue]:
@@ -62,7 +62,7 @@ def measured(directory: Path, flows: list[list[bytes]]) -> tuple[list[dict], dic
 
 
 def covered(row: dict, exact: int, low: int = 0, high: int = 0) -> bool:
-    """Whether the loss interval, cut by ``low`` and ``high`` at its ends, has the exact number."""
+    """Return whether the loss interval, shortened by ``low`` and ``high`` at its ends, contains the exact number."""
     begin = row["missing_measured_bytes"]
     return begin + low <= exact <= begin + row["uncertain_bytes"] - high
 
@@ -94,7 +94,7 @@ def test_segment_without_data_uses_no_sequence_number(tmp_path):
 
 
 def test_fin_below_the_highest_number_fills_its_hole_once(tmp_path):
-    """Data beyond the FIN opens a hole that has the FIN's number; sent again, it is no payload."""
+    """Data beyond the FIN opens a hole that begins at the FIN's number; a repeated FIN is not payload."""
     flow = [segment(0, 1000, ACK, 50), segment(0, 1100, ACK, 50), *[segment(0, 1050, FIN | ACK)] * 2]
     (row,), _ = measured(tmp_path, [flow])
     assert (row["missing_measured_bytes"], row["retransmitted_measured_bytes"], row["uncertain_bytes"]) == (49, 0, 0)

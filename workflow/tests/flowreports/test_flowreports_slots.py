@@ -21,7 +21,7 @@ SILENT, CONNECTIONS = 2000, 400  # flows of one SYN that fill the slots, and han
 
 
 def handshake(flow: int, start: int) -> list[tuple[int, bytes]]:
-    """SYN, SYN-ACK and ACK of a connection."""
+    """Return SYN, SYN-ACK and ACK of a connection."""
     syn, ack = segment(flow, 0, SYN), segment(flow, 1, ACK)
     reply = segment(flow, 0, SYN | ACK)
     reply = reply[:26] + reply[30:34] + reply[26:30] + struct.pack("!HH", 443, 40000) + reply[38:]
@@ -50,7 +50,7 @@ def load() -> list[tuple[int, bytes]]:
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    """The directory of results."""
+    """Return the directory of results."""
     directory = tmp_path_factory.mktemp("slots")
     capture = traces.write_pcap(directory / "load.pcap", load())
     source = sample.Source("load", (capture,), *flowreports.run_digest([capture], directory, None))
@@ -67,7 +67,7 @@ def test_flows_with_evicted_slots_are_marked_and_counted(loaded):
 
 
 def test_unmarked_loss_intervals_contain_the_exact_loss(loaded):
-    """Most unmarked ones would not if marks were ignored: data after the pause had another slot or none."""
+    """Without marks, most intervals would be wrong: data after the pause had a different slot or none."""
     flows = pq.read_table(loaded / "compared_flows.parquet").to_pylist()
     wrong = 0
     for row in flows:

@@ -18,7 +18,7 @@ YEAR_2200 = 7_258_118_400 * SECOND
 
 
 def frame(port: int, number: int) -> bytes:
-    """A UDP datagram of 128 bytes at the IP layer."""
+    """Return a UDP datagram of 128 bytes at the IP layer."""
     payload = struct.pack("!I", number) * 25
     udp = struct.pack("!HHHH", port, 2000, 8 + len(payload), 0) + payload
     header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), number % 65536, 0, 64, 17, 0)
@@ -26,7 +26,7 @@ def frame(port: int, number: int) -> bytes:
 
 
 def trace(*, gap_ns: int = 10_000_000, count: int = 1000) -> list[tuple[int, int]]:
-    """Packets of five flows over ten seconds."""
+    """Return packets of five flows over ten seconds."""
     return [(START + at * gap_ns, 1000 + at % 5) for at in range(count)]
 
 
@@ -54,7 +54,7 @@ def checked(directory, captures, *, epoch: str = "1s") -> Counter:
 
 
 def rows(directory, name) -> list[dict]:
-    """Rows of a result."""
+    """Return the rows of a result."""
     return pq.read_table(directory / "made" / f"{name}.parquet").to_pylist()
 
 

@@ -1,4 +1,4 @@
-"""Merging the flow reports of samples: errors name the sample, earlier tables stay."""
+"""Merging the flow reports of samples: errors name the sample, earlier tables are kept."""
 
 import duckdb
 import pyarrow as pa
@@ -19,7 +19,7 @@ PAIRS = """copy (
 
 @pytest.fixture
 def created(tmp_path):
-    """A campaign of three samples whose results have no rows."""
+    """Return a campaign of three samples whose results have no rows."""
     directory = tmp_path / "made"
     for sample in "abc":
         part = new_directory(directory / "flowreports" / sample)
@@ -31,7 +31,7 @@ def created(tmp_path):
 
 @pytest.mark.parametrize("value", [None, -1])
 def test_invalid_value_error_names_the_sample(created, capsys, value):
-    """DuckDB merges it; Arrow refuses to convert it, which was a traceback."""
+    """DuckDB merges the value, but Arrow cannot convert it, which must not be a traceback."""
     assert cli.main(["p4", "tables", str(created), "--samples", "a", "b", "c"]) == 0
     earlier = {path: path.read_bytes() for path in (created / "tables").iterdir()}
     row = {"sample": "b", "place": 1, "stage": "settings", "counter": "reports", "value": value}

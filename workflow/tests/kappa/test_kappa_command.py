@@ -20,7 +20,7 @@ from acapella.kappa import selection
 
 @pytest.fixture
 def trials(tmp_path):
-    """Two trials of 100 packets, every third of them over IPv6."""
+    """Return two trials of 100 packets, every third of them over IPv6."""
 
     def make(number: int) -> bytes:
         return packet_6(number) if number % 3 == 0 else packet(number)

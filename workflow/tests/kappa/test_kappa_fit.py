@@ -1,4 +1,4 @@
-"""`acapella kappa --departures`: departures of another run are errors; loss, jitter and queues of a path are not."""
+"""Tests `acapella kappa --departures`: a different run is an error; loss, jitter and queues of a path are not."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_swapped_departures_are_an_error(replays, capsys):
 
 
 def test_swapped_departures_of_exact_replayers_are_an_error(replays, capsys):
-    """The times of the runs show it, also if the receiver's clock differs by an hour."""
+    """The times of the runs show it, even if the receiver's clock differs by an hour."""
     departed = [REQUESTED, REQUESTED + 60 * 10**9]
     arrived = [times + 3_600 * 10**9 + deviations(3) for times in departed]
     assert pair(capsys, *replays(arrived, departed))["corrected"] is not None

@@ -199,7 +199,7 @@ def test_only_burst_has_no_bound_without_burst_error(replay, capsys):
 
 
 def test_interval_that_bursts_make_wide_is_a_warning(replay, capsys):
-    """Not if the interval is wide for another reason, or narrow."""
+    """There is no warning if the interval is narrow, or wide for a different reason."""
 
     def text(rows, *options):
         found = pair(capsys, *replay.words(rows, rows), *options)["warnings"]
@@ -308,7 +308,7 @@ def test_trials_of_two_replayers(tmp_path, capsys):
 
 
 def test_unknown_error_against_the_receiver_is_bounded_by_the_largest_adjustment(replay, capsys):
-    """Replayers that share a clock, without any error between them, may still drift from a receiver elsewhere."""
+    """Replayers that share a clock, without any error between them, may still drift from a remote receiver."""
     words = replay.words(columns(), columns())
     exact = pair(capsys, *words)["corrected"]
     for path in words[-2:]:
@@ -465,7 +465,7 @@ def test_several_ports_are_bounded_separately(replay, capsys):
 
 
 def test_full_queue_of_the_driver_is_a_warning(replay, capsys):
-    """Also if the packet that was tried again was not sent: others waited in the queue before it."""
+    """Even if the retried packet was not sent: others waited in the queue before it."""
     retried = np.where(np.arange(COUNT) % 50 == 7, 3, 0)
     outcome = np.where(np.arange(COUNT) == 7, "ring_full", "sent")
     found = pair(capsys, *replay.words(columns(), columns(retries=retried, outcome=outcome)))

@@ -17,7 +17,7 @@ CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pa
 
 @pytest.fixture
 def loader():
-    """Path of the loader; skips if it is not built."""
+    """Return the path of the loader; skip the test if it is not built."""
     path = Path(sys.executable).parent / run_program.LOADER
     require_built(run_program.LOADER)
     return str(path)
@@ -25,14 +25,14 @@ def loader():
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty cache directory."""
+    """Return an empty cache directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "acapella" / "p4"
 
 
 @pytest.fixture
 def source():
-    """The source of the installed DPDK; skips if it is not available."""
+    """Return the source of the installed DPDK; skip the test if it is not available."""
     found = compiled.find_source(None)
     require(found is not None, f"no DPDK source: {compiled.GET_SOURCE}")
     return found

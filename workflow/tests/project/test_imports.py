@@ -23,7 +23,7 @@ BELOW = {name: set().union(*LAYERS[:place]) for place, layer in enumerate(LAYERS
 
 
 def packages_imported(path: Path) -> set[str]:
-    """Packages of acapella that a module imports; relative imports that leave the package count too."""
+    """Return the packages of acapella that a module imports, including relative imports from other packages."""
     package = ["acapella", *path.relative_to(SOURCE).parts[:-1]]
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -27,14 +27,14 @@ DEVELOPMENT = ROOT / "workflow" / "requirements-dev.lock"
 
 
 def program(directory: Path, name: str, text: str) -> None:
-    """A stand-in for a program, first on the PATH."""
+    """Create a stand-in for a program, first on the PATH."""
     path = directory / name
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
 
 
 def packages(purpose: str) -> list[str]:
-    """The Debian packages of a purpose."""
+    """Return the Debian packages of a purpose."""
     lines = [line.split() for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
     return [fields[0] for fields in lines if fields[1] == purpose]
 
@@ -104,7 +104,7 @@ def test_too_old_python_is_rejected_in_one_line(tmp_path):
 
 
 def test_environment_of_another_user_is_rejected_in_one_line():
-    """Where we are root another user asks, else it is enough that we may not write."""
+    """Root runs make as a different user; for other users, a directory without write permission suffices."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "Makefile").write_text((ROOT / "Makefile").read_text())
@@ -125,7 +125,7 @@ def test_setup_announces_its_long_step():
 
 
 def with_progress(tmp_path, script: str, **environment) -> subprocess.CompletedProcess:
-    """A build by with-progress; ``script`` is what it runs."""
+    """Run ``script`` as a build by with-progress."""
     command = [SCRIPT.with_name("with-progress"), tmp_path / "logs" / "build.log", "sh", "-c", script]
     return run(*command, env=os.environ | environment)
 

@@ -12,7 +12,7 @@ SETUP = Path(__file__).resolve().parents[2] / "setup"
 
 @pytest.fixture
 def phrases(monkeypatch, tmp_path):
-    """The script as a module, for a tree and lists in `tmp_path`."""
+    """Return the script as a module, for a tree and lists in `tmp_path`."""
     spec = importlib.util.spec_from_file_location("phrases", SETUP / "phrases.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

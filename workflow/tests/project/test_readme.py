@@ -15,7 +15,7 @@ README, RESULTS, KAPPA = ((ROOT / name).read_text() for name in ("README.md", "r
 
 @pytest.fixture(scope="module")
 def worked_example(tmp_path_factory) -> Path:
-    """A directory in which the README's digest was run."""
+    """Return a directory in which the README's digest was run."""
     directory = tmp_path_factory.mktemp("readme")
     (directory / "results").mkdir()
     command = re.search(r"^    \$ acapella (digest .*)$", README, re.M)[1]

@@ -14,7 +14,7 @@ SCRIPT = ROOT / "workflow" / "setup" / "site" / "build.py"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The directory of a site built from this tree."""
+    """Return the directory of a site built from this tree."""
     mkdocs = Path(sys.executable).with_name("mkdocs")
     require(mkdocs.is_file(), f"no MkDocs: {mkdocs} is missing (make site installs it)")
     directory = tmp_path_factory.mktemp("site")
@@ -32,7 +32,7 @@ def site(tmp_path_factory) -> Path:
 
 
 def module():
-    """The build script as a module."""
+    """Return the build script as a module."""
     spec = importlib.util.spec_from_file_location("build_site", SCRIPT)
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)

@@ -72,7 +72,7 @@ def remake(directory: Path, study: dict) -> None:
 
 
 def released_study(release: Path) -> dict:
-    """Return the settings with which Snakemake makes the tables from a release."""
+    """Return the settings with which Snakemake computes the tables from a release."""
     config = yaml.safe_load((release / "config.yaml").read_text())
     return with_release(config | {"reproduce": str(release)})["infrastructure"]
 

@@ -1,4 +1,4 @@
-"""Tests which data a release may contain, and the search that refuses a release with other data."""
+"""Tests which data a release may contain, and the search that rejects a release with other data."""
 
 import base64
 import dataclasses

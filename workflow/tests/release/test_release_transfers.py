@@ -169,7 +169,7 @@ def remake(made: Path, public: Path) -> None:
 
 
 def compared_again(made: Path, public: Path, again: Path) -> set[tuple[str, str]]:
-    """Make the tables of a changed release again and return the columns that differ, by a naive comparison.
+    """Recompute the tables of a changed release and return the columns that differ, by a naive comparison.
 
     They have to be those that the comparison with the release lists.
     """

@@ -41,7 +41,7 @@ def unrecorded(unrecorded_release) -> Path:
 
 @pytest.fixture(scope="module")
 def first(recorded) -> tuple[Path, Workplace]:
-    """Return a release with the results that were made from it, and the directory of the run."""
+    """Return a release with the results that were computed from it, and the directory of the run."""
     return recorded / "public", Workplace(recorded / "place")
 
 
@@ -140,7 +140,7 @@ def test_results_contain_no_path_host_or_user(elsewhere):
 
 @pytest.fixture(scope="module")
 def altered(first, base) -> tuple[Path, Path]:
-    """Return a release in which one byte of a capture was changed, and the campaign made from it."""
+    """Return a release in which one byte of a capture was changed, and the campaign computed from it."""
     release = shutil.copytree(first[0], base / "altered")
     capture = release / "captures" / "beta-p1.pcap"
     content = bytearray(capture.read_bytes())
@@ -217,7 +217,7 @@ def test_summary_of_differences_names_the_changed_capture_and_first_rows(altered
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
 @pytest.mark.parametrize("hidden", [False, True])
 def test_trials_and_all_formats_are_reproduced_in_another_directory(base, hidden):
-    """The campaign has another engine than the tiny one, three environments, and figures in all formats."""
+    """The campaign has a different engine than the tiny one, three environments, and figures in all formats."""
     if reason := why_unavailable():
         pytest.skip(reason)
     base = base / f"trials-{hidden}"

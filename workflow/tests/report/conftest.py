@@ -7,7 +7,7 @@ from acapella.report import page
 
 @pytest.fixture
 def one_figure(monkeypatch):
-    """Draw one figure in place of all, for tests of tables and files: drawing takes most of the time of a report."""
+    """Draw only one figure, for tests of tables and files: drawing takes most of the time of a report."""
     compose, drawn = page.compose_figure, []
 
     def compose_once(_, source, **options):

@@ -23,7 +23,7 @@ LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """A report about sites with hostile names, and a hostile provenance."""
+    """Return a report about sites with hostile names, and a hostile provenance."""
     directory = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
     (directory / "provenance" / "process.json").write_text(
         json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8"
@@ -41,7 +41,7 @@ def text(hostile):
 
 @pytest.fixture(scope="module")
 def opened(hostile, browser):
-    """The page in Chromium once its charts are drawn, and the messages and requests of the browser."""
+    """Return the page in Chromium once its charts are drawn, and the messages and requests of the browser."""
     page, messages = browser.new_page(), []
     page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: messages.append(f"error: {error}"))

@@ -16,7 +16,7 @@ from acapella.report import trials
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    """A report on trials in three environments."""
+    """Return a report on trials in three environments."""
     directory = source_of(tmp_path_factory.mktemp("report") / "compared", shapes(2)).campaign.directory
     assert cli.main(["campaign", "conformance", "-o", str(directory / "tables")]) == 0
     assert cli.main(["campaign", "report", str(directory), "--trials", "--papers"]) == 0

@@ -186,7 +186,7 @@ def test_coarse_timestamps_are_reported_for_each_resolution(tmp_path):
 
 
 def collected(tmp_path, samples: int, **parameters) -> Source:
-    """Return a campaign of 4 samples in the tables, of which more were collected, processed with parameters."""
+    """Return a campaign with 4 samples in the tables and ``samples`` in the sheet, processed with parameters."""
     source = quality_with(tmp_path)
     directory = source.campaign.directory
     (directory / "raw").mkdir()

@@ -1,4 +1,4 @@
-"""Tests that collections and measurements run once, also with the retries of the profile for Slurm."""
+"""Tests that collections and measurements run once, even with the retries of the profile for Slurm."""
 
 import re
 import subprocess

@@ -52,7 +52,7 @@ def require_built(name: str, reason: str = "make setup builds it if libdpdk-dev 
 
 
 def require_success(argv: Iterable[object], lacking: str) -> None:
-    """Skip the test if a command fails. ``lacking``: what the machine lacks then."""
+    """Skip the test if a command fails. ``lacking``: what is missing on the machine in this case."""
     tried = subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False)
     require(tried.returncode == 0, f"no {lacking} here: {tried.stderr.strip()}")
 

@@ -35,7 +35,7 @@ ERRATA = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())
 
 @pytest.fixture(scope="module", autouse=True)
 def remembered(tmp_path_factory):
-    """Equal captures are digested once by each engine, and read once by tshark as the reference."""
+    """Digest equal captures once by each engine, and read them once by tshark as the reference."""
     ours, theirs, known = tables.write_our_digest, tables.write_tshark_digest, {}
 
     def once(directory: Path, file: Path, make, *engine: str) -> tables.DigestFiles:
@@ -182,7 +182,7 @@ def test_above_layer_4_may_differ_and_is_counted(capture, monkeypatch, capsys):
 
 
 def places_of(result: Result) -> list[tuple[int, str]]:
-    """The frames and layers of all disagreements that are named."""
+    """Return frames and layers of all reported disagreements."""
     lines = [line for places in result.disagreements.values() for line in places.first]
     return [(int(at), layer) for at, layer in re.findall(r": frame (\d+), ([^:]+): ours", "\n".join(lines))]
 
@@ -254,7 +254,7 @@ def test_erratum_excuses_a_tag_after_the_pseudowire(tmp_path, capsys):
 @pytest.mark.parametrize("tag", [("vlan", 14, "0070"), ("mpls", 18, "00015140")], ids=["VLAN id", "MPLS label"])
 @pytest.mark.parametrize("ethertype", ["0800", "88cc"], ids=["an erratum", "without IP"])
 def test_outer_tags_are_compared_with_any_header_after_the_stack(tag, ethertype, tmp_path, monkeypatch):
-    """The core is shown another VLAN id or label than tshark."""
+    """The core gets a different VLAN id or label than tshark."""
     layer, at, changed = tag
     frame = bytes.fromhex(ERRATA[0]["frame"].replace("0208004500", f"02{ethertype}4500"))
     capture = write_pcap(tmp_path / "shown.pcap", [(START_NS, frame)])
@@ -308,7 +308,7 @@ def test_frames_undecided_by_native_are_reported(capture, capsys):
 
 
 def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
-    """How many frames were not compared on a layer, and the places named."""
+    """Return the number of frames not compared on a layer, and the reported frames."""
     found = re.search(rf"^not compared, {layer} \([^)]*\): ([0-9,]+) frames?(?: \((.*)\))?$", out, re.M)
     assert found, out
     return int(found[1].replace(",", "")), found[2].split(", ") if found[2] else []
@@ -378,7 +378,7 @@ def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(
 
 
 def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
-    """A few captures; test_dissect_matches_tshark compares all of them, joined."""
+    """Compares a few captures; test_dissect_matches_tshark compares all of them, joined."""
     for part in ("ndpi", "tcpdump"):
         for file in sorted((corpus / part).glob("*.pcap*"))[:: 40 if SOAK else 240]:
             (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a directory, what tshark refuses is passed over

@@ -80,7 +80,7 @@ int generator_open(struct generator *generator, const struct options *options, s
                         rte_strerror(rte_errno));
         }
     }
-    /* A port without a Tx queue is refused; nothing is sent there. */
+    /* DPDK rejects a port without a Tx queue; nothing is sent on it. */
     if (rte_eth_from_rings("generator", generator->ring, options->queues, generator->ring, options->queues,
                            (unsigned)socket) < 0) {
         return fail(fault, "--generate: a port of %u rings: %s; see the lines above, or use fewer --queues",

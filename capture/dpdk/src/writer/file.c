@@ -24,14 +24,14 @@ static int create(const char *part, bool *direct) {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
     int fd = *direct ? open(part, flags | O_DIRECT, 0600) : -1;
     if (fd < 0 && *direct && errno == EINVAL) {
-        unlink(part); /* some file systems create the file although they refuse the flag */
+        unlink(part); /* some file systems create the file although they reject the flag */
         *direct = false;
     }
     return fd < 0 && !*direct ? open(part, flags, 0600) : fd;
 }
 
 /* Allocates space beyond the end of the file, which stays unchanged, so that a killed capture does not end in
- * zeros. It is no error if the file system does not support it or is nearly full: a later write reports a
+ * zeros. It is not an error if the file system does not support it or is nearly full: a later write reports a
  * full disk. */
 static void allocate_ahead(const struct files *files, struct file *file) {
     const uint64_t put = atomic_load(&file->put_bytes);

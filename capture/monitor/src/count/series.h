@@ -1,5 +1,5 @@
 /* Counts by interval of a run of unknown length, in constant memory: if there are too many intervals, they
- * are made twice as long, and pairs of them are merged. */
+ * are doubled in length, and pairs of them are merged. */
 #ifndef ACAPELLA_SERIES_H
 #define ACAPELLA_SERIES_H
 

@@ -12,7 +12,7 @@
 enum malformed {
     MALFORMED_NOT,
     MALFORMED_CUT,      /* the packet ends within a header */
-    MALFORMED_VERSION,  /* the version field of an IP header has another value than its type */
+    MALFORMED_VERSION,  /* the version field of an IP header differs from its type */
     MALFORMED_LENGTH,   /* a length field is shorter than its header, or exceeds the packet */
     MALFORMED_CHECKSUM, /* of an IPv4 header (RFC 1071) */
     MALFORMED_NESTED,   /* more than HEADERS_MAX headers */

@@ -41,7 +41,7 @@ static void put_bool(FILE *to, const char *key, bool value) {
 }
 
 /* The state of the conversion from the TSC to the system clock, and the kernel's state of the system clock.
- * `of_run`: also the largest error of the run. */
+ * With `of_run`, includes the largest error of the run. */
 static void put_clock(FILE *to, const struct timebase *time, bool of_run) {
     const struct clock *clock = &time->clock;
     const int64_t offset = clock->offset_ns < 0 ? -clock->offset_ns : clock->offset_ns;

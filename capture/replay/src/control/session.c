@@ -348,7 +348,7 @@ void session_stop(struct session *session, enum ending reason) {
     report_end(session);
 }
 
-/* A `stop` that arrives after the end is no error: its sender may not wait for the reply any more, and the
+/* A `stop` that arrives after the end is not an error: its sender may no longer wait for the reply, and the
  * next command would receive the error. */
 static void stop(struct session *session) {
     if (session->activity == ACTIVITY_IDLE) {
@@ -360,7 +360,7 @@ static void stop(struct session *session) {
 
 int session_execute(struct session *session, const struct command *command, struct fault *fault) {
     if (command->kind !=
-        COMMAND_STOP) { /* `stop` reports the end itself, which is no error if the run has just ended */
+        COMMAND_STOP) { /* `stop` reports the end itself, and is not an error if the run has just ended */
         report_end(session);
     }
     switch (command->kind) {

@@ -37,8 +37,8 @@ static bool make_room(struct bridge *bridge) {
     return false;
 }
 
-/* The way of packets through the bridge: from an Rx queue of a port to the same Tx queue of the other one, so
- * that packets of a flow keep their order. */
+/* The path of packets through the bridge: from an Rx queue of a port to the same Tx queue of the other one,
+ * so that packets of a flow keep their order. */
 struct way {
     uint16_t from, to, queue;
 };

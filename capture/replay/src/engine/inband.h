@@ -1,6 +1,5 @@
 /* Control messages in Ethernet frames that a bridge receives (--in-band). The polling thread copies them to a
- * ring, from which the main thread reads them. They are authenticated elsewhere: this file does not interpret
- * them. */
+ * ring, from which the main thread reads them. This file does not authenticate or interpret them. */
 #ifndef ACAPELLA_REPLAY_INBAND_H
 #define ACAPELLA_REPLAY_INBAND_H
 

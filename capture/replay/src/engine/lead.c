@@ -39,7 +39,7 @@ const char *lead_source_name(enum lead_source source) {
     return names[source];
 }
 
-/* Identifies a probe: no other measurement, also by another process, has the same. */
+/* Identifies a probe uniquely among all measurements, including those of other processes. */
 struct key {
     uint64_t measurement; /* the TSC at its start */
     uint32_t number;

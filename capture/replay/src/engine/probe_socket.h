@@ -9,8 +9,8 @@
 
 #define PROBE_ETHERTYPE 0x88b5 /* local experiments: IEEE 802, section 9.2.3 */
 
-/* Opens a socket that receives all frames with PROBE_ETHERTYPE that arrive at an interface, also those for
- * other addresses. The caller closes it. Returns -1 with the reason in fault on error. */
+/* Opens a socket that receives all frames with PROBE_ETHERTYPE that arrive at an interface, including
+ * those for other addresses. The caller closes it. Returns -1 with the reason in fault on error. */
 int probe_socket_open(const char *interface, struct fault *fault);
 
 /* Receives a frame without waiting. Returns its length, at most `size`, and sets the time at which the kernel

@@ -99,8 +99,8 @@ static unsigned find_streams(const struct recording *recording, struct stream st
     return streams;
 }
 
-/* Returns true if the next packet of a stream precedes that of another one: at the same time, the packet that
- * was recorded first. */
+/* Returns true if the next packet of a stream precedes that of another stream. At the same time, the packet
+ * recorded first precedes. */
 static bool precedes(const struct stream *stream, const struct stream *other, uint64_t packets) {
     if (stream->at == packets || other->at == packets) {
         return stream->at != packets;

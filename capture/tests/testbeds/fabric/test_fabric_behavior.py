@@ -103,7 +103,7 @@ def test_slice_is_named_if_the_token_expires_before_the_release(fabric):
 
 @pytest.mark.parametrize("moment", ["close", "list"])
 def test_slice_is_named_if_ctrl_c_ends_the_release(fabric, monkeypatch, moment):
-    """Also while connections are closed, and while FABRIC lists what is left."""
+    """This holds while connections are closed, and while FABRIC lists leftovers."""
     testbed = fabric.testbed()
     (instance,) = testbed.allocate(SITE, ResourceRequest(1))
 
@@ -141,7 +141,7 @@ def test_slice_that_may_exist_is_named(fabric, monkeypatch):
 
 
 def test_slice_that_exists_and_is_not_listed_is_named(fabric):
-    """The answer to the creation is lost, its repetition is refused, and no list contains the slice for a long time."""
+    """The response to the creation is lost, its retry is refused, and no list contains the slice for a long time."""
     fabric.orchestrator.faults.lost_answers, fabric.orchestrator.faults.hidden = [CREATE], 1000
     testbed = fabric.testbed()
     with pytest.raises(UserError, match="already exists"):

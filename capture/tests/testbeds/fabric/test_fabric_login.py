@@ -84,7 +84,7 @@ def test_connection_that_is_lost_during_the_plan_does_not_fail_the_sites(fabric,
 
 
 def test_timeout_of_the_operating_system_is_reported_as_such(fabric, monkeypatch):
-    """Its exception is that of a login that does not end."""
+    """It raises the same exception as a login that does not end."""
 
     def probe(_manager: FablibManager) -> bool:
         raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")

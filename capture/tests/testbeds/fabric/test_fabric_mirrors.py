@@ -34,7 +34,7 @@ def modifications(fabric: Loopback) -> int:
 
 
 def test_exactly_three_functions_of_fabrics_client_are_replaced(fabric):
-    """Checks all classes and functions of the client for members that are defined elsewhere."""
+    """Checks all classes and functions of the client for members that our code defines."""
     replaced = set()
     for name, module in sorted(sys.modules.items()):
         if not name.startswith(("fabrictestbed", "fim.")):

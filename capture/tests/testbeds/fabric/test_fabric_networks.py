@@ -15,7 +15,7 @@ REQUEST = ResourceRequest(3, cores=2, ram_gb=8, disk_gb=10)
 
 
 def topology_at(**sites: str) -> Topology:
-    """Return the linear topology with other sites of some nodes."""
+    """Return the linear topology with different sites of some nodes."""
     linear = read_topology("linear")
     return replace(
         linear, nodes={name: replace(node, site=sites.get(name, "A")) for name, node in linear.nodes.items()}

@@ -159,7 +159,7 @@ def test_two_mirrors_of_a_node_copy_one_direction_each(testbed, tmp_path):
 
 
 def test_moved_mirror_stops_copying_the_old_port(testbed, tmp_path):
-    """A ping continues meanwhile, so its flows stay active."""
+    """A ping continues during the test, so its flows stay active."""
     instance = testbed.instances("site1")[0]
     going_on = testbed.start("site1-host1", ["ping", "-i", "0.02", "10.10.2.1"])
     with Sampled(testbed, instance, instance.receivers[0], "port1") as before:

@@ -76,7 +76,7 @@ def test_next_mirror_of_a_site_ends_the_previous_one(testbed):
 
 
 def test_released_site_is_removed_and_can_be_allocated_again(testbed):
-    """Last of the tests of the module's testbed, which is allocated again at the end."""
+    """Last of the tests of the module's testbed, which is reallocated at the end."""
     testbed.release()
     testbed.release()
     assert [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and program(entry) == "dnsmasq"] == []

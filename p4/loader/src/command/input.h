@@ -6,7 +6,7 @@
 
 struct input;
 
-/* Opens captures by descriptor, which is closed in the end, or by path if the descriptor is negative. If a
+/* Opens captures by descriptor, which is closed at the end, or by path if the descriptor is negative. If a
  * descriptor in `ends` is not negative, a byte must be available there after the end of the capture;
  * otherwise the capture ended early, which is an error. Returns NULL with the reason in fault on error. */
 struct input *p4_input_open(const char *const paths[], const int descriptors[], const int ends[],

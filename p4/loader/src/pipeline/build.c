@@ -23,7 +23,7 @@ static const char *word_of(int error) {
     }
 }
 
-/* Reports an object that DPDK refused. */
+/* Reports an object that DPDK rejected. */
 static int refused(const struct spec *spec, unsigned line, struct fault *fault, const char *what,
                    const char *name, int error) {
     return p4_spec_fail(spec, line, fault,
@@ -127,7 +127,7 @@ static int configure(struct rte_swx_pipeline *pipeline, const struct spec_action
                : rte_swx_pipeline_instructions_config(pipeline, texts, count);
 }
 
-/* DPDK does not report which instruction it refuses: try each one alone in a valid block. */
+/* DPDK does not report which instruction it rejects: try each one alone in a valid block. */
 static unsigned find_refused(struct rte_swx_pipeline *pipeline, const struct spec *spec,
                              const struct spec_action *action, const struct guarded *guarded) {
     const char *rx = NULL;
@@ -152,7 +152,7 @@ static unsigned find_refused(struct rte_swx_pipeline *pipeline, const struct spe
     return guarded->count;
 }
 
-/* Returns the remedy for a refused instruction (lib/pipeline/rte_swx_pipeline.c, instr_*_translate). */
+/* Returns the remedy for a rejected instruction (lib/pipeline/rte_swx_pipeline.c, instr_*_translate). */
 static const char *hint(const char *text) {
     static const struct {
         const char *word, *hint;
@@ -245,7 +245,7 @@ static void columns_free(struct columns *columns) {
 static int add_plain(struct rte_swx_pipeline *pipeline, const struct spec_table *from,
                      const struct columns *columns) {
     struct rte_swx_pipeline_table_params params = {
-        /* DPDK refuses an empty array */
+        /* DPDK rejects an empty array */
         .fields = from->key_count ? columns->fields : NULL,
         .n_fields = from->key_count,
         .action_names = columns->actions,

@@ -9,7 +9,7 @@
 
 #define MAX_PROBES (1U << 22)
 
-/* The first report of a flow in an epoch is known by its triggers (format 2,
+/* The first report of a flow in an epoch is recognized by its triggers (format 2,
  * schemas/report_formats.tsv), or by the flag of the egress header. */
 enum { PAYLOAD = 70, VERSION = 2, TRIGGER = PAYLOAD + 4, TRIGGER_FIRST = 64 };
 

@@ -94,7 +94,7 @@ static void deliver(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt 
     }
     verdict.length = verdict.length < most ? verdict.length : most;
     const bool report = verdict.outcome == P4_SENT && verdict.kind == P4_REPORT;
-    if (!clone && (report || verdict.outcome == P4_SUNK)) { /* also if the first report could not be sent */
+    if (!clone && (report || verdict.outcome == P4_SUNK)) { /* even if the first report could not be sent */
         p4_epochs_note(p4, slot, &verdict);
     }
     if (report && p4_icrc_applies(verdict.bytes, verdict.length)) {

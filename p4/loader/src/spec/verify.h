@@ -1,4 +1,4 @@
-/* Checks that DPDK does not make: each frame has to leave the pipeline and to stay within its buffer. */
+/* Checks that DPDK does not perform: each frame has to leave the pipeline and to stay within its buffer. */
 #ifndef ACAPELLA_P4_VERIFY_H
 #define ACAPELLA_P4_VERIFY_H
 

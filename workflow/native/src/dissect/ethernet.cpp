@@ -20,7 +20,7 @@ bool is_isl(const Cursor& at) {
     return (first == 0x01 || first == 0x0c) && at.be32(1) == 0x000c0000;
 }
 
-// GARP addresses of IEEE 802.1D, 01-80-C2-00-00-20 to 2F: same LLC address as STP, but another protocol.
+// GARP addresses of IEEE 802.1D, 01-80-C2-00-00-20 to 2F: same LLC address as STP, but a different protocol.
 bool is_garp(const Cursor& at) { return at.be32(0) == 0x0180c200 && (at.be16(4) & 0xfff0) == 0x0020; }
 
 // Cisco ISL: a complete frame with its FCS, after a header whose type is 0 for Ethernet.

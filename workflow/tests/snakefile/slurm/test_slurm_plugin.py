@@ -78,7 +78,7 @@ def job(identifier: str) -> SimpleNamespace:
 
 
 def kept(executor, jobs) -> list[str]:
-    """Return the jobs that the executor will ask for again."""
+    """Return the jobs that the executor will query again."""
 
     async def collect():
         return [found.external_jobid async for found in executor.check_active_jobs(jobs)]

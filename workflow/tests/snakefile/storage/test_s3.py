@@ -1,4 +1,4 @@
-"""Tests the state of objects in an S3 storage, with answers that moto does not give."""
+"""Tests the state of objects in an S3 storage, with responses that moto does not return."""
 
 import base64
 import hashlib

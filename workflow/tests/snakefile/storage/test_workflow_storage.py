@@ -107,7 +107,7 @@ def test_release_needs_a_copy_of_each_object(stored, tmp_path, capsys):
 
 
 def test_missing_objects_fail_only_their_samples(server, tmp_path):
-    """The others are fetched, also for kappa, and their copies are deleted."""
+    """The others are fetched, including those for kappa, and their copies are deleted."""
     rows = [("4", "alpha", "p4", "s3://captures/lost.pcap"), ("5", "alpha", "p5", "s3://none/lost.pcap")]
     place = stored_workplace(tmp_path, server, *rows, trials={"both": ["alpha-p1", "alpha-p2"]})
     targets = [f"results/tiny/{name}.json" for name in ("raw/4", "raw/alpha-p1", "kappa/both")]

@@ -45,7 +45,7 @@ class FabricTransfers:
 
     @property
     def slices(self) -> list[str]:
-        """Names of the slices that exist."""
+        """Return the names of the slices that exist."""
         return [each.name for each in self.orchestrator.alive()]
 
     def topology(self, text: str = DUMBBELL, name: str = "dumbbell") -> str:

@@ -68,7 +68,7 @@ class Connection:
         self.trace = []
 
     def send(self, way: int, flags: str, payload: bytes = b"", *, back: int = 0, after_ns: int = MS):
-        """Add one segment. ``way`` 0 is from the client. ``back``: the number of bytes to send again."""
+        """Add one segment. ``way`` 0 is from the client. ``back``: the number of bytes to retransmit."""
         seq = (self.seq[way] - back) % 2**32
         ack = self.seq[1 - way] if "A" in flags else 0
         tcp = TCP(sport=self.ports[way], dport=self.ports[1 - way], flags=flags, seq=seq, ack=ack, window=8192)

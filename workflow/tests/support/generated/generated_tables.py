@@ -89,7 +89,7 @@ def write_table(directory: Path, name: str, rows: list[dict]) -> None:
 
 
 def change_table(directory: Path, name: str, change: Callable[[int, dict], object]) -> None:
-    """Write a table again after calling ``change`` with the number of each row and the row."""
+    """Rewrite a table after calling ``change`` with the number of each row and the row."""
     rows = pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist()
     for number, row in enumerate(rows):
         change(number, row)

@@ -55,7 +55,7 @@ class Capture:
         return self
 
     def write(self, tmp_path, *others: "Capture", cut: bool = False):
-        """Write acap and flows; return their paths. Other streams come behind this one and have other ports."""
+        """Write acap and flows; return their paths. Other streams follow this one and have different ports."""
         acap, flows = tmp_path / "wire.parquet", tmp_path / "wire.flows.parquet"
         streams = (self, *others)
         rows = [row | {"flow": row["flow"] + 3 * n} for n, stream in enumerate(streams) for row in stream.rows]

@@ -296,7 +296,7 @@ def manifest_of(
 
 @functools.cache
 def template() -> Simulated:
-    """Return a sample of which others are variants; nothing may change it."""
+    """Return the sample on which others are based; nothing may change it."""
     return sample(0)
 
 

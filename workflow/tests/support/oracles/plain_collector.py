@@ -468,7 +468,7 @@ class Tagged(Flow):
             self.base, self.partial = None, True
 
     def take_slot(self, fields: dict) -> None:
-        """Update counters that restart with another slot."""
+        """Update counters that restart with a new slot."""
         names = ("payload_bytes", "retransmitted_bytes", "gap_bytes")
         last = self.slot
         if fields["valid"] & VALID["uncertain"]:

@@ -62,7 +62,7 @@ class Setup:
     even: bool = False
 
     def with_packets(self, packets: int) -> "Setup":
-        """Return the same with another number of packets."""
+        """Return the same with a different number of packets."""
         return replace(self, packets=packets)
 
 

@@ -137,7 +137,7 @@ void read_tcp_option(Reader& reader, std::size_t option, std::size_t length) {
 
 void read_tcp(Reader& reader) {
     constexpr std::size_t kHeader = 20;
-    reader.header(0, kHeader);  // also if truncated
+    reader.header(0, kHeader);  // even if truncated
     const std::size_t length = (reader.at.u8(12) >> 4) * std::size_t{4};
     if (length <= kHeader || !reader.at.has(length)) return;
     reader.header(0, length);
