@@ -37,7 +37,7 @@ static int64_t largest_error(double hz, double ppm, int settle) {
     return largest;
 }
 
-static void test_it_follows_a_counter_that_runs_wrong(void) {
+static void test_clock_follows_a_counter_with_a_wrong_rate(void) {
     const double ppm[] = {0, 3, -3, 100, -100, 400};
     const double hz[] = {25e6, 1e9, 2.6e9, 5e9};
     for (unsigned i = 0; i < sizeof ppm / sizeof *ppm; ++i) {
@@ -47,7 +47,7 @@ static void test_it_follows_a_counter_that_runs_wrong(void) {
     }
 }
 
-static void test_a_clock_that_was_set_is_followed_at_once_and_counted(void) {
+static void test_a_step_of_the_clock_is_followed_at_once_and_counted(void) {
     const double hz = 2.6e9;
     struct clock clock;
     clock_begin(&clock, hz, ticks_at(hz, 0, 0), START);
@@ -76,7 +76,7 @@ static void test_a_small_step_is_slewed_and_never_goes_back(void) {
     CHECK(llabs(latest - (START + 400 * PERIOD_NS + by)) < 1000);
 }
 
-static void test_a_stamp_from_before_the_line_began(void) {
+static void test_a_timestamp_before_the_start_of_the_line(void) {
     const double hz = 1e9;
     struct clock clock;
     clock_begin(&clock, hz, 1000000, START);
@@ -114,10 +114,10 @@ static void test_a_watch_sees_every_step_and_nothing_else(void) {
 }
 
 int main(void) {
-    test_it_follows_a_counter_that_runs_wrong();
-    test_a_clock_that_was_set_is_followed_at_once_and_counted();
+    test_clock_follows_a_counter_with_a_wrong_rate();
+    test_a_step_of_the_clock_is_followed_at_once_and_counted();
     test_a_small_step_is_slewed_and_never_goes_back();
-    test_a_stamp_from_before_the_line_began();
+    test_a_timestamp_before_the_start_of_the_line();
     test_a_watch_sees_every_step_and_nothing_else();
     puts("test_clock: ok");
     return 0;

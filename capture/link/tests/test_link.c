@@ -32,7 +32,7 @@ static void test_queue_keeps_order_and_bytes_when_it_wraps(void) {
     queue_close(&queue);
 }
 
-static void test_full_queue_refuses_a_packet_and_accepts_it_later(void) {
+static void test_full_queue_rejects_a_packet_and_accepts_it_later(void) {
     struct queue queue;
     CHECK(queue_open(&queue, 320) == 0);
     CHECK(queue_push(&queue, 1, packet, 144) && queue_push(&queue, 2, packet, 144));
@@ -253,7 +253,7 @@ static void test_commands_set_values_or_change_nothing(void) {
 
 int main(void) {
     test_queue_keeps_order_and_bytes_when_it_wraps();
-    test_full_queue_refuses_a_packet_and_accepts_it_later();
+    test_full_queue_rejects_a_packet_and_accepts_it_later();
     test_queue_uses_its_memory_before_the_first_packet();
     test_packets_leave_when_they_are_due();
     test_packets_leave_early_by_the_given_time_and_no_more();

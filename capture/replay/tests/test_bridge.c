@@ -94,7 +94,7 @@ static void test_only_packets_between_the_two_times_are_recorded(void) {
     world_close(&world);
 }
 
-static void test_a_recording_ends_without_packets_too(void) {
+static void test_a_recording_ends_even_without_packets(void) {
     struct world world = {.options = {.bridge = true}};
     world_open(&world);
     struct bridge bridge = world_bridge(&world);
@@ -105,7 +105,7 @@ static void test_a_recording_ends_without_packets_too(void) {
     world_close(&world);
 }
 
-static void test_a_full_recording_ends_and_forwarding_goes_on(void) {
+static void test_a_full_recording_ends_and_forwarding_continues(void) {
     struct world world = {.options = {.bridge = true, .packets = 10}};
     uint32_t next[2] = {0};
     world_open(&world);
@@ -362,8 +362,8 @@ int main(void) {
     test_both_directions_are_forwarded_unchanged();
     test_bursts_are_recorded_without_copying();
     test_only_packets_between_the_two_times_are_recorded();
-    test_a_recording_ends_without_packets_too();
-    test_a_full_recording_ends_and_forwarding_goes_on();
+    test_a_recording_ends_even_without_packets();
+    test_a_full_recording_ends_and_forwarding_continues();
     test_a_rolling_recording_keeps_the_latest_packets();
     test_packets_that_are_not_forwarded_are_counted_and_not_recorded();
     test_timestamps_of_the_device_are_recorded_per_packet();

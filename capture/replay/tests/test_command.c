@@ -29,7 +29,7 @@ static void test_commands_are_parsed(void) {
     CHECK(parse(&command, "record 0 0") == 0 && command.until_ns == 0);
 }
 
-static void test_other_lines_are_errors(void) {
+static void test_invalid_lines_are_errors(void) {
     static const char *const lines[] = {
         "",
         "quit 1",
@@ -101,7 +101,7 @@ static void read_lines(const char *text, size_t size, size_t piece, char *found)
     close(ends[0]);
 }
 
-static void test_lines_do_not_depend_on_the_pieces_read(void) {
+static void test_lines_do_not_depend_on_the_sizes_of_reads(void) {
     static char text[3 * COMMAND_LINE_MAX], found[3 * COMMAND_LINE_MAX];
     for (size_t piece = 1; piece < 40; piece += 3) {
         read_lines("status\nrun 1 2 3\n\nquit\nunfinished", 33, piece, found);
@@ -119,8 +119,8 @@ static void test_lines_do_not_depend_on_the_pieces_read(void) {
 
 int main(void) {
     test_commands_are_parsed();
-    test_other_lines_are_errors();
-    test_lines_do_not_depend_on_the_pieces_read();
+    test_invalid_lines_are_errors();
+    test_lines_do_not_depend_on_the_sizes_of_reads();
     puts("test_command: ok");
     return 0;
 }

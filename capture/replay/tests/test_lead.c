@@ -122,7 +122,7 @@ static void test_injected_lead_is_measured_exactly_and_compensated(void) {
     }
 }
 
-static void test_lead_of_the_kernels_timestamps_is_not_of_hardware(void) {
+static void test_lead_by_kernel_timestamps_is_not_marked_as_hardware(void) {
     struct device device = {.lead_ns = LEAD_NS, .by_kernel = true};
     struct world world = {.options = {.ports = 1}};
     struct fault fault = {""};
@@ -252,7 +252,7 @@ static void test_without_timestamps_the_lead_is_unknown(void) {
     close_connected(&world, &device);
 }
 
-static void test_probes_that_do_not_arrive_are_an_error(void) {
+static void test_missing_probes_are_an_error(void) {
     struct device device = {.lead_ns = LEAD_NS, .lost = 1};
     struct world world = {.options = {.ports = 1}};
     struct fault fault = {""};
@@ -262,7 +262,7 @@ static void test_probes_that_do_not_arrive_are_an_error(void) {
     close_connected(&world, &device);
 }
 
-static void test_a_late_probe_is_not_taken_for_the_next_one(void) {
+static void test_a_late_probe_is_not_confused_with_the_next_one(void) {
     struct device device = {.lead_ns = LEAD_NS, .delays = true};
     struct world world = {.options = {.ports = 1}};
     struct fault fault = {""};
@@ -361,14 +361,14 @@ static void test_lead_is_measured_by_transmit_timestamps_or_unknown(void) {
 int main(void) {
     world_environment(256, 0);
     test_injected_lead_is_measured_exactly_and_compensated();
-    test_lead_of_the_kernels_timestamps_is_not_of_hardware();
+    test_lead_by_kernel_timestamps_is_not_marked_as_hardware();
     test_ports_with_different_leads_keep_their_order_across_ports();
     test_a_lead_does_not_depend_on_the_port_that_received_the_probes();
     test_packets_before_the_measurement_are_discarded();
     test_ports_receive_only_if_probes_arrive_there();
     test_without_timestamps_the_lead_is_unknown();
-    test_probes_that_do_not_arrive_are_an_error();
-    test_a_late_probe_is_not_taken_for_the_next_one();
+    test_missing_probes_are_an_error();
+    test_a_late_probe_is_not_confused_with_the_next_one();
     test_clocks_begin_after_the_links_of_all_ports_are_up();
     test_a_lead_before_the_departure_is_an_error();
     test_a_lead_below_the_error_of_the_clocks_is_zero();

@@ -183,7 +183,7 @@ static void test_packets_of_all_queues_are_merged_by_their_timestamps(void) {
     }
 }
 
-static void test_without_timestamps_the_order_of_transmission_is_kept(void) {
+static void test_transmission_order_is_kept_without_timestamps(void) {
     static struct offered offered;
     struct world world = {0};
     struct rte_mbuf *before[PACKETS];
@@ -228,7 +228,7 @@ static void test_a_queue_keeps_its_order_if_its_times_go_back(void) {
 }
 
 /* A rolling recording that has removed packets does not begin at its first place in memory. */
-static void test_a_rolling_recording_is_merged_too(void) {
+static void test_rolling_recordings_are_merged(void) {
     static struct offered offered;
     struct world world = {0};
     open_bridge(&world, true);
@@ -351,7 +351,7 @@ static void test_short_packets_have_a_queue(void) {
     world_close(&world);
 }
 
-static void test_more_queues_than_the_device_has_are_refused(void) {
+static void test_more_queues_than_the_device_has_are_rejected(void) {
     struct world world = {.options = {.ports = 1, .queues = 2}};
     struct options options;
     struct ports ports = {.count = 0};
@@ -395,13 +395,13 @@ static void test_the_end_waits_for_the_queue_of_the_device(void) {
 int main(void) {
     world_environment(512, 0);
     test_packets_of_all_queues_are_merged_by_their_timestamps();
-    test_without_timestamps_the_order_of_transmission_is_kept();
+    test_transmission_order_is_kept_without_timestamps();
     test_a_queue_keeps_its_order_if_its_times_go_back();
-    test_a_rolling_recording_is_merged_too();
+    test_rolling_recordings_are_merged();
     test_drops_are_counted_by_queue();
     test_a_flow_is_sent_by_one_queue_in_its_order();
     test_short_packets_have_a_queue();
-    test_more_queues_than_the_device_has_are_refused();
+    test_more_queues_than_the_device_has_are_rejected();
     test_the_end_waits_for_the_queue_of_the_device();
     puts("test_queues: ok");
     return 0;

@@ -97,7 +97,7 @@ static void test_a_full_ring_is_retried_then_counted(void) {
 }
 
 /* Takes the first packets away only after some retries. */
-static void test_a_packet_that_is_taken_late_has_the_time_of_its_departure(void) {
+static void test_a_packet_taken_late_has_the_time_of_its_departure(void) {
     struct world world = {.options = {.retry_ns = 100000, .late_ns = 1500}};
     world_open(&world);
     for (uint32_t i = 0; i < RING_SIZE; ++i) {
@@ -126,7 +126,7 @@ static int compare(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-static void test_percentiles_of_errors_are_those_of_sorted_errors(void) {
+static void test_percentiles_of_errors_match_sorted_errors(void) {
     enum { PACKETS = 999 };
     int64_t error[PACKETS];
     struct world world = {0};
@@ -148,7 +148,7 @@ static void test_percentiles_of_errors_are_those_of_sorted_errors(void) {
     world_close(&world);
 }
 
-static void test_packets_that_cannot_be_sent_are_refused_before_the_start(void) {
+static void test_packets_that_cannot_be_sent_are_rejected_before_the_start(void) {
     struct world world = {.options = {.max_frame = 512}};
     world_open(&world);
     world.ports.port[0].longest = 200;
@@ -183,7 +183,7 @@ static void test_late_packets_are_dropped_on_request(void) {
 }
 
 /* Sleeps as the polling thread does, and wakes up 3 us late once. */
-static void test_sleep_between_departures_is_no_gap(void) {
+static void test_sleep_between_departures_is_not_a_gap(void) {
     const int64_t wake_ns = GAP_NS / 4, longest_ns = GAP_NS / 2, overslept_ns = 3000;
     struct world world = {.options = {.wake_ns = (uint64_t)wake_ns}};
     world_open(&world);
@@ -457,11 +457,11 @@ int main(int argc, char **argv) {
     test_packets_are_sent_as_recorded_at_their_times();
     test_a_speed_of_two_halves_each_gap();
     test_a_full_ring_is_retried_then_counted();
-    test_a_packet_that_is_taken_late_has_the_time_of_its_departure();
-    test_percentiles_of_errors_are_those_of_sorted_errors();
-    test_packets_that_cannot_be_sent_are_refused_before_the_start();
+    test_a_packet_taken_late_has_the_time_of_its_departure();
+    test_percentiles_of_errors_match_sorted_errors();
+    test_packets_that_cannot_be_sent_are_rejected_before_the_start();
     test_late_packets_are_dropped_on_request();
-    test_sleep_between_departures_is_no_gap();
+    test_sleep_between_departures_is_not_a_gap();
     test_bursts_are_sent_together_or_packet_by_packet();
     test_a_stopped_run_accounts_for_packets_not_sent();
     test_a_run_that_ends_before_it_begins_has_no_preemptions();

@@ -90,7 +90,7 @@ static void test_packets_lost_before_reception_are_reported(struct session *sess
 }
 
 /* The first port pretends to be an interface that received more packets than the bridge. */
-static void test_packets_that_the_bridge_did_not_receive_are_reported(struct session *session) {
+static void test_packets_missed_by_the_bridge_are_reported(struct session *session) {
     CHECK(execute(session, "run 0 1 1000000") == 0);
     snprintf(session->ports.port[0].interface, sizeof session->ports.port[0].interface, "lo");
     session->counters_before[0].interface.known = true;
@@ -214,7 +214,7 @@ int main(void) {
     open_session(&session);
     test_recorded_precedes_the_next_command(&session);
     test_packets_lost_before_reception_are_reported(&session);
-    test_packets_that_the_bridge_did_not_receive_are_reported(&session);
+    test_packets_missed_by_the_bridge_are_reported(&session);
     test_other_frames_during_a_run_are_counted(&session);
     test_done_contains_the_largest_error_of_the_clock_in_the_run(&session);
     test_done_precedes_the_next_command(&session);

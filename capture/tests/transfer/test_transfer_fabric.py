@@ -99,7 +99,7 @@ def test_grid_continues_with_the_missing_runs_after_a_lost_connection(fabric):
 
 
 class Counting(list):
-    """A list of commands that closes all connections after every so many commands."""
+    """A list of commands that closes all connections after each ``every`` commands."""
 
     def __init__(self, lose, every: int):
         super().__init__()

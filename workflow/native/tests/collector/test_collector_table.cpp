@@ -53,7 +53,7 @@ ByteVector many_reports(std::uint32_t count, std::uint32_t flows) {
 
 }  // namespace
 
-TEST(Flow, EpochCountsAreThoseOfItsLargestReport) {
+TEST(Flow, EpochCountsAreFromItsLargestReport) {
     const std::vector<ByteVector> reports = {tagged(1, 1, 10, 1, 100), tagged(1, 2, 20, 3, 5),
                                              tagged(1, 1, 15, 2, 300), tagged(1, 2, 21, 4, 70),
                                              tagged(1, 2, 20, 2, 60)};
@@ -126,7 +126,7 @@ TEST(Flow, SynRestartsSequenceNumbers) {
     EXPECT_EQ(flow.seq - flow.ack, 0x20U);
 }
 
-TEST(Flow, InterArrivalTimeIsThatOfTheNewestReport) {
+TEST(Flow, InterArrivalTimeIsFromTheNewestReport) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned known) {
         ByteVector one = tagged(1, 1, time, time);

@@ -51,7 +51,7 @@ TEST(DissectNetwork, TruncatedTcpKeepsItsPorts) {
     EXPECT_FALSE(found.has_payload_len);
 }
 
-TEST(DissectNetwork, PayloadLengthIsThatOfTheWire) {
+TEST(DissectNetwork, PayloadLengthIsTheWireLength) {
     const Dissection found = cut(in_ethernet(ipv4(6, tcp(ByteVector(1000)))), 100).dissected();
     EXPECT_EQ(found.payload_len, 1000U);
     EXPECT_EQ(found.payload.size(), 100U - 54U);
@@ -71,7 +71,7 @@ TEST(DissectNetwork, FirstFragmentHasPorts) {
     EXPECT_TRUE(found.has_ports);
 }
 
-TEST(DissectNetwork, TotalLengthZeroIsThatOfTheFrame) {
+TEST(DissectNetwork, TotalLengthZeroMeansTheFrameLength) {
     ByteVector packet = ipv4(6, tcp(kData));
     packet[2] = packet[3] = 0;
     EXPECT_EQ(of(packet).payload_len, kData.size());

@@ -39,7 +39,7 @@ TEST_F(DissectPseudowire, TwoKnownVendorsMeanNoControlWord) {
     EXPECT_FALSE(without(frame).sure);
 }
 
-TEST_F(DissectPseudowire, ASequenceNumberIsAControlWord) {
+TEST_F(DissectPseudowire, SequenceNumberIsAControlWord) {
     const ByteVector frame = labeled(hex("00001234") + ip_frame(kKnown));
     EXPECT_EQ(behind(with(frame)), "pwethcw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
@@ -84,7 +84,7 @@ TEST_F(DissectPseudowire, PseudowireFrameIsStoredForEveryControlWord) {
     }
 }
 
-TEST_F(DissectPseudowire, FrameCutBetweenVendorsIsTruncated) {
+TEST_F(DissectPseudowire, FrameTruncatedBetweenVendorsIsTruncated) {
     const ByteVector frame = labeled(ip_frame(kKnown));
     const Dissection found = cut(frame, 14 + 4 + 8).dissected(&vendors_);
     EXPECT_EQ(found.issue, Issue::truncated_pseudowire);

@@ -402,7 +402,7 @@ TEST(TsharkColumns, FieldsOfAColumnDifferInValueFormat) {
 }
 
 // tshark 4.0 prints an empty value between an address and a list of several values.
-TEST(TsharkColumns, AnEmptyValueBetweenTwoFieldsIsSkipped) {
+TEST(TsharkColumns, EmptyValueBetweenTwoFieldsIsSkipped) {
     TsharkOutput reader(pipe_with("1,1,eth:ethertype:ip:ipv6:ipv6\t10.0.0.1,,::1,::2,41,41,58\n"),
                         Layout::kColumns);
     const TsharkRow& answer = reader.wait();
@@ -411,7 +411,7 @@ TEST(TsharkColumns, AnEmptyValueBetweenTwoFieldsIsSkipped) {
     EXPECT_EQ(answer[Field::ip_proto], "41,41,58");
 }
 
-TEST(TsharkColumns, ValueOfAnotherFormatIsAnError) {
+TEST(TsharkColumns, ValueOfADifferentFormatIsAnError) {
     TsharkOutput reader(pipe_with("1,1,eth:ethertype:ip\t6,10.0.0.1\n"), Layout::kColumns);
     EXPECT_THROW(reader.wait(), TsharkOutputError);
 }

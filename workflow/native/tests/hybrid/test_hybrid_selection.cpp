@@ -42,14 +42,14 @@ TEST(HybridSelection, FirstFramesOfEveryFlowAreSent) {
     }
 }
 
-TEST(HybridSelection, EqualFramesAreSentAgainAtGrowingIntervals) {
+TEST(HybridSelection, EqualFramesAreResentAtGrowingIntervals) {
     Flow frames;
     for (int i = 0; i < 100'000; ++i) frames.see("\x17\x03\x03\x05");
     EXPECT_LE(frames.sent, 2 + 8);  // the 16th, 64th, ... 65,536th
     EXPECT_GE(frames.sent, 2 + 6);
 }
 
-TEST(HybridSelection, ANewKindIsSentTwice) {
+TEST(HybridSelection, NewKindIsSentTwice) {
     Flow frames;
     for (int i = 0; i < 10; ++i) frames.see("GET /");
     const int before = frames.sent;

@@ -71,7 +71,7 @@ TEST(Pcap, CaptureLengthAboveSnapLengthOrWireLengthIsKept) {
     EXPECT_EQ(reading.info.longer_than_snaplen, 1U);
 }
 
-TEST(Pcap, WireLengthIsShownAsWiresharkDoes) {
+TEST(Pcap, WireLengthMatchesWireshark) {
     const auto reading = read_all(join({pcap(), pcap_record(1, 0, 60, 0xf0000000)}));
     EXPECT_EQ(reading.frames.at(0).wire_len, 0x7fffffffU);
 }
@@ -125,7 +125,7 @@ TEST(Pcap, TruncatedFileKeepsWholeRecords) {
     }
 }
 
-TEST(Pcap, OtherFilesAreRejected) {
+TEST(Pcap, FilesOfOtherFormatsAreRejected) {
     EXPECT_EQ(refusal({}), "empty_file");
     EXPECT_EQ(refusal(text("ab")), "not_a_capture");
     EXPECT_EQ(refusal(text("frame,time\n1,2\n")), "not_a_capture");
@@ -221,7 +221,7 @@ TEST(Pcap, DamageInTheFirstRecordsDoesNotChangeTheFormat) {
     EXPECT_EQ(reading.info.end, FileEnd::bad_caplen);
 }
 
-TEST(Pcap, IxiaHeaderHasFourMoreBytes) {
+TEST(Pcap, IxiaHeaderHasFourAdditionalBytes) {
     for (const std::uint32_t magic : {0x1c0001acU, 0x1c0001abU}) {
         const auto reading =
             read_all(join({pcap({.magic = magic}), Writer().u32(99).bytes, pcap_record(1, 5, 60, 60)}));

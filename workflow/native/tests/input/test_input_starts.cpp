@@ -107,7 +107,7 @@ TEST(Starts, NoneInsideLinkedBlocksWithChecksums) {
     EXPECT_TRUE(std::none_of(starts.begin(), starts.end(), is_inside));
 }
 
-TEST(Starts, DamagedOnesEndInAFault) {
+TEST(Starts, InvalidStartsEndInAFault) {
     const std::vector<std::byte> bytes(100, std::byte{7});
     for (const std::string& window : {std::string(), std::string(40, '\xff')})
         for (unsigned state = 0; state < 256; ++state) {

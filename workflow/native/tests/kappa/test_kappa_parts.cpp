@@ -103,7 +103,7 @@ std::uint64_t nearest(std::vector<std::uint64_t> values, std::uint64_t percent) 
 }
 
 // In the third shape, one bin contains more values than are gathered at once.
-TEST(Quantiles, MatchThoseOfSortedDifferences) {
+TEST(Quantiles, MatchSortedDifferences) {
     std::mt19937_64 random(2);
     for (const std::size_t count : {1U, 2U, 3U, 99U, 100U, 101U, 5000U, 300'000U}) {
         for (int shape = 0; shape < 3; ++shape) {
