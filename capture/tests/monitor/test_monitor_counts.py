@@ -44,7 +44,7 @@ def monitored(directory: Path, **options) -> dict[str, list[dict]]:
 
 
 def check_against_naive(directory: Path, flows: list[Flow], rows: dict[str, list[dict]]) -> None:
-    """Compare the tables of a monitor with what the two captures contain."""
+    """Compare the tables of a monitor with the contents of both captures."""
     offsets = {row["flow"]: row["stamp_offset"] for row in traffic.expected(flows)["flows"]}
     sent = naive.packets_sent(directory / "sent.pcap", offsets)
     by_flow, times = naive.arrivals(directory / "arrived.pcap", sent, offsets)

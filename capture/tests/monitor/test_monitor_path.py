@@ -70,7 +70,7 @@ def model(directory: Path) -> Path:
 
 
 def measure(prefix: tuple[str, ...], link: impaired_path.Link, directory: Path) -> Run:
-    """Send the packets of the model and monitor them; capture what is sent and what arrives."""
+    """Send the packets of the model and monitor them; capture the sent and the arriving packets."""
     before, earlier = link.counts(), impaired_path.arrived(prefix)
 
     def all_arrived() -> bool:
@@ -154,7 +154,7 @@ def test_counts_match_the_schedule_and_delays_are_not_shorter(tmp_path, capsys):
 
 
 def check_row(row: dict, packets: list) -> None:
-    """Compare a flow with what the capture of the monitor contains."""
+    """Compare a flow with the capture of the monitor."""
     wanted = naive.row_of(packets, PACKETS)
     for name in (*COUNTS, *TIMES):
         assert row[name] == (pytest.approx(wanted[name]) if isinstance(wanted[name], float) else wanted[name]), name

@@ -35,7 +35,7 @@ COUNTS = ("packets", "unique", "lost", "duplicates", "reordered", "discontinuiti
 
 
 def naive_rows(directory: Path) -> list[dict]:
-    """Return what has to be counted of each flow."""
+    """Return the expected counts of each flow."""
     offsets = {row["flow"]: row["stamp_offset"] for row in traffic.expected(FLOWS)["flows"]}
     sent = naive.packets_sent(directory / "sent.pcap", offsets)
     by_flow, _ = naive.arrivals(directory / "arrived.pcap", sent, offsets)

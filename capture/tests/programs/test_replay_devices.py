@@ -39,7 +39,7 @@ def capture(tmp_path):
 
 @contextlib.contextmanager
 def received_by_in0(direct, capture, path, *options: object) -> Iterator[replayer.Replayer]:
-    """Run the program with a capture, while tcpdump writes what in0 receives to a file."""
+    """Run the program with a capture, while tcpdump captures in0 to a file."""
     with replayer.loaded(capture, *options, prefix=direct) as program, replayer.tcpdump(direct, "in0", path):
         yield program
 
@@ -233,7 +233,7 @@ def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged, 
 
 @contextlib.contextmanager
 def received_by_both(bridged, directory, ending: str) -> Iterator[None]:
-    """Write what left0 and right1 receive to files."""
+    """Capture left0 and right1 to files."""
     with (
         replayer.tcpdump(bridged, "left0", directory / f"left{ending}"),
         replayer.tcpdump(bridged, "right1", directory / f"right{ending}"),

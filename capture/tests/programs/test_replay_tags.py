@@ -75,7 +75,7 @@ def trailer(ns: int, node: int, port: int) -> bytes:
 
 
 def replayed(tmp_path, frames: list[bytes], *words: object, gap_ns: int = 1000) -> list[bytes]:
-    """Return what is sent of `frames`, which are `gap_ns` apart."""
+    """Return the packets sent from `frames`, which are `gap_ns` apart."""
     captured = [dpdk.Frame(START_NS + i * gap_ns, len(data), data) for i, data in enumerate(frames)]
     path = replayer.write_capture(tmp_path / "in.pcap", captured)
     out = tmp_path / "out.pcap"

@@ -120,7 +120,7 @@ def test_connection_with_too_many_rejected_lines_is_closed(agent):
 
 
 def first_lines(challenge: Challenge) -> dict[str, bytes]:
-    """Return first lines of strangers, by what is wrong with them."""
+    """Return first lines of unauthenticated peers, by their fault."""
     wrong = channel.Keys.derive(OTHER_SECRET, challenge, challenge).proof
     other = channel.Keys.derive(SECRET, Challenge("0" * 64), challenge).proof
     return {
@@ -148,7 +148,7 @@ def test_connection_without_the_secret_gets_an_error_and_no_session(agent, what)
 
 
 def test_recorded_session_cannot_be_replayed(agent):
-    """A stranger sends what a controller has sent before, on a new connection."""
+    """An unauthenticated peer repeats the bytes of a controller on a new connection."""
     with agent.session() as owner:
         ours = Challenge.new()
         keys = channel.Keys.derive(SECRET, owner.challenge, ours)

@@ -63,7 +63,7 @@ def running(prefix: list[str], *argvs: list[str]) -> Iterator[None]:
 
 
 def own_clock(prefix: list[str]) -> dict:
-    """Return what `acapella replay` knows about the clock."""
+    """Return the state of the clock according to `acapella replay`."""
     done = subprocess.run([*prefix, sys.executable, "-c", OWN_CLOCK], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 

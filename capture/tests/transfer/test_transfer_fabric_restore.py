@@ -1,4 +1,4 @@
-"""What a grid leaves on the nodes of a kept slice: nothing at its end, and what was left by a killed one is undone."""
+"""A grid leaves nothing on the nodes of a kept slice, and undoes the changes left by a killed grid."""
 
 import os
 import re
@@ -109,7 +109,7 @@ def test_record_has_the_value_before_the_first_change_of_this_boot(tmp_path):
 def test_only_programs_in_the_directory_of_the_node_are_ended(tmp_path):
     """After a reboot, the process id in the directory of a job may be that of another program.
 
-    Of commands, only those that set values are ended.
+    Only commands that set values are terminated.
     """
     directory, other = tmp_path / "node", tmp_path / "other"
     other.mkdir()

@@ -1,7 +1,7 @@
 """The lines of `tc` that delay packets with netem, parsed by the installed `tc`; the kernel need not have netem.
 
 tc parses a line before it asks the kernel. Without netem, the kernel's answer to a valid line is UNKNOWN; tc itself
-rejects an invalid line with another message.
+rejects an invalid line with a different message.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Grids on a slice of namespaces: what is written, how they continue, and that nothing is left at any end."""
+"""Grids on a slice of namespaces: output, continuation, and cleanup after every end."""
 
 import json
 import re
@@ -51,7 +51,7 @@ END_S = 180  # reached only if the command hangs
 
 @dataclass(frozen=True)
 class Grid:
-    """A finished grid: its directory and what the command printed."""
+    """A finished grid: its directory and the output of the command."""
 
     campaign: Path
     printed: str = ""

@@ -86,7 +86,7 @@ def test_partials_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch, 
 
 
 def repeat_frames(path, number: int) -> None:
-    """Replace the frames of an acap by a number of copies of the first, in row groups; each fifth is 9 ns too late."""
+    """Replace the frames of an acap by a number of copies of the first, in row groups; every fifth is 9 ns too late."""
     table = pq.read_table(path)
     frame = table.take(np.zeros(number, dtype=np.int64))
     count = np.arange(number)

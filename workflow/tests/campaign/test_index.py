@@ -91,7 +91,7 @@ def test_index_writes_nothing_to_the_directory_of_tables(directory):
 
 
 def test_lists_in_the_catalog_match_the_files(directory):
-    """Compares empty lists, nulls and values. How they are stored makes no difference."""
+    """Compares empty lists, nulls and values, however they are stored."""
     tagged = [flow(1, 2, vlan=[7, 8], mpls=[17]), flow(1, 3)]
     add_sample(directory, "c", WEST, (0, 20), tagged, notes=["first", "second"])
     add_sample(directory, "d", WEST, (0, 20), [flow(1, 2, vlan=[9])], notes=[])
@@ -452,7 +452,7 @@ def test_view_frames_has_all_columns_of_an_acap(campaign):
 
 
 def test_first_acap_of_a_campaign_can_have_several_captures(directory):
-    """This acap has an additional column. DuckDB takes the columns of the first file as those of all files."""
+    """This acap has an additional column. DuckDB assumes that all files have the columns of the first one."""
     acap = directory / "acap" / "a.parquet"
     table = pq.read_table(acap)
     files = pa.array(["x.pcap"] * len(table)).dictionary_encode()
@@ -463,7 +463,7 @@ def test_first_acap_of_a_campaign_can_have_several_captures(directory):
 
 
 def test_each_footer_is_read_once(directory, monkeypatch):
-    """With two files at once, so that there are several connections. DuckDB logs what it reads."""
+    """Reads two files at once, so that there are several connections. DuckDB logs its reads."""
     add_sample(directory, "c", WEST, (30, 40), [flow(1, 2)])
     read, connect = Counter(), queries.connect
 

@@ -92,7 +92,7 @@ def test_control_characters_in_an_error_are_escaped(capsys):
 
 
 def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, capsys):
-    """In the warnings of digest, kappa and anonymize, in what verify prints, and in the notes of a collection."""
+    """Applies to warnings of digest, kappa and anonymize, to the output of verify, and to notes of a collection."""
     name = "a\x1b[2J\nb.pcap"
     capture = write_pcap(tmp_path / name, busy_port())
     capture.write_bytes(capture.read_bytes()[:-5])
@@ -162,7 +162,7 @@ def test_ctrl_c_before_the_stage_prints_one_line(place):
 
 
 def test_sigint_handler_is_installed_before_imports():
-    """Python imports os itself before any program; -S leaves out what the virtual environment adds to that."""
+    """Python itself imports os before any program; -S omits the additional imports of the virtual environment."""
     program = (
         f"import os, sys; sys.path.insert(0, {str(Path(start.__file__).parents[2])!r}); before = {{*sys.modules}}; "
         "import acapella.cli.entry; print(sorted({*sys.modules} - before))"

@@ -1,4 +1,4 @@
-"""Names of commands: how many there are, their examples, names of earlier versions, and completion in a shell."""
+"""Commands: their number, their examples, names of earlier versions, and completion in a shell."""
 
 import shlex
 import subprocess
@@ -74,7 +74,7 @@ def test_former_command_name_error_names_the_current_command(earlier, capsys):
 
 @pytest.fixture(scope="module")
 def completion(tmp_path_factory):
-    """Return a function: what bash completes a line to, in a directory with the file trace.pcap."""
+    """Return a function that returns bash's completions of a line, in a directory with the file trace.pcap."""
     directory = tmp_path_factory.mktemp("completion")
     (directory / "trace.pcap").touch()
     with pytest.raises(SystemExit), pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""acapella p4 collect, top and sql: from reports to files, and the questions that a running one answers."""
+"""acapella p4 collect, top and sql: from reports to files, and requests to a running collector."""
 
 import errno
 import json
@@ -386,7 +386,7 @@ def rows(path: Path) -> int:
 
 
 def test_full_disk_keeps_rows_that_fit_and_reports_the_others(full_disk):
-    """In a file system without room for all of the series, and in one without room for the flows."""
+    """Uses a file system without room for all of the series, and one without room for the flows."""
     code, messages, kept = full_disk("64m")
     assert (code, rows(kept / "flows.parquet"), rows(kept / "series.parquet")) == (0, 20_000, 40_000), messages
     series = (kept / "series.parquet").stat().st_size

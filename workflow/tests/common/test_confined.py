@@ -349,7 +349,7 @@ print(json.dumps(found), flush=True)
 @needs_seccomp
 @pytest.mark.parametrize("how", ["spawned", "confined_self"])
 def test_confined_process_can_only_signal_itself(how):
-    """The processes have the same user, so the seccomp filter must refuse the calls. Landlock ABI 6 also refuses
+    """The processes have the same user, so the seccomp filter must reject the calls. Landlock ABI 6 also blocks
     signals to unconfined processes, but not the other calls.
     """
     if how == "spawned":

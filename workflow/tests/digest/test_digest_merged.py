@@ -223,6 +223,6 @@ for name, arguments in (("NativeDigest", (None, None, 8)), ("NativeTags", (8, No
 
 
 def test_thread_that_writes_a_pipe_runs_while_the_core_reads_it(tmp_path):
-    """A separate process, because one whose threads wait for each other cannot be interrupted."""
+    """Runs a separate process, because a process whose threads wait for each other cannot be interrupted."""
     (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
     subprocess.run([sys.executable, "-c", READS_A_PIPE, tmp_path / "z.pcap"], check=True, timeout=60)

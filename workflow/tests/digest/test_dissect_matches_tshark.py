@@ -1,4 +1,4 @@
-"""Compares the core's layers 2 to 4 with tshark's, frame by frame: the corpus whole, cut, wrapped, and damaged.
+"""Compares the core's layers 2 to 4 with tshark's, frame by frame: the corpus whole, truncated, wrapped, and damaged.
 
 Captures are merged, with one run of tshark for each form of the corpus. The number of frames is limited to 200,000
 encapsulated frames of each part. ACAPELLA_SOAK adds snap lengths and damaged frames. `acapella verify DIR` compares

@@ -15,7 +15,7 @@ from acapella.report import transfers
 def run(directory, algorithm: str, seconds: float, resent: int) -> None:
     """Write a captured run of 100,000 B over 1 Mbit/s and 1 s (BDP: 125,000 B) with a buffer of 5,000 B (0.04 BDP).
 
-    ``resent``: how many of the 100 segments are sent again. Acknowledgments take 900 ms.
+    ``resent``: how many of the 100 segments are retransmitted. Acknowledgments take 900 ms.
     """
     capture = Capture()
     for place in range(100):

@@ -187,7 +187,7 @@ def test_titles_state_that_the_sender_lost_the_cpu_and_that_errors_are_missing(d
 
 @pytest.mark.parametrize(("lost", "expected"), [((), ""), ((2, 5), " (the sender lost the CPU in 2 of 5 trials)")])
 def test_difference_of_environments_is_not_attributed_to_the_path_alone(tmp_path, lost, expected):
-    """Of the reference and the environment that differs, which have 2 and 3 trials with a known sender."""
+    """Counts trials of the reference and of the environment that differs, 2 and 3 of which have a known sender."""
     gaps = {number: {"largest_gap_ns": 10**9 if number in lost else 1} for number in range(1, 6)}
     samples = {f"quiet-{n}": gaps[n] for n in (1, 2)} | {f"loaded-{n}": gaps[n + 2] for n in (1, 2, 3)}
     write_replays(tmp_path, samples)

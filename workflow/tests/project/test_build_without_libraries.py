@@ -57,7 +57,7 @@ def run(*command) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory) -> Path:
-    """Return the directory of programs of a virtual environment that has the wheels and what they depend on."""
+    """Return the directory of programs of a virtual environment with the wheels and their dependencies."""
     directory = tmp_path_factory.mktemp("wheels")
     copy_sources(directory / "tree")
     wheels = build_wheels(directory / "tree", prefix=without_libraries(directory))

@@ -139,7 +139,7 @@ def test_unused_files_of_packages_are_removed(tmp_path):
 
 
 def test_programs_of_a_package_do_not_need_the_removed_files():
-    """PuLP names its solver by the machine; the name has to be that which `prune` keeps."""
+    """PuLP names its solver after the machine; `prune` must keep this name."""
     from pulp.apis.coin_api import PULP_CBC_CMD  # noqa: PLC0415 (slow)
 
     own = {"x86_64": "i64", "aarch64": "arm64"}.get(platform.machine())

@@ -1,4 +1,4 @@
-"""Who may import whom among the packages of acapella: a package imports those below it alone."""
+"""Imports among the packages of acapella: a package imports only packages below it."""
 
 import ast
 from pathlib import Path

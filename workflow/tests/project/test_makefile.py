@@ -45,7 +45,7 @@ def make(*words: object) -> str:
 
 
 def install(tmp_path: Path, user: int, installed: list[str], *purposes: str) -> subprocess.CompletedProcess:
-    """Run debian-packages on a machine that has `installed`; apt-get only writes down how it was called."""
+    """Run debian-packages on a machine that has `installed`; apt-get only records its arguments."""
     program(tmp_path, "id", f"echo {user}")
     lines = "\n".join(f"{name} installed" for name in installed)
     program(tmp_path, "dpkg-query", f"cat <<'E'\n{lines}\nE")

@@ -328,7 +328,7 @@ def test_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags,
 
 
 def test_ethernet_frame_after_gtp_does_not_become_an_ipv4_packet(tmp_path):
-    """GTP-U does not state what it carries: a MAC address of 45 to 4e in front would be read as an IPv4 header."""
+    """GTP-U does not identify its payload: a MAC address of 45 to 4e in front would be read as an IPv4 header."""
     addresses = [bytes((first, 0x1B, 0x21, 0, 0, last)) for first in (0x40, 0x41, 0x44, 0x4F) for last in range(64)]
     packets = [
         tf.frame(tf.gtp(7, tf.syn().with_header(each + bytes.fromhex("001b21ddeeff0800")))) for each in addresses

@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing, runs in Chromium without a complaint, and shows hostile names as text."""
+"""The report: a self-contained page that runs in Chromium without messages, and shows hostile names as text."""
 
 import base64
 import html

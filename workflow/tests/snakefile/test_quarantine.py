@@ -177,7 +177,7 @@ def write_results(seconds: int, *, batched: bool) -> None:
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_earlier_results_of_a_failed_sample_do_not_complete_it(campaign, batched):
-    """Both runs fail and leave the results of a run before them, as a batch that is killed."""
+    """Both runs fail and keep the results of an earlier run, like a batch that is killed."""
     write_results(-60, batched=batched)
     campaign(OUTSIDE)
     campaign(OUTSIDE)

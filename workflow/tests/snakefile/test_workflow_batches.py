@@ -16,7 +16,7 @@ BATCHED = {"batches": {"samples": 2}, "digest": {"engine": "native"}}
 
 
 def add_samples(place: Workplace, names: list[str]) -> None:
-    """Write captures, each with other bytes, and a sheet with these samples."""
+    """Write captures, each with different bytes, and a sheet with these samples."""
     (place.directory / "captures").mkdir(exist_ok=True)
     for number, name in enumerate(names):
         path = place.directory / "captures" / f"{name}.pcap"

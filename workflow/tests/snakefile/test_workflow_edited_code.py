@@ -136,7 +136,7 @@ def test_different_version_of_the_program_repeats_the_digest(complete, tree):
 
 
 def add_samples(place: Workplace, number: int) -> None:
-    """Write the sheet of a number of samples, and their captures, each with other bytes, if they are missing."""
+    """Write the sheet of a number of samples, and their captures, each with different bytes, if they are missing."""
     (place.directory / "captures").mkdir(exist_ok=True)
     frames, names = busy_port(), [f"s{sample:04}" for sample in range(number)]
     for sample, name in enumerate(names):

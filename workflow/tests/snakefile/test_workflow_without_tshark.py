@@ -1,4 +1,4 @@
-"""Campaigns on a machine without tshark, such as FABRIC's JupyterHub: found out before a slice is created."""
+"""Campaigns on a machine without tshark, such as FABRIC's JupyterHub: detected before a slice is created."""
 
 import os
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What a test requires of the machine. A test whose requirement is not met is skipped with the reason."""
+"""Requirements of tests. If the machine does not meet a requirement, the test is skipped with the reason."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Wait for something that other threads and processes do."""
+"""Wait for events in other threads and processes."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Test of the tables of a real iperf3 run and its capture, on the loopback interface of a network namespace."""
+"""Tests the tables of a real iperf3 run and its capture, on the loopback interface of a network namespace."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Tests the tables of transfers against hand-computed values, and the handling of files that are not usable."""
+"""Tests the tables of transfers against hand-computed values, and the handling of unusable files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`acapella verify`: it agrees on sound digests, names what differs, and fails where the core is wrong."""
+"""`acapella verify`: agreement on correct digests, names of differences, and failure if the core is wrong."""
 
 import hashlib
 import os

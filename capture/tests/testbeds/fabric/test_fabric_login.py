@@ -59,7 +59,7 @@ def test_nothing_is_created_if_the_bastion_host_is_not_reachable(fabric):
 
 
 def test_login_that_loses_its_connection_is_repeated(fabric, monkeypatch):
-    """Paramiko then raises the same exception as for a refused key."""
+    """Paramiko raises the same exception as for a refused key."""
     texts = ("Authentication failed: transport shut down or saw EOF", "Authentication timeout.")
     faults, login = [paramiko.AuthenticationException(text) for text in texts], FablibManager.probe_bastion_host
 

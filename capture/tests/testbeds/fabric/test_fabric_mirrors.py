@@ -171,7 +171,7 @@ def test_ports_of_the_own_slice_are_known_without_counters(fabric):
 
 
 def test_downlinks_without_counters_come_from_the_information_model(fabric, tmp_path):
-    """As labels of a graph in JSON, or quoted within GraphML. Sub-interfaces and other interfaces are no ports."""
+    """As labels of a graph in JSON, or quoted within GraphML. Sub-interfaces and other interfaces are not ports."""
     (tmp_path / "models").mkdir()
     labels = ["HundredGigE0/0/0/15.3370", "HundredGigE0/0/0/5", "Bundle-Ether1/0", "Optics0/0/0/5"]
     graph_model = {"nodes": [{"Class": "ConnectionPoint", "Labels": {"local_name": label}} for label in labels]}

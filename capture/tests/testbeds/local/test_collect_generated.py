@@ -1,4 +1,4 @@
-"""`acapella collect` with generated traffic: what the monitor counts is what the emulated link let pass."""
+"""`acapella collect` with generated traffic: the monitor's counts match the packets that the emulated link passed."""
 
 import json
 import os

@@ -102,7 +102,7 @@ def check_complete(raw: Path, trial: str, expected: list) -> None:
     """Check that a trial contains the packets in the order of each queue, except those that the path dropped.
 
     On a busy machine, a delayed sender catches up: packets wait, expedited ones overtake others, and a full queue drops
-    packets, also those of other programs.
+    packets, including those of other programs.
     """
     packets = contents(raw / f"{trial}.pcap")
     dropped = manifests.read(raw / f"{trial}.json")["replay"]["dropped"]

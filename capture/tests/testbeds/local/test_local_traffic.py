@@ -98,7 +98,7 @@ def lengths(testbed) -> set[int]:
 
 @pytest.mark.skipif(REAL is None, reason="iperf3 is not installed")
 def test_frames_are_captured_as_sent_although_offloads_were_on(testbed):
-    """Generic receive offload merges TCP segments before tcpdump sees them; the setup of receivers turns it off."""
+    """Generic receive offload merges TCP segments before tcpdump captures them; the setup of receivers disables it."""
     require_root("only root can set gro_flush_timeout, without which no frames of this testbed are merged")
     (instance,) = testbed.instances("site1")
     receiver = instance.receivers[0]

@@ -37,7 +37,7 @@ def configure(place: Workplace, fabric, engine: str, **changes) -> None:
 
 @pytest.fixture(scope="module")
 def runs(fabric, tmp_path_factory):
-    """Run both campaigns; return their places, and what the first run printed.
+    """Run both campaigns; return both workplaces, and the output of the first run.
 
     The second one has the captures that the nodes of the first deleted.
     """

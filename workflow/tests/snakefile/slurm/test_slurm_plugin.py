@@ -87,7 +87,7 @@ def kept(executor, jobs) -> list[str]:
 
 
 def test_plugin_forgets_jobs_whose_state_it_cannot_query(plugin):
-    """If this fails, the plugin has been corrected, and slurm_plugin.py is perhaps not needed any more."""
+    """If this fails, the plugin has been corrected, and slurm_plugin.py may no longer be needed."""
     plugin.states = None
     assert kept(executor_of(plugin), [job("1")]) == []
 

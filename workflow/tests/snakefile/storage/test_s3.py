@@ -16,7 +16,7 @@ HEADERS = {"ETag": '"a-2"', "ChecksumSHA256": CHECKSUM, "ContentLength": 5}
 
 
 class Storage:
-    """A client whose requests for objects and buckets have these answers: headers, or a status."""
+    """A client that receives these responses to requests for objects and buckets: headers, or a status."""
 
     def __init__(self, found, bucket: int = 200):
         self._found, self._bucket = found, bucket

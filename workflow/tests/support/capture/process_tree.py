@@ -51,7 +51,7 @@ def held(pid: int, others: set[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Tree:
-    """Processes below another one, by number and start time, and the namespaces that only they have.
+    """The descendants of a process, by number and start time, and the namespaces that only they have.
 
     The namespaces are held open until `close`, because the kernel reuses the numbers of deleted namespaces, for example
     for a test that runs at the same time.

@@ -121,7 +121,7 @@ def loopback_fabric(
 
 
 def interrupt_creation(fabric, session, monkeypatch) -> None:
-    """Let Ctrl-C end the request of a slice that FABRIC has accepted, and that it does not list at once."""
+    """Let Ctrl-C end the request of a slice that FABRIC has accepted but does not list immediately."""
     call_manager = session.call_manager
 
     def interrupted(action, call):

@@ -1,4 +1,4 @@
-"""`acapella` in another process than the FABRIC on loopback: `python -m ... PORT BASTION_KEY ARGUMENTS`.
+"""`acapella` in a different process from the FABRIC on loopback: `python -m ... PORT BASTION_KEY ARGUMENTS`.
 
 PORT is that of the nodes' SSH server. Snakemake runs jobs with bash, in which a function `acapella` runs this instead
 of `acapella collect`.

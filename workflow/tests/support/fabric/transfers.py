@@ -55,7 +55,7 @@ class FabricTransfers:
         return str(file)
 
     def transfer(self, *words: str, grid: dict | None = None, fabric: dict | None = None, **changes) -> tuple:
-        """Run `acapella transfer` over the dumbbell; return its exit status and what it printed."""
+        """Run `acapella transfer` over the dumbbell; return its exit status and output."""
         transfer = {"testbed": "fabric", "topology": self.topology(), "grid": GRID | (grid or {})}
         transfer |= {"nodes": {"pin": False}} | changes
         config = {"transfer": transfer, "fabric": asdict(self.loopback.settings(**(fabric or {})))}

@@ -135,7 +135,7 @@ def expected_flow(index: int, flow: Flow) -> dict:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a path does to packets: probabilities, and times in ns. The same seed gives the same decisions."""
+    """The effects of a path on packets: probabilities, and times in ns. The same seed gives the same decisions."""
 
     seed: int = 1
     delay_ns: int = 1_000_000
@@ -148,7 +148,7 @@ class Schedule:
 
 @dataclass
 class Outcome:
-    """What a schedule did to a trace: the arrivals, and the numbers of packets by fate."""
+    """The effect of a schedule on a trace: the arrivals, and the number of packets by fate."""
 
     arrived: Trace = field(default_factory=list)
     lost: int = 0

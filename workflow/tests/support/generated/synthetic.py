@@ -1,7 +1,7 @@
 """A synthetic campaign of any size: acaps and flows with plausible, consistent numbers.
 
 The frames are drawn with numpy, the flow table is computed from them, and all values depend only on the arguments.
-No captures are generated: the digest is tested elsewhere.
+No captures are generated: the digest has its own tests.
 
     .venv/bin/python workflow/tests/support/generated/synthetic.py results/demo30 --sites 30
 """

@@ -33,7 +33,7 @@ def at_sites(topology: str, **sites: str) -> str:
 def validate_written(cell: dict[str, Any]) -> None:
     """Raise an error if a `cell.json` is invalid or has a key that the schema does not describe.
 
-    Readers ignore other keys, because cells may be from elsewhere.
+    Readers ignore other keys, because cells may be imported.
     """
     load_jsonschema().validate(cell, closed(schemas.json_schema("transfer_cell")))
 

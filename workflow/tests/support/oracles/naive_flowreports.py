@@ -71,7 +71,7 @@ def is_a(frame: dict, kind: int) -> bool:
 def last_half(asking: list[dict], answering: list[dict], kind: int, answer: int) -> int | None:
     """Return the time from a segment of a kind to its answer, for the last one answered before a retransmission.
 
-    A segment with the sequence number of the previous one is a retransmission. Another number starts a new handshake.
+    A segment with the sequence number of the previous one is a retransmission, any other one starts a new handshake.
     """
     half = None
     requested = [frame for frame in asking if is_a(frame, kind)]

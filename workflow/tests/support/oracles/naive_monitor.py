@@ -1,7 +1,7 @@
-"""What a monitor has to count, computed plainly from two captures: what was sent, and what arrived.
+"""The expected counts of a monitor, computed plainly from two captures: of sent and of arrived packets.
 
 Independent of acapella-monitor: a packet is recognized by its whole stamp among those that were sent, its departure is
-the time of the capture of what was sent, and reordering, loss and duplicates follow the definitions in RFC 4737 and
+its time in the capture of sent packets, and reordering, loss and duplicates follow the definitions in RFC 4737 and
 RFC 3550 over lists.
 """
 
@@ -45,7 +45,7 @@ def arrivals(path: Path, sent: dict, offsets: dict[int, int]) -> tuple[dict[int,
 
 
 def row_of(packets: list, number_sent: int) -> Row:
-    """Return what has to be counted of a flow (columns of schemas/tables/monitor_flows.yaml)."""
+    """Return the expected counts of a flow (columns of schemas/tables/monitor_flows.yaml)."""
     first = first_copies(packets)
     latencies = [ns - departure for ns, _, departure, *_ in first]
     late = [(index, ns, sequence) for index, (ns, sequence, *_) in enumerate(first)

@@ -127,7 +127,7 @@ def reversed_blocks(offsets: np.ndarray) -> np.ndarray:
 
 
 def clock_errors(replayer: Replayer, offsets: np.ndarray) -> np.ndarray:
-    """Return the errors of the clocks that all replayers state departures by, in trial A."""
+    """Return the errors of all replayers' clocks, which determine reported departures, in trial A."""
     errors = replayer.drift_ns * offsets / offsets[-1]
     errors[1::2] += replayer.second_ns
     return errors
@@ -139,7 +139,7 @@ def queue_of(setup: Setup) -> np.ndarray:
 
 
 def departures(setup: Setup, offsets: np.ndarray, rng: np.random.Generator, sign: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return true departures and those that the replayer states, as offsets: a burst has that of its first packet."""
+    """Return true and reported departures as offsets; a burst has the reported departure of its first packet."""
     replayer, count = setup.replayer, setup.packets
     first = np.arange(count) // replayer.burst * replayer.burst
     place = np.arange(count) - first
@@ -192,7 +192,7 @@ def two_replays(setup: Setup, seed: int) -> tuple[Replay, Replay]:
 
 
 def perfect_trial(one: Replay, other: Replay) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers and times of the packets that both replays sent, as perfect replays and timestamps have them."""
+    """Return numbers and times of the packets that both replays sent, for perfect replays and timestamps."""
     seen = np.flatnonzero(one.delivered & one.sent & other.sent)
     order = seen[np.argsort(one.perfect_ns[seen], kind="stable")]
     return order, one.perfect_ns[order]
