@@ -57,18 +57,17 @@ int direction_read(struct direction *direction, struct fault *fault);
 void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length);
 
 /* Sends the packets that are due, or will be in less than `early_ns`, at most a tenth of the delay. Returns
- * when this holds for the next one; INT64_MAX: the queue is empty. */
+ * when this holds for the next one, or INT64_MAX if the queue is empty. */
 int64_t direction_send_due(struct direction *direction, int64_t early_ns);
 
-/* Returns the time in ns after which (before which) a packet was due that a share of the packets, in parts
- * per 1000, does not exceed. */
+/* Returns how late (early) packets left, in ns: the value that a share of the packets, in parts per 1000,
+ * does not exceed. */
 int64_t direction_late_ns(const struct direction *direction, unsigned per_mille);
 int64_t direction_early_ns(const struct direction *direction, unsigned per_mille);
 
 int64_t monotonic_ns(void);
 
-/* Returns an estimate of the median of the times from the end of the timer until the program runs, with a
- * further sample. */
+/* Returns the estimated median time from the end of the timer until the program runs, updated by a sample. */
 int64_t wake_update(int64_t median_ns, int64_t sample_ns);
 
 #endif

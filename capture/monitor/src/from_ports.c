@@ -110,7 +110,7 @@ static int open_port(struct receiver *receiver, unsigned number, struct fault *f
                : -1;
 }
 
-/* Begins to count: packets that arrived before are discarded, and so are those that this machine sends. */
+/* Starts counting: earlier packets are discarded, and so are those that this machine sends. */
 static int begin(struct receiver *receiver, struct fault *fault) {
     packet_sockets_find(&receiver->sockets, receiver->port.interface);
     const int error = packet_sockets_ignore_outgoing(&receiver->sockets);
@@ -137,7 +137,7 @@ static void count_losses(struct receiver *receiver) {
 
 static void print_flow(const struct monitor *monitor, uint32_t index) {
     const struct flow *flow = &monitor->arrays.flow[index];
-    /* The thread of the port changes the counts meanwhile. */
+    /* The port's thread may change the counts while they are read. */
     const uint64_t packets = __atomic_load_n(&flow->packets, __ATOMIC_RELAXED);
     const uint64_t unique = __atomic_load_n(&flow->unique, __ATOMIC_RELAXED);
     const int64_t span = __atomic_load_n(&flow->next, __ATOMIC_RELAXED) - flow->lowest;

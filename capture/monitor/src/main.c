@@ -1,4 +1,4 @@
-/* acapella-monitor: counts the packets that arrive, by port and by flow of acapella-generate. */
+/* acapella-monitor: counts the packets that arrive, per port and per flow of acapella-generate. */
 #include <limits.h>
 #include <rte_eal.h>
 #include <stdio.h>

@@ -336,7 +336,7 @@ static void test_forwarding_during_a_run_ends_before_the_guard(void) {
     world_close(&world);
 }
 
-/* The driver takes no packet any more, so that each is tried again until the guard. */
+/* The driver no longer accepts packets, so each is retried until the guard. */
 static void test_retries_during_a_run_end_before_the_guard(void) {
     struct world world = {.options = {.bridge = true, .guard_ns = GUARD_NS, .retry_ns = 100000}};
     world_open(&world);

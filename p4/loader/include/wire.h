@@ -1,5 +1,5 @@
 /* The headers before each frame: ingress, from the loader to the program, and egress, from the program to the
- * loader. Big endian.
+ * loader. Big-endian.
  *
  * ingress, 24 bytes   egress, 40 bytes
  * 0  timestamp_ns     0  timestamp_ns

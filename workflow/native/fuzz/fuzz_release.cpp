@@ -95,7 +95,7 @@ void check_tunnels(const Dissection& before, const Dissection& after) {
 }
 
 // The form of a pseudowire depends on bytes that look like vendors, even inside an address. There, a
-// pseudonym may look like another form.
+// pseudonym may look like a different form.
 bool has_pseudowire(const Dissection& found) {
     const auto end = found.tokens.begin() + found.token_count;
     return std::find(found.tokens.begin(), end, Token::pwethheuristic) != end;

@@ -10,7 +10,7 @@
 
 #define GENERATOR_PORT "net_ring_generator"
 #define GENERATOR_NUMBER_AT \
-    42 /* offset of the frame's number, 8 bytes big endian, after Ethernet, IPv4 and UDP */
+    42 /* offset of the frame's number, 8 bytes big-endian, after Ethernet, IPv4 and UDP */
 
 struct generator {
     const struct options *options;

@@ -80,7 +80,7 @@ static bool is_known_type(uint16_t type) {
            type == TYPE_MPLS_MULTICAST;
 }
 
-/* What follows the bottom of the label stack has no type field. Ethernet may be preceded by a control word,
+/* The payload of the label stack has no type field. Ethernet may be preceded by a control word,
  * whose first 4 bits are 0 (RFC 4385); so are those of many MAC addresses. */
 static enum next after_labels(struct walk *walk) {
     struct headers *headers = walk->headers;
@@ -121,7 +121,7 @@ static bool limit_to_packet(struct walk *walk, uint32_t length) {
     return true;
 }
 
-/* Returns true if the sum of an IPv4 header is right (RFC 1071). */
+/* Returns true if the checksum of an IPv4 header is correct (RFC 1071). */
 static bool is_sum_right(const struct cursor *at, uint32_t header) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < header; i += 4) {
@@ -231,7 +231,7 @@ static enum next read_ipv6(struct walk *walk) {
     return whole ? read_extensions(walk) : fault_of(walk, MALFORMED_LENGTH);
 }
 
-/* Reads the ports. The packet of a VXLAN tunnel is Ethernet again. */
+/* Reads the ports. A VXLAN tunnel contains an Ethernet frame. */
 static enum next read_transport(struct walk *walk) {
     struct headers *headers = walk->headers;
     const bool udp = headers->protocol == 17, tcp = headers->protocol == 6;

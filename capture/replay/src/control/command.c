@@ -35,7 +35,7 @@ static const struct {
 
 #define COMMANDS (sizeof known / sizeof *known)
 
-/* Parses an unsigned decimal number. Returns false if it is none, or out of range. */
+/* Parses an unsigned decimal number. Returns false if it is not a number, or out of range. */
 static bool parse_number(const char *text, int64_t least, int64_t most, int64_t *to) {
     char *end = NULL;
     errno = 0;

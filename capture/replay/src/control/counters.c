@@ -86,7 +86,7 @@ static void await_reception(struct session *session, uint64_t awaited[OPTIONS_PO
     }
 }
 
-/* Reads the counters of all ports. The polling thread is paused meanwhile: frames that it sends between the
+/* Reads the counters of all ports. The polling thread is paused during this: frames that it sends between the
  * reading of two counters would count as lost or hide a loss. */
 void counters_read_all(struct session *session, struct counters counters[OPTIONS_PORTS]) {
     struct interface_counters interfaces[OPTIONS_PORTS];

@@ -1,4 +1,4 @@
-/* What is counted of a port, by the driver, the bridge and the network interface. */
+/* Counts of a port, by the driver, the bridge and the network interface. */
 #ifndef ACAPELLA_REPLAY_PORT_COUNTERS_H
 #define ACAPELLA_REPLAY_PORT_COUNTERS_H
 
@@ -10,7 +10,7 @@ struct counters {
     uint64_t missed, no_mbuf;     /* received packets that were lost: no descriptor or no mbuf was free */
     uint64_t received;            /* by a bridge */
     uint64_t kernel_dropped;      /* no room in the ring of net_af_packet */
-    uint64_t awaited;             /* rx_packets of the interface of which all were awaited; 0 if none */
+    uint64_t awaited; /* rx_packets of the interface up to which reception was awaited; 0 if none */
     struct interface_counters interface;
 };
 

@@ -75,7 +75,7 @@ static void put_lead(FILE *to, const struct lead *lead) {
     }
 }
 
-/* The lead time that each port has in a run; null: unknown, 0 is used. */
+/* The lead time of each port in a run; null if it is unknown and 0 is used. */
 static void put_leads(FILE *to, const struct ports *ports) {
     fputs(", \"leads\": [", to);
     for (unsigned i = 0; i < ports->count; ++i) {
@@ -172,7 +172,7 @@ static void put_reception(FILE *to, const struct counters *now, const struct cou
     fputc('}', to);
 }
 
-/* Prints the key `ports`: what each port did not receive during a recording. */
+/* Prints the key `ports`: the packets that each port did not receive during a recording. */
 static void put_receptions(FILE *to, const struct session *session) {
     fputs(", \"ports\": [", to);
     for (unsigned i = 0; i < session->ports.count; ++i) {
@@ -318,7 +318,7 @@ static void put_counters(FILE *to, const struct session *session, unsigned at) {
         fprintf(to, "%s%" PRIu64, queue ? ", " : "", port->sent[queue]);
     }
     fputc(']', to);
-    if (session->options.bridge) { /* others do not poll what they receive */
+    if (session->options.bridge) { /* without a bridge, received packets are not polled */
         fputs(", ", to);
         put_reception(to, now, before);
     }

@@ -321,7 +321,7 @@ static int clear(struct session *session, struct fault *fault) {
 
 static void report_end(struct session *session) {
     const enum activity before = session->activity;
-    /* Read before `began`, so that `running` precedes `done` of a run that begins and ends meanwhile. */
+    /* Read before `began`, so that `running` precedes `done` of a run that begins and ends in between. */
     const bool ended = session->worker.activity == ACTIVITY_IDLE;
     if (before == ACTIVITY_RUNNING && session->worker.began && !session->running_reported) {
         session->running_reported = true;
@@ -332,7 +332,7 @@ static void report_end(struct session *session) {
         timebase_measure(&session->time);
         counters_read_after(session);
         if (before == ACTIVITY_RECORDING) {
-            recording_merge(&session->recording); /* the polling thread does not use it any more */
+            recording_merge(&session->recording); /* the polling thread no longer uses it */
             report_recorded(session);
         } else {
             report_done(session);

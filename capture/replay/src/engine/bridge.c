@@ -125,7 +125,7 @@ static void learn_cost(struct forward_cost *cost, unsigned packets, int64_t ns) 
 }
 
 /* If a burst took exceptionally long, for example because the thread was preempted, bursts of its size may
- * not be possible any more, and thus not measured: their cost decreases with each departure, at most to twice
+ * no longer be possible, and thus not measured: their cost decreases with each departure, at most to twice
  * that of half as many packets. */
 static void forget_cost(struct forward_cost *cost, unsigned first_size) {
     for (unsigned size = first_size; size < BURST_SIZES; ++size) {

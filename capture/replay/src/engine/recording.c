@@ -68,7 +68,7 @@ void recording_remove(struct recording *recording) {
 /* The packets of a port and queue that are not merged yet. */
 struct stream {
     unsigned key;
-    uint64_t at; /* position of the first one; the number of all packets: none is left */
+    uint64_t at; /* position of the first one; the number of all packets if none is left */
     int64_t ns;  /* its time */
 };
 

@@ -60,7 +60,7 @@ void recording_add(struct recording *recording, const struct packet *packet, enu
 void recording_remove(struct recording *recording);
 
 /* Merges the packets of all ports and queues by their times, if they have timestamps of the receiving device.
- * Packets of the same queue keep their order. No packets may be added meanwhile. */
+ * Packets of the same queue keep their order. No packets may be added during this. */
 void recording_merge(struct recording *recording);
 
 void recording_clear(struct recording *recording);

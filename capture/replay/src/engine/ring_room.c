@@ -9,7 +9,7 @@
 #define MOST_BYTES (1UL << 20)
 #define HEAD 66 /* bytes that the kernel puts before a frame: header, address, alignment */
 
-/* Parses a value up to the next argument. Returns 0 if it is no valid frame size. */
+/* Parses a value up to the next argument. Returns 0 if it is not a valid frame size. */
 static uint32_t parse(const char *text) {
     char *end = NULL;
     const unsigned long value = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;

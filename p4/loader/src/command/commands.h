@@ -5,7 +5,7 @@
 
 #include "acapella_p4.h"
 
-/* Executes statements that are available or arrive within `wait_ms`; false: end of standard input. */
+/* Executes statements that are available or arrive within `wait_ms`. Returns false at the end of input. */
 bool p4_commands_poll(struct p4 *p4, int wait_ms);
 
 #endif

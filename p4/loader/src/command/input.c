@@ -97,7 +97,7 @@ struct input *p4_input_open(const char *const paths[], const int descriptors[], 
     return input;
 }
 
-/* Returns the source with the earliest frame; of equal times, the lower port. */
+/* Returns the source with the earliest frame; for equal times, the lower port. */
 static struct source *earliest(struct input *input) {
     struct source *earliest = NULL;
     for (unsigned i = 0; i < input->count; ++i) {
