@@ -41,7 +41,7 @@ class Epochs:
                 self.next_ns += ((now - boundary) // self.period_ns + 1) * self.period_ns
                 yield from self._flip(boundary)
             result = self._frame(frame, now)
-            if result.trigger & T_FIRST:  # even if it could not be sent, since another report may be
+            if result.trigger & T_FIRST:  # even if it could not be sent, because another report may be sent
                 self.probes.append(Frame(frame.raw[:PROBE_BYTES], frame.port, frame.wire))
             yield now, result
         if self.period_ns and started:

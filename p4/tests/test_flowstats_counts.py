@@ -71,10 +71,10 @@ def test_reports_sum_exactly_over_epochs_with_a_large_sketch(slots, small_spec, 
     assert reported(ran) == exact(frames)
 
 
-def test_small_sketch_never_counts_too_few(small_spec, tmp_path):
+def test_small_sketch_never_undercounts(small_spec, tmp_path):
     frames = sorted(generated_connections(23, 600, alive=12), key=lambda frame: frame.timestamp_ns)
     ran = run(frames, {"cell_mask": 0xF, "rows": 2, "slot_mask": 0x3FF}, tmp_path, small_spec)
-    assert ran.registers["slot_counters"][2] == 0  # without a slot, a flow in full cells is not seen to begin
+    assert ran.registers["slot_counters"][2] == 0  # without a slot, the start of a flow in full cells is not detected
     found, required = reported(ran), exact(frames)
     assert all(found[name] >= count for name, count in required.items())
     assert found != required

@@ -81,7 +81,7 @@ def test_load_has_no_undefined_bytes(tmp_path):
         assert not frames[:, between].any()
 
 
-def test_undersized_sketch_reports_all_flows_and_no_packet_too_few(tmp_path):
+def test_undersized_sketch_reports_all_flows_and_never_undercounts(tmp_path):
     payloads, counters = run(tmp_path, SLOTS, cells=1024)
     exact, reported = packets(tmp_path, payloads)
     assert counters[4] == 0  # packets of flows that were not seen to begin

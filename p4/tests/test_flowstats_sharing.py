@@ -44,7 +44,7 @@ def shared(created: list[bytes], *, rows: int, cells: int, slots: int = SLOTS) -
 
 
 @pytest.mark.parametrize(("seed", "rows", "cells"), [(1, 1, 64), (2, 4, 64), (3, 4, 256), (4, 3, 1 << 20)])
-def test_report_may_count_too_much_if_its_flow_shares_all_cells(seed, rows, cells):
+def test_report_may_overcount_if_its_flow_shares_all_cells(seed, rows, cells):
     draw = random.Random(seed)
     keys = [random_key(draw) for _ in range(150)]
     sent = [(draw.choice(keys), draw.randrange(5, 8)) for _ in range(600)]

@@ -190,7 +190,7 @@ def test_each_kind_of_address_is_edited_separately(tmp_path):
         compare(Preprocess(**{**edits(51, "blank"), "edit": which}), generated_frames(51 + which, 400), tmp_path)
 
 
-def test_correct_checksums_stay_correct_and_wrong_ones_wrong(tmp_path):
+def test_correct_checksums_remain_correct_and_wrong_ones_wrong(tmp_path):
     """Checksums are computed over the complete packet here, independently of the model."""
     frames = [frame for frame in generated_frames(61, FRAMES) if frame.wire == len(frame.raw)]
     outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes

@@ -34,7 +34,7 @@ def header(name: str) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize(("number", "size"), [(1, 64), (2, 192)])
-def test_header_has_the_layout_of_the_schema(number, size):
+def test_header_matches_the_schema(number, size):
     layout = {name: (offset, length) for name, offset, length in reports.layout(number)}
     fields = header(f"report_{number}_h")
     assert sum(length for _, _, length in fields) == size

@@ -53,7 +53,7 @@ class Observed(FakeTestbed):
             self.present.append(self.file.exists())
         super().release(site)
 
-    def telemetry(self, site, seconds):  # asked while captures run, at the end of a sample
+    def telemetry(self, site, seconds):  # queried while captures run, at the end of a sample
         if self.file is not None:
             self.present.append(self.file.exists())
         return super().telemetry(site, seconds)

@@ -63,7 +63,7 @@ def delivered(node: Node, ended_early: str | None) -> node_digest.NodeDigest:
     return node_digest.deliver_digest(node, sample, node.directory.parent / "raw", COLLECT)
 
 
-def test_capture_that_ended_early_is_cut_at_its_last_whole_frame(node):
+def test_capture_that_ended_early_is_truncated_to_whole_frames(node):
     digest = delivered(node, "the disk is full")
     whole = pcap(frames(FRAMES - 1))
     assert (digest.facts.fault, digest.facts.frames) == (None, FRAMES - 1)

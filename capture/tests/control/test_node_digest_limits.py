@@ -21,12 +21,12 @@ def node_with(meminfo: str, *, allocates: bool = False) -> SimpleNamespace:
     )
 
 
-def test_listening_node_gives_half_of_its_memory():
+def test_digest_may_use_half_of_the_memory_of_a_listening_node():
     assert memory_limit(node_with("", allocates=True), "n1", SETTINGS) == 500_000_000
 
 
 @pytest.mark.parametrize(("available_kib", "expected"), [(400_000, 102_400_000), (1 << 30, MEMORY_BYTES)])
-def test_own_node_gives_a_share_of_its_available_memory(available_kib, expected):
+def test_digest_may_use_a_share_of_the_available_memory_of_an_own_node(available_kib, expected):
     printed = f"MemTotal:       99999999 kB\nMemAvailable:   {available_kib} kB\n"
     assert memory_limit(node_with(printed), "n1", SETTINGS) == expected
 

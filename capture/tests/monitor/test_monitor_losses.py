@@ -48,7 +48,7 @@ def test_loss_events_on_a_routed_path_match_the_schedule(tmp_path, capsys):
     assert len(missing) == path.lost > 20
     assert all(row["packets"] == row["last_packet"] - row["first_packet"] + 1 for row in rows)
     assert f"{path.lost} packets did not arrive, in {len(rows)} loss events" in capsys.readouterr().out
-    run(arrived, "-o", tmp_path / "tables")  # its packets are not those of the table
+    run(arrived, "-o", tmp_path / "tables")  # its packets differ from those of the table
     assert not list((tmp_path / "tables").glob("monitor_losses.*"))
 
 

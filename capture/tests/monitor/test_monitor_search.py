@@ -66,7 +66,7 @@ def test_line_rate_needs_no_search():
     assert (found.value, len(found.trials)) == (MOST, 1)
 
 
-def test_loss_at_the_lowest_rate_has_no_result():
+def test_loss_at_the_lowest_rate_gives_no_result():
     found = highest(device(10), 100, MOST, 50)
     assert (found.value, found.trial, len(found.trials)) == (None, None, 2)
 

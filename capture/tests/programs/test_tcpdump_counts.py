@@ -85,7 +85,7 @@ def test_final_counts_are_returned():
     assert job.signals == ["USR1", "INT"]
 
 
-def test_tcpdump_is_asked_again_only_after_its_reply(monkeypatch):
+def test_tcpdump_is_queried_again_only_after_its_reply(monkeypatch):
     monkeypatch.setattr(tcpdump, "DRAIN_S", 2.5)
     job = Scripted({"INT": STATUS.format(7) + FINAL.format(9)})
     assert stopped(job).captured == 9

@@ -230,7 +230,7 @@ def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(tmp_path, monk
     assert program.signals == ["KILL"]
 
 
-def test_program_whose_node_does_not_answer_does_not_keep_the_others_running(monkeypatch, capsys):
+def test_unreachable_node_does_not_keep_programs_on_other_nodes_running(monkeypatch, capsys):
     monkeypatch.setattr(transfer, "END_S", 0)
     lost, client, server = Running(answers=False), Running(), Running()
     ended = transfer.Transfer(None, SETTINGS.topology, CELLS[0], 1, 0)

@@ -74,7 +74,7 @@ def test_run_has_the_flag_of_its_condition_and_no_other(cells, condition):
     assert {*TESTED} & {*cell["flags"]} == {condition}
 
 
-def test_flags_agree_with_what_was_counted(cells):
+def test_flags_agree_with_the_counts(cells):
     assert cells["background"]["measured"]["background_bps"] > 0.001 * RATE_MBPS * 1_000_000
     assert cells["capture_loss"]["capture"]["dropped"] > 0
     assert cells["link_loss"]["measured"]["delayed"][RETURN]["dropped"] > 0

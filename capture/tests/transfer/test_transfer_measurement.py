@@ -389,7 +389,7 @@ def started(number: int, *, after_ns: int = 0, lasts_ns: int | None = 3 * SECOND
         (started(0, after_ns=-4 * SECOND), REPORT, "the clock of the sender was set during the transfer"),
     ],
 )
-def test_error_of_a_start_is_the_time_of_the_client_without_that_of_its_data(flow, report, error):
+def test_error_of_a_start_is_the_time_of_the_client_without_its_data(flow, report, error):
     expected = (error, None) if isinstance(error, int) else (None, error)
     assert start_error(flow, report) == expected
 

@@ -172,7 +172,7 @@ def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multip
     assert (multipath.campaign / "transfers" / cell["cell_id"] / "wire.pcap").stat().st_size > 0
 
 
-def test_connections_begin_within_the_error_after_the_written_starts(multipath):
+def test_connections_begin_within_the_error_after_the_recorded_starts(multipath):
     (cell,) = multipath.cells()
     table = pq.read_table(multipath.campaign / "transfers" / cell["cell_id"] / "wire.flows.parquet")
     first = {row["src_port"]: row["first_ns"] for row in table.to_pylist()}

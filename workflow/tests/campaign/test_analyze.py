@@ -55,7 +55,7 @@ def test_evidence_is_computed_only_for_samples_with_a_known_capacity(made, tmp_p
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30])
-def test_partials_do_not_depend_on_how_digests_are_read_together(made, tmp_path, monkeypatch, small_bytes):
+def test_partials_do_not_depend_on_the_batching_of_digests(made, tmp_path, monkeypatch, small_bytes):
     monkeypatch.setattr(analyze, "SMALL_BYTES", small_bytes)
     together = partials(made, [*FLOWS], tmp_path / "together")
     for sample in FLOWS:

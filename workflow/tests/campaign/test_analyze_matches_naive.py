@@ -88,7 +88,7 @@ def test_tables_of_captures_with_labels_equal_the_naive_reference(labeled, name)
 
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
-def test_tables_of_made_up_acaps_equal_the_naive_reference(made_up, name):
+def test_tables_of_generated_acaps_equal_the_naive_reference(made_up, name):
     assert_equal(name, *made_up)
 
 

@@ -213,7 +213,7 @@ def merged(tmp_path):
 
 
 @pytest.mark.parametrize("options", [["--frames", "3-5,11,20"], ["--where", "file = 'b.pcapng' and src_port = 1003"]])
-def test_frames_of_a_merged_acap_come_from_their_captures(merged, tmp_path, options):
+def test_frames_of_a_merged_acap_are_extracted_from_their_captures(merged, tmp_path, options):
     assert extract(tmp_path / "a.pcap", tmp_path / "out.pcapng", *options, "--acap", str(merged)) == 0
     rows = pq.read_table(merged).to_pylist()
     flows = {row["flow"]: row["src_port"] for row in pq.read_table(tmp_path / "both.flows.parquet").to_pylist()}

@@ -309,7 +309,7 @@ def test_connections_have_one_row_a_pair_in_the_direction_of_its_first_frame(tmp
     directory = tmp_path / "made"
     there = flow(1, 5, syn=2, peer_flow=1, handshake_rtt_ns=77)
     back = flow(2, 6, src="10.0.0.2", dst="10.0.0.1", src_port=2000, dst_port=1000, syn=1, peer_flow=0)
-    lonely = flow(3, 3, src_port=5, peer_flow=1)  # its peer flow has another peer
+    lonely = flow(3, 3, src_port=5, peer_flow=1)  # its peer flow has a different peer
     add_sample(directory, "a", WEST, (0, 20), [there, back, lonely])
     index.build(Campaign(directory))
     columns = "src, fwd_flow, rev_flow, syn, handshake_rtt_ns, duration_ns"

@@ -154,7 +154,7 @@ def test_figure_of_many_reasons_counts_the_rest(summed):
         ("", "Reasons for unsuccessful collections: no data", "nothing was collected"),
     ],
 )
-def test_figure_of_reasons_without_any_says_why(lines, expected, printed, summed):
+def test_figure_of_reasons_without_data_states_why(lines, expected, printed, summed):
     directory = summed(HEADER + lines)
     assert rows_of(directory, "outcome_reasons") == []
     assert compose.compose_figure("outcome_reasons", Source(Campaign(directory))).empty == (not lines)

@@ -186,7 +186,7 @@ def test_second_run_gives_the_same_bytes(small, copied):
     assert checksums(analyze_campaign(copied)) == checksums(small)
 
 
-def test_other_directory_order_and_threads_give_the_same_bytes(small, tmp_path):
+def test_different_directory_order_and_threads_give_the_same_bytes(small, tmp_path):
     directory = make_campaign(tmp_path / "elsewhere" / "made_up", **SMALL)
     assert checksums(analyze_campaign(directory, reverse=True, threads=2)) == checksums(small)
 

@@ -373,7 +373,7 @@ FORMULAS = ("=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1d1", "\uff0b1",
 
 
 @pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
-def test_cells_that_spreadsheets_take_for_formulas_begin_with_an_apostrophe(answer, form, delimiter):
+def test_cells_that_look_like_formulas_begin_with_an_apostrophe(answer, form, delimiter):
     cells = [*FORMULAS, "a=1", ""]
     escaped = [cell.replace("\t", "' || chr(9) || '").replace("\r", "' || chr(13) || '") for cell in cells]
     values = ", ".join(f"('{cell}')" for cell in escaped)

@@ -121,7 +121,7 @@ def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(stitc
     assert [row["untimed_frames"] for row in table("capture_quality")] == [2, 4]
 
 
-def test_cut_ends(stitched):
+def test_truncated_ends(stitched):
     table = stitched(
         (WEST1, (0, 20), [flow(1, 2, cut_start=False), flow(1, 2, src_port=1)]),
         (WEST1, (20, 40), [flow(21, 22, cut_end=False), flow(21, 22, src_port=1)]),

@@ -162,7 +162,7 @@ def test_writev_and_io_uring_have_panels_of_their_own(tmp_path):
     ]
 
 
-def test_thresholds_are_marked_where_dirty_memory_reached_them(tmp_path):
+def test_thresholds_are_marked_at_the_time_dirty_memory_reached_them(tmp_path):
     ((dirty, writev),) = panels_of(campaign(tmp_path / "c", study(RUN)))
     across = [layer["data"]["values"] for layer in dirty["layer"] if layer["mark"]["type"] == "rule"]
     assert [[mark["at"] for mark in marks] for marks in across] == [[10, 15, 20]]

@@ -167,7 +167,7 @@ def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
     assert [row["sample"] for row in rows(directory, "capture_quality") if row["excluded"] == "trial"] == names
 
 
-def test_index_prints_what_it_excludes(tmp_path, capsys):
+def test_index_reports_excluded_samples(tmp_path, capsys):
     directory, kind_of = restricted(tmp_path, (*MIXED, "trial"))
     assert cli.main(["campaign", "index", str(directory)]) == 0
     printed = capsys.readouterr().out

@@ -60,7 +60,7 @@ def pair_of(row) -> tuple:
     return row["environment"], row["a"], row["b"]
 
 
-def test_histograms_hold_every_common_packet_and_shares_add_up(results):
+def test_histograms_contain_every_common_packet_and_shares_add_up(results):
     rows = make(results)
     for pair in rows["consistency"]:
         deltas = [row for row in rows["consistency_deltas"] if pair_of(row) == pair_of(pair)]
@@ -209,7 +209,7 @@ def test_pseudonyms_of_environments_remove_results_under_true_names(results):
 
 
 @pytest.mark.parametrize("hide", [True, False])
-def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hide):
+def test_pseudonyms_hide_filters_and_flows_which_may_contain_addresses(results, hide):
     with_pseudonyms(results)
     used = {"filter": "ip.addr == 203.0.113.7", "flow": "203.0.113.7,203.0.113.8"}
     change_result(results, "noisy", lambda result: result["parameters"].update(used))

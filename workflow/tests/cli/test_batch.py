@@ -255,7 +255,7 @@ def test_changed_query_recreates_only_its_table(digested, monkeypatch, together_
     assert remade_tables(digested, stacks=2, congestion=2) == {"stacks", "congestion"}
     assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
     assert remade_tables(digested, stacks=2, congestion=2) == set()
-    os.utime(Campaign.at(digested).acap("s1"))  # now it is analyzed, and another query has changed for the others
+    os.utime(Campaign.at(digested).acap("s1"))  # now it is analyzed, and a different query has changed for the others
     assert remade_tables(digested, stacks=2, congestion=2, quality=2) == {*queries.names("analyze")}
     assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
     assert remade_tables(digested, stacks=2, congestion=2, quality=2) == set()
@@ -317,7 +317,7 @@ def test_incomplete_last_line_of_a_journal_is_ignored(campaign):
     assert outcomes(campaign) == ["kept", "kept", "done"]
 
 
-def test_batches_are_limited_and_samples_stay_in_theirs():
+def test_batches_are_limited_and_samples_keep_their_batch():
     sizes = {"a": 10, "b": 10, "c": 95, "d": 10, "e": 300, "f": 1}
     first = extended({}, [*sizes], sizes, most=3, most_bytes=100)
     assert first == {"a": "b0001", "b": "b0001", "c": "b0002", "d": "b0003", "e": "b0004", "f": "b0005"}

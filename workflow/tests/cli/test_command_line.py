@@ -237,7 +237,7 @@ handle_fatal_signals(debug=False)
     assert f"({number.name})" in ended.stderr
 
 
-def test_debug_shows_where_a_crash_happened():
+def test_debug_shows_the_location_of_a_crash():
     code = """
 import ctypes
 from acapella.cli.main import handle_fatal_signals

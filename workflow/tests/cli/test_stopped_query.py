@@ -35,7 +35,7 @@ def test_interrupt_during_a_query_prints_one_line(monkeypatch, capsys, number, c
     before = {kept: signal.getsignal(kept) for kept in (signal.SIGINT, *cli.TERMINATION)}
     try:
         ended = cli.main([])
-    except SystemExit as exited:  # it came before the query had begun, or DuckDB passed it on
+    except SystemExit as exited:  # the signal arrived before the query began, or DuckDB passed it on
         ended = exited.code
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -364,7 +364,7 @@ def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
     assert SECRET.value.encode() not in sent["challenge"] + sent["proof"]
 
 
-def test_other_users_can_neither_read_the_secret_nor_take_a_session():
+def test_other_users_can_neither_read_the_secret_nor_open_a_session():
     with tempfile.TemporaryDirectory() as directory, listening(Rings()) as (server, port):
         Path(directory).chmod(0o755)  # only the mode of the file protects the secret
         path = Path(directory) / "collector.secret"

@@ -388,7 +388,7 @@ def test_new_cache_in_a_directory_of_a_group_is_private(tmp_path, mode):
     assert (tmp_path / "cache").stat().st_mode & 0o7777 == 0o700
 
 
-def test_cache_made_by_mkdir_in_a_directory_of_a_group_is_private(tmp_path):
+def test_cache_created_by_mkdir_in_a_directory_of_a_group_is_private(tmp_path):
     """With umask 002, `mkdir` creates a directory of mode 2775 there."""
     tmp_path.chmod(0o2775)
     before = os.umask(0o002)

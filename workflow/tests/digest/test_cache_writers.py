@@ -42,7 +42,7 @@ def test_reader_between_the_steps_of_a_writer_removes_nothing(tmp_path, entry, m
     assert cache.fault_of(entry) is None
 
 
-def test_directory_that_another_user_creates_meanwhile_keeps_its_mode(entry, monkeypatch):
+def test_directory_created_by_another_user_at_the_same_time_keeps_its_mode(entry, monkeypatch):
     """Only the owner of a directory may set its mode."""
     entry.parent.rmdir()
     mkdir = os.mkdir

@@ -202,7 +202,7 @@ def hashes(directory: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_only_and_formats_choose_what_is_written(tmp_path):
+def test_only_and_formats_select_the_written_files(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
     assert cli.main(["campaign", "figures", str(directory), "--only", "flow_sizes", "--formats", "svg", "png"]) == 0
     assert sorted(path.name for path in (directory / "figures").iterdir()) == ["flow_sizes.png", "flow_sizes.svg"]

@@ -351,7 +351,7 @@ def test_overwritten_reports_are_counted_as_lost(tmp_path, monkeypatch, few_flow
     assert max(row["offered_rps"] for row in rows) == rows[-1]["offered_rps"] >= fastest["offered_rps"] / 50
 
 
-def test_reports_stay_new_after_every_pass_over_the_ring(monkeypatch, few_flows):
+def test_reports_count_as_new_after_every_pass_over_the_ring(monkeypatch, few_flows):
     """Two passes over four reports per flow. If the times of the first pass were reused, three of four would be
     discarded.
     """
@@ -366,7 +366,7 @@ def test_reports_stay_new_after_every_pass_over_the_ring(monkeypatch, few_flows)
 
 
 @pytest.mark.skipif(program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}")
-def test_replayed_traces_lose_what_is_overwritten_before_it_is_read(tmp_path, monkeypatch):
+def test_replayed_traces_lose_reports_overwritten_before_they_are_read(tmp_path, monkeypatch):
     """The collector reads the ring every RING / 2 or every 2 RING reports, with a simulated clock."""
     monkeypatch.setattr(replay, "RING", 256)
     monkeypatch.setattr(replay, "MAX_BATCH", 10**6)
@@ -413,7 +413,7 @@ def test_search_narrows_the_rate_of_first_loss():
     assert [row["offered_rps"] / 1e6 for row in rows] == [1, 10, 20, 15, 12.5, 13.75, 13.125, 100]
 
 
-def test_title_of_accuracy_has_the_largest_error_although_all_agree():
+def test_title_of_accuracy_has_the_largest_error_even_if_all_agree():
     rows = {measure: accuracy_row(measure) | {"n": 999, "n_log": 999} for measure in ("bytes", "iat")}
     for row in rows.values():
         row |= {"r2": 1.0, "r2_log": 1.0, "equal": 999, "equal_share": 0.999, "near_share": 0.999}

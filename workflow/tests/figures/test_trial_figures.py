@@ -159,7 +159,7 @@ def test_trials_whose_sender_lost_the_cpu_are_marked_in_every_figure(drawn, svg)
     assert "Hollow: the sender of either trial lost the CPU." in words(svg("kappa_replayer", "replayed"))
 
 
-def test_replayer_and_path_are_drawn_where_departures_are_known(drawn, svg):
+def test_replayer_and_path_are_drawn_if_departures_are_known(drawn, svg):
     text = words(svg("kappa_replayer", "replayed"))
     assert "measured, 0.9890 replayer, path with mean limits 0.9990 to 0.9995 (quiet)" in text
     assert text.count("departures not measured") == 1, "of loaded"
@@ -311,7 +311,7 @@ def test_timeline_of_many_runs_shows_the_lowest_kappa(tmp_path):
     assert "the 40 runs with the lowest kappa in a window, of 49" in with_spaces(figure.description)
     least = defaultdict(lambda: 1)
     for row in source.rows("consistency_timeline"):
-        name = f"{row['environment']}-{row['b']}"  # the name that write_campaign gives to the trial
+        name = f"{row['environment']}-{row['b']}"  # the trial's name in write_campaign
         least[name] = min(least[name], row["kappa"])
     shown = {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]}
     assert shown == set(sorted(least, key=least.get)[:40])

@@ -92,7 +92,7 @@ def test_six_percent_missing_do_not_agree(measure):
 
 
 @pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is INTERVAL])
-def test_intervals_that_are_right_but_too_wide_do_not_agree(measure):
+def test_correct_but_too_wide_intervals_do_not_agree(measure):
     rows = pairs_of(measure)
     assert "median width 90 %" in verdict([row | {"width": 0.9} for row in rows])
     assert verdict([row | {"width": 0.9} for row in rows[: N // 50]] + rows[N // 50 :]) == "p99 width 90 %"

@@ -101,7 +101,7 @@ def test_resets_of_the_sketch_lose_no_bytes(busy):
 
 
 @needs_program
-def test_small_sketch_never_counts_too_little(busy):
+def test_small_sketch_never_undercounts(busy):
     rows = {(row["rows"], row["cells"], row["measure"]): row for row in table(busy, "memory")}
     assert {key[:2] for key in rows} == {(1, 8), (4, 65536), (4, 1 << 20)}
     small, large = rows[1, 8, "bytes"], rows[4, 1 << 20, "bytes"]

@@ -256,7 +256,7 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
     assert codes == {None, "straddle", "no_slot", "unreported"}
 
 
-def test_windows_with_a_report_that_may_count_too_much_have_no_lower_bound():
+def test_windows_with_a_report_that_may_overcount_have_no_lower_bound():
     """Reports of 7 bytes each 10 ns; those at 30 to 45 ns may share their cells, the last of them over an edge."""
     con = queries.connect()
     stamps = [(0, 10 * place + 5, 7, 1, 10 * place + 5, 0, place, place in (3, 4)) for place in range(10)]

@@ -44,7 +44,7 @@ def lossy_flow(draw: random.Random, client: int) -> list[bytes]:
         if waiting and draw.random() < late:
             frames.append(waiting.pop(draw.randrange(len(waiting))))
     ends = [make(at, FIN | ACK, draw.choice([0, 10]))] * draw.randrange(3)
-    place = draw.choice([len(frames), max(1, len(frames) - 3)])  # a late FIN comes behind data that it follows
+    place = draw.choice([len(frames), max(1, len(frames) - 3)])  # the FIN may precede data with lower numbers
     return frames[:place] + ends + frames[place:] + draw.sample(waiting, draw.randrange(len(waiting) + 1))
 
 

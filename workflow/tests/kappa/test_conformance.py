@@ -191,7 +191,7 @@ def test_printed_means_that_differ_from_their_runs_are_listed():
     }
 
 
-def test_first_dedicated_test_implies_another_i():
+def test_first_dedicated_test_implies_a_different_i():
     implied = [verdicts()["FABRIC Dedicated 40 Gbps 1", run]["I_implied"] for run in "BCDE"]
     assert [round(value, 4) for value in implied] == [0.6968, 0.3536, 0.3650, 0.6436]
 

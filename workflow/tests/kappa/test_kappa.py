@@ -44,7 +44,7 @@ def test_reversed_trial_has_the_defined_moves(compared, n):
 
 
 @pytest.mark.parametrize(("times", "by"), [(1, 2), (2, 1), (3, 1), (7, 5)])
-def test_stretched_trial_has_the_i_of_its_factor(compared, times, by):
+def test_i_of_a_stretched_trial_follows_from_its_factor(compared, times, by):
     offsets = [n * n * 331 * by for n in range(40)]
     factor = Fraction(times, by)
     assert compared(offsets, [ns * times // by for ns in offsets])["I"] == float(abs(factor - 1) / (factor + 1))

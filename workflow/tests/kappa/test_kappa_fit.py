@@ -83,7 +83,7 @@ def test_departures_of_a_run_at_a_different_time_are_a_warning(replays, capsys):
     "delay_ns",
     [
         np.where(np.arange(COUNT) < COUNT // 3, 0, 200_000_000),  # a queue from then on
-        np.where(np.arange(COUNT) < COUNT // 3, 60_000_000, 0),  # another route from then on
+        np.where(np.arange(COUNT) < COUNT // 3, 60_000_000, 0),  # a different route from then on
         np.where(np.arange(COUNT) < COUNT // 2, 200_000_000, 0),
         np.minimum(np.arange(COUNT) * 5_000_000, 200_000_000),  # a queue fills
         np.where(np.arange(COUNT) < 3, 900_000_000, 0),  # the first packets wait for an address

@@ -74,7 +74,7 @@ def test_table_1_of_moves():
     assert math.isclose(table["abs_sigma"], math.sqrt(2))
 
 
-def test_sums_beyond_double_precision_stay_exact():
+def test_sums_beyond_double_precision_are_exact():
     large = 10**30
     assert ratios.latency(large + 1, 1, large) - 1 == Fraction(1, large)
 

@@ -198,7 +198,7 @@ def test_only_burst_has_no_bound_without_burst_error(replay, capsys):
     assert pair(capsys, *replay.words(rows, rows), "--burst-error", "1us")["corrected"]["kappa_hi"] > 0
 
 
-def test_interval_that_bursts_make_wide_is_a_warning(replay, capsys):
+def test_interval_widened_by_bursts_is_a_warning(replay, capsys):
     """There is no warning if the interval is narrow, or wide for a different reason."""
 
     def text(rows, *options):
@@ -225,7 +225,7 @@ def test_nothing_sent_has_no_corrected_kappa(replay, capsys):
     assert "corrected kappa undefined" in capsys.readouterr().out
 
 
-def test_packets_of_no_recording_stay_in_the_trial(replay, capsys):
+def test_packets_in_no_recording_are_kept_in_the_trial(replay, capsys):
     """A duplicate made by the path, and frames of other hosts, count as in the measured kappa."""
     rows = [(ns, packet(n)) for n, ns in enumerate(TIMES)]
     extra = [(TIMES[50] + 100, packet(50)), (TIMES[90] + 7, arp(1)), (TIMES[20] - 3, arp(2))]
@@ -399,7 +399,7 @@ def test_files_in_a_different_format_are_errors(replay, capsys, change, message)
     assert message in error(capsys, words)
 
 
-def test_capture_given_as_departures_is_rejected(replay, capsys):
+def test_capture_in_place_of_departures_is_rejected(replay, capsys):
     assert "not a file of departures" in error(capsys, replay.words(columns(), replay.trials[1]))
     assert "no such file" in error(capsys, replay.words(columns(), replay.directory / "missing"))
 

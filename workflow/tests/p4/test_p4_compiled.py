@@ -91,7 +91,7 @@ def test_interpreted_neither_compiles_nor_prints_a_reason(arguments, cache, tmp_
 
 
 @pytest.mark.usefixtures("loader", "cache")
-def test_source_of_another_dpdk_version_is_rejected(arguments, tmp_path, capfd):
+def test_source_of_a_different_dpdk_version_is_rejected(arguments, tmp_path, capfd):
     other = fake_source(tmp_path / "dpdk", "22.11.1")
     assert main([*arguments, "--pipeline", "compiled", "--dpdk-source", str(other)]) == 2
     assert f"{other}: DPDK 22.11.1, but the loader is linked to " in capfd.readouterr().err

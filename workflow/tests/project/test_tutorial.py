@@ -8,7 +8,7 @@ from acapella_testing.source_tree import ROOT
 PAGE = "tutorial.md"
 
 
-def test_commands_print_what_the_tutorial_shows(tmp_path):
+def test_commands_print_the_output_in_the_tutorial(tmp_path):
     (tmp_path / ".test").symlink_to(ROOT / ".test")
     (tmp_path / "results").mkdir()
     listed = pages.commands(pages.text_of(PAGE))

@@ -403,7 +403,7 @@ def test_error_of_an_unreadable_capture_names_the_input(name, content, why, tmp_
         (0, 0o600, "0"),
     ],
 )
-def test_public_key_file_or_key_of_another_size_is_rejected(tmp_path, size, mode, message):
+def test_public_key_file_or_key_of_a_wrong_size_is_rejected(tmp_path, size, mode, message):
     path = tmp_path / "key"
     path.write_bytes(b"K" * size)
     path.chmod(mode)

@@ -38,7 +38,7 @@ ADDED = b"\xc1\0\0\x18" + bytes(4) + b"\xc0\1\0\x10" + bytes(4) + SCTP_ADDRESS
 
 
 @pytest.mark.parametrize(
-    ("frame", "begin", "length"),  # the place of an address in a frame
+    ("frame", "begin", "length"),  # the position of an address in a frame
     [
         pytest.param(ipv4(17, bytes(8), b"\x07\x27\x28" + OTHER_ENDS[0] * 9 + b"\0"), 41, 4, id="record route"),
         pytest.param(ipv4(17, bytes(8), b"\x44\x0c\x0d\1" + OTHER_ENDS[0] + b"\1\2\3\4"), 38, 4, id="timestamps"),
@@ -62,7 +62,7 @@ def test_remaining_address_in_an_option_or_message_is_found(frame, begin, length
     assert find_leak(tmp_path, [frame], restore_original(begin, begin + length)) == (1, begin, "an original address")
 
 
-def test_payload_of_16_bytes_at_another_place_is_found(tmp_path):
+def test_payload_of_16_bytes_at_a_different_offset_is_found(tmp_path):
     originals = frames(random.Random(6))
     for length, expected in ((15, None), (16, (3, 42, "a run of payload at another place"))):
         found = find_leak(tmp_path, originals, lambda n, original, kept, length=length:

@@ -227,7 +227,7 @@ EVERY_TABLE = {*queries.names("analyze")}
         ("shared/innermost", "\nlimit 1\n", {"headers", "ip_versions", "stacks"}),
     ],
 )
-def test_edited_query_changes_only_the_digests_of_partial_tables_made_from_it(
+def test_edited_query_changes_only_the_digests_of_partial_tables_computed_from_it(
     tmp_path, monkeypatch, edited, text, expected
 ):
     monkeypatch.setattr(queries, "DIRECTORY", shutil.copytree(queries.DIRECTORY, tmp_path / "sql"))

@@ -99,7 +99,7 @@ def test_plan_of_a_remote_testbed_is_not_requested_before_a_dry_run():
 
 
 @pytest.mark.parametrize("fault", ["parse", "programs", "plan"])
-def test_mistakes_are_found_before_a_collection(fault):
+def test_errors_are_found_before_a_collection(fault):
     with pytest.raises(UserError, match=f"{fault} failed"):
         FakeTestbed(fault).collection().check(collected=False)
 

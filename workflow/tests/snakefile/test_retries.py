@@ -54,7 +54,7 @@ class Resources(dict):
     __getattr__ = dict.get
 
 
-def test_slurm_does_not_requeue_a_measurement_although_the_profile_has_it_requeue_jobs():
+def test_slurm_does_not_requeue_a_measurement_even_if_the_profile_requeues_jobs():
     """The last of both options counts for sbatch."""
     job = SimpleNamespace(resources=Resources(slurm_extra="--no-requeue"), threads=1)
     settings = SimpleNamespace(requeue=True, no_requeue=False, qos=None, reservation=None)

@@ -108,7 +108,7 @@ def test_only_names_of_environments_match_the_wildcard():
     assert Trials({}).wildcard_constraint() == "none"
 
 
-def test_mistake_ends_snakemake_with_one_line():
+def test_error_ends_snakemake_with_one_line():
     with pytest.raises(SystemExit) as ended, exit_on_user_error("config error: "):
         raise UserError("missing", where="x.tsv")
     assert ended.value.code == "config error: x.tsv: missing"

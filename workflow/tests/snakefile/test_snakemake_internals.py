@@ -175,7 +175,7 @@ def test_signals_are_recorded_and_passed_to_the_earlier_handlers():
 
 
 @pytest.mark.usefixtures("keep_handlers")
-def test_ignored_signals_stay_ignored():
+def test_ignored_signals_remain_ignored():
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     snakemake_internals.record_signals(lambda: pytest.fail("the signal is ignored"))

@@ -150,7 +150,7 @@ def test_dry_run_of_profile_fabric_prints_the_request_without_a_token(tmp_path, 
         ({"consistency": {"regions": ["4-8"]}}, "config error: consistency.regions[0]: '4-8' does not match"),
     ],
 )
-def test_config_mistakes_name_their_key(changes, complaint):
+def test_config_errors_name_their_key(changes, complaint):
     with pytest.raises(UserError) as caught:
         config.checked({"campaign": "x", "testbed": "files", "samples": "s.tsv"} | changes)
     assert str(caught.value).startswith(complaint)
@@ -223,7 +223,7 @@ def keys_of(schema):
 
 
 @pytest.mark.parametrize("mistake", [{"capture": {"snaplen": "abc"}}, {"campagne": "x"}])
-def test_config_mistake_ends_snakemake_with_one_line(tmp_path, mistake):
+def test_config_error_ends_snakemake_with_one_line(tmp_path, mistake):
     ended = workplace(tmp_path, **mistake).run("--dry-run")
     assert ended.returncode != 0
     lines = [line for line in ended.stdout.splitlines() if "profile" not in line]

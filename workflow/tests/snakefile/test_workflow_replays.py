@@ -53,7 +53,7 @@ def test_environments_of_the_replay_are_compared_without_a_list_of_trials(campai
     assert found["plain"]["kappa_replayer"] is None and found["plain"]["cpu_lost_trials"] is None
 
 
-def test_kappa_of_the_path_comes_from_the_departures(campaign):
+def test_kappa_of_the_path_is_computed_from_the_departures(campaign):
     (row,) = (row for row in rows(campaign, "consistency") if row["environment"] == "dual")
     assert row["path_kappa_lo"] <= row["path_kappa_hi"] <= 1 and 0 < row["kappa_replayer"] <= 1
     (pair,) = json.loads((campaign / "consistency" / "dual.json").read_text())["pairs"]

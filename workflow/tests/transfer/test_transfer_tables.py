@@ -98,7 +98,7 @@ def test_run_is_flagged_if_the_error_of_its_starts_is_above_one_percent(tmp_path
 
 
 @pytest.mark.parametrize("starts", [(10**18, None), (None, 10**18), (None, None)])
-def test_run_whose_starts_are_not_known_has_no_completion_time(tmp_path, starts):
+def test_run_with_unknown_starts_has_no_completion_time(tmp_path, starts):
     made.cell(tmp_path, "a", TWO_FLOWS, flows=[{"started_ns": at} for at in starts], settings={"ratio": 2.0})
     made.cell(tmp_path, "b", TWO_FLOWS[:1])
     assert rows(tmp_path, "flows", "cell_id, offset_ns, offset_error_ns, end_ns") == [
@@ -373,7 +373,7 @@ def test_settings_in_a_sheet(tmp_path):
         ("file\na\na\n", "is in the sheet twice"),
     ],
 )
-def test_mistakes_in_a_sheet_are_named(tmp_path, text, message):
+def test_errors_in_a_sheet_are_reported(tmp_path, text, message):
     (tmp_path / "sheet.tsv").write_text(text)
     with pytest.raises(UserError, match=message):
         settings.sheet(tmp_path / "sheet.tsv")
@@ -382,7 +382,7 @@ def test_mistakes_in_a_sheet_are_named(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("pattern", "message"), [("(", "not a regular"), ("x", "no named group"), ("(?P<d>x)", "unknown group d")]
 )
-def test_mistakes_in_a_pattern_are_named(pattern, message):
+def test_errors_in_a_pattern_are_reported(pattern, message):
     with pytest.raises(UserError, match=message):
         settings.name_pattern(pattern)
 

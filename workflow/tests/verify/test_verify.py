@@ -381,7 +381,7 @@ def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
     """Compares a few captures; test_dissect_matches_tshark compares all of them, joined."""
     for part in ("ndpi", "tcpdump"):
         for file in sorted((corpus / part).glob("*.pcap*"))[:: 40 if SOAK else 240]:
-            (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a directory, what tshark refuses is passed over
+            (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a directory, files that tshark rejects are skipped
     code = main(["verify", str(tmp_path)])
     out = capsys.readouterr().out
     assert "unexplained on what the core decided: 0 frames" in out

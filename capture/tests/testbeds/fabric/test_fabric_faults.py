@@ -360,7 +360,7 @@ def test_other_slices_are_deleted_if_one_cannot_be(fabric):
     assert not names(fabric)
 
 
-def test_slice_may_be_deleted_by_another_thread_meanwhile(fabric, monkeypatch):
+def test_slice_may_be_deleted_by_another_thread_at_the_same_time(fabric, monkeypatch):
     testbed = fabric.testbed()
     testbed.allocate(SITE, ResourceRequest(1))
     slices, (record,) = testbed.slices, testbed.slices.list_slices()

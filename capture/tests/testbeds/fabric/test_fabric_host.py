@@ -77,7 +77,7 @@ def test_nodes_are_left_unchanged(fabric):
         assert files_of(fabric, node) == []
 
 
-def test_plan_names_the_level_and_what_the_next_one_needs(fabric, capsys):
+def test_plan_names_the_level_and_the_requirements_of_the_next_one(fabric, capsys):
     status, campaign = collected(fabric, "--dry-run", collect=OWN)
     printed = capsys.readouterr().out
     assert status == 0 and not campaign.exists()

@@ -75,7 +75,7 @@ def test_login_that_loses_its_connection_is_repeated(fabric, monkeypatch):
 
 
 def test_connection_that_is_lost_during_the_plan_does_not_fail_the_sites(fabric, capsys):
-    fabric.nodes.drop_every = 100  # of the logins to the bastion host only the first, which is that of the plan
+    fabric.nodes.drop_every = 100  # of the logins to the bastion host, only the first one, for the plan
     status, campaign = collected(fabric, collect=ONE)
     printed = capsys.readouterr()
     assert status == 0, printed.out + printed.err
@@ -94,7 +94,7 @@ def test_timeout_of_the_operating_system_is_reported_as_such(fabric, monkeypatch
         fabric.testbed().allocate(SITE, ResourceRequest(1))
 
 
-def test_key_that_expires_during_a_collection_is_not_tried_again(fabric):
+def test_key_that_expires_during_a_collection_is_not_retried(fabric):
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         fabric.nodes.expired_key, fabric.nodes.booting = True, 1000
@@ -107,7 +107,7 @@ def test_key_that_expires_during_a_collection_is_not_tried_again(fabric):
         fabric.nodes.expired_key, fabric.nodes.booting = False, 0
 
 
-def test_node_that_has_no_key_yet_is_waited_for(fabric, capsys):
+def test_login_waits_until_a_node_has_the_key(fabric, capsys):
     fabric.nodes.booting = 5
     status, _ = collected(fabric, collect=ONE)
     assert status == 0, capsys.readouterr()

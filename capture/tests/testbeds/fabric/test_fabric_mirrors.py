@@ -50,7 +50,7 @@ def test_exactly_three_functions_of_fabrics_client_are_replaced(fabric):
     assert replaced == {(owner.__name__, name) for owner, name in PATCHES}
 
 
-def test_ports_come_from_links_and_counters(fabric):
+def test_ports_are_read_from_links_and_counters(fabric):
     star = fabric.testbed().site(SITE)
     assert [port.name for port in star.ports] == [PORTS[0], PORTS[2], OWN, PORTS[1]]
     assert {port.name: (port.kind, port.rate_bps) for port in star.ports if port.name != OWN} == {
@@ -104,7 +104,7 @@ def test_hosts_of_a_site_in_partial_maintenance_count(fabric):
     assert testbed.unavailable_sites() == {"MAINT": maintenance, "WASH": maintenance}
 
 
-def test_refusing_host_does_not_prevent_another_nic_model(fabric):
+def test_refusing_host_does_not_prevent_a_different_nic_model(fabric):
     """The only free NIC of the preferred model belongs to a host in maintenance."""
     host = {"cores": 32, "ram": 128, "disk": 1000}
     fabric.orchestrator.sites["UTAH"] = [
@@ -128,7 +128,7 @@ def test_unreadable_resources_are_an_error(fabric):
         testbed.resources(SITE)
 
 
-def test_port_rates_come_from_switch_counters(fabric):
+def test_port_rates_are_computed_from_switch_counters(fabric):
     found = fabric.testbed().telemetry(SITE, 60)
     assert found.source == "FABRIC's metrics" and found.seconds > 50
     assert set(found.ports) == {*PORTS, OWN}
@@ -170,7 +170,7 @@ def test_ports_of_the_own_slice_are_known_without_counters(fabric):
     assert [(port.name, port.kind) for port in ports if port.slices] == [(OWN, "downlink")]
 
 
-def test_downlinks_without_counters_come_from_the_information_model(fabric, tmp_path):
+def test_downlinks_without_counters_are_read_from_the_information_model(fabric, tmp_path):
     """As labels of a graph in JSON, or quoted within GraphML. Sub-interfaces and other interfaces are not ports."""
     (tmp_path / "models").mkdir()
     labels = ["HundredGigE0/0/0/15.3370", "HundredGigE0/0/0/5", "Bundle-Ether1/0", "Optics0/0/0/5"]
@@ -261,7 +261,7 @@ def test_failed_mirror_is_reported_and_the_next_one_created(fabric):
         fabric.orchestrator.faults.modify_fails = False
         fabric.orchestrator.faults.stuck = True
         impatient = fabric.testbed(mirror_timeout_s=0.3)
-        assert impatient.instances(SITE) == (instance,)  # also after a failed modification
+        assert impatient.instances(SITE) == (instance,)  # even after a failed modification
         with pytest.raises(UserError, match=r"Modifying after 0\.3 s.*fabric\.move_mirrors: false"):
             impatient.mirror(instance, instance.receivers[0], PORTS[0], "both")
         fabric.orchestrator.faults.stuck = False

@@ -56,7 +56,7 @@ def test_both_nics_of_a_node_are_in_one_host():
 
 
 @pytest.mark.parametrize("poor", [host(cx6=9, cores=2), host(cx6=9, state="Maint"), host(site="B", cx6=9)])
-def test_hosts_without_cores_in_maintenance_or_elsewhere_are_not_used(poor):
+def test_hosts_without_cores_in_maintenance_or_at_other_sites_are_not_used(poor):
     with pytest.raises(InsufficientResources, match="site A: no host for node"):
         choose_models(plan_slice(topology_at()), [poor], NICS, REQUEST)
 

@@ -45,7 +45,7 @@ exit 100 ;; esac
         (2, "The repository 'http://a' does not have a Release file.", None),
     ],
 )
-def test_package_lists_are_updated_when_another_apt_has_ended(tmp_path, refusals, message, expected):
+def test_package_lists_are_updated_once_a_running_apt_has_ended(tmp_path, refusals, message, expected):
     programs = {"apt-get": APT.format(refusals=refusals, message=message), "sleep": "#!/bin/sh\n"}
     for name, text in programs.items():
         (tmp_path / name).write_text(text)

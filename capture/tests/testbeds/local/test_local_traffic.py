@@ -168,7 +168,7 @@ def test_server_that_fails_to_listen_is_restarted_once(traffic_of, broken, tmp_p
     assert outcome(traffic) == [(1, 0, None)]
 
 
-def test_server_that_never_listens_is_given_up(traffic_of, broken, monkeypatch):
+def test_server_that_never_listens_is_abandoned(traffic_of, broken, monkeypatch):
     monkeypatch.setattr(services, "LISTEN_S", 0.2)
     broken("iperf3", "exec sleep 60")
     traffic = traffic_of({"kind": "iperf3_tcp"}, {"kind": "ping"})

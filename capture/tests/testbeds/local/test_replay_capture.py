@@ -147,7 +147,7 @@ def test_empty_capture_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize(("order", "unit_ns"), [("<", 1), (">", 1000)])
-def test_interfaces_of_a_pcapng_take_turns(tmp_path, order, unit_ns):
+def test_interfaces_of_a_pcapng_are_interleaved(tmp_path, order, unit_ns):
     path, target = write_five(tmp_path, order, unit_ns), tmp_path / "x.pcapng"
     replay_capture.write_interfaces(path, target, ["02:00:00:00:fe:01", "02:00:00:00:fe:02"])
     assert scan(target).frames == 5

@@ -70,7 +70,7 @@ def test_manifest_lists_started_and_failed_clients_with_reasons(collected):
     assert last[2]["why"] is None
 
 
-def test_each_failing_kind_is_noted_once_and_when_given_up(collected):
+def test_each_failing_kind_is_noted_once_and_when_it_is_abandoned(collected):
     printed = collected[0].stdout
     failed = (
         "traffic iperf3_tcp from site1-host1 to site2-host1 (10.10.2.1) failed: iperf3 does not listen on site2-host1: "

@@ -90,7 +90,7 @@ def test_environments_of_the_replay_are_compared_without_a_list_of_trials(place)
         assert (row["trials"], row["U"], row["packets_baseline"]) == (TRIALS, 0, PACKETS)
 
 
-def test_kappa_of_the_path_comes_from_the_departures(place):
+def test_kappa_of_the_path_is_computed_from_the_departures(place):
     for row in rows(place.campaign, "consistency"):
         assert row["path_kappa_lo"] <= row["path_kappa_hi"] <= 1 and 0 < row["kappa_replayer"] <= 1
 

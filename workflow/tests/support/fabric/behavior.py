@@ -48,7 +48,7 @@ class Faults:
     stuck: bool = False  # slices stay Configuring, modifications Modifying
     modify_fails: bool = False
     failed_service_stays: bool = False  # after a failed modification all later ones end in ModifyError
-    one_mirror_per_port: bool = False  # modifications with two mirrors of a switch port fail, also of different VLANs
+    one_mirror_per_port: bool = False  # modifications with two mirrors of a switch port fail, even of different VLANs
     kept: str | None = None  # name of a slice that cannot be deleted
     no_summary: bool = False
     metrics_status: int = 200

@@ -82,7 +82,7 @@ class StoredSlice:
     queries: int = 1
     notice: str = ""
     holds: bool = True  # whether it has its resources
-    failed_service: str = ""  # notice of a service that failed and stays
+    failed_service: str = ""  # notice of a service that failed and is kept
     accepted: str = ""  # after a failed modification: the model without the parts that failed
     hidden: bool = False  # from lists
 

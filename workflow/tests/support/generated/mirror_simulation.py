@@ -99,7 +99,7 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
     load = 1 + load / 3 if given.steady else load
     every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
-    # traffic also before and after the sample, until the next readings of the counters, or only in it
+    # traffic before and after the sample, too, until the next readings of the counters, or only in it
     begin_s = -1 - every_s if draw.random() < 0.5 or given.steady else 0
     line = draw.choice((2, 4, 10)) * CAPACITY_BPS
     line = max(line, round(load * 1.1 * CAPACITY_BPS))

@@ -121,7 +121,7 @@ class Cluster:
             [*unshare(), sys.executable, __file__, str(self.directory), *command],
             cwd=directory,
             env=os.environ | {"PYTHONSAFEPATH": "1"} | environment,
-            stdin=subprocess.PIPE,  # closed when the test ends, also by a signal
+            stdin=subprocess.PIPE,  # closed when the test ends, even by a signal
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -308,7 +308,7 @@ def start_database(daemons: Daemons, directory: Path) -> None:
     until("Cluster", "sacctmgr", "show", "cluster")
     for words in (("cluster", "one"), ("account", "traffic"), ("user", owner(), "account=traffic")):
         subprocess.run(["sacctmgr", "--immediate", "add", *words], check=True, stdout=subprocess.DEVNULL)
-    default = ["user", owner(), "set", "defaultaccount=traffic"]  # root already has another account
+    default = ["user", owner(), "set", "defaultaccount=traffic"]  # root already has a different account
     subprocess.run(["sacctmgr", "--immediate", "modify", *default], check=True, stdout=subprocess.DEVNULL)
 
 
