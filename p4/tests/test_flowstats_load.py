@@ -84,7 +84,7 @@ def test_load_has_no_undefined_bytes(tmp_path):
 def test_undersized_sketch_reports_all_flows_and_never_undercounts(tmp_path):
     payloads, counters = run(tmp_path, SLOTS, cells=1024)
     exact, reported = packets(tmp_path, payloads)
-    assert counters[4] == 0  # packets of flows that were not seen to begin
+    assert counters[4] == 0  # packets of flows whose start was not detected
     assert set(reported) == set(exact)
     assert all(reported[flow] >= count for flow, count in exact.items())
     assert reported != exact

@@ -18,7 +18,7 @@ from acapella.digest.command import Options, digest
 OF_EACH_FILE = 12
 WRAPPED = 6000
 ACK = 0x10
-# What carries layers 2 to 4 again, which the core reads and the parser does not.
+# Protocols that contain layers 2 to 4, which the core reads and the parser does not.
 TUNNELS = ("teredo", "gtp", "vxlan", "geneve", "gre", "erspan", "pppoes", "pim", "l2tp", "udpencap", "llc", "etherip")
 COLUMNS = ["flow", "protocols", "issue", "ip_len", "payload_len", "tcp_flags", "tcp_seq", "tcp_ack"]
 

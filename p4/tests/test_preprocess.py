@@ -212,7 +212,7 @@ def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
             holds.append(ones_complement(header) == 0xFFFF)
     transport = parsed.tcp or parsed.udp or (parsed.icmp if parsed.flow.ip_proto == ICMPV6 else None)
     complete = parsed.ips and parsed.ips[-1].at + parsed.ip_length <= len(raw)
-    # A routing header's last address is not at hand here, and ICMPv6 belongs to IPv6 (RFC 4443 2.3).
+    # A routing header's last address is not known here, and ICMPv6 belongs to IPv6 (RFC 4443 2.3).
     if transport and complete and parsed.fragment == NOT_FRAGMENTED and not parsed.routed:
         ip = parsed.ips[-1]
         if not (parsed.udp and parsed.udp.checksum == 0) and not (parsed.icmp and ip.version == 4):
@@ -255,7 +255,7 @@ def test_packets_are_sampled_at_the_requested_share(tmp_path, share):
     kept = ran.statistics["out"]
     spread = (4000 * share * (1 - share)) ** 0.5
     assert abs(kept - 4000 * share) < 4 * spread
-    again = [tagged(frame) for frame in frames]  # the same packets somewhere else: tagged, one hop on
+    again = [tagged(frame) for frame in frames]  # the same packets at a different place: tagged, one hop later
     other = run("preprocess", again, f"register sample_packets_below 0 {int(share * 2**32)}\n", tmp_path)
     assert [result.outcome for result in ran.outcomes] == [result.outcome for result in other.outcomes]
 

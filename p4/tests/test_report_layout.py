@@ -12,7 +12,7 @@ from acapella_p4_model.generated_connections import generated_connections
 from acapella_p4_model.running import P4
 from acapella_testing.requirements import require_built, require_programs
 
-# One field in P4, which has none of more than 64 bits, for a part of one or for several of the layout.
+# A field in P4 has at most 64 bits. It may be a part of a field of the layout, or combine several.
 PARTS = {
     "src_high": ("src", 0, 8),
     "src_low": ("src", 8, 8),

@@ -13,8 +13,8 @@ from acapella_p4_model.running import P4
 from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_programs
 
-REACHED_BITS = 256 * 8  # an operand's place in its struct is 8 bits of bytes, and wraps
-HASH_DESTINATION_BITS = 256  # a hash's result: 8 bits of bits
+REACHED_BITS = 256 * 8  # an operand's offset in its struct has 8 bits, in bytes, and wraps
+HASH_DESTINATION_BITS = 256  # that of a hash's result has 8 bits, in bits
 
 
 def compile_script():

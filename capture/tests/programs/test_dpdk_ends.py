@@ -16,7 +16,7 @@ from acapella_testing.requirements import require, require_programs, require_roo
 from acapella_testing.waiting import wait_until
 
 FRAMES = dpdk.some_frames(6000, sizes=(128, 512, 1514, 9000))  # 17 MB
-# Frames of net_null come as fast as they are taken: some of them, so that the disk is not what is tested.
+# net_null delivers frames as fast as they are read; only some are kept, so that the disk is not tested.
 ENDLESS = ["--vdev", "net_null0,size=1000,copy=1", "--sample", 20, "--flush-seconds", "0.05", "--when-full", "wait"]
 
 
@@ -221,7 +221,7 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
         run, _ = with_fault(directory, preload, f"{kind}:{number}")
         what = f"{kind} {number} of {total}: exit code {run.status}, {run.stderr}"
         if kind == "malloc" and run.accounts and run.accounts["nic"]["ierrors"]:
-            # libpcap could not allocate the buffer of the input file, and net_pcap passes on other bytes.
+            # libpcap could not allocate the buffer of the input file, and net_pcap returns other bytes.
             shutil.rmtree(directory)
             continue
         frames = []

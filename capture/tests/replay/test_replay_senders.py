@@ -108,7 +108,7 @@ def test_single_replayer_starts_at_once():
     ("interface", "fault"),
     [
         ({"tx_packets": 3, "tx_dropped": 0}, None),
-        ({"tx_packets": 5, "tx_dropped": 0}, None),  # with forwarded frames or answers
+        ({"tx_packets": 5, "tx_dropped": 0}, None),  # with forwarded frames or replies
         ({"tx_packets": 5, "tx_dropped": 2}, "2 dropped"),
         ({"tx_packets": 2, "tx_dropped": 0}, "1 of 3 not sent at the end of the run"),
         (None, None),  # a DPDK device

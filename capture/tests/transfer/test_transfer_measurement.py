@@ -148,7 +148,7 @@ def test_link_that_is_faster_than_the_probe_has_a_lower_bound():
     ("rate", "size", "bound", "flags"),
     [
         (None, None, 30_000_000, ["probe_limited"]),
-        (30_000_000, 50_000, 30_000_000, ["probe_limited"]),  # smaller values are no evidence
+        (30_000_000, 50_000, 30_000_000, ["probe_limited"]),  # smaller values are not evidence
         (50_000_000, 200_000, 45_000_000, ["buffer_off", "probe_limited", "rate_off"]),
         (None, None, 45_000_000, ["probe_limited", "rate_off"]),  # the rate is at least the bound
         (30_000_000, 50_000, None, ["buffer_off", "rate_off"]),

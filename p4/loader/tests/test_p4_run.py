@@ -225,7 +225,7 @@ def test_tshark_dissects_reports_without_errors(tmp_path):
     shown = [word for field in fields for word in ("-e", field)]
     argv = ["tshark", "-r", tmp_path / "out.pcap", "-o", "ip.check_checksum:TRUE", "-T", "fields", *shown]
     for line, one in zip(processes.run(*argv, check=True).stdout.splitlines(), done.frames, strict=True):
-        # tshark 4.0 shows the ICRC, most significant byte first, and does not judge it
+        # tshark 4.0 shows the ICRC, most significant byte first, and does not check it
         assert line.split("\t") == ["42", "16", f"0x{one.data[-4:].hex()}", ""]
 
 

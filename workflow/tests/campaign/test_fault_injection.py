@@ -223,12 +223,12 @@ def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, 
             del found["collected/counters.json"]  # counters.json lists the missing tables; the other tables are kept
         damaged = [path for path, held in found.items() if held not in (start.get(path), new.get(path))]
         left = list(directory.rglob("*.part*"))
-        if kind == "malloc" and left:  # a library without memory crashed: files stay, as after kill -9
+        if kind == "malloc" and left:  # a library without memory crashed: files remain, as after kill -9
             damaged = [path for path in damaged if ".part" not in path]
             collected = name == "collector" and list((directory / "collected").glob("*.parquet"))
             repeated = run(directory, stage.words)
             if collected:
-                assert "already contains results" in repeated.stderr, what  # it never replaces what was collected
+                assert "already contains results" in repeated.stderr, what  # it never replaces collected results
             else:
                 assert repeated.returncode == 0, what
                 again = contents(directory)

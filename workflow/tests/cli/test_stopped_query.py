@@ -31,7 +31,7 @@ def test_interrupt_during_a_query_prints_one_line(monkeypatch, capsys, number, c
     monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
     faulthandler.dump_traceback_later(
         120, exit=True, file=sys.__stderr__
-    )  # else a query that goes on would hang all tests
+    )  # otherwise a query that continues would hang all tests
     before = {kept: signal.getsignal(kept) for kept in (signal.SIGINT, *cli.TERMINATION)}
     try:
         ended = cli.main([])

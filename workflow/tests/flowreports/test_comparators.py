@@ -82,7 +82,7 @@ def test_nothing_is_decompressed_without_a_meter(seen, tmp_path, monkeypatch):
 def test_meter_reads_complete_frames_of_a_truncated_capture(tool, seen, tmp_path):
     needs(tool)
     cut = tmp_path / "cut.pcap"
-    cut.write_bytes(seen[0].read_bytes()[:-5])  # within the last frame, which is behind labels
+    cut.write_bytes(seen[0].read_bytes()[:-5])  # within the last frame, which is after labels
     (found,), (whole,) = (compare(capture, seen[1], [tool])["tools"] for capture in (cut, seen[0]))
     assert {**found, "own": None} == {**whole, "own": None}
 

@@ -88,7 +88,7 @@ def test_departures_of_a_run_at_a_different_time_are_a_warning(replays, capsys):
         np.minimum(np.arange(COUNT) * 5_000_000, 200_000_000),  # a queue fills
         np.where(np.arange(COUNT) < 3, 900_000_000, 0),  # the first packets wait for an address
         deviations(5, 100_000_000),
-        1_000_000_000 + 100 * np.arange(COUNT),  # a clock that is wrong by 10 ppm
+        1_000_000_000 + 100 * np.arange(COUNT),  # a clock that is off by 10 ppm
     ],
 )
 def test_delays_and_losses_of_a_path_are_accepted(replays, capsys, delay_ns):

@@ -227,7 +227,7 @@ def test_bill_of_materials_has_every_pin_with_hashes_and_dependencies():
     created = [run(sys.executable, SBOM, check=True).stdout for _ in "ab"]
     assert created[0] == created[1]
     bill = json.loads(created[0])
-    schema = JsonStrictValidator(SchemaVersion.V1_6)  # CycloneDX's own, which the library brings
+    schema = JsonStrictValidator(SchemaVersion.V1_6)  # CycloneDX's own, which the library contains
     Draft7Validator.FORMAT_CHECKER.checks("iri-reference")(is_uri_reference)
     assert schema.validate_str(created[0]) is None
     small = bill | {"components": bill["components"][:1], "dependencies": []}

@@ -43,7 +43,7 @@ def test_real_file_of_one_stream():
     (stream,) = test.streams
     assert (stream.local_port, stream.remote_port, stream.reverse) == (54010, 5201, False)
     assert (stream.sent_bytes, stream.sender_ns, stream.retransmits) == (8388608, 1_554_007_000, 9001)
-    # The receiver's `seconds` in this file is the sender's; its end is right.
+    # The receiver's `seconds` in this file is the sender's; its end is correct.
     assert (stream.received_bytes, stream.receiver_ns) == (7367424, 1_572_835_000)
     assert (stream.rtt_min_ns, stream.rtt_mean_ns, stream.rtt_max_ns) == (2_454_000, 2_876_000, 3_298_000)
     assert [(i.start_ns, i.end_ns, i.bytes, i.retransmits, i.rtt_ns) for i in test.intervals] == [

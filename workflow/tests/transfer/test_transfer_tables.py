@@ -311,7 +311,7 @@ def test_same_input_gives_the_same_bytes(tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()} == before
 
 
-# ---- files from elsewhere --------------------------------------------------------------------------------------------
+# ---- imported files --------------------------------------------------------------------------------------------------
 
 PATTERN = (  # names as in the paper's Code 3
     r"bw-(?P<rate_mbps>\d+)-sz-(?P<size_bytes>\w+)-de-(?P<delay_ms>\d+)"

@@ -146,7 +146,7 @@ def test_both_ends_of_a_link_capture_the_same_connection(campaign):
     assert found["uplink-site1"] & found["uplink-site2"]
 
 
-# A signal comes in the middle of it: there are more rounds than it waits for.
+# A signal arrives in the middle of the collection, because it has more rounds than the test waits for.
 ROUNDS = CONFIG.format(sites=1, s=1, n=50)
 
 

@@ -5,7 +5,7 @@ import signal
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.local_testbed import open_vswitch_or_skip
 
-# A signal comes in the middle of it: there are more rounds than it waits for.
+# A signal arrives in the middle of the collection, because it has more rounds than the test waits for.
 CONFIG = """
 campaign: test
 testbed: local

@@ -18,7 +18,7 @@ ONE = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
 
 def config_of(fabric: Loopback, **changes) -> dict:
     """Return the config of a collection; `changes` are keys of sections `collect`, `capture`, ..., or of `fabric`."""
-    nodes = {"nodes": changes.pop("nodes", "separate")}  # depends on other sections, so it is no setting on its own
+    nodes = {"nodes": changes.pop("nodes", "separate")}  # depends on other sections, so it is not a setting on its own
     return {
         "testbed": "fabric",
         "capture": {"sample_s": changes.pop("sample_s", 0.3)} | changes.pop("capture", {}),

@@ -29,7 +29,7 @@ esac
 """
 CHRONYC = """#!/bin/sh
 cat "$HOME/chronyc.csv"
-"""  # fails, as chronyc without chronyd, unless a test writes what it prints
+"""  # fails like chronyc without chronyd, unless a test writes its output
 ETHTOOL = """#!/bin/sh
 # Offloads are on until they are turned off. The NIC has no lro, and a receive ring of at most 2048 descriptors.
 echo "ethtool $*" >> "$HOME/commands.log"

@@ -192,7 +192,7 @@ class Flow:
         self.acked = 0
         self.partial = False  # acknowledgments before those of a report are unknown
         self.slot = None
-        self.unfollowed = False  # TCP only: a report had no slot, or had another slot without a SYN
+        self.unfollowed = False  # TCP only: a report had no slot, or had a different slot without a SYN
         self.uncertain = self.uncertain_slot = None  # sum over all slots, and the value of the newest report
         self.slots = dict.fromkeys(("payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks"), 0)
         self.tags_cut = False

@@ -71,7 +71,7 @@ class Replay:
     """One replay: its departures by packet, and the arrivals in the order of time (number and time of each packet)."""
 
     requested_ns: np.ndarray
-    departed_ns: np.ndarray  # as the replayer states them
+    departed_ns: np.ndarray  # as the replayer reports them
     true_ns: np.ndarray  # the real departures
     sent: np.ndarray
     resolved: np.ndarray
