@@ -350,7 +350,7 @@ static void read_size(struct words *words, struct model *model) {
 static void read_version(struct words *words, struct model *model) {
     (void)model;
     if (next_number(words, UINT32_MAX) != VERSION) {
-        wrong(words, "another version");
+        wrong(words, "a different version");
     }
 }
 

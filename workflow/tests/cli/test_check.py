@@ -62,7 +62,7 @@ def test_unmodified_campaign_has_no_findings(directory, check):
 
 
 def test_campaign_of_an_earlier_version_is_verified(directory, check):
-    """Its provenance file has another name."""
+    """Its provenance file has a different name."""
     code, (before,) = check(directory)
     assert code == 0
     (directory / "provenance" / "process.json").rename(directory / "provenance.json")

@@ -64,7 +64,7 @@ def test_remaining_address_in_an_option_or_message_is_found(frame, begin, length
 
 def test_payload_of_16_bytes_at_a_different_offset_is_found(tmp_path):
     originals = frames(random.Random(6))
-    for length, expected in ((15, None), (16, (3, 42, "a run of payload at another place"))):
+    for length, expected in ((15, None), (16, (3, 42, "a run of payload at a different offset"))):
         found = find_leak(tmp_path, originals, lambda n, original, kept, length=length:
                          kept + (original[300 : 300 + length] if n == 2 else b""))  # fmt: skip
         assert found == expected

@@ -124,7 +124,7 @@ void check_values(const std::string& path, const SelectedFrame& selected, const 
     if (!same_time || record.wire_len != selected.wire_len || record.bytes.size() != selected.cap_len)
         throw InputError("changed", path,
                          "changed since the digest: frame " + std::to_string(selected.frame) +
-                             " has another timestamp or length");
+                             " has a different timestamp or length");
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ std::optional<Leak> LeakFinder::find_runs(Bytes original, const Record& released
         return Leak{.offset = *at, .what = "a run of payload"};
     explain(original, released.bytes);
     if (const auto at = find_moved(original, released.bytes, places_))
-        return Leak{.offset = *at, .what = "a run of payload at another place"};
+        return Leak{.offset = *at, .what = "a run of payload at a different offset"};
     for (const std::size_t place : places_)
         unexplained.add(reinterpret_cast<const char*>(released.bytes.data() + place));
     const std::size_t kept = std::min(released.bytes.size(), original.size());

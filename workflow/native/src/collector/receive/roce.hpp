@@ -17,7 +17,7 @@ namespace acapella::collector {
     X(truncated)     /* truncated by the capture */                                                    \
     X(bad_length)    /* lengths contradict each other, or differ from that of a report */              \
     X(bad_icrc)      /* the invariant CRC is wrong */                                                  \
-    X(bad_opcode)    /* not RDMA WRITE ONLY of an unreliable connection, or of another version */      \
+    X(bad_opcode)    /* not RDMA WRITE ONLY of an unreliable connection, or of a different version */  \
     X(bad_qp)        /* the queue pair does not exist (any more) */                                    \
     X(bad_key)       /* the key is not that of the memory region */                                    \
     X(out_of_bounds) /* the address is not that of a slot of the ring */                               \
