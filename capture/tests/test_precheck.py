@@ -1,4 +1,4 @@
-"""Config errors are reported before a testbed is built or queried, by a dry run as by a collection."""
+"""Config errors are reported before a testbed is built or queried, in dry runs and collections."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Config keys of collect: defaults come from the schema, errors name their key."""
+"""Config keys of collect: defaults are read from the schema, errors name their key."""
 
 from pathlib import Path
 

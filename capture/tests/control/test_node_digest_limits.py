@@ -1,4 +1,4 @@
-"""What a digest may use on its node: less on nodes that the user needs for something else."""
+"""Limits of a digest on its node, which are lower on nodes that the user needs for other work."""
 
 import subprocess
 from collections.abc import Sequence

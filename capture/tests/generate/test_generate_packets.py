@@ -1,4 +1,4 @@
-"""Bytes of generated packets: stamps, patterns and checksums, as tshark and plain Python see them."""
+"""Bytes of generated packets: stamps, patterns and checksums, as decoded by tshark and plain Python."""
 
 import json
 import re

@@ -105,7 +105,7 @@ def measure(prefix: tuple[str, ...], link: impaired_path.Link, directory: Path) 
 
 
 def packets_of(path: Path) -> dict[int, list]:
-    """Return by flow (arrival, sequence, departure, sent payload, payload, wire bytes), as naive_monitor has them."""
+    """Return by flow (arrival, sequence, departure, sent payload, payload, wire bytes), as in naive_monitor."""
     found: dict[int, list] = {0: [], 1: []}
     for packet in naive_captures.packets(path):
         flow, sequence, seconds, fraction = struct.unpack_from(">4I", packet.frame, STAMP_AT + 2)

@@ -1,4 +1,4 @@
-"""Port selections are pure functions of the view and starve no port that is not idle."""
+"""Port selections are pure functions of the view and never starve a port that is not idle."""
 
 import textwrap
 from importlib.metadata import EntryPoint

@@ -61,7 +61,7 @@ def test_departures_name_each_packet_and_its_requested_time(tmp_path, capture):
 
 
 def test_packets_of_a_full_ring_are_counted(tmp_path, capture):
-    """net_ring0 sends to itself and no one receives: it takes as many packets as the ring has places."""
+    """net_ring0 sends to itself and nothing receives: it accepts as many packets as the ring has slots."""
     with replayer.loaded(capture, "--vdev", "net_ring0", "--tx", "net_ring0", "--retry-ns", 1000) as program:
         done = program.run(loops=4, speed_ppm=100_000_000)
         found = program.departures(tmp_path / "d")
@@ -222,7 +222,7 @@ def test_killed_program_leaves_nothing(tmp_path, capture):
 
 
 def leftovers() -> set[str]:
-    """Return what DPDK programs may leave: runtime directories and hugepage files."""
+    """Return the files that DPDK programs may leave: runtime directories and hugepage files."""
     places = ("/var/run/dpdk", "/dev/hugepages", "/dev/shm", "/tmp/dpdk")
     return {str(path) for place in places for path in Path(place).rglob("*") if not path.is_dir()}
 

@@ -1,4 +1,4 @@
-"""acapella-dpdk-replay with failing system calls and a full disk: one error, no incomplete file, and it goes on."""
+"""acapella-dpdk-replay with failing system calls and a full disk: one error, no incomplete file, and it continues."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ NULL = ("--vdev", "net_null0", "--tx", "net_null0")
 
 @pytest.fixture(scope="module")
 def plain() -> Path:
-    """Return the program without sanitizers, whose malloc is their own."""
+    """Return the program without sanitizers, which replace malloc."""
     return c_programs.built_or_skip("acapella-dpdk-replay", c_programs.PLAIN)
 
 

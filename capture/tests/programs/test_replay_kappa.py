@@ -13,7 +13,7 @@ STEADY_NS, JITTER_NS, PACKETS = 10_000, 1_000, 2_000
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory):
-    """Return a directory with two trials: the recordings, what the receiver captured, the departures."""
+    """Return a directory with two trials: the recordings, the captures of the receiver, the departures."""
     replayer.built_or_skip()
     done = c_programs.run_tests("replay")  # builds the test program
     assert done.returncode == 0, done.stdout + done.stderr

@@ -47,7 +47,7 @@ def by_flow(frames: list[bytes]) -> dict[bytes, list[bytes]]:
 
 
 def saved_frames(path, received: list[int]) -> list[bytes]:
-    """Return the frames of a saved recording. Their times are in order, their queues those at which they arrived."""
+    """Return the frames of a saved recording. Their times are in order, and their queues are those of their arrival."""
     frames = dpdk.read_pcapng(path).frames
     times = [frame.ts_ns for frame in frames]
     assert times == sorted(times)
@@ -118,7 +118,7 @@ def test_bridge_of_tap_devices_uses_their_queues(tmp_path):
 
 
 def test_interface_with_several_tx_queues_receives_flows_in_order(tmp_path):
-    """With probes for the lead time, which are not counted as packets of the run."""
+    """Measures the lead time with probes, which are not counted as packets of the run."""
     frames = flow_frames(300, seed=3)
     capture = replayer.write_capture(tmp_path / "in.pcap", frames)
     with veth.namespace(("out0", "in0")) as prefix:

@@ -1,4 +1,4 @@
-"""Running acapella-dpdk-replay: commands, events, and a program that fails or does not keep the protocol."""
+"""Running acapella-dpdk-replay: commands, events, and a program that fails or violates the protocol."""
 
 import os
 import signal

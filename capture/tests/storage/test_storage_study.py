@@ -51,7 +51,7 @@ def test_intervals_match_the_output_of_bpftrace():
 
 
 def test_bytes_without_another_call_count_in_the_interval_of_the_latest_call():
-    """bpftrace reads the maps one after the other, while calls go on."""
+    """bpftrace reads the maps one after the other, while calls continue."""
     bucket, sums = (4, 7, 1), [trace.Interval(1, bytes=5), trace.Interval(2, bytes=20, buckets=[(4, 7, 1)])]
     sums += [trace.Interval(3, bytes=30, buckets=[bucket]), trace.Interval(4, bytes=70, buckets=[(4, 7, 3)])]
     first, second = trace.differences(sums)

@@ -1,4 +1,4 @@
-"""Behaviors of FABRIC that tests switch on: paging, lost answers, late lists, shortened leases, failed services."""
+"""Behaviors of FABRIC that tests switch on: paging, lost responses, late lists, shortened leases, failed services."""
 
 import dataclasses
 import re
