@@ -121,7 +121,7 @@ def test_kept_slice_is_reused_and_deleted_on_request(fabric):
 def test_kept_slice_with_a_different_topology_is_rejected_and_remains(fabric):
     assert fabric.transfer("--keep")[0] == 0
     status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("SALT", "MASS"), "other"))
-    assert status == 2 and "with other nodes or networks than the topology" in err and "--release" in err
+    assert status == 2 and "its nodes or networks differ from the topology" in err and "--release" in err
     assert fabric.slices == [SLICE]
 
 

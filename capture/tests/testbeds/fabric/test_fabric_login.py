@@ -31,7 +31,7 @@ def test_nothing_is_created_if_the_bastion_host_refuses_the_key(fabric, capsys):
     fabric.nodes.expired_key = True
     status, _ = collected(fabric)
     printed = capsys.readouterr()
-    assert status == 2 and "bastion host refuses user me_0000" in printed.err and "(My SSH Keys)" in printed.err
+    assert status == 2 and "bastion host rejects user me_0000" in printed.err and "(My SSH Keys)" in printed.err
     assert logins(fabric) == 1 and not fabric.orchestrator.slices
 
 
@@ -42,7 +42,7 @@ def test_plan_names_a_refused_login(fabric, capsys):
     status, _ = collected(fabric, "--dry-run")
     printed = capsys.readouterr().out
     assert status == 0 and re.search(
-        r"(?m)^missing: \S+bastion_key: FABRIC's bastion host refuses user me_0000", printed
+        r"(?m)^missing: \S+bastion_key: FABRIC's bastion host rejects user me_0000", printed
     )
     assert logins(fabric) == 2
 
@@ -101,7 +101,7 @@ def test_key_that_expires_during_a_collection_is_not_retried(fabric):
         fabric.nodes.lose_connections()
         before = len(fabric.nodes.logins)
         for _ in range(2):
-            with pytest.raises(LoginError, match="bastion host refuses user me_0000"):
+            with pytest.raises(LoginError, match="bastion host rejects user me_0000"):
                 testbed.run(instance.name, ["true"])
         assert logins(fabric) == 2 and len(fabric.nodes.logins) == before + 3
         fabric.nodes.expired_key, fabric.nodes.booting = False, 0

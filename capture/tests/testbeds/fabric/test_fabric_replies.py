@@ -238,7 +238,7 @@ def test_departures_of_more_packets_than_were_sent_are_an_error(tmp_path):
     file = tmp_path / "departures"
     file.write_bytes(departures.MAGIC + bytes(3 * departures.RECORD.itemsize))
     departures.check_size(file, 3)
-    with pytest.raises(UserError, match="does not have the departures of 2 packets"):
+    with pytest.raises(UserError, match="does not contain the departures of 2 packets"):
         departures.check_size(file, 2)
 
 

@@ -112,7 +112,7 @@ class Nodes:
     def __init__(self, directory: Path):
         self.directory = directory
         self.refusing = False  # closes all connections
-        self.expired_key = False  # the bastion host refuses the user
+        self.expired_key = False  # the bastion host rejects the user
         self.booting = 0  # number of the next logins to nodes that are refused
         # Every n-th command loses its connection after it was received, and of the logins to the bastion host the first
         # and every n-th after it; 0: none.

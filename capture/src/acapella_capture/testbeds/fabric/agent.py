@@ -1,7 +1,7 @@
 """Agent on a listening node, run as root: `python3 -IS -c THIS DIRECTORY COMMAND ARGUMENTS` (base64 of JSON).
 
 It is sent as text with each command and uses nothing beyond the standard library of Python 3.6. A program started here
-keeps running when the connection ends. Jobs have names, so a command that is sent again finds the job it has started.
+keeps running when the connection ends. Jobs have names, so a repeated command finds the job that it started.
 """
 
 import base64
@@ -26,7 +26,7 @@ KILL_S = 5
 LOG_DRAIN_S = 1
 CAPTURE = re.compile(r"\.(pcap|pcapng|columns)(\.anonymized)?(\.zst)?(\.part)?$")
 KEY = "acapella-key"  # of control/preprocess.py
-MARKER = ".acapella"  # a file in directories that the agent created: it deletes no other one
+MARKER = ".acapella"  # file in each directory that the agent created; it deletes no other directory
 CANNOT_RUN = 127  # exit status of a shell if the program is missing
 
 
@@ -234,16 +234,16 @@ def create_directory():
 
 
 def foreign_directory():
-    """Return the error if the directory was not created by the agent; None otherwise."""
+    """Return an error if the directory was not created by the agent; None otherwise."""
     if DIRECTORY.exists() and not (DIRECTORY / MARKER).is_file():
         return f"{DIRECTORY} is not a directory of this program: rename or remove it"
     return None
 
 
 def end_programs():
-    """End all programs that were started here, also those of a killed collection."""
+    """End all programs that were started here, including those of a killed collection."""
     for file in (DIRECTORY / "jobs").glob("*/pid"):
-        with contextlib.suppress(OSError):  # after a reboot, another program may have the process id
+        with contextlib.suppress(OSError):  # after a reboot, the process id may belong to a different program
             if Path("/proc/" + read(file) + "/cwd").resolve(strict=True) == DIRECTORY.resolve():
                 kill(file.parent.name, "KILL")
                 state(file.parent.name, KILL_S)
@@ -288,7 +288,8 @@ def interfaces():
     """Return the names of the network interfaces by MAC address.
 
     VLAN interfaces, which FABRIC's client creates for tagged networks, and bridges have the address of the interface
-    below them. That one was created first, so `ip` prints it first. In a bond, `permaddr` is the own address.
+    below them. The interface below was created first, so `ip` prints it first. In a bond, `permaddr` is the interface's
+    own address.
     """
     result = subprocess.run(["ip", "-j", "link", "show"], stdout=subprocess.PIPE, check=True)
     names = {}

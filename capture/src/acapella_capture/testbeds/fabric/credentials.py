@@ -56,7 +56,7 @@ class TokenFilter(logging.Filter):
 
 @dataclass(frozen=True)
 class Credentials:
-    """Paths, host names and the project; contains no secret."""
+    """Paths, host names and the project; contains no secrets."""
 
     rc: Path | None
     values: Mapping[str, str]
@@ -84,7 +84,7 @@ class Credentials:
 
 
 def find(rc: str | None = None, environment: Mapping[str, str] = os.environ) -> Credentials:
-    """Find and read fabric_rc. Raises UserError if the one that the config names does not exist."""
+    """Find and read fabric_rc. Raises UserError if the config names a file that does not exist."""
     configured = rc or environment.get("FABRIC_RC_FILE")
     candidates = [Path(configured)] if configured else [Path(directory) / "fabric_rc" for directory in DIRECTORIES]
     rc_file = next((path.expanduser() for path in candidates if path.expanduser().is_file()), None)
@@ -134,7 +134,7 @@ def id_token(
 
     Concurrent processes would each use up the refresh token and overwrite each other's file. Therefore one of them
     refreshes while holding a lock, and the next reads the new file. `refresh` exchanges a refresh token; `refused` is a
-    token that FABRIC rejected. Raises UserError if there is no valid token.
+    token that FABRIC has rejected. Raises UserError if there is no valid token.
     """
     path = credentials.tokens
     with locked(path):

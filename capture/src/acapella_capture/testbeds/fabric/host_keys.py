@@ -1,8 +1,8 @@
 """SSH host keys of listening nodes and of FABRIC's bastion hosts: trust on first use within a slice.
 
 FABRIC publishes no host keys, and its client accepts any key at each connection. The keys are kept next to the user's
-token file, so that a later collection that reuses the slice compares them too. Several bastion hosts share one name
-for load balancing (fabric-testbed/jupyter-examples, issue 184), so their keys are stored by address.
+token file, so that they are also compared by later collections that reuse the slice. Several bastion hosts share one
+name for load balancing (fabric-testbed/jupyter-examples, issue 184), so their keys are stored by address.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from acapella_core.files import PRIVATE
 from .login import LoginError
 
 FILE = "acapella_known_hosts"
-BASTION = "@bastion"  # instead of a node name, with the address; node names have no @
+BASTION = "@bastion"  # followed by the address, instead of a node name; node names have no @
 LINE = re.compile(r"\S+ \S+ [A-Za-z0-9+/]+={0,2}\n")
 OTHERS = 0o077
 
@@ -57,7 +57,7 @@ class HostKeys:
         return node
 
     def check(self, place: str, key: Any) -> None:
-        """Store the key of a new host. Raises HostKeyChangedError if a known host has another key."""
+        """Store the key of a new host. Raises HostKeyChangedError if the key of a known host has changed."""
         presented_key = f"{key.get_name()} {key.get_base64()}"
         try:
             with self._lock, open(self._file, "a+", encoding="ascii", opener=private) as lines:

@@ -2,7 +2,7 @@
 
 FABRIC removes a bastion key after six months (learn.fabric-testbed.net, "Logging into FABRIC VMs"). Its bastion hosts
 block a machine after repeated failed logins (fabrictestbed-extensions 2.0.9, FablibManager.probe_bastion_host), so a
-refused login is not repeated.
+rejected login is not repeated.
 """
 
 import concurrent.futures
@@ -14,14 +14,14 @@ from acapella_core.errors import UserError
 from .background import submit
 from .credentials import WHERE, Credentials, redact
 
-PROBE_S = 60  # of a login, for which FABRIC's client has no time limit
+PROBE_S = 60  # for a login; FABRIC's client has no timeout
 # In messages of paramiko's AuthenticationException: the connection ended during the login, or was too slow.
 TRANSIENT = ("transport shut down", "timeout")
 BASTION_FIX = "create a bastion key in FABRIC's portal (My SSH Keys), or run configure_and_validate on its JupyterHub"
 
 
 class LoginError(UserError):
-    """A login that cannot succeed later."""
+    """A login that cannot succeed if retried."""
 
 
 def check_slice_key(credentials: Credentials) -> None:
@@ -30,7 +30,7 @@ def check_slice_key(credentials: Credentials) -> None:
 
     private, public = credentials.path("slice_private_key_file"), credentials.path("slice_public_key_file")
     key = None
-    for kind in (paramiko.RSAKey, paramiko.ECDSAKey):  # those that Node.get_paramiko_key reads
+    for kind in (paramiko.RSAKey, paramiko.ECDSAKey):  # key types that Node.get_paramiko_key reads
         try:
             key = kind.from_private_key_file(str(private))
             break
@@ -49,7 +49,7 @@ def check_slice_key(credentials: Credentials) -> None:
 
 
 def check_bastion(fablib: Any, credentials: Credentials, *, tries: int, interval_s: float) -> None:
-    """Log in to the bastion host. Raises LoginError if it refuses the key, UserError if it does not answer."""
+    """Log in to the bastion host. Raises LoginError if it rejects the key, UserError if it does not answer."""
     fault = ""
     for attempt in range(tries):
         if attempt:
@@ -59,18 +59,18 @@ def check_bastion(fablib: Any, credentials: Credentials, *, tries: int, interval
             fault = f"silent for {PROBE_S} s"
             continue
         try:
-            login.result()  # without a time limit, whose exception is also one of the operating system
+            login.result()  # without a time limit, whose exception is also an OSError
             return
         except Exception as error:  # an exception of paramiko or of the operating system
             fault = redact(" ".join(str(error).split()) or type(error).__name__)
             if is_refusal(error):
-                text = f"FABRIC's bastion host refuses user {credentials.values['bastion_username']}: {fault}"
+                text = f"FABRIC's bastion host rejects user {credentials.values['bastion_username']}: {fault}"
                 raise LoginError(text, where=credentials.path("bastion_key_location"), fix=BASTION_FIX) from error
     host = credentials.values["bastion_host"]
     raise UserError(f"no SSH connection to FABRIC's bastion host {host}, port 22: {fault}", where=WHERE)
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Return whether an exception of paramiko is a refused login or a key that needs a passphrase."""
+    """Return whether an exception of paramiko is a rejected login or a key that needs a passphrase."""
     refused = any(kind.__name__ == "AuthenticationException" for kind in type(error).__mro__)
     return refused and not any(text in str(error).lower() for text in TRANSIENT)

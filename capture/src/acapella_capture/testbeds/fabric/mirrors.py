@@ -26,17 +26,17 @@ class FabricMirror(Mirror):
         self.interface = interface
 
     def start(self) -> None:
-        """Do nothing: FABRIC copies since the mirror was created."""
+        """Do nothing: FABRIC copies frames from the creation of the mirror on."""
 
     def stop(self) -> None:
-        """Do nothing: FABRIC copies until the mirror moves."""
+        """Do nothing: FABRIC copies frames until the mirror moves."""
 
     def counters(self) -> MirrorCounters:
         return MirrorCounters()  # FABRIC provides no counters of mirrors
 
 
 def service_name(instance: Instance, receiver: str) -> str:
-    """Return a new name each time: FABRIC would take a reused name for the old service."""
+    """Return a new name each time: FABRIC would mistake a reused name for the old service."""
     return f"mirror-{instance.name}-{re.sub(r'[^A-Za-z0-9]', '', receiver)}-{time.time_ns() // 1000:x}"
 
 
@@ -91,6 +91,6 @@ def switch_port(interface: Any) -> str | None:
     """Return the switch port of an interface; None if FABRIC does not report it (yet)."""
     try:
         name = interface.get_peer_port_name()
-    except AttributeError:  # raised by the client for an interface that is in no service yet
+    except AttributeError:  # raised by the client for an interface that is not in a service yet
         return None
     return port_name(name) if name else None

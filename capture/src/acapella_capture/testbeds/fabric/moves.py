@@ -23,7 +23,7 @@ Position = tuple[str, Direction]  # port and direction
 
 
 class Moves:
-    """The mirrors of a collection: `positions` has those that are known to be active."""
+    """The mirrors of a collection: `positions` contains those that are known to be active."""
 
     def __init__(self, slices: Slices, settings: FabricSettings):
         self.positions: dict[Receiver, Position] = {}
@@ -37,9 +37,9 @@ class Moves:
             del self.positions[key]
 
     def move(self, slice_id: str, interfaces: Mapping[Receiver, str], requests: Sequence[MirrorRequest]) -> Any | None:
-        """Move mirrors to their ports. Return FABRIC's object of the changed slice; None if all are there already.
+        """Move mirrors to their ports. Return FABRIC's object of the changed slice; None if all are already there.
 
-        Raises UserError if not all mirrors are active then.
+        Raises UserError if not all mirrors are active afterwards.
         """
         wanted = {(request.instance.name, request.receiver): request for request in requests}
         if all(self.positions.get(key) == position(request) for key, request in wanted.items()):
@@ -67,7 +67,7 @@ class Moves:
         return self._slices.wait_until_idle(slice_id, self._settings.mirror_timeout_s, MIRROR_HANGS)
 
     def _read(self, fabric_slice: Any, interfaces: Mapping[Receiver, str]) -> dict[Receiver, Position | None]:
-        """Return the active mirror of each receiver, also those that an earlier collection left."""
+        """Return the active mirror of each receiver, including mirrors that an earlier collection left."""
         with graph_access("cannot read the mirrors"):
             current = {
                 key: mirrors.mirrored_port(end_of(fabric_slice, key, interface))
@@ -95,7 +95,7 @@ class Moves:
     ) -> list[Receiver]:
         """Return the receivers whose services have to be removed, failed ones included.
 
-        FABRIC mirrors a port only once, so another mirror of ours on a wanted port is removed too.
+        FABRIC mirrors a port only once, so any other mirror of ours on a wanted port is also removed.
         """
         ports = {request.port for request in wanted.values()}
         with graph_access("cannot read the mirrors"):
@@ -114,7 +114,7 @@ class Moves:
     def _modify(
         self, fabric_slice: Any, interfaces: Mapping[Receiver, str], wanted: Mapping[Receiver, MirrorRequest]
     ) -> Any:
-        """Submit the changes. Raises UserError unless the wanted mirrors are active and no other one was added.
+        """Submit the changes. Raises UserError unless the wanted mirrors are active and no other mirror was added.
 
         After a service of a slice has failed, FABRIC may report every later modification as failed, so the mirrors
         themselves are compared.

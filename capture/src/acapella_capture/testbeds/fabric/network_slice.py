@@ -1,4 +1,4 @@
-"""The slice of a grid of transfers on FABRIC: created, or found again by its name, and deleted."""
+"""Creates, finds by name, and deletes the slice of a grid of transfers on FABRIC."""
 
 import contextlib
 import signal
@@ -25,7 +25,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class NetworkSlice:
-    """The slice of a campaign. Its name differs from those of `collect`, which would delete it."""
+    """The slice of a campaign. Its name differs from the slice names of `collect`, which would delete it."""
 
     def __init__(self, settings: FabricSettings, campaign: str):
         self.settings = settings
@@ -43,7 +43,7 @@ class NetworkSlice:
     def open(self, plan: SlicePlan, request: ResourceRequest) -> None:
         """Find the slice or create it. A slice that FABRIC could not build is replaced.
 
-        Raises OtherSliceError if it has another topology, UserError otherwise.
+        Raises OtherSliceError if its topology differs, UserError for other failures.
         """
         self.session.check()
         self.session.check_login(self.settings)
@@ -85,7 +85,7 @@ class NetworkSlice:
         return self.slices.find_slice(SITE) is not None
 
     def close(self) -> None:
-        """Close the connections to the nodes. One that is still being opened ends with this process."""
+        """Close the connections to the nodes. A connection that is still being opened ends with this process."""
         closing = [submit(node.close_ssh) for node in self._nodes.values()]
         self._nodes.clear()
         wait(closing, CLOSE_S)

@@ -18,9 +18,9 @@ from .credentials import WHERE
 from .session import graph_access
 from .slices import Slices, slice_name
 
-SITE = "slice"  # takes the place of the site in the name of the slice, which has several sites
+SITE = "slice"  # replaces the site in the name of the slice, which has several sites
 BRIDGE, SITE_TO_SITE = "L2Bridge", "L2STS"
-LEAST_NAME = 2  # characters of the name of a node or network
+LEAST_NAME = 2  # characters in the name of a node or network
 MULTISITE = "Slice.Multisite"
 
 
@@ -140,7 +140,7 @@ def choose_models(
 
 
 class OtherSliceError(UserError):
-    """The slice exists, but not as the topology describes it."""
+    """The slice exists, but does not match the topology."""
 
 
 class NetworkSlices(Slices):
@@ -178,20 +178,20 @@ class NetworkSlices(Slices):
         return self.wait_until_stable(slice_id, self.settings.wait_timeout_s)
 
     def check_plan(self, fabric_slice: Any, plan: SlicePlan) -> None:
-        """Raise OtherSliceError if an existing slice has other nodes or networks than the plan."""
+        """Raise OtherSliceError if the nodes or networks of an existing slice differ from the plan."""
         with graph_access(f"cannot read slice {self.name}"):
             topology = fabric_slice.get_fim_topology()
             nodes = {str(name): (node.site, len(node.components)) for name, node in topology.nodes.items()}
             networks = {
                 str(name): {peer.name for interface in service.interface_list for peer in interface.get_peers() or ()}
                 for name, service in topology.network_services.items()
-                if str(service.type) in (BRIDGE, SITE_TO_SITE)  # NICs contain services, too
+                if str(service.type) in (BRIDGE, SITE_TO_SITE)  # NICs also contain services
             }
         if nodes != {node.name: (node.site, node.nics) for node in plan.nodes} or networks != {
             network.name: set(network.interfaces.values()) for network in plan.networks
         }:
             raise OtherSliceError(
-                f"slice {self.name} exists, with other nodes or networks than the topology",
+                f"slice {self.name} exists, but its nodes or networks differ from the topology",
                 where=WHERE,
                 fix="delete it: the same command with --release",
             )

@@ -3,10 +3,10 @@
     python -m acapella_capture.testbeds.fabric.record DIRECTORY
     python -m acapella_capture.testbeds.fabric.record DIRECTORY --slice NAME
 
-Every request only reads. With --slice, the slice of that name and its parts are recorded too. Each answer is a file
+All requests are read-only. With --slice, the named slice and its parts are also recorded. Each answer is a file
 NAME.json with the request, the HTTP status and the body. Tokens, e-mail addresses, IP and MAC addresses, identifiers
-and SSH keys are replaced by numbered placeholders, the same value always by the same one. So are the names of people,
-projects and slices. Names of sites, hosts and switch ports remain. Read the files before you give them to others.
+and SSH keys are replaced by numbered placeholders, the same value always by the same one. Names of people, projects and
+slices are also replaced. Names of sites, hosts and switch ports remain. Read the files before you give them to others.
 """
 
 import argparse
@@ -46,7 +46,7 @@ PERSONAL = re.compile(
 
 @dataclass(frozen=True)
 class Request:
-    """A request to FABRIC; `named` if key `name` in its answer is the name of a person, project or slice."""
+    """A request to FABRIC; `named` is true if key `name` in its answer is the name of a person, project or slice."""
 
     name: str
     host: str  # key of the credentials, or a URL
@@ -116,7 +116,7 @@ def is_address(text: str) -> bool:
 
 
 def ask(request: Request, values: Mapping[str, str], token: str) -> tuple[int, Any]:
-    """Return the HTTP status and the body of an answer; a body that is not JSON is text. Raises UserError."""
+    """Return the HTTP status and the body of an answer; a non-JSON body is returned as text. Raises UserError."""
     import requests  # noqa: PLC0415 - slow to import
 
     host = values.get(request.host, request.host)
@@ -162,7 +162,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     defaults = parse_settings({"testbed": "fabric"}).fabric
     parser.add_argument("directory", type=Path, metavar="DIRECTORY")
-    parser.add_argument("--slice", metavar="NAME", help="record this slice of yours too")
+    parser.add_argument("--slice", metavar="NAME", help="also record this slice of yours")
     parser.add_argument("--fabric-rc", metavar="FILE", help="FABRIC's configuration, as key fabric.fabric_rc")
     parser.add_argument("--telemetry-url", default=defaults.telemetry_url, metavar="URL", help="(default: %(default)s)")
     args = parser.parse_args()

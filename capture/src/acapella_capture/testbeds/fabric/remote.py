@@ -30,10 +30,10 @@ from .session import GRAPH_LOCK, format_error
 
 REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
 REPLY_S = 60  # for the connection and a command that returns immediately
-LONG_S = 60  # duration of a command beyond which the end of the collection does not wait for it
+LONG_S = 60  # a collection that ends does not wait for commands that take longer
 STOP_POLL_S = 0.5
-# Of a command, beyond which a node is not read: its reply has two texts of agent.MAX_TEXT, whose bytes may take 6
-# characters in JSON and 8 in base64. It is also less than the memory of a small machine.
+# Maximum output that is read from a command. A reply has two texts of agent.MAX_TEXT, whose bytes may take 6 characters
+# in JSON and 8 in base64. The limit is also less than the memory of a small machine.
 MOST_OUTPUT_BYTES = 20_000_000
 SELECT_S = 10
 BLOCK_BYTES = 1 << 16
@@ -48,14 +48,14 @@ class StoppedError(UserError):
 
 
 class TooMuchOutputError(Exception):
-    """A node printed more than the reply to a command can have."""
+    """A node printed more than the maximum size of a reply."""
 
 
 class Remote:
     """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError.
 
     `explain_refusal` is called after a refused login; it raises UserError if retries are useless. `stopped` returns
-    whether the collection ends; digests, compression and checksums, which may take an hour, are then not waited for.
+    whether the collection ends; it then does not wait for digests, compression and checksums, which may take an hour.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Remote:
         except UserError:  # raised by host_keys: retries cannot succeed
             raise
         except Exception as error:  # an exception of paramiko or of the operating system
-            if is_refusal(error):  # by the bastion host or by the node; the error does not contain which one
+            if is_refusal(error):  # by the bastion host or by the node; the error does not distinguish them
                 self._explain_refusal()
             return "", format_error(error)
         lines = err.strip().splitlines()
@@ -176,10 +176,10 @@ class Remote:
 
 
 def execute(node: Any, line: str) -> tuple[str, str]:
-    """Run a command on a node, which is FABRIC's object of it. Return its output and its standard error.
+    """Run a command on a node, given as FABRIC's object. Return its output and its standard error.
 
     FABRIC's client itself would collect output of any length in memory. Raises TooMuchOutputError beyond
-    MOST_OUTPUT_BYTES, an exception of paramiko or of the operating system if the connection fails.
+    MOST_OUTPUT_BYTES, and an exception of paramiko or of the operating system if the connection fails.
     """
     try:
         _, client = node._get_ssh_connection()
@@ -231,7 +231,7 @@ class RemoteJob(Job):
 
     @property
     def is_over(self) -> bool:
-        """Whether the program is known to have ended, without asking the node."""
+        """Return whether the program is known to have ended, without querying the node."""
         return self._last["status"] is not None
 
     def poll(self) -> int | None:

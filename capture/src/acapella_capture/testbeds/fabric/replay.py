@@ -1,8 +1,8 @@
 """Replay of a capture from nodes of the user's own slice (replay_sender.py), one or several at the same time.
 
-Packet i is sent by replayer i modulo their number. All of them get the same absolute time as the start of the capture,
-and each starts by the clock of its node. The replayed frames have their own source MAC addresses; the trials are
-recorded at the switch port that the config names.
+Packet i is sent by replayer i modulo their number. All of them get the same absolute start time for the capture, and
+each starts by its node's clock. The replayed frames have their own source MAC addresses; the trials are recorded at the
+switch port that the config names.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ SENDER_MAC = "02:00:00:00:fe:{:02x}"  # used by no host: identifies replayed fra
 SENDER = "acapella replay"
 WHOLE = "replayed.pcap"  # the capture in raw/
 CONVERT_S = 600
-LEAD_NS = 2_000_000_000  # for each replayer: from the command to the start of a run, which SSH has to transmit
+LEAD_NS = 2_000_000_000  # per replayer: from the command, which SSH has to transmit, to the start of a run
 PPM = 1_000_000
 
 
@@ -65,7 +65,8 @@ def describe(settings: FabricReplaySettings | None) -> list[str]:
 
 
 def conditions(environment: FabricReplayEnvironment) -> str:
-    """Return number of replayers and speed of an environment as part of a sentence; "" for one at recorded speed."""
+    """Return the number of replayers and the speed of an environment as part of a sentence; "" for one replayer at
+    recorded speed."""
     replayers = "" if environment.replayers == 1 else f", by {environment.replayers} replayers together"
     speed = "" if environment.speed == 1 else f", {environment.speed:g} times as fast as recorded"
     return replayers + speed
@@ -129,7 +130,8 @@ def write_parts(given: str | None, directory: Path, destination_macs: Sequence[s
 
 
 class Replayer:
-    """The replayers of an environment. ``nodes`` are their nodes' names on the testbed. Methods raise UserError."""
+    """The replayers of an environment. ``nodes`` are the names of their nodes on the testbed. Methods raise
+    UserError."""
 
     def __init__(
         self,
@@ -184,12 +186,12 @@ class Replayer:
                 for sender, part in zip(self._senders, self._parts, strict=True)
             ]
             longest_ns = max(end_ns - now for end_ns, now in zip(ends_ns, now_ns, strict=True))
-            # SSH would disturb the runs: it uses the processors and perhaps the links of the nodes
+            # SSH would disturb the runs: it uses the CPUs and possibly the links of the nodes
             time.sleep(max(0, read_s + longest_ns / 1e9 - time.monotonic()))
             return sum(sender.finish(self._lead_ns) for sender in self._senders)
         except UserError:
             for sender in self._senders:
-                with contextlib.suppress(UserError):  # it has ended, or nothing is to be stopped
+                with contextlib.suppress(UserError):  # it has ended, or there is nothing to stop
                     sender.stop()
             raise
 
@@ -227,7 +229,7 @@ class Replayer:
         return ", ".join(sender.interface for sender in self._senders)
 
     def _read_clocks(self) -> list[NodeClock]:
-        """Return the clocks of the nodes; [] for a single replayer, which is compared with no other."""
+        """Return the clocks of the nodes; [] for a single replayer, which is not compared with others."""
         return [sender.clock() for sender in self._senders] if len(self._senders) > 1 else []
 
     def _origins(self, before: Sequence[NodeClock]) -> list[Origin]:
@@ -244,9 +246,10 @@ class Replayer:
     def _origin(
         self, place: int, state: dict[str, Any], source: str | None, offset_ns: int | None, error_ns: int | None
     ) -> Origin:
-        """Return the origin of the departures of a replayer, by its place. ``error_ns``: that of its node's clock.
+        """Return the origin of the departures of a replayer, by its place. ``error_ns``: error of its node's clock.
 
-        The error against the receiver is unknown: the receiver is another machine, also for replayers on one node.
+        The error relative to the receiver is unknown: the receiver is a different machine, even if all replayers are on
+        one node.
         """
         return Origin(
             clock_offset_ns=offset_ns,

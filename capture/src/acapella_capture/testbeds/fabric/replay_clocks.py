@@ -1,4 +1,4 @@
-"""Clocks of the nodes that replay together: their offsets from one reference.
+"""Compares the clocks of nodes that replay together: their offsets from one reference.
 
 If chronyd runs on every node, the reference is the time that it follows, and the error is its root distance. Otherwise
 the reference is this machine's clock: a node's clock is read over SSH, and the error is half of the shortest round trip
@@ -33,7 +33,7 @@ class NodeClock:
 def common_reference(before: Sequence[NodeClock], after: Sequence[NodeClock]) -> tuple[str, list[Offset]]:
     """Return the source of the reference, and the offset of each clock from it.
 
-    ``before`` and ``after``: the same clocks, read before and after a trial. Each offset includes both.
+    ``before`` and ``after``: the same clocks, read before and after a trial. Each offset covers both readings.
     """
     if len({clock.node for clock in after}) == 1:
         return SAME_CLOCK, [Offset(0, 0) for _ in after]

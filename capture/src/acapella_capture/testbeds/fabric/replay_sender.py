@@ -1,7 +1,7 @@
-"""The program that replays, on a node of the user's own slice: it is uploaded, and controlled over SSH.
+"""Replays on a node of the user's own slice with a program that is uploaded and controlled over SSH.
 
-The node has nothing installed, so the program is linked statically (make setup-fabric). It reads commands from a FIFO
-and writes events to a file.
+The node has no software installed, so the program is linked statically (make setup-fabric). It reads commands from a
+FIFO and writes events to a file.
 """
 
 import json
@@ -30,10 +30,10 @@ KEY = "fabric.replay"
 PACING = "bursts"
 LONGEST_NS = 86_400 * 10**9  # of a run
 MOST = (1 << 63) - 1
-LARGEST = {"priority": 99}  # of values in the report of a run; MOST of others
-COMMAND_S = 60  # for a command to take effect; a run may take its duration longer
+LARGEST = {"priority": 99}  # maximum values in the report of a run; MOST for others
+COMMAND_S = 60  # for a command to take effect, in addition to the duration of a run
 POLL_S = 0.2
-ROUND_TRIPS = 4  # over SSH, of which the shortest counts
+ROUND_TRIPS = 4  # round trips over SSH; the shortest counts
 # The FIFO is opened for reading and writing, so that the program sees no end of its input between two commands.
 START = 'rm -f "$1" && mkfifo -m 600 "$1" && fifo=$1 && shift && exec "$@" <> "$fifo"'
 SEND = 'printf "%s\\n" "$2" > "$1"'
@@ -49,7 +49,7 @@ def program() -> Path:
 
 
 class NodeSender:
-    """The program on a node, which has its part of the capture in memory between `open` and `close`.
+    """The program on a node. Between `open` and `close`, it has its part of the capture in memory.
 
     ``number`` distinguishes the files of several senders on one node. All methods raise UserError.
     """
@@ -63,7 +63,7 @@ class NodeSender:
         self._where = f"replay on node {node}"
         self._job: Job | None = None
         self._scheduled: dict[str, Any] = {}
-        self._frames = 0  # of the capture
+        self._frames = 0  # in the capture
         self._events_before = 0  # number of events when the last run was scheduled
 
     def open(self, capture: Path) -> None:
@@ -109,7 +109,7 @@ class NodeSender:
         return clock_of(self._testbed.run(self.node, ["sh", "-c", CLOCK]).stdout)
 
     def schedule(self, at_ns: int, speed_ppm: int) -> int:
-        """Schedule a run, which starts at a time of the node's clock; return the time of its planned end."""
+        """Schedule a run, which starts at a time of the node's clock; return its planned end time."""
         self._events_before = len(self._events())
         self._scheduled = self._command(f"run {at_ns} 1 {speed_ppm}", ("scheduled",))
         period_ns = self._scheduled.get("period_ns")
@@ -120,7 +120,7 @@ class NodeSender:
     def finish(self, lead_ns: int) -> int:
         """Wait for the end of the run that starts in at most ``lead_ns``; return the number of packets.
 
-        An error if some were not sent.
+        Raises UserError if some were not sent.
         """
         seconds = (self._scheduled["period_ns"] + lead_ns) / 1e9 + COMMAND_S
         self.done = checked_report(self._wait(("done",), self._events_before, seconds), self._where)
@@ -162,7 +162,7 @@ class NodeSender:
         return done.stdout
 
     def _command(self, line: str, wanted: Sequence[str]) -> dict[str, Any]:
-        """Send a command and return its event. Raises UserError if the program refuses it or has ended."""
+        """Send a command and return its event. Raises UserError if the program rejects it or has ended."""
         before = len(self._events())
         self._check_running()
         self._run("sh", "-c", SEND, "sh", self._path("commands"), line)
@@ -202,7 +202,7 @@ class NodeSender:
 
 
 def checked_report(done: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return an event `done` of a node's program, which is untrusted. Raises UserError if a value is not possible."""
+    """Return an event `done` of a node's program, which is untrusted. Raises UserError for an impossible value."""
     dropped, polling = done.get("dropped", {}), done.get("polling", {})
     if isinstance(dropped, dict) and isinstance(polling, dict):
         optional = {key: done.get(key) for key in ("sent_late", "late_ns", "priority")}

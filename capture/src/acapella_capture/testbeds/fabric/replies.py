@@ -15,7 +15,7 @@ def is_text(value: Any) -> bool:
 
 def is_count(value: Any) -> bool:
     """Return whether a value is a non-negative integer."""
-    return type(value) is int and value >= 0  # True and False are integers, too
+    return type(value) is int and value >= 0  # True and False are also integers
 
 
 def is_status(value: Any) -> bool:
@@ -46,7 +46,7 @@ REQUIRED: Mapping[str, Mapping[str, Check]] = {
     "extract_part": {"path": is_text},
     "is_used": {"used": is_boolean},
     "interfaces": {"interfaces": is_text_by_text},
-}  # other commands need no reply but an object
+}  # for other commands, any object is a valid reply
 
 
 def decode(command: str, encoded: str) -> dict[str, Any]:
@@ -63,5 +63,5 @@ def decode(command: str, encoded: str) -> dict[str, Any]:
     required = {"error": is_text} if "error" in reply else REQUIRED.get(command, {})
     for key, check in required.items():
         if key not in reply or not check(reply[key]):
-            raise ValueError(f"{key} is missing or has another type")
+            raise ValueError(f"{key} is missing or has the wrong type")
     return reply

@@ -19,7 +19,7 @@ NICS = {
 }
 PORTS_PER_NIC = 2
 CLIENT = "fabrictestbed_extensions"
-MIRRORING = "Net.PortMirroring"  # FABRIC's policy does not know Net.PortMirror, which some notebooks name
+MIRRORING = "Net.PortMirroring"  # Net.PortMirror, which some notebooks name, does not exist in FABRIC's policy
 SMART_NIC = "Component.SmartNIC"  # permits all models; the table of FABRIC's client lacks it
 FREE = {"cores": 2, "ram_gb": 10, "disk_gb": 10}  # maximum of a node without extra permissions
 LIMITS = {"cores": "VM.NoLimitCPU", "ram_gb": "VM.NoLimitRAM", "disk_gb": "VM.NoLimitDisk"}
@@ -29,7 +29,7 @@ IMAGES_FIX = "such as default_ubuntu_22, default_debian_12 or default_rocky_9; f
 
 
 def check_image(image: str, user: str | None) -> None:
-    """Raise UserError if nodes with an image cannot be used; `user`: for whom FABRIC's client logs in, if known."""
+    """Raise UserError if nodes with an image cannot be used; `user`: as whom FABRIC's client logs in, if known."""
     if user is None:
         raise UserError(f"FABRIC's client knows no user of image {image!r}", where="fabric.image", fix=IMAGES_FIX)
     if any(system in image for system in UNSUPPORTED):
@@ -59,7 +59,8 @@ def permitted_nics(models: Sequence[str], tags: Collection[str]) -> list[str]:
 
 
 def mirror_tags(settings: FabricSettings) -> list[tuple[str, ...]]:
-    """Return the permission tags that mirrors need: any one of each tuple. One within the user's slice needs a NIC."""
+    """Return the permission tags that mirrors need: any one of each tuple. A mirror within the user's slice needs a
+    NIC."""
     of_nic = (*map(nic_tag, settings.nics), SMART_NIC)
     return [of_nic] if settings.nodes == "own" else [(MIRRORING,), of_nic]
 

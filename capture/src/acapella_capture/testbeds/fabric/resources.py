@@ -21,7 +21,7 @@ RATES = {  # by prefix of the port name
 # In PartMaint some hosts are in maintenance. FABRIC does not report which: each host has the state of its site.
 ACTIVE, PARTLY_IN_MAINTENANCE = "Active", "PartMaint"
 USABLE = (ACTIVE, PARTLY_IN_MAINTENANCE)
-REFUSALS = "partly in maintenance: hosts that are free may refuse nodes"
+REFUSALS = "partly in maintenance: hosts that are free may reject nodes"
 
 
 def port_name(interface: str) -> str:
@@ -82,7 +82,7 @@ def sites_of(
 
 
 def limits_of(record: Mapping[str, Any]) -> str | None:
-    """Return what is limited at a site now; None if nothing is."""
+    """Return the current limits of a site; None if there are none."""
     return REFUSALS if record.get("state") == PARTLY_IN_MAINTENANCE else None
 
 
@@ -149,9 +149,9 @@ def choose_nics(
 def alternatives(
     records: Sequence[Mapping[str, Any]], site: str, nics: Sequence[str], request: ResourceRequest
 ) -> list[list[str]]:
-    """Return NIC models for each instance as `choose_nics` does, each model once as the preferred one.
+    """Return NIC models for each instance, chosen as in `choose_nics`, with each model in turn as the preferred one.
 
-    At a site that is partly in maintenance, the only hosts with the preferred model may be those that refuse.
+    At a site that is partly in maintenance, all hosts with the preferred model may reject nodes.
     """
     orders = [[first, *(model for model in nics if model != first)] for first in nics]
     chosen = [choose_nics(records, site, order, request) for order in orders]
@@ -159,5 +159,5 @@ def alternatives(
 
 
 def unknown(site: str) -> UserError:
-    """Return the error for an unknown site: FABRIC's client would build a slice for it."""
+    """Return the error for an unknown site: FABRIC's client would create a slice for it."""
     return UserError(f"no site {site!r} that is in use", where=WHERE)

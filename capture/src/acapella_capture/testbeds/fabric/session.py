@@ -1,4 +1,4 @@
-"""FABRIC's client with a token that stays valid; its various exceptions become a UserError in one line.
+"""FABRIC's client with a token that is kept valid; its various exceptions become one-line UserErrors.
 
 The client's manager never refreshes its id token, so a new manager is created when it expires (credentials.id_token).
 """
@@ -31,8 +31,8 @@ RESOURCE_ERRORS = (
 UNAUTHORIZED = 401
 TOKEN_ERRORS = ("Token expired", "Unable to validate provided token")  # of the client; of FABRIC, with status 500
 TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
-LOGIN_FAULT_S = 60  # during which an unreachable bastion host is not tried again for other sites
-READ_TRIES = 6  # of a request that changes nothing, beyond those of the client
+LOGIN_FAULT_S = 60  # for this time, an unreachable bastion host is not retried for other sites
+READ_TRIES = 6  # attempts of a read-only request, beyond the client's own
 Result = TypeVar("Result")
 
 # FABRIC's information model keeps all graphs of a process in one object, which is not thread-safe, and each site has a
@@ -88,7 +88,7 @@ def log_file() -> Path:
 
 
 def is_transient(error: UserError) -> bool:
-    """Return whether the same request may succeed later: no reply, too many requests, or an error of the server."""
+    """Return whether a retry may succeed: no reply, too many requests, or a server error."""
     cause = error.__cause__
     if cause is None or not type(cause).__name__.startswith("Orchestrator"):
         return False
@@ -108,7 +108,7 @@ class Session:
         self._refused: str | None = None
         self._tags: frozenset[str] | None = None
         self._login_lock = threading.Lock()
-        self._login_fault: tuple[UserError, float] | None = None  # and when it was found
+        self._login_fault: tuple[UserError, float] | None = None  # and when it was determined
         self._login_works = False
 
     def fablib(self) -> Any:
@@ -139,8 +139,8 @@ class Session:
     def check_login(self, settings: FabricSettings, kept: type[UserError] = UserError) -> None:
         """Raise UserError if no node can be reached over SSH, whatever FABRIC allocates.
 
-        Sites are checked once together: bastion hosts block a machine after repeated failed logins. Only errors of
-        type `kept` are raised again without another login.
+        All sites share one check, because bastion hosts block a machine after repeated failed logins. Only errors of
+        type `kept` are raised again without a new login.
         """
         with self._login_lock:
             self._raise_login_fault()
@@ -160,7 +160,7 @@ class Session:
         return []
 
     def explain_refusal(self) -> None:
-        """Raise LoginError if not a node but the bastion host refuses logins."""
+        """Raise LoginError if the bastion host, not a node, rejects logins."""
         with self._login_lock, contextlib.suppress(UserError):
             self._raise_login_fault()
             with self._kept_login_fault(login.LoginError):
@@ -187,7 +187,7 @@ class Session:
         return self.call_fablib(action, lambda fablib: call(fablib.get_manager()))
 
     def read(self, action: str, call: Callable[[Any], Result]) -> Result:
-        """Call FABRIC's manager for something that changes nothing; retry if FABRIC is overloaded or unreachable.
+        """Send a read-only request to FABRIC's manager; retry if FABRIC is overloaded or unreachable.
 
         Raises UserError.
         """
@@ -201,7 +201,7 @@ class Session:
         raise AssertionError("unreachable")
 
     def call_fablib(self, action: str, call: Callable[[Any], Result]) -> Result:
-        """Call FABRIC's FablibManager; once more with a new token if FABRIC rejects this one.
+        """Call FABRIC's FablibManager; retry once with a new token if FABRIC rejects this one.
 
         Raises UserError.
         """

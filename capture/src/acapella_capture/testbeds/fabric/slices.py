@@ -1,7 +1,7 @@
-"""Slices: a small one per site, found again by a name derived from campaign and site.
+"""Manages one small slice per site, which is found by a name derived from campaign and site.
 
 FABRIC's client repeats a request after a server error, so a slice can exist although its submission failed: look for
-the name before submitting again. FABRIC ignores the search for names, so names are compared here.
+the name before resubmitting. FABRIC ignores name filters, so names are compared locally.
 """
 
 import datetime
@@ -39,7 +39,7 @@ def slice_name(campaign: str, site: str) -> str:
 def site_of(campaign: str, name: str, sites: str = SITES) -> str | None:
     """Return the site of one of the campaign's slices; None for others.
 
-    Others are those of a campaign `<campaign>-more`, and the user's own slices, such as `acapella-<campaign>-2`.
+    Other slices belong to a campaign `<campaign>-more`, or are the user's own,, such as `acapella-<campaign>-2`.
     """
     match = re.fullmatch(rf"acapella-{re.escape(campaign)}-({sites})", name or "")
     return match[1] if match else None
@@ -83,12 +83,12 @@ class Slices:
         self.session = session
         self.settings = settings
         self.campaign = campaign
-        self.stopping = threading.Event()  # if set, only the end of a slice is waited for
-        self._names: dict[str, str] = {}  # slices that this process created or used, by id, until they are deleted
+        self.stopping = threading.Event()  # if set, wait only for the deletion of slices
+        self._names: dict[str, str] = {}  # slices that this process created or used, by id, until deleted
         self._unanswered: set[str] = set()  # names of slices whose creation had no answer
         self._unlisted: set[str] = set()  # names of slices that exist, but that FABRIC does not list
-        self._deadlines: dict[str, float] = {}  # of attempts to delete a slice
-        self._shortened: dict[str, tuple[datetime.datetime, datetime.datetime]] = {}  # by id: renewed when, until when
+        self._deadlines: dict[str, float] = {}  # deadline of attempts to delete a slice
+        self._shortened: dict[str, tuple[datetime.datetime, datetime.datetime]] = {}  # by id: renewal and new end
 
     def _site_of(self, name: str) -> str | None:
         """Return the site of one of these slices; None for others."""
@@ -104,7 +104,8 @@ class Slices:
     def list_late(self, site: str | None = None) -> list[Any]:
         """Return this campaign's slices, of one site or of all. Raises UserError.
 
-        FABRIC may list a slice late whose creation had no answer, so the list is read again until it contains these.
+        If the creation of a slice had no answer, FABRIC may list the slice late, so the list is reread until it
+        contains all of these.
         """
         for attempt in range(LOOKUP_TRIES):
             if attempt:
@@ -120,7 +121,8 @@ class Slices:
     def delete_existing(self, site: str | None = None) -> None:
         """Delete this campaign's slices, of one site or of all. A new slice may be missing in FABRIC's list.
 
-        Raises NotReleased, which names those that exist, and UserError if FABRIC does not answer and none is known.
+        Raises NotReleased, which names the remaining slices, and UserError if FABRIC does not answer and no slice is
+        known.
         """
         fault, names = "", []
         try:
@@ -137,7 +139,7 @@ class Slices:
             unlisted = [name for name in self._unlisted if site in (None, self._site_of(name))]
             if unlisted:
                 fault, names = fault or "FABRIC reports that it exists, but does not list it", [*names, *unlisted]
-        if names:  # not in a handler: the context of this error is that during which slices are released
+        if names:  # outside of the handler: the error's context must be the one during which slices are released
             raise NotReleased(sorted(names), fault, where=WHERE)
 
     def list_project(self) -> list[Any]:
@@ -212,7 +214,7 @@ class Slices:
             raise
 
     def add_nodes(self, fabric_slice: Any, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
-        """Add nodes to a slice. Raises InsufficientResources or UserError; existing nodes stay."""
+        """Add nodes to a slice. Raises InsufficientResources or UserError; existing nodes are kept."""
         for node, nic in nodes:
             with graph_access(f"cannot describe node {node}"):
                 self._add(fabric_slice, site, node, nic, request)
@@ -239,14 +241,14 @@ class Slices:
         try:
             self.session.call_manager("FABRIC rejects the modification", lambda manager: manager.modify_slice(
                 slice_id=slice_id, graph_model=graph))  # fmt: skip
-        except UserError:  # the client repeats a request whose answer was lost, and FABRIC then rejects the second one
+        except UserError:  # if an answer was lost, the client repeats the request, and FABRIC rejects the second one
             record = self._record(slice_id)
             if record is None or record.state not in ("Modifying", "ModifyOK", "ModifyError"):
                 raise
         return slice_id
 
     def open_when_stable(self, slice_id: str, timeout_s: float | None = None) -> Any | None:
-        """Return a slice once FABRIC accepts changes, also after `stopping`; None if it is deleted.
+        """Return a slice once FABRIC accepts changes, even after `stopping`; None if it is deleted.
 
         Raises UserError after the timeout (default: fabric.release_timeout_s).
         """
@@ -302,13 +304,14 @@ class Slices:
             raise UserError(shortened_text(granted), where=WHERE)
 
     def delete(self, slice_id: str, *, wait: bool = False) -> None:
-        """Delete a slice if it exists, as `delete_all` does. `wait`: until its resources are free for the next one."""
+        """Delete a slice if it exists, as `delete_all` does. `wait`: wait until its resources are free for the next
+        slice."""
         self.delete_all([slice_id])
         if wait:
             self._until(slice_id, self.settings.wait_timeout_s, lambda state: state in ("Dead", None))
 
     def delete_all(self, slice_ids: Iterable[str]) -> None:
-        """Delete slices. FABRIC refuses while a slice is not stable, so retry until fabric.release_timeout_s.
+        """Delete slices. FABRIC rejects the deletion of unstable slices, so retry until fabric.release_timeout_s.
 
         Every slice is tried at least once, and a second call continues the time limit of the first. Raises NotReleased,
         which names all slices that still exist.
@@ -346,7 +349,7 @@ class Slices:
     def names(self) -> set[str]:
         """Return the names of slices that FABRIC lists or this process knows.
 
-        Raises UserError if FABRIC cannot list them and none is known. After Ctrl-C, the known names are returned.
+        Raises UserError if FABRIC cannot list slices and none is known. After Ctrl-C, the known names are returned.
         """
         known = set(self.known_names())
         try:
@@ -361,7 +364,7 @@ class Slices:
         return [each for each, name in list(self._names.items()) if site in (None, self._site_of(name))]
 
     def _try_delete(self, slice_id: str) -> tuple[str, bool]:
-        """Ask FABRIC to delete a slice. Return why it still exists, or "", and whether retries are useless."""
+        """Request the deletion of a slice. Return why it still exists, or "", and whether retries are useless."""
         try:
             record = self._record(slice_id)
             if record is None or record.state in GONE:
@@ -389,7 +392,7 @@ class Slices:
         created.add_component(model=nic, name="nic")
 
     def _submit(self, site: str, graph: str, key: str) -> str:
-        """Submit a slice once; return its id, also if FABRIC reported an error but created the slice.
+        """Submit a slice once; return its id, even if FABRIC reported an error but created the slice.
 
         Slice.submit is not used: it would wait while holding all graphs.
         """

@@ -1,6 +1,7 @@
-"""Counters of FABRIC's switches, from its Prometheus: ifHCInOctets and ifHCOutOctets of every port, every 30 s.
+"""Reads the counters of FABRIC's switches from its Prometheus: ifHCInOctets and ifHCOutOctets of every port, every 30
+s.
 
-Not every user may have access to them. Without access there is no telemetry, and a note contains the reason.
+Not every user has access to them. Without access, there is no telemetry, and a note contains the reason.
 """
 
 from collections.abc import Callable

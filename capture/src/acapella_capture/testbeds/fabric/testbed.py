@@ -41,7 +41,7 @@ NOTE = "the switch also copies before and after a sample; frames that it could n
 
 
 class NoSliceError(UserError):
-    """The project has no slice of a name."""
+    """The project has no slice with a given name."""
 
 
 class FabricTestbed(NodePrograms):
@@ -72,7 +72,7 @@ class FabricTestbed(NodePrograms):
         self._unavailable: dict[str, str] = {}
         self._notes: list[str] = [NOTE]
         self._replayer: replay.Replayer | None = None
-        self._sending_nodes: dict[str, Any] = {}  # FABRIC's objects of nodes in the user's slice, by SLICE/NODE
+        self._sending_nodes: dict[str, Any] = {}  # FABRIC's node objects of the user's slice, by SLICE/NODE
         self._site_slices: dict[str, SiteSlice] = {}
         self._looked_up: set[str] = set()  # sites whose slice was looked up
         self._moves = Moves(self.slices, settings)
@@ -118,7 +118,8 @@ class FabricTestbed(NodePrograms):
         return resources.hosts_of(self._hosts(site), site, self._nics())
 
     def _nics(self) -> list[str]:
-        """Return the NIC models that the project may use; all, if it may use none: `allocate` names the permission."""
+        """Return the NIC models that the project may use; all models if it may use none, so that `allocate` names the
+        permission."""
         with contextlib.suppress(UserError):
             return requirements.permitted_nics(self.settings.nics, self.session.tags()) or self.settings.nics
         return self.settings.nics
@@ -127,7 +128,7 @@ class FabricTestbed(NodePrograms):
         names = [port.name for port in self.site(site).ports]
         listener_ports = dict.fromkeys(
             self._listener_ports.get(site, ()), Rates(0.0, 0.0)
-        )  # they only carry our own copies
+        )  # these ports only carry our own copies
         try:
             telemetry = switch_counters.of(self.settings.telemetry_url, self.session.token, site).telemetry(
                 seconds, names
@@ -187,7 +188,7 @@ class FabricTestbed(NodePrograms):
                 return self.slices.create(site, nodes, request, announced)
             except NotReleased:
                 raise
-            except UserError as error:  # the reason may be the nodes or a mirror, such as one of another user
+            except UserError as error:  # the cause may be the nodes or a mirror, such as a different user's
                 if self.slices.stopping.is_set():
                     raise
                 self._note(f"{site}: no slice could be created with its first mirrors in it: {error}")
@@ -277,7 +278,7 @@ class FabricTestbed(NodePrograms):
             self.slices.extend(self._site_slices[site].slice_id, until_ns)
 
     def release(self, site: str | None = None) -> None:
-        """Delete slices, also if FABRIC refuses for a while. Raises NotReleased, which names those that remain."""
+        """Delete slices; retry while FABRIC rejects this. Raises NotReleased, which names the remaining slices."""
         if site is not None:
             self.site(site)
             self._looked_up.add(site)
@@ -348,7 +349,7 @@ class FabricTestbed(NodePrograms):
         return self._summary("cannot read FABRIC's hosts", includes=[site]).get("hosts") or []
 
     def _known_ports(self, used: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-        """Return the switch ports known from other sources than links, by site; `used`: of the followed slice.
+        """Return the switch ports known from sources other than links, by site; `used`: ports of the followed slice.
 
         Without counters of a site, ports that the config names are accepted; otherwise a wrong name is an error.
         """
@@ -392,7 +393,7 @@ class FabricTestbed(NodePrograms):
         return self.slices.open(found[0].slice_id, user_only=False)
 
     def _usable_slice(self, site: str) -> Any | None:
-        """Return the site's active slice, None if there is none; a failed one is deleted."""
+        """Return the site's active slice, or None. A failed slice is deleted."""
         record = self.slices.find_slice(site)
         if record is None or record.state in GONE:
             self._forget([site])
@@ -401,7 +402,7 @@ class FabricTestbed(NodePrograms):
             return self.slices.wait_until_stable(record.slice_id, self.settings.wait_timeout_s)
         fabric_slice = self.slices.open(record.slice_id)  # accepts a failed modification
         if self.slices.has_active_nodes(fabric_slice, instances_in(fabric_slice, self._prefix(site))):
-            return fabric_slice  # after a failed modification the previous slice keeps running
+            return fabric_slice  # after a failed modification, the previous slice continues to run
         self.slices.delete(record.slice_id, wait=True)
         self._forget([site])
         return None

@@ -17,14 +17,14 @@ from .session import format_error
 MB = 1_000_000
 SUMS_S = 1800  # time for a node to read a large file
 TRIES = 2  # attempts per part
-RESERVE_MB = 64  # space that stays free here for manifests and results
+RESERVE_MB = 64  # local space that is kept free for manifests and results
 
 
 @dataclass(frozen=True)
 class Transfer:
     """File transfer from nodes, in parts of `part_bytes`: `download(node, path, length)` returns the bytes of a part.
 
-    Nodes are untrusted: their replies limit neither what is written here nor what is read into memory.
+    Nodes are untrusted: their replies do not determine how much is written to disk or read into memory.
     """
 
     remote: Remote
@@ -87,7 +87,7 @@ class Transfer:
 
 
 def read_part(node: Any, path: str, length: int) -> bytes:
-    """Return the first `length` bytes of a file of a node, which is FABRIC's object of it.
+    """Return the first `length` bytes of a file on a node, given as FABRIC's object.
 
     FABRIC's client itself would copy a file of any size to the disk. Raises an exception of paramiko or of the client.
     """
@@ -105,7 +105,7 @@ def read_part(node: Any, path: str, length: int) -> bytes:
 def quiet(request: Callable[..., None]) -> Callable[..., None]:
     """Return a function that requests the next blocks in a thread of paramiko, without the error of a lost connection.
 
-    The reader raises it, too; from the thread, Python would print a traceback.
+    The reader raises this error; if the thread also raised it, Python would print a traceback.
     """
 
     def requests(*arguments: Any) -> None:
@@ -116,7 +116,8 @@ def quiet(request: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_space(stream: BinaryIO, size: int, target: Path) -> None:
-    """Raise UserError if there is not enough space for a file of `size` bytes, of which `stream` has the beginning."""
+    """Raise UserError if there is not enough space for a file of `size` bytes, the beginning of which `stream` already
+    contains."""
     system = os.fstatvfs(stream.fileno())
     free, needed = system.f_bavail * system.f_frsize, size - os.fstat(stream.fileno()).st_size
     if needed > 0 and needed + RESERVE_MB * MB > free:

@@ -1,7 +1,7 @@
 """acapella-dpdk-capture on a node: built there once from the source archive, with packages of Debian or Ubuntu.
 
 DPDK's drivers for hardware need shared libraries of the node's system, so no program is uploaded. The directory of the
-build is named by the hash of the archive. Later samples and collections use it again.
+build is named by the hash of the archive. Later samples and collections reuse it.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from .source_archive import source_archive
 
 PROGRAM = "acapella-dpdk-capture"
 TARGET = f"capture/dpdk/{PROGRAM}"
-LOG_BYTES = 1_000_000  # of a failed step that are copied
-POLL_S = 5  # of a step; the job on the node continues if the connection is lost
+LOG_BYTES = 1_000_000  # of the log of a failed step that are copied
+POLL_S = 5  # interval of checks of a step; the job on the node continues if the connection is lost
 # Packages of Debian and Ubuntu, each with a command that succeeds if its content is there.
 PACKAGES = {
     "gcc": "command -v gcc",
@@ -98,7 +98,7 @@ class NodeBuild:
     installs: bool = True
 
     def program(self) -> str:
-        """Return the path of the program on the node, which is built if it is not there. Raises UserError."""
+        """Return the path of the program on the node, which is built if missing. Raises UserError."""
         archive = source_archive()
         directory = f"programs-{hashlib.sha256(archive).hexdigest()[:16]}"
         place = self.testbed.path_on_node(self.node, directory)
@@ -190,7 +190,7 @@ def plan_notes(methods: Iterable[str]) -> list[str]:
 
 
 def decisive_line(lines: list[str]) -> str:
-    """Return the first line of a log that names an error, else the last one that is not empty."""
+    """Return the first line of a log that names an error, else the last non-empty line."""
     named = [line for line in lines if "error:" in line.lower() or line.startswith("E: ")]
     filled = [line for line in lines if line]
     return (named or filled[-1:] or [""])[0][:300]

@@ -1,7 +1,7 @@
 """How DPDK captures the interfaces of a node: with DPDK's driver for the NIC, or from a socket.
 
-DPDK's driver for ConnectX (mlx5) shares the NIC with the kernel, which keeps the interface. All other drivers would
-take the NIC away from the kernel, so their interfaces are captured from a socket (net_af_packet), as on testbed local.
+DPDK's driver for ConnectX (mlx5) shares the NIC with the kernel, which keeps the interface. All other DPDK drivers
+would take the NIC from the kernel, so their interfaces are captured from a socket (net_af_packet), as on testbed local.
 """
 
 import re
@@ -16,7 +16,7 @@ SHARING_DRIVER = "mlx5_core"
 HUGE_MB = 512  # for each receiver: frames of 9 KiB in a queue, and the tables of a P4 program
 BOOT_MARGIN = 16  # pages beyond the need, because the kernel may use some
 NONE = "-"
-FIELDS = 4  # of each line that READ prints
+FIELDS = 4  # fields of each line that READ prints
 # For each interface: name, driver, PCI address, and whether DPDK's driver can open the NIC (mlx5_ib).
 READ = """
 for dev; do

@@ -1,4 +1,4 @@
-"""Installation of packages on nodes, as a shell function that scripts for nodes begin with."""
+"""Shell functions that install packages; scripts for nodes begin with them."""
 
 WAIT_S = 120  # for another apt-get or dpkg, such as unattended-upgrades after the first boot
 

@@ -1,4 +1,4 @@
-"""Programs on FABRIC's nodes: run, started, fed with files, and built for captures with DPDK."""
+"""Runs and starts programs on FABRIC's nodes, uploads files to them, and builds the program for captures with DPDK."""
 
 import time
 from abc import abstractmethod
@@ -20,7 +20,7 @@ from . import dpdk_devices
 from .build import NodeBuild
 
 BOOT_ID = ["sysctl", "-n", "kernel.random.boot_id"]
-REBOOT = ["sh", "-c", "sleep 1; systemctl reboot"]  # the reply to this command arrives before
+REBOOT = ["sh", "-c", "sleep 1; systemctl reboot"]  # after the reply to this command
 
 
 class NodePrograms(Testbed):
@@ -44,7 +44,7 @@ class NodePrograms(Testbed):
 
     @abstractmethod
     def _set_up_receivers(self, instance: Instance) -> None:
-        """Set up the receivers of a node, whose settings do not outlive a reboot. Raises UserError."""
+        """Set up the receivers of a node. The settings do not survive a reboot. Raises UserError."""
 
     def _download(self, node: str, path: str, length: int) -> bytes:
         return read_part(self._node(node), path, length)
@@ -69,7 +69,7 @@ class NodePrograms(Testbed):
         return upload(self, node, source, f"{sha256_of(source)[:16]}-{source.name}")
 
     def end_programs(self, node: str) -> None:
-        """End all programs of this campaign on a node, which a killed collection has left. Raises UserError."""
+        """End all programs of this campaign on a node that a killed collection left. Raises UserError."""
         self._remote.call(node, "end_programs")
 
     def _end_killed_collection(self, node: str) -> None:
@@ -109,14 +109,14 @@ class NodePrograms(Testbed):
             report(f"{node}: {nic.interface} is captured with {describe(chosen)}")
 
     def _reserve_huge_pages(self, instance: Instance, receivers: int, report: Callable[[str], None]) -> bool:
-        """Return whether enough huge pages are reserved, if needed after a reboot. Raises UserError."""
+        """Reserve huge pages, with a reboot if needed. Return whether there are enough. Raises UserError."""
         found = dpdk_devices.reserve(self, instance.name, receivers)
         if found.enough or found.reserved < 0:
             return found.enough
         report(f"{instance.name}: the kernel found {found.reserved} of {found.needed} huge pages; reboot")
         try:
             dpdk_devices.reserve_at_boot(self, instance.name, found.needed)
-        except UserError as error:  # not the GRUB of Debian and Ubuntu: the NIC is tried without huge pages
+        except UserError as error:  # without the GRUB of Debian and Ubuntu, the NIC is tried without huge pages
             report(str(error))
             return False
         self._reboot(instance.name)
@@ -125,7 +125,7 @@ class NodePrograms(Testbed):
         return dpdk_devices.reserve(self, instance.name, receivers).enough
 
     def _reboot(self, node: str) -> None:
-        """Reboot a node and wait until it runs again. Raises UserError if it does not within `wait_timeout_s`."""
+        """Reboot a node and wait until it runs again. Raises UserError after `wait_timeout_s`."""
         before = self.run(node, BOOT_ID).stdout
         self.start(node, REBOOT)
         end = time.monotonic() + self.settings.wait_timeout_s
@@ -145,7 +145,7 @@ class NodePrograms(Testbed):
 
 
 def describe(device: DpdkDevice) -> str:
-    """Return a device in words."""
+    """Return the description of a device."""
     if device.pci is None:
         return f"a socket, not with DPDK's driver: {device.reason}"
     return f"DPDK's driver at {device.pci}, {'with' if device.huge_pages else 'without'} huge pages"

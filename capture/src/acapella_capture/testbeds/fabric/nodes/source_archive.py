@@ -1,4 +1,4 @@
-"""The source archive of the capture program, which is built on nodes: the same sources give the same bytes."""
+"""The source archive from which nodes build the capture program. Identical sources yield identical bytes."""
 
 import gzip
 import io
@@ -24,7 +24,7 @@ MTIME = 0
 
 
 def source_archive() -> bytes:
-    """Return the archive, tar with gzip. Raises UserError if the sources are not here."""
+    """Return the archive, tar with gzip. Raises UserError if the sources are missing on this machine."""
     root = schemas.root().parent
     packed = io.BytesIO()
     with (

@@ -1,7 +1,7 @@
-"""Placement of a node's CPUs and memory next to its NIC (Sliced WANs, Code 2), read back after the reboot.
+"""Places a node's CPUs and memory next to its NIC (Sliced WANs, Code 2), and reads the result after the reboot.
 
-FABRIC's client pins fewer CPUs than requested if the NUMA node of the NIC has too few that are free, and reports no
-failure of an operation that takes too long. Therefore the result is read from FABRIC.
+If the NUMA node of the NIC has too few free CPUs, FABRIC's client pins fewer CPUs than requested, and it does not
+report operations that time out. Therefore the result is read from FABRIC.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ from acapella_core.errors import UserError
 from ..session import graph_access
 
 NIC = "nic1"
-LEAST_SHARE = 0.95  # of a node's memory on the NUMA node of its NIC; a few pages of the hypervisor stay elsewhere
+LEAST_SHARE = 0.95  # of a node's memory on its NIC's NUMA node; a few pages of the hypervisor remain on others
 FIX = "set transfer.nodes.pin: false to run without it"
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a node's CPUs and memory are, read from FABRIC."""
+    """The placement of a node's CPUs and memory, as reported by FABRIC."""
 
-    numa_node: str  # of its NIC
-    cpus: tuple[int, ...]  # of the host, which the node's CPUs may use
-    pinned: bool  # every CPU of the node is on a CPU of that NUMA node
-    memory_share: float  # of the node's memory on that NUMA node
+    numa_node: str  # NUMA node of its NIC
+    cpus: tuple[int, ...]  # CPUs of the host that the node's CPUs may use
+    pinned: bool  # every CPU of the node runs on a CPU of that NUMA node
+    memory_share: float  # share of the node's memory on that NUMA node
 
     @property
     def is_local(self) -> bool:
@@ -43,7 +43,7 @@ def tune(node: Any) -> None:
 
 
 def placement(node: Any) -> Placement:
-    """Read where the CPUs and the memory of a node are. Raises UserError."""
+    """Return the placement of a node's CPUs and memory. Raises UserError."""
     with graph_access(f"cannot read the placement of node {node.get_name()}"):
         host, instance, numa_node = node.get_host(), node.get_instance_name(), node.get_component(NIC).get_numa_node()
         cpus, memory = node.get_cpu_info(), node.get_numa_info()

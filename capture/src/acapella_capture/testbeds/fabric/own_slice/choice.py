@@ -1,4 +1,4 @@
-"""Choice of how samples are taken on FABRIC, from the permissions of the project."""
+"""Chooses how samples are taken on FABRIC, based on the permissions of the project."""
 
 from ....settings import Settings
 from .. import credentials
@@ -24,9 +24,9 @@ def permitted_testbed(settings: Settings, campaign: str) -> FabricTestbed:
 
 
 def testbeds_with_remains(settings: Settings, campaign: str) -> list[FabricTestbed]:
-    """Return the testbeds that the campaign may have used: that of the present level, and those of other levels.
+    """Return the testbeds that the campaign may have used: first the testbed of the current level, then the others.
 
-    The project may have lost a permission since, or the config may have been changed.
+    The project may have lost a permission, or the config may have changed since.
     """
     now = permitted_testbed(settings, campaign)
     if isinstance(now, OwnSliceTestbed):

@@ -38,9 +38,9 @@ from ..slices import check_lease
 from ..testbed import FabricTestbed, NoSliceError
 from . import levels, topology
 
-NOTE = "captured at the host: frames as the node's kernel handles them, which offloads can merge or not yet have split"
+NOTE = "captured at the host: frames as the node's kernel handles them, which offloads may have merged or not yet split"
 SHARED_NIC = "NIC_Basic"
-SHARED_NIC_BPS = 100_000_000_000  # of the port that all shared NICs of a machine use
+SHARED_NIC_BPS = 100_000_000_000  # rate of the port that all shared NICs of a machine use
 READ_S = 60
 
 
@@ -87,7 +87,7 @@ class HostTestbed(FabricTestbed):
         self._found: dict[str, OwnNode] | None = None
         self._allocated: dict[str, Instance] = {}
         self._nic_settings: dict[tuple[str, str], NicSettings] = {}
-        self._to_clean: set[str] = set()  # nodes with files of ours
+        self._to_clean: set[str] = set()  # nodes with our files
         self._has_slices = False  # whether an earlier collection, with more permissions, left slices
 
     def adapt(self, settings: Settings) -> Settings:
@@ -126,7 +126,7 @@ class HostTestbed(FabricTestbed):
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
         self.site(site)
-        return None  # switch counters are those of ports, which other users share
+        return None  # switch counters are per port, and ports are shared with other users
 
     def planned_capacity_bps(self, site: str, request: ResourceRequest) -> int | None:
         del request
@@ -141,7 +141,7 @@ class HostTestbed(FabricTestbed):
         return None
 
     def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
-        """Connect to the nodes of a site. Those that cannot capture are noted. Raises UserError if none can."""
+        """Connect to the nodes of a site. Nodes that cannot capture are noted. Raises UserError if no node can."""
         faults = []
         for name in self.ports_by_node(site):
             if name not in self._allocated:
@@ -208,7 +208,7 @@ class HostTestbed(FabricTestbed):
     def leftovers(self) -> tuple[str, ...]:
         """Return the nodes with files of an earlier collection, and its slices if it had more permissions.
 
-        A node that does not answer may have such files.
+        A node that does not answer is included, because it may have such files.
         """
         slices: tuple[str, ...] = ()
         try:
@@ -263,7 +263,7 @@ class HostTestbed(FabricTestbed):
 
     def _prepare_own(self, name: str) -> Instance:
         """Check that a node can capture. Return it with its interfaces as receivers. Raises UserError."""
-        self._remote.call(name, "clean")  # ends programs and deletes files that a crash left
+        self._remote.call(name, "clean")  # end programs and delete files that a crash left
         self._to_clean.add(name)
         links, found = self._remote.call(name, "interfaces")["interfaces"], self._nodes()[name]
         missing = [f"{port} ({mac})" for port, mac in found.macs.items() if mac not in links]

@@ -1,4 +1,5 @@
-"""What the permissions of a project allow: capture on its own nodes, mirrors within its own slice, or a whole site."""
+"""Sampling levels by permissions of a project: capture on its own nodes, mirrors within its own slice, or a whole
+site."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ MEANINGS: dict[Level, str] = {
 
 
 def missing_for_mirrors(settings: FabricSettings, tags: Collection[str]) -> list[str]:
-    """Return the permission tags that a project lacks for mirrors as in the config, each as `A` or `A or B`."""
+    """Return the permission tags that a project lacks for the configured mirrors, each as `A` or `A or B`."""
     return [" or ".join(names) for names in requirements.mirror_tags(settings) if not set(names) & set(tags)]
 
 
@@ -31,7 +32,7 @@ def choose(settings: FabricSettings, tags: Collection[str]) -> Level:
 
 
 def describe(settings: FabricSettings, tags: Collection[str]) -> Iterator[str]:
-    """Yield the level of a project with these tags, and what others need."""
+    """Yield the level of a project with these tags, and the requirements of higher levels."""
     level = choose(settings, tags)
     yield f"sampling level {level}, chosen from the project's permissions: {MEANINGS[level]}"
     own, separate = replace(settings, nodes="own"), replace(settings, nodes="separate")
@@ -45,7 +46,7 @@ def describe(settings: FabricSettings, tags: Collection[str]) -> Iterator[str]:
 
 
 def adapt(settings: Settings, tags: Collection[str], receivers: int) -> Settings:
-    """Return the settings with a smaller disk and samples that fit onto it, if the project may not have more.
+    """Return the settings with a smaller disk and samples that fit onto it, if the project may not have a larger one.
 
     Raises UserError if no sample fits. `receivers`: of each node.
     """
@@ -58,7 +59,7 @@ def adapt(settings: Settings, tags: Collection[str], receivers: int) -> Settings
 
 
 def reductions(settings: Settings, adapted: Settings) -> Iterator[str]:
-    """Yield in words what `adapt` reduced."""
+    """Yield descriptions of what `adapt` reduced."""
     if adapted != settings:
         yield (
             f"without {requirements.LIMITS['disk_gb']}: nodes with {adapted.collect.disk_gb} GB of disk "

@@ -1,7 +1,7 @@
 """Testbed `fabric` within the user's own slice: listening nodes are added to it, and mirror its own ports.
 
 Such mirrors need no `Net.PortMirroring`. On a shared NIC, only the VLAN of the user's interface is mirrored, because
-frames of other users pass the same switch port. At the end, our nodes and mirrors are removed and nothing else.
+frames of other users pass the same switch port. At the end, only our nodes and mirrors are removed.
 """
 
 import re
@@ -25,7 +25,7 @@ SHARED = "SharedNIC"
 
 
 class OwnSliceTestbed(FabricTestbed):
-    """The user's slice. All sites change the same slice, so one changes it at a time."""
+    """The user's slice. All sites change the same slice, so only one site changes it at a time."""
 
     mirrors_at_creation = False
 
@@ -36,7 +36,7 @@ class OwnSliceTestbed(FabricTestbed):
         self._changing = threading.RLock()
         self._before: topology.Topology | None = None  # the slice without our nodes and mirrors
         self._known: set[str] = set()  # names of our nodes and mirrors that may be in the slice
-        self._deadline: float | None = None  # of attempts to remove them
+        self._deadline: float | None = None  # deadline of attempts to remove them
 
     def sites(self) -> tuple[Site, ...]:
         if self._sites is None:
@@ -52,7 +52,7 @@ class OwnSliceTestbed(FabricTestbed):
         return self._sites
 
     def _own_ports(self) -> dict[str, list[Port]]:
-        """Return the switch ports of the user's slice by site; those of shared NICs with their VLAN: `PORT.VLAN`."""
+        """Return the switch ports of the user's slice by site. Ports of shared NICs include the VLAN: `PORT.VLAN`."""
         found = self._own_slice()
         ports: dict[str, dict[str, Port]] = {}
         with graph_access(f"cannot read slice {self._own}"):
@@ -68,7 +68,7 @@ class OwnSliceTestbed(FabricTestbed):
                 for site, each in ports.items()}  # fmt: skip
 
     def _own_port(self, interface: Any) -> str | None:
-        """Return the port of an interface; None if it is in no network, or frames of others could be copied."""
+        """Return the port of an interface; None if it is in no network, or if frames of other users could be copied."""
         port = mirrors.switch_port(interface)
         if port is None or str(interface.get_component().get_type()) != SHARED:
             return port
@@ -85,7 +85,7 @@ class OwnSliceTestbed(FabricTestbed):
             return super().allocate(site, request)
 
     def _add_nodes(self, fabric_slice: Any, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
-        self._known |= {name for name, _ in nodes}  # before the request, whose answer may be lost
+        self._known |= {name for name, _ in nodes}  # before the request, because its answer may be lost
         return super()._add_nodes(fabric_slice, site, nodes, request)
 
     def _move_mirrors(self, site: str, requests: Sequence[MirrorRequest]) -> None:
@@ -137,7 +137,7 @@ class OwnSliceTestbed(FabricTestbed):
             self._deadline = None
 
     def _remove(self, slice_id: str, ours: re.Pattern[str], deadline: float) -> NotReleased | None:
-        """Remove the nodes and mirrors whose names match. Return what remains, None if nothing does.
+        """Remove the nodes and mirrors whose names match. Return the names that remain, or None.
 
         Raises UserError if the rest of the slice differs from before, or if FABRIC does not answer and nothing is known
         to have been added.
@@ -176,7 +176,7 @@ class OwnSliceTestbed(FabricTestbed):
         self._known -= set(self._matching(self._known, ours))
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return the names of our nodes and mirrors, those known if Ctrl-C ends the request.
+        """Return the names of our nodes and mirrors; if Ctrl-C ends the request, the known ones.
 
         Raises UserError if FABRIC does not answer and none is known.
         """

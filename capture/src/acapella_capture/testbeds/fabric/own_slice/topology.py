@@ -10,7 +10,7 @@ from ..slices import SITES
 VOLATILE = ("GraphID", "ReservationInfo", "UserData")
 
 Element = tuple[tuple[str, str], ...]  # properties
-Topology = Mapping[str, Element]  # by identifier; `neighbors` is a property, too
+Topology = Mapping[str, Element]  # by identifier; `neighbors` is also a property
 
 
 def machines(fabric_slice: Any) -> list[Any]:
@@ -32,7 +32,7 @@ def node_prefix(campaign: str, site: str) -> str:
 
 
 def without_ours(fabric_slice: Any, campaign: str) -> Topology:
-    """Return the elements of a slice except our nodes and mirrors, with everything that is only connected to these."""
+    """Return the elements of a slice except our nodes, our mirrors, and everything that is connected only to them."""
     import networkx  # noqa: PLC0415 (belongs to FABRIC's client)
 
     graph = networkx.parse_graphml(fabric_slice.get_fim_topology().serialize())
@@ -55,7 +55,7 @@ def is_top(properties: Mapping[str, Any]) -> bool:
 
 
 def differences(before: Topology, after: Topology) -> Iterator[str]:
-    """Yield in words how two topologies differ."""
+    """Yield descriptions of the differences of two topologies."""
     for identifier in [*before, *(each for each in after if each not in before)]:
         old, new = before.get(identifier), after.get(identifier)
         if old == new:
