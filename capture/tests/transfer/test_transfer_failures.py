@@ -178,7 +178,7 @@ def test_run_over_a_link_that_does_not_become_idle_fails(tmp_path, monkeypatch, 
     monkeypatch.setattr(runner, "IDLE_S", 0)
     monkeypatch.setattr(slice_of_stubs._emulation, "is_empty", lambda: False)
     found = errors_of(slice_of_stubs, tmp_path, CELLS[:1])
-    assert found == ["an emulated link is not idle after 0 s; something else sends over it"]
+    assert found == ["an emulated link is not idle after 0 s; other traffic uses it"]
 
 
 def test_failed_probe_is_the_error_of_its_runs(tmp_path, slice_of_stubs):

@@ -1,4 +1,4 @@
-"""Capture of a transfer at the sender with tcpdump, and its digest by the program `acapella digest`."""
+"""Captures a transfer at the sender with tcpdump, and digests the capture with the program `acapella digest`."""
 
 import shutil
 import subprocess
@@ -37,7 +37,8 @@ class Options:
 class Capture:
     """A running capture of a cell's connections at the sender. The constructor returns when tcpdump captures.
 
-    As a context, it ends tcpdump without result unless `stop` has ended it. Raises UserError if it does not start.
+    As a context, it ends tcpdump and discards the capture unless `stop` was called. Raises UserError if it does not
+    start.
     """
 
     def __init__(self, nodes: Nodes, topology: Topology, cell: Cell):
@@ -93,6 +94,7 @@ def digest(directory: Path) -> None:
 
 
 def frames_over_mtu(directory: Path) -> int:
-    """Return how many frames of a digest are longer than the MTU permits: segments before an offload cut them."""
+    """Return how many frames of a digest are longer than the MTU permits: segments that an offload has not split
+    yet."""
     lengths = pq.read_table(directory / FRAMES, columns=["wire_len"]).column("wire_len")
     return pc.sum(pc.greater(lengths, MTU + ETHERNET_BYTES)).as_py() or 0

@@ -1,4 +1,4 @@
-"""Cleanup after an error: all steps are attempted, and the first error remains the one that is reported."""
+"""Cleans up after an error: attempts all steps, and preserves the first error as the reported one."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +17,10 @@ def reported_error(report: Callable[[str], None]) -> Iterator[None]:
 
 
 def clean_up(steps: Sequence[Callable[[], object]], *, failed: bool) -> None:
-    """Call all steps in order, also if one fails or is interrupted.
+    """Call all steps in order, even if one fails or is interrupted.
 
-    Errors of steps after the first one are printed as warnings; if another error is the reason for the cleanup
-    (``failed``), all are. Otherwise raises the first UserError.
+    Errors of steps after the first one are printed as warnings; if an earlier error is the reason for the cleanup
+    (``failed``), all errors are. Otherwise, raises the first UserError.
     """
     errors: list[UserError] = []
 
@@ -30,7 +30,7 @@ def clean_up(steps: Sequence[Callable[[], object]], *, failed: bool) -> None:
         except UserError as error:
             errors.append(error)
 
-    with contextlib.ExitStack() as stack:  # it calls the remaining steps after Ctrl-C
+    with contextlib.ExitStack() as stack:  # calls the remaining steps after Ctrl-C
         for step in reversed(steps):
             stack.callback(attempt, step)
     for error in errors if failed else errors[1:]:

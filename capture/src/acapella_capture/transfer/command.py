@@ -41,7 +41,7 @@ from .results import Results
 from .runner import Runner, check_failed, duration, run_grid
 from .settings import TransferSettings, check_algorithms, listed_algorithms, read_transfer_settings
 
-PRIVATE = 0o077  # umask: captures are private, also while they are written
+PRIVATE = 0o077  # umask: captures are private, even while they are written
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int | None:
         failed = results.write_complete(runs)
     check_failed(failed, len(runs))
     print(f"{len(runs)} runs: {results.directory}", flush=True)
-    if args.config.resolve() != results.directory.resolve() / "config.json":  # that of the workflow, which goes on
+    if args.config.resolve() != results.directory.resolve() / "config.json":  # the job of a workflow, which continues
         print(next_commands(args.campaign, settings.grid["algorithm"]), flush=True)
     return None
 

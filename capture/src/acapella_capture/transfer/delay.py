@@ -1,10 +1,11 @@
-"""Delay of a slice: by netem if the kernel has it, else by acapella-link, one process for all delayed directions.
+"""Delays packets in a slice: by netem if the kernel has it, else by acapella-link, one process for all delayed
+directions.
 
-The return direction is delayed at the first router, towards the sender; the data direction at the last router, towards
-the receiver. Packets reach both after the emulated link.
+The return direction is delayed at the first router, towards the sender; the data direction is delayed at the last
+router, towards the receiver. Packets reach both routers after the emulated link.
 
-acapella-link reads packets from a TUN device per direction and writes them back when their time has come. A rule of
-policy routing sends packets for the host to the TUN device, unless they come from it.
+acapella-link reads packets from a TUN device per direction and writes them back when they are due. A policy routing
+rule sends packets for the host to the TUN device, except packets from that device.
 """
 
 import json
@@ -32,8 +33,8 @@ FORWARD, RETURN = DELAY_DEVICES = ("delay-fwd", "delay-rev")
 NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
-DEVIATIONS = 4  # standard ones, beyond which a number of lost packets is not due to chance
-NO_NETEM = ("Specified qdisc kind is unknown", "No such file or directory")  # of tc, with and without extended errors
+DEVIATIONS = 4  # standard deviations beyond which a number of lost packets is not due to chance
+NO_NETEM = ("Specified qdisc kind is unknown", "No such file or directory")  # tc, with and without extended errors
 FEW = 2  # packets; a small number of lost packets is not normally distributed
 
 
@@ -84,7 +85,7 @@ class Counts:
 
 
 def is_share_off(found: int, total: int, percent: float) -> bool:
-    """Return whether a number of packets differs from a share of all by more than 5 % and more than chance explains.
+    """Return whether a number of packets differs from its expected share by more than 5 % and by more than chance.
 
     Each packet is selected independently, so the number has a binomial distribution.
     """
@@ -95,7 +96,7 @@ def is_share_off(found: int, total: int, percent: float) -> bool:
 
 
 def flags_of_counts(cell: Cell, counts: dict[str, Counts]) -> list[str]:
-    """Return the flags of a run whose delayed directions have these counts."""
+    """Return the flags of a run with these counts of delayed directions."""
     flags = set()
     for each in counts.values():
         if is_share_off(each.lost, each.packets, cell.loss_percent):
@@ -117,10 +118,10 @@ class Delays:
         self._directions = directions(topology, delay_on)
 
     def apply(self, cell: Cell) -> None:
-        """Delay packets as the cell requires. Raises UserError. This class is for grids without delay."""
+        """Delay packets as the cell requires. Raises UserError. This base class is for grids without delay."""
 
     def remove(self) -> None:
-        """Delay nothing. Raises UserError."""
+        """Remove all delays. Raises UserError."""
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of each delayed direction by name. Raises UserError."""
@@ -139,10 +140,10 @@ class Delays:
 
 
 class NetemDelays(Delays):
-    """Delay by the kernel's netem on the router's interface to the host.
+    """Delays by the kernel's netem on the router's interface to the host.
 
-    Raises UserError if an emulated link uses this interface. As the root, netem would replace the queue of the link;
-    below tbf, it would replace the limit of this queue by its own.
+    Raises UserError if an emulated link uses this interface. As root qdisc, netem would replace the queue of the link;
+    below tbf, it would replace the queue's limit by its own.
     """
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str):
@@ -174,7 +175,7 @@ class NetemDelays(Delays):
             device = self._nodes.device(each.router, each.host)
             shown = self._nodes.checked(each.router, ["tc", "-s", "-j", "qdisc", "show", "dev", device])
             qdisc = next(qdisc for qdisc in json.loads(shown) if qdisc["kind"] == "netem")
-            # netem counts packets when they leave; its drops include those that found its queue full
+            # netem counts packets when they leave; its drops include packets that found its queue full
             arrived = qdisc["packets"] + qdisc["drops"] + qdisc["qlen"]
             found[each.name] = Counts(arrived, qdisc["drops"], None, 0, None, None)
         return found
@@ -195,7 +196,7 @@ def netem(device: str, delay_ns: int, cell: Cell) -> str:
 
 
 def has_netem(nodes: Nodes, node: str) -> bool:
-    """Return whether netem works on a node. Print the reason if it does not although the kernel may have it."""
+    """Return whether netem works on a node. If it does not although the kernel may have it, print the reason."""
     done = nodes.run(node, ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us"])
     if done.status == 0:
         nodes.checked(node, ["tc", "qdisc", "del", "dev", "lo", "root"])
@@ -206,7 +207,7 @@ def has_netem(nodes: Nodes, node: str) -> bool:
 
 
 class LinkDelays(Delays):
-    """Delay by acapella-link, which runs as long as this object. Raises UserError if it is missing."""
+    """Delays by acapella-link, which runs as long as this object. Raises UserError if it is missing."""
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str, seed: int):
         super().__init__(nodes, topology, delay_on)
@@ -274,7 +275,7 @@ class LinkDelays(Delays):
 
 
 def tun_lines(nodes: Nodes, topology: Topology, each: Direction) -> list[str]:
-    """Return the lines of `ip` that lead packets for a host through a TUN device."""
+    """Return the lines of `ip` that route packets for a host through a TUN device."""
     address = topology.address(each.host)
     lines = [
         f"tuntap add dev {each.name} mode tun",

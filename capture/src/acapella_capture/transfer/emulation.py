@@ -1,8 +1,8 @@
-"""Emulated links: rate and queue by tbf and htb of the kernel, delay by netem or by acapella-link (delay.py).
+"""Emulates links: rate and queue by tbf and htb of the kernel, delay by netem or by acapella-link (delay.py).
 
-Mode `clean`: a token bucket of two frames, so that packets leave at the rate of the link. Mode `published`, as Code 3
-of the paper: the bucket is as large as the queue, below an htb class of the same rate. The class has a burst of one
-frame, so that the bucket has no effect. The return direction has no limit in either mode.
+In mode `clean`, the token bucket has two frames, so that packets leave at the rate of the link. In mode `published`, as
+in Code 3 of the paper, the bucket is as large as the queue, below an htb class of the same rate. The class has a burst
+of one frame, so the bucket has no effect. The return direction has no limit in either mode.
 """
 
 import json
@@ -54,7 +54,7 @@ class Emulation:
         return found
 
     def returned_bytes(self) -> dict[str, int]:
-        """Return the bytes sent over each emulated link against the direction of the data."""
+        """Return the bytes sent over each emulated link in the return direction."""
         found = {}
         for name, link in self._topology.emulated().items():
             node, peer = self._topology.upstream(link)

@@ -1,4 +1,4 @@
-"""Expected duration of a grid, if all transfers reach the full rate."""
+"""Estimates the duration of a grid if all transfers reach the full rate."""
 
 from acapella_core.topology import Topology
 
@@ -29,7 +29,7 @@ def estimate_s(settings: TransferSettings, missing: list[Cell]) -> float:
 def ideal_s(topology: Topology, cell: Cell) -> float:
     """Return the time that a cell's transfer needs if its slowest emulated link is always busy.
 
-    Flows of a hash take an unknown path: all bytes are assumed to be on the first.
+    Flows distributed by a hash take unknown paths, so all bytes are assumed to be on the first path.
     """
     loads: dict[str, int] = {}
     for flow in range(cell.streams):

@@ -1,4 +1,4 @@
-"""A grid on FABRIC: the plan before anything is allocated, the run, and the deletion of a kept slice."""
+"""Plans and runs a grid on FABRIC, and deletes a kept slice."""
 
 import contextlib
 import importlib.util
@@ -68,7 +68,7 @@ class Lease:
             self._check()
 
     def _check(self) -> None:
-        """Extend the lease by more than needed, because FABRIC configures a slice again for each renewal."""
+        """Extend the lease by more than needed, because FABRIC reconfigures a slice at each renewal."""
         now = time.monotonic()
         self._next = now + LEASE_CHECK_S
         left_s = max(0.0, self._expected_s - (now - self._begin))
@@ -78,7 +78,7 @@ class Lease:
 
 
 def locked(campaign: Path) -> contextlib.AbstractContextManager:
-    """Prevent other processes from using the slice of a campaign. Raises UserError if one uses it."""
+    """Prevent other processes from using the slice of a campaign. Raises UserError if it is in use."""
     return campaign_lock(campaign, LOCK, "runs transfers of this campaign")
 
 

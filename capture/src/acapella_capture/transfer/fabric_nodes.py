@@ -1,7 +1,7 @@
-"""Nodes of a slice on FABRIC: the commands are those of a local slice, run over SSH.
+"""Runs commands on the nodes of a slice on FABRIC over SSH; the commands are the same as for a local slice.
 
 The constructor finds the slice or creates it, places CPUs and memory of new nodes next to their NICs, and sets up the
-interfaces of the links. Addresses, routes, queues and transfers follow as on a local slice.
+interfaces of the links. Addresses, routes, queues and transfers are then set up as on a local slice.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ for dev; do
 done
 """
 )
-DNF = {"ip": "iproute", "ss": "iproute", "tc": "iproute-tc"}  # packages with other names
+DNF = {"ip": "iproute", "ss": "iproute", "tc": "iproute-tc"}  # packages whose names differ
 
 
 def resource_request(settings: TransferSettings) -> ResourceRequest:
@@ -83,7 +83,7 @@ def resource_request(settings: TransferSettings) -> ResourceRequest:
 
 
 class FabricNodes(Nodes):
-    """The nodes. Raises UserError; nothing that was created remains then."""
+    """The nodes of a slice on FABRIC. If the constructor raises UserError, nothing that it created remains."""
 
     def __init__(self, settings: TransferSettings, campaign: str, report: Callable[[str], None]):
         self._settings = settings
@@ -101,7 +101,7 @@ class FabricNodes(Nodes):
         self._ending = False
         self._uploaded: set[tuple[str, Path]] = set()
         self._placements: dict[str, tuning.Placement] = {}
-        self._slice.session.check()  # without access to FABRIC, nothing was created that has to be released
+        self._slice.session.check()  # without access to FABRIC, nothing was created, so nothing has to be released
         try:
             self._allocate()
         except OtherSliceError:
@@ -129,7 +129,8 @@ class FabricNodes(Nodes):
         self._set_up()
 
     def extend_lease(self, seconds: float) -> bool:
-        """Make the lease last for a time; return whether it does. A refusal is reported: the next start continues."""
+        """Ensure that the lease lasts for a given time; return whether it does. A rejection is reported: the next start
+        continues."""
         try:
             self._slice.extend(time.time_ns() + round(seconds * 1e9))
         except UserError as error:
@@ -151,7 +152,7 @@ class FabricNodes(Nodes):
                 raise UserError("interrupted", where=f"node {node}")
 
     def _place(self) -> None:
-        """Place CPUs and memory of the nodes that are not placed yet, and check all after their reboot."""
+        """Place CPUs and memory of nodes that have not been placed yet, and check all nodes after their reboot."""
         names = [node.name for node in self._plan.nodes]
         placed = [name for name in names if self._slice.existed and tuning.placement(self._slice.node(name)).is_local]
         pending = [name for name in names if name not in placed]
@@ -215,7 +216,7 @@ class FabricNodes(Nodes):
     def _restore(self, node: str) -> None:
         """End programs, restore queues and settings, and remove rules and delaying devices of a grid. Raises UserError.
 
-        The grid may be an earlier one whose process was killed; then the changes are reported.
+        If this is an earlier grid, whose process was killed, the changes are reported.
         """
         changes = self.checked(node, restore_argv(["lo", *self._devices_of(node)])).splitlines()
         rules = listed(node, self.checked(node, ["ip", "-j", "rule", "show"]), "priority")
@@ -265,7 +266,7 @@ class FabricNodes(Nodes):
         return RemoteLink(self.start, self.run, self._upload, program, devices)
 
     def _upload(self, node: str, file: Path) -> str:
-        """Copy a file to a node, once; return its path there."""
+        """Copy a file to a node unless this was already done; return its path there."""
         if (node, file) not in self._uploaded:
             self._remote.put(node, file, file.name)
             self._uploaded.add((node, file))
@@ -287,7 +288,7 @@ class FabricNodes(Nodes):
         self._report(f"transfer: slice {self._slice.name} is deleted")
 
     def _keep(self, limit_s: float) -> None:
-        """Restore the nodes within a time, close their connections, and report what remains."""
+        """Restore the nodes within a time limit, close their connections, and report what remains."""
         self._ending = True
         restored = {node: submit(self._restore, node) for node in self._topology.nodes}
         with contextlib.suppress(KeyboardInterrupt):  # the next start restores the other nodes

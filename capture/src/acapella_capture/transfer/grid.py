@@ -27,7 +27,7 @@ class Cell:
     loss_percent: float
     reorder_percent: float
     several_paths: bool
-    fingerprint: str  # of the topology: files of the same name may differ
+    fingerprint: str  # hash of the topology: files of the same name may differ
     run: int
 
     @property
@@ -61,7 +61,8 @@ class Cell:
         return sum(self.share(flow) for flow in range(self.streams))
 
     def share(self, flow: int) -> int:
-        """Return the bytes that a flow sends. On one path the first flows send the rest of the division."""
+        """Return the bytes that a flow sends. On a single path, the first flows also send the remainder of the
+        division."""
         if self.several_paths:
             return self.size_bytes
         return self.size_bytes // self.streams + (flow < self.size_bytes % self.streams)
@@ -96,7 +97,7 @@ def plan(settings: TransferSettings) -> list[Cell]:
 
 
 def repeated_cells(cells: list[Cell], number: int, choice: random.Random) -> set[int]:
-    """Return the places of the cells that are repeated: all algorithms of randomly chosen settings.
+    """Return the indexes of the cells that are repeated: all algorithms of randomly chosen settings.
 
     If ``number`` is not a multiple of the number of algorithms, the last settings have only some of them.
     """

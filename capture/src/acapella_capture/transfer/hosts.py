@@ -1,4 +1,4 @@
-"""Settings of TCP on both hosts, restored at the end."""
+"""Sets TCP options of both hosts, and restores them at the end."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -20,7 +20,7 @@ ALLOWED = f"{IPV4}/tcp_allowed_congestion_control"
 MEMORY_PER_BYTE = 8
 MOST_BYTES = 1 << 30  # the kernel's values are signed 32-bit numbers
 LEAST_BYTES = 4 << 20
-UNSENT_BYTES = 128 << 10  # in the send buffer and not yet sent; more cannot arrive after iperf3 has stopped
+UNSENT_BYTES = 128 << 10  # unsent bytes in the send buffer, which may not arrive after iperf3 has stopped
 MODULE = "/sys/module/tcp_bbr"
 BUILT_IN = "^CONFIG_TCP_CONG_BBR=y"
 
@@ -41,11 +41,12 @@ class Hosts:
             self._before.setdefault((host, path), before)
 
     def set_algorithm(self, name: str) -> None:
-        """Set the default congestion control. Raises UserError unless the kernel has it, or for another error.
+        """Set the default congestion control. Raises UserError if the kernel does not have it, or for any other error.
 
         In a namespace, the kernel accepts only the algorithms of tcp_allowed_congestion_control as default. iperf3
-        selects the algorithm for its own connections, so that this is no error; `transfer` checks what they used. The
-        list, not the message of the rejected write, shows the reason, because a shell may print none.
+        selects the algorithm for its own connections, so this is not an error; `transfer` checks what they used. The
+        reason is determined from the list, not from the message of the rejected write, because a shell may not print
+        one.
         """
         check_algorithms([name], self._nodes.read(self._hosts[0], f"{IPV4}/tcp_available_congestion_control").split())
         try:
@@ -55,8 +56,8 @@ class Hosts:
                 raise
 
     def set_window(self, flight_bytes: int) -> None:
-        """Let TCP buffer at least a number of bytes in flight, twice in payload, and keep no metrics of earlier
-        connections. Limit what waits to be sent. Print a warning if the kernel cannot buffer as much.
+        """Let TCP buffer at least twice the given number of bytes in flight as payload, and discard metrics of earlier
+        connections. Limit the unsent bytes. Print a warning if the kernel cannot buffer as much.
         """
         needed = min(max(MEMORY_PER_BYTE * flight_bytes, LEAST_BYTES), MOST_BYTES)
         if MEMORY_PER_BYTE * flight_bytes > MOST_BYTES:
@@ -74,13 +75,13 @@ class Hosts:
         self.set(f"{IPV4}/tcp_notsent_lowat", f"{UNSENT_BYTES}")
 
     def restore(self) -> None:
-        """Set all values as they were, also if one of them cannot be set. Raises UserError."""
+        """Restore all previous values, even if one of them cannot be set. Raises UserError."""
         steps = [partial(self._nodes.write, *place, value) for place, value in self._before.items()]
         self._before.clear()
         clean_up(steps, failed=False)
 
     def environment(self, topology: Topology) -> dict[str, Any]:
-        """Return facts that results depend on, as in `cell.json`: those of the sender, and offloads of all nodes."""
+        """Return facts that results depend on, as in `cell.json`: facts about the sender, and offloads of all nodes."""
         host = self._hosts[0]
         kernel = self._nodes.checked(host, ["uname", "-r"]).strip()
         ends = [ends for link in topology.links.values() for ends in (link.between, link.between[::-1])]
@@ -99,9 +100,9 @@ class Hosts:
         }
 
     def _bbr_version(self, host: str, kernel: str) -> str:
-        """Return the version of BBR: that of its module, or the kernel that contains it, or why it is not known.
+        """Return the version of BBR: the version of its module, or the kernel that contains it, or why it is unknown.
 
-        The module of Linux has no version number; that of Google's BBRv3 has one.
+        Linux's module has no version number; the module of Google's BBRv3 has one.
         """
         if "bbr" not in self._nodes.read(host, f"{IPV4}/tcp_available_congestion_control").split():
             return "unknown: the kernel does not list bbr"

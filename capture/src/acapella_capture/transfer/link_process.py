@@ -25,7 +25,7 @@ class Link(ABC):
     realtime: bool  # whether all of its processes have real-time priority
 
     def set(self, name: str, **values: int) -> None:
-        """Set the values of a direction, VALUES (default: 0), from its next packet on. Raises UserError."""
+        """Set the values of a direction (VALUES, default: 0), starting with its next packet. Raises UserError."""
         self._command(name, " ".join(["set", name, *(str(values.get(key, 0)) for key in VALUES)]))
 
     @abstractmethod
@@ -85,7 +85,7 @@ class LinkProcess(Link):
         return self._command("", "statistics")["links"]
 
     def close(self) -> None:
-        self._process.stdin.close()  # it ends at the end of its input
+        self._process.stdin.close()  # the program ends at the end of its input
         try:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:
@@ -102,7 +102,7 @@ class LinkProcess(Link):
         return self._answer()
 
     def _answer(self) -> dict:
-        """Return the next answer. Raises UserError if it is an error, or none comes."""
+        """Return the next answer. Raises UserError if it is an error, or if there is none."""
         end = time.monotonic() + ANSWER_S
         while b"\n" not in self._rest:
             if not self._answers.select(max(0, end - time.monotonic())):

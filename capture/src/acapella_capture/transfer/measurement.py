@@ -1,7 +1,7 @@
-"""Measurements of a slice before its grid: round-trip time, rate and queue of every path.
+"""Measures a slice before its grid: round-trip time, rate and queue of every path.
 
-The rate is that of the datagrams which arrive while the queue is full; the queue is the usual number of datagrams that
-wait in it while it is full. Thus both are measured at the ends, not read from the settings.
+The rate is the arrival rate of datagrams while the queue is full; the queue is the typical number of datagrams that
+wait in a full queue. Both are measured at the ends, not read from the settings.
 """
 
 import bisect
@@ -29,16 +29,16 @@ ROUND_TRIPS = 10  # per path and delay
 RTT_TIMEOUT_S = 30
 TRIES = 2  # of a probe
 SATURATED_S = 0.25  # for the rate
-OVERLOAD = 3  # rate of the probe, in units of the link's
+OVERLOAD = 3  # rate of the probe, relative to the link's rate
 LEAST_OVERLOAD = 1.2  # with less, the queue may not be full, so that rate and queue are too small
 LISTEN_S = 20
 LEAST_ARRIVALS = 10
-QUANTILE = 0.9  # of the frames in a queue that may have been full
+QUANTILE = 0.9  # quantile of the frames in a queue that may have been full
 
 
 @dataclass(frozen=True)
 class PathMeasurement:
-    """What was measured on a path."""
+    """The values measured on a path."""
 
     path: str
     rtt_base_ns: int
@@ -46,12 +46,12 @@ class PathMeasurement:
     rate_bps: int | None  # None: the probe was too slow to fill the queue
     buffer_bytes: int | None
     rate_at_least_bps: int | None = (
-        None  # only if the probe was too slow: the rate is between this and the requested one
+        None  # only if the probe was too slow: the rate is between this and the requested rate
     )
 
 
 class Measurements:
-    """Measurements of the settings of a grid: each delay once, and each combination of rate and queue."""
+    """Measures the settings of a grid: each delay once, and each combination of rate and queue."""
 
     def __init__(self, nodes: Nodes, topology: Topology, apply: Callable[[Cell], None], scratch: Path):
         self._scratch = scratch
@@ -84,7 +84,7 @@ class Measurements:
     def round_trip_ns(self, cell: Cell) -> int:
         """Return the longest round trip of a path with the delay of a cell.
 
-        For a delay that was not measured at this start, it is the sum of this delay and the round trip without one.
+        For a delay that was not measured in this run, it is the sum of the delay and the round trip without delay.
         """
         paths = self._measured_paths()
         without = [self._rtt.get((path, 0), 0) for path in paths]
@@ -94,7 +94,7 @@ class Measurements:
         )
 
     def _attempt(self, key: object, measure: Callable[[], None]) -> None:
-        """Measure, again if it fails, and keep the error of the last attempt."""
+        """Measure, retry on failure, and keep the error of the last attempt."""
         for _ in range(TRIES):
             try:
                 measure()
@@ -123,7 +123,7 @@ class Measurements:
         ]
 
     def _measured_paths(self) -> list[str]:
-        """Return the paths that a port selects; with a hash only the first can be named."""
+        """Return the paths that a port can select; with a hash, only the first one."""
         names = list(self._topology.paths)
         return names[:1] if self._topology.path_of_flow(0) is None else names
 
@@ -187,8 +187,8 @@ def queue_key(cell: Cell) -> tuple:
 def measured_link(arrivals: list[list[int]], rate_bps: int, *, where: object) -> tuple[int | None, ...]:
     """Return rate and queue of a link from arrivals of the probe, and a lower bound of the rate if the probe was slow.
 
-    ``rate_bps``: the requested rate. A machine that cannot send LEAST_OVERLOAD times as fast may leave the queue empty
-    at times. Then rate and queue are null if the queue was never full, and otherwise possibly too small.
+    ``rate_bps``: the requested rate. If the machine cannot send LEAST_OVERLOAD times as fast, the queue may be empty at
+    times. Then rate and queue are null if the queue was never full; otherwise, they may be too small.
 
     Raises UserError if the probe was fast enough and did not fill the queue, or for too few datagrams.
     """
@@ -203,13 +203,13 @@ def measured_link(arrivals: list[list[int]], rate_bps: int, *, where: object) ->
 
 
 def sent_bps(arrivals: list[list[int]]) -> float:
-    """Return the rate at which the probe sent its datagrams, also those that did not arrive, in bit/s."""
+    """Return the rate at which the probe sent its datagrams, including those that did not arrive, in bit/s."""
     (first, start, _, _), (last, end, _, _) = arrivals[0], arrivals[-1]
     return (last - first) * probe.FRAME * 8e9 / max(1, end - start)
 
 
 def arrived_bps(arrivals: list[list[int]]) -> int:
-    """Return the rate at which datagrams arrived, in bit/s. That of the link is not smaller."""
+    """Return the rate at which datagrams arrived, in bit/s. The link's rate is at least this."""
     return round((len(arrivals) - 1) * probe.FRAME * 8e9 / max(1, arrivals[-1][2] - arrivals[0][2]))
 
 
@@ -218,15 +218,15 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
 
     ``arrivals``: number, time sent, time of arrival, time when the predecessor was sent, in ns.
 
-    Only gaps between datagrams that both waited for at least half of the queue count for the rate: the link was busy
-    in between, even if the probe's sender was not scheduled for some time.
+    Only gaps between two datagrams that both waited for at least half of the queue count for the rate: the link was
+    busy in between, even if the probe's sender was not scheduled for some time.
 
     A datagram entered a full queue if its predecessor was dropped immediately before: it took the place of a frame that
     had just left. The queue is the median number of frames that were in the queue after such a datagram entered it,
     times the frame's size. Late arrivals do not change a median. A number of frames, unlike a waiting time, does not
-    grow while the link pauses. A frame has left the queue at the latest when a later one arrives, so that a single late
-    timestamp does not count. If the machine is so busy that there are too few such datagrams, the queue is the 90 %
-    quantile of all datagrams sent after a dropped one: if the sender pauses between both, the number is only smaller.
+    grow while the link pauses. A frame has left the queue once a later one arrives, so a single late timestamp has no
+    effect. If the machine is so busy that there are too few such datagrams, the queue is the 90 % quantile over all
+    datagrams sent after a dropped one: a pause of the sender between the two can only make the number smaller.
 
     Raises UserError for too few datagrams.
     """
@@ -236,7 +236,7 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     behind = [place for place in range(1, len(arrivals)) if arrivals[place][0] > arrivals[place - 1][0] + 1]
     if len(behind) < LEAST_ARRIVALS:
         raise UserError("the probe did not fill the queue", where=where)
-    least = min(delays)  # of an empty queue: nothing makes a datagram faster
+    least = min(delays)  # one-way time with an empty queue: nothing makes a datagram faster
     usual = statistics.median(delays[place] for place in behind) - least
     queued = [delay - least > usual / 2 for delay in delays]
     gaps = [
@@ -255,7 +255,7 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
 
 
 def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
-    """Return the measured part of `cell.json`; the single values are those of the first path."""
+    """Return the measured part of `cell.json`; single values are of the first path."""
     first = found[0]
     return {
         "rtt_base_ns": first.rtt_base_ns,
@@ -268,12 +268,12 @@ def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
 
 
 def delay_error_ns(cell: Cell) -> float:
-    """Return the accepted error of a cell's delay."""
+    """Return the tolerated error of a cell's delay."""
     return max(TOLERANCE * cell.delay_ns, LEAST_DELAY_ERROR_NS)
 
 
 def is_off(value: int | None, requested: float, error: float, *, above_only: bool) -> bool:
-    """Return whether a measured value differs from the requested one by more than an error; False without a value."""
+    """Return whether a measured value differs from the requested value by more than an error; False without a value."""
     if value is None:
         return False
     return value - requested > error or (not above_only and requested - value > error)
@@ -284,7 +284,7 @@ def flags_of(cell: Cell, topology: Topology, found: list[PathMeasurement]) -> li
     flags = set()
     for each in found:
         rate = topology.rate_of_path(each.path, cell.rate_bps, cell.ratio)
-        slow = each.rate_at_least_bps is not None  # then smaller values are no evidence
+        slow = each.rate_at_least_bps is not None  # then, smaller values prove nothing
         if slow:
             flags.add("probe_limited")
         bounds = ((each.rate_bps, slow), (each.rate_at_least_bps, True))

@@ -1,14 +1,14 @@
-"""Settings of a node on FABRIC that a grid changes: recorded on the node before each change, and restored.
+"""Records the settings of a FABRIC node on the node before a grid changes them, and restores them.
 
-A process that is killed cannot restore them, and a kept slice outlives it. So each node has a record of the previous
-values in a file of the current boot; the next start restores them first. The scripts run in the directory
-of the agent (testbeds/fabric/agent.py), as root.
+A killed process cannot restore settings, and a kept slice outlives it. Therefore, each node records the previous values
+in a file per boot; the next start restores them first. The scripts run in the directory of the agent
+(testbeds/fabric/agent.py), as root.
 """
 
 from collections.abc import Sequence
 
-# `set_value FILE VALUE` writes a value to a file below /proc/sys. The first value of a file in the record is the one
-# before all changes. The record is on the disk before the change.
+# `set_value FILE VALUE` writes a value to a file below /proc/sys. The first value of a file in the record is the value
+# before all changes. The record is on disk before the change.
 DEFINE = """record=settings-$(sysctl -n kernel.random.boot_id)
 set_value() {
     if ! grep -qsF "$1 " "$record"; then
@@ -19,8 +19,8 @@ set_value() {
 """
 SET_VALUE = DEFINE + 'set_value "$1" "$2"\n'
 # The arguments are interfaces. End the programs that still run (their working directory shows that their process id was
-# not assigned again), remove our queueing disciplines, and write the recorded values. Commands (`run-*`) that set no
-# value are not ended: one may be installing a package.
+# not reused), remove our queueing disciplines, and write the recorded values. Commands (`run-*`) that set no value are
+# not ended: they may be installing a package.
 RESTORE = """record=settings-$(sysctl -n kernel.random.boot_id)
 for job in jobs/*; do
     if [ ! -s "$job/pid" ] || [ -s "$job/status" ]; then continue; fi

@@ -1,4 +1,4 @@
-"""Programs and files on the nodes of a slice. `LocalNodes` are network namespaces on this machine."""
+"""Runs programs and accesses files on the nodes of a slice. `LocalNodes` are network namespaces on this machine."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ class Nodes(ABC):
         """Start a program; its standard output goes to the node's file `output`, by default to the log."""
 
     def start_all(self, node: str, programs: Sequence[tuple[Sequence[str], str]]) -> list[Job]:
-        """Start programs, each with its own output file, as close together as possible; all, or none."""
+        """Start programs, each with its own output file, as close together as possible; either all or none."""
         jobs: dict[int, Job] = {}
 
         def start(number: int) -> None:
@@ -82,7 +82,7 @@ class Nodes(ABC):
 
     @abstractmethod
     def start_link(self, program: Path, devices: Sequence[tuple[str, str]]) -> Link:
-        """Start acapella-link for TUN devices, each of a node: pairs of name and node. Raises UserError."""
+        """Start acapella-link for TUN devices, given as pairs of name and node. Raises UserError."""
 
     @abstractmethod
     def environment(self) -> dict[str, Any]:
@@ -101,12 +101,12 @@ class Nodes(ABC):
         return done.stdout
 
     def batch(self, node: str, program: str, lines: Sequence[str]) -> None:
-        """Run lines of `ip` or `tc`. Raises UserError with the message of the first that fails."""
+        """Run lines of `ip` or `tc`. Raises UserError with the message of the first failed line."""
         if lines:
             self.checked(node, [program, "-batch", "-"], stdin="\n".join(lines) + "\n")
 
     def active_offloads(self, node: str, device: str) -> list[str]:
-        """Return those of OFFLOADS that are active on a node's interface. Raises UserError."""
+        """Return the OFFLOADS that are active on a node's interface. Raises UserError."""
         features = json.loads(self.checked(node, ["ethtool", "--json", "-k", device]))[0]
         return [short for name, short in OFFLOADS.items() if features[name]["active"]]
 
@@ -116,7 +116,7 @@ class Nodes(ABC):
             raise UserError(f"{', '.join(active)} of {device} cannot be disabled", where=f"node {node}")
 
     def read(self, node: str, path: str) -> str:
-        """Return the content of a small file of a node, without white space at its ends."""
+        """Return the content of a small file of a node, stripped of surrounding whitespace."""
         return self.checked(node, ["cat", path]).strip()
 
     def load(self, node: str) -> float:
@@ -149,7 +149,8 @@ class LocalNodes(Nodes):
     def _build(self, topology: Topology) -> None:
         for node in topology.nodes:
             make_namespace(node, ipv6=False)
-            # before interfaces exist: they copy the default. A router receives packets of a flow from several sides.
+            # before interfaces exist, because they copy the default; a router receives a flow's packets on several
+            # interfaces
             for scope in ("all", "default"):
                 self.write(node, f"/proc/sys/net/ipv4/conf/{scope}/rp_filter", "0")
         lines = []

@@ -1,12 +1,11 @@
-"""Measure an emulated link: `send` fills its queue with UDP, `receive` prints what arrived when, `rtt` round trips.
+"""Measures an emulated link: `send` fills its queue with UDP, `receive` prints arrivals, `rtt` prints round-trip times.
 
     probe.py receive PORT SECONDS
     probe.py send ADDRESS PORT RATE_BPS BYTES SOURCE_PORT
     probe.py rtt ADDRESS PORT SOURCE_PORT NUMBER
 
-It runs on nodes, where only Python's standard library is installed. Each datagram contains its number, its time of
-sending and that of its predecessor. Arrival times are those of the kernel. The clocks of both ends may differ by a
-constant.
+It runs on nodes, where only Python's standard library is installed. Each datagram contains its number, its send time,
+and its predecessor's. Arrival times are kernel timestamps. The clocks of both ends may differ by a constant.
 """
 
 import errno
@@ -16,11 +15,11 @@ import struct
 import sys
 import time
 
-HEAD = struct.Struct("!QQQ")  # number, time and that of the predecessor in ns
+HEAD = struct.Struct("!QQQ")  # number, time, and the predecessor's time in ns
 HEADERS = 42  # Ethernet, IPv4, UDP
 FRAME = 1514
 SO_TIMESTAMPNS = 35
-LAST_COPIES = 20  # of the end mark; most are lost in the full queue
+LAST_COPIES = 20  # copies of the end mark; most are lost in the full queue
 QUIET_S = 2.0
 FREE_S = 20.0
 
@@ -33,7 +32,7 @@ def send(address, port, rate_bps, total, source_port):
     payload = bytes(FRAME - HEADERS - HEAD.size)
     start, previous = time.monotonic_ns(), 0
     for number in range(max(1, total // FRAME)):
-        due = start + number * FRAME * 8 * 10**9 // rate_bps  # no bursts: a queue may have two frames
+        due = start + number * FRAME * 8 * 10**9 // rate_bps  # no bursts: a queue may hold only two frames
         while time.monotonic_ns() < due:
             pass
         now = time.time_ns()
@@ -43,7 +42,7 @@ def send(address, port, rate_bps, total, source_port):
         time.sleep(0.02)
         try:
             link.send(HEAD.pack(2**64 - 1, time.time_ns(), previous))
-        except ConnectionRefusedError:  # the receiver has ended: it has the mark
+        except ConnectionRefusedError:  # the receiver has ended, so it has received the mark
             return
 
 
@@ -77,7 +76,7 @@ def receive(port, seconds):
 
 
 def bind(link, port):
-    """Bind a socket to a port. A killed iperf3 leaves a connection with it until the kernel has sent its last bytes."""
+    """Bind a socket to a port. The port of a killed iperf3 is in use until the kernel has sent its last bytes."""
     end = time.monotonic() + FREE_S
     while True:
         try:
@@ -92,7 +91,7 @@ def bind(link, port):
 def round_trips(address, port, source_port, number):
     """Print round-trip times in ns as JSON: of connections to a port on which no program listens.
 
-    The routers select the path by ports, so that it is that of the flow with these ports. Ping has none.
+    The routers select paths by port, so the path is the same as for a flow with these ports. Ping has no ports.
     """
     found = []
     for _ in range(number):

@@ -1,10 +1,10 @@
-"""A processor for acapella-link: nothing else that a transfer runs uses it, neither programs nor the kernel's TCP.
+"""Reserves a processor for acapella-link, which neither other programs of a transfer nor the kernel's TCP use.
 
-A write to a TUN device processes the packet in the kernel at once, up to the TCP stack of the host. There an
-acknowledgment causes data packets, and the kernel processes these, too, before the write returns. acapella-link then
-sends all later packets late, by milliseconds while a transfer starts. So the kernel has to process what arrives at a
-host on another processor (receive packet steering), and programs must not run on this one, because the timers of a
-socket are handled by the processor that last sent for it.
+A write to a TUN device processes the packet in the kernel at once, up to the TCP stack of the host. There, an
+acknowledgment triggers data packets, which the kernel also processes before the write returns. acapella-link then sends
+all later packets late, by milliseconds while a transfer starts. Therefore, the kernel must process packets that arrive
+at a host on a different processor (receive packet steering), and programs must not run on this one, because a socket's
+timers are handled by the processor that last sent for it.
 
 Receive packet steering needs CAP_NET_ADMIN outside of any user namespace, which only root has.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from .nodes import Nodes
 
-MASK_BITS = 32  # of a group in a list of processors of the kernel
+MASK_BITS = 32  # of a group in the kernel's lists of processors
 STEER = 'mount -t sysfs sysfs /sys && printf "%s\\n" "$1" > "/sys/class/net/$2/queues/rx-0/rps_cpus"'
 
 
@@ -32,7 +32,7 @@ class ReservedProcessor:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether the processor is reserved."""
+        """Return whether the processor is reserved."""
         return bool(self._others)
 
     def assign(self, process: int) -> None:
@@ -41,14 +41,14 @@ class ReservedProcessor:
             os.sched_setaffinity(process, {max(self._allowed)})
 
     def steer(self, nodes: Nodes, node: str, device: str) -> bool:
-        """Have packets that arrive at a node's interface processed elsewhere. Return whether the kernel does so."""
+        """Have other processors handle packets that arrive at a node's interface. Return whether the kernel does so."""
         if not self._others:
             return False
         argv = ["unshare", "--mount", "sh", "-c", STEER, "sh", processor_mask(self._others), device]
         return nodes.run(node, argv).status == 0
 
     def close(self) -> None:
-        """Let this process use all of its processors again."""
+        """Allow this process to use all of its processors again."""
         os.sched_setaffinity(0, self._allowed)
 
 

@@ -1,4 +1,4 @@
-"""acapella-link on nodes that are reached over SSH: uploaded, with a FIFO for commands and a file of answers."""
+"""Runs acapella-link on nodes over SSH: it is uploaded, reads commands from a FIFO, and writes answers to a file."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ OWN_NETWORK = "/proc/self/ns/net"  # of the node
 
 
 class RemoteLink(Link):
-    """A process per node. `start` and `run` are those of the nodes, `upload` returns the path of a file on a node.
+    """A process per node. `start` and `run` are methods of the nodes; `upload` returns the path of a file on a node.
 
     The constructor starts the processes. Raises UserError with their message if they do not start.
     """
@@ -72,7 +72,7 @@ class RemoteLink(Link):
         if not lines:
             if self._jobs[node].poll() is not None:
                 raise self._ended(node)
-            raise UserError(f"{PROGRAM} does not answer to {shlex.quote(line)}", where=f"node {node}")
+            raise UserError(f"{PROGRAM} does not answer {shlex.quote(line)}", where=f"node {node}")
         self._answers[node] += 1
         return checked(lines[0])
 

@@ -1,4 +1,4 @@
-"""Files of a grid below transfers/: a directory per run, written whole, and lists of all runs.
+"""Writes the files of a grid below transfers/: a directory per run, written as a whole, and lists of all runs.
 
 schemas/transfer_cell.schema.json describes `cell.json`.
 """
@@ -18,7 +18,7 @@ from .grid import Cell
 GRID, COMPLETE, CELL = "grid.json", "complete.json", "cell.json"
 PART = ".part"  # end of the names of incomplete directories
 PREFIX = ".cell-"
-MOST_ATTEMPTS = 3  # of a run that fails
+MOST_ATTEMPTS = 3  # attempts of a run that fails
 
 
 class Results:
@@ -28,7 +28,7 @@ class Results:
         self.directory = campaign / "transfers"
 
     def prepare(self) -> None:
-        """Create the directory; remove what a killed run left incomplete."""
+        """Create the directory; remove incomplete files of a killed run."""
         self.directory.mkdir(parents=True, exist_ok=True)
         remove_abandoned_directories(self.directory, PREFIX, PART)
         for left in self.directory.glob(f"{PREFIX}*.old"):
@@ -39,9 +39,9 @@ class Results:
         atomic_text(self.directory / GRID, json.dumps(content, indent=1) + "\n")
 
     def is_missing(self, cell: Cell, *, retry: bool) -> bool:
-        """Return whether a run has to be done: it has no result, or it failed fewer than MOST_ATTEMPTS times.
+        """Return whether a run is still to be done: it has no result, or it failed fewer than MOST_ATTEMPTS times.
 
-        ``retry``: whether a run that failed is done in any case.
+        ``retry``: always repeat failed runs.
         """
         content = self._read(cell)
         if content is None:

@@ -1,4 +1,4 @@
-"""Addresses and routes of a slice, as lines of `ip -batch`.
+"""Generates the addresses and routes of a slice as lines of `ip -batch`.
 
 The main table of a node leads to both hosts over every path at once: the kernel hashes addresses and ports of a flow.
 The kernel has no round robin, so each flow has its own server port, and rules for this port select the table of a path.
@@ -13,7 +13,7 @@ from .topology import SERVER_PORT
 FIRST_TABLE = 100  # of the first path
 IPV4 = "/proc/sys/net/ipv4"
 HASH_FIELDS = 0x37  # source, destination, protocol, ports (ip-sysctl.rst)
-FIRST_RULE = 1000  # preference; below it are those of delayed links
+FIRST_RULE = 1000  # preference; delayed links have smaller ones
 
 
 def configure(nodes: Nodes, topology: Topology, flows: int) -> None:
@@ -46,7 +46,7 @@ def addresses(nodes: Nodes, topology: Topology, node: str) -> list[str]:
     for link in topology.links.values():
         if node in link.between:
             device = nodes.device(node, other_end(link.between, node))
-            # without offloads TCP still queues segments of up to 64 KiB, a burst above the line rate
+            # without offloads, TCP still queues segments of up to 64 KiB, a burst above the line rate
             lines += [
                 f"link set {device} gso_max_segs 1",
                 f"address replace {link.address(node)}/24 dev {device}",
@@ -61,7 +61,8 @@ def other_end(between: tuple[str, str], node: str) -> str:
 
 
 def routes(nodes: Nodes, topology: Topology, node: str) -> list[str]:
-    """Return the lines that set the routes of a node to both hosts, in the main table and in those of the paths."""
+    """Return the lines that set the routes of a node to both hosts, in the main table and in the tables of the
+    paths."""
     lines = []
     for host, order in ((topology.receiver, 1), (topology.sender, -1)):
         hops: dict[str, str] = {}  # by path
@@ -113,13 +114,13 @@ def rules(topology: Topology, node: str, flows: int) -> list[str]:
 
 
 def path_taken(nodes: Nodes, topology: Topology, client_port: int, server_port: int) -> str | None:
-    """Return the path that the routers select for a connection; None if it is not one of the topology's."""
+    """Return the path that the routers select for a connection; None if the topology does not contain it."""
     ends = f"from {topology.address(topology.sender)} ipproto tcp sport {client_port} dport {server_port}"
     walk = [topology.sender, topology.paths[next(iter(topology.paths))][1]]
     while walk[-1] != topology.receiver and len(walk) <= len(topology.nodes):
         node, came_from = walk[-1], walk[-2]
         neighbors = [other_end(link.between, node) for link in topology.links.values() if node in link.between]
-        if topology.receiver in neighbors:  # its packets may be led through a device that delays them
+        if topology.receiver in neighbors:  # its packets may pass through a delaying device
             walk.append(topology.receiver)
             break
         command = f"route get {topology.address(topology.receiver)} {ends} iif {nodes.device(node, came_from)}"

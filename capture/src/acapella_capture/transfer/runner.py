@@ -1,4 +1,4 @@
-"""Runs the missing cells of a grid on a slice, each written whole before the next begins."""
+"""Runs the missing cells of a grid on a slice. Each result is written before the next cell begins."""
 
 import time
 from collections.abc import Callable
@@ -26,9 +26,9 @@ from .transfer import Outcome, Transfer, start_skew
 VERSION = 1
 IDLE_S = 30  # until the queues are empty after a transfer
 BACKGROUND_S = 0.2
-BACKGROUND_SHARE = 0.001  # of the rate of a link; above it, a run is flagged
+BACKGROUND_SHARE = 0.001  # share of a link's rate above which a run is flagged
 WARM_UP_BYTES = 1 << 20
-MOST_IN_A_ROW = 10  # failed runs; then the slice does not work
+MOST_IN_A_ROW = 10  # failed runs after which the slice counts as broken
 BLOCK_BYTES = 128 << 10  # of iperf3
 WMEM_BYTES = 4 << 20  # default maximum of tcp_wmem, which mode published keeps
 
@@ -67,7 +67,7 @@ class Runner:
     def prepare(self, runs: list[Cell]) -> None:
         """Measure the settings of these runs, and warm up.
 
-        A probe or a warm-up that fails does not end the grid: the runs that follow are written with their own errors.
+        A failed probe or warm-up does not end the grid: later runs are written with their own errors.
         """
         self._measurements.measure(runs)
         self.set_buffers()
@@ -84,7 +84,7 @@ class Runner:
             names.report(f"transfer: warning: the warm-up failed: {error}")
 
     def set_buffers(self) -> None:
-        """Let TCP buffer what can be in flight in all runs of the grid, also in those of an earlier start."""
+        """Let TCP buffer the bytes that can be in flight in any run of the grid, including runs of an earlier start."""
         if self._settings.mode == "clean":
             self._hosts.set_window(max(self._flight_bytes(cell) for cell in self._runs))
 
@@ -126,8 +126,8 @@ class Runner:
 
     def _transfer(self, cell: Cell, results: Results) -> dict[str, Any]:
         """Run a transfer, publish its directory, and return its `cell.json`. Raises UserError."""
-        if not wait_until(self._emulation.is_empty, timeout_s=IDLE_S):  # `apply` drops what is in the queues
-            raise UserError(f"an emulated link is not idle after {IDLE_S} s; something else sends over it")
+        if not wait_until(self._emulation.is_empty, timeout_s=IDLE_S):  # `apply` drops queued packets
+            raise UserError(f"an emulated link is not idle after {IDLE_S} s; other traffic uses it")
         self._emulation.apply(cell)
         self._hosts.set_algorithm(cell.algorithm)
         background, load = self._background_bps(), self._nodes.load(self._topology.sender)
@@ -168,7 +168,7 @@ class Runner:
         return capture.frames_over_mtu(part)
 
     def _background_bps(self) -> dict[str, int]:
-        """Return the rate on each emulated link while no transfer runs, in the direction that has more."""
+        """Return the rate on each emulated link while no transfer runs, in the busier direction."""
         before, begin = self._sent_bytes(), time.monotonic_ns()
         time.sleep(BACKGROUND_S)
         after, span = self._sent_bytes(), time.monotonic_ns() - begin
@@ -236,7 +236,7 @@ class Runner:
 
 
 def add_counts(content: dict[str, Any], before: Snapshot, after: Snapshot) -> dict[str, Counts]:
-    """Add what links and delayed directions counted between two times to `cell.json`; return the latter."""
+    """Add the counts of links and delayed directions between two times to `cell.json`; return it."""
     for name in after.links:
         sent, _, dropped = (now - then for now, then in zip(after.links[name], before.links[name], strict=True))
         content["links"][name] |= {"sent_bytes": sent, "dropped_packets": dropped}
@@ -248,9 +248,9 @@ def add_counts(content: dict[str, Any], before: Snapshot, after: Snapshot) -> di
 
 
 def flight_bytes(cell: Cell, topology: Topology, round_trip_ns: int) -> int:
-    """Return the bytes that are in flight if the queue of the fastest link is full: on the path and in the queue.
+    """Return the bytes in flight if the queue of the fastest link is full: on the path and in the queue.
 
-    ``round_trip_ns``: with an empty queue; the emulated delay and the one that the slice has without it.
+    ``round_trip_ns``: round trip with an empty queue: the emulated delay plus the slice's own delay.
     """
     rate = max(link.rate_bps(cell.rate_bps, cell.ratio) for link in topology.emulated().values())
     return round(rate * round_trip_ns / 8e9) + cell.buffer_bytes
@@ -259,9 +259,10 @@ def flight_bytes(cell: Cell, topology: Topology, round_trip_ns: int) -> int:
 def extra_bytes(cell: Cell, flight: int) -> int:
     """Return how many bytes each flow sends after the requested ones.
 
-    iperf3 stops when the last byte is in the send buffer, and its receiver then closes the connection. What is not yet
-    sent, or is lost and not yet sent again, never arrives. So the extra bytes are those that can be in the send buffer
-    at the end: unsent ones, two of iperf3's blocks, and twice the flow's share of those in flight (``flight``).
+    iperf3 stops when the last byte is in the send buffer, and its receiver then closes the connection. Bytes that have
+    not been sent yet, or were lost and have not been retransmitted yet, never arrive. So the extra bytes are the
+    maximum content of the send buffer at the end: unsent bytes, two of iperf3's blocks, and twice the flow's share of
+    the bytes in flight (``flight``).
     """
     if cell.mode == "published":
         return WMEM_BYTES
@@ -269,13 +270,13 @@ def extra_bytes(cell: Cell, flight: int) -> int:
 
 
 def is_background(cell: Cell, topology: Topology, found: dict[str, int]) -> bool:
-    """Return whether an emulated link had other traffic, in bit/s by link, above a share of its rate."""
+    """Return whether other traffic on an emulated link (bit/s by link) exceeds a share of the link's rate."""
     rates = {name: link.rate_bps(cell.rate_bps, cell.ratio) for name, link in topology.emulated().items()}
     return any(bps > BACKGROUND_SHARE * rates[name] for name, bps in found.items())
 
 
 def delays_of(nodes: Nodes, settings: TransferSettings) -> Delays:
-    """Return the delayed directions. Raises UserError if neither netem nor acapella-link is there."""
+    """Return the delayed directions. Raises UserError if neither netem nor acapella-link is available."""
     topology = settings.topology
     if set(settings.grid["delay_ns"]) == {0} and not (settings.loss_percent or settings.reorder_percent):
         return Delays(nodes, topology, settings.delay_on)
@@ -299,7 +300,7 @@ def run_grid(
         flags = f" ({', '.join(content['flags'])})" if content["flags"] else ""
         result = f"error: {content['error']}" if content["error"] else f"{took:.1f} s"
         report(f"transfer: {place}: {cell.summary}: {result}{flags}; {duration(left)} left")
-        if runner.is_measured(cell):  # otherwise nothing was tried
+        if runner.is_measured(cell):  # otherwise, nothing was tried
             in_a_row = in_a_row + 1 if content["error"] else 0
         if in_a_row == MOST_IN_A_ROW and number < len(missing):
             reason = f"{in_a_row} runs in a row failed; the last: {content['error']}"

@@ -16,8 +16,8 @@ from .topology import read_topology
 KEYS = ("transfer", "fabric")
 MEGA = 1_000_000
 NS_PER_MS = 1_000_000
-LEAST_BUFFER = 4096  # two frames, and some
-LEAST_REORDERED_NS = 2000  # delay; the unit of tc is 1 us, and each of two directions gets a half
+LEAST_BUFFER = 4096  # somewhat more than two frames
+LEAST_REORDERED_NS = 2000  # delay; the unit of tc is 1 us, and each of the two directions gets half
 ALGORITHMS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
@@ -31,7 +31,7 @@ class TransferSettings:
     delay_on: str
     grid: dict[str, tuple]
     omitted: tuple[str, ...]  # algorithms
-    defaults: dict[str, list]  # of the grid's keys that the config does not set
+    defaults: dict[str, list]  # grid keys that the config does not set
     repetitions: int
     repeated_cells: dict[str, int]
     seed: int
@@ -79,7 +79,7 @@ def parse_transfer_settings(config: dict[str, Any], *, where: object = "config")
 
 
 def check_reordering(percent: float, delay_ns: int, where: object) -> None:
-    """Raise UserError if packets are to overtake others with a delay that is too short for this."""
+    """Raise UserError if packets are to be reordered with a delay that is too short for this."""
     if percent and delay_ns < LEAST_REORDERED_NS:
         raise UserError(
             "transfer.reorder_percent: only delayed packets can be reordered, but transfer.grid.delay_ms contains "
@@ -90,7 +90,8 @@ def check_reordering(percent: float, delay_ns: int, where: object) -> None:
 
 
 def missing_algorithms(transfer: dict[str, Any], where: object) -> tuple[str, ...]:
-    """Return the algorithms of a grid that this kernel does not list. Raises UserError if it lists none of them."""
+    """Return the algorithms of a grid that this kernel does not list. Raises UserError if it does not list any of
+    them."""
     if transfer["testbed"] != "local":
         raise UserError("transfer.omit_missing_algorithms: only supported by testbed local", where=where)
     listed = listed_algorithms()
@@ -124,7 +125,7 @@ def check_algorithms(wanted: Iterable[str], listed: list[str]) -> None:
 
 
 def values_of_grid(grid: dict[str, list], where: object) -> dict[str, tuple]:
-    """Return the values of a grid in base units. Raises UserError for a size, or for the same value twice."""
+    """Return the values of a grid in base units. Raises UserError for an invalid size or a duplicate value."""
     units = {
         "algorithm": tuple(grid["algorithm"]),
         "delay_ns": tuple(round(value * NS_PER_MS) for value in grid["delay_ms"]),

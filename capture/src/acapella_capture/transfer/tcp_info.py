@@ -1,4 +1,4 @@
-"""State of the senders' sockets, sampled with ss: TCP_INFO of the kernel."""
+"""Samples the state of the senders' sockets with ss: the kernel's TCP_INFO."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ FIELDS = {  # key of `cell.json`: name in the output of ss, and its unit
     "bytes_retrans": ("bytes_retrans", 1),
 }
 ZERO_IF_ABSENT = ("rwnd_limited_ns", "sndbuf_limited_ns", "bytes_retrans")  # ss omits zeros of these
-LIMITED_SHARE = 0.05  # of the busy time; a sender that waits for the window at the start only is below
+LIMITED_SHARE = 0.05  # share of the busy time; a sender that waits for the window only at the start is below it
 
 
 def sample(nodes: Nodes, sender: str, flows: int, t_ns: int) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def parse(line: str, flows: int, t_ns: int) -> dict[str, Any] | None:
 
 
 def is_window_limited(samples: list[dict[str, Any]]) -> bool:
-    """Return whether a sender waited for the receiver's window or its own buffer in a share of its busy time."""
+    """Return whether a sender waited for the receiver's window or its own buffer for a share of its busy time."""
     last = {each["flow"]: each for each in samples}
     return any(
         each["busy_ns"] and each["rwnd_limited_ns"] + each["sndbuf_limited_ns"] > LIMITED_SHARE * each["busy_ns"]

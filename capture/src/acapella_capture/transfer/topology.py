@@ -5,7 +5,7 @@ from pathlib import Path
 from acapella_core import topology
 
 BUILT_IN = Path(__file__).with_name("topologies")
-SERVER_PORT = 5201  # of flow 0; the others follow
+SERVER_PORT = 5201  # port of flow 0; the others follow
 CLIENT_PORT = 40001
 
 

@@ -1,4 +1,4 @@
-"""One transfer: an iperf3 client and server per flow, started together, with samples of the senders' TCP state."""
+"""Runs one transfer: an iperf3 client and server per flow, started together, with samples of the senders' TCP state."""
 
 import json
 import time
@@ -23,7 +23,7 @@ NS_PER_S = 10**9
 LISTEN_S = 20
 CONNECT_MS = 10_000
 POLL_S = 0.02
-SAMPLES = 40  # of the TCP state in the time that a transfer needs at the full rate
+SAMPLES = 40  # samples of the TCP state during a transfer at the full rate
 LEAST_SAMPLE_S, MOST_SAMPLE_S = 0.25, 2.0
 SLOWEST = 20  # a transfer may take this many times the time at the full rate, and
 SPARE_S = 60
@@ -36,7 +36,7 @@ TIMED = 'date +%s%N >&2; "$@"; status=$?; date +%s%N >&2; exit "$status"'
 class Flow:
     """A flow of a transfer, as in `cell.json`; times are ns since 1970 on the clock of the sender.
 
-    All clients run on the sender, so the difference of two starts contains no error of clocks. A flow begins to send at
+    All clients run on the sender, so the difference of two starts contains no clock error. A flow begins to send at
     most `start_error_ns` after `started_ns`; if this is not known, `start_unknown` is the reason.
     """
 
@@ -45,7 +45,7 @@ class Flow:
     client_port: int
     server_port: int
     size_bytes: int
-    extra_bytes: int  # sent after the requested ones, so that these arrive before iperf3 stops
+    extra_bytes: int  # sent after the requested bytes, so that these arrive before iperf3 stops
     iperf3: str
     started_ns: int | None = None
     ended_ns: int | None = None
@@ -155,7 +155,7 @@ class Transfer:
         return outcome
 
     def _end(self, *, failed: bool) -> None:
-        """Stop what still runs; an error for one program does not keep the others running."""
+        """Stop all running programs; an error for one does not keep the others running."""
         jobs = [*self._clients, *self._servers]
         end = time.monotonic() + END_S
         steps = [partial(terminate, job) for job in jobs] + [partial(kill_after, job, end) for job in jobs]
@@ -176,7 +176,7 @@ def kill_after(job: Job, end: float) -> None:
 
 
 def times_of(log: str) -> tuple[int | None, int | None]:
-    """Return the times before and after a program that TIMED printed; None for one that is missing."""
+    """Return the times before and after a program that TIMED printed; None for a missing time."""
     times = [int(line) for line in log.splitlines() if line.isascii() and line.isdigit()]
     return times[0] if times else None, times[1] if len(times) > 1 else None
 
@@ -191,10 +191,10 @@ def read_report(output: Path) -> dict[str, Any]:
 
 
 def start_error(flow: Flow, report: dict[str, Any]) -> tuple[int | None, str | None]:
-    """Return the largest time from the start of the client to that of its data; or None and the reason.
+    """Return the maximum time from the start of the client to the start of its data; or None and the reason.
 
-    The client ran for as long as iperf3 measured for the data, and for the time that its connections took before and
-    after that. iperf3 also reports the second in which it connected: it shows whether the clock was set meanwhile.
+    The client's running time is the time that iperf3 measured for the data plus the time of its connections before and
+    after that. iperf3 also reports the second in which it connected, which shows whether the clock was set meanwhile.
     """
     if flow.started_ns is None or flow.ended_ns is None:
         return None, "the sender did not print the times of the client"
@@ -212,8 +212,8 @@ def start_error(flow: Flow, report: dict[str, Any]) -> tuple[int | None, str | N
 def start_skew(flows: list[Flow]) -> dict[str, Any]:
     """Return the time between the first and the last start of flows, as in `cell.json`, or the reason why it is null.
 
-    The data of each flow begins between its start and `start_error_ns` later, so the error of a difference is at most
-    the largest of these times.
+    The data of each flow begins within `start_error_ns` after its start, so the error of a difference is at most the
+    largest of these times.
     """
     for flow in flows:
         if flow.start_error_ns is None:
