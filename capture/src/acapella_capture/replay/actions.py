@@ -143,7 +143,8 @@ def start(plan: RunPlan, now_ns: Callable[[], int]) -> int:
 
 
 def stop_all(group: Group) -> None:
-    """Stop every agent that can still be reached, one after the other: one of them may be the reason."""
+    """Stop every agent that can still be reached. They are stopped one by one, because one of them may be the
+    reason."""
     for remote in group.remotes:
         with contextlib.suppress(UserError):
             remote.request(messages.Stop())
@@ -229,12 +230,13 @@ def origin_of(remote: Remote, clock: Offset, run_status: dict[str, Any], plan: R
 
 
 def program_clock(clock: Offset, done: dict[str, Any]) -> Offset:
-    """Return the offset of the clock that timed a run, from that of its system's clock and the run's event `done`."""
+    """Return the offset of the clock that timed a run, from the offset of the system clock and the run's event
+    `done`."""
     return Offset(clock.offset_ns, clock.error_ns + (program_error_ns(done) or 0))
 
 
 def try_fetch(remote: Remote, target: Path) -> UserError | None:
-    """Fetch the departures of an agent; return the error if that fails, so that those of the others are kept."""
+    """Fetch the departures of an agent; return the error if that fails, so that other agents' departures are kept."""
     try:
         fetch(remote, target)
     except UserError as error:
@@ -245,7 +247,7 @@ def try_fetch(remote: Remote, target: Path) -> UserError | None:
 def fetch(remote: Remote, target: Path) -> None:
     """Write the departures of an agent to a file and end its connection; it need not wait for others or the conversion.
 
-    The departures are complete then, so that an error while the connection ends is only a warning.
+    The departures are then complete, so an error while the connection ends is only a warning.
     """
     remote.fetch_departures(target)
     try:
@@ -263,7 +265,7 @@ def node_clock(remote: Remote) -> dict[str, Any]:
 
 
 def text_or_none(value: object) -> str | None:
-    """Return a printable text; None for everything else."""
+    """Return the value if it is a printable string, otherwise None."""
     return value if isinstance(value, str) and value.isprintable() else None
 
 
@@ -312,12 +314,12 @@ def too_long_lines(summary: Summary, mtus: Mapping[str, int]) -> list[str]:
 
 
 def losses_of(done: dict[str, Any]) -> list[str]:
-    """Return a line for each interface whose packets the kernel lost during a run: those of the run, or of others."""
+    """Return a line for each interface on which the kernel lost packets during a run, whether of the run or others."""
     return [*lost_in_kernel(done), *losses(done)]
 
 
 def lead_lines(done: dict[str, Any]) -> list[str]:
-    """Return a line about the lead times of the ports, if the packets of the run were sent alone."""
+    """Return a line about the lead times of the ports, if packets were sent individually (`--pace single`)."""
     leads = leads_of(done) if done.get("pacing") == "single" else ()
     return [f"lead time: {', '.join(map(str, leads))}"] if leads else []
 

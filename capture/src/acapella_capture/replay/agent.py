@@ -30,7 +30,7 @@ from .inband import InBand
 from .program import ReplayProgram
 
 MAX_UNAUTHENTICATED = 64
-MAX_REFUSED_LINES = 16  # per connection, which is closed then
+MAX_REFUSED_LINES = 16  # per connection, which is then closed
 MAX_UNSENT_BYTES = 4 * channel.MAX_RESPONSE_BYTES  # to a controller that does not read
 PART_BYTES = 65_536  # of a departures file per response
 POLL_S = 0.2  # interval of checks of the program
@@ -69,7 +69,7 @@ class Replayer:
 
 @dataclass
 class Agent:
-    """Listens for controllers. ``counts`` has the numbers of connections, sessions, refused lines by reason, ...
+    """Listens for controllers. ``counts`` contains the numbers of connections, sessions, rejected lines by reason, ...
 
     ``clock`` returns the time in ns since 1970.
     """
@@ -85,7 +85,7 @@ class Agent:
     def __post_init__(self) -> None:
         self._tasks: set[asyncio.Task] = set()
         self._unauthenticated: dict[asyncio.Task, asyncio.StreamWriter] = {}  # oldest first
-        self._connected: Connection | None = None  # that of the controller
+        self._connected: Connection | None = None  # the controller's connection
         self._ended = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -142,7 +142,7 @@ class Agent:
         self._tasks.add(task)
         try:
             if connection_ := writer.get_extra_info("socket"):  # TCP
-                detect_lost_peer(connection_)  # also during a run, in which the controller sends nothing
+                detect_lost_peer(connection_)  # even during a run, in which the controller sends nothing
             keys = await self._authenticated(task, reader, writer)
             if keys is None:
                 return
@@ -163,7 +163,8 @@ class Agent:
     async def _authenticated(
         self, task: asyncio.Task, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> channel.Keys | None:
-        """Send a challenge and wait for the proof of the secret; return the keys, or None if there was no valid one."""
+        """Send a challenge and wait for the proof of the secret; return the keys, or None if there was no valid
+        proof."""
         self._unauthenticated[task] = writer
         if len(self._unauthenticated) > MAX_UNAUTHENTICATED:
             self.counts["crowded_out"] += 1
@@ -293,9 +294,9 @@ class Connection:
             self._agent.counts["silent"] += 1
 
     def _silent_s(self) -> float:
-        """Return how long the controller may be silent: also until the planned end of a run that starts soon.
+        """Return how long the controller may be silent: at least until the planned end of a run that starts soon.
 
-        Requests would disturb the run, and a bridge does not receive those in frames during dense traffic.
+        Requests would disturb the run, and during dense traffic a bridge does not receive in-band requests.
         """
         silent_s = self._agent.timeouts.silent_s
         if self._run_ns is None or self._replayer.program.state == "idle":
@@ -305,7 +306,7 @@ class Connection:
         return silent_s if start_ns - now_ns > silent_s * 1e9 else silent_s + max(0, end_ns - now_ns) / 1e9
 
     async def _handle_line(self, line: bytes | None, received_ns: int) -> None:
-        """Handle one line: respond to a request, or refuse the line."""
+        """Handle one line: respond to a request, or reject the line."""
         try:
             sequence, message = self._reader.message(line)
         except LineRefused as error:
@@ -337,13 +338,13 @@ class Connection:
         self.send(to=sequence, error=reason[: messages.MAX_TEXT])
 
     def _refuse(self, count: str, sequence: int | None, why: str) -> None:
-        """Count a refused line and send the reason; ``sequence`` is None if the line was not authentic."""
+        """Count a rejected line and send the reason; ``sequence`` is None if the line was not authentic."""
         self._refused += 1
         self._agent.counts[count] += 1
         self.send(to=sequence, error=why)
 
     async def _handle(self, request: messages.Request, received_ns: int) -> dict[str, Any]:
-        """Return the result of a request. Raises UserError if the program refuses it."""
+        """Return the result of a request. Raises UserError if the program rejects it."""
         match request:
             case messages.Clock():
                 return {"received_ns": received_ns, "sent_ns": self._agent.clock()}
@@ -418,7 +419,7 @@ def save(replayer: Replayer) -> dict[str, Any]:
         temporary = files.enter_context(atomic_path(path))
         copy(unnamed, temporary)
     checksum = sha256_of(path)
-    replayer.recording_sha256 = replayer.recording_sha256 or checksum  # of the file that was loaded, if there is one
+    replayer.recording_sha256 = replayer.recording_sha256 or checksum  # of the loaded file, if any
     return public(event) | {"file": path.name, "sha256": checksum}
 
 

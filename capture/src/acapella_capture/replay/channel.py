@@ -25,7 +25,7 @@ VERSION = 1
 MAC_DIGITS = 64
 MAX_REQUEST_BYTES = 4_096  # of a controller's line
 MAX_RESPONSE_BYTES = 131_072  # of an agent's line: a part of a departures file, as base64
-SEQUENCE_BITS = 53  # as JSON's integers in all parsers
+SEQUENCE_BITS = 53  # integers up to this value are exact in all JSON parsers
 
 
 class LineRefused(Refused):
@@ -64,13 +64,13 @@ def encode_challenge(challenge: Challenge) -> bytes:
 
 
 def decode_challenge(line: bytes) -> Challenge:
-    """Return the agent's challenge. Raises Refused, also for another version of the protocol."""
+    """Return the agent's challenge. Raises Refused, including for a different protocol version."""
     message = parsed(line)
     if "error" in message:
         raise Refused(error_text(message))
     fields = members(message, "the challenge", "challenge", "version")
     if fields["version"] != VERSION:
-        raise Refused("this replayer has another version of Acapella")
+        raise Refused("this replayer has a different version of Acapella")
     return Challenge(digits(fields["challenge"], "challenge"))
 
 
@@ -121,9 +121,10 @@ class Reader:
         self._sequence = 0
 
     def message(self, line: bytes | None) -> tuple[int, dict]:
-        """Return the sequence number and the other members of a line without its end; None was too long to be read.
+        """Return the sequence number and the other members of a line without its end; None: the line was too long to be
+        read.
 
-        Raises LineRefused. A refused line does not change the expected sequence number.
+        Raises LineRefused. A rejected line does not change the expected sequence number.
         """
         if line is None or len(line) > self._max_bytes:
             raise LineRefused("oversized", f"line longer than {self._max_bytes} bytes")

@@ -26,7 +26,7 @@ class Offset:
     error_ns: int
 
     def joined(self, other: "Offset") -> "Offset":
-        """Return the offset that includes both: for a clock that was compared twice and may have drifted between."""
+        """Return the offset that covers both, for a clock that was compared twice and may have drifted in between."""
         low = min(self.offset_ns - self.error_ns, other.offset_ns - other.error_ns)
         high = max(self.offset_ns + self.error_ns, other.offset_ns + other.error_ns)
         middle = (low + high) // 2
@@ -34,7 +34,7 @@ class Offset:
 
 
 def offset_of(round_trips: Iterable[tuple[int, int, int, int]]) -> Offset:
-    """Return the offset by the shortest of some round trips (t1, t2, t3, t4)."""
+    """Return the offset from the shortest of several round trips (t1, t2, t3, t4)."""
     t1, t2, t3, t4 = min(round_trips, key=lambda times: (times[3] - times[0]) - (times[2] - times[1]))
     round_trip_ns = (t4 - t1) - (t3 - t2)
     return Offset(((t2 - t1) + (t3 - t4)) // 2, max(round_trip_ns, 0) // 2 + 1)
@@ -60,7 +60,8 @@ def program_error_ns(done: Mapping[str, Any]) -> int | None:
 
 
 def own_clock() -> dict[str, Any]:
-    """Return the state of this machine's clock, all None if no program knows: manifest key `clock`, and `error_ns`."""
+    """Return the state of this machine's clock: manifest key `clock`, and `error_ns`. All values are None if no program
+    reports it."""
     try:
         result = subprocess.run(
             ["sh", "-c", CLOCK],

@@ -67,7 +67,7 @@ PORTS = (
     "huge",
 )
 FILE = ("max_decompressed", "max_ratio")
-# Options by use; an option of another use is an error.
+# Options by use; options of a different use are rejected.
 USES = {
     "file": {"interface", *RUN, *PORTS, *FILE},
     "agent": {"interface", "bridge", "listen", "in_band", "secret", "output", *PORTS, *FILE},

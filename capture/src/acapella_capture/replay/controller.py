@@ -35,7 +35,7 @@ class Remote:
     its first message.
 
     As a context, it connects, and ends the connection with `bye` unless an exception is raised: the agent then stops
-    the recording or run of this controller. Methods raise UserError if the agent refuses a request, or the connection
+    the recording or run of this controller. Methods raise UserError if the agent rejects a request, or the connection
     is lost.
     """
 
@@ -45,7 +45,7 @@ class Remote:
 
     def __post_init__(self) -> None:
         self._socket: socket.socket | FrameSocket | None = None
-        self._quit = False  # the agent ends, and this connection
+        self._quit = False  # the agent ends, and so does this connection
 
     def __enter__(self) -> Self:
         try:
@@ -138,7 +138,8 @@ class Remote:
                 file.write(part)
 
     def _connect(self) -> None:
-        """Connect and prove that this side has the secret; the HMAC of the first line proves the same of the agent."""
+        """Connect and prove that this side has the secret; the HMAC of the first line proves that the agent has it,
+        too."""
         self._socket = FrameSocket(self.name, CONNECT_S) if is_frame_address(self.name) else tcp_socket(self.name)
         self._lines = self._socket.makefile("rb")
         agent_challenge, own_challenge = channel.decode_challenge(self._line()), Challenge.new()
@@ -170,7 +171,7 @@ class Remote:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise errors of the connection and refusals as UserError with the agent's address."""
+        """Raise connection errors and rejected requests as UserError with the agent's address."""
         try:
             yield
         except Refused as error:
@@ -194,7 +195,7 @@ def tcp_socket(name: str) -> socket.socket:
 
 
 def detect_lost_peer(connection: socket.socket) -> None:
-    """Have the kernel end a connection whose peer vanished without a reset, also if unacknowledged data waits."""
+    """Have the kernel end a connection whose peer vanished without a reset, even if unacknowledged data is pending."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
@@ -203,7 +204,7 @@ def detect_lost_peer(connection: socket.socket) -> None:
 
 
 def whole(done: dict[str, Any], name: str) -> int:
-    """Return a number of a result. Raises Refused if it is not a whole number from 0."""
+    """Return a number of a result. Raises Refused if it is not a non-negative integer."""
     value = done.get(name)
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise Refused(f"{name} is not a whole number")
@@ -232,11 +233,11 @@ class Group:
         self._connections.__exit__(*error)
 
     def each(self, do: Callable[[Remote], Any], chosen: Sequence[Remote] | None = None) -> list[Any]:
-        """Return the results of a function for every agent, or the chosen ones, in parallel.
+        """Return the results of a function for all agents, or for the chosen ones, in parallel.
 
         Raises the first error after all have ended.
 
-        The connections of agents that have finished are kept alive meanwhile. Ctrl-C does not wait for agents that do
+        Meanwhile, the connections of agents that have finished are kept alive. Ctrl-C does not wait for agents that do
         not reply: closing their connections ends the requests.
         """
         remotes = self.remotes if chosen is None else chosen
@@ -262,7 +263,7 @@ class Group:
                     remote.interrupt()
                 raise
             finally:
-                all_ended.set()  # also if a thread could not be started
+                all_ended.set()  # even if a thread could not be started
 
     def request(self, request: messages.Request) -> list[dict[str, Any]]:
         """Send the same request to every agent and return the results."""

@@ -47,8 +47,8 @@ LEAD_SOURCES = ("option", *MEASURED)
 class Lead(NamedTuple):
     """The lead time of a port and its source, one of LEAD_SOURCES; None if it is unknown.
 
-    ``p5_ns`` and ``p95_ns`` are percentiles of a measured one, and ``hardware`` is whether timestamps of a NIC measured
-    it; None if it was not measured.
+    ``p5_ns`` and ``p95_ns`` are percentiles of a measured lead time; ``hardware`` is true if NIC timestamps measured
+    it. All are None if it was not measured.
     """
 
     ns: int | None = None
@@ -62,7 +62,7 @@ class Lead(NamedTuple):
 
 
 def leads_of(done: Mapping[str, Any]) -> tuple[Lead, ...]:
-    """Return the lead times of the ports of a run from its event `done`; values of another kind are unknown."""
+    """Return the lead times of the ports of a run from its event `done`; values of a different type are unknown."""
     leads = done.get("leads")
     return tuple(lead_of(lead) for lead in leads) if isinstance(leads, list) else ()
 
@@ -88,8 +88,8 @@ def is_time(value: object) -> bool:
 def lost_in_kernel(done: Mapping[str, Any]) -> list[str]:
     """Return a line for each interface whose kernel did not send all packets of a run, from its event `done`.
 
-    The driver counts a packet as sent that the kernel drops later. The interface also counts what a bridge forwarded
-    and answered during the run. Other programs may send on the interface, so that its count may be larger.
+    The driver counts packets as sent even if the kernel drops them later. The interface also counts what a bridge
+    forwarded and answered during the run. Other programs may send on the interface, so its count may be larger.
     """
     ports = done.get("ports")
     found = []
@@ -114,8 +114,8 @@ class Origin:
     """The origin of departures, stored as key-value metadata of the file; unknown values are None.
 
     ``clock_offset_ns`` is the replayer's clock minus the reference of ``clock_source``, with an error of at most
-    ``clock_error_ns``. ``receiver_clock_error_ns`` is the largest error of the replayer's clock compared with that of
-    the receiver; known only if both have the same system clock. ``node_clock`` is the clock state reported by the
+    ``clock_error_ns``. ``receiver_clock_error_ns`` is the largest error of the replayer's clock relative to the
+    receiver's; known only if both have the same system clock. ``node_clock`` is the clock state reported by the
     replayer's machine (`clocks.own_clock`). ``leads`` are the lead times of the ports, in their order.
     """
 
@@ -164,7 +164,7 @@ def text_of(value: object) -> str:
 class Summary:
     """Counts of a run by outcome, and quantiles of the departure error |departed - requested| of packets with a time.
 
-    A quantile is the value of the nearest rank; None if no packet has a time. ``errors_ns`` are the signed errors.
+    Quantiles are nearest-rank values; None if no packet has a time. ``errors_ns`` are the signed errors.
     """
 
     packets: int
@@ -235,7 +235,7 @@ def read(binary: Path) -> np.ndarray:
 def check_size(binary: Path, packets: int) -> None:
     """Raise UserError unless a file has a record for each of a number of packets."""
     if binary.stat().st_size != len(MAGIC) + packets * RECORD.itemsize:
-        raise UserError(f"does not have the departures of {packets} packets", where=binary)
+        raise UserError(f"does not contain the departures of {packets} packets", where=binary)
 
 
 def check(records: np.ndarray, binary: Path) -> None:
@@ -256,7 +256,7 @@ def check(records: np.ndarray, binary: Path) -> None:
 
 
 def order_of(records: np.ndarray) -> np.ndarray | None:
-    """Return the order of records by loop and packet; None if they are in this order already."""
+    """Return the order of records by loop and packet; None if they are already in this order."""
     loops, packets = records["loop"], records["packet"]
     ordered = (loops[1:] > loops[:-1]) | ((loops[1:] == loops[:-1]) & (packets[1:] > packets[:-1]))
     return None if ordered.all() else np.lexsort((packets, loops))

@@ -17,12 +17,12 @@ from acapella_core.errors import UserError
 from . import frames
 
 ADDRESS = re.compile(r"([A-Za-z0-9._-]{1,15})/((?:[0-9a-f]{2}:){5}[0-9a-f]{2})")
-REPEAT_S = 0.3  # until a line is sent again
+REPEAT_S = 0.3  # until a line is resent
 OWN = 4  # packet type of frames that this machine sent: PACKET_OUTGOING, packet(7)
 
 
 def is_frame_address(name: str) -> bool:
-    """Return whether an address is that of a replayer on the data path."""
+    """Return whether an address belongs to a replayer on the data path."""
     return "/" in name
 
 

@@ -1,14 +1,15 @@
 """Lines of the control channel in Ethernet frames, for a controller on the data path of a bridge.
 
-A frame has the EtherType 0x88B5, which is for local experiments (IEEE 802, section 9.2.3). After it follow, big-endian:
+A frame has the EtherType 0x88B5, which is for local experiments (IEEE 802, section 9.2.3). The following fields are
+big-endian:
 
     magic (8 bytes)  session (8)  number (4)  kind (1)  part (1)  parts (1)  0 (1)  length (2)  text (length)
 
 A line of the channel (channel.py) is the text of one frame, or of several in the order of ``part``; its newline is not
 sent. The kind is REQUEST or RESPONSE. ``session`` is a random number of the controller, which opens it with a REQUEST
-without text. ``number`` counts the lines of the controller in a session from 0, which is the opening; a response has
-the number of the line that it answers. The frame is padded to the shortest length of Ethernet. Frames are not
-protected; the lines in them are authenticated.
+without text. ``number`` counts the controller's lines in a session from 0, which is the opening; a response has the
+number of the line that it answers. The frame is padded to the minimum length of Ethernet. Frames are not protected; the
+lines in them are authenticated.
 """
 
 import struct
@@ -71,7 +72,7 @@ def decode(data: bytes) -> Frame:
 
 
 def split(line: bytes, head: Frame) -> list[Frame]:
-    """Return the frames of a line without its newline; addresses, session, kind and number are those of ``head``."""
+    """Return the frames of a line without its newline, with the addresses, session, kind and number of ``head``."""
     texts = [line[at : at + TEXT_BYTES] for at in range(0, len(line), TEXT_BYTES)] or [b""]
     return [replace(head, text=text, part=part, parts=len(texts)) for part, text in enumerate(texts)]
 
@@ -79,15 +80,15 @@ def split(line: bytes, head: Frame) -> list[Frame]:
 class Assembly:
     """Joins the parts of the response to one line of the controller.
 
-    Parts of other responses are ignored, for example of a repeated one that arrives late, and so are all parts after
-    the response is complete. A part that contradicts the known ones begins the response again.
+    Parts of other responses, such as a late duplicate, and parts that arrive after the response is complete are
+    ignored. A part that contradicts the known ones restarts the response.
     """
 
     def __init__(self) -> None:
         self.expect(0)
 
     def expect(self, number: int) -> None:
-        """Begin the response to another line."""
+        """Begin the response to a new line."""
         self._number = number
         self._texts: dict[int, bytes] = {}
         self._parts = 0

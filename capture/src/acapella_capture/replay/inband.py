@@ -43,7 +43,7 @@ class InBand:
         program.on_control = self._receive_soon
 
     async def close(self) -> None:
-        """End after the last frames were sent, such as the response to `quit`; sessions are canceled by the agent."""
+        """End after the last frames, such as the response to `quit`, have been sent; the agent cancels the sessions."""
         self._program.on_control = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
@@ -56,7 +56,7 @@ class InBand:
             self._loop.call_soon_threadsafe(self._receive, event)
 
     def _receive(self, event: dict[str, Any]) -> None:
-        """Pass a message to its session, or open one. Messages that are not valid are counted."""
+        """Pass a message to its session, or open one. Invalid messages are counted."""
         try:
             frame = frames.decode(bytes.fromhex(event["frame"]))
             if frame.kind != frames.REQUEST or frame.parts != 1:
@@ -81,7 +81,7 @@ class InBand:
             self._counts["in_band_limited"] += 1
 
     def _open(self, key: tuple[bytes, int], frame: frames.Frame, port: int) -> bool:
-        """Open a session unless the message does not ask for it, or there were too many."""
+        """Open a session if the message requests one and there are not too many."""
         opens = not frame.text and frame.number == 0
         if not opens or not self._openings.permits() or not self._make_room():
             self._counts["in_band_limited" if opens else "in_band_unknown"] += 1
@@ -142,7 +142,7 @@ class Session:
         return frame.number == self.number and frame.text == self.latest
 
     def receive(self, text: bytes) -> bool:
-        """Pass on the next line. Return False if it is not accepted, because too many lines wait."""
+        """Pass on the next line. Return False if it is not accepted because too many lines are waiting."""
         if self.writer.is_closing() or len(self.writer.unanswered) >= MAX_PENDING_LINES:
             return False
         self.number, self.latest = self.number + 1, text
@@ -174,7 +174,7 @@ class Writer:
         self._enqueue(sent)
 
     def repeat(self) -> None:
-        """Send the frames since the latest line again, unless they still wait."""
+        """Resend the frames since the latest line, unless they are still waiting."""
         if self._queue.empty():
             self._enqueue(self.sent)
 
@@ -183,10 +183,10 @@ class Writer:
             self._queue.put_nowait((self._port, data))
 
     async def drain(self) -> None:
-        """Frames are sent by InBand."""
+        """Do nothing: InBand sends the frames."""
 
     def get_write_buffer_size(self) -> int:
-        """Return the number of bytes that were not sent yet."""
+        """Return the number of bytes that have not been sent yet."""
         return self._queue.qsize() * frames.TEXT_BYTES
 
     def get_extra_info(self, name: str) -> str | None:

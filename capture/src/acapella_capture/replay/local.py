@@ -30,7 +30,7 @@ class Recording:
 
 @contextlib.contextmanager
 def recording_of(capture: Path, limits: Any = None) -> Iterator[Recording]:
-    """Yield the recording of a capture; a compressed one is decompressed into a temporary file.
+    """Yield the recording of a capture; a compressed capture is decompressed into a temporary file.
 
     ``limits`` are those of acapella_core.decompression. Raises UserError if the capture cannot be read to its end.
     """

@@ -1,11 +1,11 @@
-"""Requests of a controller and responses of an agent. Every value is checked; any other line is refused."""
+"""Requests of a controller and responses of an agent. Every value is checked; any other line is rejected."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from acapella_core.control_lines import Refused, members, whole
 
-TIME_BITS = 62  # of nanoseconds since 1970: until the year 2116
+TIME_BITS = 62  # nanoseconds since 1970: until the year 2116
 MAX_LOOPS = 1_000_000_000
 MAX_SPEED_PPM = 1_000_000_000  # a thousand times as fast as recorded
 MAX_ROLLING_S = 86_400
@@ -80,7 +80,7 @@ class Quit:
 
 Request = Record | Rolling | Stop | Save | Clear | Run | Status | Clock | Fetch | Bye | Quit
 REQUESTS: dict[str, type] = {kind.__name__.lower(): kind for kind in Request.__args__}
-BOUNDS: dict[str, tuple[int, int]] = {  # by name of a parameter, the smallest and the largest value
+BOUNDS: dict[str, tuple[int, int]] = {  # minimum and maximum value by parameter name
     "from_ns": (0, 2**TIME_BITS - 1),
     "until_ns": (0, 2**TIME_BITS - 1),
     "seconds": (1, MAX_ROLLING_S),
@@ -92,7 +92,7 @@ BOUNDS: dict[str, tuple[int, int]] = {  # by name of a parameter, the smallest a
 
 
 def encode(request: Request) -> dict[str, Any]:
-    """Return the member of a line that is a request."""
+    """Return the member of a line that contains a request."""
     return {type(request).__name__.lower(): asdict(request)}
 
 
@@ -116,7 +116,7 @@ def decode(message: dict) -> Request:
 def done_of(message: dict, sequence: int) -> dict:
     """Return the result in an agent's response to the request with a sequence number.
 
-    Raises Refused, with the agent's text if the agent refused the request.
+    Raises Refused, with the agent's text if the agent rejected the request.
     """
     if set(message) == {"to", "error"} and isinstance(message["error"], str):
         raise Refused(
@@ -124,5 +124,5 @@ def done_of(message: dict, sequence: int) -> dict:
         )
     fields = members(message, "the response", "to", "done")
     if whole(fields["to"], "to", 53) != sequence or not isinstance(fields["done"], dict):
-        raise Refused("the response is for another request")
+        raise Refused("the response is for a different request")
     return fields["done"]

@@ -49,7 +49,7 @@ class ProgramSettings:
     priority: int | None = None
     wake_ns: int | None = None
     huge: bool = False
-    mtu: int | None = None  # of interfaces in another network namespace; None: of this one
+    mtu: int | None = None  # MTUs of interfaces in a different network namespace; None: this namespace
 
     def argv(self, program: str | Path | None = None) -> list[str]:
         """Return the command line. Raises UserError if there is no such interface, or no program."""
@@ -115,7 +115,7 @@ def port_options(
 
 
 def mtu_of(interface: str) -> int:
-    """Return the MTU of an interface of this network namespace. Raises UserError if there is none of that name."""
+    """Return the MTU of an interface of this network namespace. Raises UserError if it does not exist."""
     name, fault = interface.encode(), "not a name of an interface"
     if 0 < len(name) < NAME_BYTES:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:

@@ -21,7 +21,7 @@ QUIT_S = 10  # until the program has ended after `quit`
 MAX_EVENT_BYTES = 1 << 20
 UNKNOWN = "unknown"
 
-# The events that acknowledge a command; an event `error` refuses it.
+# The events that acknowledge a command; an event `error` rejects it.
 ACKNOWLEDGED = {
     "record": ("recording",),
     "rolling": ("recording",),
@@ -59,7 +59,7 @@ LOST = {
     "kernel_dropped": "dropped by the kernel because the ring of the driver was full",
     "not_received": "counted by the interface and not received",
 }
-# rx_dropped of Linux: also frames that the bridge received and no protocol of the kernel took.
+# rx_dropped of Linux includes frames that the bridge received but no protocol of the kernel accepted.
 NOTED = {"interface_dropped": "dropped by the interface or after the bridge received them"}
 LACKING = {"recorded": "the recording lacks packets", "done": "packets were not received during the run"}
 
@@ -67,7 +67,7 @@ LACKING = {"recorded": "the recording lacks packets", "done": "packets were not 
 def losses(event: Mapping[str, Any]) -> list[str]:
     """Return a line for each port of a bridge that lost packets during a recording or a run before it received them.
 
-    ``event`` is `recorded` or `done` of the program. Values of another kind are not counted.
+    ``event`` is `recorded` or `done` of the program. Values of a different type are not counted.
     """
     lacking = LACKING.get(event.get("event"), LACKING["done"])
     return [f"{name}: {lacking}: {counts}" for name, counts in receptions(event, LOST)]
@@ -79,7 +79,7 @@ def drops_to_note(event: Mapping[str, Any]) -> list[str]:
 
 
 def receptions(event: Mapping[str, Any], kinds: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each port of an event that has counts of these kinds, and these counts as text."""
+    """Yield the name of each port of an event that has counts of the given kinds, and these counts as text."""
     ports = event.get("ports")
     for port in ports if isinstance(ports, list) else ():
         reception = port.get("reception") if isinstance(port, dict) else None
@@ -91,15 +91,15 @@ def receptions(event: Mapping[str, Any], kinds: Mapping[str, str]) -> Iterator[t
 
 
 def number_in(value: object) -> int:
-    """Return a count of the program; 0 for everything else."""
+    """Return the value if it is a count, otherwise 0."""
     return value if type(value) is int and value > 0 else 0
 
 
 class ReplayProgram:
-    """One run of the program. As a context, it starts the program, and ends it in any case.
+    """One run of the program. As a context, it starts the program and always ends it.
 
     ``events`` and ``state`` change while the program runs. Methods raise UserError if the program ends, does not reply
-    in time, or refuses a command. Only one thread at a time may send a command.
+    in time, or rejects a command. Only one thread at a time may send a command.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class ReplayProgram:
         return UserError(self._fault or "has ended", where=self._where)
 
     def _wait_for_end(self) -> None:
-        """Wait until the reason of the end is known, after a write failed."""
+        """After a failed write, wait until it is known why the program ended."""
         end = time.monotonic() + QUIT_S
         with self._changed:
             while self._fault is None and (remaining_s := end - time.monotonic()) > 0:
@@ -251,7 +251,7 @@ class ReplayProgram:
         while fault is None and (line := self._process.stdout.readline(MAX_EVENT_BYTES)):
             fault = self._add(line)
         if fault is not None:
-            self._process.kill()  # no one reads its output from now on
+            self._process.kill()  # its output is not read from now on
         status = self._process.wait()
         self._threads[1].join()  # the last message on standard error is the reason
         with self._changed:
@@ -291,7 +291,7 @@ class ReplayProgram:
                 self._last_message = text.removeprefix(f"{PROGRAM}: ").removeprefix("error: ")
                 if text.startswith(f"{PROGRAM}: error: "):
                     self._report_error()
-                    self._error = text  # the reason of a UserError, unless another one follows
+                    self._error = text  # the reason of a UserError, unless a later one follows
                 else:
                     self._report(text)
 

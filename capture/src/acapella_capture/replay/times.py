@@ -1,4 +1,4 @@
-"""Times and speeds of command lines, in exact arithmetic: nanoseconds since 1970, millionths."""
+"""Parses times (ns since 1970) and speeds (millionths) of command lines in exact arithmetic."""
 
 import argparse
 import datetime
@@ -18,9 +18,10 @@ Time = Callable[[int], int]
 
 
 def time(text: str) -> Time:
-    """Return a function from the current time to the time of a text, both in ns since 1970. Raises ArgumentTypeError.
+    """Return a function that maps the current time to the time of a text, both in ns since 1970. Raises
+    ArgumentTypeError.
 
-    ``+S`` is S seconds from now; else the text is a time of RFC 3339, or nanoseconds since 1970.
+    ``+S`` is S seconds from now; otherwise, the text is an RFC 3339 time, or nanoseconds since 1970.
     """
     if text.startswith("+") and SECONDS.fullmatch(text[1:]):
         delay_ns = int(Fraction(text[1:]) * 10**9)
@@ -32,7 +33,7 @@ def time(text: str) -> Time:
 
 
 def instant_ns(text: str) -> int | None:
-    """Return the nanoseconds since 1970 of a time of RFC 3339, or of a number of nanoseconds; None if it is neither."""
+    """Return the nanoseconds since 1970 of an RFC 3339 time or a number of nanoseconds; None if it is neither."""
     if NANOSECONDS.fullmatch(text):
         return int(text)
     match = INSTANT.fullmatch(text)
