@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     table = expected.flow_table(compiled) if args.flow_table else None
     report = program.run(compiled, output_arguments(args, compiled) if args.output else interface_arguments(args))
     document = result.document(compiled, report, "file" if args.output else "interface")
-    print_summary(document, args.output or args.interface)  # also if a file cannot be written
+    print_summary(document, args.output or args.interface)  # even if a file cannot be written
     target = args.expected or (args.output and args.output.with_name(f"{args.output.name}.generated.json"))
     if target:
         atomic_text(target, json.dumps(document, indent=1) + "\n")
@@ -108,7 +108,7 @@ def check_lengths(path: Path, compiled: Compiled) -> None:
     for flow in compiled.flows:
         shortest = min(flow.sizes.smallest, flow.truncate[0] or flow.sizes.smallest)
         if shortest < ETHERNET_BYTES:
-            message = f"flow {flow.name!r}: packets of {shortest} bytes, less than an Ethernet header, cannot be sent"
+            message = f"flow {flow.name!r}: packets of {shortest} bytes cannot be sent: shorter than an Ethernet header"
             raise UserError(message, where=path, fix="make them longer, or write a file")
 
 

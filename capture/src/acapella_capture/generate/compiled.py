@@ -42,7 +42,7 @@ class Length:
 
 @dataclass(frozen=True)
 class Checksum:
-    """A checksum of the bytes ``start`` to ``end`` (0: the end of the packet), wrong in every N-th packet."""
+    """A checksum over the bytes ``start`` to ``end`` (0: the end of the packet), wrong in every N-th packet."""
 
     header: int
     offset: int
@@ -143,12 +143,12 @@ STAMP_BYTES = 18
 
 @dataclass
 class Lists:
-    """The lists of numbers of a text, each once."""
+    """The lists of numbers in a text, without duplicates."""
 
     known: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def number(self, values: tuple[int, ...]) -> int:
-        """Return the number of a list."""
+        """Return the index of a list, which is added if it is new."""
         return self.known.setdefault(values, len(self.known))
 
 
@@ -202,7 +202,7 @@ def lines_of(flow: Flow, lists: Lists) -> Iterator[tuple[Any, ...]]:
 
 
 def gap_words(gaps: Gaps, lists: Lists) -> tuple[Any, ...]:
-    """Return the words of gaps after their kind."""
+    """Return the words that follow the kind of gaps."""
     return {
         "constant": lambda: (gaps.ns, gaps.remainder, gaps.denominator),
         "rate": lambda: (gaps.denominator,),
@@ -213,7 +213,7 @@ def gap_words(gaps: Gaps, lists: Lists) -> tuple[Any, ...]:
 
 
 def size_words(sizes: Sizes, lists: Lists) -> tuple[Any, ...]:
-    """Return the words of sizes after their kind."""
+    """Return the words that follow the kind of sizes."""
     return {
         "constant": lambda: (sizes.least, 1),
         "uniform": lambda: (sizes.least, sizes.count, sizes.key),

@@ -1,6 +1,6 @@
 """Random numbers that depend only on a key and an index: the same as those of capture/generate/src/draw.h.
 
-The arithmetic is that of IEEE 754 in the same order, so that results are equal bit by bit.
+All IEEE 754 operations have the same order, so the results are bit-identical.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ EXP_TERMS = 16
 
 
 def key_of(seed: int, flow: int, stream: str) -> int:
-    """Return the key of a sequence: those of different seeds, flows and streams are independent."""
+    """Return the key of a sequence. Different seeds, flows or streams have independent keys."""
     text = f"{seed} {flow} {stream}".encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 

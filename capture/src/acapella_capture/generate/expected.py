@@ -1,7 +1,7 @@
-"""Compute the flow table that a digest of the generated packets has, from the model alone.
+"""Compute the flow table that a digest of the generated packets would contain, from the model alone.
 
-It repeats the arithmetic of acapella-dpdk-generate on arrays, but reads no packet, so that a difference between this
-table and the digest is an error in one of the generator, this module, or the digest.
+It repeats the arithmetic of acapella-dpdk-generate on arrays, but reads no packet, so a difference between this table
+and the digest is an error in the generator, this module, or the digest.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ SECOND_NS = 10**9
 ENDLESS = 1 << 62
 MAX_SUM = 2**63 - 1
 MAX_PACKETS = 1 << 26  # of a flow; each needs about 100 bytes
-FIRST_GUESS = 1024  # packets of a flow that ends at a time
+FIRST_GUESS = 1024  # initial number of packets for a flow that ends at a given time
 Key = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...], int, int, int, int, int | None, int | None]
 
 SCHEMA = pa.schema(
@@ -58,7 +58,7 @@ class Packets:
 
 
 def drawn(of: Distribution, index: np.ndarray) -> np.ndarray:
-    """Return values of a distribution, rounded to integers."""
+    """Return values drawn from a distribution, rounded to integers."""
     if of.law == "constant":
         return np.full(len(index), int(min(of.scale, draws.LARGEST) + 0.5), np.int64)
     log = draws.log(draws.unit(draws.draw(of.key, index)))
@@ -103,9 +103,9 @@ def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def carries_of(rest: np.ndarray, denominator: int) -> np.ndarray:
-    """Return by how much the integer part of the sum of rest / denominator grows at each element.
+    """Return the growth of the integer part of the running sum of rest / denominator at each element.
 
-    The sums of parts of the array are within 64 bits.
+    Sums are computed over parts of the array, so that they fit into 64 bits.
     """
     carry, step, grown = 0, MAX_SUM // denominator - 1, []
     for at in range(0, len(rest), step):
@@ -146,7 +146,7 @@ def packets_of(flow: Flow, known: dict[Key | None, int]) -> Packets:
 
 
 def too_many() -> UserError:
-    """Return the error for a flow whose packets do not fit into the memory."""
+    """Return the error for a flow whose packets do not fit into memory."""
     return UserError(f"a flow with more than {MAX_PACKETS} packets", where="--flow-table", fix="omit the option")
 
 
@@ -171,7 +171,7 @@ def values_of(field: Field, index: np.ndarray) -> np.ndarray:
 
 
 def keys_of(flow: Flow, sizes: np.ndarray, known: dict[Key | None, int]) -> np.ndarray:
-    """Return the number of the key of each packet."""
+    """Return the index of each packet's key."""
     index = np.arange(len(sizes), dtype=np.uint64)
     fields = [field for field in flow.varying if is_key(flow, field)]
     truncated, every = flow.truncate
@@ -196,7 +196,7 @@ def is_key(flow: Flow, field: Field) -> bool:
 
 
 def key_of(flow: Flow, replaced: dict[tuple[int, str], int], truncated: int | None) -> Key | None:
-    """Return the key of a packet; None if it belongs to no flow. ``truncated``: its length, if it is cut."""
+    """Return the key of a packet; None if it belongs to no flow. ``truncated``: its length, if it is truncated."""
     ends = (*flow.offsets[1:], len(flow.template))
     shown = [number for number, end in enumerate(ends) if truncated is None or end <= truncated]
     networks = [number for number in shown if flow.protocols[number] in NETWORK]
@@ -226,20 +226,20 @@ def key_of(flow: Flow, replaced: dict[tuple[int, str], int], truncated: int | No
 
 
 def flow_table(model: Compiled) -> pa.Table:
-    """Return the expected flow table, in the order of the first frames. See SCHEMA; vni are those of VXLAN."""
+    """Return the expected flow table, in the order of the first frames. See SCHEMA; vni is from VXLAN."""
     known: dict[Key | None, int] = {None: 0}
     flows = [packets_of(flow, known) for flow in model.flows]
     due = np.concatenate([packets.due_ns for packets in flows])
     sizes = np.concatenate([packets.sizes for packets in flows])
     keys = np.concatenate([packets.keys for packets in flows])
-    order = np.argsort(due, kind="stable")  # at the same time, the first flow is the first
+    order = np.argsort(due, kind="stable")  # at equal times, flows are in the order of their indexes
     sizes, keys = sizes[order], keys[order]
     times = model.start_ns + limited(due[order], sizes, model.rate_bps)
     return table_of(list(known), keys, times, sizes)
 
 
 def table_of(known: list[Key | None], keys: np.ndarray, times: np.ndarray, sizes: np.ndarray) -> pa.Table:
-    """Return a row for each key that has packets, which are in the order of the file."""
+    """Return a row for each key that has packets. Packets are in the order of the file."""
     keep = keys != 0
     keys, times, sizes = keys[keep], times[keep], sizes[keep]
     if not len(keys):

@@ -16,7 +16,7 @@ MAX_HEADERS = 16
 MAX_BYTES = 1024
 MAX_FIELDS = 32
 MAX_LIST = 1 << 20
-LOW_BITS = 64  # of an IPv6 address: the part that can vary
+LOW_BITS = 64  # the low bits of an IPv6 address, which can vary
 MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 
 
@@ -170,7 +170,7 @@ def constant(value: Any, where: str, kind: FieldType) -> int:
 
 
 def link(number: int, header: Header, following: Header | None) -> None:
-    """Set the field of a header that identifies the next one. Raises UserError if that cannot follow."""
+    """Set the field of a header that identifies the next header. Raises UserError if that header cannot follow."""
     name = following.name if following else None
     if header.name == "bytes":
         return
@@ -190,7 +190,7 @@ def link(number: int, header: Header, following: Header | None) -> None:
 
 
 def finish(headers: list[Header], size: int, where: str) -> Template:
-    """Return the template of complete headers."""
+    """Return the template for a complete list of headers."""
     if size > MAX_BYTES:
         raise UserError(f"the headers are longer than {MAX_BYTES} bytes", where=where)
     content = 0

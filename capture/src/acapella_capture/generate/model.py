@@ -1,4 +1,4 @@
-"""Read a model: a YAML file, and a CSV table of flows if it names one."""
+"""Read a model: a YAML file and, if it names one, a CSV table of flows."""
 
 import csv
 import hashlib
@@ -16,9 +16,9 @@ from .protocols import PROTOCOLS
 from .reading import Section, choice, integer, items, parse, read_bytes, string, text_of
 
 START_NS = 1_767_225_600 * 10**9  # 2026-01-01T00:00:00Z
-MAX_START_NS = (2**32 - 1) * 10**9 // 2  # pcap and stamps have 32 bits of seconds
+MAX_START_NS = (2**32 - 1) * 10**9 // 2  # pcap and stamps have 32-bit seconds
 MAX_FLOWS = 1 << 20
-DIGITS = 19  # of a number in a cell
+DIGITS = 19  # digits of a number in a cell
 PATTERNS = ("zeros", "ones", "aa55", "counter", "prbs31")
 # Columns of a CSV table that are keys of a flow; other columns are fields of headers: NUMBER.FIELD.
 CELLS = ("name", "packets", "start_ns", "duration_ns", "rate_bps", "gaps", "sizes", "payload", "stamp")
@@ -62,7 +62,7 @@ def with_digest(digest: Any, path: Path, where: str) -> None:
 
 
 def read(path: Path, traces: Traces, *, seed: int | None = None) -> Compiled:
-    """Read and compile a model; ``seed`` replaces that of the file. Raises UserError."""
+    """Read and compile a model; ``seed`` overrides the seed of the file. Raises UserError."""
     files = Files(path, traces)
     section = Section(parse(files.read(path), path), str(path))
     own = section.take("seed", integer(0, 2**64 - 1), 0)
@@ -81,7 +81,7 @@ def read(path: Path, traces: Traces, *, seed: int | None = None) -> Compiled:
 
 
 def flow_values(section: Section, files: Files) -> Iterator[tuple[Any, str]]:
-    """Yield the flows of the YAML file, then those of its table, with their places."""
+    """Yield the flows of the YAML file, then the flows of its table, with their places."""
     if not ("flows" in section or "table" in section):
         raise UserError("expected flows or table", where=section.where)
     templates = section.take("templates", Section, None)
@@ -132,13 +132,13 @@ def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, An
 
 
 def cell(text: str, where: str) -> Any:
-    """Return the value of a cell; whole numbers, which are frequent, without a parser of YAML."""
+    """Return the value of a cell. Integers, which are frequent, are not parsed as YAML."""
     plain = text.isascii() and text.isdecimal() and len(text) < DIGITS and not (len(text) > 1 and text[0] == "0")
     return int(text) if plain else parse(text, where)
 
 
 def header_values(item: Any, where: str) -> tuple[str, Any]:
-    """Return the name and the fields of a header of a template; bytes have none."""
+    """Return the name and the fields of a template's header; bytes have no fields."""
     if isinstance(item, str):
         return item, {}
     section = Section(item, where)
@@ -216,7 +216,7 @@ def malformed(section: Section, template: Template) -> tuple[tuple[Length, ...],
 
 
 def header_number(name: str, where: str, template: Template, having: dict[int, Any]) -> int:
-    """Return the number of the header that is given by number, or by name (the innermost one)."""
+    """Return the index of the header with a number, or of the innermost header with a name."""
     for number in reversed(range(len(template.headers))):
         if name in (str(number), template.headers[number].name) and number in having:
             return number

@@ -24,7 +24,7 @@ def executable() -> str:
 
 
 def port_arguments(interface: str, mtu: int | None = None) -> list[str]:
-    """Return the arguments for a port; ``mtu``: that of an interface in another network namespace."""
+    """Return the arguments for a port; ``mtu``: MTU of an interface in a different network namespace."""
     devices, port, frame = port_options(interface, 0, mtu)
     return [*devices, "--tx", port, *(["--max-frame", str(frame)] if frame else [])]
 
@@ -40,8 +40,8 @@ def run(model: Compiled, arguments: list[str]) -> dict[str, Any]:
 def output_of(arguments: list[str]) -> bytes:
     """Return the standard output of the program.
 
-    Ctrl-C also reaches the program. If it sends packets, it reports what it has sent; otherwise it writes no file, and
-    KeyboardInterrupt is raised.
+    Ctrl-C also reaches the program. A program that sends packets then reports what it has sent. A program that writes a
+    file leaves no file, and KeyboardInterrupt is raised.
     """
     process = subprocess.Popen([executable(), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     interrupt = None
@@ -64,9 +64,9 @@ def output_of(arguments: list[str]) -> bytes:
 
 
 def read_trace(path: Path) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the gap after each frame of a capture, in ns, and its length. The last gap is the mean of the others."""
+    """Return the gap after each frame of a capture, in ns, and its length. The last gap is the mean of all others."""
     pairs = np.frombuffer(output_of(["--trace", str(path)]), np.int64).reshape(-1, 2)
     if len(pairs) < 2:
-        raise UserError("has fewer than two frames with a time", where=path)
+        raise UserError("has fewer than two frames with a timestamp", where=path)
     gaps = np.maximum(np.diff(pairs[:, 0]), 0)
     return (*gaps.tolist(), int(gaps.mean())), tuple(pairs[:, 1].tolist())

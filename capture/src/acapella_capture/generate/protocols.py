@@ -33,7 +33,7 @@ class Protocol:
     length: int | None = None
     length_base: int = 0
     checksum: int | None = None
-    followers: tuple[str, ...] | None = None  # headers that may follow; None: those of the number space
+    followers: tuple[str, ...] | None = None  # headers that may follow; None: all headers of the number space
 
 
 PORT = {"src": FieldType(0, 16, None), "dst": FieldType(16, 16, None)}

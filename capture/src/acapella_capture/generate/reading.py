@@ -53,7 +53,7 @@ def parse(content: bytes | str, where: object) -> Any:
 
 
 class Section:
-    """A mapping of the file, whose keys are taken one by one; ``done`` refuses the others."""
+    """A mapping of the file, whose keys are taken one by one; ``done`` rejects the rest."""
 
     def __init__(self, value: Any, where: str):
         if not isinstance(value, dict) or not all(isinstance(key, str | int) for key in value):
@@ -89,13 +89,13 @@ class Section:
 
 
 def text_of(value: Any) -> str:
-    """Return a value for a message, in one line."""
+    """Return a value as a single line of a message."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def integer(least: int = 0, most: int = MAX_NUMBER) -> Callable[[Any, str], int]:
-    """Return a parser of integers within limits; 1e9 is an integer, too."""
+    """Return a parser of integers within limits. 1e9 is also an integer."""
 
     def parse_value(value: Any, where: str) -> int:
         if isinstance(value, str):  # YAML 1.1: 1e9 without a dot is a string
@@ -110,7 +110,7 @@ def integer(least: int = 0, most: int = MAX_NUMBER) -> Callable[[Any, str], int]
 
 
 def to_float(value: str) -> Any:
-    """Return the number in a string, or the string if it is none."""
+    """Return the number in a string, or the string if it is not a number."""
     try:
         return float(value) if len(value) < 30 and value.isascii() else value
     except ValueError:
@@ -151,7 +151,7 @@ def choice(*names: str) -> Callable[[Any, str], str]:
 
 
 def items(value: Any, where: str) -> Iterator[tuple[Any, str]]:
-    """Yield the items of a list that is not empty, and their places."""
+    """Yield the items of a non-empty list, and their places."""
     if not isinstance(value, list) or not value:
         raise UserError(f"expected a list, found {text_of(value)}", where=where)
     for index, item in enumerate(value):

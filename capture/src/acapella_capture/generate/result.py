@@ -27,7 +27,7 @@ def document(model: Compiled, report: dict[str, Any], output: str) -> dict[str, 
 
 
 def incomplete(document: dict[str, Any]) -> list[str]:
-    """Return all reasons why packets of the model were not sent; none if all were."""
+    """Return all reasons why packets of the model were not sent; empty if all were sent."""
     timing = document["timing"] or {"ended": "complete", "drained": True}
     reasons = {
         f"the driver did not take {names.pluralize(document['dropped'], 'packet')}": document["dropped"] > 0,

@@ -53,7 +53,7 @@ def read_gaps(value: Any, where: str, origin: Origin) -> Gaps:
 
 
 def constant_gaps(outer: Section, kind: str) -> Gaps:
-    """Return constant gaps, or those of a constant rate in packets or bits."""
+    """Return constant gaps, given as such or as a constant rate in packets or bits."""
     if kind == "constant":
         return Gaps("constant", ns=in_section(outer, kind, "gap_ns", integer(1, MAX_NS)))
     rate = outer.take(kind, integer(1, MAX_BPS))
@@ -77,7 +77,7 @@ def in_section(outer: Section, kind: str, key: str, parse: Callable[[Any, str], 
 
 
 def distribution(outer: Section, key: int) -> Distribution:
-    """Return a distribution of durations, which is given by its mean."""
+    """Return a distribution of durations with a given mean."""
     law = outer.one_of("constant", "exponential", "pareto")
     section = Section(outer.values[law], outer.place(law))
     scale = section.take("mean_ns", number(1, MAX_NS))
@@ -119,7 +119,7 @@ def read_sizes(value: Any, where: str, origin: Origin, least: int) -> Sizes:
 
 
 def weighted(section: Section, key: int) -> Sizes:
-    """Return sizes with weights, which are the values of the mapping."""
+    """Return the sizes of a mapping, whose values are their weights."""
     pairs = []
     for name, weight in section.values.items():
         place = section.place(name)

@@ -8,7 +8,7 @@ FILE is a capture (pcap or pcapng, optionally compressed with gzip) whose timest
 a table shows the counts every second. This needs root, or CAP_NET_RAW.
 
 Each packet of acapella generate contains a stamp: its flow, its sequence number and its departure. Packets without a
-stamp and malformed packets are counted, too. With --expected, packets lost at the end of a flow are counted, and
+stamp and malformed packets are also counted. With --expected, packets lost at the end of a flow are counted, and
 payloads are compared with their patterns.
 
 With --search, acapella generate sends a flow to --send, and the packets are counted at --interface: the highest rate
@@ -165,7 +165,7 @@ def seconds(value: str) -> float:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise UserError for options that exclude each other."""
+    """Raise UserError for mutually exclusive options."""
     for name in ("send", "virtual", "most", "resolution", "with_capture"):
         if getattr(args, name):
             raise UserError(f"--{name.replace('_', '-')} needs --search")
@@ -254,7 +254,7 @@ def run(args: argparse.Namespace) -> int | None:
     settings = settings_of(args)
     sent = packets_sent(args.sent, settings) if args.sent else None
     if sent is not None:
-        losses.check_memory(2 * len(sent), f"--sent {args.sent}")  # if all of them arrive
+        losses.check_memory(2 * len(sent), f"--sent {args.sent}")  # if all packets arrive
     if args.output:
         tables.remove(args.output, *tables.TABLES, "monitor_losses")
     with scratch_directory() as scratch:
@@ -279,7 +279,7 @@ def run(args: argparse.Namespace) -> int | None:
 def run_search(args: argparse.Namespace) -> None:
     """Search for each packet size, report each result, write the table of trials after each, and print all at the end.
 
-    The trials of a search that fails or is interrupted stay in the directory, and the next run does not repeat them.
+    If a search fails or is interrupted, its trials remain in the directory, and the next run does not repeat them.
     """
     if args.with_capture:
         check_disk(args)
@@ -318,7 +318,7 @@ def all_searches(
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows of each search.
 
-    A search of a rate begins near the result of the previous size, or else near that of the previous search.
+    A search for a rate begins near the result of the previous size, or else near the result of the previous search.
     """
     snaplens = {"none": None} | ({"whole": 0, "truncated": args.snaplen} if args.with_capture else {})
     results: dict[tuple[int, str], float] = {}
@@ -358,8 +358,8 @@ def searches(
 
 
 def check_disk(args: argparse.Namespace) -> None:
-    """Raise UserError if the packets that a trial writes need more space than is free in the directory for them."""
-    packet_bytes = max(args.frame_bytes) + RECORD_BYTES  # in searches that write whole packets
+    """Raise UserError if the packets that a trial writes do not fit into the free space of their directory."""
+    packet_bytes = max(args.frame_bytes) + RECORD_BYTES  # applies to searches that write whole packets
     ports = args.virtual or len(args.interface)
     packets = max(math.ceil(args.most * args.trial_seconds), args.burst_packets or 0)
     needed = packets * packet_bytes * ports
@@ -367,7 +367,7 @@ def check_disk(args: argparse.Namespace) -> None:
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise UserError(
-            f"packets of a trial need up to {needed / GB:.1f} GB, of which {free / GB:.1f} are free in {directory}",
+            f"packets of a trial need up to {needed / GB:.1f} GB; {free / GB:.1f} GB is free in {directory}",
             where="--with-capture", fix="set TMPDIR to a larger file system, or reduce --trial-seconds or --most",
             outside=True,
         )  # fmt: skip

@@ -1,8 +1,8 @@
-"""The drift between the clocks of a sender and a receiver, from one-way latencies: a least squares line.
+"""Estimates the drift between the clocks of a sender and a receiver from one-way latencies, with a least squares line.
 
-The smallest latency of an interval is that of a packet that waited least. If the path does not change, it is a constant
-plus the difference of the two clocks, which grows by the difference of their rates. One-way latencies cannot separate
-the constant from the offset of the clocks: only the rate is known, and only latencies relative to each other can be
+The smallest latency in an interval belongs to the packet that waited least. If the path does not change, this latency
+is a constant plus the difference of the two clocks, which grows with the difference of their rates. One-way latencies
+cannot separate the constant from the offset of the clocks: only the rate is known, so only relative latencies can be
 corrected.
 """
 
@@ -20,7 +20,8 @@ class Drift:
     """A line through (arrival, smallest latency) of intervals.
 
     ``rate``: growth of the latency per ns, exact; ``from_ns``: arrival of the first point; ``offset_ns``: the line at
-    ``from_ns``; ``residual_rms_ns`` and ``residual_max_ns``: of the points from the line; ``points``: their number.
+    ``from_ns``; ``residual_rms_ns`` and ``residual_max_ns``: deviations of the points from the line; ``points``: their
+    number.
     """
 
     rate: Fraction

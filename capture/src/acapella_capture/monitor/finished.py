@@ -1,4 +1,5 @@
-"""Trials of a search that has not ended, in a file, so that a further search with the same settings continues it."""
+"""Stores the trials of an unfinished search in a file, so that a later search with the same settings can continue
+it."""
 
 import hashlib
 import json
@@ -21,10 +22,10 @@ PACKAGES = (generate, monitor, programs, replay, local)  # that run a trial: pro
 
 
 class Finished:
-    """The finished trials of a search, in a directory; None: in no file.
+    """The finished trials of a search, in a directory; None: not stored.
 
-    ``settings``: those that all trials have in common. Trials of other settings, other code or another machine are
-    not used.
+    ``settings``: settings that all trials have in common. Trials with different settings or code, or of a different
+    machine, are not used.
     """
 
     def __init__(self, directory: Path | None, settings: Sequence[Any]):
@@ -37,7 +38,7 @@ class Finished:
         return len(self._trials) if self._path else 0
 
     def run(self, key: Sequence[Any], trial: Callable[[], Trial]) -> Trial:
-        """Return the trial with a key: a finished one, or a new one, which is added to the file. Raises UserError."""
+        """Return the trial with a key: a finished trial, or a new one, which is added to the file. Raises UserError."""
         name = json.dumps(key)
         if name not in self._trials:
             self._trials[name] = asdict(trial())
@@ -52,7 +53,7 @@ class Finished:
             self._path.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, dict[str, Any]]:
-        """Return the trials of the file; none if it is missing, damaged, or of another search."""
+        """Return the trials of the file; empty if it is missing, damaged, or belongs to a different search."""
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
             if content["measured_with"] != self._measured_with:

@@ -1,4 +1,4 @@
-"""The table in the terminal while a monitor runs."""
+"""Prints the table in the terminal while a monitor runs."""
 
 import sys
 from collections.abc import Mapping, Sequence

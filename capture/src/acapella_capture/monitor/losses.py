@@ -1,4 +1,5 @@
-"""Packets with their identities, and loss events: packets of one place that are missing at another one."""
+"""Compares packets by their identities, and finds loss events: packets of one place that are missing at another
+place."""
 
 import json
 import re
@@ -28,7 +29,7 @@ RECORD = np.dtype(
 IDENTITY = ["identity_high", "identity_low"]
 TABLE = "monitor_packets"
 RULES = b"acapella_rules"  # metadata of the file: options --rule
-PACKET_BYTES = 128  # memory per packet of both places during the search for lost packets (docs/monitor.md)
+PACKET_BYTES = 128  # memory per packet, of both places, during the search for lost packets (docs/monitor.md)
 MEMINFO = Path("/proc/meminfo")
 
 
@@ -69,7 +70,7 @@ def table_of(ports: Sequence[np.ndarray]) -> pa.Table:
 
 
 def write(path: Path, table: pa.Table, rules: Sequence[str] = ()) -> None:
-    """Write packets as Parquet. ``rules``: those that all of them satisfy, which become metadata of the file."""
+    """Write packets as Parquet. ``rules``: rules that all packets satisfy, stored as metadata of the file."""
     with atomic_path(path) as temporary:
         pq.write_table(table.replace_schema_metadata({RULES: json.dumps(sorted(rules))}), temporary, compression="zstd")
 
@@ -77,7 +78,7 @@ def write(path: Path, table: pa.Table, rules: Sequence[str] = ()) -> None:
 def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
     """Return the packets of a Parquet file of one port as records.
 
-    Raises UserError if it is another file, or if its packets were selected with other rules.
+    Raises UserError for any other file, or if its packets were selected with different rules.
     """
     try:
         schema = arrow_schema(TABLE)
@@ -93,7 +94,7 @@ def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
         raise UserError("is not a table of packets", where=path, fix="acapella monitor --packets writes one") from error
     if of_file != sorted(rules):
         raise UserError(
-            f"its packets were selected with other rules ({' '.join(of_file) or 'none'})", where=path,
+            f"its packets were selected with different rules ({' '.join(of_file) or 'none'})", where=path,
             fix="use the same --rule at both places",
         )  # fmt: skip
     if len(set(table["port"].to_pylist())) > 1:
@@ -118,7 +119,7 @@ def lost(sent: np.ndarray, arrived: np.ndarray) -> np.ndarray:
     order = np.argsort(own, kind="stable")
     grouped = own[order]
     begins = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]]) if len(grouped) else np.array([], int)
-    rank = np.empty(len(own), np.int64)  # of a packet among those of its identity
+    rank = np.empty(len(own), np.int64)  # index of a packet among those with its identity
     rank[order] = np.arange(len(own)) - np.repeat(begins, np.diff(np.r_[begins, len(own)]))
     return rank >= arrivals[own]
 

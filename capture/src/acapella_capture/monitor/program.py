@@ -31,7 +31,7 @@ def executable() -> str:
 
 
 def place_of(interface: str) -> int:
-    """Return the place of an interface among others, which the results have: PCI devices are the last ones."""
+    """Return the sort key of an interface; in results, PCI devices come last."""
     return int(PCI.fullmatch(interface) is not None)
 
 
@@ -42,7 +42,7 @@ class Settings:
     files: tuple[Path, ...] = ()
     interfaces: tuple[str, ...] = ()  # or DPDK devices
     within: tuple[str, ...] = ()  # command that runs the program, in another network namespace,
-    mtu: int | None = None  # and the MTU of its interfaces
+    mtu: int | None = None  # and the MTU of that namespace's interfaces
     wanted: expected.Expected | None = None
     max_flows: int = 65536
     window: int = 1024
@@ -50,11 +50,11 @@ class Settings:
     rules: tuple[str, ...] = ()
     packets: bool = False  # log packets
     write: Path | None = None  # truncated capture
-    snaplen: int = 64  # of it
+    snaplen: int = 64  # snap length of the capture
     duration_s: float | None = None
     idle_s: float | None = None
     every_s: float | None = None  # time between events
-    live_flows: int = 0  # in events
+    live_flows: int = 0  # flows in events
 
     def only(self, number: int) -> "Settings":
         """Return the settings for one of the files, without a log or a capture of packets."""
@@ -86,7 +86,7 @@ class Settings:
         return argv + self._devices()
 
     def _devices(self) -> list[str]:
-        """Return the options of the interfaces, and the longest frame of them."""
+        """Return the options of the interfaces, and their longest frame."""
         options, longest = [], MIN_FRAME
         for number, name in enumerate(self.interfaces):
             device, _, frame = port_options(name, number, self.mtu, ring=RING_KIB // len(self.interfaces))
@@ -99,7 +99,7 @@ class Settings:
 class Counted:
     """The result of a run: the counts of each port, and the records of its packets if they were logged.
 
-    ``failure``: why another output of the run is not complete; then there are no records.
+    ``failure``: why an output other than the counts is incomplete; then there are no records.
     """
 
     ports: list[result.PortResult]
@@ -123,9 +123,9 @@ def count(
 ) -> Counted:
     """Run the program to its end. ``on_event`` is called with each of its events; the program ends if it returns True.
 
-    ``until_signal``: SIGINT, SIGTERM and SIGHUP end the program, whose counts until then are returned. Otherwise they
-    raise an exception as usual, which ends the program, too: the counts of a part are not a result. Raises UserError
-    with the program's message if it fails; if only another output than the counts failed, the counts are returned.
+    ``until_signal``: SIGINT, SIGTERM and SIGHUP end the program, whose counts until then are returned. Otherwise, they
+    raise an exception as usual, which also ends the program: partial counts are not a result. Raises UserError with the
+    program's message if it fails; if only outputs other than the counts failed, returns the counts.
     """
     for name in ("result", *(f"packets-{number}" for number in range(len(settings.files) + len(settings.interfaces)))):
         (scratch / name).unlink(missing_ok=True)
@@ -169,7 +169,7 @@ def events(lines: Iterator[bytes]) -> Iterator[Event]:
 
 @contextmanager
 def passing_signals(process: subprocess.Popen) -> Iterator[None]:
-    """Send the signals of this process that end it to another one, which ends because of them.
+    """Forward termination signals of this process to a child process, which they end.
 
     Signals that are ignored, as nohup does, stay ignored.
     """

@@ -8,7 +8,7 @@ import numpy as np
 from acapella_core.errors import UserError
 
 MAGIC = b"ACMONv3\0"
-BUCKETS = 164  # of histograms; one more counts negative values
+BUCKETS = 164  # buckets of histograms; an additional one counts negative values
 MALFORMED = ("cut", "version", "length", "checksum", "nested")
 
 PORT = np.dtype(
@@ -87,7 +87,7 @@ def read(path: Path) -> list[PortResult]:
 
 
 def ports(content: bytes):
-    """Yield the ports of a file's content. Raises ValueError if it has another length."""
+    """Yield the ports of a file's content. Raises ValueError if its length is wrong."""
     at = len(MAGIC)
     (count,) = np.frombuffer(content, "<u8", 1, at)
     at += 8

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FRAME_BYTES = (60, 124, 252, 508, 1020, 1276, 1514)  # RFC 2544, section 9.1, without FCS
-ATTEMPTS = 3  # of a trial: the generator may wait for a processor
+ATTEMPTS = 3  # attempts per trial: the generator may wait for a CPU
 OVERHEAD_BYTES = 24  # preamble, start delimiter, FCS and minimum gap (IEEE 802.3), which use the line
 
 
@@ -18,7 +18,7 @@ OVERHEAD_BYTES = 24  # preamble, start delimiter, FCS and minimum gap (IEEE 802.
 class Trial:
     """A trial: packets offered and lost, the rate of the departures, and latencies in ns (None: no packet arrived).
 
-    ``reached``: whether the generator offered the packets at the requested rate.
+    ``reached``: the generator offered the packets at the requested rate.
     """
 
     offered: int
@@ -32,7 +32,7 @@ class Trial:
 
     @property
     def good(self) -> bool:
-        """Return whether packets were offered at the requested rate and none was lost."""
+        """Return whether packets were offered at the requested rate and none were lost."""
         return self.offered > 0 and self.lost == 0 and self.reached
 
 
@@ -101,7 +101,7 @@ def bracket(
 ) -> tuple[float | None, float | None]:
     """Return a good value and a higher bad one, from steps away from ``near`` that double.
 
-    None instead of one of them: even ``lowest`` is bad, or even ``most`` is good.
+    One of them is None if even ``lowest`` is bad, or even ``most`` is good.
     """
     low, high, value = None, None, min(max(near, lowest), most)
     while low is None or high is None:

@@ -78,7 +78,8 @@ def flow_rows(port: result.PortResult, wanted: expected.Expected | None) -> Iter
 
 
 def after_step(port: result.PortResult, last_ns: int | None) -> bool:
-    """Return whether a flow whose last packet arrived at ``last_ns`` may have packets after the clock was set."""
+    """Return whether a flow whose last packet arrived at ``last_ns`` may contain packets from after the clock was
+    set."""
     return last_ns is not None and bool(port.counts["clock_steps"]) and last_ns >= int(port.counts["stepped_from_ns"])
 
 
@@ -86,7 +87,7 @@ EMPTY = np.zeros(1, result.FLOW)[0]
 
 
 def flow_row(index: int, flow: np.void, sent: int) -> Row:
-    """Return the row of a flow of which ``sent`` packets were sent."""
+    """Return the row of a flow that sent ``sent`` packets."""
     row = {name: int(flow[name]) for name in FLOW_COUNTS}
     packets, unique, known = row["packets"], row["unique"], row["extent_known"]
     latency_sum = (int(flow["latency_sum_high"]) << 64) + int(flow["latency_sum_low"])
@@ -169,7 +170,7 @@ def clock_row(line: drift.Drift) -> Row:
 
 
 def remove(directory: Path, *names: str) -> None:
-    """Remove tables of an earlier run, so that they are not taken for those of a run that fails."""
+    """Remove tables of an earlier run, so that they are not mistaken for tables of a failed run."""
     for name in names:
         for suffix in ("parquet", "csv"):
             (directory / f"{name}.{suffix}").unlink(missing_ok=True)

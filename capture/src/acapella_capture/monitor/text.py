@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with columns aligned: the first to the left, the others to the right."""
+    """Return lines with aligned columns: the first is left-aligned, the others are right-aligned."""
     cells = [list(header), *map(list, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     return [
@@ -141,7 +141,7 @@ def search_result(trials: Sequence[Row]) -> str:
 
 
 def no_result(trials: Sequence[Row]) -> str:
-    """Return why a search has no result, from its trials: that with the lowest value failed."""
+    """Return why a search has no result: its trial with the lowest value failed."""
     return "none without loss" if min(trials, key=lambda row: row["value"])["lost"] else "not reached by the generator"
 
 

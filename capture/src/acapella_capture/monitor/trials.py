@@ -23,10 +23,10 @@ HEADERS = [
     {"ipv4": {"src": "198.18.0.1", "dst": "198.19.0.1"}},  # addresses for benchmarks (RFC 2544, appendix C.2.2)
     {"udp": {"src": 1024, "dst": 7}},
 ]
-REACHED_SHARE = 0.95  # of the requested rate
+REACHED_SHARE = 0.95  # minimum share of the requested rate
 POLL_S = 0.1
 CLOSE_S = 10
-TOGETHER_S = (3, 6, 12, 24)  # until all of several generators have started; the next one if one was too late
+TOGETHER_S = (3, 6, 12, 24)  # time for several generators to start; the next value is used if one was too late
 TOO_LATE = "is in the past"  # in its message
 START_S = 60  # until the generator has sent everything, in addition to the duration
 
@@ -65,7 +65,7 @@ def run(link: Link, frame_bytes: int, rate_pps: float, packets: int) -> Trial:
 def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, together_s: float) -> Trial:
     """Run a trial; several generators start together after ``together_s``. Raises UserError, TooLate.
 
-    A port that receives the packets of another pair is an error.
+    A port that receives packets of a different pair is an error.
     """
     link = replace(link, pairs=tuple(sorted(link.pairs, key=lambda pair: program.place_of(pair[1]))))
     with scratch_directory() as scratch:
@@ -82,9 +82,9 @@ def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, togethe
         for number, port in enumerate(counted.ports):
             wanted = expected.read(scratch / f"sent-{number}.json")
             (row,) = tables.rows_of([port], wanted, [None], corrected=False)["monitor_flows"]
-            if len(link.pairs) > 1 and row["duplicates"]:  # flows of all pairs are equal: a copy would hide a loss
+            if len(link.pairs) > 1 and row["duplicates"]:  # all pairs have identical flows: a copy would hide a loss
                 raise UserError(
-                    "receives packets twice, or those of another pair", where=f"port {port.name}",
+                    "receives duplicates, or packets of a different pair", where=f"port {port.name}",
                     fix="connect each --send with its --interface only",
                 )  # fmt: skip
             found.append((trial_of(wanted.flows[0], row, rate_pps, packets), row["unique"]))
@@ -92,7 +92,7 @@ def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, togethe
 
 
 class Senders(Sender):
-    """The generators of all ports. The first failure of one ends the trial."""
+    """The generators of all ports. The first failure ends the trial."""
 
     def __init__(self, link: Link, scratch: Path, limit_s: float, together_s: float = 0):
         super().__init__(link.settle_s)
@@ -107,7 +107,7 @@ class Senders(Sender):
         self._started_s = 0.0
 
     def start(self) -> None:
-        # With several generators, all start at one time.
+        # Several generators start at the same time.
         at = ["--at", departure(time.time_ns() + self._together_ns)] if len(self._argvs) > 1 else []
         for argv in self._argvs:
             process = subprocess.Popen([*argv, *at], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -146,9 +146,9 @@ def departure(at_ns: int) -> str:
 
 
 def together(trials: Sequence[tuple[Trial, int]]) -> Trial:
-    """Return one trial for ports that were used at the same time, from that of each port and its packets that arrived.
+    """Return one trial for ports that were used at the same time, from the trial of each port and its arrived packets.
 
-    Packets and rates are summed up. The jitter is the largest one.
+    Packets and rates are summed. The jitter is the maximum.
     """
     arrived = [(trial, packets) for trial, packets in trials if packets]
     count = sum(packets for _, packets in arrived)
