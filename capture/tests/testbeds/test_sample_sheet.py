@@ -259,7 +259,7 @@ def test_manifest_contains_restrictions_of_the_sheet(directory, text, restrictio
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("replay", "line 2: restriction 'replay' is none of trial, filter, p4, sampling"),
+        ("replay", "line 2: restriction 'replay' is not one of trial, filter, p4, sampling"),
         ("trial; trial", "line 2: restriction 'trial' occurs twice"),
         ("trial monday", "line 2: restriction 'trial monday': trial takes no value"),
         ("sampling 0", "line 2: restriction 'sampling 0': not a sampling rate, such as sampling 100"),

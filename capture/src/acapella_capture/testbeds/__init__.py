@@ -20,7 +20,7 @@ def testbed_of(settings: Settings, campaign: str = "campaign") -> Testbed:
 
 
 def testbeds_with_remains(settings: Settings, campaign: str) -> list[Testbed]:
-    """Return the testbeds that a campaign may have used with this config, for the release of what it left."""
+    """Return the testbeds that a campaign may have used with this config, to release what it left."""
     if settings.testbed == "fabric":
         from .fabric.own_slice import choice  # noqa: PLC0415
 

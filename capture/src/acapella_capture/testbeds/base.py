@@ -51,7 +51,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Site:
-    """A place with a switch, and the ports that can be mirrored there; `limits` describes what is limited now."""
+    """A place with a switch, and the ports that can be mirrored there; `limits` describes current limits."""
 
     name: str
     ports: tuple[Port, ...]
@@ -204,7 +204,7 @@ class Job(ABC):
 class Mirror(ABC):
     """Copies of one port's frames to a receiver, between `start` and `stop` if the switch supports that.
 
-    A receiver has one mirror: requesting another one from the testbed ends the previous one.
+    A receiver has one mirror: requesting a new one ends the previous one.
     """
 
     instance: str  # instance name
@@ -231,7 +231,7 @@ class Testbed(ABC):
     allocates = True  # whether samples need listening nodes, which are allocated
 
     def adapt(self, settings: Settings) -> Settings:
-        """Return the settings with what the testbed does not permit reduced. Raises UserError if that is impossible."""
+        """Return the settings, reduced to what the testbed permits. Raises UserError if that is impossible."""
         return settings
 
     def plan_notes(self, settings: Settings) -> list[str]:
@@ -273,10 +273,10 @@ class Testbed(ABC):
 
     @abstractmethod
     def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
-        """Allocate instances. Existing ones, also those left by a crash, are found by name and reused.
+        """Allocate instances. Existing ones, including those left by a crash, are found by name and reused.
 
-        Raises InsufficientResources if the site does not have the resources, UserError for other failures; new
-        instances are then released.
+        Raises InsufficientResources if the site does not have the resources, UserError for other failures. In both
+        cases, new instances are released.
         """
 
     @abstractmethod
@@ -298,12 +298,12 @@ class Testbed(ABC):
     def announce_mirrors(self, site: str, ports: Sequence[tuple[str, Direction]]) -> None:
         """Announce the first mirrors of a site, for a testbed that creates them together with its instances.
 
-        The first receiver of each instance comes first, then the second ones. Raises nothing.
+        The first receivers of all instances precede the second ones. Never raises.
         """
         return
 
     def prepare_mirrors(self, requests: Sequence[MirrorRequest]) -> None:
-        """Announce the next mirrors, for a testbed that moves several at once faster. Raises nothing."""
+        """Announce the next mirrors, for a testbed that moves several at once faster. Never raises."""
         return
 
     # Bytes that a frame occupies beyond its length without FCS and preamble: at the mirror port (preamble 8, FCS 4,
@@ -375,7 +375,7 @@ class Testbed(ABC):
         return
 
     def dpdk_device(self, node: str, interface: str) -> DpdkDevice | None:
-        """Return how acapella-dpdk-capture captures an interface; None: the program of this machine, and a socket.
+        """Return how acapella-dpdk-capture captures an interface; None: use this machine's program and a socket.
 
         Raises UserError if the node was not prepared.
         """
@@ -400,11 +400,11 @@ class Testbed(ABC):
 
     @contextlib.contextmanager
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:
-        """Send the testbed's own traffic during a run or a sample; most testbeds have none."""
+        """Send the testbed's own traffic, if any, during a run or a sample."""
         yield
 
     def traffic_report(self) -> list[dict[str, Any]] | None:
-        """Return the result of that traffic so far, as manifest key `traffic`; None if the testbed sends none."""
+        """Return the results of the testbed's traffic so far, as manifest key `traffic`; None if it sends none."""
         return None
 
     def replay_plan(self) -> Replay | None:
@@ -417,7 +417,8 @@ class Testbed(ABC):
         yield
 
     def replay(self) -> int:
-        """Send the capture once in the current environment; return the number of packets when all arrived or are lost.
+        """Send the capture once in the current environment; return the number of packets once all have arrived or are
+        lost.
 
         Raises UserError if packets were not sent, or the environment was not as specified.
         """
@@ -436,7 +437,7 @@ class Testbed(ABC):
         return []
 
     def site(self, name: str) -> Site:
-        """Return the site of that name. Raises UserError if there is none."""
+        """Return a site by name. Raises UserError if there is none."""
         for site in self.sites():
             if site.name == name:
                 return site

@@ -34,9 +34,9 @@ RESTRICTIONS = ("trial", "filter", "p4", "sampling")
 SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
 RESERVED_NAME = "all"  # stands for all sites in the tables
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-# Characters that a URL, Snakemake or a glob interprets are refused, and credentials in front of an @.
+# Characters that a URL, Snakemake or a glob interprets are rejected, and so are credentials in front of an @.
 OBJECT = re.compile(r"s3://[^/@?#*\[\]{}]+/(?!/)[^?#*\[\]{}]*[^/?#*\[\]{}]")
-END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive), equal to kNoPlausibleNs of the core
+END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive); equals kNoPlausibleNs of the core
 
 _preloaded: dict[Path, list["Row"]] = {}
 
@@ -59,7 +59,7 @@ class Row:
 
     @property
     def link(self) -> str:
-        """Return its name in raw/: the sample's name with the suffixes that indicate the file type."""
+        """Return the name of its link in raw/: the sample's name with the suffixes that indicate the file type."""
         return self.sample + suffixes(self.file)
 
 
@@ -119,7 +119,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
 
     Files are not opened here but in `describe`, so that a missing file, or a glob without a
     match, fails only its own sample.
-    Raises UserError with the first invalid line and the number of other problems, or for an empty sheet unless
+    Raises UserError with the first invalid line and the number of further problems, or for an empty sheet unless
     `may_be_empty`.
     """
     faults = Faults(sheet)
@@ -221,7 +221,7 @@ def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, 
         reason, _, detail = part.partition(" ")
         detail = " ".join(detail.split())
         if reason not in RESTRICTIONS:
-            faults.add(line, f"restriction {reason!r} is none of {', '.join(RESTRICTIONS)}")
+            faults.add(line, f"restriction {reason!r} is not one of {', '.join(RESTRICTIONS)}")
         elif reason in restrictions:
             faults.add(line, f"restriction {reason!r} occurs twice")
         elif reason == "trial" and detail:
@@ -244,7 +244,8 @@ def source_of(fields: dict[str, str], file: Path) -> str:
 
 
 def check_query(query: str, line: int, faults: Faults) -> None:
-    """Add the fault of an object in storage, if its name has one. Credentials in it are not repeated."""
+    """Add a fault if the name of an object in storage is invalid. The message does not repeat credentials in the
+    name."""
     scheme = query.partition("://")[0]
     if scheme != "s3":
         faults.add(line, f"{scheme}://: only s3://BUCKET/KEY is supported; mount other storage, and use paths")
@@ -319,7 +320,7 @@ def qualified_stem(file: Path, directories: int) -> str:
 def name_with_crc(file: Path, others: Sequence[Path]) -> str | None:
     """Return a sample name that ends with the CRC-32 of the file's full name, if that is not a valid sample name.
 
-    The name does not depend on the other files. None if the names only differ in the suffix, or not at all.
+    The name does not depend on the other files. None if the names differ only in the suffix, or not at all.
     """
     for directories in range(64):
         name = qualified_stem(file, directories)
@@ -338,8 +339,8 @@ def describe(
 ) -> Iterator[dict[str, Any]]:
     """Link a sheet's captures into raw/, write their manifests, and yield these.
 
-    With `sample`, only this one; otherwise all files are checked before the first is linked. `stored`: the fetched copy
-    of this sample's object in storage, which is not linked, because it is deleted later. Raises UserError.
+    With `sample`, process only this one; otherwise, check all files before linking the first. `stored`: the fetched
+    copy of this sample's object in storage, which is not linked, because it is deleted later. Raises UserError.
     """
     rows = [row for row in _preloaded.get(sheet) or read_sheet(sheet) if sample in (None, row.sample)]
     if not rows:
@@ -423,7 +424,7 @@ def manifest_of(row: Row, campaign: Path, limits=None) -> dict[str, Any]:
 
 
 class FilesTestbed(Testbed):
-    """The sheet as a testbed: its sites and ports. Nodes are sites, their files the samples."""
+    """The sheet as a testbed: its sites and ports. Nodes are sites, and their files are the samples."""
 
     name = "files"
 
@@ -474,7 +475,7 @@ class FilesTestbed(Testbed):
 
 
 def link(file: Path, target: Path) -> None:
-    """Replace a symbolic link atomically; the target is relative, so that both can be moved together."""
+    """Replace a symbolic link atomically; the link is relative, so that it can be moved together with its target."""
     try:
         atomic_link(os.path.relpath(file.resolve(), target.parent.resolve()), target)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Settings of the NIC that receives a mirror, as Patchwork sets them on its listening nodes.
+"""Configures the NIC that receives a mirror, as Patchwork does on its listening nodes.
 
-Generic receive offload merges TCP segments before the capture program sees them, so that sizes, counts and gaps of
-frames are wrong. Large receive offload does the same in the NIC. VLAN offload removes the tag from the frame. A longer
-receive ring holds longer bursts.
+Generic receive offload merges TCP segments before the capture program sees them, so sizes, counts and gaps of frames
+are wrong. Large receive offload does the same in the NIC. VLAN offload removes the tag from the frame. A longer receive
+ring holds longer bursts.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 OFFLOADS = {"gro": "generic-receive-offload", "lro": "large-receive-offload", "rxvlan": "rx-vlan-offload"}
-# Of a node that captures its own frames: those that it sends are captured before the NIC or the kernel splits segments,
+# For a node that captures its own frames: sent frames are captured before the NIC or the kernel splits segments,
 # computes checksums, and adds tags.
 HOST_OFFLOADS = OFFLOADS | {
     "tso": "tcp-segmentation-offload", "gso": "generic-segmentation-offload", "tx": "tx-checksumming",
@@ -23,7 +23,7 @@ PRINT = """echo "interface $dev"
     ip -o link show dev "$dev"
     ethtool -k "$dev" 2> /dev/null
     ethtool -g "$dev" 2> /dev/null"""
-# Changes the interfaces that are its arguments, and prints their settings. A NIC that lacks a setting keeps its own.
+# Changes the interfaces given as arguments, and prints their settings. A NIC that lacks a setting keeps its own.
 SCRIPT = f"""for dev; do
     for feature in {" ".join(OFFLOADS)}; do ethtool -K "$dev" "$feature" off 2> /dev/null; done
     most=$(ethtool -g "$dev" 2> /dev/null | sed -n "s/^RX:[[:space:]]*//p" | head -n 1)
@@ -32,7 +32,7 @@ SCRIPT = f"""for dev; do
 done
 true
 """
-# Prints the settings of the interfaces that are its arguments, and changes nothing.
+# Prints the settings of the interfaces given as arguments, without changing them.
 READ = f"""for dev; do
     {PRINT}
 done
@@ -42,7 +42,7 @@ true
 
 @dataclass(frozen=True)
 class NicSettings:
-    """Settings of an interface; None if unknown. `offloads` has the state of each of OFFLOADS or HOST_OFFLOADS."""
+    """Settings of an interface; None if unknown. `offloads` contains the state of each of OFFLOADS or HOST_OFFLOADS."""
 
     mtu: int | None
     rx_ring: int | None
@@ -53,7 +53,7 @@ class NicSettings:
         return asdict(self)
 
     def enabled(self) -> list[str]:
-        """Return the offloads that falsify captures and are on."""
+        """Return the enabled offloads that falsify captures."""
         return [name for name, state in self.offloads.items() if state]
 
     def longest_frame_bytes(self) -> int | None:
@@ -62,7 +62,8 @@ class NicSettings:
 
 
 def parse(text: str, offloads: Mapping[str, str] = OFFLOADS) -> dict[str, NicSettings]:
-    """Return the settings of each interface from the output of SCRIPT or READ. `offloads` has the features by name."""
+    """Return the settings of each interface from the output of SCRIPT or READ. `offloads` contains the features by
+    name."""
     parts = re.split(r"(?m)^interface (\S+)$", text)
     return {name: parse_interface(part, offloads) for name, part in zip(parts[1::2], parts[2::2], strict=True)}
 
@@ -70,7 +71,7 @@ def parse(text: str, offloads: Mapping[str, str] = OFFLOADS) -> dict[str, NicSet
 def parse_interface(text: str, offloads: Mapping[str, str] = OFFLOADS) -> NicSettings:
     """Return the settings of one interface from the output of ip and ethtool."""
     mtu = re.search(r"\bmtu ([0-9]{1,9})\b", text)
-    rings = re.findall(r"(?m)^RX:\s*([0-9]{1,9})$", text)  # the maximum, then the current one
+    rings = re.findall(r"(?m)^RX:\s*([0-9]{1,9})$", text)  # the maximum, then the current value
     states = {name: re.search(rf"(?m)^\s*{feature}: (on|off)\b", text) for name, feature in offloads.items()}
     return NicSettings(
         int(mtu[1]) if mtu else None,
@@ -80,11 +81,12 @@ def parse_interface(text: str, offloads: Mapping[str, str] = OFFLOADS) -> NicSet
 
 
 def too_long_note(settings: NicSettings | None, longest_bytes: int | None) -> str | None:
-    """Return the warning if a captured frame is longer than the interface accepts; None if not, or if unknown."""
+    """Return the warning if a captured frame is longer than the interface accepts; otherwise, or if this is unknown,
+    None."""
     limit = settings.longest_frame_bytes() if settings else None
     if limit is None or longest_bytes is None or longest_bytes <= limit:
         return None
     return (
         f"the longest frame has {longest_bytes} bytes, more than an MTU of {settings.mtu} allows: frames were merged "
-        "before the capture, so that sizes, counts and gaps are wrong"
+        "before the capture, so sizes, counts and gaps are wrong"
     )

@@ -1,4 +1,4 @@
-"""What every sender of trials leaves in raw/, and what it reports about delays (manifest key `replay`)."""
+"""Writes the files that every sender of trials leaves in raw/, and its report about delays (manifest key `replay`)."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,8 @@ from ..replay.departures import lost_in_kernel
 
 @dataclass(frozen=True)
 class Part:
-    """What one process sends: its capture, the name of that in raw/, and the time of its first packet in the whole."""
+    """The part that one process sends: its capture, the capture's name in raw/, and the time of its first packet
+    relative to the whole."""
 
     capture: Path
     name: str
@@ -21,7 +22,7 @@ class Part:
 
 
 def keep_recording(part: Part, raw: Path) -> str:
-    """Write a capture to raw/ unless it is there already, and return its SHA-256."""
+    """Write a capture to raw/ unless it is already there, and return its SHA-256."""
     recording = raw / part.name
     checksum = sha256_of(part.capture)
     if not recording.is_file() or sha256_of(recording) != checksum:
@@ -36,9 +37,9 @@ def departures_file(sample: str, raw: Path, number: int, of: int) -> Path:
 
 
 def delays(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what delayed the processes of a trial, from their events `done`: sums, and the largest gap.
+    """Return the causes of delays of a trial's processes, from their events `done`: sums, and the largest gap.
 
-    None is unknown.
+    None: unknown.
     """
     polling = [done.get("polling", {}) for done in reports]
     gaps = [one.get("largest_gap_ns") for one in polling]
@@ -56,7 +57,7 @@ def total(counts: Sequence[int | None]) -> int | None:
 
 
 def unsent(done: Mapping[str, Any]) -> str | None:
-    """Return why an event `done` counts packets that were not sent, by the program or the kernel; None if all were."""
+    """Return why the program or the kernel did not send all packets, from an event `done`; None if all were sent."""
     dropped = {name: count for name, count in done.get("dropped", {}).items() if count}
     if not dropped:
         return "; ".join(lost_in_kernel(done)) or None

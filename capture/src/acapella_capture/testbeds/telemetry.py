@@ -54,10 +54,10 @@ def rates_from_counters(
 class Prometheus:
     """A Prometheus server that reads a switch's counters by SNMP.
 
-    `url` is that of its API, to which `/query` is appended. `headers` is called for each request, because tokens
+    `url` is the URL of its API, to which `/query` is appended. `headers` is called for each request, because tokens
     change. `labels` select the site's switch; `label` is the label that contains the port name. `every_s` is the time
     between two readings: a query starts two of these periods earlier, so that its result contains a reading before the
-    interval even if one is late.
+    interval even if a reading is late.
     """
 
     url: str
@@ -69,7 +69,7 @@ class Prometheus:
     headers: Callable[[], Mapping[str, str]] = field(default=dict)
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
-        """Return the rates over the last seconds. Raises UserError if the reply is not one of Prometheus."""
+        """Return the rates over the last seconds. Raises UserError if the reply is not a Prometheus reply."""
         now = time.time()
         window_s = seconds + 2 * self.every_s
         received, sent = self._readings(IN, window_s, now), self._readings(OUT, window_s, now)
@@ -104,7 +104,7 @@ class Prometheus:
                 raise UserError(f"telemetry refused: {reason}".strip(), where=url)
             reply = response.json()
         except requests.RequestException as error:  # invalid JSON included
-            cause = getattr(error.args[0] if error.args else None, "reason", error)  # of urllib3
+            cause = getattr(error.args[0] if error.args else None, "reason", error)  # raised by urllib3
             raise UserError(f"no telemetry: {' '.join(str(cause).split())}", where=url) from error
         if not isinstance(reply, dict) or reply.get("status") != "success" or "data" not in reply:
             raise UserError(f"telemetry refused: {reply}"[:200], where=url)

@@ -1,4 +1,4 @@
-"""Files of this machine that programs on a node use."""
+"""Uploads files of this machine that programs on a node use."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
 """Kernel bridges as switches, and the kernel's port mirrors: tc's mirred action on what a port receives and sends.
 
-The counters of a mirror must still exist after copying has ended; otherwise they would lack the last frames. A separate
-action to which the filters refer would solve this, but a user namespace may not create one. Therefore, the copying
-filter remains; to end copying, another filter, which accepts every frame, is added before it.
+The counters of a mirror must still exist after copying has ended; otherwise the last frames would be missing. A shared
+action referenced by the filters would solve this, but cannot be created in a user namespace. Therefore, the copying
+filter remains; to end copying, a filter that accepts every frame is added before it.
 """
 
 import json
@@ -19,7 +19,7 @@ EVERY_FRAME = "filter add dev {port} parent {parent} protocol all prio {prio} u3
 COPY = EVERY_FRAME.replace("{prio}", "2") + f" action mirred egress mirror dev {MIRROR}"
 PASS = EVERY_FRAME.replace("{prio}", "1") + " flowid 1:1"
 CLEAR = "filter del dev {port} parent {parent}"
-TBF_BURST_BYTES, TBF_LIMIT_BYTES = 32 << 10, 64 << 10  # of a rate-limited mirror port
+TBF_BURST_BYTES, TBF_LIMIT_BYTES = 32 << 10, 64 << 10  # queue of a rate-limited mirror port
 ETHERNET_BYTES = 14  # tc counts the bytes of a received frame without its Ethernet header
 
 
@@ -81,7 +81,7 @@ class BridgeSwitches(Switches):
 
 
 def limit_mirror(site: str, device: str, rate_bps: int) -> None:
-    """Limit the rate of a mirror port; above it the port loses frames."""
+    """Limit the rate of a mirror port, above which the port loses frames."""
     rate = f"rate {rate_bps}bit burst {TBF_BURST_BYTES} limit {TBF_LIMIT_BYTES}"
     run_checked(site, ["tc", "qdisc", "add", "dev", device, "root", "tbf", *rate.split()])
 

@@ -1,4 +1,4 @@
-"""Frames that the queues and interfaces of a path drop, by the place of the drop, from the kernel's counters."""
+"""Counts the frames that the queues and interfaces of a path drop, by place of the drop, from the kernel's counters."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,8 +11,9 @@ INGRESS = "ingress"  # this qdisc has no queue
 def dropped(places: Iterable[tuple[str, str]]) -> dict[str, int]:
     """Return the frames that each qdisc and each interface has dropped on sending, by its name.
 
-    ``places``: pairs of node and interface. The name of a qdisc is `NODE INTERFACE KIND PARENT`, that of the interface
-    `NODE INTERFACE`. The interface of a veth also counts frames for which its peer had no room. Raises UserError.
+    ``places``: pairs of node and interface. The name of a qdisc is `NODE INTERFACE KIND PARENT`; the name of an
+    interface is `NODE INTERFACE`. The interface of a veth also counts frames for which its peer had no room. Raises
+    UserError.
     """
     found = {}
     for node, device in places:
@@ -24,7 +25,8 @@ def dropped(places: Iterable[tuple[str, str]]) -> dict[str, int]:
 
 
 def own_drops(qdiscs: Iterable[Mapping]) -> dict[str, int]:
-    """Return the drops of each qdisc of a device without those of its children, which a classful qdisc counts, too."""
+    """Return the drops of each qdisc of a device, excluding those of its children, which a classful qdisc also
+    counts."""
     queues = [one for one in qdiscs if one["kind"] != INGRESS]
     found = {}
     for queue in queues:

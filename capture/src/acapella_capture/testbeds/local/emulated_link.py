@@ -4,7 +4,8 @@
                   |
               emulator -- site1-emulator: eth0 -> TUN device -> acapella-link -> eth0
 
-The sender sends its packets to the MAC address of the router, and the router sends them to that of the receiver.
+The sender sends its packets to the MAC address of the router, and the router forwards them to the receiver's MAC
+address.
 """
 
 import shutil
@@ -20,7 +21,7 @@ from .processes import NAMESPACES, run, run_checked
 from .switch import Link
 
 NODE, PORT, DEVICE = "site1-emulator", "emulator", "emulated"
-QUEUE_PACKETS = 10_000  # of the TUN device, until acapella-link reads them
+QUEUE_PACKETS = 10_000  # queue of the TUN device, until acapella-link reads it
 TABLE = 90
 GATEWAYS = {"-4": "192.0.2.1", "-6": "fe80::1"}  # addresses for documentation (RFC 5737), and link-local
 PPM_PER_PERCENT = 10_000
@@ -88,7 +89,7 @@ class EmulatedLink:
         run("site1", ["ip", "link", "del", PORT])
 
     def begin(self) -> None:
-        """Begin a trial: the seed selects its packets from the first one on. Raises UserError."""
+        """Begin a trial: the seed determines all its packets from the first one on. Raises UserError."""
         self._process.set(DEVICE, **self._values)
         self._before = self._process.statistics()[DEVICE]
 
@@ -100,7 +101,7 @@ class EmulatedLink:
 
 
 def settings_script() -> str:
-    """Return the shell commands that make a namespace a router which answers nothing itself."""
+    """Return the shell commands that make a namespace a router that never replies itself."""
     values = {
         "ipv4/ip_forward": 1,
         "ipv4/conf/all/rp_filter": 0,
@@ -117,7 +118,8 @@ def settings_script() -> str:
 
 
 def device_lines(mtu: int, mac: str) -> list[str]:
-    """Return the commands of `ip` that create the devices of the router. They have no addresses, so send nothing."""
+    """Return the commands of `ip` that create the devices of the router. Without addresses, the devices send
+    nothing."""
     return [
         "link set dev lo up",  # without any address, the kernel rejects gateways
         f"link set dev eth0 address {mac} addrgenmode none",

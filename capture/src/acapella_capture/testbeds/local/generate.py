@@ -1,7 +1,7 @@
 """Traffic from a model, sent from site1 over a path (replay_path.py) and counted at host1 of site2.
 
-The generator runs in the namespace of host1 of site1, the monitor in that of the receiver. Both are those of `acapella
-generate` and `acapella monitor`. The outermost Ethernet addresses of the packets are those of the path.
+The generator of `acapella generate` runs in the namespace of host1 of site1, and the monitor of `acapella monitor` runs
+in the receiver's namespace. The outermost Ethernet addresses of the packets are the addresses of the path.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ SENDER_MAC, ROUTER_MAC = "02:00:00:00:fd:01", "02:00:00:00:fd:02"  # used by no 
 DIRECTORY = "generated"  # in the campaign
 LIST = "generated.json"
 POLL_S = 0.05
-SETTLE_S = 0.5  # for packets on the path, in addition to delays of the path
+SETTLE_S = 0.5  # for packets in transit, in addition to delays of the path
 MAC_BYTES = 6
 
 
@@ -79,7 +79,7 @@ class Generator:
         return ReplayPath(self.network, environment, self._rate_bps, one_process=True)
 
     def require(self) -> None:
-        """Read the model, which the scratch file system may hide later. Raises UserError."""
+        """Read the model. The scratch file system may hide it later. Raises UserError."""
         program.executable()
         monitor.executable()
         if any(one.link for one in self.settings.environments):
@@ -224,12 +224,12 @@ def expected_flows(traffic: Compiled, scratch: Path) -> expected.Expected:
 
 
 def between_macs(traffic: Compiled, source: str, destination: str) -> Compiled:
-    """Return a model with other addresses in the outermost Ethernet headers."""
+    """Return a model with the given addresses in the outermost Ethernet headers."""
     return replace(traffic, flows=tuple(flow_between(flow, source, destination) for flow in traffic.flows))
 
 
 def flow_between(flow: Flow, source: str, destination: str) -> Flow:
-    """Return a flow with other addresses in its outermost header."""
+    """Return a flow with the given addresses in its outermost header."""
     macs = {"dst": bytes.fromhex(destination.replace(":", "")), "src": bytes.fromhex(source.replace(":", ""))}
     fields = tuple(
         replace(one, value=int.from_bytes(macs[one.name]), varying=None)

@@ -10,8 +10,8 @@
     site1-listener         site2-listener        a namespace each, interface capture0
 
 Every host has an address of each IP version on every path. Routes to `standard` addresses have an MTU of 1500 bytes,
-those to `jumbo` addresses that of the link, so that both kinds of frames use the same links. `vxlan` is a tunnel
-between the hosts' standard addresses, `vlan` a VLAN interface of the host. A kernel may lack these two devices.
+routes to `jumbo` addresses the link's MTU, so that both kinds of frames use the same links. `vxlan` is a tunnel between
+the hosts' standard addresses, `vlan` a VLAN interface of the host. A kernel may lack these two devices.
 """
 
 import json
@@ -36,7 +36,8 @@ VXLAN_OVERHEAD = 50  # outer Ethernet, IPv4, UDP and VXLAN headers
 
 @dataclass(frozen=True)
 class Host:
-    """A host: name of its namespace, its site and its number there (both from 1), and its MAC address."""
+    """A host: the name of its namespace, the numbers of its site and of the host within it (from 1), and its MAC
+    address."""
 
     name: str
     site: int
@@ -145,7 +146,7 @@ class Network:
         # sshd needs port 22 in a user namespace that does not own this network
         run_checked(host.name, ["sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start"])
         disable_offloads(host.name, "eth0")
-        # limit the other direction too: a burst must not arrive faster than the line rate
+        # also limit the other direction: a burst must not arrive faster than the line rate
         run_checked(host.name, ["tc", "-batch", "-"], stdin="\n".join(self.limit("eth0")))
 
     def add_vxlan_peers(self, host: Host) -> None:
@@ -242,6 +243,6 @@ def tear_down() -> None:
 
 
 def disable_offloads(node: str, device: str) -> None:
-    """Disable offloads, so that frames are the same as on a wire: no 64 KiB segments, no missing checksums."""
+    """Disable offloads, so that frames look as on a wire: no 64 KiB segments, no missing checksums."""
     features = ("tso", "gso", "gro", "tx", "sg")
     run_checked(node, ["ethtool", "-K", device, *(argument for name in features for argument in (name, "off"))])

@@ -7,7 +7,7 @@ Between the switches a frame has the encapsulation of its slice (the part after 
     mpls2       Ethernet / VLAN / MPLS / MPLS -> IP
     pseudowire  Ethernet / VLAN / MPLS / MPLS -> Ethernet / IP, ARP, anything
 
-In mpls and mpls2 the Ethernet header is that of the host; a pseudowire has an outer one with addresses of the edge
+In mpls and mpls2, the Ethernet header is the host's; a pseudowire has an outer header with addresses of the edge
 bridges. In a slice of mpls or mpls2, frames other than IP have only the VLAN tag, because labels do not identify the
 payload. OpenFlow can neither add nor remove the control word of a pseudowire (RFC 4448), so there is none. After each
 removed label or header, the frame is resubmitted to the next table, because it has to be parsed again.

@@ -11,14 +11,14 @@
 
 Each site has its own ovsdb-server and ovs-vswitchd inside its namespace; they end with the sandbox.
 
-The frames to be copied are counted by the kernel at the mirror's output port: the counter that Open vSwitch has in a
-Mirror row lags, and is wrong if the row changes under traffic. If the mirror port is rate-limited, the limit applies to
-a second link after it, because Open vSwitch drops whole batches at a port that rejects one frame:
+The frames to be copied are counted by the kernel at the mirror's output port: the counter of Open vSwitch in a Mirror
+row lags, and is wrong if the row changes under traffic. If the mirror port is rate-limited, the limit applies to a
+second link after it, because Open vSwitch drops whole batches at a port that rejects one frame:
 
     core - mirror0 - queue0 => limit0 - capture0        => is mirred (tc); the token bucket (tbf) is on limit0
 
 mirred forwards a copy of each frame, not the frame itself: a queued frame occupies memory of the single socket through
-which Open vSwitch sends all its frames, so that a few mirrors with full queues would stop the switch.
+which Open vSwitch sends all its frames, so a few mirrors with full queues would stop the switch.
 """
 
 import json
@@ -166,7 +166,7 @@ class Site:
 
     def start(self) -> None:
         """Start its database and its switch."""
-        shutil.rmtree(self.directory, ignore_errors=True)  # from an earlier allocation
+        shutil.rmtree(self.directory, ignore_errors=True)  # left by an earlier allocation
         self.directory.mkdir()
         database = str(self.directory / "conf.db")
         run_checked(self.name, ["ovsdb-tool", "create", database, SCHEMA])
@@ -221,7 +221,7 @@ class Site:
         run_checked(self.name, ["ovs-ofctl", "-O", "OpenFlow13", "add-flows", manager, "-"], stdin="\n".join(flows))
 
     def add_mirror_port(self, mirror: int) -> None:
-        """Add a port for copies, and a Mirror row that copies nothing yet."""
+        """Add a port for copies, and a Mirror row that does not copy anything yet."""
         port = f"mirror{mirror}"
         disable_offloads(self.name, port)
         self.vsctl("add-port", CORE, port, "--", "set", "Interface", port, f"ofport_request={MIRROR_PORT + mirror}",
@@ -307,7 +307,7 @@ class OvsMirror(LocalMirror):
         )
 
     def _count(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the frames and bytes sent to the mirror port, and those sent to the receiver."""
+        """Return the frames and bytes sent to the mirror port, and the frames and bytes sent to the receiver."""
         links = json.loads(run_checked(self.site.name, ["ip", "-s", "-j", "link", "show"]))
         sent = {link["ifname"]: link["stats64"]["tx"] for link in links}
         first, last = sent[f"mirror{self.output.number}"], sent[self.output.last]

@@ -2,8 +2,8 @@
 
 It is sent by tcpreplay or by the program of `acapella replay`, which also records when each packet departed.
 
-If nothing else sends, the queues of the bottleneck stay empty. If TCP streams share the path, the queue for other than
-expedited packets is full most of the time: packets are delayed, overtaken by expedited ones, or dropped.
+If nothing else sends, the queues of the bottleneck stay empty. If TCP streams share the path, the queue for
+non-expedited packets is full most of the time: packets are delayed, overtaken by expedited ones, or dropped.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class Replayer:
         slice_ = network.slice_of(host)
         if not network.connected(host, self.receiver) or (slice_ and slice_.encapsulation not in TAG_BYTES):
             message = f"{host.name} and {self.receiver.name} must be in the same slice, which must not be a pseudowire"
-            raise UserError(message, where="local.replay")  # a pseudowire's frames have other MAC addresses
+            raise UserError(message, where="local.replay")  # the frames of a pseudowire have different MAC addresses
         self.environments = {environment.name: environment for environment in settings.environments}
         for environment in settings.environments:
             check_path(network, environment, bridges=bridges)
@@ -94,11 +94,11 @@ class Replayer:
     def _one_process(self, environment: ReplayEnvironment) -> bool:
         """Return whether one polling thread serves all replayers of an environment."""
         if self.settings.polling == "auto":
-            return len(os.sched_getaffinity(0)) <= environment.replayers  # the recorder needs a CPU, too
+            return len(os.sched_getaffinity(0)) <= environment.replayers  # the recorder also needs a CPU
         return self.settings.polling == "shared"
 
     def require(self) -> None:
-        """Open the capture, which the scratch file system may hide later. Raises UserError if it is missing."""
+        """Open the capture, because the scratch file system may hide it later. Raises UserError if it is missing."""
         for sender in sorted(self._senders):
             SENDERS[sender].require()
         if self.settings.capture is not None and "acapella" in self._senders:
@@ -129,7 +129,7 @@ class Replayer:
             raise UserError(f"cannot replay {self.settings.capture}: {fault}", where=KEY)
 
     def _rewrite(self, copied: Path, mac: str) -> None:
-        """Convert a copy of the user's capture to Ethernet pcap. Raises UserError if that is not possible."""
+        """Convert a copy of the user's capture to Ethernet pcap. Raises UserError if that is impossible."""
         if "acapella" in self._senders:  # tcprewrite would round its times to microseconds
             self._convert(["editcap", "-F", "nsecpcap", str(copied), str(CAPTURE)])
             if not replay_capture.is_ethernet_pcap(CAPTURE):
@@ -148,7 +148,7 @@ class Replayer:
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
-        """Set up the path and the sender, and with noise fill the queue. Raises UserError if that fails."""
+        """Set up the path and the sender and, with noise, fill the queue. Raises UserError if that fails."""
         environment = self.environments[name]
         path = self._path(environment)
         try:
@@ -224,7 +224,7 @@ class Replayer:
         }
 
     def _make_queue(self) -> None:
-        """Start or restart the load until the bottleneck has a queue. Raises UserError if it gets none."""
+        """Start or restart the load until the bottleneck has a queue. Raises UserError if no queue builds up."""
         environment, path, _ = self._current
         self._load.start()
         if not wait_until(lambda: self._load.fault() or path.backlog() > 0, timeout_s=LOADED_S) or self._load.fault():

@@ -1,9 +1,9 @@
 """The default capture of trials: reproducible bytes, without anyone's traffic.
 
-UDP over IPv4 at a fixed rate, in eight flows. The last flow requests expedited forwarding (RFC 3246), so that a switch
-with a queue for it sends its packets before others that wait. Every packet is different: a sequence number and
-pseudorandom bytes follow the headers. The addresses are those for benchmarks of devices (RFC 2544, appendix C.2.2); no
-host has them, so none replies.
+UDP over IPv4 at a fixed rate, in eight flows. The last flow requests expedited forwarding (RFC 3246), so a switch with
+an expedited queue sends its packets before other waiting packets. Every packet is different: a sequence number and
+pseudorandom bytes follow the headers. The addresses are reserved for benchmarks of devices (RFC 2544, appendix C.2.2);
+no host uses them, so none replies.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from acapella_core.errors import UserError
 
 KEY = "local.replay.capture"
 PACKETS = 3000
-MAX_PACKETS = 2_000_000  # of a capture: 1 to 6 s for each pass over its packets, of which a replay needs a few
+MAX_PACKETS = 2_000_000  # per capture: 1 to 6 s for each of the few passes that a replay makes over its packets
 GAP_NS = 500_000
 START_NS = 1_700_000_000_000_000_000  # timestamp of the first frame; replays only use the gaps
 FRAME_BYTES = (60, 60, 60, 60, 590, 590, 1514, 1514)  # small, medium and large, chosen pseudorandomly
@@ -47,10 +47,12 @@ def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) 
 
 
 def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) -> None:
-    """Set the MAC addresses of each frame of an Ethernet pcap in place, except in frames cut before the EtherType.
+    """Set the MAC addresses of each frame of an Ethernet pcap in place, except in frames truncated before the
+    EtherType.
 
-    tcprewrite also does that, but assigns multicast addresses to IPv6 frames regardless of its options (4.4.3). Raises
-    UserError, which names the config key of the capture, if it is not a pcap or has more than MAX_PACKETS packets.
+    tcprewrite 4.4.3 would do this, too, but it assigns multicast addresses to IPv6 frames regardless of its options.
+    Raises UserError, which names the config key of the capture, if it is not a pcap or has more than MAX_PACKETS
+    packets.
     """
     addresses = mac_bytes(target_mac, source_mac)
     with mapped(path, mmap.ACCESS_WRITE, key) as data:
@@ -76,7 +78,7 @@ def byte_order(data: mmap.mmap) -> str:
 
 
 def places(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int, int]]:
-    """Yield the offset of each record of a pcap and the captured length; the last frame may be cut.
+    """Yield the offset of each record of a pcap and the captured length; the last frame may be truncated.
 
     This is a loop over packets, because only the length of a record leads to the next one. Raises UserError if there
     are more than MAX_PACKETS.
@@ -134,8 +136,8 @@ def split(path: Path, targets: Sequence[Path], key: str = KEY) -> list[int]:
 
 
 def write_interfaces(path: Path, target: Path, source_macs: Sequence[str]) -> None:
-    """Write a pcap as pcapng with an interface for each source MAC address: frame i is of interface i modulo their
-    number, and has its source address. Raises UserError if there are fewer frames than interfaces.
+    """Write a pcap as pcapng with an interface for each source MAC address: frame i belongs to interface i modulo their
+    number, and gets its source address. Raises UserError if there are fewer frames than interfaces.
     """
     with mapped(path) as data:
         order = byte_order(data)

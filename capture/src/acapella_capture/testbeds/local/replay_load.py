@@ -1,4 +1,4 @@
-"""The noise of replays: TCP streams on the link between the sites."""
+"""Generates the noise of replays: TCP streams on the link between the sites."""
 
 from .network import Network
 from .processes import LocalJob, start, terminate
@@ -32,7 +32,7 @@ class Load:
         self._services.end_iperf3([0])
 
     def fault(self) -> str | None:
-        """Return why nothing is sent; None if the load is running."""
+        """Return why the load is not running; None if it is."""
         if self._server_error or self._job is None:
             return self._server_error or "not started"
         return None if self._job.poll() is None else self._job.last_line()

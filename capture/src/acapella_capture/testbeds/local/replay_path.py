@@ -4,9 +4,9 @@
     dedicated   host1 -- [ site1: br1 ] -- direct -- [ site2: br0 ] -- port1    (also path `direct`)
 
 The link between the sites has a bottleneck during all replays: a token bucket (tbf) followed by two queues, one of them
-for expedited packets with strict priority. A dedicated link has the same bottleneck, a direct one only the rate of a
-port. The interfaces exist only as long as the path is open. Replayers after the first have an interface each, in
-separate network namespaces, or all in that of host1 if one process serves them.
+for expedited packets with strict priority. A dedicated link has the same bottleneck; a direct link has only the rate
+limit of a port. The interfaces exist only as long as the path is open. Replayers after the first each have an
+interface, in separate network namespaces, or in host1's namespace if one process serves them all.
 """
 
 import json
@@ -66,7 +66,8 @@ class ReplayPath:
 
     @property
     def places(self) -> list[tuple[str, str]]:
-        """Return node and interface of the queues before the mirror, which copies also what its own port drops."""
+        """Return node and interface of the queues before the mirror. The mirror also copies frames that its own port
+        drops."""
         return [*((one.node, one.interface) for one in self.endpoints), ("site1", self.link)]
 
     def facts(self) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class ReplayPath:
         """Remove what `open` created, also after it failed."""
         for endpoint in self.endpoints:
             if endpoint.node != self._host.name:
-                remove_namespace(endpoint.node)  # and with it both ends of its link
+                remove_namespace(endpoint.node)  # this removes both ends of its link
         created = [f"replayer{number}" for number in range(1, len(self.endpoints) + 1)]
         for device in (*created, *((NEAR, BRIDGE) if self._separate else ())):
             run("site1", ["ip", "link", "del", device])
@@ -178,7 +179,7 @@ def bottleneck(network: Network, device: str, rate_bps: int) -> list[str]:
 
 
 def expedited(network: Network) -> str:
-    """Return the `tc` filter that matches expedited packets, also with the headers of the slice of host1."""
+    """Return the `tc` filter that matches expedited packets, including those with the headers of host1's slice."""
     slice_ = network.slice_of(network.hosts(1)[0])
     if slice_ is None:
         return f"protocol ip prio 1 u32 match ip dsfield {EXPEDITED:#x} 0xfc"

@@ -1,6 +1,6 @@
 """Sends the trials of a testbed with `acapella replay`'s program, and keeps their departures.
 
-Several replayers get the same absolute time as the start of the capture. Each is a process that sends its part of the
+Several replayers get the same absolute start time for the capture. Each is a process that sends its part of the
 packets, or one process with one polling thread sends all parts to their interfaces.
 """
 
@@ -28,7 +28,7 @@ from .processes import PRIORITY, SCRATCH, SPOOL, environment, in_namespace, prio
 from .replay_path import Endpoint
 
 PACING = "bursts"
-AHEAD_NS = 1_000_000_000  # from the first command to the start, within which all replayers have to get theirs
+AHEAD_NS = 1_000_000_000  # from the first command to the start; all replayers must get their command within this time
 SAME_CLOCK = "system"  # all replayers and the receiver read the clock of this machine
 PPM = 1_000_000
 WAKE_NS = 100_000  # a thread with real-time priority wakes up this long before each departure
@@ -52,7 +52,7 @@ class Process:
 class AcapellaSender:
     """The program on one or several nodes, which has the capture in memory between `open` and `close`.
 
-    ``parts`` are one per endpoint, or a single one with an interface of a pcapng for each endpoint. ``mean_gap_ns``:
+    ``parts`` are one file per endpoint, or a single pcapng with an interface for each endpoint. ``mean_gap_ns``:
     mean gap between requested departures.
     """
 
@@ -91,7 +91,7 @@ class AcapellaSender:
             program.command("load", part.capture)
 
     def _scheduling(self, node: str) -> dict[str, int]:
-        """Return the options of the polling thread: with real-time priority if permitted and if it can sleep.
+        """Return the options of the polling thread: real-time priority if it is permitted and the thread can sleep.
 
         The kernel stops a real-time thread that never sleeps for 50 ms of each second (sched_rt_runtime_us).
         """

@@ -15,7 +15,7 @@ UNKNOWN = ("sent_late", "late_ns", "preemptions", "largest_gap_ns", "median_gap_
 
 
 class TcpreplaySender:
-    """tcpreplay on one host. ``rate_pps``: the capture's fixed rate, or None to keep each gap."""
+    """tcpreplay on one host. ``rate_pps``: the capture's fixed rate, or None to preserve each gap."""
 
     name = "tcpreplay"
 
@@ -54,7 +54,7 @@ class TcpreplaySender:
         """Return the command: with real-time priority if permitted, otherwise polling the clock.
 
         A real-time program must not loop without a pause: the kernel stops it for 50 ms of each second. With `--pps`,
-        tcpreplay keeps a fixed rate; without, it keeps each gap, and a late packet delays all that follow.
+        tcpreplay keeps a fixed rate; without it, tcpreplay preserves each gap, and a late packet delays all later ones.
         """
         allowed = priority_allowed(self._endpoint.node)
         self._priority = PRIORITY if allowed else 0

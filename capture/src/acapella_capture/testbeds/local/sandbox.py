@@ -1,10 +1,10 @@
-"""The local testbed runs in private namespaces that the kernel removes as a whole.
+"""Runs the local testbed in private namespaces that the kernel removes as a whole.
 
 `call` runs a program as process 1 of new PID, network and mount namespaces (inside a new user namespace if the user is
-not root). When process 1 ends, for whatever reason, the kernel kills every process of the PID namespace. The network
+not root). When process 1 ends for any reason, the kernel kills every process of the PID namespace. The network
 and mount namespaces, with their interfaces, qdiscs, bind mounts and the scratch file system, end with the last of these
-processes. They have no names outside, so nothing remains. Process 1 itself ends with its caller: PDEATHSIG kills it if
-the caller was killed; a closed pipe (the lifeline) interrupts it if the caller was stopped.
+processes. They have no names outside of the sandbox, so nothing remains. Process 1 itself ends with its caller:
+PDEATHSIG kills it if the caller was killed; a closed pipe (the lifeline) interrupts it if the caller was stopped.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--n
 # The user's own id with all capabilities as ambient ones, not a mapped root: tcpdump always drops privileges, which a
 # root without permission for setgroups(2) cannot do.
 USER_NAMESPACE = ("--user", "--map-current-user", "--keep-caps")
-SHUTDOWN_S = 20  # time for servers to end; a stopped program fetches no more captures
+SHUTDOWN_S = 20  # time for servers to end; a stopped program does not fetch further captures
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # directories of ip and tc; not in every user's PATH
 
 
@@ -101,7 +101,7 @@ def interrupt(_number: int, _frame: object) -> None:
 
 
 def enter() -> None:
-    """Set up a program that `call` started: a scratch file system, and termination together with the caller.
+    """Set up a program that `call` started: mount a scratch file system, and end the program together with its caller.
 
     Raises UserError outside of the namespaces, to protect the machine's own network.
     """
@@ -136,7 +136,7 @@ def mount(source: str, target: str | Path, kind: str | None = None, *, data: str
 
 
 def unmount(target: Path) -> None:
-    """Call umount2(2), detaching immediately. It is no error if nothing is mounted. Raises OSError."""
+    """Call umount2(2), detaching immediately. It is not an error if nothing is mounted. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     detach = 2  # MNT_DETACH
     if libc.umount2(os.fsencode(target), detach) != 0 and ctypes.get_errno() != errno.EINVAL:

@@ -30,7 +30,7 @@ class Services:
         self._iperf3: dict[int, LocalJob] = {}
 
     def ensure_running(self, service: str, host: Host, size_kib: int) -> bool:
-        """Start a service on a host unless it is running; for the web service, create a file of this size.
+        """Start a service on a host unless it is running; for the web service, create a file of the given size.
 
         Returns True if it was started now. Raises UserError if a file that it needs cannot be created.
         """
@@ -92,7 +92,7 @@ def directory_of(service: str, host: Host | None = None) -> Path:
 
 
 def make_document(size_kib: int) -> None:
-    """Create a file of that size for the web servers, named after the size."""
+    """Create a file of a given size for the web servers, named after the size."""
     (directory_of("www") / str(size_kib)).write_bytes(bytes(range(256)) * (4 * size_kib))
 
 

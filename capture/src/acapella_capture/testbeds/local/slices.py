@@ -1,4 +1,4 @@
-"""Slices of the local testbed on Open vSwitch: their hosts, and the encapsulation of their frames."""
+"""Defines the slices of the local testbed on Open vSwitch: their hosts, and the encapsulation of their frames."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def host_mac(site: int, host: int, prefix: str = LOCAL) -> str:
 
 @dataclass(frozen=True)
 class Slice:
-    """Hosts that can reach only each other: those with these numbers at these sites, both counted from 1.
+    """Hosts that can reach only each other: the hosts with these numbers at these sites, both counted from 1.
 
     `number` counts from 0; VLAN and labels are derived from it, so that no two slices share them.
     """
@@ -36,7 +36,7 @@ class Slice:
 
     @property
     def vlan(self) -> int:
-        """Return its VLAN between the switches."""
+        """Return the slice's VLAN between the switches."""
         return FIRST_VLAN + self.number
 
     @property
@@ -49,7 +49,7 @@ class Slice:
         return host_mac(site, host, VENDOR if self.encapsulation == "pseudowire" else LOCAL)
 
     def service_label(self, ip: int = 0) -> int:
-        """Return the label of its frames (0) or of its packets of an IP version.
+        """Return the label of the slice's frames (0) or of its packets of an IP version.
 
         Only the label identifies the type of the payload.
         """

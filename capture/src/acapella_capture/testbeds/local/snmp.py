@@ -1,4 +1,4 @@
-"""Read switch counters as on FABRIC: with an SNMP agent at each switch, an exporter, and Prometheus, which polls them.
+"""Reads switch counters as on FABRIC: with an SNMP agent at each switch, an exporter, and Prometheus, which polls them.
 
     site1: snmpd 169.254.1.2  --- manage1     the sandbox's own namespace:
     site2: snmpd 169.254.2.2  --- manage2     prometheus-snmp-exporter, prometheus on 127.0.0.1
@@ -47,7 +47,7 @@ def require() -> None:
 def serve(sites: list[str]) -> dict[str, Prometheus]:
     """Start all programs; return the Prometheus query of each site. The first readings take some seconds."""
     directory = SCRATCH / "snmp"
-    shutil.rmtree(directory, ignore_errors=True)  # from an earlier allocation
+    shutil.rmtree(directory, ignore_errors=True)  # left by an earlier allocation
     directory.mkdir()
     (NAMESPACES / OPERATOR).touch()
     sandbox.mount("/proc/self/ns/net", NAMESPACES / OPERATOR, bind=True)
@@ -60,7 +60,7 @@ def serve(sites: list[str]) -> dict[str, Prometheus]:
     start(OPERATOR, ["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb",
                      "--storage.tsdb.wal-segment-size=10MB", "--web.listen-address=127.0.0.1:9090"])  # fmt: skip
     for site, address in agents.items():
-        # by default the agent reads counters every 3 s; if it is not listening yet, readings are just less frequent
+        # by default, the agent reads counters every 3 s; until it listens, readings are just less frequent
         options = ["-v2c", "-c", COMMUNITY, "-r", "10", "-t", "0.2"]
         run(site, ["env", *paths(directory, site), "snmpset", *options, address, CACHE_OID, "i", str(EVERY_S)])
     return {site: Prometheus(API, {"job": JOB, "rack": site}, SOURCE, every_s=EVERY_S, timeout_s=10) for site in agents}

@@ -1,4 +1,4 @@
-"""The interface of a kind of switch: links, ports, mirror ports for listening nodes, mirrors."""
+"""Defines the interface of a kind of switch: links, ports, mirror ports for listening nodes, mirrors."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Switches(ABC):
 
     @abstractmethod
     def hardware(self, site: str) -> tuple[Host, ...]:
-        """Return the machines of a site for listening nodes."""
+        """Return a site's machines for listening nodes."""
 
     @abstractmethod
     def attach(self, site: str, number: int) -> Instance:

@@ -81,7 +81,7 @@ class LocalTestbed(Testbed):
             from .generate import Generator  # noqa: PLC0415 - imports numpy and pyarrow
 
             self._generator = Generator(self.network, settings.generate, bridges=not ovs)
-        self._trials: Any = None  # which of both sends in the current environment
+        self._trials: Any = None  # the one that sends in the current environment
         self._traffic: Traffic | None = None
         self._mirrors: dict[tuple[str, str], LocalMirror] = {}  # by instance and receiver
         self._lock = threading.RLock()  # each site is used by its own thread
@@ -119,9 +119,10 @@ class LocalTestbed(Testbed):
             return self._inventories[site].free()
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
-        """Return SNMP rates if their readings cover at least half the interval, otherwise those of the switch counters.
+        """Return SNMP rates if their readings cover at least half of the interval, otherwise rates from the switch
+        counters.
 
-        Unless the config requires SNMP, rates of short intervals are from the switch counters, because SNMP readings
+        Unless the config requires SNMP, rates of short intervals come from the switch counters, because SNMP readings
         are a second apart.
         """
         names = [port.name for port in self.site(site).ports]
@@ -172,7 +173,7 @@ class LocalTestbed(Testbed):
             return self._instances[site]
 
     def release(self, site: str | None = None) -> None:
-        """Release a site or, by default, everything, which removes the network, as the end of the sandbox does."""
+        """Release a site or, by default, everything. The latter removes the network, as the end of the sandbox does."""
         if site is not None:
             with self._lock:
                 for number in range(len(self.instances(site)), 0, -1):

@@ -1,8 +1,8 @@
 """Real programs that communicate across the local testbed, according to the traffic plan in the config.
 
 A kind of traffic is a client and, if it needs one, a server (services.py). A client of span `sample` starts and ends
-with each sample; one of span `run` starts once and spans all of them. Missing programs and failed clients are skipped
-and noted, so that a manifest describes the traffic of its sample.
+with each sample; a client of span `run` starts once and spans all samples. Missing programs and failed clients are
+skipped and noted, so that a manifest describes the traffic of its sample.
 """
 
 import contextlib
@@ -53,7 +53,8 @@ class TrafficItem:
 
     @property
     def label(self) -> str:
-        """Return its description for notes: the content, because the user's config lacks the default plan."""
+        """Return the item's description for notes: its content, because the default plan is not in the user's
+        config."""
         path = "" if self.path == "standard" else f", {self.path}"
         return f"traffic {self.kind} from {self.client.name} to {self.server.name} ({self.address}{path})"
 
@@ -131,7 +132,7 @@ def resolve(network: Network, plan: list[dict]) -> list[TrafficItem]:
 
 
 def endpoints(network: Network, number: int, client: str | None, server: str | None) -> tuple[Host, Host]:
-    """Return client and server of an entry of the plan; an end without a name is a host that the other can reach."""
+    """Return client and server of an entry of the plan; an unnamed end is a host that the other end can reach."""
     sites = {site: network.hosts(site) for site in range(1, network.sites + 1)}
     named = {host.name: host for hosts in sites.values() for host in hosts}
     for role, name in (("client", client), ("server", server)):
@@ -151,7 +152,8 @@ def endpoints(network: Network, number: int, client: str | None, server: str | N
 
 
 def peer(network: Network, host: Host, preferred: Host) -> Host | None:
-    """Return the preferred peer of a host or, if it is in another slice, a host of the same slice; None without any."""
+    """Return the preferred peer of a host. If that is in a different slice, return a host of the same slice, or
+    None."""
     if host != preferred and network.connected(host, preferred):
         return preferred
     others = [other for site in range(1, network.sites + 1) for other in network.hosts(site) if other != host]
@@ -212,7 +214,7 @@ class Traffic:
         record.reason = reason
 
     def start_servers(self) -> None:
-        """Start the servers of the plan and try each client once; those that fail are noted and excluded."""
+        """Start the servers of the plan and try each client once; failing clients are noted and excluded."""
         working = []
         for item in self.items:
             reason = self._ensure_service(item, try_client=True)
@@ -227,7 +229,7 @@ class Traffic:
     def _ensure_service(self, item: TrafficItem, *, try_client: bool = False) -> str | None:
         """Ensure that an item's service runs and, if it was started now or with `try_client`, replies.
 
-        Return the reason if it does not; otherwise None.
+        Return the reason if it does not, otherwise None.
         """
         kind = KINDS[item.kind]
         if kind.service is None:
@@ -272,7 +274,7 @@ class Traffic:
             self._services.end_iperf3([item.number for item in items])
 
     def _with_servers(self, items: list[TrafficItem]) -> list[TrafficItem]:
-        """Return those of the items whose servers run; a server that has ended is restarted once."""
+        """Return the items whose servers are running; a server that has ended is restarted once."""
         faults = self._services.iperf3({i.number: (i.server, FIRST_PORT + i.number) for i in items if i.kind in IPERF3})
         faults |= {item.number: reason for item in items if (reason := self._ensure_service(item))}
         for item in items:
@@ -295,7 +297,7 @@ class Traffic:
 
 
 def failure(kind: Kind, job: LocalJob) -> str | None:
-    """Return why a client failed, None if it did not: it ended with an error, or no request succeeded."""
+    """Return why a client failed (it ended with an error, or no request succeeded), or None if it did not fail."""
     if not kind.repeated:
         return job.last_line() if job.poll() not in (None, 0) else None
     lines = job.log().splitlines()
