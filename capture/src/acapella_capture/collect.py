@@ -153,14 +153,14 @@ def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Eve
 
 
 def is_after_samples(error: NotReleased) -> bool:
-    """Return whether only the release at the end of a collection failed, not something else before."""
+    """Return whether nothing but the release at the end of a collection failed."""
     if isinstance(error.__cause__, KeyboardInterrupt):
         return False
     return error.__cause__ is None or error.__cause__.__context__ is None
 
 
 def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterator[Event]:
-    """Yield the results of a collection on a testbed. Raises NotReleased with the command that releases the rest."""
+    """Yield the results of a collection on a testbed. Raises NotReleased with the command to release the rest."""
     testbed: Testbed | None = None
     try:
         testbed = testbed_of(settings, args.campaign.resolve().name)
@@ -179,7 +179,7 @@ def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterator[Ev
 
 
 def still_allocated(testbed: Testbed, args: argparse.Namespace, error: NotReleased) -> UserError:
-    """Return the error that names what is allocated now, and the command that releases it."""
+    """Return the error that lists the allocated resources and the command to release them."""
     remaining = remains(testbed, error)
     if not remaining:  # released by a later attempt
         return UserError(error.reason, where=f"testbed {testbed.name}")
@@ -187,17 +187,17 @@ def still_allocated(testbed: Testbed, args: argparse.Namespace, error: NotReleas
 
 
 def remains(testbed: Testbed, error: UserError | None) -> tuple[str, ...]:
-    """Return what is allocated after a release, which failed with an error if it is not None. Raises UserError."""
+    """Return the resources that a release left; ``error``: why it failed, or None. Raises UserError."""
     try:
         return testbed.leftovers()
-    except UserError:  # what was allocated before may still be
+    except UserError:  # resources allocated before may still exist
         if not isinstance(error, NotReleased):
             raise
         return error.names
 
 
 def release_command(args: argparse.Namespace) -> str:
-    """Return the command that releases what a collection left."""
+    """Return the command to release the resources that a collection left."""
     return f"acapella collect {shlex.quote(str(args.campaign))} --config {shlex.quote(str(args.config))} --release-all"
 
 

@@ -22,7 +22,7 @@ FAILED_COLUMNS = ("sample", "site", "port", "why")
 
 
 def empty() -> dict[str, Any]:
-    """Return a manifest with all required keys, all unknown."""
+    """Return a manifest with all required keys, whose values are unknown."""
     unknown = dict.fromkeys(schemas.json_schema("manifest")["required"])
     span = {"start_ns": None, "end_ns": None}
     return unknown | {
@@ -69,7 +69,7 @@ def sheet_row(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def sheet(rows: Iterable[dict[str, Any]], columns: Sequence[str] = SHEET_COLUMNS) -> str:
-    """Return raw/samples.tsv, one line per sample; or raw/failed.tsv, with its columns."""
+    """Return the text of raw/samples.tsv, one line per sample; with other columns, of raw/failed.tsv."""
     lines = ["\t".join(columns)]
     lines += ["\t".join(re.sub(r"[\t\r\n]+", " ", str(row[column])) for column in columns) for row in rows]
     return "\n".join(lines) + "\n"

@@ -33,7 +33,7 @@ METADATA_TYPES = {
     "file_issue": (str, type(None)),
     "file_issue_detail": (str,),
 }
-TRUNCATED = ("cut_header", "cut_record", "cut_compressed")  # values of `file_issue` of a file that is only too short
+TRUNCATED = ("cut_header", "cut_record", "cut_compressed")  # `file_issue` of files that are only truncated
 
 
 def scan(path: Path, limits=None) -> Facts:
@@ -60,9 +60,9 @@ def facts_of(metadata: dict) -> Facts:
     for key, kinds in METADATA_TYPES.items():
         value = metadata[key]
         if type(value) not in kinds:  # not isinstance: False is an int
-            raise TypeError(f"{key} has another type")
+            raise TypeError(f"{key} has the wrong type")
         if isinstance(value, int) and not 0 <= value < 1 << 63:
-            raise ValueError(f"{key} is not possible")
+            raise ValueError(f"{key} is impossible")
         if isinstance(value, str):
             value.encode()  # JSON may contain characters that no file can contain
     clock_resolution_ns, snaplen = metadata["clock_resolution_ns"], metadata["snaplen"]

@@ -18,7 +18,7 @@ KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local
 class CaptureSettings:
     """Settings of captures; see the schema for each key."""
 
-    method: str | dict[str, str]  # of all nodes, or by node and site, with a default
+    method: str | dict[str, str]  # for all nodes, or by node and site, with a default
     format: str
     snaplen: int
     buffer_kib: int
@@ -303,7 +303,7 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
 
 
 def resolve_program(path: str) -> str:
-    """Return the path of a P4 program; the default one is found from any working directory."""
+    """Return the path of a P4 program; the default program is found from any working directory."""
     default = schemas.json_schema("config")["properties"]["capture"]["properties"]["p4_program"]["default"]
     if path != default or Path(path).is_file():
         return path

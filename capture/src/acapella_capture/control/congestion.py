@@ -21,7 +21,7 @@ class MirrorPort:
     """The switch port that sends a mirror's copies to the receiver.
 
     Rate in bit/s; queue in bytes (None if unknown). A frame occupies its length without FCS and preamble plus
-    `overhead_bytes` on the line, and plus `counter_overhead_bytes` in the counters of the mirrored port.
+    `overhead_bytes` on the line, and its length plus `counter_overhead_bytes` in the counters of the mirrored port.
     """
 
     capacity_bps: int | None
@@ -48,7 +48,8 @@ Series = Sequence[tuple[float, float]]
 def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, float]]:
     """Return (time in s, bytes to be mirrored since the first reading) for each reading of the port.
 
-    A counter reset to 0 counts from there. If Tx and Rx are read at different times, Rx is interpolated at those of Tx.
+    A counter reset to 0 counts from there. If Tx and Rx are read at different times, Rx is interpolated at the Tx
+    times.
     """
     of_tx, of_rx = SHARES[direction]
     tx, rx = growth(readings.tx), growth(readings.rx)
@@ -103,8 +104,8 @@ def peak_bps(series: Series) -> tuple[float, float] | None:
 def certain_loss(series: Series, start_s: float, end_s: float, port: MirrorPort) -> float:
     """Return the minimum share of bytes that a mirror must have lost between two times.
 
-    All bytes counted by readings between the two were offered. At most the bytes of the line rate plus those in the
-    queue can have been delivered in that time. If the queue is unknown, it is assumed to hold 0.1 s at line rate.
+    All bytes counted by readings between the two were offered. In that time, at most the bytes of the line rate plus a
+    full queue can have been delivered. If the queue is unknown, it is assumed to hold 0.1 s at line rate.
     """
     counts = [counted_bytes for at, counted_bytes in series if start_s <= at <= end_s]
     if len(counts) < 2 or not port.capacity_bps:

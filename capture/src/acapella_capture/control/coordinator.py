@@ -66,7 +66,7 @@ def remove_parts(raw: Path) -> None:
 def campaign_lock(campaign: Path, file: str = LOCK, activity: str = "collects this campaign") -> Iterator[None]:
     """Prevent other processes from collecting this campaign. Raises UserError if one is already doing so.
 
-    `file` and `activity` lock the campaign for something else than a collection.
+    With `file` and `activity`, the lock is for an activity other than a collection.
 
     The kernel releases the lock when the process ends, even after SIGKILL.
     """
@@ -84,7 +84,7 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
     """Collect all sites in parallel. If this ends early, every site releases its resources first."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     outcome_table = OutcomeTable(campaign, time.time_ns())
-    stop, failures = threading.Event(), []  # of the signal to the experiment
+    stop, failures = threading.Event(), []  # reasons why the signal failed
 
     def fail(reason: str) -> None:
         failures.append(reason)
@@ -113,7 +113,8 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
 
 
 def wait_for_sites(jobs: Sequence[SiteJob]) -> None:
-    """Wait until all sites have released their resources, which has a time limit, also if Ctrl-C is pressed again.
+    """Wait until all sites have released their resources, even if Ctrl-C is pressed again. The release has a time
+    limit.
 
     After an interrupted Thread.join, Python 3.11 regards a running thread as ended, so `ended` is waited for.
     """

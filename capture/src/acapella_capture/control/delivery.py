@@ -31,7 +31,7 @@ NO_COUNTS = Counts(captured=None, received=None, dropped_kernel=None, dropped_in
 
 @dataclass(frozen=True)
 class Recorded:
-    """A capture, here or on the node that digested it: its name, SHA-256, size, facts, and more manifest keys."""
+    """A capture, on this machine or on the node that digested it: name, SHA-256, size, facts, further manifest keys."""
 
     file: str
     sha256: str
@@ -43,8 +43,9 @@ class Recorded:
 def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: ActiveSample) -> dict[str, Any] | Failure:
     """Fetch a sample's capture or digest and return its manifest, or the reason for its failure.
 
-    The capture of a failed sample is fetched too, or deleted if captures are digested on their nodes: left on its node,
-    it would use disk space that later samples need. So is a capture that is neither digested nor fetched.
+    The capture of a failed sample is also fetched, or deleted if captures are digested on their nodes. Otherwise it
+    would use disk space on its node that later samples need. A capture that is neither digested nor fetched is also
+    deleted.
     """
     manifest = None
     with sample.recording_fault():
@@ -86,7 +87,7 @@ def obtain(testbed: Testbed, settings: Settings, raw: Path, sample: ActiveSample
 
 
 def check_space(testbed: Testbed, sample: ActiveSample, raw: Path, settings: Settings, reason: CannotDigest) -> None:
-    """Raise UserError if a capture that its node cannot digest does not fit into the free space here."""
+    """Raise UserError if a capture that its node cannot digest does not fit into the local free space."""
     try:
         needed = (
             size_on_node(testbed, sample.instance.name, sample.planned.file) + settings.collect.disk_reserve_mb * MB
@@ -148,7 +149,7 @@ def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: R
 
 
 def scan_truncated(path: Path) -> Facts:
-    """Return the facts of a capture that ended early; an incomplete last record is cut off."""
+    """Return the facts of a capture that ended early, after removing an incomplete last record."""
     facts = scan_apart(path)
     if facts.fault and facts.whole_bytes is not None and path.suffix == ".pcap":
         os.truncate(path, facts.whole_bytes)
@@ -178,7 +179,8 @@ def method_keys(sample: ActiveSample) -> dict[str, Any]:
 
 
 def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
-    """Replace `reason-N` by the name in the .json file that p4/compile writes next to the program, if there is one."""
+    """Replace `reason-N` by the name in the .json file that p4/compile writes next to the program, if that file
+    exists."""
     try:
         reasons = json.loads(program.with_suffix(".json").read_text(encoding="utf-8"))["reasons"]
         names = {f"reason-{int(number)}": str(name) for number, name in reasons.items()}
@@ -196,7 +198,7 @@ def nic_keys(testbed: Testbed, sample: ActiveSample, facts: Facts) -> tuple[dict
 
 
 def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample, facts: Facts) -> dict[str, Any]:
-    """Return the optional manifest keys of a sample; `facts` are those of its capture."""
+    """Return the optional manifest keys of a sample; `facts` describe its capture."""
     keys: dict[str, Any] = {"one_in": sample.capture_settings.one_in, "receiver": sample.receiver}
     if sample.capture_settings.one_in > 1 and sample.counts:
         keys |= {"one_in_by": sample.capture_settings.one_in_by, "sampled_out": sample.counts.sampled_out}

@@ -18,7 +18,7 @@ STEP_S = 0.5  # interval of checks for a stop while a site waits for the others
 
 @dataclass(frozen=True)
 class Notice:
-    """A problem of a collection that concerns no sample."""
+    """A problem of a collection that affects no sample."""
 
     text: str
 
@@ -26,7 +26,7 @@ class Notice:
 class ExperimentSignal:
     """Sends `start` once captures run at every site that has not ended, and `stop` once all sites have ended.
 
-    `on_failure` is called with the reason if `start` fails, `on_notice` if `stop` does.
+    `on_failure` is called with the reason if `start` fails, `on_notice` if `stop` fails.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ExperimentSignal:
         self._on_notice = on_notice
         self._changed = threading.Condition(threading.RLock())
         self._unprepared = set(sites)
-        self._waiting = set(sites)  # those without a capture yet
+        self._waiting = set(sites)  # sites without a capture yet
         self._sampling: set[str] = set()
         self._starting: threading.Thread | None = None
         self._stopped = False
@@ -85,7 +85,7 @@ class ExperimentSignal:
             self._starting.start()
 
     def _start(self) -> None:
-        """Write the file and run the command; not in the thread of a site, whose sample goes on."""
+        """Write the file and run the command. Must not run in a site's thread, whose sample continues meanwhile."""
         try:
             if self._settings.file is not None:
                 atomic_text(Path(self._settings.file), "")

@@ -18,7 +18,7 @@ TIMEOUT_S = 3600  # time for a node to compress or checksum a capture
 def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectSettings) -> Path:
     """Fetch a file into a directory and return its path, with suffix `.zst` if it was compressed.
 
-    Raises UserError if that fails or the checksum never matches that of the node; the file then stays on the node.
+    Raises UserError if that fails or the checksum never matches the node's; the file then remains on the node.
     """
     if settings.compress:
         file = compress(testbed, node, file)

@@ -1,8 +1,8 @@
 """Digest of a capture on the node that recorded it (config key collect.digest_on: node).
 
 The node needs no other software: acapella-digest is linked statically and uploaded, with the vendor lists that
-`acapella digest` uses here. Only the digest is fetched; rule digest creates the Parquet files from it. Therefore the
-files are the same as those of engine native on this machine. The capture is deleted on the node.
+`acapella digest` uses here. Only the digest is fetched; rule digest creates the Parquet files from it. The files are
+therefore the same as with engine native on this machine. The capture is deleted on the node.
 """
 
 import json
@@ -29,18 +29,18 @@ from .sampling import ActiveSample
 PROGRAM = "acapella-digest"  # built by make setup-fabric
 SUFFIX = ".columns"
 MEMORY_BYTES = 2 << 30  # for flows and header stacks, as the default of digest.memory_mb; about 330 bytes per flow
-OWN_NODE_SHARE = 4  # of the available memory of a node of the user, 1 / 4 is used
+OWN_NODE_SHARE = 4  # on a node of the user, a quarter of the available memory is used
 MEM_AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+([0-9]{1,15}) kB$")
-# Runs its arguments so that other programs of the node have priority, also if memory runs out (proc(5)).
+# Runs its arguments so that other programs of the node have priority, even if memory runs out (proc(5)).
 LOW_PRIORITY = 'echo 1000 > /proc/self/oom_score_adj; exec nice -n 19 "$@"'
 GB = 10**9
 TIMEOUT_S = 3600  # time for a node to digest a capture
 READ_S = 60
-ENTRY_POINT = "acapella.node_digest"  # of the package that provides `acapella digest`
+ENTRY_POINT = "acapella.node_digest"  # entry-point group of the package that provides `acapella digest`
 
 
 class CannotDigest(UserError):
-    """The node cannot digest a capture, which is still there."""
+    """The node cannot digest a capture. The capture is still on the node."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def digest(testbed: Testbed, node: str, planned: PlannedSample, columns: str, se
 def memory_limit(testbed: Testbed, node: str, settings: CollectSettings) -> int:
     """Return the memory that a digest may use on its node, in bytes. Raises CannotDigest.
 
-    A node of the user gives a share of its available memory.
+    On a node of the user, the limit is a share of the available memory.
     """
     if testbed.allocates:
         return min(MEMORY_BYTES, settings.ram_gb * GB // 2)

@@ -26,7 +26,8 @@ Verdict = Literal["success", "degraded", "failed", "incomplete"]
 class Outcome:
     """Outcome of a site, a line of the file.
 
-    success; degraded: fewer nodes than requested; failed: no sample; incomplete: stopped, or some samples failed.
+    Outcomes: success, degraded (fewer nodes than requested), failed (no sample), incomplete (stopped, or some samples
+    failed).
     """
 
     campaign: str
@@ -110,7 +111,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def merge(path: Path, rows: list[dict[str, str]]) -> None:
-    """Merge lines into the file of all collections; they replace those of the same collection and site."""
+    """Merge lines into the file of all collections, replacing earlier lines of the same collection and site."""
     descriptor = beneath.open_file(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
     with os.fdopen(descriptor, "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent campaigns must not lose lines

@@ -1,8 +1,8 @@
-"""Processing of a capture on the node that took it, before it is fetched: anonymization, if the config requests it.
+"""Anonymizes a capture on the node that took it, before it is fetched, if the config requests it.
 
-A node of testbed fabric is allocated for this collection and has nothing installed, so the program, the vendor lists
-and the key are uploaded; the key is deleted as soon as the program has ended. On other testbeds the node has its own
-`acapella` and key. The key is in no command line and no log. Without a key, nothing is fetched.
+A node of testbed fabric is allocated for this collection and has no software installed, so the program, the vendor
+lists and the key are uploaded; the key is deleted as soon as the program has ended. On other testbeds, the node has its
+own `acapella` and key. The key never appears in a command line or log. Without a key, nothing is fetched.
 """
 
 import contextlib
@@ -84,14 +84,14 @@ def anonymizer_program() -> Path:
 
 
 def vendor_lists() -> list[Path]:
-    """Return the vendor lists of the local tshark; none if it has none: `acapella anonymize` works without them."""
+    """Return the vendor lists of the local tshark, if any; `acapella anonymize` works without them."""
     directory = Path("/usr/share/wireshark")
     lists = [directory / name for name in ("manuf", "wka")]
     return lists if all(path.is_file() for path in lists) else []
 
 
 def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
-    """Run a program on a node. Raises UserError if it fails: the capture is not fetched then."""
+    """Run a program on a node. Raises UserError if it fails; the capture is then not fetched."""
     result = testbed.run(node, argv, timeout_s=TIMEOUT_S)
     if result.status == COMMAND_NOT_FOUND:
         raise UserError(f"not anonymized, so not fetched: no {Path(argv[0]).name} on the node",
@@ -104,7 +104,7 @@ def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
 
 
 def program_of(testbed: Testbed, settings: PreprocessSettings) -> str:
-    """Return the program's name on the node. On testbed local, it is next to this Python."""
+    """Return the program's name on the node. On testbed local, it is in the directory of this Python."""
     if settings.program:
         return settings.program
     return str(Path(sys.executable).with_name("acapella")) if testbed.name == "local" else "acapella"

@@ -26,7 +26,7 @@ STEP_S = 0.5  # interval of checks for a stop during a sample
 
 
 class SharedTraffic:
-    """The traffic of the testbed itself during samples, shared by sites that sample independently.
+    """The testbed's own traffic during samples, shared by sites that sample independently.
 
     It starts with the first sample and ends when no site is sampling.
     """
@@ -39,7 +39,7 @@ class SharedTraffic:
 
     @contextlib.contextmanager
     def __call__(self, seconds: float) -> Iterator[None]:
-        """Send traffic within the context. Raises UserError if the testbed fails to."""
+        """Send traffic within the context. Raises UserError if the testbed cannot."""
         with self._lock:
             if self._samples == 0:
                 self._sending.enter_context(self._testbed.traffic("sample", seconds))
@@ -221,7 +221,7 @@ def start_capture(testbed: Testbed, sample: ActiveSample) -> None:
 
 
 def stop_capture(sample: ActiveSample) -> None:
-    """Stop the capture program and keep its counts; a program that ended early may have none."""
+    """Stop the capture program and keep its counts; a program that ended early may not have any."""
     try:
         sample.counts = sample.capture.stop()
         if sample.counts is None:
@@ -235,7 +235,7 @@ def stop_capture(sample: ActiveSample) -> None:
 
 
 def stop_mirrors(samples: Sequence[ActiveSample]) -> None:
-    """Stop all mirrors in parallel: one after the other, the last ones would copy longer."""
+    """Stop all mirrors in parallel. Sequentially, the last mirrors would copy longer than the first."""
     in_parallel([sample for sample in samples if sample.end_ns == 0], stop_mirror)
 
 
@@ -289,7 +289,7 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
             shared.signal.sampling(started[0].planned.site.name)
         try:
             with shared.traffic(seconds):
-                until_ns = time.time_ns() + round(seconds * 1e9)  # starts when all captures run
+                until_ns = time.time_ns() + round(seconds * 1e9)  # starts once all captures are running
                 wait_while_watching(started, until_ns, settings.collect.watch_s, shared.stop)
                 stop_mirrors(started)
                 # immediately, and for the whole time of copying, including start and stop
@@ -297,7 +297,7 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
         except UserError as error:
             for sample in started:
                 sample.fault = sample.fault or f"traffic of the testbed failed: {error}"
-        report = shared.testbed.traffic_report()  # before samples of other sites start more traffic
+        report = shared.testbed.traffic_report()  # before samples at other sites start more traffic
         for sample in started:
             sample.traffic = report
             if sample.watchdog is not None and sample.ended_early is None:

@@ -27,7 +27,7 @@ def log_directory(campaign: Path) -> Path:
 
 
 class SiteJob:
-    """The samples of one site. `run` raises nothing; an internal error is kept in `crash`."""
+    """The samples of one site. `run` never raises; an internal error is kept in `crash`."""
 
     def __init__(self, shared: Collection, site: Site):
         self.shared = shared
@@ -67,7 +67,7 @@ class SiteJob:
             self._finish(reason)
 
     def _collect(self) -> str | None:
-        """Take the site's samples. Return the reason if it ended before the end of its plan, or None."""
+        """Take the site's samples. Return why it ended before the end of its plan, or None."""
         testbed, site = self.shared.testbed, self.site.name
         if testbed.mirrors_at_creation:
             self._announce_mirrors()
@@ -94,7 +94,7 @@ class SiteJob:
         self.shared.testbed.announce_mirrors(self.site.name, [(port, direction) for port in self._first])
 
     def _choose_ports(self, plan: SitePlan, cycle: int, history: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-        """Return the ports of a cycle; those of the first one were chosen before, if all nodes were allocated."""
+        """Return the ports of a cycle. If all nodes were allocated, the ports of the first cycle are already chosen."""
         receivers = self._request.instances * self.shared.testbed.receivers_per_instance
         if cycle == 0 and self._first is not None and plan.receivers == receivers:
             return self._first
@@ -170,7 +170,8 @@ class SiteJob:
         }
 
     def _without_listeners(self, chosen: Sequence[str]) -> tuple[str, ...]:
-        """Return the chosen ports except those that lead to listening nodes; their receivers pause, which is noted."""
+        """Return the chosen ports that do not lead to listening nodes. The receivers of the others pause, which is
+        noted."""
         listener_ports = self.shared.testbed.listener_ports(self.site.name)
         self._problems += [
             f"{port} leads to one of our listening nodes and is skipped" for port in chosen if port in listener_ports
@@ -189,7 +190,7 @@ class SiteJob:
             return {}
         try:
             telemetry = self.shared.testbed.telemetry(self.site.name, collect.telemetry_s)
-        except UserError as error:  # no rates are known then, so no port is idle
+        except UserError as error:  # without rates, no port counts as idle
             self._problems.append(f"no telemetry: {error}")
             return {}
         return dict(telemetry.ports) if telemetry else {}
@@ -202,7 +203,7 @@ class SiteJob:
             until_ns = needed_ns + margin_ns - margin_ns // 2
             try:
                 self.shared.testbed.extend(self.site.name, until_ns)
-            except UserError as error:  # the lease may suffice; the next cycle retries
+            except UserError as error:  # the current lease may suffice; the next cycle retries
                 self._problems.append(f"lease not extended: {error}")
             else:
                 self._lease_ns = until_ns

@@ -18,7 +18,7 @@ from ..testbeds.base import Instance, Job, Testbed
 
 MB = 10**6  # as in collect.disk_reserve_mb
 RECORD_BYTES = 16 + 60  # minimum bytes of a frame in a capture
-SILENT_S = 60  # after this time without a heartbeat the node hangs, or its loop was killed
+SILENT_S = 60  # without a heartbeat for this time, the node hangs, or its loop was killed
 BLOCK_BYTES = 256 << 10  # maximum buffer of a capture program and its C library
 LOOP = r"""
 every=$1 directory=$2 beat=$3
@@ -75,11 +75,11 @@ def parse_status(printed: str) -> NodeStatus:
 
 
 def parse_clock(printed: str) -> dict[str, Any]:
-    """Return manifest key `clock` from the output of the node's clock program; all unknown without one.
+    """Return manifest key `clock` from the output of the node's clock program; without one, all values are unknown.
 
-    The offset is that of the node's clock minus the reference: chronyc's field 5 is how far the system clock is behind,
-    in seconds, and its last field the leap status (chronyc(1), tracking). Field master_offset of ptp4l is how far the
-    clock is ahead; it is 0 if there is no grandmaster but the node itself.
+    The offset is the node's clock minus the reference. Field 5 of chronyc is the time by which the system clock
+    is behind, in seconds; its last field is the leap status (chronyc(1), tracking). Field master_offset of ptp4l is the
+    time by which the clock is ahead, 0 if the node itself is the only grandmaster.
     """
     source, _, printed = printed.strip().partition(" ")
     fields = printed.split(",")
@@ -98,14 +98,14 @@ def parse_clock(printed: str) -> dict[str, Any]:
 
 
 def in_range(value_ns: int) -> int:
-    """Return a time that a table can contain. Raises ValueError for others."""
+    """Return a time in the range that a table can contain. Raises ValueError outside of it."""
     if abs(value_ns) > LARGEST_NS:
         raise ValueError(f"{value_ns} ns")
     return value_ns
 
 
 def clock_error_ns(printed: str) -> int | None:
-    """Return the largest error of chrony's offset, half of the root delay plus the root dispersion (RFC 5905, section
+    """Return the maximum error of chrony's offset: half of the root delay plus the root dispersion (RFC 5905, section
     11.2), from the output of the node's clock program; None if unknown: ptp4l and timedatectl report no bound.
     """
     source, _, printed = printed.strip().partition(" ")
@@ -151,7 +151,8 @@ class NodeHistory:
         }
 
     def growing(self) -> bool | None:
-        """Return whether the capture grew while frames were received; None if none were, or too little is known."""
+        """Return whether the capture grew while frames were received; None if no frames were received, or too little is
+        known."""
         if self.first is None or self.last is self.first:
             return None
         if None in (self.first.frames, self.last.frames, self.last.size_bytes):

@@ -160,7 +160,7 @@ def expected_overload(settings: Settings, testbed: Testbed, site: Site, request:
 
 
 def method_summary(capture: CaptureSettings, site: str) -> str:
-    """Return the capture method of a site and of nodes that use another one."""
+    """Return the capture method of a site, and of nodes that use a different one."""
     node_methods = [
         f"{name}: {method}" for name, method in methods_by_name(capture.method).items() if name.startswith(f"{site}-")
     ]
@@ -180,7 +180,7 @@ def cycle_lines(plan: SitePlan) -> Iterator[str]:
 
 
 def expected_bytes(settings: Settings, site: Site, plan: SitePlan) -> str:
-    """Return the size of all samples of a site at line rate, in words."""
+    """Return a description of the size of all samples of a site at line rate."""
     total = max_site_bytes(settings, site, plan)
     if total is None:
         return "expected size unknown: the rate of a port is unknown"

@@ -19,7 +19,7 @@ def overload_lines(
     receiver_bps: int | None,
     read_rates: Callable[[], Mapping[str, Rates] | None],
 ) -> Iterator[str]:
-    """Yield lines that describe the expected overload of a site; none if no port can exceed a limit.
+    """Yield lines that describe the expected overload of a site; nothing if no port can exceed a limit.
 
     `receiver_bps` is the rate of the slowest receiver, None if unknown; `read_rates` returns recent rates of the ports,
     None without counters. It is called only if a port can exceed a limit.

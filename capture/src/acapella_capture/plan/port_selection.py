@@ -81,7 +81,7 @@ def busiest(view: SiteView) -> list[str]:
 
 
 def not_yet_sampled(ports: Sequence[str], history: Sequence[Sequence[str]]) -> list[str]:
-    """Return the ports that have not been sampled since the last time that all had been."""
+    """Return the ports not sampled since the last time that all ports had been sampled."""
     sampled: set[str] = set()
     for name in (name for cycle in history for name in cycle):
         sampled.add(name)

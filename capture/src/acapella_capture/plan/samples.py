@@ -17,14 +17,14 @@ from ..settings import CollectSettings, Settings, methods_by_name
 from ..testbeds.base import Direction, Port, Rates, Replay, Site
 from .port_selection import STATIC_SELECTIONS, SiteView, choose_ports, cycles_per_round, find_selection
 
-SAMPLE_GAP_S = 5  # maximum time between two samples: stop, start, and fetch a capture
+SAMPLE_GAP_S = 5  # maximum time between two samples, to stop, start, and fetch a capture
 RECORD_BYTES = {"pcap": 16, "pcapng": 72}  # bytes per frame beyond its data (pcapng: with hash and padding)
 NO_SITES: Mapping[str, str] = MappingProxyType({})
 LISTENER = re.compile(r"-listener\d*$")  # listening nodes are named SITE-listener, SITE-listener1, ...
 
 
 class NotKnownInAdvance(UserError):
-    """The samples are only known when they are taken."""
+    """The samples are not known until they are taken."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def sites_to_sample(settings: Settings, sites: Sequence[Site], unavailable: Mapp
 
 
 def named_sites(names: Sequence[str], sites: Sequence[Site], unavailable: Mapping[str, str]) -> list[Site]:
-    """Return the available ones of the named sites. Raises UserError for an unknown name, or if none is available."""
+    """Return those of the named sites that are available. Raises UserError for an unknown name, or if none is
+    available."""
     by_name = {site.name: site for site in sites}
     missing = [name for name in names if name not in by_name and name not in unavailable]
     if missing or not names:
@@ -169,7 +170,7 @@ class SitePlan:
         """Return the number of cycles in which every port gets its `samples_per_port`."""
         half = self._half
         steps = cycles_per_round(len(self.site.ports), half or self.receivers)
-        if half:  # a cycle has two halves, and the next cycle shares one of them
+        if half:  # successive cycles share half of their ports
             steps = max(1, steps - 1)
         return self.settings.capture.samples_per_port * steps
 
@@ -261,7 +262,7 @@ def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
     """Return the next start time of samples: a multiple of the period since 1970, the same at all sites.
 
     Without a period it is the next whole second, or a shorter interval if samples are shorter, so that the start times
-    of sites differ little.
+    of sites hardly differ.
     """
     grid_ns = round((period_s if period_s is not None else min(1.0, sample_s)) * 1e9)
     return -(-now_ns // grid_ns) * grid_ns

@@ -12,7 +12,7 @@ GB = 1e9
 ON_NODES = "to digest captures on the nodes and fetch only the digests, set `collect: {digest_on: node}`"
 ON_A_NODE = "run the campaign on a VM of FABRIC and fetch its results without raw/ (docs/fabric.md)"
 SMALLER = "reduce collect.cycles, capture.sample_s or capture.snaplen"
-DIGEST_BYTES_PER_FRAME = 50  # measured: 13 to 21 of the fetched digest, 12 to 26 of its acap and flow table
+DIGEST_BYTES_PER_FRAME = 50  # measured, in bytes: 13 to 21 of the fetched digest, 12 to 26 of its acap and flow table
 
 
 def max_site_bytes(settings: Settings, site: Site, plan: SitePlan) -> float | None:
@@ -28,7 +28,7 @@ def max_site_bytes(settings: Settings, site: Site, plan: SitePlan) -> float | No
 def space_lines(settings: Settings, plans: Sequence[SitePlan], directory: Path) -> Iterator[str]:
     """Yield the space that the plan needs and the free space of the campaign's directory.
 
-    If the space may not suffice, yield also the alternatives.
+    If the space may not suffice, also yield the alternatives.
     """
     sizes = [max_site_bytes(settings, plan.site, plan) for plan in plans]
     captures = sum(size or 0 for size in sizes)
@@ -47,7 +47,7 @@ def space_lines(settings: Settings, plans: Sequence[SitePlan], directory: Path) 
 
 
 def alternatives(settings: Settings) -> Iterator[str]:
-    """Yield what a user can do if captures or digests do not fit here."""
+    """Yield what a user can do if captures or digests do not fit onto the local disk."""
     if settings.testbed == "fabric":
         if settings.collect.digest_on == "here" and settings.fabric.replay is None:
             yield ON_NODES

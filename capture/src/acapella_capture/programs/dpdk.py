@@ -22,7 +22,7 @@ BLOCK = 65536
 LIMITS = "id -u; cut -c 23- /proc/self/uid_map | tail -n 1; ulimit -l"
 INITIAL_USER_IDS = 2**32 - 1  # user ids in the initial user namespace; in others, root may not lock memory
 MAX_MTU = 32768 - FRAME_HEAD  # the ring's frames are powers of 2, and 65536 bytes do not fit into an mbuf
-QUEUE = 512  # frames in the program's own memory; those that wait for it are in the kernel's ring
+QUEUE = 512  # frames in the program's own memory; frames that wait for it are in the kernel's ring
 
 
 def last_message(program: str, output: str) -> str:
@@ -72,10 +72,11 @@ def ring_kib(buffer_kib: int, limits: str) -> int:
 
 
 def lost_before(accounts: dict[str, Any]) -> tuple[int, int]:
-    """Return the frames that found no place in the queue of the device, and those that the interface rejected.
+    """Return the frames that did not fit into the device's queue, and the frames that the interface rejected.
 
-    net_af_packet does not count frames that arrive when its ring is full: they are the difference between the counts of
-    the interface and of the program. A NIC counts them, and its kernel does not see frames that DPDK receives.
+    net_af_packet does not count frames that arrive when its ring is full: their number is the difference between the
+    counts of the interface and of the program. A NIC counts them, and its kernel does not see frames that DPDK
+    receives.
     """
     if accounts["device"]["driver"] != AF_PACKET:
         nic = accounts["nic"]
@@ -117,7 +118,7 @@ def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
 
 
 def facts_of(accounts: dict[str, Any], chosen: DpdkDevice | None) -> dict[str, Any]:
-    """Return manifest key `dpdk`: the device, and the dropped frames by place. Raises ValueError for other types."""
+    """Return manifest key `dpdk`: the device, and the dropped frames by place. Raises ValueError for wrong types."""
     device = accounts["device"]
     lost, _ = lost_before(accounts)
     check_counts(lost, *accounts["frames"]["dropped"].values())

@@ -8,7 +8,7 @@ from acapella_core.errors import UserError
 
 
 def find_executable(program: str, *, fix: str, where: str | None = None) -> str:
-    """Return the path of a program, searched in PATH and beside Python. Raises UserError if it was not built."""
+    """Return the path of a program in PATH or in the directory of Python. Raises UserError if it was not built."""
     path = shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
     if path is None:
         raise UserError(f"{program} is missing", where=where, fix=fix)

@@ -10,7 +10,7 @@ from ..settings import CaptureSettings
 from ..testbeds.base import Job, Testbed
 
 START_S = 20  # until tcpdump listens
-DRAIN_S = 10  # until the kernel's buffer is written; the kernel delivers at least once per second
+DRAIN_S = 10  # until the kernel's buffer is written; the kernel delivers frames at least once per second
 STATUS = re.compile(
     r"^(?:tcpdump: )?([0-9]{1,18}) packets? captured,?\s+([0-9]{1,18}) packets? received by filter,?\s+"
     r"([0-9]{1,18}) packets? dropped by kernel(?:,?\s+([0-9]{1,18}) packets? dropped by interface)?",
@@ -28,7 +28,7 @@ SIGNALED = 128  # and above: exit status in a shell after a signal; here also ne
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of tcpdump: `received` passed the filter; `dropped_kernel` of these found the buffer full.
+    """Counts of tcpdump: `received` frames passed the filter; of these, `dropped_kernel` did not fit into the buffer.
 
     `sampled_out` frames passed the filter and were not received because they were not in the sample. `preprocessed` are
     frames that a P4 program did not forward, by reason.
@@ -104,7 +104,7 @@ class Tcpdump:
         return None
 
     def kill(self) -> None:
-        """End tcpdump at once; its capture is not used."""
+        """Kill tcpdump; its capture is not used."""
         self._job.signal("KILL")
         self._job.wait(START_S)
 

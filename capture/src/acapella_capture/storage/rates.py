@@ -28,7 +28,8 @@ def measured(directory: Path, seconds: float) -> Iterator[dict[str, Any]]:
 
 
 def sweep(directory: Path, writer: str, snaplen: int, size: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """Yield runs of one size: first without a rate limit, then at fractions of that rate until a run loses nothing."""
+    """Yield runs of one size: first without a rate limit, then at fractions of the achieved rate until a run loses
+    nothing."""
     first = run(directory, writer, snaplen, size, seconds, None)
     yield first
     max_bytes = first["written"] / first["whole_ns"] * 1e9 if first["whole_ns"] else 0

@@ -19,11 +19,11 @@ from ..programs.dpdk import executable
 from . import NotMeasurable, disk, rates, thresholds, trace
 
 CALLS = {"buffered": "writev", "direct": "io_uring"}
-VERSION = 2  # of the result; campaign/storage.py reads it
+VERSION = 2  # format of the result, which campaign/storage.py reads
 DIRECT_BYTES = 4096  # the direct writer writes multiples of it; the end of the file has another call
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
-BEYOND = 2  # multiple of the upper threshold to write, if there is time
+BEYOND = 2  # multiple of the upper threshold to write, time permitting
 ORPHAN_S = 10  # a writer without a supervisor ends after this time
 ROOM = 1.5  # size of the temporary disk, relative to the bytes written
 
@@ -167,7 +167,8 @@ def call_bytes(writer: str, written_bytes: int) -> int:
 
 
 def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> tuple[list, trace.Trace]:
-    """Run the writer until `max_bytes` are written or the time is over; return dirty memory samples and the trace."""
+    """Run the writer until `max_bytes` are written or the time is over; return samples of the dirty memory, and the
+    trace."""
     command = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
     command += ["--write", directory / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
     command += ["--duration", settings.seconds + ORPHAN_S]

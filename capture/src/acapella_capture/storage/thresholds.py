@@ -42,7 +42,7 @@ def put(name: str, value: int) -> None:
 
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
-    """Prevent another process from setting the thresholds: it would restore ours."""
+    """Prevent other processes from setting the thresholds: they would restore ours."""
     with (VM / "dirty_ratio").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

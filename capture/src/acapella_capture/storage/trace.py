@@ -120,8 +120,8 @@ def lost_messages(line: str) -> int:
 def differences(sums: list[Interval]) -> list[Interval]:
     """Return the events between sums since the start, for each interval in which calls ended.
 
-    bpftrace reads one map after the other, so bytes may be in a sum before or after the call that wrote them. Without
-    another call, they count in the interval of the latest call.
+    bpftrace reads one map after the other, so bytes may be in a sum before or after the call that wrote them. Without a
+    later call, they count in the interval of the latest call.
     """
     kept = [Interval(0)]
     for current in sums:
@@ -135,7 +135,7 @@ def differences(sums: list[Interval]) -> list[Interval]:
 def skipped_events(pid: int, version: str) -> int | None:
     """Return the number of events for which the kernel did not run a process's programs; None if it does not count.
 
-    It skips a program while another one runs on the same processor. Events of all processes count.
+    It skips a program while a program is already running on the same processor. Events of all processes count.
     """
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < COUNTED_SINCE:
         return None
@@ -171,7 +171,7 @@ class Trace:
         attached = False
         try:
             attached = self._wait_until_attached()
-        finally:  # also after an interrupt
+        finally:  # even after an interrupt
             if not attached:
                 self.__exit__()
         if not attached:
