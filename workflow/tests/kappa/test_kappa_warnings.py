@@ -97,7 +97,7 @@ def test_pair_is_warned_of_truncation_in_a_third_trial(tmp_path, capsys, clean):
     cut = write(tmp_path / "c.pcap", steady(100), snaplen=52)
     found = kappa(capsys, clean, clean, cut, "--all-pairs")["pairs"]
     assert [codes(entry) for entry in found] == [["truncated_identity"]] * 3
-    assert "truncated packets of another trial" in found[0]["warnings"][0]["text"]
+    assert "truncated packets of a different trial" in found[0]["warnings"][0]["text"]
 
 
 def test_packets_that_differ_after_the_truncation_are_ambiguous(tmp_path, capsys):

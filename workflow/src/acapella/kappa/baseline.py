@@ -12,17 +12,17 @@ from .ratios import COMPONENTS
 from .summary import format_kappa
 
 CODE = "odd_baseline"
-# Low kappas with the baseline can be chance: with five equally consistent trials, its four kappas are the lowest four
-# of ten in one of 210 cases; with three trials, its two are the lowest in one of three. So the distance from 1 has to
-# be larger as well, by this factor.
+# Low kappas with the baseline can be due to chance: with five equally consistent trials, its four kappas are the lowest
+# four of ten in one of 210 cases; with three trials, its two are the lowest in one of three. So the distance from 1
+# must also be larger by this factor.
 DISTANCE_RATIO = 2
 
 
 def with_baseline_warning(pairs: list[dict], names: list[str]) -> list[dict]:
     """Return ``pairs``; if the baseline ``names[0]`` is the outlier, add a warning to each of its pairs.
 
-    ``pairs`` are those of result.py. Nothing is added for fewer than three trials, if a pair is missing, or if a kappa
-    is undefined.
+    ``pairs`` are defined in result.py. Nothing is added for fewer than three trials, if a pair is missing, or if a
+    kappa is undefined.
     """
     warning = baseline_warning(pairs, names)
     if not warning:
@@ -62,7 +62,7 @@ def median_distance(kappas: list[float]) -> float:
 
 
 def affected_components(with_baseline: list[dict], others: list[dict]) -> list[str]:
-    """Return the components that are larger with the baseline by DISTANCE_RATIO, or all of them if none is."""
+    """Return the components that are larger with the baseline by DISTANCE_RATIO, or all components if none is."""
     medians = {
         name: [statistics.median(component_value(pair, name) for pair in group) for group in (with_baseline, others)]
         for name in COMPONENTS

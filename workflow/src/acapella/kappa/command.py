@@ -24,7 +24,7 @@ from acapella_core import decompression, files, names
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
-WINDOWS = 50  # of the longer trial; one bar each fits on a line
+WINDOWS = 50  # windows of the longer trial; their bars fit on a line
 MAX_WINDOWS = 10_000
 WITHIN_NS = (10,)  # bound used in the paper
 PROGRESS_INTERVAL_S = 1.0
@@ -187,7 +187,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def nothing_selected(result: dict) -> list[str]:
-    """Return the warnings about trials without a packet, each once."""
+    """Return the warnings about trials without a packet, without duplicates."""
     warnings = [warning for pair in result["pairs"] for warning in pair["warnings"]]
     return list(dict.fromkeys(warning["text"] for warning in warnings if warning["code"] == "empty_trial"))
 
@@ -257,8 +257,8 @@ def compare(args: argparse.Namespace) -> dict:
 def cut_frames(native: dict, trials: list[list[str]], kind: str, packet_selection, resources: dict) -> list[int]:
     """Return, for each trial in which most packets lack their tag or region, the number of truncated frames; else 0.
 
-    The core counts truncated frames among the compared packets, which are none if the snap length removed every
-    trailer. Such trials are read again with whole frames as identity, which only the shortest truncated frames lack.
+    The core counts truncated frames among the compared packets, of which there are none if the snap length removed
+    every trailer. Such trials are reread with whole frames as identity, which only the shortest truncated frames lack.
     """
     from acapella_core import kappa  # noqa: PLC0415
 
@@ -301,9 +301,9 @@ def check_output(output: str | None, trials: list[list[str]]) -> None:
     if not output:
         return
     if Path(output).resolve() in {Path(path).resolve() for trial in trials for path in trial}:
-        raise UserError("this is one of the captures", where=output, fix="name another file for the result")
+        raise UserError("this is one of the captures", where=output, fix="choose a different file for the result")
     if not Path(output).resolve().parent.is_dir():
-        raise UserError("no such directory", where=Path(output).parent, fix="create it, or name another one")
+        raise UserError("no such directory", where=Path(output).parent, fix="create it, or choose a different one")
 
 
 def names_of(given: list[str] | None, count: int) -> list[str]:
@@ -320,7 +320,7 @@ def names_of(given: list[str] | None, count: int) -> list[str]:
 
 
 def pairs_of(count: int, all_pairs: bool) -> list[tuple[int, int]]:
-    """Return the indices of the trials to compare: the first with each other one, or all pairs."""
+    """Return the indices of the trials to compare: the first trial with each of the others, or all pairs."""
     return [(a, b) for a in range(count if all_pairs else 1) for b in range(a + 1, count)]
 
 
@@ -334,7 +334,7 @@ def bounds_of(given: list[str] | None) -> list[int]:
 
 
 def windows_of(args: argparse.Namespace) -> tuple[int | None, int | None]:
-    """Return the number of windows, or the length of one in ns. Raises UserError."""
+    """Return the number of windows, or the length of a window in ns. Raises UserError."""
     from acapella.common.quantities import whole_number  # noqa: PLC0415
 
     from .selection import window_ns  # noqa: PLC0415

@@ -116,7 +116,7 @@ class Printed:
 
 
 def mean_of(numbers: list[Printed]) -> Printed:
-    """Return the mean of numbers, with the bounds that follow from theirs."""
+    """Return the mean of numbers, with the bounds that follow from the numbers' bounds."""
     ends = ((getattr(number, end) for number in numbers) for end in ("value", "low", "high"))
     return Printed(*(sum(end) / len(numbers) for end in ends))
 
@@ -141,7 +141,7 @@ def read_printed(path: Path) -> list[dict]:
 def read_errata(path: Path) -> dict:
     """Return ``environments`` (with their runs) and ``errata`` (each with environment, printed by run, explains, note).
 
-    Raises UserError if the file has another format.
+    Raises UserError if the file has a different format.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -164,9 +164,10 @@ def numbers_of(text: str) -> dict:
 
 
 def table_rows(printed: list[dict], errata: list[dict]) -> list[dict]:
-    """Return the rows of kappa_published, with the differences that an erratum `needs` to explain and those explained.
+    """Return the rows of kappa_published, with the differences that an erratum must explain and those that one
+    explains.
 
-    The keys of the latter are `needs` and `explained`.
+    Their keys are `needs` and `explained`.
     """
     runs = {}
     for row in printed:

@@ -30,8 +30,8 @@ class Departures:
     """The rows of a file in the order of (loop, packet), as arrays, and its metadata.
 
     ``departed_ns`` is 0 if ``measured`` is false. ``queue``, ``clock_error_ns``, ``clock_offset_ns`` and
-    ``receiver_error_ns`` (largest error of the clock compared with that of the receiver) are None if unknown.
-    ``retried``: number of packets that the driver did not accept at once.
+    ``receiver_error_ns`` (largest error of the clock relative to the receiver's) are None if unknown.
+    ``retried``: number of packets that the driver did not accept immediately.
     """
 
     path: str
@@ -55,7 +55,7 @@ class Departures:
 
     @property
     def loops(self) -> int:
-        """Number of loops."""
+        """The number of loops."""
         return int(self.loop.max(initial=-1)) + 1
 
 
@@ -87,7 +87,7 @@ def read(path: str) -> Departures:
 
 
 def check_columns(path: str, schema: pa.Schema) -> None:
-    """Raise UserError if a column is missing or has another type."""
+    """Raise UserError if a column is missing or has the wrong type."""
     defined = arrow_schema("departures")
     for name in (*COLUMNS, *(name for name in OPTIONAL if name in schema.names)):
         if name not in schema.names:

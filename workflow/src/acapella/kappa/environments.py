@@ -45,8 +45,8 @@ def comparison(first: tuple, second: tuple) -> dict:
 def verdict(runs_a: int, runs_b: int, interval: tuple[float, float] | None) -> str:
     """Return whether the second environment is less or more consistent: only if the interval does not contain 0.
 
-    With too few runs, all kappas of one environment exceed all of the other by chance alone in more than 5 % of cases
-    (2 of all ways to divide the runs have that order). The interval is not conclusive then.
+    With too few runs, all kappas of one environment exceed all kappas of the other by chance alone in more than 5 % of
+    cases (2 of all ways to divide the runs have this order). The interval is then inconclusive.
     """
     if interval is None or 2 / math.comb(runs_a + runs_b, runs_a) > SIGNIFICANCE_LEVEL:
         return TOO_FEW

@@ -1,7 +1,7 @@
-"""Check that departures fit the arrivals of their trial: departures of another run give a wrong corrected kappa.
+"""Checks that departures fit the arrivals of their trial: departures of a different run yield a wrong corrected kappa.
 
-docs/kappa_path.md, "Which departures are rejected", states what is compared. Loss does not matter, because only packets
-that departed and arrived are compared. Jitter and queues are allowed for.
+docs/kappa_path.md, "Which departures are rejected", describes the comparisons. Loss does not matter, because only
+packets that departed and arrived are compared. Jitter and queues are allowed for.
 """
 
 import numpy as np
@@ -11,22 +11,22 @@ from acapella_core.errors import UserError
 
 from .replayed import Schedule
 
-MIN_PACKETS = 20  # fewer do not show a trend
-MAX_RATE = 0.01  # of the duration: clocks differ by far less
+MIN_PACKETS = 20  # fewer packets do not show a trend
+MAX_RATE = 0.01  # share of the duration; clocks differ by far less
 # The delay may change during a trial by this much. It grows while a queue fills, for which buffers limit it.
 MAX_DECREASE_NS = 10_000_000
 MAX_INCREASE_NS = 250_000_000
-MAX_OFFSET_CHANGE_NS = 1_000_000_000  # of the clocks' difference between trials; 1 % of the time between them is added
-# A queue or a route changes the delay at some times, another speed changes it in proportion to time: the median
-# distance of the delays from a line is then a small share of the whole change.
+MAX_OFFSET_CHANGE_NS = 1_000_000_000  # of the clocks' difference between trials, plus 1 % of the time between them
+# A queue or a route changes the delay at some times; a different speed changes it in proportion to time. In the latter
+# case, the median distance of the delays from a line is a small share of the whole change.
 MAX_DISTANCE_SHARE = 0.05
-# Departures of another trial must fit twice as well to be reported: without a swap, they fit as well at most.
+# Departures of a different trial are reported if they fit twice as well: without a swap, they fit at most equally well.
 BETTER = 0.5
-MUCH_LESS = 0.1  # the change of the clocks' difference with departures swapped, as a share of that without
+MUCH_LESS = 0.1  # change of the clocks' difference with departures swapped, as a share of the change without a swap
 
 
 def check_durations(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, name: str, paths: list[str]) -> None:
-    """Raise UserError if packets arrived at another speed than they departed. Each replayer has its own clock.
+    """Raise UserError if packets arrived at a different speed than they departed. Each replayer has its own clock.
 
     ``paths``: the files of departures of the trial ``name``, one for each replayer.
     """
@@ -53,14 +53,16 @@ def check_duration(arrived: np.ndarray, departed: np.ndarray, where: str) -> Non
     if abs(change) > allowed and from_line < MAX_DISTANCE_SHARE * abs(change):
         text = f"packets arrived within {nanoseconds(spans[1])}, but departed within {nanoseconds(spans[0])}"
         raise UserError(
-            f"departures of another run: {text}".replace(GAP, " "), where=where, fix="name the departures of this trial"
+            f"departures of a different run: {text}".replace(GAP, " "),
+            where=where,
+            fix="name the departures of this trial",
         )
 
 
 def check_order(trials: list[tuple], schedules: list[Schedule], names: list[str]) -> None:
-    """Raise UserError if the departures of each of two trials (as of align) fit the other one far better.
+    """Raise UserError if the departures of two trials (as returned by align) fit far better when swapped.
 
-    They do if the difference of the clocks is constant only with the departures swapped, or by the gaps of packets.
+    The criteria are a clock difference that is constant only with swapped departures, and the gaps of packets.
     """
     own, other = (offset_change_ns(trials, order) for order in (schedules, schedules[::-1]))
     if (is_too_large(own, schedules) and other < MUCH_LESS * own) or fits_better_swapped(trials, schedules):
@@ -79,7 +81,7 @@ def fits_better_swapped(trials: list[tuple], schedules: list[Schedule]) -> bool:
 
 
 def unexpected_offset_ns(trials: list[tuple], schedules: list[Schedule]) -> int:
-    """Return by how much the difference of the clocks seems to change between two trials; 0 if that is expected."""
+    """Return the apparent change of the clock difference between two trials; 0 if it is within expectations."""
     change = offset_change_ns(trials, schedules)
     return change if is_too_large(change, schedules) else 0
 
@@ -96,7 +98,7 @@ def offset_change_ns(trials: list[tuple], schedules: list[Schedule]) -> int:
 
 
 def is_too_large(change_ns: int, schedules: list[Schedule]) -> bool:
-    """Return whether clocks that are not set do not change by this much between two trials."""
+    """Return whether a change is too large for clocks that were not set between two trials."""
     if not change_ns:
         return False
     departed = [middle_of(schedule.departed_ns[schedule.usable]) for schedule in schedules]
@@ -110,7 +112,7 @@ def middle_of(times_ns: np.ndarray) -> int:
 
 
 def timed(keys, ts_ns, usable: np.ndarray, departed_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the arrivals and the departures, in order of departure, of the packets of a trial that are usable."""
+    """Return the arrivals and departures of the usable packets of a trial, in order of departure."""
     replayed = keys < len(usable)
     number, arrived = keys[replayed].astype(np.int64), ts_ns[replayed]
     number, arrived = number[usable[number]], arrived[usable[number]]

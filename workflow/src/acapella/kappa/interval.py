@@ -1,10 +1,11 @@
 """Bound the components of the path's kappa, given trials corrected by departures and the errors of their timestamps.
 
-docs/kappa_path.md, "Interval", derives the bounds, and "What is proved" lists what is only simulated: that sums over
-packets are nearly normal, and the swaps of three or more close packets in I. Random errors (normal, independent between
-packets, of at most the stated standard deviation) are bounded with 95 % confidence for all components together; bounded
-errors, such as the unknown departures inside a burst, are added in the worst case. Nothing is assumed about the path
-except that its delays do not depend on when packets are sent. Without any error both limits are the exact value.
+docs/kappa_path.md, "Interval", derives the bounds, and "What is proved" lists what is only simulated: the
+near-normality of sums over packets, and the swaps of three or more close packets in I. Random errors (normal,
+independent between packets, of at most the stated standard deviation) are bounded with 95 % confidence for all
+components together; bounded errors, such as the unknown departures inside a burst, are added in the worst case. Nothing
+is assumed about the path except that its delays do not depend on when packets are sent. Without errors, both limits
+equal the exact value.
 """
 
 import math
@@ -14,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 LEVEL = 0.95
-# Limits that have to hold at the same time: of L and I two lower and one upper each; of each trial the swaps, the first
-# packet, both ends of the duration, and O.
+# Limits that must hold at the same time: two lower and one upper limit each for L and I; for each trial, the swaps, the
+# first packet, both ends of the duration, and O.
 LIMITS = 16
 Z = statistics.NormalDist().inv_cdf(1 - (1 - LEVEL) / LIMITS)
-MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # of a standard normal variable
+MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # quantile of a standard normal variable
 # A kernel k, a sum of Gaussian terms, with E k(x + r e) >= E|x + r e| - |x| for every x and every r from 0 to 1, where
 # e is a standard normal variable. It was found by linear programming; test_kappa_interval.py checks the inequality.
 WIDTHS = (0.5, 0.75, 1.0)
@@ -46,13 +47,13 @@ class TimedTrial:
 
     @property
     def exact(self) -> bool:
-        """Whether no time has an error."""
+        """Return whether all times are exact."""
         return not (self.sigma_ns or self.drift_ns or self.skew_ns or self.late_ns.any())
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Differences between the common packets of two trials, and where these are in both trials."""
+    """Differences between the common packets of two trials, and the packets' positions in both trials."""
 
     gap_ns: np.ndarray
     latency_ns: np.ndarray
@@ -126,7 +127,7 @@ def gap_sum(a: TimedTrial, b: TimedTrial, changes: Differences) -> tuple[float, 
         for trial, positions in ((a, changes.at_a), (b, changes.at_b)):
             of_gap = np.zeros(len(trial.keys) + 1)
             of_gap[positions] = slope
-            of_gap[0] = 0  # the gap of the first packet is 0, whatever its time is
+            of_gap[0] = 0  # the gap of the first packet is always 0
             gradient = np.diff(of_gap)  # a time is the end of one gap and the start of the next
             total += trial.sigma_ns**2 * float(gradient @ gradient)
         return total
@@ -199,10 +200,10 @@ def swapped_gaps(trial: TimedTrial) -> float:
 def order_limits(a: TimedTrial, b: TimedTrial, distance_of) -> tuple[int, int]:
     """Return limits for the sum of equation 2.
 
-    ``distance_of(packets of A, packets of B)`` returns the sum for packets at these indices of both trials. Both
-    trials are divided wherever the packets before the division are the same ones whatever the errors are. The sum is
-    that of all parts. It is exact in a part without close pairs. In other parts it is between 0 and sum |a - b| over
-    all packets, which a swap of neighbors changes by at most 2; which packets are kept does not matter for this.
+    ``distance_of(packets of A, packets of B)`` returns the sum for packets at these indices of both trials. Both trials
+    are divided wherever the packets before the division are the same regardless of errors. The result is the sum over
+    all parts. It is exact in a part without close pairs. In other parts it is between 0 and sum |a - b| over all
+    packets, which a swap of neighbors changes by at most 2, regardless of which packets are kept.
     """
     changes = differences(a, b)
     from_a = np.zeros(len(a.keys), dtype=bool)
@@ -210,7 +211,7 @@ def order_limits(a: TimedTrial, b: TimedTrial, distance_of) -> tuple[int, int]:
     ranks = (np.cumsum(from_a) - 1)[changes.at_a]  # rank in A of each common packet, in order of B
     firsts = (first_close(a, from_a), first_close(b, changes.at_b))
     positions = np.arange(len(ranks))
-    divided = np.maximum.accumulate(ranks) == positions  # after this place, both trials have had the same packets
+    divided = np.maximum.accumulate(ranks) == positions  # up to this place, both trials contain the same packets
     divided = np.concatenate(([True], divided[:-1]))
     for first in firsts:
         divided &= np.minimum.accumulate(first[::-1])[::-1] >= positions
@@ -231,8 +232,8 @@ def order_limits(a: TimedTrial, b: TimedTrial, distance_of) -> tuple[int, int]:
 def first_close(trial: TimedTrial, common: np.ndarray) -> np.ndarray:
     """Return for each common packet the first of the packets before it that it may have preceded without errors.
 
-    If there is none, this is the packet itself. A packet that departed later than its timestamp is corrected too
-    little: its true time is earlier, by at most ``late_ns``.
+    If there is none, this is the packet itself. A packet that departed later than its timestamp is undercorrected: its
+    true time is earlier, by at most ``late_ns``.
     """
     ts_ns, late_ns = trial.ts_ns[common], trial.late_ns[common]
     positions = np.arange(len(ts_ns))

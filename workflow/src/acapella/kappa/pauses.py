@@ -1,4 +1,4 @@
-"""A lower bound for the longest gap of a trial, computed from the core's windows and histograms."""
+"""Computes a lower bound for the longest gap of a trial from the core's windows and histograms."""
 
 
 def largest_gaps(pair: dict) -> tuple[int, int]:
@@ -20,7 +20,8 @@ def largest_gaps(pair: dict) -> tuple[int, int]:
 
 
 def gaps_from_differences(pair: dict) -> tuple[int, int]:
-    """Return lower bounds from the histogram of gB - gA: a gap that only one trial has is at least the difference."""
+    """Return lower bounds from the histogram of gB - gA: a gap that exists in only one trial is at least the
+    difference."""
     histogram = pair["histograms"]["gap"]
     last = [
         max((bin_ for bin_, packets in enumerate(histogram[sign]) if packets), default=-1)

@@ -11,44 +11,46 @@ COMPONENTS = ("U", "O", "L", "I")  # the order of equation 5
 
 
 def ratio(numerator: int, denominator: int) -> Fraction | None:
-    """Return an exact quotient. 0 over anything, also over 0, is 0; any other number over 0 is None."""
+    """Return an exact quotient. 0 over anything, including 0, is 0; any other number over 0 is None."""
     if numerator == 0:
         return Fraction(0)
     return Fraction(numerator, denominator) if denominator else None
 
 
 def uniqueness(n_a: int, n_b: int, n_common: int) -> Fraction:
-    """U, equation 1: the share of packets of both trials that the other trial lacks; 0 for two empty trials."""
+    """Return U, equation 1: the share of packets of both trials that the other trial lacks; 0 for two empty trials."""
     return ratio(n_a + n_b - 2 * n_common, n_a + n_b)
 
 
 def ordering(distance: int, n_common: int) -> Fraction | None:
-    """O, equation 2; ``distance`` is the sum of |rank in A - rank in B| over the moved packets."""
+    """Return O, equation 2; ``distance`` is the sum of |rank in A - rank in B| over the moved packets."""
     return ratio(distance, n_common * (n_common + 1) // 2) if n_common else None
 
 
 def ordering_published(distance: int, moved: int, n_common: int) -> Fraction | None:
-    """O as the paper printed it: twice the mean distance of the moved packets over N + 1; may exceed 1."""
+    """Return O as printed in the paper: twice the mean distance of the moved packets over N + 1; it may exceed 1."""
     return ratio(2 * distance, moved * (n_common + 1)) if n_common else None
 
 
 def ordering_kendall(inversions: int, n_common: int) -> Fraction | None:
-    """Pairs of common packets in opposite order over all pairs (Kendall 1938): O without tie-breaking."""
+    """Return the share of pairs of common packets in opposite order (Kendall 1938): O without tie-breaking."""
     return ratio(inversions, n_common * (n_common - 1) // 2) if n_common else None
 
 
 def latency(total: int, n_common: int, duration_ns: int) -> Fraction | None:
-    """L, equation 3; ``total`` is the sum of |lA - lB| in ns, ``duration_ns`` the duration of the longer trial."""
+    """Return L, equation 3; ``total`` is the sum of |lA - lB| in ns, ``duration_ns`` the duration of the longer
+    trial."""
     return ratio(total, n_common * duration_ns) if n_common else None
 
 
 def gaps(total: int, n_common: int, durations_ns: int) -> Fraction | None:
-    """I, equation 4; ``total`` is the sum of |gA - gB| in ns, ``durations_ns`` the sum of both durations."""
+    """Return I, equation 4; ``total`` is the sum of |gA - gB| in ns, ``durations_ns`` the sum of both durations."""
     return ratio(total, durations_ns) if n_common else None
 
 
 def kappa(n_a: int, n_b: int, n_common: int, parts: tuple[Fraction | None, ...]) -> float | None:
-    """Equation 5 of ``parts`` (U, O, L, I): None for two empty trials, 0 by convention if no packet is common."""
+    """Return kappa, equation 5, of ``parts`` (U, O, L, I): None for two empty trials, 0 by convention if no packet is
+    common."""
     if n_a + n_b == 0:
         return None
     if n_common == 0:
@@ -88,7 +90,8 @@ def deltas(sums: dict, count: int) -> dict:
 
 
 def moments(sums: dict) -> dict:
-    """Table 1 of the paper over ``count`` signed moves: mean and population sigma, of the moves and of their sizes."""
+    """Return Table 1 of the paper over ``count`` signed moves: mean and population sigma of the moves and of their
+    sizes."""
     count = sums["count"]
     if not count:
         return dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))

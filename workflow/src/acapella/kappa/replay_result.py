@@ -1,4 +1,4 @@
-"""The part of the result that needs departures: kappa of the replayer alone, and of the path alone.
+"""Computes the part of the result that needs departures: kappa of the replayer alone, and of the path alone.
 
 schemas/kappa.schema.json describes both; docs/kappa_path.md derives them.
 """
@@ -21,8 +21,8 @@ from .warnings import OFFSET, WIDE
 
 BYTES_PER_PACKET = 500  # arrays of a pair, per packet of the longer trial or the recording
 SELECTING = ("filter", "flow", "begin", "end")
-MAX_WIDTH = 0.05  # of kappa's interval; environments that differ by less are hardly distinguished by a wider one
-DIGITS = 10**12  # limits are floating-point sums; they are rounded outward, so that every machine has the same ones
+MAX_WIDTH = 0.05  # width of kappa's interval; a wider one hardly distinguishes environments that differ by less
+DIGITS = 10**12  # limits are floating-point sums; they are rounded outward, so that they are equal on every machine
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def check_speeds(sources: list[list[departures.Departures]]) -> None:
 def pair_results(replay: Replay, trials: list[list[str]], names: list[str], native: dict, options: dict) -> list[dict]:
     """Return ``replayer``, ``corrected`` and ``corrected_unknown`` of each pair of the native result.
 
-    ``trials``: the files of each; ``options``: those of align. Raises UserError.
+    ``trials``: the files of each trial; ``options``: options of align. Raises UserError.
     """
     sources = [rows for of_trial in replay.sources for rows in of_trial]
     loops = [max([1, *(rows.loops for rows in sources if rows.recording_sha256 == digest)]) for digest in replay.sha256]
@@ -125,7 +125,7 @@ def pair_results(replay: Replay, trials: list[list[str]], names: list[str], nati
     check_memory(aligned, options["memory_bytes"])
     for paths, (keys, _) in zip(trials, aligned["trials"], strict=True):
         if len(keys) and not (keys < aligned["replayed"]).any():
-            fix = "name the recording that was replayed, or another --identity"
+            fix = "name the recording that was replayed, or use a different --identity"
             raise UserError("no packet of the trial is in the recording", where=", ".join(paths), fix=fix)
     natives = [{"name": name, **entry} for name, entry in zip(names, native["trials"], strict=True)]
     compute = Pairs(replay, numbering, aligned["trials"], natives, options)
@@ -226,7 +226,7 @@ class Pairs:
 
 
 def rounding(trial: dict) -> float:
-    """Return the standard deviation of the rounding of a trial's timestamps, in ns; that to 1 ns is neglected."""
+    """Return the standard deviation of the rounding of a trial's timestamps, in ns; rounding to 1 ns is neglected."""
     grid = max([trial["grid_ns"] or 1, trial["resolution_ns"] or 1, *(file["grid_ns"] or 1 for file in trial["files"])])
     return grid / math.sqrt(12) if grid > 1 else 0.0
 
@@ -250,8 +250,8 @@ def components(native: dict) -> dict:
 def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
     """Return the components and kappa of corrected trials with their limits, named ``U_lo``, ``U_hi`` and so on.
 
-    The value of a component is that of the corrected times if it is within the limits, else the nearer limit. Limits
-    are None if the value is.
+    The value of a component is computed from the corrected times; if it is outside the limits, it is the nearer limit.
+    Limits are None if the value is.
     """
     counts = {name: native[name] for name in ("n_a", "n_b", "n_common")}
     exact = ratios.components(native)

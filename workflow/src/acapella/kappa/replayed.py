@@ -12,8 +12,8 @@ from acapella_core.errors import UserError
 from .departures import SENT, Departures
 from .interval import TimedTrial
 
-QUEUE_BITS = 16  # of the number of a queue
-MAX_SLEW = 500e-6  # the largest rate at which a Linux clock is adjusted, adjtimex(2)
+QUEUE_BITS = 16  # bits of a queue number
+MAX_SLEW = 500e-6  # maximum rate at which a Linux clock is adjusted, adjtimex(2)
 NOT_MEASURED = "departures were not measured"
 ONE_BURST = "departures inside the only burst of a queue are unknown; give --burst-error"
 NO_QUEUE = "departures inside bursts are unknown, because the Tx queues of packets are; give --burst-error"
@@ -22,7 +22,8 @@ NO_CLOCK_ERROR = "its replayers' clocks have no stated error"
 
 @dataclass(frozen=True)
 class Numbering:
-    """The keys of each recording, in the order of acapella_core.kappa.align: first key, frames, and its SHA-256."""
+    """The keys of each recording, in the order of acapella_core.kappa.align: first key, number of frames, and
+    SHA-256."""
 
     sha256: list[str]
     frames: list[int]
@@ -36,7 +37,7 @@ class Numbering:
 
     @property
     def replayed(self) -> int:
-        """Number of keys."""
+        """The number of keys."""
         return sum(frames * loops for frames, loops in zip(self.frames, self.loops, strict=True))
 
 
@@ -47,7 +48,7 @@ class Schedule:
     ``usable``: sent, with a known departure. ``deviation_ns``: departed minus requested. ``late_ns``: how much later
     than its timestamp the packet may have departed. ``burst``, ``source``: numbers of its burst and its replayer.
     ``unknown``: why the departures are unknown, else "". ``retried``: packets that the driver did not accept at once.
-    ``receiver_error_ns``: error of the replayers' clocks compared with that of the receiver, None if unknown.
+    ``receiver_error_ns``: error of the replayers' clocks relative to the receiver's, None if unknown.
     ``skew_ns``: bound for the difference between two replayers' clocks.
     """
 
@@ -117,10 +118,12 @@ def queues_of(rows: Departures, timed: np.ndarray) -> list[np.ndarray]:
 
 
 def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
-    """Return the key of each row. Raises UserError for another recording, or for packets that it does not have."""
+    """Return the key of each row. Raises UserError for a different recording, or for packets that are not in the
+    recording."""
     if rows.recording_sha256 not in numbering.sha256:
         fix = "name the recording that was replayed"
-        raise UserError(f"departures of another recording: SHA-256 {rows.recording_sha256}", where=rows.path, fix=fix)
+        message = f"departures of a different recording: SHA-256 {rows.recording_sha256}"
+        raise UserError(message, where=rows.path, fix=fix)
     index = numbering.sha256.index(rows.recording_sha256)
     frames = numbering.frames[index]
     largest = int(rows.packet.max(initial=-1))
@@ -144,7 +147,7 @@ def lateness(rows: Departures, of_queue: np.ndarray, burst_ns: int | None) -> tu
     open_end = (~rows.resolved & ~rows.burst_first)[of_queue] & (numbers == len(starts) - 1)
     if burst_ns is None:
         bounded = len(spans) > 0 or not open_end.any()
-        spans = np.append(spans, spans.max(initial=0))  # the last burst: as the longest one before
+        spans = np.append(spans, spans.max(initial=0))  # the last burst: as long as the longest earlier burst
     else:
         bounded = True
         spans = np.append(np.minimum(spans, burst_ns), burst_ns)
@@ -159,7 +162,7 @@ def outcomes_of(sources: list[Departures]) -> dict[str, int]:
 
 
 def clock_error(sources: list[Departures]) -> int | None:
-    """Return the largest error of the replayers' clocks compared with their reference, or None if one is unknown."""
+    """Return the largest error of the replayers' clocks relative to their reference, or None if one is unknown."""
     return largest([rows.clock_error_ns for rows in sources])
 
 
@@ -178,20 +181,21 @@ def skew(sources: list[Departures]) -> float:
 
 @dataclass(frozen=True)
 class Corrected:
-    """A trial corrected by its departures, and the packets that this concerned."""
+    """A trial corrected by its departures, and the affected packets."""
 
     trial: TimedTrial
     excluded: int  # arrived, but not sent or without a known departure in one of the trials
     arrived_unsent: int  # of these, packets that this trial's replayer reports as not sent
-    other: int  # packets that are in no recording
+    other: int  # packets that are not in any recording
 
 
 def correct(
     keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, schedule_of_other: Schedule, sigma_ns: float
 ) -> Corrected:
-    """Return the trial (as of align) without the packets that a replayer did not send, in order of corrected time.
+    """Return the trial (as returned by align) without the packets that a replayer did not send, in order of corrected
+    time.
 
-    Packets that are in no recording are corrected like the replayed packet before them.
+    Packets that are not in any recording are corrected like the replayed packet before them.
     """
     size = len(own.usable)
     in_recording = keys < size
@@ -221,7 +225,7 @@ def correct(
 
 
 def runs(keys: np.ndarray, in_recording: np.ndarray, number: np.ndarray, own: Schedule) -> np.ndarray:
-    """Return the number of the run of each packet: neighbors of one burst, in the order in which they departed."""
+    """Return the run number of each packet; a run consists of neighbors of one burst in order of departure."""
     if not len(keys) or not len(own.burst):
         return np.arange(len(keys))
     burst = np.where(in_recording, own.burst[number], -1)
@@ -230,6 +234,6 @@ def runs(keys: np.ndarray, in_recording: np.ndarray, number: np.ndarray, own: Sc
 
 
 def drift(own: Schedule, duration_ns: float) -> float:
-    """Return a bound for the change of the replayers' clocks against that of the receiver during a trial."""
+    """Return a bound for the drift of the replayers' clocks relative to the receiver's during a trial."""
     slewed = MAX_SLEW * duration_ns
     return slewed if own.receiver_error_ns is None else min(2.0 * own.receiver_error_ns, slewed)

@@ -1,8 +1,8 @@
-"""Order of arrival of packets that several replayers send: reversed pairs, and those that the replayers do not explain.
+"""Counts reversed pairs of packets from several replayers, and the reversed pairs that the replayers do not explain.
 
 Two neighbors in the requested order, from different replayers, may arrive reversed because of the replayers alone if
 their requested departures differ by at most the skew of the replayers plus the larger departure error of both packets,
-or if they may have departed in the other order. Every port of a replayer counts as a replayer. Neighbors that were
+or if they may have departed in reverse order. Every port of a replayer counts as a replayer. Neighbors that were
 requested to depart at the same time have no order and are not counted.
 """
 
@@ -14,14 +14,14 @@ import numpy as np
 from .departures import Departures
 from .replayed import Numbering, Schedule, keys_of
 
-Z_95 = 1.959964  # of the normal distribution
+Z_95 = 1.959964  # quantile of the normal distribution
 
 
 @dataclass(frozen=True)
 class Order:
-    """Counts of a trial: neighbors of different replayers that arrived, and of these those that arrived reversed.
+    """Counts of a trial: arrived neighbors from different replayers, and among these, reversed pairs.
 
-    ``unexplained``: of these, those that the replayers do not explain. ``sent_in_order``: reversed pairs that certainly
+    ``unexplained``: reversed pairs that the replayers do not explain. ``sent_in_order``: reversed pairs that certainly
     departed in the requested order, however late both were.
     """
 
@@ -36,7 +36,8 @@ class Senders:
     """The ports of all replayers of a trial. ``of_key``: the number of the sender of each key, -1 for none.
 
     ``skew_ns``: for each pair of senders, the difference of their median departure errors plus its uncertainty.
-    ``clock_ns``: for each pair, the largest error of the difference between their clocks; ``offset_ns`` of each.
+    ``clock_ns``: for each pair, the largest error of the difference between their clocks; ``offset_ns``: of each
+    sender.
     """
 
     of_key: np.ndarray
@@ -48,7 +49,8 @@ class Senders:
 def order_of(
     arrivals: tuple[np.ndarray, np.ndarray], own: Schedule, sources: list[Departures], numbering: Numbering
 ) -> dict | None:
-    """Return the counts of a trial (keys and times, as of align); None for one sender, or if the skew is unknown."""
+    """Return the counts of a trial (keys and times, as returned by align); None for one sender, or if the skew is
+    unknown."""
     senders = senders_of(own, sources, numbering)
     if senders is None:
         return None
@@ -74,7 +76,7 @@ def order_of(
 
 
 def senders_of(own: Schedule, sources: list[Departures], numbering: Numbering) -> Senders | None:
-    """Return the senders of a trial; None if there is one, or if the error of a replayer's clock is unknown."""
+    """Return the senders of a trial; None if there is only one, or if the error of a replayer's clock is unknown."""
     of_key = np.full(numbering.replayed, -1, dtype=np.int64)
     medians, errors, clocks, offsets, replayers = [], [], [], [], []
     for number, rows in enumerate(sources):

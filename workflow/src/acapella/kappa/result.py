@@ -1,7 +1,7 @@
-"""Build the result of a comparison as JSON: schemas/kappa.schema.json describes it, ratios.py computes the ratios.
+"""Builds the result of a comparison as JSON. schemas/kappa.schema.json describes it; ratios.py computes the ratios.
 
-The result depends only on the captures' bytes, the version and the parameters. It contains no path, no time of the run
-and no memory limit.
+The result depends only on the captures' bytes, the version and the parameters. It contains neither paths, nor the time
+of the run, nor a memory limit.
 """
 
 from pathlib import Path
@@ -19,10 +19,10 @@ UNKNOWN = {"replayer": None, "corrected": None, "corrected_unknown": None}
 def document(
     native: dict, names: list[str], parameters: dict, cut_frames: list[int], separated: list[dict] | None = None
 ) -> dict:
-    """Return the result for ``native`` (of acapella_core.kappa.compare), with a name for each trial.
+    """Return the result for ``native`` (returned by acapella_core.kappa.compare), with a name for each trial.
 
     ``cut_frames``: frames truncated by the capture, for each trial in which most packets lack their identity.
-    ``separated``: for each pair what departures add (replay_result.pair_results).
+    ``separated``: the additional results from departures for each pair (replay_result.pair_results).
     """
     trials = [trial(entry, name) for entry, name in zip(native["trials"], names, strict=True)]
     settings = {"identity": parameters["identity"]["kind"], "within_ns": parameters["within_ns"]}
@@ -83,18 +83,18 @@ def pair(native: dict, trials: list[dict], parameters: dict) -> dict:
 
 
 def moves(sums: dict, common: int) -> dict:
-    """Table 1 of the paper, in packets; ``share`` is a share of the common packets."""
+    """Return Table 1 of the paper, in packets; ``share`` is a share of the common packets."""
     share = ratios.real(ratios.ratio(sums["count"], common))
     return {"count": sums["count"], "share": share, **ratios.moments(sums)}
 
 
 def bursts(sums: dict) -> dict:
-    """Runs of packets that moved together: their number, the longest in packets, and Table 1 over runs."""
+    """Return the runs of packets that moved together: their number, the longest in packets, and Table 1 over runs."""
     return {"count": sums["count"], "longest": sums["longest"], **ratios.moments(sums)}
 
 
 def spacing(native: dict) -> dict:
-    """Count pairs of common packets by their distance in time in A, and those that arrived in reverse order."""
+    """Count pairs of common packets, and those in reverse order, by their distance in time in A."""
     pairs, reversed_ = native["zero"]
     columns = {name: native[name] for name in ("distances", "starts_ns", "pairs", "reversed")}
     return {"zero": {"pairs": pairs, "reversed": reversed_}, **columns}

@@ -1,4 +1,4 @@
-"""Packet selection from command line values: a display filter, a flow, a time range."""
+"""Selects packets by command line values: a display filter, a flow, a time range."""
 
 import ipaddress
 import re

@@ -1,4 +1,4 @@
-"""A comparison as text: kappa, what each component contributes, detailed numbers, a timeline, and warnings."""
+"""Prints a comparison as text: kappa, contributions of components, detailed numbers, a timeline, and warnings."""
 
 import math
 import textwrap
@@ -9,9 +9,9 @@ from acapella_core import names
 from .warnings import end_of_file
 
 NAMES = {"U": "packets", "O": "order", "L": "latency", "I": "gaps"}
-BARS = " ▁▂▃▄▅▆▇█"  # blank: no packets; then from consistent to the worst window
+BARS = " ▁▂▃▄▅▆▇█"  # blank: no packets; the others from consistent to the worst window
 TIMELINE_COLUMNS = 60
-WORST_WINDOWS = 3  # listed
+WORST_WINDOWS = 3  # worst windows that are listed
 WIDTH = 110
 
 
@@ -118,7 +118,7 @@ def component_lines(entry: dict) -> list[str]:
 
 
 def replay_lines(entry: dict) -> list[str]:
-    """Return the lines for the replayer alone and for the path alone; none without departures."""
+    """Return the lines for the replayer alone and for the path alone; empty without departures."""
     lines = []
     if entry["replayer"] is not None:
         parts = ", ".join(f"{name} {format_number(entry['replayer'][name])}" for name in NAMES)
@@ -166,7 +166,7 @@ def not_sent(entry: dict) -> str:
 
 
 def detail_lines(entry: dict) -> list[str]:
-    """Return the numbers that the components are computed from."""
+    """Return the numbers from which the components are computed."""
     lines = [f"  packets     {entry['n_common']:,} common of {entry['n_a']:,} in A and {entry['n_b']:,} in B"]
     if not entry["n_common"]:
         return lines

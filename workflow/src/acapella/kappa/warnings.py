@@ -1,4 +1,4 @@
-"""Warnings about captures that make a component look better or worse than the network was.
+"""Generates warnings about captures that make a component look better or worse than the network was.
 
 Each warning is ``{"code", "components", "text"}``, with the affected components and the effect on them. Nothing is
 corrected silently; docs/kappa.md has a paragraph for each code.
@@ -12,9 +12,9 @@ COARSE_NS = 1000  # the paper measures gaps within 10 ns, which a microsecond cl
 # Two frames on one port cannot arrive at the same time (64 bytes take 5 ns at 100 Gbit/s), so equal timestamps are due
 # to the clock. If it hides one gap in a hundred, quantiles and the share within 10 ns change by as much.
 MAX_EQUAL_SHARE = 0.01
-MIN_COMMON_SHARE = 0.5  # of the smaller trial's packets; with fewer, the trials are hardly the same traffic
-MAX_DURATION_DIFFERENCE = 0.1  # share of the longer duration; L is smaller by the same share
-MAX_GAP_SHARE = 0.5  # of a trial's duration; a longer gap is most of the denominators of L and I
+MIN_COMMON_SHARE = 0.5  # share of the smaller trial's packets; with fewer, the trials are hardly the same traffic
+MAX_DURATION_DIFFERENCE = 0.1  # share of the longer duration; L is smaller by this share
+MAX_GAP_SHARE = 0.5  # share of a trial's duration; a longer gap dominates the denominators of L and I
 NO_IDENTITY = {"tag": "no tag was captured", "regions": "not all of the region was captured"}
 SELECTION = ("filter", "flow", "from", "to")  # parameters that may select no packet
 YEAR_NS = 365 * 86_400 * 10**9  # longer than any trial; a frame dated 1970 makes a trial seem longer
@@ -35,10 +35,11 @@ TRIAL_CHECKS = []
 
 
 def check(pair: dict, a: dict, b: dict) -> list[dict]:
-    """Return the warnings of a pair: first those of the pair, then those of each trial.
+    """Return the warnings of a pair: first about the pair, then about each trial.
 
-    ``pair`` and the trials are as in result.py; in addition ``pair`` has the core's ``windows`` and the ``parameters``,
-    and each trial has the kind of its ``identity``, its ``cut_frames`` and the bounds ``within_ns``.
+    ``pair`` and the trials are as in result.py; in addition, ``pair`` contains the core's ``windows`` and the
+    ``parameters``, and each trial contains the kind of its ``identity``, its ``cut_frames`` and the bounds
+    ``within_ns``.
     """
     results = [check_pair(pair, a, b) for check_pair in PAIR_CHECKS]
     for trial in (a,) if a is b else (a, b):
@@ -66,7 +67,8 @@ def warning(code: str, components: str, text: str) -> dict:
 def of_departures(pair: dict, wide: bool = False, offset_ns: int = 0) -> list[dict]:
     """Return the warnings about the corrected kappa of a pair.
 
-    ``wide``: bursts make its interval wide. ``offset_ns``: unexpected change of the clocks' difference between trials.
+    ``wide``: whether bursts make its interval wide. ``offset_ns``: unexpected change of the clocks' difference between
+    trials.
     """
     checks = (
         full_queue(pair),
@@ -81,7 +83,7 @@ def offset_change(offset_ns: int) -> dict:
     """Arrivals and departures of one of the trials are not from the same time."""
     text = (
         f"the receiver's clock minus the replayer's differs by {nanoseconds(offset_ns)} between the trials. Name the "
-        "departures of the same run for each trial; those of another run make the corrected kappa wrong. If they are "
+        "departures of the same run for each trial; those of a different run falsify the corrected kappa. If they are "
         "of the same run, a clock was set between the trials, or the timestamps of a capture were changed, which is "
         "harmless."
     )
@@ -97,7 +99,7 @@ def packets_by_trial(pair: dict, name: str) -> str:
 
 
 def full_queue(pair: dict):
-    """The driver did not accept packets at once.
+    """The driver did not accept packets immediately.
 
     The bound for departures inside a burst requires that the driver's queue is empty when the next burst is passed
     (docs/kappa_path.md, Interval).
@@ -118,7 +120,7 @@ def not_in_recording(pair: dict):
     if not packets:
         return None
     text = (
-        f"not in the recording: {packets}. The replayer did not send them, but they count in every component, also of "
+        f"not in the recording: {packets}. The replayer did not send them, but they count in every component, even of "
         "the corrected kappa. They are usually IPv6 neighbor discovery, multicast (MLD, mDNS) or ARP of the machines, "
         "or duplicates created by the path; tshark -r TRIAL -q -z io,phs lists the protocols of a trial. Turn off IPv6 "
         "on the interfaces (docs/replay.md) and repeat the trials, or write only the replayed traffic to new captures: "
@@ -156,7 +158,7 @@ def empty_trial(pair: dict, a: dict, b: dict):
 
 @about_pair
 def different_content(pair: dict, a: dict, b: dict):
-    """Few or none of the packets of a trial are in the other one."""
+    """Few or none of the packets of a trial are in the other trial."""
     smaller, larger = sorted((pair["n_a"], pair["n_b"]))
     if not smaller or pair["n_common"] >= MIN_COMMON_SHARE * larger:
         return None
@@ -178,7 +180,7 @@ def different_content(pair: dict, a: dict, b: dict):
 
 
 def much_missing(pair: dict) -> dict:
-    """One trial has most of its packets in common, the other one few."""
+    """One trial has most of its packets in common with the other, which has many more."""
     larger_side, smaller_side = ("a", "b") if pair["n_a"] > pair["n_b"] else ("b", "a")
     packets = pair[f"n_{larger_side}"]
     missing = packets - pair["n_common"]
@@ -246,7 +248,7 @@ def first_packet_missing(pair: dict, a: dict, b: dict):
 
 @about_pair
 def ambiguous_occurrences(pair: dict, a: dict, b: dict):
-    """Some packets of a trial are equal, so that only their order distinguishes them."""
+    """Some packets of a trial are identical, so only their order distinguishes them."""
     if not pair["ambiguous_a"] and not pair["ambiguous_b"]:
         return None
     text = (
@@ -265,7 +267,7 @@ def truncated_identity(pair: dict, a: dict, b: dict):
         return None
     truncated = {trial["name"]: sum(file["truncated"] for file in trial["files"]) for trial in (a, b)}
     causes = [f"{count(number, 'packet')} of trial {name}" for name, number in truncated.items() if number]
-    packets = " and ".join(causes) or "packets of another trial"
+    packets = " and ".join(causes) or "packets of a different trial"
     text = (
         f"the capture truncated {packets}, so packets of all trials are matched by the first {a['identity_bytes']} "
         "bytes of their identity. Packets that differ only after these bytes count as equal: damage there is not "
@@ -408,7 +410,7 @@ def untimed(trial: dict) -> bool:
 
 @about_trial
 def untimed_frames(trial: dict):
-    """Frames have no time in their file, such as pcapng's simple packets; they are read as dated 1970."""
+    """Frames have no timestamp in their file, such as pcapng's simple packets; they are read as dated 1970."""
     if not untimed(trial):
         return None
     text = (
