@@ -167,7 +167,7 @@ def test_changed_and_missing_inputs_are_one_line_errors(campaign, release, tmp_p
     path = tmp_path / "slices-a.csv.gz"
     path.write_bytes(gzip.compress(b"slice,start,end,sites\n"))
     for pattern, message in (
-        (str(path), "changed since the tables were made: slices-a.csv.gz"),
+        (str(path), "changed since the tables were created: slices-a.csv.gz"),
         ("nosuch*", "no such file"),
     ):
         config["infrastructure"]["slices"] = [pattern]

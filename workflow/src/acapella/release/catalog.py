@@ -1,8 +1,9 @@
-"""catalog.duckdb of a release: the contents of its acaps, flow tables, tables and samples.tsv for any DuckDB client.
+"""Writes catalog.duckdb of a release: the contents of its acaps, flow tables, tables and samples.tsv for any DuckDB
+client.
 
-All data except the view `frames` are tables in the file, which can be read from any working directory. `frames` reads
-acap/ by a relative path, so that the release can be moved. For this view, a client must run in the directory of the
-release or set file_search_path to it. `acapella sql DIR` works from any directory.
+All data except the view `frames` are stored as tables in the file, which can be read from any working directory.
+`frames` reads acap/ by a relative path, so that the release can be moved. For this view, a client must run in the
+directory of the release or set file_search_path to it. `acapella sql DIR` works from any directory.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""SHA256SUMS of a release: the checksum of every other file, in the format of `sha256sum`."""
+"""Reads and writes SHA256SUMS of a release: the checksum of every other file, in the format of `sha256sum`."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ def read(directory: Path) -> dict[str, str]:
 
 
 def altered(directory: Path, sums: dict[str, str]) -> dict[str, str]:
-    """Return the files of a release that do not have their checksums: name -> `changed`, `missing` or `not listed`."""
+    """Return the files of a release that do not match their checksums: name -> `changed`, `missing` or `not listed`."""
     found = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()} - {FILE}
     states = {name: "missing" for name in sums.keys() - found} | {name: "not listed" for name in found - sums.keys()}
     for name in sorted(sums.keys() & found):

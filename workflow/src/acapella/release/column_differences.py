@@ -1,7 +1,7 @@
-"""Differences between two versions of a table, by column.
+"""Finds the differences between two versions of a table, by column.
 
 Rows are matched by the key of the table's schema. The tables may come from a third party, so they are read as Parquet
-and CSV without any name of a file from their content.
+and CSV, and file names in their content are never opened.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from acapella_core import names, schemas
 from acapella_core.errors import UserError
 
 MAX_SHOWN = 60  # characters of a value
-ROWS = "(rows)"  # instead of a column: rows that only one version has
-BYTES = "(bytes)"  # instead of a column: the files differ, their values do not, or they are not tables
+ROWS = "(rows)"  # instead of a column: rows that only one version contains
+BYTES = "(bytes)"  # instead of a column: the files differ but their values do not, or the files are not tables
 KINDS = {"acap": "frames", "flows": "flows"}
 KEYS_OF_DIGESTS = {"frames": ["frame"], "flows": ["flow_id"]}
 
@@ -63,7 +63,7 @@ def read(path: Path):
 
 
 def plain(table):
-    """Return a table without dictionaries and metadata, whose values can be compared with those of other files."""
+    """Return a table without dictionaries and metadata, so that its values can be compared between files."""
     import pyarrow as pa  # noqa: PLC0415
 
     fields = [
@@ -74,7 +74,7 @@ def plain(table):
 
 
 def missing_columns(file: str, published, other) -> Iterator[Difference]:
-    """Yield the columns that only one version has."""
+    """Yield the columns that only one version contains."""
     for column in published.column_names:
         if column not in other.column_names:
             yield Difference(file, column, len(published), "the column is only in the release")
@@ -84,7 +84,7 @@ def missing_columns(file: str, published, other) -> Iterator[Difference]:
 
 
 def different_rows(con, file: str, published, other) -> Iterator[Difference]:
-    """Yield the differences of values, and of the number of rows."""
+    """Yield the differences in values, and in the number of rows."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The columns that a release may contain, which schemas/released_columns.yaml lists."""
+"""Determines the columns that a release may contain, which schemas/released_columns.yaml lists."""
 
 import functools
 import json

@@ -68,7 +68,7 @@ SHEET_COLUMNS = (
     "cut_frames",
     "dropped_kernel",
 )
-CHECKSUM_COLUMNS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of unpublished files
+CHECKSUM_COLUMNS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # checksums of unpublished files
 SHEET_COLUMNS += ("filtered", "one_in", "sampled_out", "restriction", "excluded")
 
 
@@ -141,7 +141,7 @@ def output_paths(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Make the release and print a summary."""
+    """Create the release and print a summary."""
     campaign = open_campaign(args.campaign)
     target, key_file, map_file = output_paths(args)
     check_paths(campaign, target, key_file, map_file)
@@ -191,7 +191,8 @@ def check_map(map_file: Path, target: Path, key_file: Path) -> None:
 def make_release(
     campaign: Campaign, target: Path, key_file: Path, map_file: Path | None, args: argparse.Namespace
 ) -> dict:
-    """Make the complete release or nothing; return counts of its contents and the omitted tables. Raises UserError."""
+    """Create the complete release or nothing; return counts of its contents and the omitted tables. Raises
+    UserError."""
     from acapella_core import anonymize as core  # noqa: PLC0415
 
     from . import catalog as release_catalog  # noqa: PLC0415
@@ -269,18 +270,18 @@ def search_release(
 
 
 def tables_hidden(campaign: Campaign) -> bool:
-    """Return whether the tables of `campaign process` were made with pseudonyms."""
+    """Return whether the tables of `campaign process` were created with pseudonyms."""
     return with_pseudonyms(provenance(campaign, "process"))
 
 
 def check_tables(campaign: Campaign, *, hidden: bool) -> None:
     """Raise UserError if names are ``hidden`` but the tables of `campaign process` have original names.
 
-    In this case no table could be released.
+    In this case, no table could be released.
     """
     if hidden and existing_provenance(campaign, "process").is_file() and not tables_hidden(campaign):
         raise UserError(
-            f"the tables have {TRUE_NAMES}, so that none could be released with --pseudonyms",
+            f"the tables have {TRUE_NAMES}, so none could be released with --pseudonyms",
             where=campaign.directory / "tables",
             fix=f"run {PSEUDONYMS_COMMAND}, then release again",
         )
@@ -364,7 +365,7 @@ def release_sample(part: Path, sample: ReleaseSample, key: bytes, args: argparse
     acap, flow_table = (directory / f"{sample.name}.parquet" for directory in (acaps, flows))
     engine = args.engine or sample.about["engine"]
     if engine not in ENGINES:
-        raise UserError(f"engine {engine!r} is not known", where=f"sample {sample.sample}", fix="set --engine")
+        raise UserError(f"engine {engine!r} is unknown", where=f"sample {sample.sample}", fix="set --engine")
     limits = decompression.limits_of(args)
     try:
         counts = anonymize(str(sample.capture), capture, key, args.macs, limits)

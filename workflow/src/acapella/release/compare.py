@@ -116,7 +116,7 @@ class Comparison:
         return self.release / (name if name.startswith(("acap/", "flows/")) else f"{RESULTS}/{name}")
 
     def is_identical(self) -> bool:
-        """Return whether the release is unaltered, and all of its results were made and are identical."""
+        """Return whether the release is unaltered, and all of its results were recreated and are identical."""
         return not self.altered and self.has_results() and set(self.states.values()) <= {IDENTICAL, EXTRA}
 
     def has_results(self) -> bool:
@@ -156,7 +156,7 @@ class Comparison:
         return differences(name, published, here) or [Difference(name, BYTES, None, why_bytes_differ(published, here))]
 
     def _compare_original_tables(self) -> dict[str, list[str]]:
-        """Return the differing columns of the tables that were made from the unpublished captures, by table."""
+        """Return the differing columns of the tables that were computed from the unpublished captures, by table."""
         found = {}
         for path in sorted((self.release / "tables").glob("*.parquet")):
             name = f"tables/{path.name}"
@@ -167,7 +167,7 @@ class Comparison:
         return found
 
     def _different_versions(self) -> dict[str, list]:
-        """Return the versions in the release and here, if they differ; queries only as their number."""
+        """Return the versions in the release and on this machine, if they differ; for queries, only their number."""
         path = self.release / results.VERSIONS
         if not path.is_file():
             return {}
@@ -227,7 +227,7 @@ class Comparison:
         return reasons
 
     def _about_original_tables(self) -> list[str]:
-        """Return the lines about tables that were made from the unpublished captures."""
+        """Return the lines about tables that were computed from the unpublished captures."""
         if not self.original:
             return []
         changed = {table: columns for table, columns in self.original.items() if columns}
@@ -251,7 +251,7 @@ def why_bytes_differ(published: Path, here: Path) -> str:
 
 
 def bounded(lines: list[str]) -> list[str]:
-    """Return the first lines, and the number of the others."""
+    """Return the first lines, and the number of further ones."""
     more = len(lines) - MAX_LINES
     return lines if more <= 0 else [*lines[:MAX_LINES], f"and {more} more, in {OUTPUT}.json"]
 

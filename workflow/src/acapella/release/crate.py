@@ -1,7 +1,7 @@
-"""ro-crate-metadata.json of a release: how its results were made from its captures, as a Provenance Run Crate 0.5.
+"""ro-crate-metadata.json of a release: how its results were computed from its captures, as a Provenance Run Crate 0.5.
 
-https://www.researchobject.org/workflow-run-crate/profiles/provenance_run_crate/. The file contains no time of a job,
-user or host. The package rocrate creates it; without this package, the file is omitted.
+https://www.researchobject.org/workflow-run-crate/profiles/provenance_run_crate/. The file contains neither job times,
+nor user or host names. The package rocrate creates it; without this package, the file is omitted.
 """
 
 import json
@@ -34,11 +34,11 @@ STEPS = {
     "trials": "compare trials of the same traffic",
     "flowtables": "run the P4 program over captures, and merge its flow reports into tables",
     "transfer_tables": "compute the tables of transfers from their runs",
-    "monitor": "merge what a monitor counted in trials of generated traffic into tables",
+    "monitor": "merge a monitor's counts from trials of generated traffic into tables",
     "infrastructure": "compute the tables of the infrastructure study from its inputs",
     "figures": "draw the figures of the tables",
 }
-OPTIONAL_TABLES = {  # prefix of their names, by step
+OPTIONAL_TABLES = {  # prefix of the results' names, by step
     **{"trials": "tables/consistency", "flowtables": "tables/flowreport_", "transfer_tables": "tables/transfer_"},
     **{"monitor": "tables/monitor_", "infrastructure": "tables/infrastructure_"},
 }
@@ -64,7 +64,7 @@ def copy_workflow(root: Path, release: Path, mode: int) -> None:
 
 
 def write(release: Path, versions: dict, mode: int = 0o600) -> None:
-    """Write the description of the run that made results/ of a release. ``versions``: those of the software."""
+    """Write the description of the run that created results/ of a release. ``versions``: versions of the software."""
     about = croissant.read(release)
     crate = Crate(release, versions, about)
     content = crate.content()
@@ -72,7 +72,7 @@ def write(release: Path, versions: dict, mode: int = 0o600) -> None:
 
 
 class Crate:
-    """The entities of a release and of the run that made its results."""
+    """The entities of a release and of the run that created its results."""
 
     def __init__(self, release: Path, versions: dict, about: dict):
         from rocrate.rocrate import ROCrate  # noqa: PLC0415 - a large package
@@ -233,7 +233,7 @@ class Crate:
         return [self._action(f"#{step}", step, tool, *entities)]
 
     def _orchestration(self, run, actions: list) -> None:
-        """Add the execution of the workflow engine: which step caused which execution."""
+        """Add the execution of the workflow engine, which relates each step to its executions."""
         controls = []
         for action in actions:
             step = action.id.removeprefix("#").partition("-")[0]

@@ -1,6 +1,6 @@
 """croissant.json of a release: its files, and the columns of its tables, in Croissant 1.0 (JSON-LD, MLCommons).
 
-http://mlcommons.org/croissant/1.0. The file contains no time of creation, user or host.
+http://mlcommons.org/croissant/1.0. The file contains neither a creation time, nor user or host names.
 """
 
 import datetime
@@ -85,7 +85,7 @@ def write(release: Path, license_text: str | None, published: str, mode: int = 0
 
 
 def write_again(release: Path, mode: int) -> None:
-    """Write croissant.json again, after files were added to the release."""
+    """Rewrite croissant.json after files were added to the release."""
     content = read(release)
     write(release, content["license"], content["datePublished"], mode)
 
@@ -101,15 +101,15 @@ def read(release: Path) -> Mapping:
 
 
 def name_of(release: Path) -> str:
-    """Return the name of a data set: that of captures, if the release has a sheet of them."""
+    """Return the name of a data set, which depends on whether the release has a sheet of captures."""
     return NAME if (release / SHEET).is_file() else STUDIES
 
 
 def content_of(release: Path) -> str:
-    """Return what a release contains, in words."""
+    """Return a description of the contents of a release."""
     if name_of(release) == NAME:
         return "Headers, flows and traffic statistics of network captures"
-    return "Measured values, and the tables and figures that are made from them"
+    return "Measured values, and tables and figures that show them"
 
 
 def text(release: Path, license_text: str | None, published: str) -> str:
@@ -241,7 +241,7 @@ def data_type(kind) -> tuple[str | None, bool]:
 
 
 def date_of_last_frame(acaps: list[Path]) -> str:
-    """Return the date (UTC) of the last frame with a time; 1970-01-01 if there is none. It needs no clock."""
+    """Return the date (UTC) of the last frame with a time; 1970-01-01 if there is none. It does not use the clock."""
     from acapella.digest.acap_files import metadata_of  # noqa: PLC0415
 
     last = max((metadata_of(path).get("last_ns") or 0 for path in acaps), default=0)

@@ -1,4 +1,4 @@
-"""Tables of flows with the pseudonyms of the released captures.
+"""Writes tables of flows with the pseudonyms of the released captures.
 
 Flows are numbered in the order of the pseudonyms. The order of the original addresses would reveal which of two
 addresses is lower. Because pseudonyms keep prefixes, this is the original value of the first bit that differs.

@@ -1,4 +1,4 @@
-"""Generated traffic in a release: what a monitor counted in each trial, without the addresses of flows."""
+"""Writes generated traffic to a release: the monitor's counts of each trial, without the addresses of flows."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def write(part: Path, campaign: Campaign, *, hidden: bool) -> tuple[int, list[st
 
 
 def trials_of(campaign: Campaign) -> list[str]:
-    """Return the samples of generated traffic in the order of ports, which is that of the table."""
+    """Return the samples of generated traffic in the order of ports, as in the table."""
     from acapella.common import tables  # noqa: PLC0415 - slow to import
 
     path = campaign.table("monitor_ports", "parquet")

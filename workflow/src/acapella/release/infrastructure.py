@@ -1,7 +1,7 @@
-"""Inputs of the infrastructure study in a release: the values from which its tables are computed, and no others.
+"""Writes the inputs of the infrastructure study to a release: only the values from which its tables are computed.
 
-Models keep the sites, the classes and types of nodes, and what the tables need of trunk ports and NICs; slices are
-numbered. The files named in the config of the campaign's last run are read again, and have to be unchanged.
+Models keep the sites, the classes and types of nodes, and the values of trunk ports and NICs that the tables need;
+slices are numbered. The files named in the config of the campaign's last run are reread and must be unchanged.
 """
 
 import csv
@@ -23,7 +23,7 @@ STAGE, DIRECTORY = "infrastructure", "infrastructure"
 KEYS = ("advertisements", "slices", "telemetry")
 MODELS, SLICES, COUNTERS = "model-*.graphml", "slice_records.csv", "port_counters.parquet"  # in DIRECTORY
 HIDDEN = "infrastructure study: the numbers of a site's ports identify it"
-UNKNOWN = "infrastructure study: its files are not known; run snakemake again"
+UNKNOWN = "infrastructure study: its files are unknown; run snakemake again"
 GRAPHML = "http://graphml.graphdrawing.org/xmlns"
 NODE_KEYS, EDGE_KEYS = ("Class", "Site", "Name", "Type", "Model", "Capacities", "Labels"), ("Class",)
 SITES, TRUNK, NIC = ("CompositeNode", "NetworkNode"), "TrunkPort", "Component"
@@ -73,12 +73,12 @@ def files_of(patterns: list[str]) -> list[Path]:
 
 
 def check_unchanged(files: Mapping[str, list[Path]], recorded: Mapping[str, list[str]]) -> None:
-    """Raise UserError unless the files are those from which the tables were made."""
+    """Raise UserError unless the files are unchanged since the tables were computed."""
     for key in KEYS:
         now = sorted(f"{path.name} {sha256_of(path)}" for path in files[key])
         if now != recorded[key]:
             changed = next((line for line in now if line not in recorded[key]), "a file is missing").split()[0]
-            raise UserError(f"changed since the tables were made: {changed}", where=f"infrastructure.{key}", fix=FIX)
+            raise UserError(f"changed since the tables were created: {changed}", where=f"infrastructure.{key}", fix=FIX)
 
 
 def write_model(path: Path, target: Path) -> None:
@@ -116,7 +116,8 @@ def properties(element: ET.Element, names: Mapping) -> dict[str, str]:
 
 
 def published(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the published properties of a node: names of sites and trunk ports, numbers of trunk ports and NICs."""
+    """Return the published properties of a node: names of sites and trunk ports, numeric values of trunk ports and
+    NICs."""
     kind, type_ = values.get("Class", ""), values.get("Type", "")
     kept = {"Class": kind, "Type": type_}
     if kind in SITES:
@@ -135,10 +136,10 @@ def published(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def object_of(values: Mapping[str, str], name: str, keys: tuple[str, ...]) -> dict:
-    """Return the listed keys of a property that contains JSON; none if it does not."""
+    """Return the listed keys of a property that contains JSON; empty if it does not."""
     try:
         content = json.loads(values.get(name) or "{}")
-    except (ValueError, RecursionError):  # of a node that the study does not use
+    except (ValueError, RecursionError):  # property of a node that the study does not use
         return {}
     return {key: content[key] for key in keys if key in content} if isinstance(content, dict) else {}
 
@@ -161,7 +162,7 @@ def records(path: Path) -> Iterator[dict[str, str]]:
 
 
 def write_counters(paths: list[Path], target: Path) -> None:
-    """Write the readings of all files, without those of VLAN sub-interfaces, by site, port and time."""
+    """Write the readings of all files, except those of VLAN sub-interfaces, by site, port and time."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
 
     from acapella.campaign.views import literal  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""README.md of a release: its contents, how it was made, possible uses, and limitations."""
+"""Writes README.md of a release: its contents, creation, possible uses, and limitations."""
 
 from collections.abc import Mapping, Sequence
 from string import Template

@@ -1,7 +1,7 @@
-"""Files of a release from which Snakemake recreates tables and figures: config.yaml and captures.tsv.
+"""Writes the files of a release from which Snakemake recreates tables and figures: config.yaml and captures.tsv.
 
-config.yaml contains only keys that determine results, so that a release cannot cause anything but the analysis of its
-captures. captures.tsv is a sample sheet of testbed `files`.
+config.yaml contains only keys that determine results, so that a release can only cause the analysis of its captures.
+captures.tsv is a sample sheet of testbed `files`.
 """
 
 import json
@@ -17,14 +17,14 @@ from acapella_core.files import atomic_text
 
 CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
 CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "flowreports", "trials")  # config keys copied to a release
-# Keys of flowreports that are copied: not those of the study, which measures a machine.
+# Keys of flowreports that are copied: all except those of the study, which measures a machine.
 FLOWREPORT_KEYS = ("samples", "sketch", "triggers", "sketches", "epoch", "window", "interval")
 INNER_KEYS = {  # keys that a release may set, if not all
     **{"digest": ("engine",), "flowreports": FLOWREPORT_KEYS, "infrastructure": ("bin_s", "line_rate_share")},
 }
-STUDY = "infrastructure"  # its files are those of the release
+STUDY = "infrastructure"  # its files are in the release
 KEYS = (*CAMPAIGN_KEYS, "digest", STUDY)  # config keys that a release may contain
-RESULTS = "results"  # directory of the tables and figures that were made from the released captures
+RESULTS = "results"  # directory of the tables and figures that were computed from the released captures
 SHEET_COLUMNS = ("sample", "site", "port", "file", "start", "restriction")
 DEPARTURES = "trials: kappa is not corrected by departures, because recordings and departures are not released"
 HEADER = """\
@@ -59,11 +59,11 @@ def sheet_row(sample) -> list[str]:
 def released_config(
     campaign: Path, samples: Sequence, engines: Sequence[str], *, hidden: bool
 ) -> tuple[dict, list[str]]:
-    """Return the config of a release, and notes about results that it does not make."""
+    """Return the config of a release, and notes about results that it does not recreate."""
     config, notes = campaign_config(campaign), []
     config["digest"] = {"engine": engines[0]} if engines else {}
     if len(set(engines)) > 1:
-        notes.append(f"config.yaml has engine {engines[0]} for all samples; acap/ was made with several engines")
+        notes.append(f"config.yaml has engine {engines[0]} for all samples; acap/ was created with several engines")
     compared = config.get("consistency", {})
     if config.get("trials") and (compared.get("filter") or compared.get("flow")):
         notes.append("trials: they were selected by addresses, which are not published")
@@ -85,7 +85,7 @@ def released_config(
 
 
 def has_departures(campaign: Campaign, samples: Sequence) -> bool:
-    """Return whether a manifest of the samples names departures, by which kappa is corrected."""
+    """Return whether a manifest of the samples lists departures, by which kappa is corrected."""
     for sample in samples:
         try:
             replay = json.loads(campaign.manifest(sample.sample).read_text(encoding="utf-8")).get("replay")
