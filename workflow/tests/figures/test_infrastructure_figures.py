@@ -97,8 +97,8 @@ def test_utilization_names_the_threshold_of_the_line_rate(drawn):
 def test_title_states_that_downlinks_are_not_known():
     of_site = {"site": "A", "uplinks": 2, "downlinks": None, "downlinks_from": "unknown"}
     module = figure_module("infrastructure_ports")
-    assert with_spaces(module.title([of_site])) == "Uplinks of 1 site; downlinks are not known"
-    assert module.notes([of_site]) == ("Downlinks of 1\N{NO-BREAK SPACE}site are not known.",)
+    assert with_spaces(module.title([of_site])) == "Uplinks of 1 site; downlinks are unknown"
+    assert module.notes([of_site]) == ("Downlinks of 1\N{NO-BREAK SPACE}site are unknown.",)
     known = module.title([of_site, of_site | {"downlinks": 6}])
     assert with_spaces(known) == "1 of 1 site has more downlinks than uplinks; 3 downlinks per uplink"
 

@@ -36,7 +36,7 @@ PANELS = (
 
 
 class UnknownLoss(NamedTuple):
-    """A kind of incomplete information on losses: heading of its column, samples concerned, explanation."""
+    """A kind of incomplete information on losses: heading of its column, affected samples, explanation."""
 
     heading: tuple[str, str]
     holds: Callable[[dict], bool]
@@ -92,7 +92,7 @@ def share(row: dict, column: str) -> float | None:
 
 
 def panel_marks(rows: list[dict], labels: dict, column: str, width: int) -> list[dict]:
-    """Return the marks of a panel of ``width`` px: samples of a site whose dots would cover each other are one mark."""
+    """Return the marks of a panel of ``width`` px: samples of a site whose dots would overlap share one mark."""
     samples_by_site = defaultdict(list)
     for row in rows:
         value = share(row, column)
@@ -144,7 +144,7 @@ def may_join(left: tuple, right: tuple, column: str) -> bool:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the numbers of samples with and without losses, and of those without counters."""
+    """Return the numbers of samples with losses, without losses, and without counters."""
     known = [row["loss_share"] or 0 for row in rows if row["lost_frames"] is not None]
     without_counters = f"no counters in {len(rows) - len(known):,} of {count(len(rows), 'sample')}"
     mirror = mirror_loss(rows)

@@ -9,7 +9,7 @@ from acapella.kappa.baseline import CODE as ODD_BASELINE
 from .quality import loss_summary
 from .source import NoData, Source
 
-MARK = "\N{DAGGER}"  # of trials whose sender lost the CPU
+MARK = "\N{DAGGER}"  # marks trials whose sender lost the CPU
 MAX_LABEL, MAX_NAMED = 28, 3  # characters of an environment, and environments, in a note
 BASELINE = 1  # position of the trial with which the others are compared
 
@@ -20,7 +20,7 @@ def trial_letter(number: int) -> str:
 
 
 def trial_names(source: Source) -> dict[tuple[str, int], str]:
-    """Return the name of each trial as the config gives it, by environment and place."""
+    """Return the name of each trial from the config, by environment and place."""
     rows = source.rows("consistency")
     return {(row["environment"], row[place]): row[f"trial_{place}"] for row in rows for place in ("a", "b")}
 
@@ -46,7 +46,7 @@ def trials_without_cpu(source: Source) -> set[tuple[str, int]]:
 
 
 def lost_cpu_text(source: Source, environments_: Iterable[str]) -> str:
-    """Return in how many trials of some environments the sender lost the CPU, for a title; "" if it did in none."""
+    """Return in how many trials of some environments the sender lost the CPU, for a title; "" if in none."""
     rows = [row for row in source.rows("consistency_replays") if row["environment"] in set(environments_)]
     known = [row["cpu_lost"] for row in rows if row["cpu_lost"] is not None]
     return f"the sender lost the CPU in {sum(known)} of {count(len(known), 'trial')}" if any(known) else ""
@@ -83,7 +83,7 @@ def environments_with_odd_baseline(source: Source) -> set[str]:
 
 
 def environments_without_other_pairs(source: Source) -> list[str]:
-    """Return the environments with three or more trials of which only pairs with the first were compared."""
+    """Return the environments with three or more trials in which only pairs with the first trial were compared."""
     pairs_ = source.rows("consistency")
     return [
         row["environment"]
@@ -119,7 +119,7 @@ def comparison_scope(source: Source, compared: list[dict], description: str) -> 
 
 
 def cpu_note(source: Source) -> tuple[str, ...]:
-    """Return a note on the trials whose sender lost the CPU; none if there are none."""
+    """Return a note on the trials whose sender lost the CPU, if any."""
     lost = trials_without_cpu(source)
     if not lost:
         return ()

@@ -53,13 +53,13 @@ class ComposedFigure:
 def compose_figure(name: str, source: Source, *, origin: bool = True, missing: int = 0) -> ComposedFigure:
     """Draw one figure. Raises UserError if a table that it needs is missing.
 
-    ``origin``: add the name of the table to the figure. Pages with captions have it in the caption. ``missing``: number
-    of samples that are missing in the tables because they failed.
+    ``origin``: add the name of the table to the figure. Pages with captions show it in the caption. ``missing``: number
+    of samples that are missing from the tables because they failed.
     """
     module = registry.figure_module(name)
     scope = getattr(module, "SCOPE", quality.scope)
     foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
-    # The complete specification is validated below, not each of its parts as well.
+    # The complete specification is validated below, so its parts are not.
     with schemapi.debug_mode(False), shared_parts():
         try:
             figure, reason = module.draw(source), ""
@@ -68,7 +68,7 @@ def compose_figure(name: str, source: Source, *, origin: bool = True, missing: i
         notes = (*scope(source), *missing_note(name, missing), *figure.key)
         title = figure.title + restriction_suffix(scope, source)
         spec = add_title(figure.chart, title, notes, foot).to_dict(validate=False)
-    if origin:  # without it, the specification is that of the figure's file, except for its last line
+    if origin:  # without it, the specification equals the one in the figure's file, except for its last line
         alt.ConcatChart.validate(sampled(spec))
     spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
@@ -76,7 +76,7 @@ def compose_figure(name: str, source: Source, *, origin: bool = True, missing: i
 
 
 def missing_note(name: str, missing: int) -> tuple[str, ...]:
-    """Return the note about missing samples of a figure; none for figures that are not about samples."""
+    """Return the note about missing samples of a figure; empty for figures that are not about samples."""
     if not missing or name not in registry.SAMPLE_FIGURES:
         return ()
     return (f"{count(missing, 'sample')} missing because {'it' if missing == 1 else 'they'} failed",)

@@ -155,7 +155,7 @@ def histogram_outline(rows: list[dict], trial: int, run: str, min_share: float) 
 def ticks(last_bin: int, width: int) -> tuple[list[float], str]:
     """Return the positions of ticks at 0 and at powers of ten from 10 ns on, and the Vega expression of their labels.
 
-    Every power of ten has a tick. Every one, or every second, third or sixth, has a label, depending on the width.
+    Every power of ten has a tick. Depending on the width, each, or every second, third or sixth tick has a label.
     """
     last = (2 * last_bin + 1) // (2 * PER_DECADE)  # the axis ends at most + 1
     decade_width = PER_DECADE * width / (2 * (last_bin + 1))  # px per decade

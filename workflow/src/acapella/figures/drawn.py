@@ -1,7 +1,7 @@
-"""Which figures of a campaign need not be drawn again: their code, tables and options are those of the last run.
+"""Records which figures of a campaign are current: their code, tables and options have not changed since the last run.
 
-CAMPAIGN/figures/.drawn.json has for each figure the SHA-256 over everything on which its files depend, and that of the
-files. It is only a cache: if it is missing or damaged, all figures are drawn.
+For each figure, CAMPAIGN/figures/.drawn.json contains the SHA-256 over everything on which its files depend, and the
+SHA-256 of the files. It is only a cache: if it is missing or damaged, all figures are drawn.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ FILE = ".drawn.json"  # hidden, because it is not a figure
 class DrawnFigures:
     """The figures of a campaign that are drawn.
 
-    ``versions``: version of the code of each figure that may be kept; ``options``: what else determines the files.
+    ``versions``: code version of each figure that may be kept; ``options``: everything else that determines the files.
     """
 
     def __init__(self, campaign: Campaign, versions: Mapping[str, str], options: Sequence):
@@ -39,9 +39,9 @@ class DrawnFigures:
         return {}
 
     def _record(self, name: str, paths: Sequence[Path]) -> list:
-        """Return what the file has for a figure: a key, and the SHA-256 of each of its files.
+        """Return the entry of a figure in the file: a key, and the SHA-256 of each of its files.
 
-        Their modification times do not count, because Snakemake sets those of all outputs at the end of the job.
+        Modification times are ignored, because Snakemake sets them for all outputs at the end of the job.
         """
         described = json.dumps([self._versions[name], self._options, self._inputs])
         return [

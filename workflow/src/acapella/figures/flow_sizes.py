@@ -15,7 +15,7 @@ SIZE = ValueAxis("bytes", "flow size (B on the wire)", ("B", "kB", "MB", "GB", "
 
 
 def draw(source: Source) -> Figure:
-    """Draw the share of flows with at least a number of bytes: campaign, sites, and single samples."""
+    """Draw the share of flows with at least a number of bytes: campaign, sites, and individual samples."""
     rows = [row for row in source.required_rows(TABLE) if row["measure"] == MEASURE and row["flows_ge"]]
     values, order = distribution_lines(rows, SIZE.column)
     campaign_line = [row for row in values if row["line"] == order[0]]
@@ -30,7 +30,7 @@ def draw(source: Source) -> Figure:
 
 
 def title(campaign_line: list[dict]) -> str:
-    """Return the median and the largest threshold that a flow reaches."""
+    """Return the title: the median, and the largest threshold that a flow reaches."""
     flows, last = campaign_line[0]["flows"], campaign_line[-1]
     median = median_interval(campaign_line, "bytes")
     median_part = (

@@ -84,7 +84,7 @@ def title(campaign_lines: dict[str, list[dict]]) -> str:
     medians = {measure: median_interval(line, "value") for measure, line in campaign_lines.items()}
     parts = []
     duration, rate = medians.get("duration_ns"), medians.get("rate_bps")
-    if duration and duration[1] == 1:  # the lowest threshold: flows below it have frames of only one timestamp
+    if duration and duration[1] == 1:  # the lowest threshold: the frames of flows below it all have the same timestamp
         parts.append(f"{flows - first['flows_ge']:,} of {count(flows, 'directed flow')} have a duration of 0")
     elif duration:
         parts.append(f"median duration of {count(flows, 'directed flow')} {median_text(duration, nanoseconds)}")

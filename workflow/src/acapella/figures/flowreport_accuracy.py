@@ -96,7 +96,7 @@ def point_description(hidden: int) -> str:
 def points(source: Source, measure: str) -> list[dict]:
     """Return the points of a panel with their number of pairs. Pairs are drawn in the middle of their grid cell.
 
-    ``top`` and ``y`` are the ends of a measured interval. They are equal for values without an interval.
+    ``top`` and ``y`` are the ends of a measured interval; they are equal for values without an interval.
     """
     _, _, columns, unit = MEASURES[measure]
     if columns is None:
@@ -158,8 +158,8 @@ def duration_pairs(source: Source, _: str) -> list[tuple]:
 def loss_pairs(source: Source, _: str) -> list[tuple]:
     """Return exact loss, measured loss (lower bound), 1, and the width of the interval for each flow.
 
-    Loss is missing bytes / bytes sent. Uncertain bytes are either missing and retransmitted, or neither, so they do
-    not change the bytes sent.
+    Loss is missing bytes / bytes sent. Uncertain bytes are either both missing and retransmitted, or neither, so they
+    do not change the bytes sent.
     """
     pairs = []
     for row in source.rows(TABLE):

@@ -1,4 +1,5 @@
-"""Notes under the titles of figures of flow reports: the numbers of frames and reports, and the reports lost."""
+"""Writes the notes under the titles of figures of flow reports: the numbers of frames and reports, and the reports
+lost."""
 
 from acapella.common.wording import count, percent
 

@@ -160,7 +160,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def title(rows: list[dict], replays: list[dict]) -> str:
-    """Return the rates between which losses begin, for reports generated in memory and for each trace."""
+    """Return the title: the rates between which losses begin, for reports generated in memory and for each trace."""
     traces = dict.fromkeys(row["trace"] for row in replays)
     parts = [
         f"replayed trace of {name}: {loss_onset([row for row in replays if row['trace'] == name])}" for name in traces

@@ -34,7 +34,7 @@ GUTTER = 46  # px: space left of panels without row labels
 
 
 def draw(source: Source) -> Figure:
-    """Draw frames by length over all sites; below, the shortest frames by header stack and by site."""
+    """Draw frames by length over all sites and, below, the shortest frames by header stack and by site."""
     rows = source.required_rows(TABLE)
     all_sites = [row for row in rows if row["site"] == ALL]
     small = [row for row in rows if is_at_most(row, SMALL)]
@@ -97,7 +97,7 @@ def title(small: list[dict]) -> str:
 
 
 def notes_of(source: Source, all_sites: list[dict], sites: list[str]) -> tuple[str, ...]:
-    """Return notes: the same share for minimum-size frames, and what the figure omits."""
+    """Return notes: the same share for minimum-size frames, and the frames that the figure omits."""
     smallest = [row for row in all_sites if is_at_most(row, SMALLEST)]
     notes = [f"Lengths on the wire without FCS and preamble; {MINIMUM}; numbers above the bars: frames"]
     if smallest:

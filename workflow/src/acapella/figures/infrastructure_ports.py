@@ -28,10 +28,10 @@ def draw(source: Source) -> Figure:
 
 
 def title(rows: list[dict]) -> str:
-    """Return how many sites have more downlinks than uplinks, and the ratio of the sums."""
+    """Return the title: how many sites have more downlinks than uplinks, and the ratio of the sums."""
     known = [row for row in rows if row["downlinks"] is not None]
     if not known:
-        return f"Uplinks of {count(len(rows), 'site')}; downlinks are not known"
+        return f"Uplinks of {count(len(rows), 'site')}; downlinks are unknown"
     more = sum(row["downlinks"] > row["uplinks"] for row in known)
     up, down = (sum(row[kind] for row in known) for kind in KINDS)
     ratio = f"; {digits(down / up)} downlinks per uplink" if up else ""
@@ -40,7 +40,7 @@ def title(rows: list[dict]) -> str:
 
 
 def notes(rows: list[dict]) -> tuple[str, ...]:
-    """Return the paper's statement, and where the numbers of downlinks come from."""
+    """Return the paper's statement, and the sources of the numbers of downlinks."""
     known = [row for row in rows if row["downlinks"] is not None]
     more = sum(row["downlinks"] > row["uplinks"] for row in known)
     parts = [infrastructure_scope.compared("ports", f"{more} of {len(known)}")] if known else []
@@ -49,7 +49,7 @@ def notes(rows: list[dict]) -> tuple[str, ...]:
         sites = count(from_nics, "site")
         parts.append(f"downlinks of {sites} are computed from NICs, because the model does not list these ports")
     if unknown := len(rows) - len(known):
-        parts.append(f"downlinks of {count(unknown, 'site')} are not known")
+        parts.append(f"downlinks of {count(unknown, 'site')} are unknown")
     return (infrastructure_scope.note(*parts),)
 
 

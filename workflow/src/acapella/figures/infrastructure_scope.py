@@ -1,4 +1,4 @@
-"""Notes of the figures of the infrastructure study: the numbers of the Patchwork paper next to the campaign's."""
+"""Writes the notes of the figures of the infrastructure study: the Patchwork paper's numbers next to the campaign's."""
 
 from acapella.papers import printed
 
@@ -9,7 +9,7 @@ SUMMARY = "infrastructure_summary"
 
 
 def no_scope(source: Source) -> tuple[str, ...]:
-    """Return no notes: these figures are not made from samples of traffic."""
+    """Return no notes: these figures do not show samples of traffic."""
     return ()
 
 
@@ -19,7 +19,7 @@ def summary(source: Source) -> dict:
 
 
 def compared(name: str, ours: str) -> str:
-    """Return a note: the paper's number, and the campaign's."""
+    """Return a note with the paper's number and the campaign's."""
     row = next(row for row in printed.rows(PAPER) if row["name"] == name)
     return f"{row['what']}: {row['printed']} in the Patchwork paper ({row['where']}), {ours} here"
 

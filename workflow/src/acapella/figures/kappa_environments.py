@@ -100,7 +100,7 @@ def verdict_text(row: dict) -> str:
 def title(source: Source, rows: list[dict], labels: dict[str, str]) -> str:
     """Return the title: the differences, and in how many trials the sender lost the CPU, which may be their cause.
 
-    These are trials of the environments that differ, and of the first one.
+    Only trials of the environments that differ and of the first environment count.
     """
     differing = [row["environment_b"] for row in rows if row["verdict"] in SHORT_VERDICTS]
     lost = lost_cpu_text(source, [rows[0]["environment_a"], *differing]) if differing else ""
@@ -142,7 +142,7 @@ def difference_range(rows: list[dict]) -> str:
 
 
 def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[str, ...]:
-    """Return notes on what the difference is and what the intervals do not include."""
+    """Return notes on the definition of the difference, and on what the intervals do not include."""
     first = labels[rows[0]["environment_a"]]
     notes = [
         f"Difference: of mean kappa, relative to that of {first}; lines: 95 % bootstrap intervals over runs",

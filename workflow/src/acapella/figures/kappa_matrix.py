@@ -105,7 +105,7 @@ def cell_width(panels: int, label_width: int, size: int) -> int:
 
 
 def environment_trials(names: dict[tuple[str, int], str], environment: str, lost: set) -> dict[int, str]:
-    """Return a short name for each trial of an environment, by place; those in ``lost`` are marked."""
+    """Return a short name for each trial of an environment, by place; trials in ``lost`` are marked."""
     trials = {place: name for (env, place), name in sorted(names.items()) if env == environment}
     short = short_labels(trials.values(), TRIAL_LABEL)
     return {place: marked(short[name], (environment, place) in lost) for place, name in trials.items()}
@@ -137,7 +137,8 @@ def title(rows: list[dict], names: dict[tuple[str, int], str], odd: list[str]) -
 
 
 def pairs_with(rows: list[dict], kappa: float, names: dict[tuple[str, int], str]) -> str:
-    """Return the first pair of trials with this kappa, and the number of others: ``a with b, and 2 other pairs``."""
+    """Return the first pair of trials with this kappa, and the number of further pairs: ``a with b, and 2 other
+    pairs``."""
     first, *others = [row for row in rows if row["kappa"] == kappa]
     trials = [shortened(names[first["environment"], first[end]], LABEL) for end in ("a", "b")]
     more = f", and {count(len(others), 'other pair')}" if others else ""

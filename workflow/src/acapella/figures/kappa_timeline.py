@@ -42,7 +42,7 @@ def draw(source: Source) -> Figure:
         rows_by_run[row["environment"], row["b"]].append(row)
     lengths = [row["to_ns"] - row["from_ns"] for row in rows]
     lengths_text = span(nanoseconds(min(lengths)), nanoseconds(max(lengths)))
-    key = [f"Windows of {lengths_text}", "the components of a window are those of its packets"]
+    key = [f"Windows of {lengths_text}", "the components of a window are computed from its packets"]
     key.append("the kappa of a run is not the mean of its windows")
     drawn = list(rows_by_run)
     if len(drawn) > MAX_RUNS:
@@ -73,15 +73,13 @@ def window_values(row: dict, size: int, run: str) -> dict:
 def title(rows: list[dict], trials: dict, size: int, unit: str) -> str:
     """Return the title: the window with the lowest kappa, and the number of runs that have their lowest kappa then.
 
-    ``unit`` and its ``size`` in ns are those of the time axis.
+    ``unit`` and its ``size`` in ns apply to the time axis.
     """
     worst = min(rows, key=lambda row: row["kappa"])
     if worst["kappa"] == 1:
         return "Kappa is 1 in every window"
     run = trials[worst["environment"], worst["b"]]
-    equal = (
-        sum(format_kappa(row["kappa"]) == format_kappa(worst["kappa"]) for row in rows) - 1
-    )  # a reader sees the same number
+    equal = sum(format_kappa(row["kappa"]) == format_kappa(worst["kappa"]) for row in rows) - 1  # equal as displayed
     elsewhere = f" and in {count(equal, 'other window')}" if equal else ""
     at = f"{digits(worst['from_ns'] / size)}{GAP}{unit}"
     lowest = f"Lowest window kappa: {format_kappa(worst['kappa'])} at {at} ({run}){elsewhere}"
@@ -91,7 +89,7 @@ def title(rows: list[dict], trials: dict, size: int, unit: str) -> str:
 def runs_lowest_at(rows: list[dict], worst: dict, at: str) -> list[str]:
     """Return a text with the number of runs whose lowest window overlaps the lowest of all; [] if it is only one.
 
-    ``at`` is the time of that window, which is the first one if several are as low.
+    ``at`` is the time of the lowest window, the first one if several are equally low.
     """
     lowest: dict[tuple, float] = {}
     for row in rows:

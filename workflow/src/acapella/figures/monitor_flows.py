@@ -82,7 +82,7 @@ def points(row: dict) -> list[dict]:
 
 
 def clamped(rows: list[dict], flows: set[int]) -> bool:
-    """Return whether a time of these flows is smaller than the lower end of its axis."""
+    """Return whether a time of these flows is below the lower end of its axis."""
     times = (row[name] for row in rows if row["flow"] in flows for name in ("latency_mean_ns", "jitter_ns"))
     return any(time is not None and time < 1000 * LEAST_US for time in times)
 

@@ -51,7 +51,7 @@ def distribution(rows: list[dict]) -> list[dict]:
 
 
 def title(source: Source, names: dict[int, str]) -> str:
-    """Return the title: the latency that 99 % of the packets of each flow that arrived were below.
+    """Return the title: the latency below which 99 % of the arrived packets of each flow were.
 
     An environment with a flow whose latency exceeds the histogram (about an hour) is not in the title.
     """

@@ -72,7 +72,7 @@ def gigabits(row: dict) -> float:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the title: the highest rate of each number of ports, among what is written."""
+    """Return the title: the highest rate of each number of ports, over all kinds of captures."""
     parts = []
     for ports in sorted({row["ports"] for row in rows}):
         best = max((row for row in rows if row["ports"] == ports), key=gigabits)

@@ -1,4 +1,4 @@
-"""The scope of figures about traffic that a monitor counted, their ports by environment, and ticks."""
+"""Computes the scope of figures about traffic that a monitor counted, their ports by environment, and ticks."""
 
 import math
 import re
@@ -36,14 +36,14 @@ def environments(source: Source) -> dict[int, str]:
 
 
 def order(names: dict[int, str]) -> list[str]:
-    """Return each environment once."""
+    """Return the environments without duplicates."""
     return list(dict.fromkeys(names.values()))
 
 
 def ticks(low: float, high: float) -> list[float]:
     """Return the ticks of a logarithmic axis, 1, 2, 5, 10, ...; only powers of ten if there are more than three.
 
-    If the axis has fewer than two of these, the ticks are the multiples of a step, as those of a linear axis.
+    If the axis has fewer than two of these, the ticks are multiples of a step, as on a linear axis.
     """
     powers = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
     within = [power for power in powers if low <= power <= high]

@@ -60,7 +60,7 @@ def draw(source: Source) -> Figure:
 
 
 def all_succeeded(sites: int) -> Figure:
-    """Return the figure of collections in which every site was a success."""
+    """Return the figure for collections in which every site was a success."""
     subject = "The site" if sites == 1 else f"All {count(sites, 'site')}"
     return text_figure(
         f"{subject} succeeded", "No site was degraded, incomplete or failed, so there is no reason to show."
@@ -76,7 +76,7 @@ def caption(row: str, text: str, parts: Counter, unsuccessful: int) -> str:
 def title(rows: list[dict], sites: Counter) -> str:
     """Return the title: the number of unsuccessful sites, and the most frequent reasons.
 
-    The share is of all sites. Reasons have only numbers of sites, because their shares in the chart are of the
+    The share is of all sites. Reasons have only numbers of sites, because their shares in the chart refer to the
     unsuccessful sites.
     """
     unsuccessful, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]

@@ -1,4 +1,4 @@
-"""Subtitles of figures: numbers of samples and frames, and losses."""
+"""Writes the subtitles of figures: numbers of samples and frames, and losses."""
 
 from acapella.common.wording import count, nanoseconds, percent, span
 
@@ -65,7 +65,8 @@ def time_range(rows: list[dict]) -> tuple[int, int] | None:
 
 
 def offered_frames(row: dict) -> int:
-    """Return the number of frames offered to the capture, with those that a filter or sampling omits, if counted."""
+    """Return the number of frames offered to the capture, including frames that a filter or sampling omits, if
+    counted."""
     return max(row["mirror_offered"] or 0, row["lost_frames"] + row["frames"] + (row["sampled_out"] or 0))
 
 
@@ -109,7 +110,7 @@ def mirror_loss(rows: list[dict]) -> list[str]:
 
 
 def mirror_loss_uncounted(row: dict) -> bool:
-    """Return whether a mirror may have lost frames that its counters do not contain, or has no counters.
+    """Return whether a mirror may have lost frames that its counters do not include, or has no counters.
 
     ``mirror_loss_low`` is a share of bytes, so it is compared with byte counters if available, else frame counters.
     """

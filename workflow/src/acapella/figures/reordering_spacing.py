@@ -22,7 +22,7 @@ PER_DECADE = 5
 LABEL = 40
 TRIAL_LABEL = 24  # characters of a trial's name in a legend
 MIN_PAIRS = 100  # bins with fewer pairs are drawn as hollow points
-MAX_NAMED = 4  # environments named in a sentence; if there are more, it gives their number
+MAX_NAMED = 4  # environments named in a sentence; if there are more, it states their number
 PANELS_PER_ROW, LABEL_WIDTH = 3, 70  # panels per row if there are more than MAX_NAMED; px for the labels of each
 SAMPLED_PAIR = (
     "Sampled pair: two packets of both trials that are 1, 4, 16, ... or 4096 packets apart in the first trial"
@@ -80,7 +80,7 @@ def axis_limits(rows: list[dict], min_share: float, columns: int) -> dict:
     ``low`` and ``high`` are bins, ``zero`` is the position of equal times, ``least`` and ``most`` are shares in %.
     """
     bins = [row["bin"] for row in rows if row["bin"]] or [1]
-    distance = 2 + columns * (max(bins) - min(bins)) // 13  # space for the label 0 to the left of the next one
+    distance = 2 + columns * (max(bins) - min(bins)) // 13  # space for the label 0 to the left of the next label
     zero = min(bins) - distance if any(row["bin"] == 0 for row in rows) else None
     max_share = max(100 * row["reversed_share"] for row in rows)
     return {
@@ -102,8 +102,8 @@ def none_reversed(pairs: int) -> str:
 def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:
     """Return the title: the highest point of the chart, with its pairs, its run and its spacing.
 
-    A mean over spacings would depend on how many pairs of each spacing are sampled. The highest point of few pairs
-    is often due to chance: it is named only if no spacing with reversed pairs has at least MIN_PAIRS pairs.
+    A mean over spacings would depend on how many pairs of each spacing are sampled. A highest point with few pairs is
+    often due to chance: it is used only if no spacing with reversed pairs has at least MIN_PAIRS pairs.
     """
     well_sampled = [row for row in drawn if row["pairs"] >= MIN_PAIRS and row["reversed_pairs"]]
     highest = max(well_sampled or drawn, key=lambda row: (row["reversed_share"], row["pairs"]))

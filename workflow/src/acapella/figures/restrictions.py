@@ -15,7 +15,7 @@ def describe(restriction: str) -> str:
 
 
 def describe_all(rows: list[dict]) -> str:
-    """Return the descriptions of the restrictions in rows of capture_quality, each once."""
+    """Return the distinct descriptions of the restrictions in rows of capture_quality."""
     return "; ".join(describe(restriction) for restriction in sorted({row["restriction"] for row in rows}))
 
 

@@ -1,4 +1,4 @@
-"""The data of a chart, as a list of rows that Altair neither copies nor checks value by value."""
+"""The data of a chart, as a list of rows that Altair neither copies nor checks individually."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Write the files of a figure. All formats are created from one SVG; the same figure gives the same bytes."""
+"""Writes the files of a figure. All formats are created from one SVG; the same figure yields identical bytes."""
 
 import re
 from pathlib import Path
@@ -35,8 +35,8 @@ def save(figure: ComposedFigure, directory: Path, name: str, formats: list[str])
 def svg_of(figure: ComposedFigure) -> str:
     """Return the figure as SVG.
 
-    Vega numbers clip paths per process. Here they are numbered from 1, so that the bytes of a figure do not depend on
-    figures drawn before it.
+    Vega numbers clip paths per process. Here, they are renumbered from 1, so that the bytes of a figure do not depend
+    on figures drawn before it.
     """
     svg = vl_convert.vegalite_to_svg(figure.spec, vl_version=VEGA_LITE, show_warnings=False, allowed_base_urls=[])
     numbers: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """Composes Altair's charts without copying their parts.
 
-Altair copies all parts of a chart when it is composed of them, and again with each copy of that chart. This takes more
+Altair copies all parts of a chart when it composes the chart, and again with each copy of the chart. This takes more
 than half of the time of a figure. It needs the copies to change selection parameters and names of charts, so charts
 without these are shared instead. Both replaced functions are private: the tests compare the results with Altair's own.
 """

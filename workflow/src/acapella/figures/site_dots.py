@@ -1,4 +1,5 @@
-"""Marks of single sites on the bars of the whole campaign, distinguished by color and shape, or by tooltips."""
+"""Draws marks of individual sites on the bars of the whole campaign, distinguished by color and shape, or by
+tooltips."""
 
 from collections.abc import Iterable
 
@@ -22,7 +23,7 @@ def add_absent_sites(rows: list[dict], column: str, shown: Iterable[str], none: 
     """Return the rows of sites whose ``column`` is in ``shown``; add rows with the values ``none`` for missing pairs.
 
     A table has no row for a value that does not occur at a site. Without the added rows, all dots of a rare value would
-    be at shares above that of all sites.
+    be above the share of all sites.
     """
     site_rows = [row for row in rows if row["site"] != ALL]
     existing = {(row["site"], row[column]): row for row in site_rows}

@@ -15,7 +15,7 @@ from acapella.flowreports.tables import TABLES as FLOW_TABLES
 from acapella.infrastructure.tables import TABLES as INFRASTRUCTURE_TABLES
 from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 
-# of acapella monitor
+# tables of acapella monitor
 MONITOR_TABLES = (
     "monitor_ports",
     "monitor_flows",
@@ -32,7 +32,7 @@ class NoData(Exception):
 
 
 class Source:
-    """The tables of one campaign, each read once."""
+    """The tables of one campaign; each is read only once."""
 
     def __init__(self, campaign: Campaign):
         self.campaign = campaign

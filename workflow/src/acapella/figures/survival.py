@@ -1,4 +1,4 @@
-"""Log-log lines of complementary distributions: the campaign, its sites, and single samples.
+"""Draws log-log lines of complementary distributions: the campaign, its sites, and individual samples.
 
 Tables contain a distribution only at thresholds. Lines are exact at each threshold and interpolated in between. They
 end at the largest threshold that a flow reaches.
@@ -57,7 +57,7 @@ class ValueAxis(NamedTuple):
 def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
     """Return the points of all lines with the line's name, in drawing order, and the names in the order of the legend.
 
-    ``rows``: rows with scope, site, ccdf and a threshold in ``column``; only those of one measure, above 0.
+    ``rows``: rows of one measure above 0, with scope, site, ccdf and a threshold in ``column``.
     """
     sites = sorted({row["site"] for row in rows if row["scope"] == "site" and row["site"] != ALL}, key=natural)
     sites = sites if len(sites) > 1 else []
@@ -83,7 +83,8 @@ def distribution_line(rows: list[dict], column: str, scope: str, site: str) -> l
 
 
 def median_interval(line: list[dict], column: str) -> tuple[int, int] | None:
-    """Return the thresholds around the median: more than half of the flows reach the first, at most half the second.
+    """Return the thresholds around the median: more than half of the flows reach the first, at most half reach the
+    second.
 
     None if more than half of the flows reach the last threshold. Both are equal if at most half reach the first one.
     """

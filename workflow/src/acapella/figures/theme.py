@@ -1,6 +1,7 @@
-"""Appearance of figures: width of a page (7 in), one font, colors distinct for color-blind readers and in gray print.
+"""Defines the appearance of figures: width of a page (7 in), one font, colors distinct for color-blind readers and in
+gray print.
 
-Colors are those of Okabe and Ito (https://jfly.uni-koeln.de/color/). vl-convert includes Liberation Sans, so text has
+Colors are from Okabe and Ito (https://jfly.uni-koeln.de/color/). vl-convert includes Liberation Sans, so text has
 the same width everywhere and an SVG has the same bytes. PDF and PNG use an installed Liberation Sans if there is one,
 so their bytes depend on its version. Only one font weight is used: vl-convert numbers two fonts in an order that
 changes between runs, so the bytes of a PDF would differ.

@@ -124,7 +124,8 @@ def merge_spans(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
 
 
 def clip_to_spans(start: int, end: int, spans: tuple[list[int], list[int]]) -> tuple[int, int]:
-    """Return the first and the last time between ``start`` and ``end`` that is in a span; both unchanged if none is."""
+    """Return the first and the last time between ``start`` and ``end`` that are in a span; both are unchanged if none
+    is."""
     starts, ends = spans
     first, last = bisect_right(ends, start), bisect_left(starts, end) - 1
     return (max(start, starts[first]), min(end, ends[last])) if first <= last else (start, end)
@@ -189,7 +190,7 @@ def title(values: list[dict], peak: dict | None, ports: int) -> str:
 
 
 def busiest_port_of_sites(ports: dict) -> dict:
-    """Return the port with the most bytes of each site; if several have the same, the first one."""
+    """Return the port with the most bytes at each site; of equal ports, the first one."""
     total = {key: sum(row["wire_bytes"] for row in rows) for key, rows in ports.items()}
     best = {}
     for key in sorted(ports, key=lambda key: (-total[key], natural(key[1]))):
@@ -198,7 +199,7 @@ def busiest_port_of_sites(ports: dict) -> dict:
 
 
 def mostly_unobserved(ports: dict) -> bool:
-    """Return whether samples cover so small a part of the campaign that they would be too narrow to see."""
+    """Return whether samples cover such a small part of the campaign that they would be too narrow to see."""
     rows = [row for port_rows in ports.values() for row in port_rows]
     length = max(row["end_ns"] for row in rows) - min(row["start_ns"] for row in rows)
     return length > UNOBSERVED_RATIO * max(
@@ -210,7 +211,7 @@ def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bo
     """Return the bins of all ports, and whether gaps are drawn; times are in ns from 0.
 
     A bin contains consecutive rows of the table, so that each bin is visible in ``width`` px. It ends at ``end`` and is
-    drawn up to ``to``, far enough to be visible but not up to the next sample. If samples are too close for this, bins
+    drawn up to ``to``, far enough to be visible but not into the next sample. If samples are too close for this, bins
     extend over the gaps. ``gapless``: draw the samples of a port without the time between them.
     """
     step = max(row["bin_ns"] for rows in ports.values() for row in rows)
@@ -249,7 +250,7 @@ def contiguous_runs(rows: list[dict], origin: int, *, gapless: bool) -> list[lis
 
 
 def bin_run(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: int) -> list[dict]:
-    """Return the rows of a run summed up in bins from ``begin`` on; the middle of a row determines its bin.
+    """Return the rows of a run, summed in bins from ``begin`` on; the middle of a row determines its bin.
 
     A first or last bin shorter than half a bin is merged with its neighbor: a mean over a few milliseconds is not
     comparable with the others.

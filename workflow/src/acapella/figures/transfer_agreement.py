@@ -97,7 +97,7 @@ def panel(rows: list[dict], quantity: str, classes: list[str], causes: list[str 
 
 
 def title(rows: list[dict]) -> str:
-    """Return how many values differ, and how many of these have no known cause."""
+    """Return the title: how many values differ, and how many of these have no known cause."""
     flagged = [row for row in rows if row["flagged"]]
     unexplained = sum(row["cause"] == "unexplained" for row in flagged)
     return (

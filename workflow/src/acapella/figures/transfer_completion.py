@@ -13,7 +13,7 @@ COLUMNS = (
     *("algorithm", "delay_ns", "buffer_bytes", "completion_ns_mean", "completion_ns_stddev", "completion_source"),
     *("completion_ns_low", "completion_ns_high", "runs", "flags"),
 )
-RECEIVED_SHARE = 0.99  # of size_bytes; runs with times of iperf3 whose receiver read less are counted in a note
+RECEIVED_SHARE = 0.99  # of size_bytes; a note counts the runs with iperf3 times whose receiver read less
 SHARE = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
 
@@ -41,14 +41,15 @@ def draw(source: Source) -> Figure:
 
 
 def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
-    """Return the number of runs whose receiver did not read all bytes, and of those for which this is known."""
+    """Return the number of runs whose receiver did not read all bytes, and the number of runs for which this is
+    known."""
     own = transfer_scope.groups(flows, ("cell_id", "run"))
     known = few = 0
     for cell in cells:
         streams = own.get((cell["cell_id"], cell["run"]), [])
         if cell["error"] is not None or not cell["size_bytes"] or any(row["received_bytes"] is None for row in streams):
             continue
-        several = len({row["path"] for row in streams}) > 1  # then each flow sends size_bytes
+        several = len({row["path"] for row in streams}) > 1  # then, each flow sends size_bytes
         requested = cell["size_bytes"] * (len(streams) if several else 1)
         known += 1
         few += sum(row["received_bytes"] for row in streams) < RECEIVED_SHARE * requested
@@ -56,13 +57,14 @@ def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
 
 
 def received(few: int, known: int) -> str:
-    """Return a note on bytes left in the send buffer, for runs with times of iperf3; empty if there are none."""
+    """Return a note on bytes left in the send buffer, for runs with iperf3 times; empty if there are none."""
     text = "bytes in the send buffer when iperf3 stops do not count"
     return f"{text}: less than {SHARE} of size_bytes received in {few} of {count(known, 'run')}" if known else ""
 
 
 def title(rows: list[dict], few: int, known: int) -> str:
-    """Return in how many settings each of the first two algorithms completes first, unless runs moved fewer bytes."""
+    """Return the title: in how many settings each of the first two algorithms completes first, unless runs moved fewer
+    bytes."""
     if few:
         return f"Completion times of unequal transfers: {few} of {count(known, 'run')} received less than {SHARE}"
     settings: dict[int, dict[str, dict]] = {}

@@ -31,7 +31,7 @@ SCOPE = transfer_scope.scope_of(parallel_rows)
 
 
 def draw(source: Source) -> Figure:
-    """Draw a line per setting with a mark per algorithm; if there are too many, those with the lowest index."""
+    """Draw a line per setting with a mark per algorithm; if there are too many, the ones with the lowest index."""
     rows = parallel_rows(source.rows(TABLE))
     lowest: dict[int, float] = {}
     for row in rows:
@@ -81,7 +81,7 @@ def chart(rows: list[dict], order: list[int]) -> alt.LayerChart:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the lowest index of each algorithm."""
+    """Return the title: the lowest index of each algorithm."""
     parts = []
     for name in transfer_scope.algorithms(rows):
         low = min(row["jain_mean"] for row in rows if row["algorithm"] == name)

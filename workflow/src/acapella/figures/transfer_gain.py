@@ -21,8 +21,8 @@ COLUMNS = (
 SCOPE = transfer_scope.scope_of(transfer_heatmap.compared_rows)
 # Blue: Cubic is faster; red: BBR is faster, as in the paper.
 COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
-LEAST_SCALE = 10.0  # percent; otherwise noise has the colors of large gains
-REPEATED = 2  # runs of an algorithm from which the gain has a range
+LEAST_SCALE = 10.0  # percent; below it, noise would have the colors of large gains
+REPEATED = 2  # runs per algorithm from which on the gain has a range
 KEY = "positive: BBR is faster; black frame: a run of the cell has a flag"
 RANGE_KEY = "second line: gain of the slowest BBR run over the fastest Cubic run, and of the fastest over the slowest"
 INFINITE = "\N{MINUS SIGN}\N{INFINITY}"
@@ -44,7 +44,7 @@ def draw(source: Source) -> Figure:
 
 
 def measure() -> transfer_heatmap.Measure:
-    """Return what the heatmap shows."""
+    """Return the measure that the heatmap shows."""
     return transfer_heatmap.Measure(
         lambda row: row["gain_percent"],
         text,
@@ -84,16 +84,17 @@ def signed(value: float, decimals: int) -> str:
 
 
 def title(rows: list[dict]) -> str:
-    """Return in how many settings each algorithm is faster as printed, and the median gain if any is defined."""
+    """Return the title: in how many settings each algorithm is faster as printed, and the median gain if any is
+    defined."""
     known = [gain for row in rows if (gain := transfer_outcome.gain_of(row)) is not None]
     median = f"; median gain {signed(statistics.median(known), DECIMALS)}{GAP}%" if known else ""
     return f"{transfer_outcome.summary('is faster', [*map(transfer_outcome.outcome, rows)], len(rows))}{median}"
 
 
 def shallow(rows: list[dict], source: Source) -> list[str]:
-    """Return a note on the median gain with shallow buffers, and one with the reasons if it is small.
+    """Return a note on the median gain with shallow buffers and, if it is small, a note with the reasons.
 
-    [] if the share of the buffers in the BDP is not known.
+    Returns [] if the ratio of buffer to BDP is unknown.
     """
     gains = transfer_shallow.gains(rows)
     if not gains:

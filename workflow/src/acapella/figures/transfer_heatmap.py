@@ -27,7 +27,8 @@ KEY = (
 
 @dataclass(frozen=True)
 class Measure:
-    """What a heatmap shows: a value of a row, its text and spread, title of its scale, and colors from low to high."""
+    """The measure of a heatmap: a value of a row, its text and spread, the title of its scale, and colors from low to
+    high."""
 
     value: Callable[[dict], float | None]
     text: Callable[[dict], str]
@@ -35,14 +36,14 @@ class Measure:
     colors: tuple[str, ...] = theme.LEVELS
     spread: Callable[[dict], str] = lambda row: ""
     scale: str = "linear"
-    symmetric: bool = False  # around 0
-    least: float = 0.0  # end of a symmetric color scale, at least
+    symmetric: bool = False  # whether the scale is symmetric around 0
+    least: float = 0.0  # minimum end of a symmetric color scale
     neutral: float = 0.0  # values up to this have the color of 0
     spread_title: str = "standard deviation"
 
 
 def heat_groups(rows: list[dict]) -> list[list[dict]]:
-    """Return the rows of each group of panels: those with several delays or buffers, or all if no group has.
+    """Return the rows of each group of panels: groups with several delays or buffers, or all if there are none.
 
     Raises NoData without rows.
     """
@@ -59,12 +60,12 @@ def heat_rows(rows: list[dict]) -> list[dict]:
 
 
 def compared_rows(rows: list[dict]) -> list[dict]:
-    """Return the rows that are drawn of the two algorithms whose gain is shown."""
+    """Return the drawn rows of the two algorithms whose gain is shown."""
     return heat_rows([row for row in rows if row["algorithm"] in transfer_scope.FIRST])
 
 
 def heatmap(rows: list[dict], measure: Measure, panels: Callable[[dict], str]) -> tuple[alt.VConcatChart, list[str]]:
-    """Return the chart and notes on what it omits. ``panels``: heading of the panel that contains a row."""
+    """Return the chart, and notes on omitted settings. ``panels``: heading of the panel that contains a row."""
     found = heat_groups(rows)
     shown = found[:MAX_GROUPS]
     drawn = [row for group in shown for row in group]

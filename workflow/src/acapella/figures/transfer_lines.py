@@ -1,4 +1,4 @@
-"""Lines against the number of parallel streams, with a line per algorithm and size."""
+"""Draws values against the number of parallel streams, with a line per algorithm and size."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ class Lines:
     zero: bool = False  # draw a line at 0; otherwise the axis is logarithmic if values span more than LOG_SPAN
 
     def values(self) -> list[dict]:
-        """Return the points of the lines. Rows without algorithm compare the algorithms."""
+        """Return the points of the lines. Rows without an algorithm compare the algorithms."""
         varied = transfer_scope.varying(self.rows, OTHERS) or ["size_bytes"]
         found = []
         for row in self.rows:

@@ -1,11 +1,12 @@
-"""Which of BBR and Cubic is faster in a setting: a winner only if no run contradicts it, and not by rounding."""
+"""Determines whether BBR or Cubic is faster in a setting: one wins only if no run contradicts it, and not by
+rounding."""
 
 import math
 
 from acapella.common.wording import GAP, count
 
-DECIMALS = 0  # of a gain in a cell and in a title
-EQUAL_PERCENT = 0.5 / 10**DECIMALS  # a difference up to this is no win; a gain up to this is printed as 0
+DECIMALS = 0  # decimals of a gain in a cell and in a title
+EQUAL_PERCENT = 0.5 / 10**DECIMALS  # differences up to this are not a win; gains up to this are printed as 0
 EQUAL = f"equal within {EQUAL_PERCENT}{GAP}%"
 UNDECIDED = "undecided (runs overlap)"
 
@@ -32,7 +33,8 @@ def outcome(row: dict) -> str | None:
 
 
 def first(bbr: dict, cubic: dict) -> str:
-    """Return ``bbr`` or ``cubic`` if it completes first, ``equal`` or ``undecided``. Rows of transfer_settings."""
+    """Return ``bbr`` or ``cubic`` if it completes first, ``equal`` or ``undecided``. The arguments are rows of
+    transfer_settings."""
     (bbr_low, bbr_high), (cubic_low, cubic_high) = (
         (row["completion_ns_low"], row["completion_ns_high"]) for row in (bbr, cubic)
     )

@@ -33,7 +33,7 @@ def draw(source: Source) -> Figure:
 
 
 def title(gains: list[dict]) -> str:
-    """Return the largest gain per stream, its number of streams, and other settings that vary."""
+    """Return the title: the largest gain per stream, its number of streams, and further settings that vary."""
     if not gains:
         return "Throughput per parallel stream"
     best = max(gains, key=lambda row: (row["gain_percent"], row["streams"] or 0))

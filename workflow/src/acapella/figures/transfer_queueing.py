@@ -45,7 +45,7 @@ def short(value: float) -> str:
 
 
 def title(rows: list[dict], order: list[str]) -> str:
-    """Return the range of the queueing delay of each algorithm."""
+    """Return the title: the range of the queueing delay of each algorithm."""
     parts = []
     for name in order:
         found = [value for row in rows if row["algorithm"] == name and (value := milliseconds(row)) is not None]

@@ -128,10 +128,10 @@ def settings_of(cells: list[dict], settings: list[dict]) -> list[dict]:
 
 
 def title(cells: list[dict], predicted: list[dict], settings: list[dict]) -> str:
-    """Return the ratio with the shortest mean completion and the predicted best ratio.
+    """Return the title: the ratio with the shortest mean completion, and the predicted best ratio.
 
-    Only rows of the same algorithm and other settings are compared. If these vary, the title states each algorithm, or
-    the number of comparisons.
+    Rows are compared only with rows of the same algorithm and settings. If these vary, the title states each algorithm,
+    or the number of comparisons.
     """
     others = [name for name in (*transfer_scope.FIXED, "delay_ns", "buffer_bytes") if name != "ratio"]
     rows = settings_of(cells, settings)
@@ -159,7 +159,8 @@ def overlapping(rows: list[dict]) -> list[float]:
 
 
 def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
-    """Return the ratio that completes first with each algorithm, or in how many settings and algorithms it does."""
+    """Return the ratio that completes first with each algorithm, or the number of settings and algorithms in which it
+    does."""
     best = [(shortest(rows), bool(overlapping(rows))) for rows in groups]
     if by_algorithm:
         parts = [
@@ -177,7 +178,7 @@ def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
 def single(rows: list[dict]) -> str:
     """Return the ratio of one algorithm that completes first, and the spread of its flows' ends.
 
-    With one ratio, nothing is compared.
+    If there is only one ratio, nothing is compared.
     """
     best = shortest(rows)
     name, ratio = transfer_scope.name_of(best["algorithm"]), f"r = {digits(best['ratio'])}"

@@ -36,7 +36,7 @@ def draw(source: Source) -> Figure:
 
 
 def title(gains: list[dict]) -> str:
-    """Return in how many settings BBR retransmits 2 to 6 times as much as Cubic, as the paper states."""
+    """Return the title: in how many settings BBR retransmits 2 to 6 times as much as Cubic, as the paper states."""
     known = [row for row in gains if row["bbr_retransmits"] is not None and row["cubic_retransmits"] is not None]
     if not known:
         return "Retransmitted segments"

@@ -1,4 +1,5 @@
-"""Notes under the titles of figures of transfers: runs, mode, repetitions, flags; labels of settings."""
+"""Writes the notes under the titles of figures of transfers (runs, mode, repetitions, flags), and labels of
+settings."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,7 +8,7 @@ from acapella.transfer.cells import DIRECTORY, GRID
 
 from .source import NoData, Source
 
-UNKNOWN = "window_unknown"  # flag of runs for which it is not known whether a window limited the sender
+UNKNOWN = "window_unknown"  # flag of runs for which it is unknown whether a window limited the sender
 FIRST = ("bbr", "cubic")  # algorithms that are shown first, in this order
 BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 # Settings that are the same within a panel; delay and buffer are the axes of heatmaps.
@@ -27,7 +28,7 @@ FIXED = (
 def scope_of(select: Callable[[list[dict]], list[dict]]) -> Callable[[Source], tuple[str, ...]]:
     """Return the scope of a figure that draws the rows of transfer_settings that ``select`` returns.
 
-    Without any, the scope is that of all rows.
+    If there are none, the scope covers all rows.
     """
 
     def scope(source: Source) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ def agreement(done: list[dict], captured: int) -> str:
 def is_flagged(row: dict) -> bool:
     """Return whether a figure marks a row of transfer_cells, transfer_settings or transfer_gain.
 
-    UNKNOWN is not marked: all runs of files from elsewhere have it. A note states its number.
+    UNKNOWN is not marked, because all imported runs have it. A note states the number of these runs.
     """
     if "flagged" in row:
         return row["flagged"]
@@ -84,7 +85,7 @@ def is_flagged(row: dict) -> bool:
 
 
 def window_note(done: list[dict]) -> str:
-    """Return for how many runs it is not known whether the window limited them, and why; empty if for none."""
+    """Return for how many runs it is unknown whether the window limited them, and why; empty if for none."""
     unknown = [row for row in done if row["window_limited"] is None]
     if not unknown:
         return ""
@@ -93,7 +94,7 @@ def window_note(done: list[dict]) -> str:
 
 
 def completion_note(rows: list[dict]) -> str:
-    """Return where the completion times of rows of transfer_settings or transfer_gain come from; empty if unknown."""
+    """Return the source of completion times in rows of transfer_settings or transfer_gain; empty if unknown."""
     sources = {row["setting"]: row["completion_source"] for row in rows if row["completion_source"] is not None}
     of_iperf3 = sum(source == "iperf3" for source in sources.values())
     if not sources:
@@ -120,7 +121,8 @@ def name_of(algorithm: str) -> str:
 
 
 def byte_text(size: int | None) -> str:
-    """Return bytes with a binary unit if they are a multiple of it, else with a decimal one: ``100 KiB``, ``10 MB``."""
+    """Return bytes with a binary unit if they are a multiple of it, else with a decimal unit: ``100 KiB``, ``10
+    MB``."""
     if size is None:
         return "?"
     for unit, name in BINARY:

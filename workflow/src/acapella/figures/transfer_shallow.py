@@ -20,7 +20,7 @@ def gains(rows: list[dict]) -> list[float]:
 
 
 def explanation(source: Source) -> str:
-    """Return the reasons for a small gain with shallow buffers; empty if it is not small or not known."""
+    """Return the reasons for a small gain with shallow buffers; empty if it is not small, or unknown."""
     found = gains(source.rows("transfer_gain"))
     if not found or statistics.median(found) > GOAL_PERCENT:
         return ""
@@ -62,9 +62,9 @@ def pair(name: str, bbr: dict, cubic: dict, column: str, shown) -> str:
 
 
 def reasons(bbr: dict, cubic: dict) -> list[str]:
-    """Return what limits the gain of BBR according to the medians.
+    """Return the limits of BBR's gain, according to the medians.
 
-    BBR cannot exceed the rate of the bottleneck. So its gain is at most 1 - the share of the rate that Cubic uses.
+    BBR cannot exceed the rate of the bottleneck. So its gain is at most 1 minus the share of the rate that Cubic uses.
     """
     found = []
     share = cubic["rate_share"]

@@ -15,7 +15,7 @@ COLUMNS = (
     *("algorithm", "streams", "size_bytes", "completion_ns_mean", "completion_ns_low", "completion_ns_high"),
     "completion_source",
 )
-MAX_SIZES = 4  # in the title
+MAX_SIZES = 4  # maximum of sizes in the title
 SCOPE = transfer_scope.scope_of(lambda rows: transfer_lines.stream_rows(rows, "completion_ns_mean"))
 
 
@@ -37,7 +37,8 @@ def draw(source: Source) -> Figure:
 
 
 def title(gains: list[dict]) -> str:
-    """Return the mean difference for each size; the range of the differences if other settings vary, too."""
+    """Return the title: the mean difference for each size, or the range of the differences if other settings also
+    vary."""
     if not gains:
         return "Completion time against parallel streams"
     sizes = transfer_scope.groups(gains, ("size_bytes",))

@@ -1,4 +1,5 @@
-"""Vega, Vega-Lite and vega-embed as one script, which vl-convert compiles once and later processes read from a file."""
+"""Provides Vega, Vega-Lite and vega-embed as one script, which vl-convert compiles once and later processes read from a
+file."""
 
 import contextlib
 import functools
@@ -19,7 +20,7 @@ def vega() -> str:
 
 
 def keep() -> None:
-    """Have another process write the script to its file, unless it is there. A confined process cannot write it.
+    """Have a child process write the script to its file, unless it exists. A confined process cannot write it.
 
     vl-convert is not loaded here: its threads would stay unconfined.
     """
