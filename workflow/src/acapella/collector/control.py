@@ -19,13 +19,13 @@ from .sessions import Sessions
 
 MAX_CONNECTIONS = 64  # authenticated
 MAX_UNAUTHENTICATED = 256  # more than the backlog of a listening socket
-MAX_REJECTED_LINES = 16  # per connection, which is closed then
+MAX_REJECTED_LINES = 16  # per connection, which is then closed
 MAX_UNSENT_BYTES = 65_536  # to a client that does not read
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class ControlServer:
-    """Assigns sessions to control planes. ``counts`` has the numbers of connections, rejected lines, and so on."""
+    """Assigns sessions to control planes. ``counts`` contains the numbers of connections, rejected lines, and so on."""
 
     def __init__(self, sessions: Sessions, secret: Secret, pace: Pace = PACE):
         self.sessions = sessions

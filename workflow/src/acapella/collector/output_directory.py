@@ -1,4 +1,4 @@
-"""A collector's output directory: its results, the request socket of a running one, and its lock."""
+"""Manages a collector's output directory: its results, its lock, and the request socket of a running collector."""
 
 import contextlib
 import fcntl
@@ -12,9 +12,9 @@ from acapella_core import files as core_files
 from acapella_core.errors import UserError
 
 RESULTS = ("flows.parquet", "series.parquet", "counters.json")
-SNAPSHOT = "snapshot"  # directory of the tables while it runs
+SNAPSHOT = "snapshot"  # directory of the tables during the run
 SOCKET = "collector.sock"
-SECRET = "collector.secret"  # of the control channel, new for each run
+SECRET = "collector.secret"  # secret of the control channel, new for each run
 LOCK = ".collector.lock"
 PRIVATE_MODE = 0o700
 
@@ -23,7 +23,7 @@ PRIVATE_MODE = 0o700
 def claimed(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     """Create and lock a directory for one collector. Yield its path.
 
-    Raises UserError if another collector is running there, or it has results and ``replace`` is false.
+    Raises UserError if a collector is already running there, or if it has results and ``replace`` is false.
     """
     with locked(directory):
         existing = [name for name in RESULTS if (directory / name).exists()]

@@ -22,7 +22,7 @@ FIRST_QP_NUMBER = 2  # 0 and 1 are queue pairs of subnet management (IBTA 1.4, 3
 QP_NUMBERS = (1 << 24) - 1 - FIRST_QP_NUMBER  # the last number is multicast
 PAGE_BYTES = 4096
 ADDRESS_SPACE_BYTES = 1 << 47  # of a process
-MAX_EPOCHS_IN_FLIGHT = 1024  # more than can begin while reports of a disconnected data plane are queued
+MAX_EPOCHS_IN_FLIGHT = 1024  # more epochs than can begin while reports of a disconnected data plane are queued
 MAX_EPOCH = (1 << 32) - 1
 
 
@@ -53,11 +53,11 @@ class ReceiverThread:
 
     @property
     def over(self) -> bool:
-        """Whether the source has ended."""
+        """Return whether the source has ended."""
         return self._over.is_set()
 
     def wait_until_ready(self) -> None:
-        """Wait until the thread receives reports. Raises the exception that prevents it."""
+        """Wait until the thread receives reports. Raises the exception that prevents this."""
         self._ready.wait()
         if self.failure:
             raise self.failure
@@ -85,7 +85,7 @@ class ReceiverThread:
             self._call(self.collector.write_series)
 
     def _add_queue_pair(self, index: int, ring_bytes: int) -> QueuePair:
-        """Add a queue pair, of the RDMA device if there is one."""
+        """Add a queue pair; if there is an RDMA device, it is a queue pair of the device."""
         report_bytes = REPORT_BYTES[self._settings.report_format]
         if not self._settings.rdma_device:
             pair = self._random_queue_pair(index, ring_bytes)
@@ -164,7 +164,7 @@ def core_queue_pair(pair: QueuePair, report_format: int) -> core.QueuePair:
 
 
 def check_rdma(device: str) -> None:
-    """Raise UserError if there is no such RDMA device."""
+    """Raise UserError if the RDMA device does not exist."""
     devices = core.rdma_devices()
     if device not in devices:
         raise UserError(

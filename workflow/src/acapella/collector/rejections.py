@@ -1,4 +1,4 @@
-"""Rejected frames and reports: their numbers and, if no report was accepted, the reason and a remedy."""
+"""Describes rejected frames and reports: their numbers and, if no report was accepted, the reason and a remedy."""
 
 from acapella_core.names import pluralize
 
@@ -7,13 +7,13 @@ from .settings import Settings
 REASONS = {  # for rejecting a frame, by the core's name: description, and remedy
     "not_roce": ("not RoCEv2", "use a file written by acapella p4 run --out"),
     "truncated": ("truncated by the capture", "capture without a snap length"),
-    "bad_length": ("not of a report's length", "set --format to the program's"),
+    "bad_length": ("of the wrong length", "set --format to the program's"),
     "bad_icrc": ("with a wrong CRC", "capture at a point where no device changes frames"),
     "bad_opcode": ("not RDMA WRITE ONLY", "the collector accepts reports of p4/flowstats.p4"),
     "bad_qp": ("to an unknown queue pair", "qp_number must be the program's: {queue_pairs}"),
     "bad_key": ("with a wrong key", "qp_key must be the program's: {queue_pairs}"),
     "out_of_bounds": ("to an address outside the ring", "qp_base and qp_end must be the program's: {queue_pairs}"),
-    "bad_version": ("of another format", "set --format to the program's"),
+    "bad_version": ("of a different format", "set --format to the program's"),
     "psn_duplicate": ("with old sequence numbers", "qp_psn must be the program's at its start: {queue_pairs}"),
 }
 

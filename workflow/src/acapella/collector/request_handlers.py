@@ -15,7 +15,7 @@ from .request_socket import MAX_FLOWS, Handler
 from .sessions import Sessions
 from .settings import Settings
 
-SORT_COLUMNS = {  # of `top`, in descending order; the core's name. throughput: mean since the flow's start
+SORT_COLUMNS = {  # sort columns of `top` (descending), and the core's names; throughput: mean since the flow's start
     "bytes": "bytes",
     "packets": "packets",
     "throughput": "throughput",

@@ -19,7 +19,7 @@ from acapella_core.errors import UserError
 
 from . import output_directory
 
-TIMEOUT_S = 60.0  # between two requests of a client, and for a response
+TIMEOUT_S = 60.0  # timeout between two requests of a client, and for a response
 MAX_FLOWS = 10_000  # per response
 MAX_RESPONSE_BYTES = 64 << 20
 MAX_REQUEST_BYTES = 4_096
@@ -28,7 +28,7 @@ Handler = Callable[[dict], dict]
 
 
 class RequestServer:
-    """Responds to requests on the socket of a directory. ``handlers`` has a function for each request name.
+    """Responds to requests on the socket of a directory. ``handlers`` contains a function for each request name.
 
     Handlers run in threads, so that a long request does not delay others; they raise Refused for invalid requests.
     """

@@ -1,8 +1,8 @@
 """Assign queue pairs to data planes: one session per hello, and rules for when older queue pairs become invalid.
 
 A lost connection alone does not invalidate queue pairs, because a switch continues to report while its control plane
-restarts. The queue pairs of a session are retired when a newer session of the same data plane is in its registers, or
-when another data plane needs the capacity.
+restarts. The queue pairs of a session are retired when the registers contain a newer session of the same data plane, or
+when a different data plane needs the capacity.
 """
 
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class Sessions:
             raise Refused(f"busy: {len(others)} other data plane{'s' * (len(others) > 1)} connected")
         report_bytes = REPORT_BYTES[hello.format]
         pairs = self._allocator.allocate(self._queue_pairs, ring_size(self._ring_bytes, report_bytes), hello.format)
-        # Simultaneous data planes all count seconds, so that an epoch is the same one for a flow that several observe.
+        # Simultaneous data planes all count seconds, so a flow that several of them observe has the same epochs.
         epoch = 0 if others else self._allocator.next_epoch()
         session = Session(len(self._sessions) + 1, report_bytes, epoch, pairs)
         self._sessions[session.number] = SessionState(session, hello, numbers=[pair.number for pair in pairs])

@@ -13,7 +13,7 @@ from acapella_core.errors import UserError
 
 from .sessions import ring_size
 
-WINDOW = "1s"  # of the series
+WINDOW = "1s"  # window of the series
 RING = "64M"
 MEMORY = "4G"
 MAX_THREADS = 64
@@ -35,7 +35,7 @@ class Settings:
     rdma_port: int
     rdma_gid_index: int
     queue_pairs: tuple[QueuePair, ...]  # configured in a control file
-    control: Path | None  # that control file
+    control: Path | None  # path of this control file
     limits: object  # decompression limits of the core
     listen: tuple[str, int] | None
     listen_anywhere: bool

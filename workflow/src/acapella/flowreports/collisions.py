@@ -2,12 +2,12 @@
 
 A count-min sketch counts a flow exactly if, in at least one row, no other flow of the epoch uses the same cell (Cormode
 and Muthukrishnan 2005). Each flow is reported in each epoch in which it sends (triggers FIRST and PROBE), and a report
-contains the whole key and the epoch. The cells of all flows of an epoch are therefore known; they are computed here
-like in the program (p4/controls/flowstats/identity.p4, sketch.p4).
+contains the whole key and the epoch. The cells of all flows of an epoch are therefore known; they are computed here as
+in the program (p4/controls/flowstats/identity.p4, sketch.p4).
 
-Only a flow without a slot can be missing, namely if other flows without a slot occupy both places where it would be
-recorded (p4/controls/flowstats/slotless.p4). If s of n flows have no slot, their digests select at most 2 s places, and
-both places are expected to be occupied for n (2 s / slots)^2 flows. A missing flow makes the count of another flow too
+Only a flow without a slot can be missing: if other flows without a slot occupy both places where it would be recorded
+(p4/controls/flowstats/slotless.p4). If s of n flows have no slot, their digests select at most 2 s places, and both
+places are expected to be occupied for n (2 s / slots)^2 flows. A missing flow makes the count of a different flow too
 large only if both use the same cells in all rows in which no third flow uses the cell.
 """
 
@@ -59,7 +59,7 @@ def overloaded(epochs: np.ndarray, without_slot: np.ndarray, exposed: np.ndarray
     """Return the epochs in which a missing flow may make counts too large; the arrays have a row per epoch and flow.
 
     ``exposed``: the probability that one missing flow makes the flow's counts too large. In all other epochs together,
-    at most MAX_UNKNOWN such flows are expected, so there is none with a probability of 99 % (Markov's inequality).
+    at most MAX_UNKNOWN such flows are expected, so with a probability of 99 % there are none (Markov's inequality).
     """
     epoch_numbers, index = np.unique(epochs, return_inverse=True)
     flows, slotless = np.bincount(index), np.bincount(index, without_slot)

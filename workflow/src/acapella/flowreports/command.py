@@ -6,8 +6,8 @@ Runs p4/spec/flowstats.spec over the capture on DPDK's software pipeline, feeds 
 collector (flows, series, windows.parquet), and compares the flows with those of the digest: the ten derived metrics of
 the P4/RDMA paper (table II), handshake round-trip times, inter-arrival times, and throughput in windows. For each
 measure, prints R² of the values and of their logarithms, relative errors, the shares of values that are missing, equal,
-or within 1 %, the bound for agreement, and whether it agrees (docs/flowreports.md). With --sketch, the program is run
-again with different sketch sizes.
+or within 1 %, the bound for agreement, and whether it agrees (docs/flowreports.md). With --sketch, the program is rerun
+with different sketch sizes.
 
 Every frame and report is accounted for; the command fails if the sums differ. If the bytes of a capture are damaged,
 the program reads the complete frames before the damage, and a message on standard error names the capture. The exit

@@ -1,4 +1,4 @@
-"""Compare exact and measured flows of a sample, and compute their agreement.
+"""Compares exact and measured flows of a sample, and computes their agreement.
 
 Works in a DuckDB connection with the tables of `exact` and the collector's files as views ``reported_flows``,
 ``reported_series`` (a row per report) and ``reported_windows`` (a row per window).
@@ -21,7 +21,7 @@ TIME_TABLES = (
 
 
 def create_views(con, flows: Path, series: Path | None, windows: Path | None) -> None:
-    """Create views of the collector's files; empty ones without a series."""
+    """Create views of the collector's files; views of a missing series are empty."""
     con.read_parquet(str(flows)).create_view("reported_flows", replace=True)
     for name, path in {"reported_series": series, "reported_windows": windows}.items():
         if path is not None:

@@ -1,6 +1,6 @@
-"""Exact flows of a sample from its acap and flow table, as an error-free measurement by reports would give them.
+"""Computes the exact flows of a sample from its acap and flow table, as an error-free measurement by reports would.
 
-They are temporary tables of a DuckDB connection, each a SELECT of workflow/sql/flowreports/exact/: TABLES.
+They are temporary tables of a DuckDB connection (TABLES), each a SELECT of workflow/sql/flowreports/exact/.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ TABLES = (
 def make(con, acap: Path, flows: Path, *, window_ns: int) -> None:
     """Create the tables in ``con``, with time windows of ``window_ns``.
 
-    Raises UserError if a file has another format.
+    Raises UserError if a file has a different format.
     """
     from acapella.digest.acap_files import check_format  # noqa: PLC0415 (pyarrow)
 

@@ -1,4 +1,4 @@
-"""Rows of flowreport_tools: what other flow meters measure of a sample, compared with the collector and the digest.
+"""Creates rows of flowreport_tools: a sample's measurements by other flow meters, compared with collector and digest.
 
 Corresponds to table III of the paper.
 """

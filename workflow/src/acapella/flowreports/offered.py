@@ -5,7 +5,7 @@ collector may read as many reports as the rate implies. If it falls behind by mo
 overwritten reports are lost and counted. Reports also count as lost if they are not read within 1 % of the run's time
 after the last one was offered (otherwise the losses would not be visible, because the ring contains half a million
 reports), or if they are discarded because they are not newer than the previous report of their flow. Each pass over the
-ring has later times and larger counts; the time to update them is not counted.
+ring has later times and larger counts; the time to update these is excluded.
 
 After the given rates, the command repeatedly halves the interval between the highest rate without loss and the lowest
 rate with loss. It then offers reports as fast as this machine copies them in memory; no sender on this machine is
@@ -31,8 +31,8 @@ RING = 1 << 19  # reports; a multiple of FLOWS, so that each pass continues the 
 BISECTIONS = 4  # number of bisections of the interval in which losses begin
 STEP_NS, PACKET_BYTES, PAYLOAD_BYTES = 50, 1500, 1460  # time between two reports, and the bytes that each adds
 MAX_BATCH = 1 << 16  # reports read at once; also at most BATCH_SHARE of those offered
-BATCH_SHARE = 0.001  # limits how far the last batch exceeds DEADLINE
-DEADLINE = 1.01  # of the time of a run: reports read later are lost
+BATCH_SHARE = 0.001  # limits by how much the last batch exceeds DEADLINE
+DEADLINE = 1.01  # share of a run's time; reports read later are lost
 SECONDS = 1.0
 
 
@@ -93,7 +93,7 @@ def as_text(row: dict) -> str:
 def rates(millions: list[float], limit: float, rows: list[dict]) -> Iterator[float]:
     """Yield rates in reports/s: those in ``millions``, bisections to find the onset of losses, and the limit.
 
-    ``rows`` has the runs so far. Rates above the limit are omitted.
+    ``rows`` contains the runs so far. Rates above the limit are omitted.
     """
     yield from (rate * 1e6 for rate in millions if rate * 1e6 < limit)
     for _ in range(BISECTIONS):
@@ -127,7 +127,7 @@ def ring():
 
 
 def advance(reports, passes: int = 1) -> None:
-    """Change reports of the ring in place to those of a later pass; counts wrap like the program's cells."""
+    """Change reports of the ring in place to their values in a later pass; counts wrap like the program's cells."""
     turns = passes * (RING // FLOWS)
     reports["stamp"] += passes * RING * STEP_NS
     reports["bytes"] += PACKET_BYTES * turns % 2**32
@@ -206,7 +206,8 @@ def offer(collector, memory, rate: float, seconds: float) -> Run:
 
 
 def skip(memory, position: int, count: int) -> float:
-    """Change the reports from ``position`` on to those of their next pass; return the time that this took, in s."""
+    """Change the reports from ``position`` on to their values in the next pass; return the time that this took, in
+    s."""
     begin = time.monotonic()
     if count >= RING:
         advance(memory, count // RING)

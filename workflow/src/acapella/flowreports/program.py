@@ -1,4 +1,4 @@
-"""Run captures through the flow statistics program: its reports, and counters of all frames."""
+"""Runs captures through the flow statistics program, and reads its reports and the counters of all frames."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Run:
 
     @property
     def sent(self) -> int:
-        """Number of reports that the program sent."""
+        """The number of reports that the program sent."""
         return self.statistics["reports"]
 
 
@@ -68,8 +68,9 @@ def run(
 ) -> Run:
     """Run the program over captures, merged by time; write control.txt, reports.pcap and program.json to ``directory``.
 
-    ``undamaged``: number of decompressed bytes to read from each capture, None for all (default: all of all);
-    ``limits``: decompression limits. Raises UserError with the loader's message if it fails, or if its counts differ.
+    ``undamaged``: number of decompressed bytes to read from each capture, None for all (default: all bytes of all
+    captures); ``limits``: decompression limits. Raises UserError with the loader's message if it fails, or if its
+    counts differ.
     """
     control, reports, counters = (directory / name for name in ("control.txt", "reports.pcap", "program.json"))
     atomic_text(control, settings.control(reasons()))
@@ -104,7 +105,7 @@ def run_loader(command: list[str], outputs: Iterable[Path], descriptors: Sequenc
         process.terminate()
         try:
             process.communicate()
-        finally:  # also after a second interrupt
+        finally:  # even after a second interrupt
             process.kill()
             process.wait()
             for path in outputs:  # incomplete

@@ -103,11 +103,11 @@ def samples_of(campaign: Campaign) -> dict[str, tuple]:
 
 
 def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
-    """Return the smallest R2 of measures, the worst measure as text, and the reason why they do not all agree, or None.
+    """Return the smallest R2 of several measures, the worst measure as text, and the reason why not all agree, or None.
 
-    R2 is of values and of logarithms; if it is undefined because all exact values are equal, the share of equal
-    values is used instead. A measure without values does not agree; R2 is None if some have too few and all others
-    agree.
+    R2 is computed from values and from logarithms; if it is undefined because all exact values are equal, the share of
+    equal values is used instead. A measure without values does not agree; R2 is None if some have too few and all
+    others agree.
     """
     rows = [accuracy.get(measure) for measure in measures]
     if not any(row and row["n"] + row["missing"] for row in rows):
@@ -116,7 +116,7 @@ def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
     worst = min(with_values, key=agreement.badness)
     r2 = [worst[name] for name in ("r2", "r2_log") if worst[name] is not None]
     min_r2 = min(r2, default=worst["equal"] / worst["n"] if worst["n"] else 0.0)
-    text = " and on logarithms ".join(f"{value:.9g}" for value in r2) or "R2 undefined (all exact values are alike)"
+    text = " and on logarithms ".join(f"{value:.9g}" for value in r2) or "R2 undefined (all exact values are equal)"
     missing = f"{100 * worst['missing_share']:.3g} % missing"
     name = f"{worst['measure']}: " if len(measures) > 1 else ""
     reasons = {row["measure"]: agreement.disagreement(row) for row in with_values}

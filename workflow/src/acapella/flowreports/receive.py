@@ -1,4 +1,4 @@
-"""Aggregate the reports of a run into flows, with the collector."""
+"""Aggregates the reports of a run into flows, with the collector."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,8 @@ class Received:
 def receive(run: Run, directory: Path, settings: Settings, *, window_ns: int | None) -> Received:
     """Feed a run's reports to a collector; write flows.parquet and collector.json to ``directory``.
 
-    With a window length also series.parquet (a row per report) and windows.parquet (a row per window). Raises UserError
-    if the reports are incomplete.
+    With a window length, also write series.parquet (a row per report) and windows.parquet (a row per window). Raises
+    UserError if the reports are incomplete.
     """
     if window_ns is None:
         return Received(directory / "flows.parquet", None, None, collect(run, directory, settings, None, None))

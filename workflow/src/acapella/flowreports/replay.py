@@ -1,11 +1,11 @@
-"""Offer the reports of two synthetic traces to the collector, at multiples of the traces' rate.
+"""Offers the reports of two synthetic traces to the collector, at multiples of the traces' rate.
 
-The traces have approximately the mean rates of those in the P4/RDMA paper (section IV-A): 166 and 2,989 Mbit/s. They
-consist of short TCP connections (p4/model/generated_load.py). The P4 program generates the reports, with the paper's
-triggers. A replay at speed n takes 1/n of the time: reports enter a ring in memory at their times, as an RDMA NIC would
-write them, and a report that is overwritten before the collector has read it is lost. Each replay is repeated REPEATS
-times, since other processes of the machine interrupt the collector; every repetition counts. The gaps in the sequence
-numbers that the collector finds must equal these losses.
+The traces have approximately the mean rates of the traces in the P4/RDMA paper (section IV-A): 166 and 2,989 Mbit/s.
+They consist of short TCP connections (p4/model/generated_load.py). The P4 program generates the reports, with the
+paper's triggers. A replay at speed n takes 1/n of the time: reports enter a ring in memory at their times, as an RDMA
+NIC would write them, and a report that is overwritten before the collector has read it is lost. Each replay is repeated
+REPEATS times, because other processes on the machine interrupt the collector; every repetition counts. The gaps in the
+sequence numbers that the collector finds must equal these losses.
 """
 
 import subprocess
@@ -28,7 +28,7 @@ PILOT_CONNECTIONS = 20_000  # connections/s of a pilot load, to determine bits p
 RING = 4096  # reports: fewer than either trace triggers
 REPEATS = 3
 MAX_BATCH = 1024  # reports read at once
-FRAME_BYTES = 54  # of each frame in a generated load
+FRAME_BYTES = 54  # bytes of each frame in a generated load
 SETTINGS = Settings(triggers=PUBLISHED)
 
 

@@ -1,4 +1,4 @@
-"""Measure one sample: run the program, collect its reports, and compare the flows with those of the digest."""
+"""Measures one sample: runs the program, collects its reports, and compares the flows with those of the digest."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ PARTS = (
     "counts",
     "tools",
 )
-BY_TRIGGERS = ("pairs", "accuracy")  # parts that also have rows of a second run
+BY_TRIGGERS = ("pairs", "accuracy")  # parts that also contain rows of a second run
 SKETCH_MEASURES = ("bytes", "packets")
 
 
@@ -32,8 +32,8 @@ SKETCH_MEASURES = ("bytes", "packets")
 class Source:
     """A sample's captures and digest, its name, and the window length for throughput.
 
-    ``undamaged``: the decompressed bytes of each capture before its damage, None if it has none; empty if none is
-    damaged. ``limits``: decompression limits of the core.
+    ``undamaged``: the decompressed bytes of each capture before its damage, None if it is intact; empty if all are
+    intact. ``limits``: decompression limits of the core.
     """
 
     name: str
@@ -80,9 +80,9 @@ def measure(
 
 
 def add_runs(con, source: Source, other_settings: list[Settings]) -> list[dict]:
-    """Create all_pairs and all_accuracy, with rows of the current run and of one with each of the other settings.
+    """Create all_pairs and all_accuracy, with rows of the current run and of a run with each of the other settings.
 
-    Return the rows of accuracy of the other runs. Afterwards the connection has the tables of the last run.
+    Return the rows of accuracy of these other runs. Afterwards, the connection contains the tables of the last run.
     """
     for part in BY_TRIGGERS:
         con.execute(f"create temp table all_{part} as select * from {part}")
@@ -132,7 +132,7 @@ def write(con, name: str, path: Path) -> None:
 def memory(con, source: Source, settings: Settings, sketches: list[Sketch], accuracy_of_run: list[dict]) -> list[dict]:
     """Return the rows of flowreport_memory: for the run's sketch, and for other sketch sizes.
 
-    Afterwards the connection has the tables of another sketch.
+    Afterwards, the connection contains the tables of a different sketch.
     """
     flows = con.execute(queries.text(exact.STAGE, "flows_per_epoch"), {"epoch_ns": settings.epoch_ns}).fetchall()[0][0]
     accuracy_by_sketch = {settings.sketch: accuracy_of_run}

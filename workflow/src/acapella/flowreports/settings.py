@@ -32,7 +32,7 @@ class Sketch:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of both counters in both banks."""
+        """The memory of both counters in both banks."""
         return self.rows * self.cells * CELL_BYTES * SUMS * BANKS
 
 
@@ -63,7 +63,7 @@ class Settings:
 
     @property
     def triggers_name(self) -> str:
-        """The name of the triggers in tables: "published" for those of the paper, else "all"."""
+        """The name of the triggers in tables: "published" for the paper's triggers, else "all"."""
         return "published" if self.triggers == PUBLISHED else "all"
 
     def control(self, reasons: dict[int, str]) -> str:

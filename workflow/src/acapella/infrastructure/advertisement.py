@@ -1,7 +1,7 @@
 """Read switch ports and NICs from FABRIC's information model: an advertisement, or the models of individual sites.
 
 Both are graphs in GraphML. In an advertisement, a site is a CompositeNode. Its trunk ports are VLAN sub-interfaces,
-which links connect to the trunk ports of other sites; ports to servers are not included, but the numbers of NICs are.
+which links connect to the trunk ports of other sites; it does not include ports to servers, but the numbers of NICs.
 The model of a site has a switch (NetworkNode), whose trunk ports are connected to the ports of NICs. In both, a node
 `has` a NetworkService, which `connects` its ports.
 """
@@ -29,7 +29,7 @@ RATES = {  # bit/s, by prefix of the port's name (Cisco IOS XR)
 # functions, which the model counts as units.
 PORTS_PER_UNIT = {"SmartNIC": 2, "FPGA": 2}
 FUNCTIONS_PER_SHARED_PORT = 127
-MAX_NUMBER = 10**6  # of NICs, and of Gbit/s of a port; a larger number is an error of the file
+MAX_NUMBER = 10**6  # NICs, and Gbit/s of a port; a larger number is an error in the file
 TRUNK = "TrunkPort"
 UPLINK, DOWNLINK = "uplink", "downlink"
 NAMESPACE = "{http://graphml.graphdrawing.org/xmlns}"
@@ -48,7 +48,7 @@ class Graph:
     """A graph of the information model: the properties of its nodes, and their neighbors by kind of edge."""
 
     def __init__(self, path: Path):
-        """Read a GraphML file. Raises UserError if it is not one."""
+        """Read a GraphML file. Raises UserError if it is not GraphML."""
         try:
             root = ET.parse(path).getroot()
         except (ET.ParseError, ValueError, LookupError) as error:  # the last two: an encoding that is not supported
@@ -78,13 +78,14 @@ class Graph:
         """Return a property that contains JSON. Raises UserError if it does not."""
         try:
             value = json.loads(self.of(node, name) or "{}")
-            json.dumps(value, ensure_ascii=False).encode()  # an escaped half of a surrogate pair is no text
+            json.dumps(value, ensure_ascii=False).encode()  # an escaped half of a surrogate pair is not text
         except (ValueError, RecursionError) as error:
             raise UserError(f"node {node}: {name} is not JSON: {error}", where=self.path) from error
         return value if isinstance(value, dict) else {}
 
     def capacity(self, node: str, key: str) -> int | None:
-        """Return a number in the capacities of a node; None if it is not given. Raises UserError if it is not one."""
+        """Return a number in the capacities of a node; None if it is missing. Raises UserError if it is not a
+        number."""
         value = self.json_of(node, "Capacities").get(key)
         if value is None:
             return None
@@ -161,7 +162,8 @@ def nics(graph: Graph, node: str, site: str) -> list[dict]:
 
 
 def port_row(graph: Graph, port: str, site: str, site_of_port: dict[str, str]) -> dict:
-    """Return the row of a trunk port: an uplink if a link connects it to another site's port, or to nothing known."""
+    """Return the row of a trunk port: an uplink if a link connects it to a different site's port, or to nothing
+    known."""
     others = [
         other
         for link in graph.neighbors(port, "connects", "Link")

@@ -1,4 +1,4 @@
-"""Input files of the infrastructure study: formats (schemas/inputs/), and configured patterns."""
+"""Describes the input files of the infrastructure study: formats (schemas/inputs/), and configured patterns."""
 
 import functools
 import glob
@@ -10,7 +10,7 @@ import yaml
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
-KEYS = ("advertisements", "slices", "telemetry")  # of config key `infrastructure`
+KEYS = ("advertisements", "slices", "telemetry")  # keys of config key `infrastructure`
 
 
 def has_infrastructure(config: Mapping) -> bool:
@@ -30,7 +30,8 @@ def columns_of(name: str) -> list[str]:
 
 
 def files(patterns: Iterable[str]) -> list[Path]:
-    """Return the files that patterns match, each once and sorted. Raises UserError if a pattern matches none."""
+    """Return the sorted files that patterns match, without duplicates. Raises UserError if a pattern matches no
+    file."""
     found: set[str] = set()
     for pattern in patterns:
         matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - patterns may be absolute

@@ -15,7 +15,7 @@ from .inputs import columns_of
 TABLE = "slice_records"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-YEARS = (1970, 2200)  # of a time; ns since 1970 have 64 bits until 2262
+YEARS = (1970, 2200)  # years of a time; ns since 1970 fit into 64 bits until 2262
 
 
 def read(paths: Iterable[Path]) -> tuple[list[dict], list[dict]]:
@@ -39,7 +39,7 @@ def read(paths: Iterable[Path]) -> tuple[list[dict], list[dict]]:
 
 
 def rows_of(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
-    """Yield the rows of a file, each with its line. Raises UserError if the file has other columns."""
+    """Yield the rows of a file, each with its line. Raises UserError if the file has different columns."""
     columns = columns_of(TABLE)
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:

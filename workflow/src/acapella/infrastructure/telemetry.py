@@ -15,7 +15,7 @@ TYPES = {"utf8": "varchar", "int64": "bigint"}
 
 
 def create(con, paths: Sequence[Path]) -> None:
-    """Create table ``raw_counters`` from CSV and Parquet files. Raises UserError if a file has another format."""
+    """Create table ``raw_counters`` from CSV and Parquet files. Raises UserError if a file has a different format."""
     import duckdb  # noqa: PLC0415 (keeps the start of `acapella --help` quick)
 
     types = {column["name"]: TYPES[column["type"]] for column in schema(TABLE)["columns"]}

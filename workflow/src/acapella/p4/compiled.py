@@ -56,7 +56,7 @@ def choose(mode: str, loader: str, spec: Path, source: Path | None) -> Pipeline:
 
 
 def find_source(source: Path | None) -> Path | None:
-    """Return DPDK's source directory: of the option, the environment, or make dpdk-source; None if there is none."""
+    """Return DPDK's source directory from the option, the environment, or make dpdk-source; None if there is none."""
     if source is not None:
         return source
     if os.environ.get(SOURCE_VARIABLE):
@@ -133,7 +133,7 @@ def output_of(command: list[str]) -> str:
 
 
 def compiler() -> list[str]:
-    """Return the C compiler's command with all flags but those for DPDK's source. Raises NotCompiledError."""
+    """Return the C compiler's command with all flags except those for DPDK's source. Raises NotCompiledError."""
     flags = shlex.split(output_of(["pkg-config", "--cflags", "libdpdk"]))
     return [*shlex.split(os.environ.get("CC") or "cc"), *FLAGS, *flags]
 
@@ -152,7 +152,7 @@ def key_of(code: Path, compile_command: list[str]) -> str:
 
 
 def check_source(source: Path, version: str) -> None:
-    """Raise NotCompiledError unless ``source`` has the headers of exactly this version of DPDK."""
+    """Raise NotCompiledError unless ``source`` contains the headers of exactly this version of DPDK."""
     try:
         source_version = (source / "VERSION").read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:

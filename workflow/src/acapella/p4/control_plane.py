@@ -1,10 +1,11 @@
-"""The control plane's side of the control channel: it writes the collector's queue pairs to the program's registers.
+"""Implements the control plane's side of the control channel: writes the collector's queue pairs to the program's
+registers.
 
 A thread connects, proves that it has the secret, sends hello, and has the queue pairs of each session written. If the
 connection is lost or the collector times out, it reconnects with exponential backoff. A restarted collector has a new
-secret, so the file is read again for each connection, and assigns new queue pairs. Until then the program continues to
-report to the old queue pairs: a running collector accepts these reports, a new one rejects and counts them, and
-reports that no collector received show as a gap in their sequence numbers.
+secret, so the file is reread for each connection, and it assigns new queue pairs. Until then, the program continues to
+report to the old queue pairs: a running collector accepts these reports, a new one rejects and counts them, and reports
+that no collector received appear as a gap in their sequence numbers.
 """
 
 import contextlib
@@ -85,7 +86,7 @@ class ControlPlane:
         self._socket: socket.socket | None = None
         self._thread = threading.Thread(target=self._run, name="control plane", daemon=True)
         self.sessions = 0  # number of sessions written
-        self.failure: Exception | None = None  # of ``write``: the data plane has failed
+        self.failure: Exception | None = None  # error of ``write``: the data plane has failed
         self.reason = "no response"  # why there is no session
 
     def __enter__(self) -> "ControlPlane":
@@ -115,7 +116,7 @@ class ControlPlane:
                 self._log(f"cannot report the end to the collector: {error}")
 
     def _send(self, connection: socket.socket, message: Message) -> None:
-        """Send a line without interleaving, since two threads send."""
+        """Send a line without interleaving, because two threads send."""
         with self._sending:
             connection.sendall(encode(message))
 

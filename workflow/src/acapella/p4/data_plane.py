@@ -1,4 +1,4 @@
-"""A program in the loader (p4/loader), with registers that a control plane writes while it runs.
+"""Runs a program in the loader (p4/loader), with registers that a control plane writes meanwhile.
 
 The loader starts once the collector has assigned a session; its queue pairs are in a control file. Later sessions are
 written by commands on the loader's standard input; the loader responds to each command with a line. Epochs are numbered
@@ -105,10 +105,10 @@ def with_session(start: Start, collector: Collector, hello: Hello) -> Iterator[t
 def run(start: Start, collector: Collector, hello: Hello, statistics: Path) -> int:
     """Run the loader while its reports go to the collector; return the loader's exit code.
 
-    At the end, also after a signal, the number of reports is reported to the collector, from the file that --stats
-    of the loader's command names. Raises UserError if there is no session, or the loader is killed.
+    At the end, even after a signal, the number of reports is sent to the collector, from the file that --stats of the
+    loader's command names. Raises UserError if there is no session, or the loader is killed.
     """
-    statistics.unlink(missing_ok=True)  # of an earlier run
+    statistics.unlink(missing_ok=True)  # left by an earlier run
     with with_session(start, collector, hello) as (data_plane, control_plane):
         try:
             code = data_plane.wait()

@@ -1,4 +1,4 @@
-"""Check the settings of flowstats before it runs: invalid values would silently corrupt its results."""
+"""Checks the settings of flowstats before it runs: invalid values would silently corrupt its results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ def check_control_files(paths: Sequence[Path], *, queue_pairs: bool) -> list[str
 
 
 def check_values(registers: dict) -> None:
-    """Raise UserError if a register has a value that the program would interpret as another one."""
+    """Raise UserError if a register has a value that the program would interpret as a different one."""
     for (name, index), (value, where) in registers.items():
         if index == 0 and name in MASKS and (value & (value + 1) or value >= MASKS[name]):
             fix = f"use a power of two minus 1, at most {MASKS[name] - 1}"

@@ -121,7 +121,7 @@ def loader() -> str:
 
 
 def spec_of(program: str) -> Path:
-    """Return the .spec of one of the project's programs, or the named file. Raises UserError if it does not exist."""
+    """Return the .spec of one of the project's programs, or the given file. Raises UserError if it does not exist."""
     if program.endswith(".spec"):
         return Path(program)
     path = SPECS / f"{program}.spec"
@@ -242,7 +242,7 @@ def output_directories(args: argparse.Namespace) -> list[Path] | None:
 def start_loader(
     directories: list[Path] | None, command: Sequence[str], arguments: Sequence[str] = (), **options
 ) -> subprocess.Popen:
-    """Start the loader, confined to ``directories``, those of its outputs; not confined if this is None."""
+    """Start the loader, confined to ``directories`` (of its outputs); not confined if this is None."""
     command = [*command, *arguments]
     if directories is None:
         return confinement.in_lasting_thread(functools.partial(subprocess.Popen, command, **options))
@@ -257,7 +257,7 @@ def wait_for(process: subprocess.Popen) -> int:
         process.send_signal(signal.SIGTERM)
         try:
             process.wait()
-        finally:  # also after a second interrupt
+        finally:  # even after a second interrupt
             process.kill()
             process.wait()
         raise

@@ -1,4 +1,4 @@
-"""Numbers of a campaign from its tables and collect.json; a table that the campaign does not have is None."""
+"""Reads numbers of a campaign from its tables and collect.json; a missing table is None."""
 
 import functools
 import json
@@ -15,14 +15,14 @@ COLLECTION = "collect.json"  # the configuration of a collection from a testbed
 
 
 class Value(NamedTuple):
-    """A number of the campaign, and its text. Without a number, the text states why it was not measured."""
+    """A number of the campaign, and its text. Without a number, the text is the reason why it was not measured."""
 
     number: float | None
     text: str
 
 
 class CampaignTables:
-    """The tables of a campaign, each read once."""
+    """The tables of a campaign; each is read only once."""
 
     def __init__(self, campaign: Campaign):
         self.campaign = campaign

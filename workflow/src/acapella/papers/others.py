@@ -1,4 +1,4 @@
-"""The campaign's numbers for those printed in the CHOIR, OSNT and sliced-WAN papers."""
+"""Computes the campaign's counterparts of numbers printed in the CHOIR, OSNT and sliced-WAN papers."""
 
 from acapella.common.wording import count, digits, percent, scaled
 
@@ -11,7 +11,7 @@ WITHIN, WITHIN_NS = "within_", 10  # prefix of the names of shares of inter-arri
 RUNS = {run: place for place, run in enumerate("BCDE", 2)}  # position of the trial; run A is the first
 MOVES = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
 SHALLOW_BDP, DEEP_BDP = 0.1, 1.0  # bandwidth-delay products
-STREAMS = (5, 20)  # between which the paper reads the gain per stream
+STREAMS = (5, 20)  # numbers of streams between which the paper reads the gain per stream
 WRITTEN = {"whole": "whole", "truncated": "truncated with a hash"}  # what a search writes
 BETWEEN = (2, 6)  # factor of retransmissions in the paper
 

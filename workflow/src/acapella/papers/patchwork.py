@@ -1,4 +1,4 @@
-"""The campaign's numbers for those printed in the Patchwork paper (IMC 2025)."""
+"""Computes the campaign's counterparts of numbers printed in the Patchwork paper (IMC 2025)."""
 
 from collections import Counter
 from collections.abc import Container
@@ -8,7 +8,7 @@ from acapella.common.wording import count, digits, percent, scaled, span
 from . import printed
 from .campaign_tables import ALL, CampaignTables, Value, median, plain, text
 
-MEMORY_PERCENT = 21  # of memory, at which appendix B compares the thresholds
+MEMORY_PERCENT = 21  # share of memory at which appendix B compares the thresholds
 THRESHOLDS = ((10, 20), (20, 50))
 BINS = {"frames_65_127": 65, "frames_128_255": 128, "frames_1519_2047": 1519}  # smallest length
 WRITER_THRESHOLDS = (60, 80)  # of Tables 1 and 2
@@ -30,7 +30,7 @@ def values(tables: CampaignTables) -> dict[str, Value]:
 
 
 def infrastructure(tables: CampaignTables) -> dict[str, Value]:
-    """Return those of section 5."""
+    """Return the values for section 5."""
 
     def of(compute):
         return tables.value("infrastructure_summary", lambda rows: compute(rows[0]))
@@ -54,7 +54,7 @@ def infrastructure(tables: CampaignTables) -> dict[str, Value]:
 
 
 def collection(tables: CampaignTables) -> dict[str, Value]:
-    """Return those of nodes and samples in sections 6.2 and 8."""
+    """Return the values for nodes and samples in sections 6.2 and 8."""
 
     def duration(rows):
         known = [row["duration_ns"] / 1e9 for row in rows if row["duration_ns"] is not None]
@@ -81,7 +81,7 @@ def collection(tables: CampaignTables) -> dict[str, Value]:
 
 
 def most_frequent_snaplen(rows: list[dict], methods: Container[str] | None = None) -> Value | None:
-    """Return the most frequent snap length of the samples with these capture methods; the smallest of several."""
+    """Return the most frequent snap length of samples with these capture methods; of several, the smallest."""
     known = [row["snaplen"] for row in rows if row["snaplen"] and (methods is None or row["method"] in methods)]
     if not known:
         return None
@@ -96,7 +96,7 @@ def share_of(part: int, whole: int, what: str) -> Value:
 
 
 def traffic(tables: CampaignTables) -> dict[str, Value]:
-    """Return those of headers and frame sizes in section 8.2."""
+    """Return the values for headers and frame sizes in section 8.2."""
 
     def ipv6(rows):
         shares = [row["share"] for row in rows if row["site"] == ALL and row["ip_version"] == "6"]
@@ -135,7 +135,7 @@ def traffic(tables: CampaignTables) -> dict[str, Value]:
 
 
 def flows(tables: CampaignTables) -> dict[str, Value]:
-    """Return those of flows in section 8.2."""
+    """Return the values for flows in section 8.2."""
 
     def in_samples(choose):
         def compute(rows):
@@ -169,7 +169,7 @@ def flows(tables: CampaignTables) -> dict[str, Value]:
 
 
 def measurements(tables: CampaignTables) -> dict[str, Value]:
-    """Return those of collections and of the storage study."""
+    """Return the values for collections and the storage study."""
 
     def success(rows):
         sites = sum(row["sites"] for row in rows)
@@ -198,7 +198,7 @@ def measurements(tables: CampaignTables) -> dict[str, Value]:
 
 
 def writer(tables: CampaignTables) -> dict[str, Value]:
-    """Return those of the DPDK program in section 8.1.4 and appendix B."""
+    """Return the values for the DPDK program in section 8.1.4 and appendix B."""
 
     def batch(rows):
         known = [row for row in rows if row["writer"] == "buffered" and row["calls"]]

@@ -1,4 +1,4 @@
-"""Numbers printed in papers: workflow/conformance/PAPER_printed.csv, with the pages that contain them."""
+"""Reads the numbers printed in papers: workflow/conformance/PAPER_printed.csv, with their page numbers."""
 
 import csv
 import functools

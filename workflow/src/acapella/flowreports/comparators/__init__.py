@@ -85,9 +85,10 @@ def compare(capture: str, flows: str, tools: list[str] | None = None, limits=Non
     """Return the comparison of the named tools (default: all) with the digest's ``flows`` of ``capture``.
 
     ``{"exact": {flows, packets, ip_bytes}, "tools": [{tool, version, skipped, own, flows, packets, ...}], "damaged"}``:
-    counts of flows, IP packets, and bytes by the lengths in IP headers. A tool that is not installed has the reason in
-    ``skipped`` and no counts. ``damaged``: where and how the capture is damaged, else None. ``limits``: decompression
-    limits. Raises UserError if a named tool is not installed, or if a file or the output of a tool cannot be read.
+    counts of flows, IP packets, and bytes by the lengths in IP headers. For a tool that is not installed, ``skipped``
+    contains the reason, and there are no counts. ``damaged``: where and how the capture is damaged, else None.
+    ``limits``: decompression limits. Raises UserError if a named tool is not installed, or if a file or the output of a
+    tool cannot be read.
     """
     for path in (capture, flows):
         if not Path(path).is_file():

@@ -1,6 +1,6 @@
-"""Other flow meters, each run on a file: softflowd, nfpcapd with nfdump, Zeek.
+"""Runs other flow meters on files: softflowd, nfpcapd with nfdump, Zeek.
 
-Each writes text that the SELECT of its name in workflow/sql/comparators reads, and counters.
+Each writes counters, and text that the SELECT of the same name in workflow/sql/comparators reads.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ NO_TIMEOUT_S = 604_800  # softflowd's maximum timeout, so that a flow is one rec
 MAX_FLOWS = 10_000_000  # with softflowd's default of 8,192, flows would be expired early
 SOFTFLOWD_TIMEOUTS = ("tcp", "tcp.rst", "tcp.fin", "udp", "icmp", "general", "maxlife", "expint")
 NFPCAPD_EXPIRE_S = 3_600  # its maximum
-ROTATION_S = 999_999  # of nfpcapd's files: as few files as possible
+ROTATION_S = 999_999  # interval of nfpcapd's files, for as few files as possible
 ERROR_LINE = re.compile(r"(?i)error|fail|cannot|exiting on|truncated")  # softflowd's first line is a banner
 NFDUMP_COLUMNS = "fmt:%sa|%da|%pr|%sp|%dp|%pkt|%byt"
 
@@ -51,11 +51,11 @@ class Meter:
     streams: bool = True
 
     def why_unavailable(self) -> str | None:
-        """Return why it cannot run; None if it can."""
+        """Return why the meter cannot run; None if it can."""
         return None if which(self.program) else f"{self.program} is not installed ({self.package})"
 
     def version(self) -> str:
-        """Return the version number that it prints."""
+        """Return the version number that the meter prints."""
         result = subprocess.run(
             [which(self.program), *self.version_option], capture_output=True, text=True, check=False
         )
@@ -64,7 +64,7 @@ class Meter:
 
 
 def which(program: str) -> str | None:
-    """Return a program's path, also from directories for administrators, where softflowd is."""
+    """Return a program's path, including directories for administrators, where softflowd is installed."""
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/opt/zeek/bin")
 
 
@@ -78,7 +78,7 @@ def is_uncompressed(capture: Path) -> bool:
 def complete_frames(capture: Path, directory: Path, limits=None) -> Iterator[int]:
     """Yield a pipe with the complete frames of a capture, decompressed; nothing is written to disk.
 
-    ``limits`` on decompression (acapella_core.decompression), by default the core's. Raises UserError,
+    ``limits``: decompression limits (acapella_core.decompression; default: those of the core). Raises UserError, and
     CopyTooLargeError if the capture exceeds them.
     """
     editcap = which("editcap")
@@ -101,7 +101,7 @@ def read_complete_frames(meter: Meter, capture: Path, directory: Path, limits=No
     nfpcapd 1.7.1 needs the copy: it rejects a FIFO and a pipe as /dev/stdin because they are not regular files, and
     "-" because no file has this name.
 
-    Raises UserError, and CopyTooLargeError also if the copy exceeds half of the free space.
+    Raises UserError, and CopyTooLargeError if the copy exceeds the limits or half of the free space.
     """
     with complete_frames(capture, directory, limits) as frames:
         if meter.streams:
@@ -135,7 +135,7 @@ def run_tool(
         process = confinement.start(command, [directory], **streams, cwd=directory, env=environment)
         try:
             process.wait()
-        finally:  # also after an interrupt
+        finally:  # even after an interrupt
             process.kill()
             process.wait()
     if process.returncode:
