@@ -199,7 +199,7 @@ def test_facts_that_differ_from_the_tables_are_an_error(tmp_path, digest, capsys
     block = b"facts   " + struct.pack("<Q", len(text)) + text + bytes(-len(text) % 8)
     (tmp_path / "b.columns").write_bytes(content[:at] + block)
     assert digest(tmp_path / "b.columns", *PLACE) == 2
-    assert f"its tables have another number of {key} than its facts" in capsys.readouterr().err
+    assert f"its tables have a different number of {key} than its facts" in capsys.readouterr().err
     assert not digest.acap.exists()
 
 

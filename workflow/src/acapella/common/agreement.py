@@ -79,7 +79,7 @@ def bound(measure: str) -> str:
 def own_rows(rows: list[dict]) -> list[dict]:
     """Return the rows of flowreport_accuracy from the run that produced the samples' reports, without a second run.
 
-    If the program ran twice, that is the run with all triggers enabled.
+    If the program ran twice, these are from the run with all triggers enabled.
     """
     run = min((row["triggers"] for row in rows), default=None)
     return [row for row in rows if row["triggers"] == run]

@@ -1,4 +1,5 @@
-"""Confined processes: no network, only the files that a program needs, limited memory and CPU time.
+"""Runs confined processes: without network, with access to only the files that a program needs, and with limited memory
+and CPU time.
 
 The core starts them (confine/confinement.hpp lists the restrictions); `acapella doctor` reports what the kernel
 supports.
@@ -54,7 +55,7 @@ SYSTEM = (
 FILE_BYTES = 64 << 20  # standard error is written to a file
 TASKS = 64  # processes and threads; tshark is one. Enforced only with a separate user id or user namespace.
 
-PROCESSES = "Max processes"  # in /proc/PID/limits
+PROCESSES = "Max processes"  # name in /proc/PID/limits
 
 
 class Process:

@@ -15,7 +15,7 @@ example.
     {"ended": {"session": 1, "reports": 81234}}                                      control plane, at the end
     {"error": "..."}                                                                 collector, for an invalid line
 
-A line is an object with one of these members, of exactly these types; any other line is refused with an error.
+A line is an object with one of these members, of exactly these types; any other line is rejected with an error.
 """
 
 import json
@@ -57,7 +57,7 @@ class Collector:
 class QueuePair:
     """The destination of reports: a ring of ``size`` bytes at address ``base``; the first report has number ``psn``.
 
-    ``number`` has 24 bits and is not 0, ``key`` has 32 bits (a secret: with it, anyone can write reports), ``psn``
+    ``number`` has 24 bits and is not 0, ``key`` has 32 bits (a secret: anyone who knows it can write reports), ``psn``
     24 bits.
     """
 
@@ -118,7 +118,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Error:
-    """The collector refused a line."""
+    """The collector rejected a line."""
 
     why: str
 
@@ -198,7 +198,7 @@ def read_ended(message: dict) -> Ended:
 
 
 def read_error(message: dict) -> Error:
-    """Return an error; its text is shown to users, so it is shortened and made one line."""
+    """Return an error; its text is shown to users, so it is shortened to one line."""
     why = members(message, "the message", "error")["error"]
     if not isinstance(why, str):
         raise Refused("error is not text")

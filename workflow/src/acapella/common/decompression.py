@@ -1,4 +1,4 @@
-"""Compressed captures for the P4 loader, which the core decompresses into pipes.
+"""Decompresses captures for the P4 loader into pipes, in the core.
 
 The core decompresses each capture in a thread, as for `acapella digest`. Nothing is written to disk. A second pipe
 carries an end mark: if this process is killed, both pipes end without the mark, and the loader fails.
@@ -21,7 +21,7 @@ MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d
 ALL = 2**64 - 1
 PIPE_BYTES = 1 << 20
 END = b"."
-READ_ERROR = "read_error"  # of the operating system; the capture itself may be intact
+READ_ERROR = "read_error"  # fault of the operating system; the capture itself may be intact
 REPAIR = "repair the capture (editcap)"
 RAISE = "raise the limit if you trust the capture"
 

@@ -1,7 +1,7 @@
-"""Faults of capture files: those that invalidate a result, and their descriptions."""
+"""Describes faults of capture files, and lists those that invalidate a result."""
 
 # Faults that invalidate a result. Frames that were read may be corrupt, because a checksum is only verified at the end,
-# or frames in the file were not read. A file that is only truncated contains no more frames than were read.
+# or frames in the file were not read. A file that is only truncated contains no further frames.
 DAMAGING = (
     "bad_compression",
     "decompression_limit",

@@ -1,4 +1,4 @@
-"""Symbolic links in a campaign's directory. The workflow does not write through links that it did not make itself."""
+"""Checks symbolic links in a campaign's directory. The workflow does not write through links that it did not create."""
 
 import os
 import re
@@ -18,7 +18,7 @@ WRITTEN = (
 
 
 def links(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yield path and target of each symbolic link beneath a directory that the workflow does not make itself."""
+    """Yield path and target of each symbolic link beneath a directory that the workflow did not create."""
     for path in map(Path, symbolic_links(directory)):
         place = path.relative_to(directory)
         if not is_ours(place, path):
@@ -26,9 +26,10 @@ def links(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def symbolic_links(directory: str | os.PathLike) -> Iterator[str]:
-    """Yield the paths of all symbolic links beneath a directory; those of a directory precede those beneath it.
+    """Yield the paths of all symbolic links beneath a directory; links in a directory precede links beneath it.
 
-    This precedes every run, and a campaign may have millions of files, so it reads only directories, not each file.
+    Every run starts with this check, and a campaign may have millions of files, so only directories are read, not
+    files.
     """
     try:
         with os.scandir(directory) as entries:
@@ -44,7 +45,7 @@ def symbolic_links(directory: str | os.PathLike) -> Iterator[str]:
 
 
 def is_ours(place: Path, path: Path) -> bool:
-    """Return whether the workflow creates links such as that at ``place``: to a capture or an entry of a cache."""
+    """Return whether the link at ``place`` is of a kind that the workflow creates: to a capture or a cache entry."""
     match without_shard(place):
         case ("raw", name):
             return not name.startswith(".") and not name.endswith(WRITTEN) and not path.is_dir()
@@ -76,7 +77,7 @@ def cached(directory: Path) -> list[Path]:
 
 
 def refusal(directory: Path) -> str | None:
-    """Return a one-line error if a campaign's path is a file, or contains links that the workflow did not make.
+    """Return a one-line error if a campaign's path is a file, or contains links that the workflow did not create.
 
     Return None if there is no error.
     """

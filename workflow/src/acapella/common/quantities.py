@@ -7,7 +7,7 @@ from acapella_core.arguments import MAX_DIGITS
 from acapella_core.errors import UserError
 
 UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-MAX_NS = 2**63 - 1  # of the core's signed integers: 292 years
+MAX_NS = 2**63 - 1  # maximum of the core's signed integers: 292 years
 DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h|)", re.ASCII)
 WHOLE = re.compile(r"-?\d+", re.ASCII)
 

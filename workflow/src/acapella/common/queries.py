@@ -128,7 +128,7 @@ def interrupt() -> None:
 
 
 def has_no_culprit(error: BaseException) -> bool:
-    """Return whether DuckDB failed for a reason that no sample caused: memory, disk, or an interrupt."""
+    """Return whether DuckDB failed for a reason unrelated to samples: memory, disk, or an interrupt."""
     import duckdb  # noqa: PLC0415
 
     return exit_code_of(error) == OUTSIDE or isinstance(error.__cause__ or error, duckdb.InterruptException)
@@ -138,7 +138,7 @@ def culprit(samples: Sequence[str], failure: Callable[[Sequence[str]], Exception
     """Return the sample that causes a merge of samples to fail, and a one-line error.
 
     It is the last sample of the shortest prefix of ``samples`` that fails. If merging only this sample succeeds, the
-    error notes it. ``failure`` returns the error of merging a list of samples, or None. Merging all samples must fail.
+    error says so. ``failure`` returns the error of merging a list of samples, or None. Merging all samples must fail.
     """
     last = bisect.bisect_left(range(1, len(samples)), True, key=lambda n: failure(samples[:n]) is not None)
     name = samples[last]
@@ -151,7 +151,7 @@ def culprit(samples: Sequence[str], failure: Callable[[Sequence[str]], Exception
 def one_line(where: object = None, *, catalog_of: object = None):
     """Convert errors of DuckDB, which show the query on several lines, to a UserError of one line.
 
-    ``catalog_of``: the campaign whose catalog is read. An unknown column then means that another version made the
+    ``catalog_of``: the campaign whose catalog is read. An unknown column then means that a different version wrote the
     catalog.
     """
     import duckdb  # noqa: PLC0415
@@ -162,7 +162,7 @@ def one_line(where: object = None, *, catalog_of: object = None):
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if catalog_of is not None and isinstance(error, duckdb.BinderException):
             raise UserError(
-                f"the catalog was written by another version ({lines[0]})",
+                f"the catalog was written by a different version ({lines[0]})",
                 where=where,
                 fix=f"run acapella campaign index {catalog_of}",
             ) from error

@@ -89,7 +89,7 @@ def conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def rounded(part: pa.Table) -> pa.Table:
-    """Return the rows with doubles rounded to 9 significant digits. CSV files use the shortest form of each."""
+    """Return the rows with doubles rounded to 9 significant digits. CSV files use the shortest form of each number."""
     columns = []
     for column in part.columns:
         if pa.types.is_floating(column.type):

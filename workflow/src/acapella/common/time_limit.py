@@ -12,7 +12,7 @@ def time_limit(seconds: float | None, *, where: object, fix: str) -> Iterator[No
     """Raise UserError in the context after a number of seconds; None sets no limit.
 
     A signal handler of the main thread raises it, so that the context ends only when Python or the core checks signals:
-    the core does so while it waits for tshark, and between batches of frames. ``where`` and ``fix`` are those of
+    the core does so while it waits for tshark, and between batches of frames. ``where`` and ``fix`` are passed to
     UserError. The exit code is OUTSIDE, because a faster or less busy machine may complete the part.
     """
     if seconds is None:

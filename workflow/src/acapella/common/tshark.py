@@ -1,10 +1,10 @@
-"""Runs of tshark as a reference: its preferences, its processes, and its errors.
+"""Runs tshark as a reference: its preferences, its processes, and its errors.
 
-tshark reads untrusted input. Therefore it runs confined (acapella.common.confined), reads captures from open file
+tshark reads untrusted input. Therefore, it runs confined (acapella.common.confined), reads captures from open file
 descriptors, and has a timeout for output.
 
-Its output must depend only on the frames. Therefore it runs without home and configuration directory, so that profiles,
-plugins and color rules of the user cannot alter a result. It uses UTC, the C locale, no name resolution, and the
+Its output must depend only on the frames. Therefore, it runs without a home or configuration directory, so that the
+user's profiles, plugins and color rules cannot alter a result. It uses UTC, the C locale, no name resolution, and the
 preferences below, which every result records.
 """
 

@@ -33,7 +33,7 @@ DIRECTORY = re.compile(r"^Global configuration:\s*(.+)$", re.MULTILINE)
 class Vendors:
     """The vendors in the form that the core uses, and the SHA-256 of each list.
 
-    ``version``: of tshark, or of the included list.
+    ``version``: version of tshark, or of the included list.
     """
 
     core: "_native.Vendors"
@@ -49,7 +49,8 @@ class Vendors:
 
 
 def find(program: tshark.Tshark | None = None) -> Vendors | None:
-    """Return the vendors that ``program`` knows (default: the tshark on the PATH, or those included if there is none).
+    """Return the vendors that ``program`` knows (default: the tshark on the PATH, or the included list if there is
+    none).
 
     Return None if tshark has no lists of vendors in files.
     """
@@ -87,7 +88,8 @@ def lists() -> tuple[dict | None, dict[str, bytes]]:
 def read(directory: Path, version: str, state: tuple) -> Vendors | None:
     """Return the vendors of the lists in ``directory``; None if one of them cannot be read.
 
-    They are cached for processes that fork others, such as `acapella campaign batch`. ``state``: of the lists' files.
+    They are cached for processes that fork others, such as `acapella campaign batch`. ``state``: state of the lists'
+    files.
     """
     core = _native.Vendors()
     sha256 = {}
@@ -128,7 +130,7 @@ def prefixes(listing: str) -> Iterator[str]:
 
 
 def directory_of(program: tshark.Tshark) -> Path | None:
-    """Return tshark's data directory, None if it is unknown.
+    """Return tshark's data directory; None if it is unknown.
 
     It is usually next to bin/. Otherwise tshark has to report it, which is slow.
     """

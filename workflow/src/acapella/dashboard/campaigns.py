@@ -1,4 +1,4 @@
-"""The campaigns that a dashboard shows, and the state of their files, by which changed campaigns are recognized."""
+"""Lists the campaigns of a dashboard, and computes the state of their files, which reveals changed campaigns."""
 
 import hashlib
 import os
@@ -11,16 +11,16 @@ from acapella_core import beneath
 from acapella_core.errors import UserError
 
 DIRECTORY = "dashboard"  # in the directory of the campaigns
-SITES = "sites"  # in the directory of the pages: those of sites
+SITES = "sites"  # in the directory of the pages: pages of sites
 MANIFESTS = ("process", "consistency")  # stages whose provenance files contain the SHA-256 of the tables that are read
 TABLES = {"capture_quality": "process", "flows_per_sample": "process", "consistency_environments": "consistency"}
 REPORT = "report.html"
 
 
 def campaign_names(results: Path, selected: Sequence[str] | None = None, output: Path | None = None) -> list[str]:
-    """Return the names of the campaigns in a directory, in natural order; only the ``selected`` ones if there are any.
+    """Return the names of the campaigns in a directory, in natural order; only the ``selected`` ones, if any.
 
-    Every directory counts, except hidden ones and those of the pages in ``output`` (default: dashboard). Raises
+    Every directory counts, except hidden ones and directories of pages in ``output`` (default: dashboard). Raises
     UserError if the directory cannot be read, or if a selected campaign does not exist.
     """
     beneath.check_directory(results)
@@ -39,7 +39,7 @@ def campaign_names(results: Path, selected: Sequence[str] | None = None, output:
 
 
 def pages_in(results: Path, output: Path | None) -> list[Path]:
-    """Return the directories below ``results`` that have pages of a dashboard, also if ``output`` is ``results``."""
+    """Return the directories below ``results`` that contain pages of a dashboard, even if ``output`` is ``results``."""
     directories = [DIRECTORY]
     if output is not None:
         inside = os.path.relpath(output.resolve(), results.resolve())
@@ -67,7 +67,7 @@ def state_of(directory: Path) -> str:
 def state_of_results(results: Path, selected: Sequence[str] | None = None) -> str:
     """Return the SHA-256 of all that the pages depend on: campaigns, their states and reports, and outcomes.csv.
 
-    It includes the modification times of tables, so that a table that was repaired causes new pages.
+    It includes the modification times of tables, so that a repaired table causes new pages.
     A campaign or directory that does not exist counts as empty; `acapella campaign dashboard` reports it.
     """
     if not results.is_dir():

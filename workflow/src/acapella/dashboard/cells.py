@@ -56,7 +56,7 @@ def quantity(value: float | None, unit: str) -> Cell:
 
 
 def captured(duration_ns: int) -> Cell:
-    """Return the cell of the time that samples lasted together."""
+    """Return the cell of the total duration of samples."""
     return Cell(nanoseconds(duration_ns) if duration_ns else UNKNOWN, duration_ns)
 
 

@@ -1,4 +1,5 @@
-"""Charts of a dashboard: values of campaigns over time, as SVG inside the page. The same values give the same bytes."""
+"""Draws charts of a dashboard: values of campaigns over time, as SVG inside the page. Equal values give identical
+bytes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from acapella.common.wording import count
 WIDTH, HEIGHT = 400, 150  # px of the drawing; the page scales it
 LEFT, RIGHT, TOP, BOTTOM = 66, 8, 10, 26  # margins of the plot
 SMALL_WIDTH, SMALL_HEIGHT = 132, 22
-MAX_MARKED = 120  # points with a mark and a tooltip; of a line with more, only the sparse ones have these
+MAX_MARKED = 120  # maximum of points with a mark and a tooltip; in longer lines, only sparse points have these
 MAX_X_TICKS = 4
 SMALLEST = 1e-15  # a maximum below it counts as 0; powers of ten of the smallest doubles are 0
 DAY_S = 86_400
@@ -24,7 +25,7 @@ STEPS_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120)
 class Point:
     """The value of a campaign; None if it is unknown.
 
-    ``start_ns``: since 1970, UTC; ``sparse``: whether the campaign captured little time.
+    ``start_ns``: since 1970, UTC; ``sparse``: the campaign captured little time.
     """
 
     start_ns: int
@@ -35,7 +36,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """The vertical axis: its name, the text of a value, and its upper end, if that is fixed."""
+    """The vertical axis: its name, the text of a value, and its upper end, if fixed."""
 
     name: str
     text: Callable[[float], str]
@@ -122,7 +123,7 @@ def path(placed: Sequence[tuple[float, float | None]]) -> str:
 def marks(
     points: Sequence[Point], placed: Sequence[tuple[float, float | None]], axis: Axis, *, only_sparse: bool
 ) -> list[str]:
-    """Return a mark with a tooltip for each known value, or only for the sparse ones; theirs are hollow."""
+    """Return a mark with a tooltip for each known value, or only for the sparse ones, whose marks are hollow."""
     parts = []
     for point, (x, y) in zip(points, placed, strict=True):
         if y is not None and (point.sparse or not only_sparse):

@@ -9,9 +9,9 @@ from operator import attrgetter
 class Counts:
     """Sums over samples.
 
-    ``timed_bytes``: of samples with a duration; ``offered``: frames offered to samples with counters, ``lost``: those
-    of them that were lost; ``unknown``: samples without counters; ``flows``: directed flows, counted per sample, None
-    if they are unknown.
+    ``timed_bytes``: bytes of samples with a duration; ``offered``: frames offered to samples with counters; ``lost``:
+    the lost frames among these; ``unknown``: samples without counters; ``flows``: directed flows, counted per sample,
+    None if they are unknown.
     """
 
     samples: int = 0
@@ -42,7 +42,7 @@ VALUES = attrgetter(*(field.name for field in fields(Counts)))
 
 
 def total(counts: Iterable[Counts]) -> Counts:
-    """Return the sums of counts. Flows are unknown if they are unknown in one of them."""
+    """Return the sums of counts. Flows are unknown if they are unknown in any of the counts."""
     rows = map(VALUES, counts)
     sums = [None if None in values else sum(values) for values in zip(*rows, strict=True)]
-    return Counts(*sums)  # without counts, the defaults
+    return Counts(*sums)  # without counts, all are defaults

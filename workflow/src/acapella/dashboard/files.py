@@ -20,7 +20,7 @@ SITE_FILE = re.compile(rf"[A-Za-z0-9-]{{1,{MAX_SLUG}}}-[0-9a-f]{{8}}\.html")  # 
 
 
 def site_file(site: str) -> str:
-    """Return the name of a site's page: readable characters of its name, and a part of the SHA-256 of the name."""
+    """Return the name of a site's page: readable characters of its name, and a part of the name's SHA-256."""
     readable = re.sub(r"[^A-Za-z0-9-]+", "-", site).strip("-")[:MAX_SLUG]
     digest = hashlib.sha256(site.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{readable or 'site'}-{digest}.html"
@@ -33,7 +33,7 @@ def write_changed(path: Path, text: str) -> None:
 
 
 def remove_others(directory: Path, kept: Iterable[str]) -> None:
-    """Remove the pages of sites in a directory that are not among ``kept``. Other files stay."""
+    """Remove the pages of sites in a directory that are not among ``kept``. Other files are kept."""
     expected = set(kept)
     for path in sorted(directory.glob("*.html")):
         if path.name not in expected and SITE_FILE.fullmatch(path.name):
@@ -48,7 +48,7 @@ def numbers(counts: Counts) -> list[str]:
 
 
 def text_of(value: float | None) -> str:
-    """Return a number as in the tables of a campaign: at most 9 significant digits; empty for None."""
+    """Return a number as in the tables of a campaign, with at most 9 significant digits; empty for None."""
     return "" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
 
 

@@ -13,7 +13,7 @@ from .charts import Axis, Point, Span
 from .counts import Counts, total
 from .summaries import Summary
 
-SPARSE_SHARE = 0.25  # of the median time captured; a campaign with less has a hollow mark
+SPARSE_SHARE = 0.25  # share of the median time captured; a campaign with less has a hollow mark
 FAR_NS = 10 * 31_557_600 * 10**9  # as column misdated of capture_quality: 10 years from the median start
 
 
@@ -57,7 +57,7 @@ class History:
 
     @functools.cached_property
     def names(self) -> list[str]:
-        """Return all campaigns: the latest start first, then those without a time, in natural order."""
+        """Return all campaigns: the latest start first, then campaigns without a time, in natural order."""
         by_name = sorted(self.summaries, key=natural)
         starts = {name: self.summaries[name].start_ns for name in by_name}
         return sorted(by_name, key=lambda name: (starts[name] is None, -(starts[name] or 0)))
@@ -121,7 +121,7 @@ class History:
         return {name: total(campaigns[name]) for name in self.names if name in campaigns}
 
     def points(self, values: Mapping[str, float | None], sparse: Container[str] = ()) -> list[Point]:
-        """Return the values of those campaigns in trends that are among ``values``.
+        """Return the values of the campaigns in trends that are in ``values``.
 
         ``sparse``: campaigns that captured little time.
         """

@@ -29,7 +29,7 @@ from .summaries import Summary, read_summaries
 
 HERE = Path(__file__).parent
 INDEX = "index.html"
-PSEUDONYMS = "Campaigns with pseudonyms are not in the trends of sites and ports: S0 is another site in each of them."
+PSEUDONYMS = "Campaigns with pseudonyms are not in the trends of sites and ports: S0 is a different site in each."
 QUANTITIES = (
     "Of samples in traffic statistics. Mean rate of a port: bytes on the wire by the time captured. Lost frames: at "
     "all stages with counters, as a share of the frames offered. Flows are directed and counted per sample. Frames "
@@ -50,7 +50,7 @@ class Dashboard:
 
 
 def write(results: Path, output: Path, selected: Sequence[str] | None = None) -> tuple[Path, int, int]:
-    """Write the pages and tables; return the first page, the number of campaigns, and that of campaigns read again.
+    """Write the pages and tables; return the first page, the number of campaigns, and the number of reread campaigns.
 
     Raises UserError if the directory ``results`` or a ``selected`` campaign does not exist.
     """
@@ -138,8 +138,8 @@ def warnings(dashboard: Dashboard) -> list[str]:
     partly = [name for name in history.names if summaries[name].notes]
     untimed = [name for name in history.readable if summaries[name].start_ns is None]
     texts = [
-        (unreadable, "without results; column State has the reasons"),
-        (partly, "with parts that cannot be read; column State has the reasons"),
+        (unreadable, "without results; column State contains the reasons"),
+        (partly, "with parts that cannot be read; column State contains the reasons"),
         (untimed, "without times, not in the trends"),
         (sorted(history.misdated, key=natural), "more than 10 years from the median start, not in the trends"),
         (pseudonymous(history), "with pseudonyms, not in the trends of sites and ports"),
@@ -220,7 +220,7 @@ def kappa_cell(kappa: float | None) -> Cell:
 
 def campaign_figures(history: History) -> list[dict]:
     """Return the trends over all campaigns."""
-    # Samples in traffic statistics alone, as in the trends of sites and ports.
+    # Only samples in traffic statistics, as in the trends of sites and ports.
     counts = {name: total(place.counts for place in history.summaries[name].places) for name in history.dated}
     figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in OF_CAMPAIGN]
     kappas = {name: kappa for name in history.dated if (kappa := lowest_kappa(history.summaries[name])) is not None}

@@ -1,4 +1,4 @@
-"""Summaries of campaigns, read from their tables, and the file that keeps those of unchanged campaigns."""
+"""Reads summaries of campaigns from their tables, and keeps summaries of unchanged campaigns in a file."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ from .campaigns import read_or_none, size_of, state_of
 from .counts import VALUES, Counts, total
 
 FILE = "summaries.json.gz"
-FORMAT = 2  # of the file of summaries; increase it if a summary of the same tables changes
+FORMAT = 2  # version of the file of summaries; increase it if a summary of the same tables changes
 COUNT_TYPES = (int,) * 6 + (float | int, int, int, int | None)  # of the fields of Counts
 MAX_SAMPLES = 1_000_000
 LONGEST_REASON = 200  # characters
@@ -70,10 +70,10 @@ class Environment:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a dashboard shows of a campaign.
+    """The values of a campaign in a dashboard.
 
     ``reason``: why the campaign cannot be read; then everything else is empty. ``notes``: parts that cannot be read.
-    ``counts``: all samples, also those excluded from traffic statistics.
+    ``counts``: all samples, including those excluded from traffic statistics.
     """
 
     reason: str = ""
@@ -87,7 +87,7 @@ class Summary:
 
 
 def summarize(directory: Path) -> Summary:
-    """Return the summary of a campaign. Faults of its files are in the summary; none is raised."""
+    """Return the summary of a campaign. Faults of its files become part of the summary and are not raised."""
     campaign = Campaign(directory)
     try:
         provenance = read_provenance(campaign, "process")
@@ -171,7 +171,7 @@ def finite(value: object) -> object:
 
 
 def traffic(quality: list[dict], *, pseudonyms: bool) -> Summary:
-    """Return the part of a summary that is in capture_quality."""
+    """Return the part of a summary that comes from capture_quality."""
     span = time_range(quality)
     by_place: dict[tuple[str, str], list[Counts]] = {}
     for row in quality:
@@ -235,7 +235,7 @@ def add_environments(campaign: Campaign, _, __) -> dict:
 def read_summaries(results: Path, names: Sequence[str], kept: Path) -> tuple[dict[str, Summary], int]:
     """Return the summaries of campaigns by name, and the number of campaigns whose tables were read.
 
-    Summaries of unchanged campaigns are taken from the file ``kept``, which is written again.
+    Summaries of unchanged campaigns are taken from the file ``kept``, which is rewritten.
     """
     earlier, entries, summaries, read = earlier_entries(kept), {}, {}, 0
     for name in names:
@@ -270,7 +270,7 @@ def counts_from(values: list) -> Counts:
 
 
 def earlier_entries(kept: Path) -> dict:
-    """Return the entries of a file of summaries by campaign; {} if it is missing, damaged or of another version."""
+    """Return the entries of a file of summaries by campaign; {} if it is missing, damaged or of a different version."""
     try:
         content = json.loads(gzip.decompress(read_or_none(kept) or gzip.compress(b"{}")))
     except (OSError, EOFError, zlib.error, ValueError, RecursionError):
@@ -282,7 +282,7 @@ def earlier_entries(kept: Path) -> dict:
 def kept_summary(entry: object, state: str) -> Summary | None:
     """Return the summary of an entry; None if the campaign has changed or the entry is not valid.
 
-    A campaign with parts that could not be read is read again, because a repaired file may have the same size.
+    A campaign with unreadable parts is always reread, because a repaired file may have the same size.
     """
     try:
         if entry["state"] != state:

@@ -104,7 +104,7 @@ def check_digest(path, sample: str) -> dict:
 
 
 def check_format(path, metadata: dict | None = None) -> None:
-    """Raise UserError if an acap or flow table has another format version, because its flows differ.
+    """Raise UserError if an acap or flow table has a different format version, because its flows differ.
 
     ``metadata``: the result of metadata_of(), if the caller has it. Without it, files that digest did not write are
     accepted; the caller has to check them.
@@ -122,7 +122,7 @@ def check_format(path, metadata: dict | None = None) -> None:
         raise UserError(
             f"has format version {version}, this is acapella with version {FORMAT}",
             where=path,
-            fix="run acapella digest on the capture again (Snakemake does so automatically)",
+            fix="rerun acapella digest on the capture (Snakemake does so automatically)",
         )
 
 

@@ -1,10 +1,10 @@
 """The cache of digests, shared by campaigns. Its files are private, and their checksums are verified.
 
-Entries are addressed by content: the key is a SHA-256 over that of the capture and everything else on which a digest
+Entries are addressed by content: the key is a SHA-256 over the capture's SHA-256 and everything else on which a digest
 depends. The entry CACHE/KK/KEY_acap.parquet, where KK are the first two digits of the key, has a file
 KEY_acap.parquet.sha256 in the format of sha256sum: `sha256sum -c *.sha256` in a directory verifies all its entries. An
-entry that is damaged, is not a regular file, or belongs to another user is not used. A warning then names the entry and
-the sample, and the digest is computed again. A cache that cannot be written only causes a warning.
+entry that is damaged, is not a regular file, or belongs to a different user is not used. A warning then names the entry
+and the sample, and the digest is recomputed. A cache that cannot be written only causes a warning.
 
 Users share a cache whose directory belongs to their group (`chgrp GROUP CACHE; chmod 2770 CACHE`): entries of all
 members of the group are then used. Writers of the same entry do not disturb each other: each writes a temporary file
@@ -144,8 +144,8 @@ def fetch(entries: list[Path], outputs: list[Path]) -> bool:
 def record_use(entry: Path, time_ns: int) -> None:
     """Set the modification time of an entry's .sha256 file, the time of its last use or verification.
 
-    In a shared cache, a copy replaces a file of another user, because only its owner may set the time. If the directory
-    is not writable, the time does not change.
+    In a shared cache, a copy replaces the file of a different user, because only its owner may set the time. If the
+    directory is not writable, the time does not change.
     """
     path = sum_file(entry)
     with contextlib.suppress(OSError, UserError, UnicodeDecodeError):
@@ -187,8 +187,9 @@ def recorded_checksum(entry: Path) -> str | None:
 def keep(output: Path, entry: Path) -> None:
     """Move an output to the cache and replace it with a link.
 
-    The checksum is written first, so that readers never find an entry without it, or with that of a damaged entry. Its
-    modification time is set last, because all earlier steps set the change time of the entry (see `changed`).
+    The checksum is written first, so that readers never find an entry without its checksum, or with the checksum of a
+    damaged entry. Its modification time is set last, because all earlier steps set the change time of the entry (see
+    `changed`).
     """
     mode = SHARED_ENTRY if is_shared(entry.parent) else PRIVATE
     if any(path.is_symlink() or path.is_dir() for path in (entry, sum_file(entry))):  # a rename replaces other faults
@@ -197,7 +198,7 @@ def keep(output: Path, entry: Path) -> None:
     with atomic_path(entry, mode) as temporary:
         shutil.copyfile(output, temporary)  # a hard link would not have the lock that protects it from other writers
     atomic_link(entry.absolute(), output)
-    with contextlib.suppress(OSError):  # replaced by another user meanwhile; the next run verifies the entry
+    with contextlib.suppress(OSError):  # meanwhile replaced by a different user; the next run verifies the entry
         os.utime(sum_file(entry))
 
 
@@ -210,7 +211,7 @@ def prepare_directory(directory: Path, *, shared: bool = False) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True)
         directory.chmod(SHARED if shared else 0o700)
-    except FileExistsError:  # perhaps just created by another user, who alone may set its mode
+    except FileExistsError:  # possibly just created by a different user, who alone may set its mode
         if not directory.is_dir():
             raise
     status = directory.stat()
@@ -368,7 +369,8 @@ def existing_state(path: Path) -> os.stat_result | None:
 
 
 def prunable(found: Sequence[Digest], *, max_bytes: int | None, unused_since_ns: int | None) -> list[Digest]:
-    """Return the digests to remove: those not used since a time, then the least recently used until the size fits."""
+    """Return the digests to remove: digests not used since a given time, then the least recently used until the size
+    fits."""
     total = sum(digest.size_bytes for digest in found)
     removed = []
     for digest in found:

@@ -185,7 +185,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def checksum(text: str) -> str:
-    """Return the value of --sha256. Raises ValueError if it is not one."""
+    """Return the value of --sha256. Raises ValueError if it is not a SHA-256."""
     if not re.fullmatch("[0-9a-f]{64}", text):
         raise ValueError(text)
     return text
@@ -199,9 +199,9 @@ def confine(args: argparse.Namespace) -> None:
 
 
 def entries_directory(cache_directory: Path) -> Path | None:
-    """Create the cache, and return a path in it, whose directory is to be writable; None if it cannot be created.
+    """Create the cache, and return a path in it, whose directory must be writable; None if it cannot be created.
 
-    A confined process that creates it would need to write to its parent, which may be the home directory.
+    To create it later, the confined process would need to write to its parent, which may be the home directory.
     """
     from .cache import prepare_directory  # noqa: PLC0415 - only with --cache
 
@@ -229,7 +229,7 @@ def run(args: argparse.Namespace) -> int:
     """Digest one sample and return the exit code: 1 with an error if bytes of a capture are damaged, otherwise 0.
 
     A truncated capture only causes a warning. ``--damaged keep`` turns the error into a warning and the exit code into
-    0; the output files are the same. One note summarizes oddities. The error is printed last, so that it is at the end
+    0; the output files do not change. One note summarizes oddities. The error is printed last, so that it is at the end
     of the log.
     """
     if not 0 < args.tshark_timeout <= MAX_TIMEOUT_S:
@@ -278,8 +278,9 @@ def limit_s(args: argparse.Namespace) -> float | None:
 def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dict:
     """Link the outputs to a digest of the cache, or compute and store it; return the metadata.
 
-    If the capture changes meanwhile, the digest is not stored. The checksum of a storage is used only to find a digest:
-    one is stored under the checksum of the bytes that were read. Raises UserError if they are not those of the storage.
+    If the capture changes meanwhile, the digest is not stored. The checksum from a storage is used only to find a
+    digest: new digests are stored under the checksum of the bytes that were read. Raises UserError if the two checksums
+    differ.
     """
     from . import cache, installed  # noqa: PLC0415 - only with --cache
     from .acap_files import FORMAT  # noqa: PLC0415 (pyarrow)
@@ -414,7 +415,7 @@ def refuse_unreadable(sources: Sequence[str], metadata: dict) -> None:
         raise UserError(
             f"{'the core does not know' if native else 'neither the core nor tshark knows'} link type {types}",
             where=name_of(sources),
-            fix="use --engine hybrid" if native else "capture with another link type (tcpdump -y), or convert the file",
+            fix="use --engine hybrid" if native else "use another link type (tcpdump -y), or convert the file",
         )
 
 

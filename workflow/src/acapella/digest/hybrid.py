@@ -49,7 +49,7 @@ class HybridDigest:
             try:
                 yield from map(pa.record_batch, iter(self._core.next_frames, None))
             except (_native.TsharkInputError, _native.TsharkOutputError):
-                run.finish(answer_s=self._options.answer_s)  # raises the error message of tshark, if there is one
+                run.finish(answer_s=self._options.answer_s)  # raises tshark's error message, if any
                 raise
             run.finish(answer_s=self._options.answer_s)
 

@@ -1,7 +1,7 @@
-"""The installed program as a part of the keys of a cache of digests, if the caller states no versions (--cache-key).
+"""Identifies the installed program in the keys of a cache of digests, if the caller states no versions (--cache-key).
 
-Unlike the digest of the code in Snakemake's rules, it is that of all bytes of the installed files, including the
-compiled core, and does not need the sources of the core, which wheels do not contain.
+Unlike the code hash in Snakemake's rules, it covers all bytes of the installed files, including the compiled core, and
+does not need the core's sources, which wheels do not contain.
 """
 
 import functools
@@ -47,7 +47,7 @@ def directories() -> tuple[Path, ...]:
 
 
 def files_in(directory: Path) -> Iterator[Path]:
-    """Yield the files beneath a directory in a fixed order, without those that Python has compiled."""
+    """Yield the files beneath a directory in a fixed order, without Python's compiled files."""
     for path in sorted(directory.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield path

@@ -59,7 +59,7 @@ class Merged:
     def facts(self) -> dict:
         """Return the file metadata of all captures combined.
 
-        The file issue is the first one that is damage, or else the first one.
+        The file issue is the first damage, or else the first issue.
         """
         files = self._core.info()
         facts = {"format": joined_names([file["format"] for file in files])}
@@ -160,7 +160,7 @@ class MergedDigest:
         self._engine.close()
 
     def positions(self) -> bytes:
-        """Return no positions, because those of the engine are positions in the merged stream."""
+        """Return no positions, because the engine's positions refer to the merged stream."""
         return b""
 
     def summary(self) -> dict:

@@ -1,8 +1,9 @@
-"""Digests that acapella-digest computed on the node that recorded the capture (config key collect.digest_on: node).
+"""Reads digests that acapella-digest computed on the node that recorded the capture (config key collect.digest_on:
+node).
 
 The file of such a digest contains the columns of both tables as the core created them
-(workflow/native/src/columns/column_file.hpp), so the Parquet files are those of a digest on this machine. The file is
-untrusted input: pyarrow checks every column before it is used.
+(workflow/native/src/columns/column_file.hpp), so the Parquet files are the same as for a digest on this machine. The
+file is untrusted input: pyarrow checks every column before it is used.
 """
 
 import json
@@ -19,19 +20,19 @@ from acapella_core.errors import UserError
 
 from .acap_format import FORMAT
 
-SUFFIX = ".columns"  # of the file's name; another one follows if the file is compressed
+SUFFIX = ".columns"  # suffix of the file's name; a further one follows if the file is compressed
 MAGIC = b"acapcol1"
 ZSTD = b"\x28\xb5\x2f\xfd"
 KINDS = (b"record  ", b"frames  ", b"flows   ", b"position", b"facts   ")
 RECORD, FRAMES, FLOWS, POSITIONS, FACTS = KINDS
 WORD = 8
 NO_BUFFER = 2**64 - 1
-FREE_OF_RATIO = 16 << 20  # bytes of which the ratio is not checked, as for captures (input/decoder.hpp)
+FREE_OF_RATIO = 16 << 20  # first bytes, whose compression ratio is not checked, as for captures (input/decoder.hpp)
 # A batch has at most 131,072 rows of about 80 bytes. In an attack, each may have its own header stack, whose text
 # may have hundreds of bytes.
 MAX_BLOCK_BYTES = 256 << 20
 POSITION_BYTES = 4  # more than the positions of a frame need (input/positions/positions.hpp)
-MAX_DEPTH = 8  # of nested columns
+MAX_DEPTH = 8  # maximum depth of nested columns
 FORMATS = {
     "b": pa.bool_(),
     "C": pa.uint8(),
@@ -48,7 +49,13 @@ COUNTS = (
     *("frames", "wire_bytes", "captured_bytes", "implausible_times", "equal_stamps", "time_reversals"),
     *("flows", "peers_ambiguous", "ranges_forgotten"),
 )
-COMPARED = ("frames", "wire_bytes", "captured_bytes", "flows", "longest_frame_bytes")  # with the rows of the tables
+COMPARED = (
+    "frames",
+    "wire_bytes",
+    "captured_bytes",
+    "flows",
+    "longest_frame_bytes",
+)  # with the rows of the tables
 NULLABLE = ("snaplen", "file_issue_offset", "first_ns", "last_ns", "clock_resolution_ns", "longest_frame_bytes")
 FACT_TYPES = {
     **dict.fromkeys(COUNTS, (int,)),
@@ -61,7 +68,7 @@ FACT_TYPES = {
 
 
 def is_node_digest(source: str) -> bool:
-    """Return whether a path is a regular file with a digest of a node. Files with other names are not read."""
+    """Return whether a path is a regular file with a digest of a node. Files with different names are not read."""
     if SUFFIX not in Path(source).suffixes or not Path(source).is_file():
         return False
     try:
@@ -79,9 +86,9 @@ def open_stream(source: str) -> pa.NativeFile:
 
 
 def open_digest(source: str, options) -> "NodeDigest":
-    """Open the file of a node's digest. Raises UserError if it does not match the options or has another format.
+    """Open the file of a node's digest. Raises UserError if it does not match the options or has a different format.
 
-    A version that differs is accepted: captures that were digested on their nodes do not exist here.
+    A different version is accepted, because captures that were digested on their nodes are not available.
     """
     if options.engine != "native":
         raise UserError("was digested on its node with engine native", where=source, fix="use --engine native")
@@ -112,7 +119,7 @@ class NodeDigest:
         self._stream = open_stream(source)
         self._next: tuple[bytes, pa.Buffer] | None = None
         if self._read(len(MAGIC)) != MAGIC:
-            raise self._damaged("it has another format")
+            raise self._damaged("it has a different format")
         self.record = self._json(RECORD)
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
@@ -136,9 +143,9 @@ class NodeDigest:
         self._positions = self._take(POSITIONS).to_pybytes()
         facts = self._json(FACTS)
         if not are_facts(facts):
-            raise self._damaged("facts about the capture are missing or have other types")
+            raise self._damaged("facts about the capture are missing or have wrong types")
         if wrong := [key for key in COMPARED if (facts[key] or 0) != self._found[key]]:
-            raise self._damaged(f"its tables have another number of {', '.join(wrong)} than its facts")
+            raise self._damaged(f"its tables have a different number of {', '.join(wrong)} than its facts")
         del facts["longest_frame_bytes"]
         return facts | {"tshark": None} | {key: self.record.get(key) for key in ("vendors", "version")}
 
@@ -162,7 +169,7 @@ class NodeDigest:
             except (pa.ArrowException, ValueError, KeyError, IndexError, OverflowError, TypeError) as error:
                 raise self._damaged(str(error)) from error
             if not batch.schema.equals(schema):
-                raise self._damaged(f"its columns are not those of table {table}")
+                raise self._damaged(f"its columns differ from those of table {table}")
             yield batch
 
     def _json(self, kind: bytes) -> dict:
@@ -214,7 +221,7 @@ class NodeDigest:
 
 
 def are_facts(facts: dict) -> bool:
-    """Return whether these are the facts about a capture, each of its type."""
+    """Return whether these are the facts about a capture, with the right types."""
     if facts.keys() != FACT_TYPES.keys() or not all(isinstance(facts[key], FACT_TYPES[key]) for key in facts):
         return False
     numbers = [*facts["link_types"], *(count for key in ("issues", "l4_by", "app_by") for count in facts[key].values())]
@@ -229,7 +236,7 @@ class Payload:
         self._at = 0
 
     def numbers(self, count: int) -> list[int]:
-        """Return the next unsigned numbers of 64 bits."""
+        """Return the next unsigned 64-bit numbers."""
         data = self._take(count * WORD).to_pybytes()
         return [int.from_bytes(data[at : at + WORD], "little") for at in range(0, len(data), WORD)]
 

@@ -6,7 +6,7 @@
 By default, a line contains the number of the frame, seconds since the first frame, source, destination, protocol, and
 wire length. Ports, TCP flags and TCP numbers follow; for other protocols, the headers and the payload length. An acap
 contains no MAC addresses and no fields of ICMP or ARP, so only the names of these protocols are printed; for an ICMP
-error, the quoted headers are printed, too.
+error, the quoted headers are also printed.
 
 With --columns, prints the given columns, tab-separated, in file order, without a header line. Columns of the frame
 table and of the flow table can be selected; a column that is in both is taken from the frame table. Nulls are empty,
@@ -78,7 +78,7 @@ def find_flows(acap: Path, flows: str | None) -> Path:
 def open_table(path: Path, *, flows: bool = False):
     """Open a frame table, or a flow table if ``flows``; return the Parquet file and its metadata.
 
-    Raises UserError if the file cannot be read, is not such a table, or has another format version.
+    Raises UserError if the file cannot be read, is not such a table, or has a different format version.
     """
     import pyarrow as pa  # noqa: PLC0415 - slow to import
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -115,7 +115,7 @@ def open_table(path: Path, *, flows: bool = False):
 def joined(acap: Path, flows: str | None, frame_columns: list[str], flow_columns: list[str]) -> Iterator:
     """Yield tables of frames in file order, joined with columns of their flows.
 
-    Raises UserError if the flow table belongs to another acap.
+    Raises UserError if the flow table belongs to a different acap.
     """
     import pyarrow as pa  # noqa: PLC0415
 
@@ -124,7 +124,7 @@ def joined(acap: Path, flows: str | None, frame_columns: list[str], flow_columns
     if flow_columns:
         flow_file, flow_metadata = open_table(find_flows(acap, flows), flows=True)
         if flow_metadata != metadata:
-            raise UserError("this flow table belongs to another acap", where=find_flows(acap, flows))
+            raise UserError("this flow table belongs to a different acap", where=find_flows(acap, flows))
         by_flow = flow_file.read(columns=flow_columns)
     for batch in file.iter_batches(columns=[*frame_columns, "flow"], use_threads=False):
         table = pa.Table.from_batches([batch])
