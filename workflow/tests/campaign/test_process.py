@@ -244,7 +244,7 @@ def test_partial_tables_of_an_earlier_version_are_an_error(copied, capsys):
     for path in (copied / "partial").glob("*/quality.parquet"):
         pq.write_table(pq.read_table(path).drop_columns("sample"), path)
     error = error_of(capsys, 2, "campaign", "process", copied)
-    assert "partial tables quality are of another version; run snakemake, or acapella campaign analyze for " in error
+    assert "tables quality are of a different version; run snakemake, or acapella campaign analyze for " in error
 
 
 @pytest.mark.parametrize(("batches", "fault"), [(("b0001", "b0002"), "in several files"), (("b0002",), "missing")])
@@ -417,5 +417,5 @@ def test_catalog_of_a_different_version_error_asks_to_recreate_it(tmp_path, caps
             con.execute(f"drop view {view}")
         con.execute("alter table older rename to samples")
     error = error_of(capsys, 2, "campaign", "process", tmp_path)
-    assert "the catalog was written by another version (" in error
+    assert "the catalog was written by a different version (" in error
     assert error.endswith(f"; run acapella campaign index {tmp_path}")

@@ -23,7 +23,7 @@ from .batches import groups
 from .layout import Campaign, open_campaign, require
 
 BIN_NS = 1_000_000_000  # default length of a throughput bin
-PLACE = ("site", "port")  # columns that tables have in addition to those of partial tables
+PLACE = ("site", "port")  # columns that partial tables lack
 SMALL_BYTES = 1 << 18  # mean size of digests that are read once
 EVIDENCE_BYTES = 12 << 20  # acaps of samples whose evidence is computed together, which needs memory for all frames
 UNREAD = {  # columns that no query reads
@@ -133,10 +133,10 @@ def make_partials(  # noqa: PLR0913
 ) -> list[Path]:
     """Write OUTPUT/<name>.parquet for each query in workflow/sql/analyze/, or those in ``only``; return the paths.
 
-    The tables contain the rows of all ``samples``, in the order of their names, and those that they already have of
-    the samples in ``keep``. ``limits``: thresholds of congestion verdicts that override the defaults of the schema.
-    Raises UserError if the acap, the flow table or the manifest of a sample is missing, damaged or has another format
-    version, if ``bin_ns`` is not positive, or if a table in ``only`` is unknown.
+    The tables contain the rows of all ``samples``, in the order of their names, and the existing rows of the samples in
+    ``keep``. ``limits``: thresholds of congestion verdicts that override the defaults of the schema. Raises UserError
+    if the acap, the flow table or the manifest of a sample is missing, damaged or has a different format version, if
+    ``bin_ns`` is not positive, or if a table in ``only`` is unknown.
     """
     parameters = {"bin_ns": bin_ns, **congestion_limits(), **limits}
     names = selected(only)
@@ -161,7 +161,7 @@ def make_partials(  # noqa: PLR0913
 
 
 def selected(only: Sequence[str] | None) -> list[str]:
-    """Return the names of the tables to make: ``only``, or all. Raises UserError if one is unknown."""
+    """Return the names of the tables to create: ``only``, or all. Raises UserError if one is unknown."""
     names = queries.names("analyze")
     for name in only or ():
         if name not in names:
@@ -172,7 +172,8 @@ def selected(only: Sequence[str] | None) -> list[str]:
 def shared_queries(names: Sequence[str]) -> list[str]:
     """Return the queries in workflow/sql/shared/ whose tables are read by queries in workflow/sql/analyze/.
 
-    Includes those that are read by other queries in workflow/sql/shared/, which have names before theirs.
+    Includes queries that are read by other queries in workflow/sql/shared/; their names sort before those of the
+    readers.
     """
     texts, needed = [queries.text("analyze", name) for name in names], []
     for shared in reversed(queries.names("shared")):
@@ -183,14 +184,14 @@ def shared_queries(names: Sequence[str]) -> list[str]:
 
 
 def queries_of(name: str) -> list[tuple[str, str]]:
-    """Return stage and name of all queries from which a partial table is made."""
+    """Return stage and name of all queries that create a partial table."""
     evidence = [("congestion", query) for query in EVIDENCE] if name == "congestion" else []
     return [*(("shared", query) for query in shared_queries([name])), *evidence, ("analyze", name)]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The files from which the partial tables of a sample are made."""
+    """The input files of a sample's partial tables."""
 
     sample: str
     acap: Path
@@ -209,7 +210,7 @@ def inputs_of(campaign: Campaign, sample: str) -> Inputs:
 def check_digests(con, inputs: Sequence[Inputs]) -> dict[str, dict]:
     """Return the metadata of each acap and flow table, by path.
 
-    Raises UserError with the name of the sample if one is damaged or has another format version.
+    Raises UserError with the name of the sample if one is damaged or has a different format version.
     """
     import duckdb  # noqa: PLC0415
 
@@ -230,7 +231,7 @@ def check_digests(con, inputs: Sequence[Inputs]) -> dict[str, dict]:
 
 
 def open_tables(con, inputs: Sequence[Inputs]) -> None:
-    """Create the tables samples, frames and flows; the rows of the latter begin with the name of their sample.
+    """Create the tables samples, frames and flows; rows of frames and flows begin with the name of their sample.
 
     Names are values of an ENUM, which is as fast as a number. Small digests of several samples are read once, because
     opening their files for each query takes longer than the query. Others are views: a query that reads only the
@@ -343,7 +344,7 @@ def partial(con, name: str, parameters: dict):
 
 
 def in_order(parts: Sequence):
-    """Return the rows of Arrow tables in the order of their samples; those of a sample keep their order."""
+    """Return the rows of Arrow tables in the order of their samples; rows of the same sample keep their order."""
     import pyarrow as pa  # noqa: PLC0415 (slow to import)
 
     parts = [parts[0], *(part.cast(parts[0].schema) for part in parts[1:] if len(part))]

@@ -1,12 +1,12 @@
-"""Batches of samples: which samples are in which batch, and which of them a stage has completed.
+"""Assigns samples to batches, and records which samples a stage has completed.
 
 CAMPAIGN/batches/plan.jsonl lists the samples of each batch, with site, port and capture. A sample stays in its batch:
-new samples form new batches, so that other batches need not run again. For each stage, the file
+new samples form new batches, so that other batches need not rerun. For each stage, the file
 CAMPAIGN/batches/done/STAGE/BATCH.tsv records the completed samples: the key of each (command, code and inputs) and the
-state of its output files. A stage that runs again skips a sample if both are unchanged. A line with an empty key marks
+state of its output files. When a stage reruns, it skips a sample if both are unchanged. A line with an empty key marks
 a sample whose processing has started, so that the outputs of an interrupted sample do not count as complete.
-CAMPAIGN/batches/partial/BATCH/ has the partial tables of all samples of a batch; done/analyze/BATCH.tables.tsv has the
-version of the queries of each of them, in the same format.
+CAMPAIGN/batches/partial/BATCH/ contains the partial tables of all samples of a batch; done/analyze/BATCH.tables.tsv
+contains the version of the queries of each table, in the same format.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ BATCH_NAME = re.compile("b([0-9]{4,18})")
 
 @dataclass(frozen=True)
 class Member:
-    """A sample of a batch. ``capture``: path; ``values``: what its manifest contains from the user's sheet.
+    """A sample of a batch. ``capture``: path; ``values``: values of the user's sheet that its manifest contains.
 
-    ``stored``: the object in storage of which the capture is a fetched copy, as for option --stored of `acapella
-    collect`; None if the capture is a file.
+    ``stored``: the object in storage from which the capture was fetched, as for option --stored of `acapella collect`;
+    None if the capture is a file.
     """
 
     batch: str
@@ -46,13 +46,13 @@ class Member:
     stored: dict | None = None
 
     def state(self) -> list:
-        """Return what identifies the bytes of the capture, without reading them; nulls if they are unknown."""
+        """Return values that identify the bytes of the capture, without reading them; nulls if unknown."""
         return [self.stored["bytes"], self.stored["etag"]] if self.stored else state_of(self.capture)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage reads and writes for each sample: a row of the sheet, the capture, and files of the campaign.
+    """The inputs and outputs of a stage for each sample: a row of the sheet, the capture, and files of the campaign.
 
     Files are pairs (directory, suffix). ``together``: a process creates the outputs of several samples, and ``outputs``
     are tables of a batch: pairs ("", name).
@@ -107,10 +107,10 @@ def write_plan(campaign: Path, members: Iterable[Member]) -> None:
 def extended(
     earlier: Mapping[str, str], samples: Sequence[str], sizes: Mapping[str, int], *, most: int, most_bytes: int
 ) -> dict[str, str]:
-    """Return the batch of each sample. ``earlier``: batches of samples that have one, which they keep.
+    """Return the batch of each sample. ``earlier``: batches of samples that already have one, which is kept.
 
-    The others form new batches in the order of ``samples``. A batch has at most ``most`` samples, and ``most_bytes`` if
-    it has several. ``sizes``: bytes of the captures.
+    The others form new batches in the order of ``samples``. A batch has at most ``most`` samples, and at most
+    ``most_bytes`` if it has several. ``sizes``: bytes of the captures.
     """
     number = max((int(batch[1:]) for batch in earlier.values()), default=0)
     batches, count, total = {}, 0, 0
@@ -211,7 +211,7 @@ class Journal:
 
 
 def record(key: str, states: Sequence[list]) -> str:
-    """Return the text that the journal has for a sample; an empty key if it is incomplete."""
+    """Return the journal entry of a sample; its key is empty if the sample is incomplete."""
     return f"{key}\t{json.dumps([*states])}"
 
 
@@ -228,7 +228,7 @@ def failures_file(campaign: Path, stage: str, batch: str) -> Path:
 def current_file(campaign: Path, stage: str, batch: str) -> Path:
     """Return the path of the file with the name of the sample that a batch is processing, next to the log of its job.
 
-    It remains if the batch is killed, which writes no list of failed samples.
+    It remains if the batch is killed, because a killed batch does not write a list of failed samples.
     """
     return failures_file(campaign, stage, batch).with_name(f"{batch}.current")
 
@@ -241,14 +241,15 @@ def recorded_as_current(path: Path, sample: str) -> Iterator[None]:
         stream.write(sample)
     try:
         yield
-    except Exception:  # of this process, for example a full disk
+    except Exception:  # an error of this process, for example a full disk
         path.unlink(missing_ok=True)
         raise
     path.unlink(missing_ok=True)
 
 
 def read_current(path: Path) -> str | None:
-    """Return the sample that a killed batch was processing; None if there is none. Raises UserError for other text."""
+    """Return the sample that a killed batch was processing; None if there is none. Raises UserError for invalid
+    text."""
     try:
         return names.sample(path.read_text(encoding="utf-8"), path)
     except FileNotFoundError:

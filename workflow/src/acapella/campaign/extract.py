@@ -72,7 +72,7 @@ class Part:
     capture: Path
     acap: Path
     columns: object  # pyarrow.Table
-    checksum: str | None = None  # of the whole capture, if the manifest has it
+    checksum: str | None = None  # of the whole capture, if the manifest contains it
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -191,7 +191,7 @@ def parts_of_capture(capture: Path, selection: Selection, args: argparse.Namespa
 def split_by_file(directory: Path, acap: Path, table) -> Iterator[Part]:
     """Yield the frames of each capture that a merged acap contains, with their numbers in that capture.
 
-    Acaps contain names of captures, not their directories. Raises UserError if ``directory`` does not have a capture.
+    Acaps contain names of captures, not their directories. Raises UserError if a capture is not in ``directory``.
     """
     import pyarrow as pa  # noqa: PLC0415 - slow to import
     import pyarrow.compute as pc  # noqa: PLC0415
@@ -207,7 +207,8 @@ def split_by_file(directory: Path, acap: Path, table) -> Iterator[Part]:
 
 
 def check_numbers(ranges: list[tuple[int, int]] | None, acap: Path, where: Path | str) -> None:
-    """Print a line if --frames has numbers that the acap does not have. Raises UserError if it has none of them."""
+    """Print a line if --frames has numbers that are not in the acap. Raises UserError if none of them is in the
+    acap."""
     from acapella.digest.show import open_table  # noqa: PLC0415 (pyarrow)
 
     frames = open_table(acap)[0].metadata.num_rows
@@ -222,7 +223,7 @@ def check_numbers(ranges: list[tuple[int, int]] | None, acap: Path, where: Path 
 
 
 def numbered(ranges: list[tuple[int, int]], acap: Path):
-    """Return the numbers in these ranges that the acap has, each once, as a table with the column frame."""
+    """Return the numbers in these ranges that are in the acap, without duplicates, as a table with the column frame."""
     import numpy as np  # noqa: PLC0415 - slow to import
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -235,7 +236,7 @@ def numbered(ranges: list[tuple[int, int]], acap: Path):
 def add_view(con, acap: Path, flows: Path | None, *, merged: bool) -> None:
     """Create the view `frames`: the frame table, joined with the flow table.
 
-    ``merged``: the acap has several captures; add the number of each frame in its capture, which keeps its order.
+    ``merged``: the acap contains several captures; add the number of each frame in its capture, whose order is kept.
     """
     from .views import literal  # noqa: PLC0415 (pyarrow)
 
@@ -264,11 +265,11 @@ def selected(con, selection: Selection, *more: str):
 
 
 def check_flow(con, selection: Selection, table, where: str) -> None:
-    """Raise UserError if the selected frames in ``table`` are none because no frame has the flow_id of --flow."""
+    """Raise UserError if ``table`` has no selected frames because no frame has the flow_id of --flow."""
     if selection.flows is None or len(table):
         return
     if not con.execute("select 1 from frames where list_contains(?, flow_id) limit 1", [selection.flows]).fetchall():
-        raise UserError("no such flow", where=where, fix="column flow_id of the flow table has the identifiers")
+        raise UserError("no such flow", where=where, fix="column flow_id of the flow table contains the identifiers")
 
 
 def check_condition(con, where: str) -> None:
@@ -310,7 +311,7 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
 
 
 def with_true_names(con, selection: Selection, samples: Collection[str], mapping: list[dict[str, str]]) -> Selection:
-    """Return a selection whose sample and flow are those of the catalog, if they have pseudonyms in the tables.
+    """Return a selection with the catalog's names of sample and flow, which may have pseudonyms in the tables.
 
     ``mapping``: rows of pseudonyms.tsv, [] if the campaign has none. Names of the catalog have precedence.
     """
@@ -327,7 +328,7 @@ def with_true_names(con, selection: Selection, samples: Collection[str], mapping
 
 @contextlib.contextmanager
 def opened(campaign: Campaign, threads: int) -> Iterator:
-    """Yield a connection with the tables and views that `acapella sql` has. Use absolute paths inside."""
+    """Yield a connection with the tables and views of `acapella sql`. Use absolute paths inside."""
     from . import sql, views  # noqa: PLC0415 (pyarrow)
 
     catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}").resolve()
@@ -344,7 +345,7 @@ def opened(campaign: Campaign, threads: int) -> Iterator:
 
 
 def captures_of(con, campaign: Campaign) -> dict[str, tuple[Path, str | None]]:
-    """Return the capture of each sample with an acap, and its checksum if a manifest has it."""
+    """Return the capture of each sample with an acap, and its checksum if a manifest contains it."""
     columns = {name for (name,) in con.execute("select column_name from (describe samples)").fetchall()}
     private = "file, sha256" if {"file", "sha256"} <= columns else "null, null"  # a release has neither
     rows = con.execute(f"select sample, {private} from samples where acap is not null").fetchall()
@@ -403,7 +404,7 @@ def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
     for part in parts:
         positions = positions_of(part.acap)
         if positions is None and part.checksum and files.sha256_of(part.capture) != part.checksum:
-            raise UserError("changed since the digest: it has another SHA-256", where=part.capture)
+            raise UserError("changed since the digest: its SHA-256 differs", where=part.capture)
         try:
             report_slow(part, positions)
             extraction.add(
@@ -475,7 +476,8 @@ def check_written(extraction) -> None:
 
 
 def as_pcap(parts: list[Part], output: str) -> bool:
-    """Return whether the output is a pcap: a file named so with the frames of one pcap. Print a note if it is not."""
+    """Return whether the output is a pcap: a file with suffix .pcap and the frames of one pcap. Print a note if it is
+    not."""
     if not output.endswith((".pcap", ".cap")):
         return False
     if len(parts) == 1 and not metadata_of(parts[0].acap)["format"].startswith("pcapng"):

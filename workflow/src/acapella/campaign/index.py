@@ -74,7 +74,7 @@ def register_parser(subparsers):
         nargs="+",
         default=[],
         metavar="SAMPLE",
-        help="samples of trials, in addition to those of traffic replays",
+        help="samples of trials, in addition to samples of traffic replays",
     )
     parser.add_argument(
         "--tables", nargs="+", default=[], metavar="TABLE", help="published tables of stages other than process"

@@ -9,7 +9,7 @@ from pathlib import Path
 from acapella_core import beneath, names, shards
 from acapella_core.errors import UserError
 
-# Stages that write provenance/STAGE.json, and the name of that file in the campaigns of earlier versions.
+# Stages that write provenance/STAGE.json, and the file's name in campaigns of earlier versions.
 EARLIER_PROVENANCE = {
     "process": "provenance.json",
     **{
@@ -40,7 +40,7 @@ class Campaign:
 
     @classmethod
     def at(cls, directory: Path) -> "Campaign":
-        """Return the campaign in a directory, with the directories that have shards now."""
+        """Return the campaign in a directory, with the directories that currently have shards."""
         return cls(directory, shards.sharded(directory))
 
     def name(self, kind: str, sample: str, suffix: str) -> str:

@@ -43,7 +43,7 @@ def confine(args: argparse.Namespace) -> None:
 
 
 def run(args) -> None:
-    """Write the tables. Raises UserError if a file of a trial is missing or not that of its manifest."""
+    """Write the tables. Raises UserError if a file of a trial is missing or does not match its manifest."""
     campaign = campaigns.open_campaign(args.campaign)
     release = Path(args.release) if args.release else None
     samples = args.samples if release is None else released_trials(release)
@@ -62,7 +62,7 @@ def run(args) -> None:
 
 
 def check_files(campaign: campaigns.Campaign, sample: str) -> None:
-    """Raise UserError unless the files of a trial are those that its manifest lists."""
+    """Raise UserError unless the files of a trial match its manifest."""
     path = campaigns.require(campaign.manifest(sample), FIX)
     try:
         listed = {one["file"]: one["sha256"] for one in json.loads(path.read_text("utf-8"))["generated"]["files"]}

@@ -32,7 +32,7 @@ from .layout import Campaign, open_campaign, require
 TABLES = tuple(queries.names("process"))
 TOP = 100
 ANALYZE = "acapella campaign analyze"
-MAX_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a wrong timestamp is off by years
+MAX_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a timestamp is off by years
 OF_ALL_SAMPLES = (
     "congestion",
     "quality",
@@ -195,7 +195,7 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
 def read_partials(campaign: Campaign, con, name: str, chosen: Sequence[str]) -> None:
     """Create a temporary table with the rows of a partial table of some samples.
 
-    Raises UserError if files are missing or of another version: before partial tables had names of samples.
+    Raises UserError if files are missing, or of an older version, in which partial tables had no names of samples.
     """
     import duckdb  # noqa: PLC0415
 
@@ -205,11 +205,12 @@ def read_partials(campaign: Campaign, con, name: str, chosen: Sequence[str]) -> 
     except duckdb.BinderException as error:
         where = Path(files[0]).parent.parent
         fix = f"run snakemake, or {ANALYZE} for each sample"
-        raise UserError(f"partial tables {name} are of another version", where=where, fix=fix) from error
+        raise UserError(f"partial tables {name} are of a different version", where=where, fix=fix) from error
 
 
 def partial_files(campaign: Campaign, samples: Sequence[str], name: str) -> list[Path]:
-    """Return the files of a partial table: of each sample that has its own tables, and of all batches for the others.
+    """Return the files of a partial table: one per sample with its own tables, and the files of all batches for other
+    samples.
 
     Raises UserError if a file is missing.
     """
@@ -247,7 +248,7 @@ def network_types() -> list[str]:
 
 
 def create(con, stage: str, name: str, parameters: dict | None = None, *, table: str | None = None) -> None:
-    """Create a temporary table from a query. ``table``: its name, by default that of the query."""
+    """Create a temporary table from a query. ``table``: its name (default: the name of the query)."""
     query, bound = queries.bound(stage, name, parameters or {})
     con.execute(f"create temp table {table or name} as {query}", bound)
 

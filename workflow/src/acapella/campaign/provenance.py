@@ -16,8 +16,8 @@ LIBRARIES = ("duckdb", "numpy", "pyarrow")
 def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: dict) -> Path:
     """Write CAMPAIGN/provenance/process.json; return its path.
 
-    ``con``: connection with the catalog attached; ``names``: names of the samples in the tables; ``parameters``: those
-    of `acapella campaign process`.
+    ``con``: connection with the catalog attached; ``names``: names of the samples in the tables; ``parameters``:
+    parameters of `acapella campaign process`.
     """
     content = {
         "versions": versions(con),
@@ -103,7 +103,7 @@ def left_out(con, *, hidden: bool) -> dict:
 def inputs(con, names, *, hidden: bool) -> dict:
     """Return the checksums of the files of each sample.
 
-    ``hidden``: only those of captures, because the other files contain original names.
+    ``hidden``: only checksums of captures, because the other files contain original names.
     """
     rows = con.execute(
         "select s.sample, s.sha256, a.sha256, a.flows_sha256, a.manifest_sha256 "

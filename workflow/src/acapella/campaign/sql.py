@@ -216,7 +216,7 @@ def reading_statement(con, query: str, hint: str = "; to rebuild the catalog: ac
         raise UserError(f"expected one statement, found {len(more) + (statement is not None)}")
     if refused := refused_kind(con, statement):
         raise UserError(
-            f"this is read only: {refused} is refused",
+            f"this is read only: {refused} is not allowed",
             fix=f"use select; to save a result: --format csv > FILE{hint}",
         )
     return statement.query
@@ -241,8 +241,8 @@ def refused_kind(con, statement) -> str | None:
 def writing_clause(con, select: str) -> str | None:
     """Return "WITH ..." if a SELECT has a WITH clause that writes; otherwise None.
 
-    DuckDB accepts COPY, INSERT, UPDATE and DELETE in WITH, but only at the top level. Therefore, this lets DuckDB bind
-    the SELECT as part of another one, which fails for such clauses and does not execute anything.
+    DuckDB accepts COPY, INSERT, UPDATE and DELETE in WITH, but only at the top level. Therefore, DuckDB binds the
+    SELECT as part of an outer one, which fails for such clauses and does not execute anything.
     """
     import duckdb  # noqa: PLC0415 - slow to import
 
@@ -325,7 +325,7 @@ def write_parquet(con, query, out) -> None:
     file = queries.spill_directory(con) / "answer.parquet"
     result = con.sql(query)
     if result is None:
-        raise UserError("this statement has no rows to write as Parquet", fix="use another --format")
+        raise UserError("this statement has no rows to write as Parquet", fix="use a different --format")
     try:
         result.write_parquet(str(file), compression="zstd")
         out.flush()

@@ -4,7 +4,7 @@ Only files of known samples are removed. A sample is known if it has a manifest 
 digest` and its frame table or flow table has metadata of digest. Digests, partial tables and flow reports are deleted,
 because they can be computed again. Captures that are regular files in raw/ cannot be taken again; they are moved to
 stale/raw/ with their manifests. Links are removed, never followed: captures outside the campaign, cache entries and
-linked directories stay. All other files stay; those in acap/, flows/, partial/ and flowreports/ are reported.
+linked directories are kept. All other files are kept; those in acap/, flows/, partial/ and flowreports/ are reported.
 
 The records of failed samples in quarantine/ are deleted if the sample is not in the sheet.
 
@@ -43,7 +43,7 @@ class Removed:
 class Stage:
     """Output of an optional stage: published tables, figures, and patterns of its other files.
 
-    ``only_with``: a file of the stage without which the others are not from it.
+    ``only_with``: a file of the stage; if it is missing, the other files do not belong to the stage.
     """
 
     tables: Collection[str]
@@ -193,8 +193,8 @@ def remove_records(directory: Path, listed: Collection[str]) -> Iterator[Removed
 def is_known(campaign: Campaign, name: str) -> bool:
     """Return whether a sample of this name was in the campaign.
 
-    It was if it has a manifest, or a log of `acapella digest` and a table with metadata of digest. The metadata alone
-    is not sufficient, because a copy with another name has the same metadata.
+    A sample was if it has a manifest, or a log of `acapella digest` and a table with metadata of digest. The metadata
+    alone is not sufficient, because a copy with a different name has the same metadata.
     """
     manifest = campaign.manifest(name)
     if not manifest.is_symlink() and capture_name(manifest) is not None:
@@ -249,7 +249,7 @@ def moved(path: Path, directory: Path) -> Removed:
 
 
 def capture_name(manifest: Path) -> str | None:
-    """Return the name of the capture in a manifest, or of its digest if only that was fetched.
+    """Return the name of the capture in a manifest, or of its digest if only the digest was fetched.
 
     Return None if the file is not a manifest of the sample in its name.
     """
@@ -264,7 +264,7 @@ def capture_name(manifest: Path) -> str | None:
 
 
 def captures_of(campaign: Campaign, samples: Iterable[str]) -> Iterator[Path]:
-    """Yield the paths of the captures that the manifests of these samples name."""
+    """Yield the paths of the captures in the manifests of these samples."""
     for sample in samples:
         if file := capture_name(campaign.manifest(sample)):
             yield campaign.capture(sample, file)

@@ -45,7 +45,7 @@ def path_of(campaign: campaigns.Campaign) -> Path:
 
 
 def read(campaign: campaigns.Campaign) -> dict:
-    """Return the study. Raises UserError if it is missing or has another format or version."""
+    """Return the study. Raises UserError if it is missing or has a different format or version."""
     path = path_of(campaign)
     text = campaigns.require(path, f"run: {MAKER} {path}").read_text(encoding="utf-8")
     try:

@@ -13,7 +13,7 @@ COMPONENTS = ("U", "O", "L", "I")
 MEANS = (*COMPONENTS, "kappa", "O_published", "O_kendall", "L_offset_removed", "kappa_published")
 MEASURES = {"iat": ("gap", "within_ns"), "latency": ("latency", "latency_within_ns")}
 JOINED = "+"  # separates the samples in the name of a trial
-PATH_LIMITS = ("kappa_lo", "kappa_hi")  # of the corrected kappa
+PATH_LIMITS = ("kappa_lo", "kappa_hi")  # quantile of the corrected kappa
 # Keys of the manifest's `replay` that are columns of table consistency_replays.
 REPLAY_COLUMNS = (
     *("sender", "replayers", "polling", "priority", "speed", "noise_streams", "sent_late", "late_ns"),
@@ -30,7 +30,7 @@ ORDER_COLUMNS = {
 class Environment:
     """Result of an environment and its name in the tables. `shown` maps trials to their names in the tables.
 
-    ``replays`` is the key `replay` of the manifests, by trial, of those that a testbed replayed.
+    ``replays`` is the key `replay` of the manifests of replayed trials, by trial.
     """
 
     name: str
@@ -95,7 +95,7 @@ def pairs(environment: Environment, pair: dict) -> list[dict]:
 
 
 def replayer_and_path(pair: dict) -> dict:
-    """Return kappa of the replayer, and the limits of that of the path; None without departures."""
+    """Return kappa of the replayer, and the limits of the path's kappa; None without departures."""
     replayer, corrected = (pair.get(key) or {} for key in ("replayer", "corrected"))
     return {"kappa_replayer": replayer.get("kappa"), **{f"path_{end}": corrected.get(end) for end in PATH_LIMITS}}
 
@@ -210,7 +210,7 @@ def warnings(environment: Environment, pair: dict) -> list[dict]:
 def renaming(environment: Environment) -> Callable[[str], str]:
     """Return a function that replaces names of trials in a text by their shown names.
 
-    If a trial is shown under another name, names of its files are also replaced.
+    If a trial is shown under a different name, the names of its files are also replaced.
     """
     names = dict(environment.shown)
     for trial in environment.result["trials"]:
@@ -273,7 +273,7 @@ def mean_of_runs(environment: Environment, place: int) -> dict:
 
 
 def trials_without_cpu(environment: Environment) -> int | None:
-    """Return the number of trials whose sender lost the CPU; None if it is known of none."""
+    """Return the number of trials whose sender lost the CPU; None if this is unknown for all of them."""
     lost = [cpu_lost(replay) for replay in environment.replays.values()]
     return None if all(one is None for one in lost) else sum(bool(one) for one in lost)
 
@@ -288,7 +288,8 @@ def comparisons(environments: list[Environment]) -> list[dict]:
 
 
 def mean(values) -> float | None:
-    """Return the mean of the defined values; None if there are none. Correctly rounded, so order has no effect."""
+    """Return the mean of the defined values; None if there are none. It is correctly rounded, so the order of values
+    has no effect."""
     defined = [value for value in values if value is not None]
     return statistics.fmean(defined) if defined else None
 

@@ -34,7 +34,7 @@ from .trial_tables import JOINED, Environment
 
 STAGE = "consistency"  # name of the provenance file
 RESULTS = "kappa"  # directory of the results of `acapella kappa`, with original names
-PUBLISHED = "consistency"  # directory of the same results, with the names in the tables
+PUBLISHED = "consistency"  # directory of the same results, with the names used in the tables
 
 HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # replaces text that may contain addresses
 
@@ -65,7 +65,7 @@ def run(args) -> None:
 def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> list[Path]:
     """Write tables/consistency*.csv and .parquet, consistency/*.json and the provenance.
 
-    Return all paths except that of the provenance. Existing files are replaced after all new ones are complete.
+    Return all paths except the path of the provenance. Existing files are replaced after all new ones are complete.
 
     Raises UserError if a result is missing or invalid, or a sample has no pseudonym.
     """
@@ -84,7 +84,7 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
             text = json.dumps(trial_tables.shown_result(environment), indent=1, allow_nan=False) + "\n"
             complete.enter_context(atomic_path(path)).write_text(text, encoding="utf-8")
             written.append(path)
-    for path in (campaign.directory / PUBLISHED).glob("*.json"):  # of an earlier run, possibly with original names
+    for path in (campaign.directory / PUBLISHED).glob("*.json"):  # from an earlier run, possibly with original names
         if path not in written:
             path.unlink()
     write_provenance(campaign, environments, written, hidden=hide)

@@ -24,7 +24,7 @@ EMPTY = "acapella_creates_views"  # schema in which views of tables read empty f
 
 
 def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
-    """Create the views of a catalog again; return the published tables with a view. The modification time is kept."""
+    """Recreate the views of a catalog; return the published tables with a view. The modification time is kept."""
     names = published(campaign, tables)
     with edited(campaign) as temporary:
         add_views(campaign, temporary, names)
@@ -35,7 +35,7 @@ def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
 def edited(campaign: Campaign) -> Iterator[Path]:
     """Yield a copy of the catalog; when the context ends, it replaces the catalog with the same modification time.
 
-    The time must not change, because stages depend on the catalog and would run again.
+    The time must not change, because stages depend on the catalog and would rerun.
     """
     catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     status = catalog.stat()
@@ -51,7 +51,7 @@ def edited(campaign: Campaign) -> Iterator[Path]:
 def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
     """Return the published tables that get a view: those of `campaign process`, ``tables``, and existing ones.
 
-    A table of another version, whose columns differ from its schema, gets no view until its stage has run again.
+    A table of a different version, whose columns differ from its schema, gets no view until its stage has rerun.
     """
     known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
     existing = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")}
@@ -90,7 +90,7 @@ def add_views(campaign: Campaign, database: Path, tables: Sequence[str], directo
 
 
 def renew_stored_views(con) -> None:
-    """Drop all views, because the catalog may come from a third party; create those over schema `stored` again."""
+    """Drop all views, because the catalog may come from a third party; recreate the views of schema `stored`."""
     views = con.execute("select schema_name, view_name from duckdb_views() where not internal").fetchall()
     for schema, name in views:
         con.execute(f"drop view {quoted(schema)}.{quoted(name)}")

@@ -13,8 +13,8 @@ their outcomes: done, or kept if command, code and input files are the same as i
 CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists the time and memory of each sample. Samples that were
 processed together have the same log, and their time is divided by their number.
 
-If a sample fails, the others are still processed. A failed sample has no output, not even that of an earlier run. The
-exit code of the batch is then that of the failed samples (the smallest one, if they differ), and
+If a sample fails, the others are still processed. A failed sample has no output, not even from an earlier run. The
+batch then exits with the exit code of the failed samples (the smallest one, if they differ), and
 CAMPAIGN/logs/batches/STAGE/BATCH.failed.tsv lists them. The next run processes only these. If the batch is killed,
 CAMPAIGN/logs/batches/STAGE/BATCH.current contains the name of the sample that it was processing, which the next run
 processes last.
@@ -61,7 +61,7 @@ from acapella_core.files import atomic_text, remove
 from . import entry
 from .commands import build_parser
 
-# Options that do not change the output, or repeat --code.
+# Options that do not affect the output, or repeat --code.
 NEUTRAL = ("--cache-key=", "--damaged=", "--max-seconds=", "--memory=", "--progress", "--threads=")
 # Size of the acaps and flow tables of samples that are analyzed together.
 TOGETHER_BYTES = 48 << 20
@@ -137,8 +137,8 @@ def run(args: argparse.Namespace) -> int:
 def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member]) -> Iterator[Outcome]:
     """Process each sample that is not complete; yield all outcomes. After a signal to stop, no other sample starts.
 
-    Samples that did not end in an earlier run are last, because they may end this one, too, for example if a cluster
-    kills the job for its memory or its time.
+    Samples that did not end in an earlier run are processed last, because they may also end this run, for example if a
+    cluster kills the job for its memory or its time.
     """
     stage, journal = STAGES[args.stage], Journal(campaign, args.stage, args.batch)
     if stage.together:
@@ -166,7 +166,7 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
         if outcome.exit_code == 0:
             journal.add({member.sample: key}, outputs)
         else:
-            remove_outputs(outputs)  # a damaged capture has some
+            remove_outputs(outputs)  # a damaged capture has outputs
         yield outcome
         if outcome.exit_code in INTERRUPTED:  # Ctrl-C reaches the whole process group
             sys.exit(outcome.exit_code)
@@ -177,9 +177,9 @@ def process_together(
 ) -> Iterator[Outcome]:
     """Analyze the samples that are not complete, several in one fork; yield all outcomes.
 
-    Samples that were started in an earlier run, and those of a group that failed, are analyzed alone, so that only a
-    sample that is the cause of a failure fails. Tables of complete samples whose queries have changed are made first;
-    if this fails, all samples are analyzed.
+    Samples that were started in an earlier run, and samples of a failed group, are analyzed alone, so that only the
+    sample that causes a failure fails. First, tables of complete samples whose queries have changed are recreated; if
+    this fails, all samples are analyzed.
     """
     stage = STAGES[args.stage]
     outputs = outputs_of(campaign, stage, members[0])
@@ -188,7 +188,7 @@ def process_together(
     keys = {member.sample: key_of(campaign, stage, member, words, args.code) for member in members}
     complete = {sample: key for sample, key in keys.items() if journal.is_complete(sample, key, outputs)}
     if any(journal.has_completed(sample, outputs) for sample in journal.samples() - set(keys)):
-        complete = {}  # the tables have rows of samples that have left the batch
+        complete = {}  # the tables contain rows of samples that have left the batch
     outcomes = remake_changed(campaign, args, journal, tables, complete)
     if outcomes is None:
         complete = {}
@@ -219,9 +219,9 @@ def process_together(
 
 
 class BatchTables:
-    """The partial tables of a batch, and the versions of the queries that have made them.
+    """The partial tables of a batch, and the versions of the queries that created them.
 
-    A journal has the version and the state of the file of each table, as that of the stage has for samples.
+    A journal contains the version and the file state of each table, like the stage's journal for samples.
     """
 
     def __init__(self, campaign: Path, args: argparse.Namespace, files: Sequence[Path]):
@@ -231,7 +231,7 @@ class BatchTables:
         self._journal = Journal(campaign, args.stage, f"{args.batch}.tables")
 
     def changed(self) -> list[str]:
-        """Return the names of tables that were not made with the current version of their queries."""
+        """Return the names of tables that were not created by the current version of their queries."""
         return [
             path.stem
             for path in self.files
@@ -249,7 +249,7 @@ class BatchTables:
 def remake_changed(
     campaign: Path, args: argparse.Namespace, journal: Journal, tables: BatchTables, complete: Mapping[str, str]
 ) -> list[Outcome] | None:
-    """Make the tables whose queries have changed again; return the outcomes, None if a group of samples fails.
+    """Recreate the tables whose queries have changed; return the outcomes, or None if a group of samples fails.
 
     ``complete``: key of each complete sample.
     """
@@ -277,7 +277,7 @@ def remake_changed(
 def analyze_group(
     campaign: Path, args: argparse.Namespace, journal: Journal, group: Sequence[str], command: Sequence[str]
 ) -> Outcome:
-    """Run a command that analyzes samples; return the outcome, with the name of the first sample."""
+    """Run a command that analyzes samples; return the outcome under the name of the first sample."""
     journal.start(*group)
     current = current_file(campaign, args.stage, args.batch)
     with recorded_as_current(current, group[0]) if len(group) == 1 else contextlib.nullcontext():
@@ -306,14 +306,14 @@ def analysis(  # noqa: PLR0913
 ) -> list[str]:
     """Return the arguments of `acapella` that analyze samples of a batch.
 
-    ``keep``: other samples whose rows the tables keep; ``only``: tables to make, by default all.
+    ``keep``: other samples whose rows the tables keep; ``only``: tables to create (default: all).
     """
     more = [word for option, words in (("--keep", [*keep]), ("--only", only)) if words for word in (option, *words)]
     return ["campaign", "analyze", str(campaign), "--sample", *samples, *more, "-o", str(tables.directory), *options]
 
 
 def copy_log(campaign: Path, samples: Sequence[str]) -> None:
-    """Copy the log of samples that were analyzed together, which is that of the first one, to those of the others."""
+    """Copy the common log of samples that were analyzed together from the first sample to the others."""
     content = log_of(campaign, "analyze", samples[0]).read_bytes()
     for sample in samples[1:]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -330,7 +330,7 @@ def remove_earlier(campaign: Path, samples: Sequence[str]) -> None:
 
 
 def remove_outputs(outputs: Sequence[Path]) -> None:
-    """Remove the outputs of a sample, as Snakemake does before and after a failed job that processes one sample.
+    """Remove the outputs of a sample, as Snakemake does before a job of a single sample, and after it fails.
 
     An output may be a link to an entry of a cache; nothing is written through links.
     """
@@ -355,7 +355,7 @@ def command_of(stage: str, campaign: Path, member: Member, options: Sequence[str
 
 
 def load(command: Sequence[str]) -> None:
-    """Import the modules that a command uses, and read what all samples share, before the first fork.
+    """Import the modules of a command and read the data that all samples share, before the first fork.
 
     The module of a command has a function `preload(args)` for this.
     """
@@ -390,7 +390,7 @@ def run_in_fork(command: Sequence[str], sample: str, log: Path) -> Outcome:
 
 
 def run_command(command: Sequence[str], log: int, parent: int) -> None:
-    """Run a command in this fork and end it; nothing of the parent's stack runs.
+    """Run a command in this fork and end the fork; nothing on the parent's stack runs.
 
     If the parent is killed, the kernel sends SIGTERM, so that the sample is not processed twice at the same time.
     """
@@ -399,7 +399,7 @@ def run_command(command: Sequence[str], log: int, parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(OUTSIDE)
-        atexit._clear()  # functions that the parent has registered
+        atexit._clear()  # do not run functions that the parent has registered
         for number, handler in ((signal.SIGINT, entry.stop), (signal.SIGTERM, None), (signal.SIGHUP, None)):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, handler or signal.SIG_DFL)

@@ -4,9 +4,9 @@
     acapella campaign check demo-public
 
 Verifies the names of files, and the names of samples and files in manifests, raw/samples.tsv and the catalog. Verifies
-that symbolic links are those that the workflow creates: captures in raw/, cache entries in acap/ and flows/. Verifies
-the SHA-256 of every file listed in a manifest, the catalog, a provenance file or SHA256SUMS. Prints a line for each
-finding.
+that all symbolic links are of the kinds that the workflow creates: captures in raw/, cache entries in acap/ and flows/.
+Verifies the SHA-256 of every file listed in a manifest, the catalog, a provenance file or SHA256SUMS. Prints a line for
+each finding.
 
 Figures, the report, logs and some other files of a campaign are in none of these lists: they are counted by kind, but
 not verified. Files that the workflow did not write are listed, but do not count as findings. The lists
@@ -94,7 +94,7 @@ class Findings:
         self.lines.append(f"{place}: {what}")
 
     def verify(self, name: object, checksum: object, by: str) -> None:
-        """Compare the SHA-256 of a file with that in the list ``by``; add a finding if they differ."""
+        """Compare the SHA-256 of a file with its entry in the list ``by``; add a finding if they differ."""
         try:
             path = self.directory / names.path(name, by)
         except UserError as error:
@@ -233,9 +233,9 @@ def check(campaign: Campaign) -> Findings:
 
 
 def provenance_files(campaign: Campaign) -> list[Path]:
-    """Return the paths of all provenance files, without those of earlier versions that a stage has replaced.
+    """Return the paths of all provenance files, except files of earlier versions that a stage has replaced.
 
-    The latter may list files that the stage has replaced, too.
+    These may list files that the stage has also replaced.
     """
     replaced = {
         campaign.directory / name
@@ -305,7 +305,7 @@ def check_sums(findings: Findings) -> None:
 
 
 def check_provenance(findings: Findings, path: Path) -> None:
-    """Verify the tables that a provenance file lists, and the digests and manifests from which they were made."""
+    """Verify the tables that a provenance file lists, and the digests and manifests that are their inputs."""
     content, place = document(findings, path), str(path.relative_to(findings.directory))
     outputs, inputs = (content.get(key) if isinstance(content.get(key), dict) else {} for key in ("outputs", "inputs"))
     for name, checksum in outputs.items():
@@ -351,7 +351,7 @@ def check_manifests(findings: Findings) -> None:
             findings.lines.append(str(error))
             continue
         if manifest["sample"] != path.stem:
-            findings.add(place, "is the manifest of another sample")
+            findings.add(place, "is the manifest of a different sample")
         if not storage_of(manifest) or (path.parent / file).exists():
             findings.verify(str(place.parent / file), stored.get("sha256"), str(place))
         check_replay(findings, manifest.get("replay"), str(place))

@@ -1,4 +1,4 @@
-"""Report which programs and kernel features are available on this machine, and what the missing ones would enable.
+"""Report which programs and kernel features are available on this machine, and what missing ones would enable.
 
     acapella doctor
     acapella doctor --json > machine.json
@@ -177,7 +177,7 @@ def examine() -> list[Finding]:
 
 
 def as_text(findings: list[Finding]) -> Iterator[str]:
-    """Yield the report as lines of text: each program and feature, then the uses of those that are missing."""
+    """Yield the report as lines of text: each program and feature, then the uses of the missing ones."""
     group, width = "", max((len(finding.piece) for finding in findings), default=0)
     for finding in findings:
         if finding.group != group:
@@ -208,7 +208,7 @@ def machine() -> list[Finding]:
 
 
 def digest_cache() -> list[Finding]:
-    """Return the finding about the cache of digests in the environment, with its size; none if it has no cache."""
+    """Return the finding about the cache of digests in the environment, with its size; empty if there is no cache."""
     directory = os.environ.get("ACAPELLA_CACHE")
     if not directory:
         return []

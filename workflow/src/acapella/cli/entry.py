@@ -7,7 +7,7 @@ INTERNAL = 70  # as in acapella_core.errors, whose import may itself be interrup
 
 
 def stop(*_) -> None:
-    """Exit immediately: no command has started yet, or all have ended."""
+    """Exit immediately: no command is running."""
     os.write(2, b"acapella: stopped\n")
     os._exit(130)
 

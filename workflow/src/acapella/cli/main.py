@@ -29,7 +29,7 @@ INTERRUPTED = "Query interrupted"  # RuntimeError of DuckDB that replaces the ex
 def format_error(error: Exception) -> str:
     """Return the message of an error. For an error of a file, return its name and the reason.
 
-    An error about a full disk without a file name is about standard output. Its buffer is discarded, because otherwise
+    An error about a full disk without a file name concerns standard output. Its buffer is discarded, because otherwise
     Python would report the error again when it exits.
     """
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -79,7 +79,7 @@ def exceptions_for_signals() -> Iterator[list[int]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; return its exit code, 0 on success (`acapella_core.errors` lists the others)."""
+    """Run one command; return its exit code, 0 on success (`acapella_core.errors` lists all codes)."""
     own_process = argv is None
     argv = sys.argv[1:] if argv is None else argv
     refuse_earlier_name(argv)
@@ -99,8 +99,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def handle_fatal_signals(debug: bool) -> None:
-    """Make a crash, such as that of a library without memory, end in one line and the exit code of a shell (139 for
-    SIGSEGV), or with --debug in the stacks of all threads.
+    """Make a crash, such as in a library that runs out of memory, print one line and exit with the code of a shell (139
+    for SIGSEGV). With --debug, print the stacks of all threads.
     """
     if debug:
         faulthandler.enable()
