@@ -131,7 +131,8 @@ def kept_keys(config: Mapping) -> dict:
 def write_campaign_config(campaign: Path, config: Mapping) -> None:
     """Write CAMPAIGN_KEYS of the config to the campaign's directory, for a later release of the campaign.
 
-    Environments of trials keep their order, in which tables list them. The infrastructure study has its files, too.
+    Environments of trials keep their order, in which tables list them. The infrastructure study also includes its
+    files.
     """
     path = campaign / CAMPAIGN_CONFIG
     study = config.get(STUDY) or {}
@@ -142,7 +143,7 @@ def write_campaign_config(campaign: Path, config: Mapping) -> None:
 
 
 def renamed_flowreports(flowreports: Mapping, names: Mapping[str, str]) -> tuple[dict, int]:
-    """Return the config key with the names of samples in the release, and the number of samples not in it."""
+    """Return the config key with the names of samples in the release, and the number of unreleased samples."""
     samples = flowreports["samples"]
     if samples == "all":
         return dict(flowreports), 0

@@ -1,4 +1,5 @@
-"""Tables and figures made from the captures of a release: their paths, and the versions that determine their bytes."""
+"""Lists tables and figures computed from the captures of a release: their paths, and the versions that determine their
+bytes."""
 
 import json
 import shutil
@@ -15,15 +16,15 @@ from .reproducible import RESULTS, campaign_config
 
 VERSIONS = f"{RESULTS}/versions.json"
 PACKAGES = ("acapella", "altair", "duckdb", "numpy", "pyarrow", "vl-convert-python")
-# Stages whose tables are made only from files of a release.
+# Stages whose tables are computed only from files of a release.
 STAGES = ("process", "consistency", "flowtables", "transfer", "monitor", "infrastructure")
-# Of them, the tables that depend on programs that the reader may not have: other flow meters.
+# Among these, the tables that depend on programs that the reader may not have: other flow meters.
 OMITTED = ("tables/flowreport_tools.csv", "tables/flowreport_tools.parquet")
 PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
 
 
 def paths_of(campaign: Campaign) -> list[str]:
-    """Return the tables and figures of a campaign that are made from its captures, relative to its directory."""
+    """Return the tables and figures of a campaign that are computed from its captures, relative to its directory."""
     tables = []
     for stage in STAGES:
         path = existing_provenance(campaign, stage)
@@ -32,7 +33,7 @@ def paths_of(campaign: Campaign) -> list[str]:
             tables += [name for name in outputs if name.startswith("tables/") and name not in OMITTED]
     formats = (
         campaign_config(campaign.directory).get("figures", {}).get("formats", ["*"])
-    )  # not those of an earlier run
+    )  # excludes files of an earlier run
     figures = [path for suffix in formats for path in (campaign.directory / "figures").glob(f"[!.]*.{suffix}")]
     return sorted(tables + [path.relative_to(campaign.directory).as_posix() for path in figures])
 
@@ -82,17 +83,19 @@ def installed(package: str) -> str | None:
 
 
 def record(campaign: Campaign, release: Path, workflow: Path | None = None) -> int:
-    """Copy the results of a campaign to the release from which they were made; return their number.
+    """Copy the results of a campaign to the release from which they were computed; return their number.
 
     ``workflow``: directory of the Snakefile; with it, the release is described as an RO-Crate of this run.
 
-    Raises UserError if the release has changed since it was made, or the digests are not those of the release.
+    Raises UserError if the release has changed since it was created, or the digests differ from the release.
     """
     sums = checksums.read(release)
-    recorded = (f"{RESULTS}/", croissant.FILE, crate.FILE)  # files that an earlier, perhaps interrupted call wrote
+    recorded = (f"{RESULTS}/", croissant.FILE, crate.FILE)  # files of an earlier, possibly interrupted call
     for name, state in checksums.altered(release, sums).items():
         if not name.startswith(recorded):
-            raise UserError(f"{state} since the release was made", where=release / name, fix="create the release again")
+            raise UserError(
+                f"{state} since the release was created", where=release / name, fix="create the release again"
+            )
     for name in digest_paths(campaign):
         if sums.get(name) != sha256_of(campaign.directory / name):
             raise UserError("differs from that of the release", where=campaign.directory / name)

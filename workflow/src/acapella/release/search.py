@@ -1,7 +1,7 @@
-"""Search of a complete release for data that must not be published. docs/release.md lists the checks and their limits.
+"""Searches a complete release for data that must not be published. docs/release.md lists the checks and their limits.
 
-The core compares released captures with the original ones, frame by frame. In all other files, text is searched: lines,
-values of text columns, names of files, metadata of Parquet files, and the tables of the catalog.
+The core compares released captures with the original ones, frame by frame. In all other files, this module searches
+text: lines, values of text columns, names of files, metadata of Parquet files, and the tables of the catalog.
 """
 
 import base64
@@ -67,7 +67,7 @@ UNSEARCHED_COLUMNS |= {
     "reason",
     "metadata",
 }
-# Names that are searched for in every text. Short names, numbers and lowercase words are not, because prose may contain
+# Names that are searched for in every text; not short names, numbers and lowercase words, because prose may contain
 # them.
 DISTINCTIVE = re.compile("(?=.*[^a-z])(?=.*[A-Za-z]).{3,}")
 
@@ -76,8 +76,8 @@ DISTINCTIVE = re.compile("(?=.*[^a-z])(?=.*[A-Za-z]).{3,}")
 class ReleasedCapture:
     """A released capture.
 
-    It has the original name of its sample, the original file, its name in the release, the replaced addresses, and the
-    limits of decompression.
+    It contains the original name of its sample, the original file, its name in the release, the replaced addresses, and
+    the limits of decompression.
     """
 
     sample: str

@@ -1,4 +1,4 @@
-"""Files of a release that are no captures of samples, from which `make reproduce` makes further tables."""
+"""Writes files of a release other than captures of samples, from which `make reproduce` creates further tables."""
 
 from pathlib import Path
 
@@ -31,6 +31,7 @@ def exist(campaign: Campaign) -> bool:
 
 
 def why_omitted(table: str, part: Path) -> str:
-    """Return why a table is not copied, if the release in ``part`` has the files from which it is made; else ""."""
+    """Return why a table is not copied, if the release in ``part`` contains the files from which it is computed; else
+    ""."""
     directory = next((directory for prefix, directory in REMADE.items() if table.startswith(prefix)), None)
-    return f"made again from {directory}/ by make reproduce" if directory and (part / directory).is_dir() else ""
+    return f"recreated from {directory}/ by make reproduce" if directory and (part / directory).is_dir() else ""

@@ -1,7 +1,7 @@
-"""Runs of transfers in a release: the values and frames from which the tables of transfers are computed, and no others.
+"""Writes runs of transfers to a release: only the values and frames from which the tables of transfers are computed.
 
-cell.json and the files of iperf3 are written again with the keys listed below: without names of hosts and sites,
-addresses and cookies. Nodes of links and paths are numbered. Digests have the columns listed below: without addresses
+cell.json and iperf3 files are rewritten with the keys listed below, which exclude names of hosts and sites, addresses
+and cookies. Nodes of links and paths are numbered. Digests contain the columns listed below, which exclude addresses
 and hashes of flows.
 """
 
@@ -105,7 +105,7 @@ def write(part: Path, campaign: Path, *, hidden: bool) -> list[str]:
 
 
 def has_imported(campaign: Path, runs: list[Path]) -> bool:
-    """Return whether the tables have runs of files from elsewhere, besides those in ``runs`` (cell.json of each)."""
+    """Return whether the tables contain imported runs, besides the runs in ``runs`` (cell.json of each)."""
     import pyarrow as pa  # noqa: PLC0415 - slow to import
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -127,7 +127,7 @@ def read_json(path: Path) -> object:
 
 
 def write_json(path: Path, target: Path, keys: dict) -> dict | None:
-    """Write the known keys of a JSON file to another one and return them; None if it contains no object."""
+    """Write the known keys of a JSON file to a new one and return them; None if it contains no object."""
     return write_content(read_json(path), target, keys)
 
 
@@ -145,7 +145,7 @@ def write_content(content: object, target: Path, keys: dict) -> dict | None:
 
 
 def known(value: object, keys: object) -> object:
-    """Return the parts of a JSON value that ``keys`` describes; None for a value of another type.
+    """Return the parts of a JSON value that ``keys`` describes; None for a value of a different type.
 
     A dictionary lists keys (None: any key), a list has the description of its elements, a tuple has types.
     """
@@ -161,7 +161,7 @@ def known(value: object, keys: object) -> object:
 
 
 def number_nodes(cell: dict) -> None:
-    """Replace the names of nodes in links and paths, which may be those of hosts, by n1, n2 and so on."""
+    """Replace the names of nodes in links and paths, which may be host names, by n1, n2 and so on."""
     paths, links = cell.get("paths") or {}, cell.get("links") or {}
     lists = [*paths.values(), *(link["between"] for link in links.values())]
     numbers = {name: f"n{n}" for n, name in enumerate(dict.fromkeys(name for names in lists for name in names), 1)}
@@ -198,7 +198,7 @@ def write_digest(acap: Path, target: Path) -> int:
 
 
 def original_flows(campaign: Path) -> list[Path]:
-    """Return the flow tables of a campaign's transfers that have addresses, for the search of the release.
+    """Return the flow tables of a campaign's transfers that contain addresses, for the search of the release.
 
     Damaged flow tables are skipped: no release contains them.
     """
@@ -214,7 +214,7 @@ def original_flows(campaign: Path) -> list[Path]:
 
 
 def date(release: Path) -> str:
-    """Return the date (UTC) on which the last transfer started; 1970-01-01 if it is not known."""
+    """Return the date (UTC) on which the last transfer started; 1970-01-01 if it is unknown."""
     last = 0
     for path in cells_of(release):
         flows = json.loads(path.read_text(encoding="utf-8")).get("flows") or []

@@ -1,4 +1,4 @@
-"""The report's section on flow reports: accuracy, other flow meters, counters, and the paper's numbers."""
+"""Creates the report's section on flow reports: accuracy, other flow meters, counters, and the paper's numbers."""
 
 import operator
 from collections.abc import Callable
@@ -115,7 +115,7 @@ def accuracy(source: Source) -> dict:
 
 
 def missing(row: dict) -> str:
-    """Return the number of exact values that no report has, with its share in percent if there are any."""
+    """Return the number of exact values that no report contains, with its share in percent if there are any."""
     text = number(row["missing"])
     return f"{text} ({percent(row['missing_share'])})" if row["missing"] else text
 

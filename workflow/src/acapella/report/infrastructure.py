@@ -1,4 +1,4 @@
-"""The report's section on the infrastructure study: the most active ports, and what could not be used."""
+"""Creates the report's section on the infrastructure study: the ports with the largest utilization."""
 
 from acapella.common.wording import percent, scaled
 from acapella.figures.source import Source

@@ -1,4 +1,4 @@
-"""The report's section on monitored traffic: what arrived at each port and of each flow (docs/monitor.md)."""
+"""Creates the report's section on monitored traffic: the arrivals at each port and of each flow (docs/monitor.md)."""
 
 from acapella.common.wording import nanoseconds
 from acapella.figures.source import Source
@@ -12,7 +12,8 @@ MAX_FLOWS = 100  # rows of the tables of flows and of loss events; all are in th
 
 
 def tables(source: Source, *, counted: bool = True) -> list[dict]:
-    """Return the tables of the section; that of clocks only if it has rows. ``counted``: not only those of searches."""
+    """Return the tables of the section; the table of clocks only if it has rows. ``counted``: include more than
+    searches."""
     shown = []
     if counted:
         of_clocks = clocks(source)
@@ -59,7 +60,7 @@ def ports(source: Source) -> dict:
 
 
 def flows(source: Source) -> dict:
-    """Return loss, reordering and latency of the flows, those with the largest loss first."""
+    """Return loss, reordering and latency of the flows, with the largest loss first."""
     rows = sorted(source.rows("monitor_flows"), key=lambda row: (-(row["lost"] or 0), row["port"], row["flow"]))
     columns = [("Port", True), ("Flow", False), ("Packets", True), ("Lost", True), ("Duplicates", True)]
     columns += [("Reordered", True), ("Latency, min", True), ("Mean", True), ("99 % below", True), ("Max", True)]
@@ -82,7 +83,7 @@ def flows(source: Source) -> dict:
 
 
 def losses(source: Source) -> dict:
-    """Return the loss events, those of the most packets first."""
+    """Return the loss events, with the most packets first."""
     rows = sorted(source.rows(LOSSES), key=lambda row: (-row["packets"], row["first_packet"]))
     columns = [("First packet", True), ("Last packet", True), ("Packets", True), ("Bytes", True), ("Flow", True)]
     columns += [("Duration", True)]
@@ -168,7 +169,7 @@ def searches(source: Source) -> dict:
 
 
 def no_result(rows: list[dict]) -> str:
-    """Return why a search has no result, from its trials: that with the lowest value failed."""
+    """Return why a search has no result: its trial with the lowest value failed."""
     return "none without loss" if min(rows, key=lambda row: row["value"])["lost"] else "not reached by the generator"
 
 

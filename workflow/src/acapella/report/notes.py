@@ -1,4 +1,4 @@
-"""Notes in the manifests of samples, with the losses of these samples."""
+"""Lists notes in the manifests of samples, with the losses of these samples."""
 
 import json
 
@@ -47,7 +47,7 @@ def sample_notes(source: Source) -> list[tuple[dict, list[str]]]:
             notes_of[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
         except (OSError, ValueError, LookupError, TypeError):
             continue  # no manifest; `acapella campaign index` reports this
-    if has_pseudonyms(source.campaign):  # tables have other names
+    if has_pseudonyms(source.campaign):  # tables have pseudonyms
         return [({}, notes) for notes in notes_of.values() if notes]
     rows = sorted(source.quality, key=lambda row: natural(row["sample"]))
     return [(row, notes_of[row["sample"]]) for row in rows if notes_of.get(row["sample"])]

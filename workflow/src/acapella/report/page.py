@@ -185,7 +185,7 @@ def csv_link(name: str, source: Source) -> dict:
 def provenance_of(campaign: Campaign, stage: str) -> list[dict]:
     """Return the parts of a stage's provenance file with their rows of (name, value).
 
-    The stage is process; without samples, that of transfers or of the infrastructure study.
+    The stage is process; without samples, it is transfers or the infrastructure study.
     """
     commands = {TRANSFER_STAGE: "transfers", INFRASTRUCTURE_STAGE: "infrastructure"}
     fix = f"run: acapella campaign {commands.get(stage, stage)} {campaign.directory}"

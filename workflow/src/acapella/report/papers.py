@@ -1,4 +1,4 @@
-"""The report's section on papers: the printed numbers and those of the campaign."""
+"""Creates the report's section on papers: the printed numbers and the campaign's numbers."""
 
 from acapella.figures.source import Source
 
@@ -15,7 +15,7 @@ COLUMNS += [("Verdict", False), ("Why they differ", False)]
 
 
 def tables(source: Source) -> list[dict]:
-    """Return the table of numbers that the campaign measured; none if it was not compared with papers."""
+    """Return the table of numbers that the campaign measured; empty if it was not compared with papers."""
     if not source.campaign.table("paper_numbers", "parquet").is_file():
         return []
     rows = sorted(source.rows("paper_numbers"), key=lambda row: row["row"])
@@ -30,5 +30,5 @@ def tables(source: Source) -> list[dict]:
         ]
         for row in measured
     ]
-    note = f"{len(measured)} of {len(rows)} printed numbers; the CSV file has the others, with the reason."
+    note = f"{len(measured)} of {len(rows)} printed numbers; the CSV file contains the others, with the reason."
     return [table("paper_numbers", "Printed numbers and those of this campaign", note, COLUMNS, cells)]

@@ -1,4 +1,5 @@
-"""The report's section on the storage study: latency of writes (Patchwork, figure 14), loss by rate (Tables 1, 2)."""
+"""Creates the report's section on the storage study: latency of writes (Patchwork, figure 14), loss by rate (Tables 1,
+2)."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Summary of the campaign: heading, introduction, and main numbers."""
+"""Creates the summary of the campaign: heading, introduction, and main numbers."""
 
 import json
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ def introduction(source: Source) -> str:
 def heading(source: Source) -> str:
     """Return the end of the page title: ``: testbed local, 2026-11-22 20:31:02 to 20:45:10 UTC``.
 
-    The testbed is that of the manifests, raw/SAMPLE.json. Empty without manifests and times.
+    The testbed is taken from the manifests, raw/SAMPLE.json. Empty without manifests and times.
     """
     parts = []
     if names := testbeds(source):

@@ -1,4 +1,4 @@
-"""The main tables of the report, with selected columns."""
+"""Creates the main tables of the report, with selected columns."""
 
 import shlex
 

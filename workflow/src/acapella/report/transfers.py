@@ -1,4 +1,4 @@
-"""The report's section on transfers: gain, agreement of iperf3 with the wire, prediction, and files not used."""
+"""Creates the report's section on transfers: gain, agreement of iperf3 with the wire, prediction, and unused files."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ QUANTITIES = {
     "retransmits": "Retransmissions",
 }
 CAUSES = ("headers", "start_up", "send_buffer", "after_end", "capture_loss", "unexplained")
-ENDS = {"wire": "all bytes acknowledged", "iperf3": "iperf3 stops"}  # of completion times, by their source
+ENDS = {"wire": "all bytes acknowledged", "iperf3": "iperf3 stops"}  # labels of completion times, by source
 OUTCOMES = {
     "bbr": "BBR",
     "cubic": "Cubic",
@@ -36,7 +36,7 @@ COMPARISONS = {  # without a gain in percent
 
 
 def tables(source: Source) -> list[dict]:
-    """Return the tables of the section; those without rows only if they are always expected."""
+    """Return the tables of the section, omitting empty ones unless they are always expected."""
     optional = [failed_runs(source), prediction(source), unused_files(source)]
     return [settings(source), gain(source), agreement(source), *(one for one in optional if one["rows"])]
 
@@ -122,7 +122,7 @@ def gain(source: Source) -> dict:
 
 
 def faster(row: dict) -> str:
-    """Return which algorithm is faster, as in figure transfer_gain, or why there is nothing to compare."""
+    """Return the faster algorithm, as in figure transfer_gain, or why there is nothing to compare."""
     return COMPARISONS.get(row["comparison"]) or OUTCOMES[transfer_outcome.outcome(row)]
 
 
@@ -209,7 +209,7 @@ def failed_runs(source: Source) -> dict:
 
 
 def unused_files(source: Source) -> dict:
-    """Return files and documents that are not used."""
+    """Return unused files and documents."""
     columns = [("File", False), ("Document", True), ("Reason", False)]
     rows = source.rows("transfer_files")
     cells = [[row["file"], number(row["document"]), row["reason"]] for row in rows[:MAX_ROWS]]

@@ -1,4 +1,4 @@
-"""The report's section on trials: environments, warnings, runs, moved packets, and the paper's numbers."""
+"""Creates the report's section on trials: environments, warnings, runs, moved packets, and the paper's numbers."""
 
 from acapella.common.wording import count, listed, nanoseconds, natural, percent, span
 from acapella.figures.comparison import (
@@ -43,7 +43,7 @@ def warnings(source: Source) -> list[str]:
     about: dict[tuple, dict[str, list[str]]] = {}
     for row in source.rows("consistency_warnings"):
         run = trial_letter(row["b"]) if row["a"] == 1 else f"{trial_letter(row['a'])}-{trial_letter(row['b'])}"
-        # Warnings about single trials differ only in names and numbers; those about pairs may differ otherwise.
+        # Warnings about single trials differ only in names and numbers; warnings about pairs may differ in other ways.
         kind = (row["environment"], row["components"], row["code"] if row["code"] in TRIAL_CODES else row["text"])
         about.setdefault(kind, {}).setdefault(row["text"], []).append(run)
     order = {name: index for index, name in enumerate(environments(source))}
@@ -53,7 +53,8 @@ def warnings(source: Source) -> list[str]:
 
 
 def different_packets(source: Source) -> list[str]:
-    """Return a sentence per environment whose trials do not contain the same packets: no other counter has these."""
+    """Return a sentence per environment whose trials do not contain the same packets; no other counter includes
+    these."""
     found = []
     for name in environments(source):
         rows = [row for row in pairs(source) if row["environment"] == name]
@@ -230,7 +231,7 @@ def moves_table(source: Source) -> dict:
 
 
 def replays_table(source: Source) -> dict:
-    """Return the table of how a testbed sent the trials, and what delayed the sender."""
+    """Return the table of how a testbed sent the trials, and the delays of the sender."""
     order = {name: place for place, name in enumerate(environments(source))}
     rows = sorted(source.rows("consistency_replays"), key=lambda row: (order[row["environment"]], row["trial"]))
     columns = [("Environment", False), ("Trial", False), ("Sender", False), ("Replayers", True), ("Polling", False)]
@@ -254,7 +255,7 @@ def replays_table(source: Source) -> dict:
         "Noise: TCP streams on the link between the sites. Late: packets sent more than 1 µs after their time. Largest "
         f"gap: the longest time for which the sender did not run although it had to; {MARK} if it exceeds the median "
         "gap between packets. Skew: between the earliest and the latest replayer. "
-        "Reversed: neighbors in the requested order, of different replayers, that arrived in the other order; "
+        "Reversed: neighbors in the requested order, of different replayers, that arrived in reverse order; "
         "sent in order: of these, pairs that certainly departed in order; unexplained: of these, pairs requested "
         "farther apart than the skew and their departure errors. tcpreplay measures none of these."
     )

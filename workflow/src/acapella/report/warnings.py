@@ -1,4 +1,5 @@
-"""Warnings of the report: losses, coarse clocks, damaged files, and samples that are missing or excluded."""
+"""Creates the warnings of the report: losses, coarse clocks, damaged files, and samples that are missing or
+excluded."""
 
 import json
 from collections import Counter, defaultdict
@@ -44,12 +45,12 @@ def collect(source: Source, excluded: Sequence[str] = (), failed: Sequence[str] 
 
 
 def sample_names(rows: list[dict]) -> str:
-    """Return the names of the first samples, and the number of the others."""
+    """Return the names of the first samples, and the number of further ones."""
     return shorten_list([row["sample"] for row in rows])
 
 
 def shorten_list(names: list[str], separator: str = ", ") -> str:
-    """Return the first elements of a list, and the number of the others."""
+    """Return the first elements of a list, and the number of further ones."""
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return separator.join(names[:MAX_NAMED]) + more
 
@@ -75,7 +76,7 @@ def has_pseudonyms(campaign: Campaign) -> bool:
     path = existing_provenance(campaign, "process")
     try:
         provenance = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # another part of the page reports this
+    except (OSError, ValueError):  # a different part of the page reports this
         return True
     return bool(provenance.get("parameters", {}).get("pseudonyms"))
 
@@ -122,7 +123,7 @@ def failed_samples(source: Source, failed: Sequence[str]) -> str | None:
 def missing_samples(source: Source, excluded: Sequence[str]) -> str | None:
     """Return the warning about collected samples that are in no table.
 
-    It has only their number: names would reveal pseudonyms.
+    It states only their number, because names would reveal pseudonyms.
     """
     sample_names = collected(source)
     missing = len(set(sample_names) - set(excluded)) - len(source.quality)
@@ -225,7 +226,8 @@ def repeated(rows):
 
 
 def overlapping(rows):
-    """Return the warning about samples of one port and direction at the same time, other than the same capture."""
+    """Return the warning about samples of one port and direction that overlap in time, except duplicates of a
+    capture."""
     distinct = {row["sha256"] or row["sample"]: row for row in reversed(rows)}.values()
     names = set()
     for other in ("tx", "rx"):  # samples of different directions contain different frames
@@ -245,7 +247,7 @@ def overlapping(rows):
 
 
 def overlaps(rows: list[dict]) -> set[str]:
-    """Return the names of samples of one port that overlap in time with another one."""
+    """Return the names of samples of one port that overlap in time with another sample."""
     names, last = set(), None
     for row in sorted(rows, key=lambda row: (row["actual_start_ns"], row["actual_end_ns"])):
         if last and row["actual_start_ns"] < last["actual_end_ns"]:
@@ -325,10 +327,8 @@ def misdated(rows):
         return None
     return (
         f"{count(len(misdated_rows), 'sample')} of {len(rows)} dated more than 10 years from the median start of the "
-        "campaign's "
-        f"samples, possibly because a clock was not set: {sample_names(misdated_rows)}. Title, duration and coverage "
-        "of the "
-        "campaign are those of the other samples."
+        f"campaign's samples, possibly because a clock was not set: {sample_names(misdated_rows)}. Title, duration and "
+        "coverage of the campaign exclude them."
     )
 
 
