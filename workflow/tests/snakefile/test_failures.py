@@ -213,7 +213,7 @@ def test_capture_that_the_system_cannot_read_is_a_failure_of_the_machine(fault, 
     assert not list(tmp_path.glob("*.parquet"))
 
 
-DELETED = "acapella: Snakemake deleted earlier results of these jobs; the next run creates them again:\n"
+DELETED = "acapella: Snakemake deleted earlier results of these jobs; the next run recreates them:\n"
 
 
 def test_results_deleted_after_the_failure_are_named(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Batches of samples for rules: their members, their files, and samples whose results are missing."""
+"""Provides the batches of samples for rules: their members, their files, and samples whose results are missing."""
 
 import contextlib
 import hashlib
@@ -23,10 +23,10 @@ MEGABYTE = 1 << 20
 class Batches:
     """The batches of a campaign.
 
-    ``limits``: value of the config key `batches`; ``values``: returns what the manifest of a sample contains from the
-    user's sheet; ``stored``: returns the object in storage that is the capture of a sample; ``is_damaged``: returns
-    whether the digest of a sample is a link to a damaged entry of a cache; ``stages``: stages that run in batches. The
-    plan is written to the campaign after Snakemake has started to run jobs, so that a dry run writes no file.
+    ``limits``: value of the config key `batches`; ``values``: returns the values of the user's sheet in the manifest of
+    a sample; ``stored``: returns the object in storage that is the capture of a sample; ``is_damaged``: returns whether
+    the digest of a sample is a link to a damaged entry of a cache; ``stages``: stages that run in batches. The plan is
+    written to the campaign after Snakemake has started to run jobs, so that a dry run writes no file.
     """
 
     def __init__(  # noqa: PLR0913
@@ -54,7 +54,7 @@ class Batches:
         self._members: dict[str, list[Member]] = {}
 
     def start(self) -> None:
-        """Write the plan, and write it again if later input functions change it. Called when jobs start."""
+        """Write the plan, and rewrite it if later input functions change it. Called when jobs start."""
         self._started = True
         if self._known is not None:
             self._save()
@@ -101,7 +101,7 @@ class Batches:
         return {sample: plan[sample].stored if sample in plan else self._stored(sample) for sample in included}
 
     def _save(self) -> None:
-        """Write the plan if it differs from that of an earlier run. An error ends Snakemake."""
+        """Write the plan if it differs from the plan of an earlier run. An error ends Snakemake."""
         members = [member for batch in self._members.values() for member in batch]
         if not snakemake_internals.is_main_process(self._workflow):
             return
@@ -110,7 +110,7 @@ class Batches:
                 write_plan(Path(self._campaign), members)
 
     def _force_missing(self) -> None:
-        """Have the jobs run whose output lists samples without results, because Snakemake sees only the list."""
+        """Force the jobs whose output lists samples without results to run, because Snakemake sees only the list."""
         if not snakemake_internals.is_main_process(self._workflow):
             return
         for stage in self.stages:
@@ -169,7 +169,7 @@ class Batches:
         return [(member.capture, member.state()[0] or 0) for member in self.members().get(batch, [])]
 
     def fetched(self, batch: str) -> list[str]:
-        """Return the objects in storage of a batch as inputs of rules, without those that cannot be fetched."""
+        """Return the objects in storage of a batch as inputs of rules, except those that cannot be fetched."""
         known = self._samples.known()
         objects = [member for member in self.members().get(batch, []) if member.stored and not member.stored["fault"]]
         return [known[member.sample].capture for member in objects]
@@ -181,7 +181,7 @@ class Batches:
 
 
 def json_values(values: list) -> list:
-    """Return values as they are after they have been written to a JSON file and read."""
+    """Return values as they are after a round trip through a JSON file."""
     return json.loads(json.dumps(values))
 
 

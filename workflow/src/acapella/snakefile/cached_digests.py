@@ -1,4 +1,4 @@
-"""Digests that are links to entries of a cache, which are verified before they are used again."""
+"""Verifies digests that are links to entries of a cache before they are reused."""
 
 from pathlib import Path
 
@@ -35,5 +35,5 @@ class CachedDigests:
         return cache.report_damaged(Path(self._campaign), sample)
 
     def record_verified(self) -> None:
-        """Record the entries that `check` verified; not in a dry run, which writes no file."""
+        """Record the entries that `check` verified; do nothing in a dry run, which writes no files."""
         cache.record_verified()

@@ -1,9 +1,9 @@
-"""The parts of source files that can change results: code without comments, docstrings and messages.
+"""Extracts the parts of source files that can change results: code without comments, docstrings and messages.
 
 `canonical` returns the same bytes for two versions of a file that differ only in these parts or in their layout, so
 that Snakemake does not repeat a stage for them. Messages are texts of exceptions, of lines printed on the
-terminal or in logs, and of help. Texts in manifests (`notes`) come from exceptions: they stay as they are until a stage
-runs for another reason.
+terminal or in logs, and of help. Texts in manifests (`notes`) come from exceptions: they remain unchanged until a stage
+reruns for a different reason.
 """
 
 import ast
@@ -18,7 +18,7 @@ from pathlib import Path
 from acapella_core import cpp_code
 
 PRINTING = ("print", "report")  # functions whose texts are messages
-PARSING = ("add_argument", "add_parser", "add_argument_group", "add_subparsers")  # of argparse
+PARSING = ("add_argument", "add_parser", "add_argument_group", "add_subparsers")  # methods of argparse
 HELP = ("help", "description", "epilog", "metavar")
 SQL = re.compile(rb"""'[^']*'|"[^"]*"|(?P<space>(?:\s|--[^\n]*|/\*.*?\*/)+)""", re.DOTALL)
 
@@ -42,7 +42,7 @@ class WithoutMessages(ast.NodeTransformer):
     """Removes docstrings and texts of messages from a syntax tree."""
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Remove expressions that are only a text, such as docstrings."""
+        """Remove expressions that consist only of text, such as docstrings."""
         super().generic_visit(node)
         if isinstance(getattr(node, "body", None), list):
             node.body = [statement for statement in node.body if not is_text(statement)]
@@ -77,7 +77,7 @@ class WithoutTexts(ast.NodeTransformer):
 
 
 def is_text(statement: ast.AST) -> bool:
-    """Return whether a statement is only a text."""
+    """Return whether a statement consists only of text."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -86,9 +86,9 @@ def is_text(statement: ast.AST) -> bool:
 
 
 class Checksums:
-    """SHA-256 of canonical sources, kept in a file, because parsing all modules takes as long as Snakemake's start.
+    """The SHA-256 of canonical sources, kept in a file, because parsing all modules takes as long as Snakemake's start.
 
-    ``file``: JSON with the checksum of the canonical source for that of the source. It is only a cache.
+    ``file``: JSON that maps the checksum of each source to the checksum of its canonical form. It is only a cache.
     """
 
     def __init__(self, file: Path):
@@ -99,7 +99,7 @@ class Checksums:
         self._new = False
 
     def _read(self) -> dict[str, str]:
-        """Return the content of the file; an empty dict if it is missing, damaged or of another version."""
+        """Return the content of the file; an empty dict if it is missing, damaged or of a different version."""
         with contextlib.suppress(OSError, ValueError, AttributeError):
             content = json.loads(self._file.read_text(encoding="utf-8"))
             if content.get("version") == self._version:

@@ -1,4 +1,4 @@
-"""Removal of results that no longer belong to the configuration or the sample sheet, before the first job."""
+"""Removes results that no longer belong to the configuration or the sample sheet, before the first job."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from .optional_stages import OptionalStage
 def remove_unconfigured(campaign: str, stages: Iterable[OptionalStage]) -> None:
     """Remove tables and figures of stages that are not in the configuration; report them on standard error.
 
-    Files of stages that are in the configuration stay even if this machine lacks their programs.
+    Files of stages in the configuration are kept even if this machine lacks their programs.
     """
     unconfigured = [stage.output for stage in stages if not stage.configured]
     print_lines(remove_stages(Campaign(Path(campaign)), unconfigured))
@@ -34,9 +34,9 @@ def remove_batched(campaign: str) -> None:
 def arrange(campaign: str, stages: Collection[str]) -> None:
     """Move the files of samples to shards, or out of them. ``stages``: stages that run in batches.
 
-    A campaign with batches of an earlier version keeps its results. After a change of config key `batches`, no file
-    stays at its earlier place. A stage is marked after its files were moved to shards, and the mark is removed after
-    they were moved back. So the next call completes an interrupted one.
+    A campaign with batches of an earlier version keeps its results. After a change of config key `batches`, all files
+    are moved. A stage is marked after its files were moved to shards, and the mark is removed after they were moved
+    back. Therefore, the next call completes an interrupted one.
     """
     directory = Path(campaign)
     for stage in sorted(set(shards.STAGES.values())):
@@ -66,7 +66,7 @@ def files_of_samples(directory: Path, *, in_shards: bool) -> list[tuple[Path, st
 
 
 def move(path: Path, target: Path) -> None:
-    """Move a file of a campaign. The target of a relative link stays the same."""
+    """Move a file of a campaign. The target of a relative link does not change."""
     beneath.make_directory(target.parent)
     if path.is_symlink() and not path.readlink().is_absolute():
         source = os.path.relpath(path.parent / path.readlink(), target.parent)
@@ -79,7 +79,8 @@ def move(path: Path, target: Path) -> None:
 def remove_unlisted(campaign: str, rows: Mapping) -> None:
     """Remove the files of samples that are no longer in the user's sheet; report them on standard error.
 
-    ``rows``: rows of the sheet by sample. `acapella campaign index` also does this, but does not run if a sample fails.
+    ``rows``: rows of the sheet by sample. `acapella campaign index` also does this, but it does not run if a sample
+    fails.
     """
     directory = Campaign.at(Path(campaign))
     lines = remove_stale(directory, rows, [row.file for row in rows.values()])

@@ -1,10 +1,10 @@
-"""Digests of the code of workflow stages, so that Snakemake reruns a stage if its code changes.
+"""Computes digests of the code of workflow stages, so that Snakemake reruns a stage if its code changes.
 
 Snakemake compares the command line of a rule, but not the program that it runs. Therefore each rule has a parameter
 `code.digest(STAGE, ...)`. It is the SHA-256 of the module of the stage, all modules of Acapella that it imports (found
-by parsing, without running code), their data files, the sources of the native core if it is used (also of those from
-which an outdated core was built), and the versions of third-party packages that affect the output. Comments, docstrings
-and messages do not count (`canonical`).
+by parsing, without running code), their data files, the sources of the native core if it is used (including the sources
+of an outdated build), and the versions of third-party packages that affect the output. Comments, docstrings and
+messages are ignored (`canonical`).
 """
 
 import contextlib
@@ -45,7 +45,8 @@ class Source(NamedTuple):
 
 
 class Module(NamedTuple):
-    """What a module adds to the digest: its files, packages of SHAPING, whether it uses the core, and our modules."""
+    """The contribution of a module to the digest: its files, packages of SHAPING, whether it uses the core, and our
+    modules."""
 
     files: tuple[Source, ...]
     foreign: frozenset[str]
@@ -70,13 +71,14 @@ def digest(*stages: str) -> str:
 
 
 def figure_digest(figure: str) -> str:
-    """Return the SHA-256, in hexadecimal, of the code that draws a figure: its module, and what all figures share."""
+    """Return the SHA-256, in hexadecimal, of the code that draws a figure: its module, and the code shared by all
+    figures."""
     return digest(f"acapella.figures.{figure}", *FIGURE_CODE)
 
 
 @functools.cache
 def sql_digest(*stages: str) -> str:
-    """Return the SHA-256, in hexadecimal, of the queries in the directories workflow/sql/STAGE and those beneath them.
+    """Return the SHA-256, in hexadecimal, of the queries in the directories workflow/sql/STAGE and below.
 
     A rule cannot have them as inputs, because an edited comment changes the modification time.
     """
@@ -90,7 +92,7 @@ def sql_digest(*stages: str) -> str:
 
 @functools.cache
 def table_digests() -> list[str]:
-    """Return TABLE=DIGEST for each partial table: the SHA-256, in hexadecimal, of the queries from which it is made."""
+    """Return TABLE=DIGEST for each partial table: the SHA-256, in hexadecimal, of its queries."""
     digests = []
     for name in queries.names("analyze"):
         total = hashlib.sha256()
@@ -142,7 +144,7 @@ def closure(*stages: str) -> tuple[set[Source], set[str], bool]:
 
 @functools.cache
 def module(name: str, all_modules: bool) -> Module:
-    """Return what a module or package adds to the digest (cached); ``all_modules``: see `module_files`."""
+    """Return the contribution of a module or package to the digest (cached); ``all_modules``: see `module_files`."""
     paths = module_files(name, all_modules)
     names = {imported for path in paths if path.suffix == ".py" for imported in imports(path, name)}
     return Module(
@@ -155,7 +157,7 @@ def module(name: str, all_modules: bool) -> Module:
 
 @functools.cache
 def source(path: Path) -> Source:
-    """Return a file as it is sorted (cached, because pathlib is slow)."""
+    """Return a file in sortable form (cached, because pathlib is slow)."""
     return Source(path.parent.name, path.name, str(path))
 
 
@@ -180,7 +182,7 @@ def module_files(name: str, all_modules: bool = False) -> list[Path]:
 
 @functools.cache
 def directory_entries(path: str) -> dict[str, bool]:
-    """Return the names in a directory, and whether they are directories; none if it is missing (cached)."""
+    """Return the names in a directory, and whether they are directories; empty if it is missing (cached)."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
         return {entry.name: entry.is_dir() for entry in entries}
     return {}
@@ -258,8 +260,8 @@ def native_sources() -> tuple[Path, ...]:
 def outdated_core() -> str:
     """Return the SHA-256 of the sources of the installed core if they are not those in the tree, otherwise "".
 
-    Comments and texts of exceptions do not count, as in `generate_checksum.py`. The digest of a stage that ran with an
-    outdated core then changes when the core is built again.
+    Comments and texts of exceptions are ignored, as in `generate_checksum.py`. The digest of a stage that ran with an
+    outdated core therefore changes when the core is rebuilt.
     """
     root = native_root() / SOURCES
     files = {

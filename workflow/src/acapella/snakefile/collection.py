@@ -1,4 +1,4 @@
-"""Checks before a collection from a testbed, and the plan of the collection, printed after the plan of a dry run."""
+"""Checks a collection from a testbed before it starts, and prints its plan after the plan of a dry run."""
 
 import atexit
 import json
@@ -16,7 +16,7 @@ KEYS = {
     "local": ("testbed", "runs", "capture", "collect", "local"),
     "fabric": ("testbed", "runs", "capture", "collect", "fabric"),
 }
-LIMITS = ("max_decompressed", "max_ratio")  # of digest; captures of the user may be compressed
+LIMITS = ("max_decompressed", "max_ratio")  # formats of digest; captures of the user may be compressed
 
 
 def collection_config(config: dict) -> str:
@@ -32,7 +32,7 @@ def collection_config(config: dict) -> str:
         selected["collect"] = {
             key: value for key, value in selected["collect"].items() if (key, value) != ("digest_on", "here")
         }
-    if testbed == "local":  # its default is omitted, too
+    if testbed == "local":  # its default is also omitted
         selected["local"] = {
             key: value for key, value in selected["local"].items() if (key, value) != ("generate", None)
         }
@@ -74,7 +74,7 @@ class Collection:
         if not collected:
             check_engine(self._config["digest"]["engine"])
             self._testbed.check_programs(self._settings)
-        if self._config["testbed"] == "local":  # all others need a request
+        if self._config["testbed"] == "local":  # all other errors need a request
             self.plan()
             self._check_names()
 

@@ -1,4 +1,4 @@
-"""The dissection engine of a campaign if tshark is not installed, determined before resources of a testbed are used."""
+"""Determines the dissection engine of a campaign if tshark is not installed, before resources of a testbed are used."""
 
 import copy
 
@@ -13,8 +13,8 @@ MISSING = "tshark is not installed, or does not start"
 def with_engine(config: dict, *, prints: bool) -> dict:
     """Return a config whose engine can run, on this machine or on the nodes that digest; else the same config.
 
-    Nodes have no tshark. This machine uses another engine only if `digest.without_tshark` is native. ``prints``: report
-    the change in one line.
+    Nodes have no tshark. This machine uses a different engine only if `digest.without_tshark` is native. ``prints``:
+    report the change in one line.
     """
     engine = config["digest"]["engine"]
     if engine == NATIVE:

@@ -1,4 +1,5 @@
-"""Messages of Snakemake about errors outside jobs: one line for a mistake by the user, and those that it suppresses."""
+"""Prints messages about errors outside of jobs: one line for a user's mistake, and messages that Snakemake
+suppresses."""
 
 import contextlib
 import logging

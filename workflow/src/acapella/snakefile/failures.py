@@ -1,4 +1,4 @@
-"""The report about a failed or interrupted run: failed samples, jobs that failed for other reasons, and advice."""
+"""Reports a failed or interrupted run: failed samples, jobs that failed for other reasons, and advice."""
 
 import errno
 import shutil
@@ -13,7 +13,7 @@ from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, MISTAKE, OUTSID
 from .job_records import FailedJob, JobRecords
 
 MIN_FREE = 1 << 20  # bytes
-SAMPLE_RULES = ("collect", "digest", "analyze")  # failures of their jobs are attributed to the sample
+SAMPLE_RULES = ("collect", "digest", "analyze")  # rules whose failures are attributed to the sample
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # Signals caused by the program itself. Other signals are sent by users, Slurm, or the kernel if memory is exhausted.
 CRASHES = (signal.SIGTRAP, signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
@@ -51,7 +51,7 @@ def failure_report(
     of_samples = {job.sample: job for job in failed if job.sample and job.rule in SAMPLE_RULES}
     others = [job for job in failed if job not in of_samples.values()]
     lines = [*about_samples(of_samples, excluded, missing)]
-    if outside and not of_samples and not others:  # the logs of others may name a sample that caused the failure
+    if outside and not of_samples and not others:  # other logs may name a sample that caused the failure
         lines.append("acapella: no sample caused this failure")
     if others:
         lines += ["acapella: these jobs failed:", *by_reason({name(job): last_line(job.log) for job in others})]
@@ -69,7 +69,7 @@ def failure_report(
         )
         lines += by_reason(dict.fromkeys(ended, "ended by SIGTERM"))
     if deleted := [job for job in jobs if job.deleted and job.sample]:  # other rules update their outputs in place
-        lines.append("acapella: Snakemake deleted earlier results of these jobs; the next run creates them again:")
+        lines.append("acapella: Snakemake deleted earlier results of these jobs; the next run recreates them:")
         lines += [f"  {name(job)}" for job in deleted]
     return "\n".join(lines or ["acapella: no job failed; the message above gives the reason"])
 

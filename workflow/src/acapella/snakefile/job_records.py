@@ -1,6 +1,6 @@
-"""Failed jobs of a run and their exit codes, from Snakemake's log events instead of its output.
+"""Records failed jobs of a run and their exit codes, from Snakemake's log events instead of its output.
 
-Snakemake passes an event to its loggers when a job starts or fails, also with --quiet. Only the process that ran the
+Snakemake passes an event to its loggers when a job starts or fails, even with --quiet. Only the process that ran the
 shell of the job knows the exit code. Under Slurm, it is a process on another machine. It writes the exit code to
 NAME.exit in the directory of the job's log, and the process that submitted the job reads it. A job without an exit
 code was not started, or it was killed together with the process that ran it.
@@ -42,7 +42,8 @@ class FailedJob:
 
     @property
     def deleted(self) -> bool:
-        """Whether an output of an earlier run no longer exists; Snakemake deletes outputs after it reports a failure.
+        """Return whether an output of an earlier run no longer exists; Snakemake deletes outputs after it reports a
+        failure.
 
         Evaluate it when Snakemake has finished.
         """
@@ -68,7 +69,7 @@ class JobRecords(logging.Handler):
 
     @property
     def failed(self) -> list[FailedJob]:
-        """The jobs that failed in their last attempt so far; of a batch, a job for each failed sample."""
+        """The jobs that failed in their last attempt so far; for a batch, one job for each failed sample."""
         return [job for failures in self._failed.values() for job in failures]
 
     def record_stop(self) -> None:
@@ -138,7 +139,7 @@ def failures_of_samples(failure: FailedJob) -> list[FailedJob]:
     """
     try:
         failed, current = read_failures(failed_samples(failure.log)), read_current(current_sample(failure.log))
-    except (OSError, ValueError, UserError):  # Snakemake would wait for ever after an exception in a logger
+    except (OSError, ValueError, UserError):  # Snakemake would wait forever after an exception in a logger
         return [failure]
     if current is not None:
         failed.setdefault(current, failure.exit_code)

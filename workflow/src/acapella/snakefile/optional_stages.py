@@ -1,4 +1,4 @@
-"""Stages that run only if the configuration has their key: their options, figures and files."""
+"""Defines the stages that run only if the configuration has their key: their options, figures and files."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ SECTIONS = {
     "--monitor": "monitor_flows",
     "--searches": "monitor_searches",
 }
-# With pseudonyms, a table of an earlier run may name sites, interfaces or captures.
+# With pseudonyms, a table from an earlier run may name sites, interfaces or captures.
 WITH_TRUE_NAMES = ("--outcomes", "--monitor")
 
 
@@ -50,8 +50,8 @@ WITH_TRUE_NAMES = ("--outcomes", "--monitor")
 class OptionalStage:
     """An optional stage.
 
-    ``flag``: option of `acapella campaign figures` and `report`, if it has figures; ``configured``: whether the
-    configuration has it; ``runs``: whether this machine also has its programs; ``output``: files that it writes.
+    ``flag``: option of `acapella campaign figures` and `report`, if it has figures; ``configured``: whether it is in
+    the configuration; ``runs``: whether this machine also has its programs; ``output``: files that it writes.
     """
 
     flag: str | None
@@ -61,7 +61,8 @@ class OptionalStage:
 
 
 def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
-    """Return all optional stages. ``flowreports``: value of the config key without parts that cannot run here."""
+    """Return all optional stages. ``flowreports``: value of the config key without parts that cannot run on this
+    machine."""
     configured, trials = config["flowreports"], bool(config["trials"])
     replays = bool(environments_with_departures(config))
     transfers = has_transfers(config)
@@ -119,7 +120,7 @@ def infrastructure_stages(config: dict) -> list[OptionalStage]:
 
 
 def monitor_stage(config: dict) -> OptionalStage:
-    """Return the stage of generated traffic. Its tables may also be those of `acapella monitor -o`, which are kept."""
+    """Return the stage of generated traffic. Its tables may also come from `acapella monitor -o`; these are kept."""
     monitors = generates(config)
     provenance = provenance_names("monitor")
     return OptionalStage(
@@ -159,7 +160,8 @@ def report_empty_figures(config: dict) -> None:
 
 
 def available_flowreports(config: dict) -> dict:
-    """Return the config key `flowreports` without parts that cannot run here; report the reason on standard error."""
+    """Return the config key `flowreports` without parts that cannot run on this machine; report the reason on standard
+    error."""
     configured = config["flowreports"]
     if not (configured["samples"] or configured["study"]):
         return configured
@@ -175,7 +177,7 @@ def available_flowreports(config: dict) -> dict:
 def report_sections(campaign: str, *, pseudonyms: bool, without: Iterable[str] = ()) -> dict[str, int]:
     """Return options of `acapella campaign report` for sections whose tables exist, and the tables' times in ns.
 
-    As parameters of the rule, these cause a new report if a table is new. ``without``: options of stages that run.
+    As parameters of the rule, the times cause a new report if a table is new. ``without``: options of stages that run.
     """
     paths = {
         flag: Path(campaign, "tables", f"{table}.csv")

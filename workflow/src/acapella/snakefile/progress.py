@@ -1,8 +1,8 @@
-"""One line a minute about the progress of a run, such as
+"""Prints one line per minute about the progress of a run, such as
 
 acapella: 12 of 40 samples digested, 3 in progress, 1 failed; about 5 min left
 
-Snakemake prints several lines for each job, in which the state of a run with thousands of jobs is hard to see. The line
+Snakemake prints several lines for each job, which hide the state of a run with thousands of jobs. The line
 is an ordinary message of Snakemake's logger, so that --quiet suppresses it and the log file of the run contains it.
 """
 
@@ -44,7 +44,7 @@ class Progress(logging.Handler):
         threading.Thread(target=self._print_lines, args=[interval_s], name="progress", daemon=True).start()
 
     def stop(self) -> None:
-        """Print no more lines."""
+        """Stop printing lines."""
         self._ended.set()
 
     def _print_lines(self, interval_s: float) -> None:
@@ -74,7 +74,7 @@ class Progress(logging.Handler):
             self._end(record.jobid, self._failed)
 
     def _end(self, job: int, ended: set[int]) -> None:
-        """Move a job from those in progress to others."""
+        """Move a job from the jobs in progress to a different group."""
         if job in self._running:
             self._running.discard(job)
             ended.add(job)
@@ -95,7 +95,7 @@ class Progress(logging.Handler):
         return f"acapella: {', '.join(parts)}{self._time_left()}"
 
     def _of_digest(self, jobs: set[int]) -> int:
-        """Return the number of samples of those jobs that are digests."""
+        """Return the number of samples in the digest jobs among these jobs."""
         return sum(self._rules[job] == DIGEST for job in list(jobs))
 
     def _total(self) -> int:

@@ -1,8 +1,8 @@
-"""Samples that failed: their reason and log in quarantine/, and the choice to make tables without them.
+"""Records the reasons and logs of failed samples in quarantine/, and omits these samples if the config permits it.
 
 The end of a run that failed writes quarantine/<sample>.json and quarantine/<sample>.log of each failed sample. With
 `missing: report` in the config, the next run omits these samples, and the report names them. It starts at once
-(`start_next_run`). With `missing: fail`, the default, they are tried again, and tables need all samples.
+(`start_next_run`). With `missing: fail`, the default, they are retried, and tables need all samples.
 
 A sample is omitted as long as its capture, and the code, options and limits of its stage do not change. If the cause
 may be outside the sample, such as a lack of memory, it is omitted only after it has failed in MAX_RUNS runs.
@@ -37,7 +37,7 @@ MAX_RUNS = 2
 VARIABLE = "ACAPELLA_FAILED_SAMPLES"  # names of the samples that failed in earlier runs of this process
 # Exit codes of jobs that a machine with more memory or time may complete.
 TEMPORARY = (None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
-NEUTRAL = ("cache", "threads")  # options of digest that do not determine whether it fails
+NEUTRAL = ("cache", "threads")  # options of digest that do not affect whether it fails
 
 
 def after_failure(
@@ -56,7 +56,7 @@ def record_failures(campaign: str, config: Mapping, records: JobRecords, capture
     """Write the records and logs of the samples that failed in this run.
 
     ``capture_of``: path of a sample's capture, which may be missing. Errors such as a full disk are ignored: the next
-    run tries the samples again.
+    run retries the samples.
     """
     remove_completed(campaign)
     directory = directory_of(Path(campaign))
@@ -84,9 +84,9 @@ def state_of(capture: str) -> dict:
 
 
 def omitted_samples(campaign: str, config: Mapping, captures: Callable[[], Mapping[str, str]]) -> list[str]:
-    """Return the samples that failed in earlier runs and are not tried again; none without `missing: report`.
+    """Return the samples that failed in earlier runs and are not retried; empty without `missing: report`.
 
-    ``captures``: returns the path of the capture of each sample of the campaign, also of captures that are missing.
+    ``captures``: returns the path of the capture of each sample of the campaign, even if it is missing.
     Records of samples that have left the sheet may still exist.
     """
     if config["missing"] != "report":
@@ -148,8 +148,8 @@ def is_completed(campaign: Path, member: Member, rule: str) -> bool:
 
     ``member``: the sample and its batch, "" if it has none.
 
-    Earlier results of a failed sample may still exist. The modification time of a link to an entry of a cache is that
-    of the link.
+    Earlier results of a failed sample may still exist. For a link to a cache entry, the modification time of the link
+    counts.
     """
     results = {stage: outputs_of(campaign, STAGES[stage], member) for stage in STAGES}
     if (campaign / "partial" / member.sample).is_dir():
@@ -163,7 +163,7 @@ def is_completed(campaign: Path, member: Member, rule: str) -> bool:
 
 
 def print_omitted(campaign: str, omitted: Sequence[str]) -> None:
-    """Print which samples are omitted, and how to try them again."""
+    """Print which samples are omitted, and how to retry them."""
     if omitted:
         plural, whose = ("sample is", "its") if len(omitted) == 1 else ("samples are", "their")
         shown = ", ".join(omitted[:5]) + (", ..." if len(omitted) > 5 else "")
@@ -179,7 +179,7 @@ def start_next_run(workflow, campaign: str, config: Mapping, records: JobRecords
     During a run, Snakemake cannot remove a failed sample from the inputs of other jobs. The next run has the same
     arguments, and the process has the exit code of the last one.
 
-    Otherwise, for example if a job failed for another reason than its sample, return. ``campaign``: absolute path.
+    Otherwise, for example if a job failed for a reason other than its sample, return. ``campaign``: absolute path.
     """
     if not is_main_process(workflow) or runs_no_jobs(workflow) or forces_jobs(workflow) or not is_command(sys.argv):
         return
@@ -204,10 +204,10 @@ def is_command(arguments: Sequence[str]) -> bool:
 
 
 def progress(campaign: str, config: Mapping, records: JobRecords, earlier: Sequence[str]) -> list[str]:
-    """Return the samples that failed in this run and in those before it; [] if the next run cannot make progress.
+    """Return the samples that failed in this run and in earlier ones; [] if the next run cannot make progress.
 
-    It cannot if a job failed for another reason, if a sample has no record in quarantine/, for example because the disk
-    is full, or if it has failed MAX_RUNS times: then it is omitted, unless its capture changes all the time.
+    It cannot if a job failed for a different reason, if a sample has no record in quarantine/, for example because the
+    disk is full, or if it has failed MAX_RUNS times: then it is omitted, unless its capture keeps changing.
     """
     failed = [job.sample for job, _ in samples_that_failed(records.failed, stopping=records.stopping)]
     if config["missing"] != "report" or records.stopping or len(failed) < len(records.failed):

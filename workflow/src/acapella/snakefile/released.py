@@ -1,4 +1,4 @@
-"""Campaigns that are made from a release (config key `reproduce`): their config, and their captures."""
+"""Provides the config and the captures of campaigns that are recreated from a release (config key `reproduce`)."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -15,12 +15,12 @@ from acapella_core.errors import UserError
 from .config import check_file
 
 DEFAULT_CONFIG = Path("config/config.yaml")
-NAME = "reproduced"  # campaign, unless the command line names another one
+NAME = "reproduced"  # campaign, unless the command line names a different one
 OWN_KEYS = ("campaign", "reproduce", "pathvars")
 
 
 def config_file(config: Mapping) -> Path:
-    """Return the config file to read: that of the release, or the default.
+    """Return the config file to read: the release's, or the default.
 
     Raises UserError if it is missing, or has keys that a release must not set: Snakemake itself would use some of them.
     """
@@ -28,7 +28,7 @@ def config_file(config: Mapping) -> Path:
         return DEFAULT_CONFIG
     path = Path(str(config["reproduce"]), reproducible.CONFIG)
     if not path.is_file():
-        fix = "name the directory of a release, made by acapella release of this version"
+        fix = "name the directory of a release created by this version of acapella release"
         raise UserError("no such file", where=path, fix=fix)
     check_file(path, fix="copy the release again")
     check_keys(yaml.safe_load(path.read_text(encoding="utf-8")), path, reproducible.KEYS)
@@ -51,10 +51,10 @@ def check_keys(config: Mapping, path: Path, allowed: Iterable[str]) -> None:
 
 
 def with_release(config: Mapping) -> dict[str, Any]:
-    """Return the config of a campaign that is made from a release; any other config unchanged.
+    """Return the config of a campaign that is recreated from a release; any other config unchanged.
 
-    Raises UserError for keys that cannot be set, neither by the release nor on the command line, and for an invalid
-    list of generated traffic.
+    Raises UserError for keys that can be set neither by the release nor on the command line, and for an invalid list of
+    generated traffic.
     """
     if not config.get("reproduce"):
         return dict(config)
@@ -77,7 +77,8 @@ def with_release(config: Mapping) -> dict[str, Any]:
 
 
 def is_without_captures(config: Mapping) -> bool:
-    """Return whether results are made from the acaps and flow tables of a release, because its captures are missing."""
+    """Return whether results are computed from the acaps and flow tables of a release, because its captures are
+    missing."""
     return bool(config.get("reproduce")) and not Path(str(config["reproduce"]), "captures").is_dir()
 
 
@@ -114,7 +115,7 @@ def release_files(config: Mapping) -> list[str]:
 def write_analysis_config(campaign: str, config: Mapping) -> None:
     """Write the keys that determine results to config.json in the campaign, for a later release.
 
-    An error, such as a full disk, is only reported: it affects no result, and jobs report it, too.
+    An error, such as a full disk, is only reported: it affects no results, and jobs also report it.
     """
     try:
         reproducible.write_campaign_config(Path(campaign), config)

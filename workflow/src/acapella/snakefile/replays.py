@@ -1,4 +1,4 @@
-"""Replays that a testbed sends: environments that this machine can run, their trials, and files of departures."""
+"""Describes the replays of a testbed: environments that this machine can run, their trials, and files of departures."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ from acapella.campaign.monitor import released_trials
 from acapella_core import names
 
 PROGRAM = "acapella-dpdk-replay"
-TESTBEDS = ("local", "fabric")  # that replay
+TESTBEDS = ("local", "fabric")  # testbeds that replay
 MIN_TRIALS = 2  # that can be compared
 SELECTION = ("filter", "flow", "from", "to")  # keys of `consistency` for which kappa does not use departures
 
@@ -77,7 +77,7 @@ def environments_with_departures(config: dict) -> list[str]:
 def generates(config: dict) -> bool:
     """Return whether the campaign has tables of generated traffic, of the testbed or of a release.
 
-    With pseudonyms, a testbed's campaign has none.
+    With pseudonyms, a testbed's campaign has no such tables.
     """
     if config.get("reproduce"):
         return bool(released_trials(Path(config["reproduce"])))
@@ -85,7 +85,7 @@ def generates(config: dict) -> bool:
 
 
 def generated_samples(config: dict) -> list[str]:
-    """Return the samples of generated traffic in the order of their trials; none if there are no tables of it."""
+    """Return the samples of generated traffic in the order of their trials; empty if there are no tables of it."""
     if not generates(config):
         return []
     if config.get("reproduce"):
@@ -107,7 +107,7 @@ def trials_of(replay: dict, exclude: Iterable[str]) -> dict[str, list[str]] | No
 
 @dataclass(frozen=True)
 class ReplayFiles:
-    """Files of an environment's trials: recordings, and the departures of each trial.
+    """The files of an environment's trials: recordings, and the departures of each trial.
 
     ``arrival_error_ns`` is the standard deviation of the error of arrival timestamps; None: not specified.
     """
@@ -130,9 +130,9 @@ class ReplayFiles:
 
 
 def replay_files(manifests: Sequence[str], consistency: dict) -> ReplayFiles:
-    """Return the files that manifests name, one per trial; none if a trial has none, or kappa cannot use them.
+    """Return the files listed in manifests, one per trial; empty if a trial has no file, or kappa cannot use them.
 
-    A manifest that is missing or damaged names none; other stages report it.
+    A missing or damaged manifest lists no files; other stages report it.
     """
     if consistency["identity"] == "tag" or any(consistency[key] is not None for key in SELECTION):
         return ReplayFiles()

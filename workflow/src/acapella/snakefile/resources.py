@@ -1,10 +1,10 @@
-"""Memory and run time of jobs for the resources `mem_mb` and `runtime`, estimated from the size of their input.
+"""Estimates memory and run time of jobs for the resources `mem_mb` and `runtime` from the size of their input.
 
-`NEEDS` has the coefficients of the stages. Source: `max_rss` and seconds in Snakemake's benchmark files of a campaign
-with captures of 0.1, 17, 173 and 691 MiB (1,000 to 4 million frames, engine hybrid) on two shared cores of an x86-64
-machine, and the same of index and process for 30 and 300 samples. `Need.measured` has the numbers. The coefficients
-include a margin, because a job that exceeds its memory or time is lost, and one that requests too much only waits
-longer.
+`NEEDS` contains the coefficients of the stages. Source: `max_rss` and seconds in Snakemake's benchmark files of a
+campaign with captures of 0.1, 17, 173 and 691 MiB (1,000 to 4 million frames, engine hybrid) on two shared cores of an
+x86-64 machine, and benchmarks of index and process with 30 and 300 samples. `Need.measured` contains the numbers. The
+coefficients include a margin, because a job that exceeds its memory or time is lost, but a job that requests too much
+only waits longer.
 
 Each further attempt of a job requests twice as much as the one before, up to MAX_FACTOR times as much as the first.
 """
@@ -52,8 +52,8 @@ NEEDS = {
         measured="79 MiB for any size; 3 s for 691 MiB",
     ),
     "samples": Need(mb=150, minutes=10, measured="78 MiB; 1.4 s"),
-    # Most frames of this campaign need no tshark; with others, a digest takes up to 60 times as long. Memory grows with
-    # the number of flows, at most to the limit digest.memory_mb and 1,280 MiB of tshark.
+    # Most frames of this campaign do not need tshark; with other frames, a digest takes up to 60 times as long. Memory
+    # grows with the number of flows, at most to the limit digest.memory_mb and 1,280 MiB of tshark.
     "digest": Need(
         mb=600,
         minutes=15,
@@ -106,7 +106,7 @@ def memory_mb(rule: str, *, at_most: int | None = None, **work) -> Callable:
     """Return the function for the resource `mem_mb` of a rule in NEEDS.
 
     ``at_most``: limit in MiB of the part that depends on the input, if the config sets one; ``work``: arguments of
-    `amount`. The samples of a batch are processed one after another, so that the largest one determines the memory.
+    `amount`. The samples of a batch are processed one by one, so the largest one determines the memory.
     """
     need = NEEDS[rule]
 
@@ -149,12 +149,12 @@ def amount(
 ) -> tuple[float, float, int]:
     """Return the largest input of a job in MiB, the total, and the number of samples.
 
-    ``captures``: returns path and size in bytes of the captures of a batch, which takes the place of the input files of
-    the rule; ``share``: part of these bytes that the stage reads; ``samples``: returns the number of samples of a job
-    for the whole campaign. Compressed captures count as COMPRESSED times their size. Raises FileNotFoundError if an
-    input file does not exist yet; Snakemake then calls the resource function later.
+    ``captures``: returns path and size in bytes of the captures of a batch, which replaces the input files of the rule;
+    ``share``: part of these bytes that the stage reads; ``samples``: returns the number of samples of a job for the
+    whole campaign. Compressed captures count as COMPRESSED times their size. Raises FileNotFoundError if an input file
+    does not exist yet; Snakemake then calls the resource function later.
 
-    Before the samples are collected, nothing is known. Snakemake creates the job again when they are; it fails if a
+    Before the samples are collected, their sizes are unknown. Snakemake recreates the job afterwards; it fails if a
     resource function raises the exception of an incomplete checkpoint.
     """
     try:

@@ -1,4 +1,4 @@
-"""Checks of the sample names in the configuration."""
+"""Checks the sample names in the configuration."""
 
 from collections.abc import Collection, Iterable
 

@@ -1,4 +1,4 @@
-"""The user's sample sheet (testbed files)."""
+"""Provides the user's sample sheet (testbed files)."""
 
 import atexit
 import functools

@@ -1,4 +1,4 @@
-"""The samples of a campaign for input functions: names, sites, ports and captures."""
+"""Provides the samples of a campaign to input functions: names, sites, ports and captures."""
 
 import functools
 import os
@@ -56,13 +56,13 @@ class Samples:
         return [name for name in self._find() if name not in self._excluded]
 
     def selected(self, names: str | Iterable[str] | None) -> list[str]:
-        """Return those of ``names`` that are not excluded, in their order; "all" selects all included samples."""
+        """Return the ``names`` that are not excluded, in their order; "all" selects all included samples."""
         if names == "all":
             return self.included()
         return [name for name in names or [] if name not in self._excluded]
 
     def collected(self, names: Iterable[str]) -> list[str]:
-        """Return those of ``names`` that have been collected and are not excluded, in their order."""
+        """Return the ``names`` that have been collected and are not excluded, in their order."""
         return [name for name in self.selected(names) if name in self.known()]
 
     def files(self, pattern: str, **values) -> Callable[[object], list[str]]:
@@ -70,7 +70,8 @@ class Samples:
         return lambda wildcards: expand(pattern, sample=self.included(), **values)
 
     def manifest(self, name: str) -> str:
-        """Return the path of the manifest of a sample; with batches, of the list that the job creates with it."""
+        """Return the path of the manifest of a sample; with batches, the path of the list that the job creates with
+        it."""
         return self.manifest_list(name) if self.manifest_list else f"{self._campaign}/raw/{name}.json"
 
     def capture(self, name: str) -> str:

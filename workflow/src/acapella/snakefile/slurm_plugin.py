@@ -1,6 +1,6 @@
 """Workarounds for faults of Snakemake's plugin for Slurm (snakemake-executor-plugin-slurm 2.8); docs/upstream.md.
 
-If Slurm's controller does not answer, the plugin forgets all running jobs and waits for them forever, and jobs that are
+If Slurm's controller does not respond, the plugin loses track of all running jobs and waits for them forever, and jobs
 submitted at that time fail. It also waits forever for jobs that a restarted controller does not know. After `install`,
 the plugin waits for the controller, and a job that Slurm no longer lists fails, so that `retries` repeats it. It also
 limits the interval between queries, because the plugin notices the end of a job only at the next query.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 MODULE = "snakemake_executor_plugin_slurm"
 WAIT_S = 900  # longest restart of a controller
 POLL_S = 2
-MAX_CHECK_S = 30  # longest interval between queries; that of the plugin grows to 180 s while no job ends
+MAX_CHECK_S = 30  # longest interval between queries; the plugin's interval grows to 180 s while no job ends
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
 LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
@@ -78,7 +78,7 @@ def change_queries(module) -> None:
     """Make the plugin keep jobs while the controller does not answer, and report those that Slurm has lost."""
     executor, query = module.Executor, module.query_job_status
     check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
-    answer: list[set[str] | None] = [None]  # of the last query
+    answer: list[set[str] | None] = [None]  # time of the last query
 
     async def query_job_status(*arguments):
         states, duration = await query(*arguments)

@@ -1,4 +1,4 @@
-"""Uses of Snakemake that its documentation does not describe, in one place. docs/upstream.md gives the reasons.
+"""Contains all uses of undocumented parts of Snakemake. docs/upstream.md gives the reasons.
 
 Every function has a test with the installed version of Snakemake, which fails if a new version changes what it uses.
 """
@@ -31,12 +31,12 @@ def is_main_process(workflow) -> bool:
 
 
 def hides_errors(workflow) -> bool:
-    """Return whether Snakemake suppresses its own errors, too (--quiet all)."""
+    """Return whether Snakemake also suppresses its own errors (--quiet all)."""
     return Quietness.ALL in (workflow.output_settings.quiet or ()) and not workflow.dryrun
 
 
 def forces_jobs(workflow) -> bool:
-    """Return whether the command line has --force, --forceall or --forcerun, which would repeat jobs in another run.
+    """Return whether the command line has --force, --forceall or --forcerun, which would repeat jobs in the next run.
 
     False before all rules are read.
     """
@@ -55,14 +55,14 @@ def has_configfile(workflow) -> bool:
 
 
 def force_outputs(workflow, paths: Iterable[str]) -> None:
-    """Make the jobs with these outputs run, as --forcerun does; called while Snakemake builds its graph of jobs."""
+    """Force the jobs with these outputs to run, as --forcerun does; called while Snakemake builds its graph of jobs."""
     workflow.dag.forcefiles.update(paths)
 
 
 def register_storage(registry, provider: str, **settings):
     """Return the provider of a storage plugin with settings, which Snakemake uses for its objects.
 
-    ``registry``: `storage` in a Snakefile, of which only calls and the directive `storage:` are documented.
+    ``registry``: `storage` in a Snakefile; only calls and the directive `storage:` are documented.
     """
     return registry.register_storage(provider, **settings)
 

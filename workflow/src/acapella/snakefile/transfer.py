@@ -1,4 +1,5 @@
-"""Transfer experiments in a configuration: whether it has any, the keys of `acapella transfer`, and empty figures."""
+"""Reads transfer experiments in a configuration: whether there are any, the keys of `acapella transfer`, and empty
+figures."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ ANALYSIS = ("data", "sheet", "name_pattern", "runs")  # keys that do not affect 
 
 
 def has_transfers(config: Mapping) -> bool:
-    """Return whether the configuration has transfer experiments: runs of this campaign, or files from elsewhere."""
+    """Return whether the configuration has transfer experiments: runs of this campaign, or imported files."""
     transfer = config.get("transfer") or {}
     return any(transfer.get(key) for key in ("data", "sheet", "grid", "runs"))
 
@@ -19,7 +20,7 @@ def has_transfers(config: Mapping) -> bool:
 def empty_figures(config: Mapping) -> dict[str, str]:
     """Return the figures for which the configured transfers provide no data, each with the reason.
 
-    The settings of files from elsewhere are not known in advance, so that no figure is omitted for them.
+    The settings of imported files are not known in advance, so no figure is omitted for them.
     """
     transfer = config["transfer"]
     grid = transfer.get("grid") or (grid_of_runs(Path(transfer["runs"])) if transfer.get("runs") else None)

@@ -1,4 +1,4 @@
-"""Trials of the same traffic that the configuration names, by environment."""
+"""Provides the configured trials of the same traffic, by environment."""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Trials:
         return [samples.manifest(sample) for sample in self.samples() if sample in known]
 
     def replay_files(self, environment: str, samples: Samples, consistency: dict) -> ReplayFiles:
-        """Return recordings and departures of an environment's trials; none unless a testbed replayed each of them."""
+        """Return recordings and departures of an environment's trials; empty unless a testbed replayed all of them."""
         trials = self.of(environment)
         if any(len(trial) > 1 for trial in trials):
             return ReplayFiles()
@@ -46,7 +46,7 @@ class Trials:
         """Return the captures of an environment's trials.
 
         Raises WorkflowError if one of them is not in ``samples``. ``sheet``: file that lists these, for the message.
-        Those of a testbed are known only after the checkpoint `collect`.
+        A testbed's captures are known only after the checkpoint `collect`.
         """
         configured = trial_samples(self.environments, environment)
         if message := unknown_name(configured, samples.known(), f"that was captured; {sheet} lists the captured ones"):

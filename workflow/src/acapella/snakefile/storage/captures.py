@@ -1,10 +1,11 @@
-"""Captures in object storage: inputs of rules that Snakemake's storage plugin s3 fetches, and the state of objects.
+"""Handles captures in object storage: inputs of rules that Snakemake's storage plugin s3 fetches, and the state of
+objects.
 
 Snakemake fetches an object before the first job that reads it, and deletes the copy after the last one. The state of an
 object is requested from the storage once per process: why it cannot be fetched, its ETag, and its SHA-256.
 
-An ETag identifies a version of an object: another ETag causes a rerun. It is never used as a checksum of the bytes,
-because that of an object uploaded in parts, or encrypted, is not their MD5.
+An ETag identifies a version of an object: a new ETag causes a rerun. It is never used as a checksum of the bytes,
+because the ETag of a multipart or encrypted object is not their MD5.
 """
 
 import functools
@@ -25,7 +26,7 @@ PARALLEL = 16  # requests at the same time
 
 
 class CaptureStorage:
-    """The objects of a storage that the sample sheet names.
+    """The objects in storage that the sample sheet names.
 
     ``registry``: `storage` of the Snakefile; ``settings``: value of the config key `capture_storage`. Nothing is loaded
     or requested before the first object.
@@ -65,12 +66,12 @@ class CaptureStorage:
         return self._queries.get(str(capture))
 
     def state(self, query: str) -> ObjectState:
-        """Return the state of an object. An error that concerns all objects ends Snakemake."""
+        """Return the state of an object. An error that affects all objects ends Snakemake."""
         self.look_up([query])
         return self._states[query]
 
     def look_up(self, queries: Iterable[str]) -> None:
-        """Request the states of objects that are not known yet, several at a time; as `state`."""
+        """Request the states of objects that are still unknown, several at a time; for errors see `state`."""
         unknown = [query for query in dict.fromkeys(queries) if query not in self._states]
         if not unknown:
             return

@@ -1,4 +1,4 @@
-"""State of objects in an S3 storage, from the answers to requests for their headers."""
+"""Determines the state of objects in S3 storage from the responses to requests for their headers."""
 
 import base64
 import binascii
@@ -15,7 +15,8 @@ CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/
 
 @dataclass(frozen=True)
 class ObjectState:
-    """The state of an object. ``fault``: why it cannot be fetched; ``sha256``: None unless of the whole object."""
+    """The state of an object. ``fault``: why it cannot be fetched; ``sha256``: None unless it covers the whole
+    object."""
 
     etag: str | None = None
     sha256: str | None = None
@@ -41,7 +42,7 @@ def object_state(client, query: str) -> ObjectState:
 
 
 def fault_of(client, bucket: str, error) -> str:
-    """Return why an object cannot be fetched, from the answer of the storage. It has no text, only a status."""
+    """Return why an object cannot be fetched, from the storage's response, which has no text, only a status."""
     match status_of(error):
         case 404:
             return "no such object" if has_bucket(client, bucket) else f"no such bucket {bucket!r}"
@@ -68,11 +69,12 @@ def has_bucket(client, bucket: str) -> bool:
 
 
 def whole_sha256(found: Mapping[str, Any]) -> str | None:
-    """Return the SHA-256 of an object in hexadecimal; None if it has none, or one of the checksums of its parts."""
+    """Return the SHA-256 of an object in hexadecimal; None if it has none, or only a checksum over its parts'
+    checksums."""
     if found.get("ChecksumType", "FULL_OBJECT") != "FULL_OBJECT":
         return None
     try:
-        checksum = base64.b64decode(found.get("ChecksumSHA256", ""), validate=True)  # that of parts ends with -N
+        checksum = base64.b64decode(found.get("ChecksumSHA256", ""), validate=True)  # checksums over parts end with -N
     except binascii.Error:
         return None
     return checksum.hex() if len(checksum) == SHA256_BYTES else None
