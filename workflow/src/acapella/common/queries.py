@@ -138,7 +138,8 @@ def culprit(samples: Sequence[str], failure: Callable[[Sequence[str]], Exception
     """Return the sample that causes a merge of samples to fail, and a one-line error.
 
     It is the last sample of the shortest prefix of ``samples`` that fails. If merging only this sample succeeds, the
-    error says so. ``failure`` returns the error of merging a list of samples, or None. Merging all samples must fail.
+    error states this. ``failure`` returns the error of merging a list of samples, or None. Merging all samples must
+    fail.
     """
     last = bisect.bisect_left(range(1, len(samples)), True, key=lambda n: failure(samples[:n]) is not None)
     name = samples[last]

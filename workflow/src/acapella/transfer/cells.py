@@ -1,4 +1,4 @@
-"""Read the runs of a campaign: cell.json with its iperf3 files, and iperf3 files from elsewhere."""
+"""Reads the runs of a campaign: cell.json with its iperf3 files, and imported iperf3 files."""
 
 import glob
 import re
@@ -20,7 +20,7 @@ GRID = "grid.json"
 
 @dataclass
 class Process:
-    """One iperf3 process of a run: its test, and what cell.json states about it."""
+    """One iperf3 process of a run: its test, and its entry in cell.json."""
 
     flow: int
     file: str
@@ -30,7 +30,7 @@ class Process:
 
 @dataclass
 class Run:
-    """One run of a cell: its settings, its iperf3 processes, and its directory if it is not foreign."""
+    """One run of a cell: its settings, its iperf3 processes, and its directory unless it is imported."""
 
     cell_id: str
     run: int
@@ -54,7 +54,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Files from elsewhere, and where their settings are."""
+    """Imported files, and the source of their settings."""
 
     data: tuple[str, ...] = ()
     sheet: Path | None = None
@@ -118,7 +118,7 @@ def whole_cell(path: Path, validator, best_match) -> dict:
 
 
 def run_of(cell: dict, directory: Path, faults: list[Fault]) -> Run:
-    """Return a run with those of its iperf3 files that have one complete test."""
+    """Return a run with its iperf3 files that contain one complete test."""
     run = Run(cell["cell_id"], cell["run"], settings.of_cell(cell), cell=cell, directory=directory)
     run.error = cell.get("error")
     run.values["rtt_ns"] = (cell.get("measured") or {}).get("rtt_ns")
@@ -152,9 +152,9 @@ def tests_of(path: Path, name: str, of: tuple, faults: list[Fault]) -> list[tupl
 
 
 def foreign_runs(foreign: Foreign, faults: list[Fault]) -> Iterator[Run]:
-    """Yield a run for each test in files from elsewhere, in the order of their paths.
+    """Yield a run for each test in imported files, in the order of their paths.
 
-    Runs of the same settings are numbered from 0, unless the sheet or the name has the number.
+    Runs of the same settings are numbered from 0, unless the sheet or the name contains the number.
     """
     listed = settings.sheet(foreign.sheet) if foreign.sheet else {}
     paths = sorted(
@@ -180,7 +180,7 @@ def foreign_runs(foreign: Foreign, faults: list[Fault]) -> Iterator[Run]:
 
 
 def foreign_run(name: str, place: int, test: iperf3.Test, values: dict, numbers: dict[tuple, int]) -> Run:
-    """Return the run of one test. What sheet and name do not state is taken from the test."""
+    """Return the run of one test. Settings that sheet and name do not contain are taken from the test."""
     stated = dict.fromkeys(settings.SETTINGS) | {"rtt_ns": None} | values
     stated["algorithm"] = stated["algorithm"] or test.algorithm
     stated["streams"] = stated["streams"] or len(test.streams)

@@ -1,4 +1,4 @@
-"""Read the JSON documents of a file of iperf3: one or several, complete or truncated, in any encoding.
+"""Reads the JSON documents of an iperf3 file: one or several, complete or truncated, in any encoding.
 
 Input may be hostile. A file has at most MAX_BYTES, and a fault never ends the reading of other files: it becomes a line
 of text that names its place. iperf3 3.17 and later can also write a line per event (--json-stream); these lines are
@@ -27,7 +27,7 @@ class Documents:
 
 
 class NotFinite(ValueError):
-    """NaN or infinity, which JSON does not have."""
+    """NaN or infinity, which do not exist in JSON."""
 
 
 def reject_constant(name: str) -> None:
@@ -102,7 +102,7 @@ def split(text: str, result: Documents) -> None:
 
 
 def describe(error: Exception, text: str) -> str:
-    """Return the fault of a document in a few words."""
+    """Return a short description of the fault of a document."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, json.JSONDecodeError):

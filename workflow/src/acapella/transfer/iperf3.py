@@ -1,10 +1,10 @@
-"""Read a TCP test from a JSON document of iperf3.
+"""Reads a TCP test from a JSON document of iperf3.
 
 Versions 3.0 to 3.20 differ in the keys that they write; a missing key is null here. Streams are read instead of the
 sums, because 3.7 to 3.10 write the sums of the two directions of --bidir under the same key. A receiver's duration is
 its end minus its start, because the key ``seconds`` of a stream is the sender's up to 3.12.
 
-Directions are those of the data: the sender's values are those of the host that sent data, also with --reverse.
+Directions refer to the data: the sender is the host that sent data, even with --reverse.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 LARGEST = 2**63 - 1
 MAX_STREAMS = 1024
-MAX_TEXT = 200  # characters of a text that is copied
+MAX_TEXT = 200  # maximum characters of a copied text
 
 
 class Rejected(ValueError):
@@ -163,7 +163,7 @@ def side(result: dict, name: str) -> dict:
 
 
 def whole(value: object) -> int | None:
-    """Return a count from 0 to 2^63 - 1. None for any other value: iperf3 writes -1 for some unknown ones."""
+    """Return a count from 0 to 2^63 - 1. None for any other value: iperf3 writes -1 for some unknown values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, float):

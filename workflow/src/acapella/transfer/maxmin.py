@@ -1,9 +1,10 @@
-"""Max-min fair rates and completion times of flows in a network, and the capacities at which all flows end together.
+"""Computes max-min fair rates and completion times of flows in a network, and the capacities at which all flows end
+together.
 
-Rates are those of water-filling (Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2): all rates grow
-equally; if a link is full, the rates of its flows stop growing, and the link is their bottleneck. Completion times are
-those of a fluid model: the rates are computed again whenever a flow ends. All numbers are fractions, so results are
-exact and do not depend on the order of flows.
+Rates are computed by water-filling (Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2): all rates grow
+equally; if a link is full, the rates of its flows stop growing, and the link is their bottleneck. Completion times
+follow a fluid model: the rates are recomputed whenever a flow ends. All numbers are fractions, so results are exact and
+do not depend on the order of flows.
 
 TCP with equal round trips approximates these rates; it does not reach them while it starts or recovers from losses.
 """
@@ -26,7 +27,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Share:
-    """Rate of a flow in bit/s and its bottleneck link; both None if no link of the flow is limited."""
+    """The rate of a flow in bit/s and its bottleneck link; both None if no link of the flow is limited."""
 
     rate_bps: Fraction | None
     bottleneck: Link | None
@@ -34,7 +35,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Completion:
-    """End of a flow in seconds after the start of all flows, and its bottleneck when it ends."""
+    """The end of a flow in seconds after the start of all flows, and its bottleneck when it ends."""
 
     time_s: Fraction
     bottleneck: Link | None
@@ -81,7 +82,7 @@ def fair_shares(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
 def completions(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) -> list[Completion | None]:
     """Return the completion of each flow if all start together; None for flows whose links are not limited.
 
-    Rates are those of `fair_shares`, computed again whenever a flow ends.
+    Rates are computed by `fair_shares` whenever a flow ends.
     """
     left = [Fraction(8 * flow.size_bytes) for flow in flows]
     found: list[Completion | None] = [None] * len(flows)
@@ -89,7 +90,7 @@ def completions(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
     active = list(range(len(flows)))
     while active:
         shares = dict(zip(active, fair_shares([flows[n] for n in active], capacity_bps), strict=True))
-        active = [n for n in active if shares[n].rate_bps is not None]  # the others take no time
+        active = [n for n in active if shares[n].rate_bps is not None]  # the others complete immediately
         if not active:
             break
         step = min(left[n] / shares[n].rate_bps for n in active)

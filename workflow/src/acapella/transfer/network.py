@@ -1,4 +1,5 @@
-"""Links with rates, and paths as directed links: the part of a topology that rates and completion times depend on.
+"""Represents links with rates, and paths as directed links: the part of a topology on which rates and completion times
+depend.
 
 Each direction of a link has the whole rate.
 """
@@ -34,7 +35,7 @@ class Network:
 def of_topology(topology: Topology, rate_bps: Fraction | None, ratio: Fraction) -> Network:
     """Return the network of a topology file.
 
-    ``rate_bps``: of emulated links without a rate; those with ``times_ratio`` have ``ratio`` times their rate.
+    ``rate_bps``: rate of emulated links without a rate; links with ``times_ratio`` have ``ratio`` times their rate.
     """
     rates: dict[str, Fraction] = {}
     for name, link in topology.emulated().items():

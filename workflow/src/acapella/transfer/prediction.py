@@ -1,4 +1,4 @@
-"""Predicted rates and completion times of the iperf3 processes of a run, from the links and paths of its cell.json."""
+"""Predicts rates and completion times of the iperf3 processes of a run, from the links and paths of its cell.json."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -58,14 +58,14 @@ def size_of(test) -> int:
 
 
 def size_requested(process: Process) -> int:
-    """Return the bytes that a process was asked to send; those that it transferred if it sent for a fixed time."""
+    """Return the bytes that a process was asked to send; the transferred bytes if it sent for a fixed time."""
     return process.stated.get("size_bytes") or process.test.requested_bytes or size_of(process.test)
 
 
 def emulated_links(links: dict) -> list[str]:
     """Return the names of emulated links: first those whose rate is multiplied by the ratio, then by name.
 
-    cell.json of earlier versions does not state which these are.
+    cell.json of earlier versions does not identify the former.
     """
     emulated = [name for name, link in links.items() if link.get("emulated")]
     return sorted(emulated, key=lambda name: (not links[name].get("times_ratio"), name))
@@ -74,7 +74,7 @@ def emulated_links(links: dict) -> list[str]:
 def best_ratio(flows: list[maxmin.Flow], capacity: dict, emulated: list[str]) -> tuple[Fraction, bool] | None:
     """Return the ratio of the two emulated links with a rate that flows cross, and whether all flows end together.
 
-    The ratio is that of the link that is named first in ``emulated`` to the other one.
+    The ratio is the rate of the link named first in ``emulated`` over the rate of the other.
     None if there are fewer or more than two such links, or one is crossed in both directions.
     """
     crossed = {hop for flow in flows for hop in flow.links}

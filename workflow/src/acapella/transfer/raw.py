@@ -1,4 +1,4 @@
-"""Rows read from files, collected in columns for DuckDB."""
+"""Collects rows read from files in columns for DuckDB."""
 
 from collections.abc import Iterable
 from dataclasses import astuple

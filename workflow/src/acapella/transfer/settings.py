@@ -1,4 +1,4 @@
-"""The settings of a transfer: those of cell.json, and those of files from elsewhere (a sheet, or their names)."""
+"""Reads the settings of a transfer from cell.json or, for imported files, from a sheet or the file names."""
 
 import csv
 import re
@@ -154,7 +154,7 @@ def of_name(name: str, pattern: re.Pattern) -> dict:
 def sheet(path: Path) -> dict[Path, dict]:
     """Return the settings of the files of a sheet (TSV) by path; relative ones start at the sheet's directory.
 
-    Raises UserError for an unreadable sheet, an unknown column, or a value that is not of its kind.
+    Raises UserError for an unreadable sheet, an unknown column, or an invalid value.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

@@ -33,7 +33,7 @@ TABLES = (
     "transfer_files",
 )
 THRESHOLD = 0.01  # difference of iperf3 and wire above which a value is flagged
-FULL_WINDOW = 0.95  # of the receiver's largest window; with more bytes in flight, the sender waits for the window
+FULL_WINDOW = 0.95  # share of the receiver's largest window; with more bytes in flight, the sender waits for the window
 SHALLOW_BDP = 0.1  # bandwidth-delay products; buffers below are shallow
 SEND_BUFFER = 4 << 20  # bytes: default maximum of tcp_wmem, for runs whose cell.json does not state it
 PARAMETERS = {

@@ -1,4 +1,4 @@
-"""Values of the wire for the streams of a run, from the digest of the capture at the sender."""
+"""Measures the streams of a run on the wire, from the digest of the capture at the sender."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ class Wanted:
     dst_port: int
     cookie_bytes: int
     sender_ns: int
-    size_bytes: int | None = None  # requested; None if it is not known for this stream
+    size_bytes: int | None = None  # requested bytes; None if unknown for this stream
 
 
 def measure(run: Run, faults: list[Fault]) -> list[dict]:
@@ -65,7 +65,7 @@ def wanted(run: Run) -> list[Wanted]:
 
 
 def requested(process: Process) -> int | None:
-    """Return the bytes that the only stream of a process was asked to transfer; None if it is not known.
+    """Return the bytes that the only stream of a process was asked to transfer; None if unknown.
 
     cell.json has precedence, because a client may be asked to send more, so that the last requested byte arrives.
     """

@@ -1,4 +1,4 @@
-"""Search for captures in the files and directories that a user names."""
+"""Finds captures in the files and directories that a user names."""
 
 import os
 import stat

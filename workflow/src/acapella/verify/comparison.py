@@ -1,4 +1,4 @@
-"""Comparison of two digests of one file with DuckDB."""
+"""Compares two digests of one file with DuckDB."""
 
 import contextlib
 import csv
@@ -53,7 +53,7 @@ def open_database(threads: int) -> contextlib.closing:
 
 
 class Comparison:
-    """Comparison of the frames of one file; ``first``: number of frames named of each kind."""
+    """Compares the frames of one file; ``first``: number of frames listed for each kind."""
 
     def __init__(self, database, ours: DigestFiles, theirs: DigestFiles, file: Path, first: int):
         self._file, self._first = file, first

@@ -1,4 +1,4 @@
-"""Results of the comparison of one or more files, and their output."""
+"""Sums up the results of comparing one or more files, and prints them."""
 
 import sys
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from acapella_core import names
 
-DEFAULT_EXAMPLES = 10  # frames named of each kind
+DEFAULT_EXAMPLES = 10  # frames listed for each kind
 # In the order in which disagreements are printed: layers 2 to 4, then record fields, then everything above layer 4.
 LOWER = ("link", "network", "transport", "addresses", "ports", "vlan", "mpls", "tunnels", "tcp")
 RECORD = ("frames", "time", "lengths")
@@ -88,7 +88,7 @@ class Result:
         return self.tallies.setdefault(layer, LayerCounts())
 
     def add(self, other: "Result", first: int) -> None:
-        """Add the counts of the next files; ``first``: number of frames named of each kind."""
+        """Add the counts of the next files; ``first``: number of frames listed for each kind."""
         self.frames += other.frames
         self.native += other.native
         self.files += other.files

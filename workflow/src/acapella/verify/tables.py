@@ -1,4 +1,4 @@
-"""The two digests of a file, Acapella's and tshark's, as Parquet files in a temporary directory.
+"""Writes the two digests of a file, Acapella's and tshark's, as Parquet files in a temporary directory.
 
 Each digest has an additional file with the VLAN ids, MPLS labels and tunnels of every frame.
 """
