@@ -1,7 +1,7 @@
 # Commands for users. Each installs its requirements, prints its steps, and does nothing if it is up to date.
 #   make demo     set up, then capture on a testbed of network namespaces and create figures and report.html
 #   make test     set up, then C++ and Python tests
-#   make reproduce DATA=DIRECTORY   set up, then make the tables and figures of a release again and compare them
+#   make reproduce DATA=DIRECTORY   set up, then recreate the tables and figures of a release and compare them
 # Others: setup setup-fabric setup-storage programs dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
 
 SHELL := bash
@@ -28,8 +28,8 @@ NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
-# Copied to FABRIC's nodes. `make setup` rebuilds those that exist, because they have to have the code of the core, and
-# removes one that cannot be built: a collection would use the code of an earlier version.
+# Copied to FABRIC's nodes. `make setup` rebuilds existing ones, because they must contain the code of the core, and
+# removes those that cannot be built: a collection would use the code of an earlier version.
 NODE_PROGRAMS := $(addprefix $(BIN)/,acapella-anonymize acapella-digest acapella-dpdk-replay-static)
 
 .PHONY: setup packages packages-test packages-lint packages-bench
@@ -44,9 +44,9 @@ setup: packages $(PYTHON_PACKAGES) $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)
 PACKAGES ?= yes
 DEBIAN_PACKAGES := $(if $(filter no,$(PACKAGES)),true,workflow/setup/debian-packages)
 
-# It also saves disk space and memory: fewer Python packages, build tools that are removed after the build, no cache of
-# pip, bytecode only of modules that are used, and as many compilers as the memory allows. FABRIC's client of the machine
-# is used if it has the version of the lock file.
+# It also saves disk space and memory: fewer Python packages, build tools that are removed after the build, no pip
+# cache, bytecode only of modules that are used, and as many compilers as the memory allows. The machine's FABRIC client
+# is used if its version matches the lock file.
 ifeq ($(PACKAGES),no)
 REQUIREMENTS := workflow/requirements-small.lock
 PYTHON_PACKAGES := $(STAMPS)/packages-small
@@ -73,7 +73,7 @@ endif
 
 packages packages-test packages-lint packages-bench: | ours
 
-# pip reports the directories of another user with long messages; report them in one line instead.
+# pip reports directories of a different user with long messages; report them in one line instead.
 .PHONY: ours
 ours:
 	@for place in . $(wildcard $(VENV)); do \
@@ -117,7 +117,7 @@ PIP_EDITABLE = $(BIN)/python -m pip install --disable-pip-version-check --no-dep
 # Sources of zstd, used if its headers are not installed.
 ZSTD_SOURCE = workflow/setup/zstd-source $(BIN)/python build/zstd-source || \
 	echo "setup: the sources of zstd cannot be downloaded; the core is built without zstd"
-# Rebuild the core if a library was missing, because it may have been installed.
+# Rebuild the core if a library was missing, because it may have been installed meanwhile.
 CORE_LEFT_OUT = $(wildcard build/native/*/missing-libraries)
 
 # The native build finds cmake, ninja and nanobind in the virtual environment. pip prints the output of ninja only with
@@ -159,7 +159,7 @@ MESON := PATH="$(CURDIR)/$(TOOLS)/bin:$(CURDIR)/$(BIN):$$PATH" meson
 MESON_OPTIONS = -Dc_args='$(strip $(HARDENED) $(if $(SANITIZE),-fno-sanitize-recover=all))' \
 	-Dc_link_args='$(HARDENED_LINK)' $(if $(SANITIZE),-Db_sanitize=address$(,)undefined -Doptimization=1)
 
-# Configure again if a program was skipped, because its libraries may have been installed.
+# Reconfigure if a program was skipped, because its libraries may have been installed meanwhile.
 C_LEFT_OUT = $(filter-out $(wildcard $(C_PROGRAMS:%=$(PROGRAMS)/%)),$(C_PROGRAMS:%=$(PROGRAMS)/%))
 .PHONY: programs programs-test configure-again
 $(PROGRAMS)/build.ninja: workflow/setup/hardening.mk $(if $(C_LEFT_OUT),configure-again)
@@ -187,7 +187,7 @@ $(C_INSTALLED) &: $(C_SOURCES) | $(PYTHON_PACKAGES)
 .PHONY: setup-fabric
 setup-fabric: setup $(STAMPS)/fabric $(NODE_PROGRAMS)
 
-# The client of the machine is checked each time, because a JupyterHub may get another image.
+# The machine's client is checked each time, because a JupyterHub may get a new image.
 $(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES) workflow/setup/hub_client.py \
 		$(if $(wildcard $(VENV)/lib/python*/site-packages/acapella-fabric-client.pth),client-again)
 	@$(CLIENT_OF_MACHINE) $< || { \
@@ -216,8 +216,8 @@ $(BIN)/acapella-anonymize: $(NATIVE)/programs/anonymize.cpp $(NATIVE)/programs/p
 		echo "setup: acapella-anonymize is not built, so nothing can be anonymized on FABRIC's nodes: build/anonymize.log"; \
 	fi
 
-# It reads captures that were just recorded, which are not compressed. decoder.cpp without codecs replaces that of the
-# core, so that no library is needed and the program can be built without Debian's packages.
+# It reads captures that were just recorded, which are not compressed. A decoder.cpp without codecs replaces the core's,
+# so that the program needs no library and can be built without Debian's packages.
 $(BIN)/acapella-digest: $(NATIVE)/programs/digest.cpp $(NATIVE)/programs/program.hpp $(STAMPS)/native
 	@rm -f $@
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
@@ -249,7 +249,7 @@ demo: setup
 	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
 	@find results/demo -maxdepth 1 -name '*.html' -printf 'demo: report   %p\n'
 
-# RECORD=yes adds the tables and figures to the release; otherwise they are compared with those in it.
+# RECORD=yes adds the tables and figures to the release; otherwise, they are compared with the release.
 .PHONY: reproduce
 DATA ?=
 RECORD ?=
@@ -264,7 +264,7 @@ reproduce:
 		--config reproduce='$(DATA)' campaign='$(NAME)' || status=$$?; \
 	echo; if [ -e 'results/$(NAME)/reproduced.txt' ]; then cat 'results/$(NAME)/reproduced.txt'; fi; exit $$status
 
-# Some container images set this variable: then each of the many processes of the tests compiles our modules again.
+# Some container images set this variable: then each of the many test processes would recompile our modules.
 CACHED_BYTECODE := PYTHONDONTWRITEBYTECODE=
 
 test: packages-test setup $(STAMPS)/dev $(STAMPS)/site setup-fabric $(CXX_TEST_BUILD)/built
@@ -288,7 +288,7 @@ $(CXX_TEST_BUILD)/built: $(NATIVE_SOURCES) $(CXX_TEST_BUILD)/build.ninja
 	@cmake --build $(CXX_TEST_BUILD)
 	@touch $@
 
-# Two headers for compiling P4 programs (docs/p4.md). Not part of setup, because the download has 15 MB.
+# Two headers for compiling P4 programs (docs/p4.md). Not part of setup, because the download is 15 MB.
 .PHONY: dpdk-source
 dpdk-source:
 	@workflow/setup/dpdk-source build/dpdk-source
@@ -331,7 +331,7 @@ soak: setup-fabric fuzz
 bench: packages-bench setup $(STAMPS)/dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)
 
-# nfstream, with which `make bench BENCH_ARGS=comparators` compares, if it is there.
+# nfstream, with which `make bench BENCH_ARGS=comparators` compares, if it is installed.
 build/nfstream: workflow/requirements-bench.lock
 	@$(PYTHON) -m venv $@
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<

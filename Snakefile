@@ -70,7 +70,7 @@ os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.ge
 with exit_on_user_error():
     config.update(with_replays(configuration.checked(with_release(config))))
     config.update(with_engine(config, prints=is_main_process(workflow)))
-    temporary_directory()  # Snakemake passes it to every job, and would silently use another one.
+    temporary_directory()  # Snakemake passes it to every job, and would silently use a different one.
 
 if config["digest"]["cache"]:
     os.environ[CACHE] = os.path.abspath(os.path.expanduser(config["digest"]["cache"]))
@@ -116,8 +116,8 @@ container: "acapella.sif"
 include: "rules/samples.smk"
 
 
-# The digests are inputs, too: Snakemake does not create a missing intermediate file if the final files exist. A rerun
-# that failed has deleted its earlier outputs.
+# The digests are also inputs: Snakemake does not create a missing intermediate file if the final files exist, and a
+# failed rerun has deleted its earlier outputs.
 rule all:
     default_target: True
     input:

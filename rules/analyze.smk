@@ -1,7 +1,7 @@
 # analyze: one sample's acap, flows, manifest -> partial/<sample>/<table>.parquet, its part of each table
 #
-# With batches, batches/partial/<batch>/<table>.parquet has the rows of all samples of a batch. If only queries have
-# changed, the job makes only their tables.
+# With batches, batches/partial/<batch>/<table>.parquet contains the rows of all samples of a batch. If only queries
+# have changed, the job recreates only their tables.
 
 ANALYZE_OPTIONS = [
     f"--bin-ns={round(config['analysis']['throughput_bin_s'] * 1_000_000_000)}",

@@ -1,9 +1,9 @@
 # collect: a testbed's or the user's captures -> raw/<sample>.json (manifest), raw/<file> (capture), raw/samples.tsv
 #
 # files: one job per capture, so that an unreadable capture does not affect the others.
-# Other testbeds: a checkpoint, because the samples are known only afterwards. It has no digest of its code, so that an
-# edit of the code does not discard captures; other settings of the capture do. Ctrl-C signals the whole process group,
-# and tee ignores it to write the last line.
+# Other testbeds: a checkpoint, because the samples are known only afterwards. It has no digest of its code, so that
+# editing the code does not discard captures; changing settings of the capture does. Ctrl-C signals the whole process
+# group, and tee ignores it to write the last line.
 
 if FILES and BATCHED:
 

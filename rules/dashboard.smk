@@ -1,9 +1,9 @@
 # dashboard: provenance and tables of all campaigns, outcomes.csv -> results/dashboard/index.html, sites/*.html,
 #            campaigns.csv, ports.csv, summaries.json.gz
 #
-# Only `snakemake dashboard` runs this rule. It has no input files: they are outputs of other rules for the campaign of the
-# config, which must not run because of it. Instead, a parameter has a checksum of their states. Only the first page is a
-# declared output, which Snakemake does not delete, so that the job reads only campaigns that have changed.
+# Only `snakemake dashboard` runs this rule. It declares no input files, because they are outputs of other rules for the
+# campaign of the config, which must not run because of it. Instead, a parameter contains a checksum of their states.
+# Only the first page is a declared output. Snakemake does not delete it, so the job rereads only changed campaigns.
 
 from acapella.dashboard import campaigns as dashboard_campaigns
 

@@ -1,8 +1,9 @@
 # digest: one capture -> acap/<sample>.parquet (one row per frame), flows/<sample>.parquet (one row per directed flow)
 #
-# Both depend only on the bytes of the capture and on the params below, so that a cache can be shared between campaigns
-# (digest.cache). Therefore the manifest, which names the campaign, is not an input, except of captures in storage. `damaged` is a resource instead of a
-# param, because Snakemake does not rerun a job if a resource changes: it determines the exit code, not the output.
+# Both depend only on the bytes of the capture and on the params below, so campaigns can share a cache (digest.cache).
+# Therefore, the manifest, which names the campaign, is not an input, except for captures in storage. `damaged` is a
+# resource instead of a param, because Snakemake does not rerun a job if a resource changes: it determines the exit
+# code, not the output.
 
 from acapella import __version__
 from acapella.snakefile.code import tshark_version, vendors_sha256
@@ -10,7 +11,7 @@ from acapella.digest.command import ENGINES
 
 DEEP_FRAMES = config["digest"]["deep_frames"]
 DECOMPRESSION = [f"--max-{key}={config['digest'][f'max_{key}']}" for key in ("decompressed", "ratio")]
-DIGEST_MB = config["digest"]["memory_mb"] + 1280  # most memory that depends on the capture; 1280 for tshark
+DIGEST_MB = config["digest"]["memory_mb"] + 1280  # maximum memory that depends on the capture; 1280 for tshark
 DIGEST_OPTIONS = [
     f"--engine={config['digest']['engine']}",
     *(["--deep-frames", *map(str, DEEP_FRAMES)] if DEEP_FRAMES else []),

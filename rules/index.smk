@@ -1,6 +1,6 @@
 # index: all acaps, flows, manifests -> catalog.duckdb
 #
-# The earlier catalog stays if the job fails (rules/process.smk); logs/index.done is deleted, so that the job runs again.
+# The earlier catalog is kept if the job fails (rules/process.smk); logs/index.done is deleted, so that the job reruns.
 
 
 rule index:

@@ -1,12 +1,12 @@
 # monitor: generated/<sample>/ of the trials that rule collect generated, or of a release
-#          -> tables/monitor_*.csv and .parquet; only with local.generate, or a release that has them
+#          -> tables/monitor_*.csv and .parquet; only with local.generate, or a release that contains them
 # search: searches for the highest rate without loss on this machine -> tables/monitor_searches.csv and .parquet
 #         (measure_search) -> figures/monitor_rates.* (OSNT, figure 5). Only `snakemake search` runs it; the report then
-#         has its figure and table. If a search fails or is interrupted, its trials stay in
+#         has its figure and table. If a search fails or is interrupted, its trials remain in
 #         tables/monitor_searches.trials.json, and the next run does not repeat them. Ctrl-C signals the whole process
 #         group, and tee ignores it to write the last line.
 #
-# The tables of trials are not declared inputs, because rule collect writes them; the manifests have their checksums.
+# The tables of trials are not declared inputs, because rule collect writes them; the manifests contain their checksums.
 
 from acapella.campaign.monitor import TABLES as MONITOR_TABLES
 from acapella.figures.registry import SEARCH_FIGURES

@@ -1,8 +1,8 @@
 # process: catalog and all partials -> tables/<table>.csv and .parquet, described in schemas/tables/<table>.yaml;
 # provenance/process.json
 #
-# Before a job starts, Snakemake deletes its output except files marked with update(). So the previous tables stay if the
-# job fails. provenance/process.json is deleted, so that the job runs again.
+# Before a job starts, Snakemake deletes its output except files marked with update(). So the previous tables are kept
+# if the job fails. provenance/process.json is deleted, so that the job reruns.
 
 PUBLISHED = sorted(path.stem for path in (ROOT / "workflow/sql/process").glob("*.sql"))
 

@@ -1,13 +1,13 @@
 # report: tables/, figures/, provenance/process.json -> report.html, one self-contained page
 #
-# Without samples, the page only has the sections of transfers and of the infrastructure study.
+# Without samples, the page contains only the sections on transfers and on the infrastructure study.
 #
 # It has a section about the storage study after `snakemake storage` has run, and one about the outcomes of all
-# collections after `snakemake outcomes` has run. Neither is an input: a report must not start a measurement that changes
-# the machine's thresholds, nor wait for other campaigns.
+# collections after `snakemake outcomes` has run. Neither is an input: a report must neither start a measurement that
+# changes the machine's thresholds nor wait for other campaigns.
 #
-# As the last rule of a campaign, it also creates the views of the catalog again, over the tables of all stages. The
-# modification time of the catalog does not change, so that Snakemake does not rerun the rules that depend on it.
+# As the last rule of a campaign, it also recreates the views of the catalog over the tables of all stages. The
+# modification time of the catalog does not change, so Snakemake does not rerun the rules that depend on it.
 
 PRESENT = optional_stages.report_sections(CAMPAIGN, pseudonyms=config["pseudonyms"], without=FIGURE_FLAGS)
 
@@ -52,7 +52,7 @@ rule report:
         papers="--papers" if config["report"]["papers"] else "",
         excluded=["--excluded", *config["exclude"]] if config["exclude"] else [],
         failed=["--failed", *FAILED] if FAILED else [],
-        reasons=quarantine.reasons(CAMPAIGN, FAILED),  # another reason causes a new report
+        reasons=quarantine.reasons(CAMPAIGN, FAILED),  # a new reason causes a new report
         code=digest_of_code("acapella.report", "acapella.campaign.index"),
     message:
         "report"

@@ -1,9 +1,10 @@
-# reproduce: a release (config key `reproduce`), and the results made from its captures -> reproduced.tsv, .json, .txt
-# released_digests: acaps, flow tables and manifests of a release without captures -> those of the campaign
-# record: the same results -> results/ in the release, with which others compare theirs
+# reproduce: a release (config key `reproduce`), and the results computed from its captures
+#            -> reproduced.tsv, .json, .txt
+# released_digests: acaps, flow tables and manifests of a release without captures -> the campaign
+# record: the same results -> results/ in the release, with which others compare their results
 #
-# Only `snakemake reproduce` and `snakemake record` run these rules. If results differ, the job fails. reproduced.* are not
-# declared as output, because Snakemake deletes the output of a failed job.
+# Only `snakemake reproduce` and `snakemake record` run these rules. If results differ, the job fails. reproduced.* are
+# not declared as output, because Snakemake deletes the output of a failed job.
 
 if is_without_captures(config):
 

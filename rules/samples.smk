@@ -1,7 +1,7 @@
 # samples: samples, trials and optional stages of the campaign, and input functions that rules share. No rules.
 #
-# files: the sheet is read now. Other testbeds: the samples are known after the checkpoint collect. A campaign of
-# transfers may have no samples (HAS_SAMPLES): rules figures and report then need no other stage.
+# files: the sheet is read immediately. Other testbeds: the samples are known after the checkpoint collect. A campaign
+# of transfers may have no samples (HAS_SAMPLES): rules figures and report then do not need any other stage.
 # The code is in acapella.snakefile, which does not import acapella_capture: this file passes its functions.
 
 from acapella.snakefile import cleanup, optional_stages, quarantine, sample_names

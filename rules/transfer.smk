@@ -1,4 +1,4 @@
-# transfer_tables: transfers/*/cell.json with iperf3's JSON and digests, and iperf3 JSON files from elsewhere
+# transfer_tables: transfers/*/cell.json with iperf3's JSON and digests, and imported iperf3 JSON files
 #                  -> tables/transfer_*.csv and .parquet; only with transfer.data, .sheet, .grid or .runs
 #
 # The directories of cells are not declared inputs, because rule transfer writes them (rules/transfer_run.smk):
