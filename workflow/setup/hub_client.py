@@ -1,4 +1,4 @@
-"""Use FABRIC's client of the Python from which the virtual environment was created, as on FABRIC's JupyterHub.
+"""Uses FABRIC's client of the Python from which the virtual environment was created, as on FABRIC's JupyterHub.
 
     .venv/bin/python workflow/setup/hub_client.py capture/requirements-fabric.lock
 

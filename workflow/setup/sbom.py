@@ -2,7 +2,7 @@
 """Print a software bill of materials, CycloneDX 1.6 in JSON, of what `make setup` and its variants install.
 
 Python packages with their versions, SHA-256 digests and dependencies come from the locks; Debian packages of purpose
-`run` from debian-packages.txt, with their versions if they are installed. The same locks and packages give the same
+`run` from debian-packages.txt, with their versions if they are installed. Identical locks and packages yield identical
 bytes.
 """
 

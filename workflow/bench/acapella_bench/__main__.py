@@ -153,7 +153,7 @@ def main(argv: list[str]) -> int:
             print(f"\n{name}: {about}", flush=True)
             try:
                 rows = run(bench)
-                if args.scale == "full":  # goals are for full runs only
+                if args.scale == "full":  # goals apply only to full runs
                     rows = list(table.checked(rows))
             except (UserError, programs.Failed) as error:
                 failed.append(name)
@@ -162,7 +162,7 @@ def main(argv: list[str]) -> int:
             missed += [f"{name}: {row['measured']}" for row in rows if row.get("met") is False]
             print(table.of(rows), flush=True)
             content = {"machine": facts, "scale": args.scale, "results": results}
-            args.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")  # also if it is interrupted
+            args.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")  # even if it is interrupted
     print(f"\nsaved: {args.output}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

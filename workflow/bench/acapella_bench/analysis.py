@@ -1,4 +1,4 @@
-"""Stages from digested samples to tables and figures: index, analyze, process, figures of a campaign."""
+"""Measures the stages from digested samples to tables and figures: index, analyze, process, figures of a campaign."""
 
 import json
 import time
@@ -92,7 +92,7 @@ def make_sample(bench: Bench, campaign: Path, sample: Sample) -> None:
 
 
 def manifest_of(sample: Sample, capture: Path) -> dict:
-    """Return a manifest as written by `collect`; values that a generated capture does not have are null."""
+    """Return a manifest as written by `collect`; values that do not exist for a generated capture are null."""
     unknown = dict.fromkeys(("direction", "filter", "port_rate_bps", "dropped_kernel", "dropped_interface"))
     times = {"start_ns": sample.start_ns, "end_ns": sample.start_ns + 20_000_000_000}
     return unknown | {

@@ -1,4 +1,5 @@
-"""Campaigns of many small captures in batches: plans, jobs, the cost of a sample in each stage, and the catalog.
+"""Measures campaigns of many small captures in batches: plans, jobs, the cost of a sample in each stage, and the
+catalog.
 
 In large campaigns, results are empty files. Captures have 1,000 frames of the generator and differ only in the time of
 their first frame. All stages run on one core. The catalog of the campaign is extended by copies of its samples, spread
@@ -161,7 +162,7 @@ def later(content: bytes, seconds: int) -> bytes:
 
 
 def catalog_rows(bench: Bench, campaign: Path, samples: int) -> list[dict]:
-    """Return the time of questions about one site and day to a catalog of at least a number of samples."""
+    """Return the time of queries about one site and day on a catalog of at least a number of samples."""
     large = bench.directory / "catalog"
     shutil.copytree(campaign / "acap", large / "acap")  # acapella sql creates the view of frames over one of them
     shutil.copyfile(campaign / "catalog.duckdb", large / "catalog.duckdb")
@@ -181,7 +182,7 @@ def catalog_rows(bench: Bench, campaign: Path, samples: int) -> list[dict]:
 def extend_catalog(catalog: Path, samples: int) -> tuple[str, int, int]:
     """Add copies of all samples to a catalog, over a year; return a site, a time in ns, and the number of samples.
 
-    The copies of a sample have other names and times. Samples of the site started within a day after that time.
+    The copies of a sample have different names and times. Samples of the site started within a day after that time.
     """
     with contextlib.closing(duckdb.connect(str(catalog))) as con:
         ((existing,),) = con.execute("select count(*) from samples").fetchall()

@@ -1,4 +1,4 @@
-"""Measure losses in a campaign on the local testbed: three sites, at least eight ports each, overloaded mirrors.
+"""Measures losses in a campaign on the local testbed: three sites, at least eight ports each, overloaded mirrors.
 
 A sample is accounted for if every frame that the mirror delivered was received by the capture program, and is either
 in the file or counted as dropped.
@@ -131,7 +131,7 @@ def below(root: int) -> set[int]:
 def run_watched(argv: list, timeout_s: float) -> tuple[int, set[str]]:
     """Run a command until it ends or the timeout expires.
 
-    Return its exit status, and the namespaces of its processes without those of this process.
+    Return its exit status, and the namespaces of its processes except those of this process.
     """
     seen: set[str] = set()
     ours = namespaces_of([os.getpid()])

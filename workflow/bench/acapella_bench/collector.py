@@ -1,7 +1,8 @@
-"""The collector of flow reports on one core, with the options that users have, compared with plain Python.
+"""Measures the collector of flow reports on one core, with the options of users, compared with plain Python.
 
-Options are those of `acapella p4 collect` unless a row names others: one thread, a series of windows of 1 s, rings
-of 64 MiB. Rows of the series are computed and discarded; "whole command" also writes them, and the flows, to Parquet.
+Options are the defaults of `acapella p4 collect` unless a row names others: one thread, a series of windows of 1 s,
+rings of 64 MiB. Rows of the series are computed and discarded; "whole command" also writes them, and the flows, to
+Parquet.
 """
 
 import json

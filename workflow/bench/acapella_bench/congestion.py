@@ -1,8 +1,8 @@
-"""Compare verdicts on the congestion of mirrors with counters of the switch, on samples from the local testbed.
+"""Compares verdicts on the congestion of mirrors with counters of the switch, on samples from the local testbed.
 
-The traffic depends only on --seed. Thresholds are chosen with one half of the samples, which the seed selects. The
-goals are checked with the other half, and the benchmark fails if one is missed. Samples are kept in
-build/bench/congestion-SEED until all have been collected, so that an interrupted benchmark continues there.
+The traffic depends only on --seed. The seed selects half of the samples, with which thresholds are chosen. The goals
+are checked with the other half, and the benchmark fails if one is missed. Samples are kept in
+build/bench/congestion-SEED until all have been collected, so that an interrupted benchmark can continue.
 """
 
 import json
@@ -66,7 +66,7 @@ def classes(samples: list[Judged]) -> Iterable[tuple[str, list[Judged]]]:
 
 
 def collected(directory: Path, plan: Plan) -> tuple[list[Path], bool]:
-    """Return the manifests of a campaign, and whether it was collected now. Complete earlier ones are reused."""
+    """Return the manifests of a campaign, and whether it was newly collected. Complete earlier campaigns are reused."""
     whole = directory.with_name(f"{directory.name}.whole")
     if whole.exists():
         return sorted((directory / "raw").glob("*.json")), False
@@ -86,7 +86,7 @@ def collected(directory: Path, plan: Plan) -> tuple[list[Path], bool]:
 
 
 def without_buffer(directory: Path, manifests: list[Path]) -> Path:
-    """Return a copy of a campaign whose manifests do not have the size of the mirror port's queue, as on FABRIC."""
+    """Return a copy of a campaign whose manifests lack the size of the mirror port's queue, as on FABRIC."""
     copy = directory.with_name(f"{directory.name}-unknown")
     shutil.rmtree(copy, ignore_errors=True)
     (copy / "raw").mkdir(parents=True)

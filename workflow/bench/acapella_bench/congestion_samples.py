@@ -1,4 +1,4 @@
-"""Samples of overloaded and idle mirrors on the local testbed. Its switch counts the losses of each mirror."""
+"""Collects samples of overloaded and idle mirrors on the local testbed. Its switch counts the losses of each mirror."""
 
 import random
 import subprocess
@@ -107,7 +107,7 @@ def settings(plan: Plan) -> dict:
 
 
 def fan_in(draw: random.Random, shape: str, mirror_mbps: float, port_mbps: float, names: list[str]) -> list[dict]:
-    """Return the traffic of several hosts to the first one. Its mean rate is below that of the receiver's port."""
+    """Return the traffic of several hosts to the first one. Its mean rate is below the rate of the receiver's port."""
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
     receiver, senders = names[0], names[1:]
     each_mbps = min(load * mirror_mbps, 0.9 * port_mbps) / len(senders)
@@ -119,7 +119,7 @@ def fan_in(draw: random.Random, shape: str, mirror_mbps: float, port_mbps: float
 
 
 def lines(draw: random.Random, shape: str, rate_mbps: float, port_mbps: float, ends: tuple[str, str]) -> list[dict]:
-    """Return the traffic of a pair of hosts. What exceeds the rate of one direction is sent in the other."""
+    """Return the traffic of a pair of hosts. Traffic that exceeds the rate of one direction is sent in the other."""
     ways = 1 if rate_mbps <= 0.9 * port_mbps else 2
     each = min(rate_mbps / ways, 0.95 * port_mbps)
     span = draw.choice(("sample", "run"))

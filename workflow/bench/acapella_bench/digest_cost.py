@@ -1,4 +1,5 @@
-"""Cost of a digest: CPU time per frame by length of the capture, peak memory with many flows, size of the acap."""
+"""Measures the cost of a digest: CPU time per frame by length of the capture, peak memory with many flows, size of the
+acap."""
 
 from .hybrid import peak_rows
 from .programs import Bench, digest_words, outputs, peak_words
@@ -27,7 +28,7 @@ def measure_cost(bench: Bench) -> list[dict]:
 
 
 def measure_memory(bench: Bench) -> list[dict]:
-    """Measure the peak memory of both engines, without that of tshark: mixed traffic, then one flow per frame."""
+    """Measure the peak memory of both engines, excluding tshark: mixed traffic, then one flow per frame."""
     flows = bench.scale["flows"]
     rows = []
     for profile, frames in (("fabric", bench.scale["frames_of_flows"]), ("single", flows)):

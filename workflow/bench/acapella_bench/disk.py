@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-MANY, ONE = ("1M", 16), ("16M", 1)  # block size and queue depth; ONE is that of our writer
+MANY, ONE = ("1M", 16), ("16M", 1)  # block size and queue depth; ONE is used by our writer
 LONGEST_S = 60
 
 

@@ -1,4 +1,5 @@
-"""Time to extract 1,000 frames spread over a large capture: not compressed, and in frames of zstd (seekable zstd)."""
+"""Measures the time to extract 1,000 frames spread over a large capture: uncompressed, and in frames of zstd (seekable
+zstd)."""
 
 from pathlib import Path
 
@@ -13,7 +14,7 @@ GOALS = {"pcap": "< 1", "zstd": "< 3"}
 
 
 def run(bench: Bench) -> list[dict]:
-    """Return the wall time of the second of two runs for each form of the capture, so that its pages are cached."""
+    """Return the wall time of the second of two runs for each form of the capture, when its pages are cached."""
     frames = bench.scale["extract"]
     capture = bench.generate(frames, *TRAFFIC)
     capture_bytes = capture.stat().st_size

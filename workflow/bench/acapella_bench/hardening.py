@@ -1,4 +1,4 @@
-"""CPU time per frame of the C programs, built with and without the flags of workflow/setup/hardening.mk."""
+"""Measures CPU time per frame of the C programs, built with and without the flags of workflow/setup/hardening.mk."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Compare the engine hybrid with tshark dissecting every frame."""
+"""Compares engine hybrid with tshark dissecting every frame."""
 
 import json
 import sys
@@ -60,7 +60,8 @@ def run_wrapped(bench: Bench) -> list[dict]:
 
 
 def compare(bench: Bench, capture: Path, frames: int, goals: tuple[str, str]) -> list[dict]:
-    """Return the rates of both engines and of two runs of tshark, and their ratios. ``goals``: of these ratios."""
+    """Return the rates of both engines and of two runs of tshark, and their ratios. ``goals``: goals of these
+    ratios."""
     native = bench.measure(digest_words(capture, bench.directory, "native"))
     hybrid = bench.measure(peak_words(capture, bench.directory, "hybrid"), keep=True)
     metadata = acap_files.metadata_of(outputs(bench.directory, "hybrid")[0])
@@ -147,7 +148,7 @@ def rate_row(label: str, run: Measured, frames: int) -> dict:
 
 
 def reference_rows(bench: Bench, capture: Path, reference: Reference, ours: tuple[Measured, int]) -> list[dict]:
-    """Return the rate of tshark over the head of the file, without its start, and the ratio of hybrid to it."""
+    """Return the rate of tshark over the head of the file, excluding its startup, and the ratio of hybrid to it."""
     words = reference.words(capture)
     start = bench.measure([*words, "-c", "1"], env=tshark.environment())
     run = bench.measure([*words, "-c", str(reference.head)], env=tshark.environment())

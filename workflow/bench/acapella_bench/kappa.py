@@ -1,4 +1,5 @@
-"""Consistency: two trials of the size in the CHOIR paper compared with plain Python, difficult orders, long trials."""
+"""Measures kappa: two trials of the size in the CHOIR paper compared with plain Python, difficult orders, long
+trials."""
 
 import json
 import os
@@ -90,7 +91,7 @@ def compare_with_plain(bench: Bench, packets: int) -> tuple[Measured, Measured, 
 
 
 def hard_orders(bench: Bench, packets: int, ordered: Measured) -> list[dict]:
-    """Return rows for orders in which many of the same packets moved."""
+    """Return rows for orders in which many packets moved."""
     rows = []
     for order in ORDERS:
         paths = trials(bench, packets, order)

@@ -1,4 +1,4 @@
-"""Description of the machine that the results are valid for."""
+"""Describes the machine for which the results are valid."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Engine native: from a capture of 200-byte frames to zstd Parquet with all columns, and flows."""
+"""Measures engine native: from a capture of 200-byte frames to zstd Parquet with all columns, and flows."""
 
 import json
 

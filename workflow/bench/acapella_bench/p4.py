@@ -1,4 +1,5 @@
-"""P4 programs in DPDK's software pipeline: frames per second on one core, without reading and writing captures."""
+"""Measures P4 programs in DPDK's software pipeline: frames per second on one core, without reading and writing
+captures."""
 
 import json
 
@@ -21,7 +22,7 @@ CONTROL = {"flowstats": REPORTING}
 def run(bench: Bench) -> list[dict]:
     """Measure each program with iperf-like traffic and with all encapsulations. Tables are empty, registers initial.
 
-    If the source of the installed DPDK is available, run each program also compiled, directly after the interpreter.
+    If the source of the installed DPDK is available, also run each program compiled, directly after the interpreter.
     """
     programs = sorted(spec.stem for spec in SPECS.glob("*.spec"))
     return [row for program in programs for profile in PROFILES for row in compared(bench, program, profile)]

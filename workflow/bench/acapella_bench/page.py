@@ -1,6 +1,6 @@
 """Write docs/performance.md from the results of benchmarks: python -m acapella_bench.page bench-results.json...
 
-All numbers of the page are those that `make bench` printed; several files may come from several runs.
+All numbers of the page were printed by `make bench`; several files may come from several runs.
 """
 
 import argparse

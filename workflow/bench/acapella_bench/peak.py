@@ -1,7 +1,7 @@
-"""Run a stage of acapella and print its memory use: `python -m acapella_bench.peak digest ...`.
+"""Runs a stage of acapella and prints its memory use: `python -m acapella_bench.peak digest ...`.
 
-A parent process only gets the maximum over its child and the descendants of that child. Therefore this process prints
-its own peak memory and that of its largest child in the last line of standard output, as JSON in KiB.
+A parent process only gets the maximum over its child and the descendants of that child. Therefore, this process prints
+its own peak memory and the peak memory of its largest child in the last line of standard output, as JSON in KiB.
 """
 
 import json

@@ -108,7 +108,7 @@ class Measured:
     """One run of one program."""
 
     wall_s: float
-    cpu_s: float  # of the program and the children that it waited for
+    cpu_s: float  # CPU time of the program and the children that it waited for
     peak_mib: float  # maximum over these processes
     stdout: bytes
 
@@ -138,7 +138,7 @@ class Bench:
     def measure(self, words: list, keep: bool = False, source: int | None = None, **how) -> Measured:
         """Run a command on the measured core; keep or discard its standard output.
 
-        ``how``: any_core=True for commands that may use all cores; env for another environment.
+        ``how``: any_core=True for commands that may use all cores; env for a different environment.
         """
         where = [] if how.pop("any_core", False) else ["taskset", "-c", str(self.core)]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error_output:
@@ -161,7 +161,7 @@ class Bench:
             return Measured(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out.read())
 
     def generate(self, frames: int, profile: str = "fabric", *more: object) -> Path:
-        """Return a generated capture. It is generated once for equal arguments."""
+        """Return a generated capture. It is generated only once for equal arguments."""
         path = self.directory / f"{profile}-{frames}.pcap"
         if not path.exists():
             self.run([native_program("acapella-generate"), *generator_words(frames, profile), *more, "-o", path])

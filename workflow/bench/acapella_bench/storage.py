@@ -1,4 +1,4 @@
-"""The storage study (Patchwork, appendix B): latency of writes while the page cache fills, buffered and direct."""
+"""Runs the storage study (Patchwork, appendix B): latency of writes while the page cache fills, buffered and direct."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Results as text, and comparison with their goals."""
+"""Prints results as text, and compares them with their goals."""
 
 import operator
 import re
@@ -11,7 +11,7 @@ RELATIONS = {">=": operator.ge, "<=": operator.le, "<": operator.lt, ">": operat
 def checked(rows: Iterable[dict]) -> Iterable[dict]:
     """Yield rows with ``met``: whether the value reaches the goal, a number after a relation (none: equal).
 
-    Rows whose goal starts with another word, such as "aim", are not changed. A missing value does not reach any goal.
+    Rows whose goal starts with any other word, such as "aim", are not changed. A missing value does not reach any goal.
     """
     for row in rows:
         goal = FLOOR.match(row.get("goal", ""))

@@ -1,4 +1,4 @@
-"""Tables of transfers from many iperf3 files from elsewhere."""
+"""Measures the creation of transfer tables from many imported iperf3 files."""
 
 import json
 from pathlib import Path

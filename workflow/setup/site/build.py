@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Build the documentation site in build/site.
+"""Builds the documentation site in build/site.
 
 Copies the pages and the files that they link to, at their paths, to build/site-source and runs `mkdocs build --strict`
-there, which fails for broken links and anchors. Then it fails if a page loads anything from another host.
+there, which fails for broken links and anchors. It also fails if a page loads anything from another host.
 """
 
 import os

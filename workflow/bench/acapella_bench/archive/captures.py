@@ -1,6 +1,6 @@
-"""Campaigns of generated captures. All captures have different addresses, ports, labels and times.
+"""Generates campaigns of captures. All captures have different addresses, ports, labels and times.
 
-A capture contains the headers of its frames (snap length 96) and is compressed with zstd, because of the disk.
+A capture contains the headers of its frames (snap length 96) and is compressed with zstd to save disk space.
 """
 
 import shutil

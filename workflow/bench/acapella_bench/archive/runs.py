@@ -1,7 +1,8 @@
-"""Run the whole workflow over an archive: from the sample sheet to the report, on one or two cores.
+"""Runs the whole workflow over an archive: from the sample sheet to the report, on one or two cores.
 
-The archive has 300 million frames in 1,000 captures in a full run, 3 million in 10 in a small one; --samples sets
-another number of captures. Captures and results take at most 15 GB of disk: results are deleted before the next run.
+In a full run, the archive contains 300 million frames in 1,000 captures; in a small one, 3 million in 10. --samples
+sets a different number of captures. Captures and results take at most 15 GB of disk: results are deleted before the
+next run.
 """
 
 import json
@@ -70,7 +71,7 @@ def run_cores(bench: Bench) -> list[dict]:
 
 
 def made(bench: Bench) -> tuple[Archive, Path, list[dict]]:
-    """Return archive, its directory, and rows about it. It is generated once."""
+    """Return the archive, its directory, and rows about it. The archive is generated only once."""
     archive = Archive(bench.scale["archive"], FRAMES, FLOWS)
     place = bench.directory / f"archive-{archive.captures}"
     record = place / "archive.json"
@@ -97,7 +98,8 @@ def made(bench: Bench) -> tuple[Archive, Path, list[dict]]:
 
 
 def batch_of(archive: Archive) -> int:
-    """Return the number of samples of a batch, at least two, because batches of one sample are not batches."""
+    """Return the number of samples of a batch, at least two, because a batch of one sample is not processed as a
+    batch."""
     return max(2, -(-archive.captures // JOBS))
 
 
@@ -110,7 +112,7 @@ def prepare(place: Path, engine: str, archive: Archive) -> Path:
 
 
 def run_of(bench: Bench, engine: str, cores: int) -> Run:
-    """Return the run of an engine on a number of cores. It runs once, also if several benchmarks need it."""
+    """Return the run of an engine on a number of cores. It runs only once, even if several benchmarks need it."""
     archive, place, _ = made(bench)
     record = place / f"{engine}-{cores}.json"
     if not record.exists():
@@ -143,7 +145,7 @@ def snakemake_words(place: Path, cores: int) -> list:
 
 
 def size_rows(place: Path, campaign: Path, frames: int) -> list[dict]:
-    """Return the bytes on disk per frame of the results, and of everything."""
+    """Return the bytes on disk per frame, of the results and in total."""
     sizes = {name: bytes_below(campaign / name) for name in ("acap", "flows")}
     sizes["partial"] = bytes_below(campaign / "partial") + bytes_below(campaign / "batches" / "partial")
     rows = [

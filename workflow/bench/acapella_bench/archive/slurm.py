@@ -1,4 +1,4 @@
-"""Run a campaign through a real Slurm on this machine, with the cluster of the tests: a controller and two nodes."""
+"""Runs a campaign through a real Slurm on this machine, with the cluster of the tests: a controller and two nodes."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ POLL_S = 0.05
 
 
 def missing() -> str | None:
-    """Return why there is no cluster; None if there can be one."""
+    """Return why there can be no cluster; None if there can be one."""
     try:
         from acapella_testing.runs import slurm_cluster  # noqa: PLC0415 - optional
     except ImportError:
@@ -51,7 +51,7 @@ def run(place: Path) -> tuple[float, int]:
 
 
 def wait_for(path: Path, running: subprocess.Popen) -> float:
-    """Wait until the cluster is ready; return the time. Raises Failed if it is not in time."""
+    """Wait until the cluster is ready; return the time. Raises Failed on timeout."""
     limit = time.monotonic() + START_S
     while not path.exists():
         if running.poll() is not None or time.monotonic() > limit:

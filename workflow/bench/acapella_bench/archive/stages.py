@@ -1,4 +1,4 @@
-"""Time and memory of each stage of a campaign, from Snakemake's benchmark files and those of batches."""
+"""Reads time and memory of each stage of a campaign from the benchmark files of Snakemake and of batches."""
 
 import csv
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 BATCHED = ("collect", "digest", "analyze")
 STAGES = ("collect", "digest", "index", "analyze", "process", "figures", "report")
-THREADS = {"process": 2}  # of a job; one for other stages
+THREADS = {"process": 2}  # cores of a job; one for other stages
 LARGEST_SHARE = 25  # % of the time for each stage except digest
 
 
@@ -49,7 +49,7 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
 
 
 def stage_rows(stages: list[Stage], wall_s: float, cores: int) -> list[dict]:
-    """Return share and peak memory of each stage. The rest is Snakemake, and idle cores."""
+    """Return share and peak memory of each stage. The rest is the share of Snakemake, and idle cores."""
     rows, used_s = [], 0.0
     for stage in stages:
         core_s = stage.core_seconds(cores)

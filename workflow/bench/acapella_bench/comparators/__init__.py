@@ -1,7 +1,8 @@
-"""Compare Acapella with tshark, nfstream, nfpcapd and argus on one sample: speed, and which flows each of them sees.
+"""Compares Acapella with tshark, nfstream, nfpcapd and argus on one sample: speed, and the flows that each of them
+sees.
 
-The same connections are generated without encapsulation and in those of FABRIC. The flows of the capture without
-encapsulation are the reference: directions with addresses, protocol and ports.
+The same connections are generated without encapsulation and in FABRIC's encapsulations. The flows of the capture
+without encapsulation are the reference: directions with addresses, protocol and ports.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ ENCAPSULATIONS = {
     "pw": "VLAN, MPLS label, pseudowire",
     "fabric": "VLAN, two MPLS labels, pseudowire",
 }
-SHARE_FRAMES = 10  # the captures of which flows are compared have this part of the frames
+SHARE_FRAMES = 10  # captures whose flows are compared contain this part of the frames
 
 
 def run(bench: Bench) -> list[dict]:

@@ -1,4 +1,4 @@
-"""The programs that are compared: their command lines, and the flows in their output."""
+"""Defines the programs that are compared: their command lines, and the flows in their output."""
 
 import re
 import shutil
@@ -36,7 +36,7 @@ class Tool:
     version: Callable[[], str]
 
     def flows(self, bench: Bench, capture: Path) -> set[Flow]:
-        """Return the flows that it sees in a capture."""
+        """Return the flows that the program sees in a capture."""
         output = b""
         for words in self.commands(capture, bench.directory):
             output = bench.measure(words, keep=True).stdout
@@ -58,7 +58,8 @@ def tshark_missing() -> str | None:
 
 
 def nfstream_missing() -> str | None:
-    """Return why nfstream cannot run. It has a separate environment, because it needs other versions of packages."""
+    """Return why nfstream cannot run. It has a separate environment, because it needs different versions of
+    packages."""
     return None if NFSTREAM.exists() else "nfstream is not installed: make build/nfstream"
 
 

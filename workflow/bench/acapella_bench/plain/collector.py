@@ -3,7 +3,7 @@
 PATH is default (a pcap of RoCEv2 frames with reports of format 2: ICRC, flows, series), ring-series or ring
 (consecutive reports of format 2, with and without series), or published-series (reports of format 1). Prints {"cpu_s",
 "flows"}: seconds of CPU time from bytes to flows, and the number of flows with sums over all of them, which
-native_collector prints, too.
+native_collector also prints.
 """
 
 import json
@@ -53,7 +53,7 @@ def published(data: bytes, series: dict) -> list[tuple]:
 
 
 def note_window(series: dict, key: tuple, stamp: int, size: int, count: int) -> None:
-    """Count a report in the window of its time, and set the window's counters to those of the flow."""
+    """Count a report in the window of its time, and set the window's counters to the flow's counters."""
     window = series.get((key, stamp // WINDOW_NS))
     if window is None:
         series[key, stamp // WINDOW_NS] = [1, size, count]
@@ -63,7 +63,7 @@ def note_window(series: dict, key: tuple, stamp: int, size: int, count: int) -> 
 
 
 def tagged(reports: Iterator[tuple], series: dict | None) -> list[tuple]:
-    """Return the flows of reports of format 2 in the same form. Of each epoch, the newest report counts."""
+    """Return the flows of reports of format 2 in the same form. In each epoch, the newest report counts."""
     flows = {}
     for version, ip, proto, _, valid, key, epoch, _, stamp, _, size, count, _, _, iat, first, _, ack, *_ in reports:
         if version != 2 or ip not in (4, 6):

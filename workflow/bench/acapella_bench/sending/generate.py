@@ -63,7 +63,7 @@ TRAFGEN = """{{
 
 @dataclass(frozen=True)
 class Gaps:
-    """What the receiver saw of one program."""
+    """The receiver's measurements of one program."""
 
     packets: int
     rate: float
@@ -85,7 +85,7 @@ def compiled(bench: Bench, name: str, **values: object) -> tuple[Path, Path]:
 def ring_rows(bench: Bench, prefix: list[str], name: str) -> list[dict]:
     """Return the rate into a ring: stamps, sequence numbers, checksums and two fields that vary.
 
-    The ring is emptied by the same core, or by another one.
+    The ring is emptied by the same core, or by a different one.
     """
     fields = {"target": "{increment: 10.12.0.0, count: 65536}", "port": "{random: 1024, count: 32768}"}
     _, text = compiled(bench, "ring", packets=bench.scale["generate"], gap_ns=1, **fields)
@@ -93,7 +93,7 @@ def ring_rows(bench: Bench, prefix: list[str], name: str) -> list[dict]:
 
 
 def ring_row(bench: Bench, words: list, name: str, reader: str) -> dict:
-    """Return the best rate of some runs. With one core for everything, it is compared with the goal."""
+    """Return the best rate of some runs. It is compared with the goal if one core does everything."""
     runs = [json.loads(bench.measure([*words, reader], keep=True, any_core=True).stdout) for _ in range(RUNS)]
     best = max(runs, key=lambda one: one["sent"] / one["duration_ns"])
     cores = "one core that also empties it" if reader == "alone" else "one core, emptied by another one"
@@ -108,7 +108,7 @@ def ring_row(bench: Bench, words: list, name: str, reader: str) -> dict:
 
 
 class VethPath:
-    """A veth pair from out0 to in0, which is in another network namespace with a server of iperf3."""
+    """A veth pair from out0 to in0, which is in a different network namespace with a server of iperf3."""
 
     def __init__(self, bench: Bench, inside: list[str], receiver: list[str]):
         self.bench = bench
@@ -116,7 +116,7 @@ class VethPath:
         self.receiver = receiver
 
     def send(self, words: Sequence[object], packets: int) -> Gaps:
-        """Run a program; return what arrived of its UDP packets."""
+        """Run a program; return the measurements of its UDP packets that arrived."""
         path = self.bench.directory / "arrived.pcap"
         tcpdump = [*self.receiver, "taskset", "-c", self.bench.other_core, "tcpdump", "-i", "in0", "-n", "-Q", "in"]
         tcpdump += ["-B", BUFFER_KIB, "-U", "--time-stamp-precision=nano", "-s", 64, "-w", "-", "udp"]
@@ -130,8 +130,8 @@ class VethPath:
     def top_rate(self, words: Sequence[object]) -> float:
         """Run a program that sends as fast as it can; return packets per second by the counter of in0.
 
-        The rate is that between a tenth and nine tenths of the packets, so that start and end of the program do not
-        count. sysfs shows the interfaces of the namespace in which it was mounted.
+        The rate is that between a tenth and nine tenths of the packets, so that the start and end of the program are
+        excluded. sysfs shows the interfaces of the namespace in which it was mounted.
         """
         log = self.bench.directory / "counts"
         mount = 'mount -t sysfs sysfs /sys && exec "$@"'
@@ -155,7 +155,7 @@ def rate_of(times_ns: np.ndarray, counts: np.ndarray) -> float:
 
 
 def gaps_of(times: np.ndarray) -> Gaps:
-    """Return rate and errors of gaps of packets that were to be GAP_US apart."""
+    """Return rate and gap errors of packets that were requested GAP_US apart."""
     if len(times) < 3:
         raise Failed("fewer than three packets arrived")
     errors = np.sort(np.abs(np.diff(times) - GAP_US * 1000))
@@ -303,7 +303,7 @@ def rows_of(name: str, found: Gaps, packets: int) -> list[dict]:
 
 
 def run(bench: Bench) -> list[dict]:
-    """Return the rows of the ring with and without real-time priority, and those of the veth pair."""
+    """Return the rows of the ring with and without real-time priority, and the rows of the veth pair."""
     bench.run(["make", "-s", "-C", ROOT, "programs", f"PROGRAMS={BUILD}"])
     bench.run(["meson", "compile", "-C", BUILD, "bench_generate"])
     prefix = realtime()

@@ -2,9 +2,9 @@
 
 tcpdump captures them at both interfaces of the router that delays them. The error of a packet is the difference between
 its two times in the kernel, less the delay: it contains reading, waiting, routing, and the kernel's own queues. The
-stack of all nodes runs on the cores of this machine, so the benchmark needs an idle one. How late the kernel wakes
-another program on the same processor is measured at the same time, and before the transfer (wakeups.py): acapella-link
-cannot be more exact.
+stacks of all nodes run on the cores of this machine, so the benchmark needs an idle machine. wakeups.py measures how
+late the kernel wakes a different program on the same processor, before and during the transfer: acapella-link cannot be
+more exact.
 """
 
 import json
@@ -112,7 +112,7 @@ def capture(nodes: LocalNodes, peer: str) -> Job:
 
 
 def times_of(path: Path) -> dict[tuple[bytes, bytes], int]:
-    """Return the times in ns of the packets of a capture, by what identifies them: IPv4 identification, TCP header."""
+    """Return the times in ns of the packets of a capture, by their identities: IPv4 identification, TCP header."""
     content = path.read_bytes()
     place, found = 24, {}
     while place + 16 <= len(content):

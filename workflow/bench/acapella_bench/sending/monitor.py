@@ -1,4 +1,5 @@
-"""acapella-monitor from a memory ring: one core receives stamped packets of 10,000 flows and updates all counts."""
+"""Measures acapella-monitor from a memory ring: one core receives stamped packets of 10,000 flows and updates all
+counts."""
 
 import json
 

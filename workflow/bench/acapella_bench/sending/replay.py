@@ -1,4 +1,5 @@
-"""acapella-dpdk-replay into a memory ring: one core sends, another one reads the first and last byte of each packet.
+"""Measures acapella-dpdk-replay into a memory ring: one core sends, a second one reads the first and last byte of each
+packet.
 
 CHOIR (SC'25 workshops, section 5) sends 8.9 million packets per second, 100 Gbit/s of packets of 1,400 bytes, which
 are 112 ns apart.
@@ -16,7 +17,7 @@ FLOOR = 8_900_000  # packets per second
 GAP_NS = 112
 BURST = 64
 PACKET_BYTES = 1400
-PACKETS = 65_536  # of the recording, more than the caches of a core hold
+PACKETS = 65_536  # bytes of the recording, more than the caches of a core
 RUNS = 5
 BUILD = ROOT / "build" / "programs"
 
@@ -64,8 +65,8 @@ def measured(bench: Bench, prefix: list[str], gap_ns: int, burst: int) -> Run:
 def run(bench: Bench) -> list[dict]:
     """Return the highest rate in bursts, and the errors of single packets that are GAP_NS apart.
 
-    Both threads run with a real-time priority if possible, and without. Of several runs, the fastest one and the one
-    with the smallest median error were disturbed least.
+    Both threads run with a real-time priority if possible, and without. Of several runs, the fastest and the one with
+    the smallest median error were disturbed least.
     """
     bench.run(["make", "-s", "-C", ROOT, "programs", f"PROGRAMS={BUILD}"])
     bench.run(["meson", "compile", "-C", BUILD, "bench_replay"])

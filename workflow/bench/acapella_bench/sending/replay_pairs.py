@@ -1,6 +1,7 @@
-"""Order of arrival of packets that two replayers send in turn over one bridge of the local testbed, on the real clock.
+"""Checks the order of arrival of packets that two replayers send in turn over one bridge of the local testbed, on the
+real clock.
 
-Two neighbors that arrive in another order than requested have to be within the skew of the replayers plus the larger
+Two neighbors that arrive in a different order than requested must be within the skew of the replayers plus the larger
 departure error of both (docs/kappa_path.md, Order of several replayers).
 """
 
@@ -23,7 +24,7 @@ def config_of(capture: Path) -> dict:
     replay = {"capture": str(capture), "repeats": RUNS, "polling": "separate", "environments": [environment]}
     local = {"switch": "bridge", "sites": 2, "traffic": [{"kind": "ping"}], "replay": replay}
     collect = {"mode": "sites", "sites": ["site2"], "port_selection": "fixed", "ports": {"site2": ["port1"]}}
-    # the sample that is not a trial has to be empty
+    # the sample that is not a trial must be empty
     return {
         "testbed": "local",
         "capture": {"sample_s": 0.05, "filter": "udp port 1"},

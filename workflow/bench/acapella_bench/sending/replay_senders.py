@@ -1,8 +1,8 @@
-"""Programs that replay the same captures over the same veth pair: how exactly they keep the gaps.
+"""Compares how exactly programs preserve gaps when they replay the same captures over the same veth pair.
 
-One tcpdump with the kernel's receive timestamps stamps the packets of all of them. Its own noise, and that of the veth
-pair, is measured with the plain loop, which notes the time before each system call: the difference between the gaps of
-these times and those of the receiver. A program cannot be measured more exactly than that.
+One tcpdump with the kernel's receive timestamps stamps the packets of all of them. Its own noise, and the noise of the
+veth pair, is measured with the plain loop, which records the time before each system call: the noise is the difference
+between the gaps of these times and the receiver's gaps. A program cannot be measured more exactly than that.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class Capture:
 
 @dataclass(frozen=True)
 class Sent:
-    """One replay: the times of arrival and, of the plain loop, those before the system calls."""
+    """One replay: the times of arrival and, for the plain loop, the times before the system calls."""
 
     arrived: np.ndarray
     stamps: np.ndarray | None
@@ -91,7 +91,7 @@ def times_of(path: Path) -> np.ndarray:
 
 
 def errors_of(requested: np.ndarray, measured: np.ndarray) -> Errors:
-    """Return the errors of gaps. If packets were lost, only their number is meaningful: gaps are unknown then."""
+    """Return the errors of gaps. If packets were lost, only their number is meaningful: the gaps are then unknown."""
     lost = len(requested) - len(measured)
     if lost or len(requested) < 2:
         return Errors(0, 0, 0, lost, 0.0)
@@ -224,7 +224,7 @@ def load(programs: int) -> Iterator[None]:
 
 
 def kappa_of(paths: Sequence[Path], directory: Path) -> list[float]:
-    """Return kappa of the first trial with each other one."""
+    """Return kappa of the first trial with each of the others."""
     output = directory / "kappa.json"
     done = subprocess.run(
         [str(word) for word in acapella("kappa", *paths, "--json", "-o", output)],
@@ -267,7 +267,7 @@ def run(bench: Bench) -> list[dict]:
 
 
 def noise_floor(veth: VethPath, capture: Capture) -> Errors:
-    """Return the differences between the gaps of the plain loop's own times and those of the receiver."""
+    """Return the differences between the gaps of the plain loop's own times and the receiver's gaps."""
     sent = veth.send(plain_words(veth, capture), capture)
     found = errors_of(sent.stamps, sent.arrived)
     if found.lost:
@@ -278,7 +278,8 @@ def noise_floor(veth: VethPath, capture: Capture) -> Errors:
 def arrival_error_ns(floor: Errors) -> int:
     """Return the standard deviation of timestamps whose gaps have these errors, if normal and independent.
 
-    The error of a gap is the difference of two errors. The outliers, which delays in the kernel cause, do not count.
+    The error of a gap is the difference of two errors. Outliers, which are caused by delays in the kernel, are
+    excluded.
     """
     return math.ceil(floor.median / (NORMAL_MEDIAN * math.sqrt(2)))
 
@@ -302,7 +303,7 @@ def arrival_rows(floor: Errors) -> list[dict]:
 
 
 def gap_rows(veth: VethPath, capture: Capture, senders: dict, floor: Errors) -> list[dict]:
-    """Return the errors of the gaps of one capture for each program, and the goal of ours."""
+    """Return the errors of the gaps of one capture for each program, and the goal for our program."""
     found = {
         name: errors_of(capture.times, veth.send(words(veth, capture), capture).arrived)
         for name, words in senders.items()
@@ -349,7 +350,7 @@ def kappa_rows(bench: Bench, veth: VethPath, capture: Capture, senders: dict, st
 def jitter_rows(bench: Bench, veth: VethPath, capture: Capture) -> list[dict]:
     """Return kappa of a replay and one with an injected jitter, over several runs, and kappa of the schedules alone.
 
-    On a simulated clock both are equal (capture/replay/tests); the difference is what the real clock adds.
+    On a simulated clock, both are equal (capture/replay/tests); the difference is due to the real clock.
     """
     changed, words = jittered(bench.directory, capture), our_words(bench)
     (injected,) = kappa_of([capture.path, changed.path], bench.directory)

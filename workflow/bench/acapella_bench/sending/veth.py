@@ -1,4 +1,4 @@
-"""Send the same frames over a veth pair to tcpdump and to both writers of the DPDK program, one after the other."""
+"""Sends the same frames over a veth pair to tcpdump and to both writers of the DPDK program, one after the other."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from ..programs import Bench, Failed, native_program
 from .writer import program
 
 SNAPLEN = 200
-BUFFER_KIB = 32768  # of each receiver: value of tcpdump's -B on FABRIC
+BUFFER_KIB = 32768  # buffer of each receiver: value of tcpdump's -B on FABRIC
 MTU = 1500
 FRACTIONS = (0.9, 0.75, 0.5, 0.3, 0.15)  # of the rate offered without a limit
 RECEIVERS = ("tcpdump", "buffered", "direct")
@@ -107,7 +107,7 @@ def send(bench: Bench, inside: list[str], size: int, rate: float | None, seconds
 
 
 def frames_of(bench: Bench, size: int) -> Path:
-    """Return a capture of frames of this size. It is generated once."""
+    """Return a capture of frames of this size. It is generated only once."""
     path = bench.directory / f"sent{size}.pcap"
     if not path.exists():
         words = [program(), "--generate", size, "--rate", 1e5, "--frames", DIFFERENT_FRAMES, "--writer", "buffered"]

@@ -1,9 +1,11 @@
-"""How late the kernel wakes a process that sleeps until a given time: the noise of the machine, as cyclictest does.
+"""Measures how late the kernel wakes a process that sleeps until a given time, like cyclictest: the noise of the
+machine.
 
     python -m acapella_bench.sending.wakeups SECONDS PROCESSOR
 
-Prints percentiles in us as JSON. The process has the timer slack of acapella-link and a priority one below that of the
-program, so that it does not disturb it. It sleeps in clock_nanosleep, so that only the kernel can be late.
+Prints percentiles in us as JSON. The process has the timer slack of acapella-link and a priority one below
+acapella-link's, so that it does not disturb that program. It sleeps in clock_nanosleep, so that only the kernel can be
+late.
 """
 
 import contextlib

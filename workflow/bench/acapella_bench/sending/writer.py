@@ -1,4 +1,4 @@
-"""The DPDK writer on one core with a generator on another, as in Patchwork's Tables 1 and 2."""
+"""Measures the DPDK writer on one core with a generator on a second one, as in Patchwork's Tables 1 and 2."""
 
 import json
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ def hugepages() -> list[str]:
 
 
 def offered(bench: Bench, load: Load, rate: float | None, seconds: float, built: Path | None = None) -> Point:
-    """Run the writer at ``rate`` frames per second (None: no limit). ``built``: another build of the program."""
+    """Run the writer at ``rate`` frames per second (None: no limit). ``built``: a different build of the program."""
     capture = bench.directory / "generated.pcap"
     words = [built or program(), "--generate", load.size, "--snaplen", load.snaplen, "--writer", load.writer]
     words += [
