@@ -75,7 +75,7 @@ def test_packet_file_requires_the_rules_used_to_write_it(tmp_path, capsys):
     run(arrived, "--sent", tmp_path / "some.parquet", *rule)
     assert "0 packets did not arrive" in capsys.readouterr().out
     for name, words in (("all", rule), ("some", ())):
-        with pytest.raises(UserError, match="selected with other rules"):
+        with pytest.raises(UserError, match="selected with different rules"):
             run(arrived, "--sent", tmp_path / f"{name}.parquet", *words)
 
 
