@@ -38,7 +38,7 @@ def incomplete(document: dict[str, Any]) -> list[str]:
 
 
 def described(flow: Flow) -> dict[str, Any]:
-    """Return what the model defines of a flow."""
+    """Return the values of a flow that the model defines."""
     fields = {(field.header, field.name): field for field in flow.fields}
     networks = [number for number, name in enumerate(flow.protocols) if name in NETWORK]
     inner = networks[-1] if networks else None

@@ -359,7 +359,7 @@ def searches(
 
 def check_disk(args: argparse.Namespace) -> None:
     """Raise UserError if the packets that a trial writes do not fit into the free space of their directory."""
-    packet_bytes = max(args.frame_bytes) + RECORD_BYTES  # applies to searches that write whole packets
+    packet_bytes = max(args.frame_bytes) + RECORD_BYTES  # for searches that write whole packets
     ports = args.virtual or len(args.interface)
     packets = max(math.ceil(args.most * args.trial_seconds), args.burst_packets or 0)
     needed = packets * packet_bytes * ports

@@ -41,7 +41,7 @@ class Settings:
 
     files: tuple[Path, ...] = ()
     interfaces: tuple[str, ...] = ()  # or DPDK devices
-    within: tuple[str, ...] = ()  # command that runs the program, in another network namespace,
+    within: tuple[str, ...] = ()  # command that runs the program in a different network namespace,
     mtu: int | None = None  # and the MTU of that namespace's interfaces
     wanted: expected.Expected | None = None
     max_flows: int = 65536

@@ -49,7 +49,7 @@ def dry_run(settings: Settings, campaign: str, directory: Path | None = None) ->
 
 
 def summary(settings: Settings, testbed: Testbed | None) -> list[str]:
-    """Return the resources that a collection would request; without a testbed, what is known without FABRIC."""
+    """Return the resources that a collection would request; without a testbed, the parts known without FABRIC."""
     if settings.testbed != "fabric":
         return []
     if testbed is None:

@@ -1,4 +1,4 @@
-"""The actions of `acapella replay --control`: what they send to the agents, and what they print."""
+"""Implements the actions of `acapella replay --control`: requests to the agents, and printed results."""
 
 import contextlib
 import time
@@ -184,7 +184,7 @@ def wait_for_end(
 
 
 def duration_ns(scheduled: dict[str, Any]) -> int:
-    """Return the duration of a run; 0 if it is not known."""
+    """Return the duration of a run; 0 if unknown."""
     with contextlib.suppress(Refused):
         return whole(scheduled, "period_ns") * whole(scheduled, "loops")
     return 0
@@ -257,7 +257,7 @@ def fetch(remote: Remote, target: Path) -> None:
 
 
 def node_clock(remote: Remote) -> dict[str, Any]:
-    """Return the clock state reported by the machine of an agent; values of another type are omitted."""
+    """Return the clock state reported by the machine of an agent; values of a different type are omitted."""
     clock = remote.welcome.get("clock")
     clock = clock if isinstance(clock, dict) else {}
     kinds = {"source": str, "offset_ns": int, "synchronized": bool}

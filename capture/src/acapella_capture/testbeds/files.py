@@ -73,7 +73,7 @@ def suffixes(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """A capture in storage: the path of its fetched copy, and what the storage knows about the object.
+    """A capture in storage: the path of its fetched copy, and the storage's metadata of the object.
 
     `fault`: why it cannot be fetched; `sha256`: None if the storage has no SHA-256 of the whole object.
     """

@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int | None:
         failed = results.write_complete(runs)
     check_failed(failed, len(runs))
     print(f"{len(runs)} runs: {results.directory}", flush=True)
-    if args.config.resolve() != results.directory.resolve() / "config.json":  # the job of a workflow, which continues
+    if args.config.resolve() != results.directory.resolve() / "config.json":  # the workflow continues itself
         print(next_commands(args.campaign, settings.grid["algorithm"]), flush=True)
     return None
 

@@ -94,7 +94,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def release(settings: TransferSettings, campaign: Path) -> None:
-    """Delete the slice that an earlier run of a campaign kept or left. Raises UserError if FABRIC refuses."""
+    """Delete the slice that an earlier run of a campaign kept or left. Raises UserError if FABRIC rejects this."""
     kept = NetworkSlice(settings.fabric, campaign.resolve().name)
     with locked(campaign) if campaign.is_dir() else contextlib.nullcontext():
         kept.session.check()
@@ -106,7 +106,8 @@ def release(settings: TransferSettings, campaign: Path) -> None:
 
 
 def describe(settings: TransferSettings, campaign: str) -> list[str]:
-    """Return the lines of a dry run that describe the slice, its permissions, and what is missing on this machine."""
+    """Return the lines of a dry run that describe the slice, its permissions, and missing requirements of this
+    machine."""
     plan, request, fabric = plan_slice(settings.topology), resource_request(settings), settings.fabric
     found = credentials.find(fabric.fabric_rc)
     tags = ", ".join(" or ".join(each) for each in required_tags(fabric, plan, request))

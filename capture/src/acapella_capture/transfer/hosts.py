@@ -20,7 +20,7 @@ ALLOWED = f"{IPV4}/tcp_allowed_congestion_control"
 MEMORY_PER_BYTE = 8
 MOST_BYTES = 1 << 30  # the kernel's values are signed 32-bit numbers
 LEAST_BYTES = 4 << 20
-UNSENT_BYTES = 128 << 10  # unsent bytes in the send buffer, which may not arrive after iperf3 has stopped
+UNSENT_BYTES = 128 << 10  # in the send buffer, unsent; more could not arrive after iperf3 has stopped
 MODULE = "/sys/module/tcp_bbr"
 BUILT_IN = "^CONFIG_TCP_CONG_BBR=y"
 

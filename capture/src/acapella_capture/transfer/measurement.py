@@ -63,7 +63,7 @@ class Measurements:
         self._errors: dict[object, str] = {}  # of probes that failed, by delay or queue_key
 
     def measure(self, cells: list[Cell]) -> None:
-        """Measure what the cells need. `error_of` returns the error of a probe that failed.
+        """Measure the settings that the cells need. `error_of` returns the error of a probe that failed.
 
         Raises UserError for an error outside of the slice, such as a full disk.
         """

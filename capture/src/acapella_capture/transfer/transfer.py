@@ -37,7 +37,7 @@ class Flow:
     """A flow of a transfer, as in `cell.json`; times are ns since 1970 on the clock of the sender.
 
     All clients run on the sender, so the difference of two starts contains no clock error. A flow begins to send at
-    most `start_error_ns` after `started_ns`; if this is not known, `start_unknown` is the reason.
+    most `start_error_ns` after `started_ns`; if this is unknown, `start_unknown` is the reason.
     """
 
     flow: int
@@ -93,7 +93,8 @@ class Transfer:
         return outcome
 
     def fetch(self, outcome: Outcome, directory: Path) -> None:
-        """Move iperf3's output to a directory, and set the error of the outcome to that of the first failed flow."""
+        """Move iperf3's output to a directory, and set the error of the outcome to the error of the first failed
+        flow."""
         for flow in outcome.flows:
             target = directory / flow.iperf3
             self._nodes.fetch(self._topology.sender, flow.iperf3, target)

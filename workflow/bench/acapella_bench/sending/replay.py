@@ -17,7 +17,7 @@ FLOOR = 8_900_000  # packets per second
 GAP_NS = 112
 BURST = 64
 PACKET_BYTES = 1400
-PACKETS = 65_536  # bytes of the recording, more than the caches of a core
+PACKETS = 65_536  # in the recording, more than the caches of a core hold
 RUNS = 5
 BUILD = ROOT / "build" / "programs"
 

@@ -19,7 +19,7 @@ from ..programs import Bench, Failed, native_program
 from .writer import program
 
 SNAPLEN = 200
-BUFFER_KIB = 32768  # buffer of each receiver: value of tcpdump's -B on FABRIC
+BUFFER_KIB = 32768  # per receiver: value of tcpdump's -B on FABRIC
 MTU = 1500
 FRACTIONS = (0.9, 0.75, 0.5, 0.3, 0.15)  # of the rate offered without a limit
 RECEIVERS = ("tcpdump", "buffered", "direct")

@@ -1,6 +1,6 @@
 """Assigns samples to batches, and records which samples a stage has completed.
 
-CAMPAIGN/batches/plan.jsonl lists the samples of each batch, with site, port and capture. A sample stays in its batch:
+CAMPAIGN/batches/plan.jsonl lists the samples of each batch, with site, port and capture. A sample remains in its batch:
 new samples form new batches, so that other batches need not rerun. For each stage, the file
 CAMPAIGN/batches/done/STAGE/BATCH.tsv records the completed samples: the key of each (command, code and inputs) and the
 state of its output files. When a stage reruns, it skips a sample if both are unchanged. A line with an empty key marks

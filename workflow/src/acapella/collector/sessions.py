@@ -19,7 +19,7 @@ class QueuePairAllocator(Protocol):
         """Return new queue pairs, with numbers not yet used in this run; reports to them are accepted from now on."""
 
     def next_epoch(self) -> int:
-        """Return a number for a data plane's first epoch (32 bits), larger than that of any report so far."""
+        """Return a number for a data plane's first epoch (32 bits), larger than in any report so far."""
 
     def retire(self, numbers: list[int]) -> None:
         """Reject and count reports to these queue pairs from now on; reports already in their rings are still read."""

@@ -113,7 +113,7 @@ def entries_of(cache: Path, key: str) -> list[Path]:
 def is_shared(directory: Path) -> bool:
     """Return whether a directory of a cache is shared by the members of a group of this user.
 
-    The mode is exact: `mkdir` in a shared directory, for example that of a project, creates one of mode 2775.
+    The mode is exact: `mkdir` in a shared directory, such as a project's, creates a directory of mode 2775.
     """
     try:
         status = directory.stat()

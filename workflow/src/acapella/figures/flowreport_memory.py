@@ -18,7 +18,7 @@ SCOPE = scope
 PANEL, HEIGHT = 222, 170
 MEASURES = {"bytes": "Flow size", "packets": "Packets"}
 UNEQUAL = "flows missing or not exact (%)"
-COLORS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # colors of sketches with 1 to 4 rows
+COLORS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # for sketches with 1 to 4 rows
 MIN_ERROR = 1e-4  # %: lower end of the axis of errors; smaller errors are drawn there
 MIN_ERROR_LABEL = f"datum.value < {1.001 * MIN_ERROR:g} ? '\u2264{MIN_ERROR:.4f}' : ({theme.SHORT_NUMBERS})"
 

@@ -90,7 +90,7 @@ def clamped(rows: list[dict], flows: set[int]) -> bool:
 def title(rows: list[dict]) -> str:
     """Return the title: the share of lost packets, and the number of flows that lost some.
 
-    More packets may be lost if the number of sent packets is not known, or if packets are unclassified.
+    More packets may be lost if the number of sent packets is unknown, or if packets are unclassified.
     """
     sent = sum(row["expected"] or row["unique"] + row["lost"] for row in rows)
     lost = sum(row["lost"] for row in rows)

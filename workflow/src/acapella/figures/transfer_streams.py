@@ -15,7 +15,7 @@ COLUMNS = (
     *("algorithm", "streams", "size_bytes", "completion_ns_mean", "completion_ns_low", "completion_ns_high"),
     "completion_source",
 )
-MAX_SIZES = 4  # maximum of sizes in the title
+MAX_SIZES = 4  # in the title
 SCOPE = transfer_scope.scope_of(lambda rows: transfer_lines.stream_rows(rows, "completion_ns_mean"))
 
 

@@ -32,7 +32,7 @@ BISECTIONS = 4  # number of bisections of the interval in which losses begin
 STEP_NS, PACKET_BYTES, PAYLOAD_BYTES = 50, 1500, 1460  # time between two reports, and the bytes that each adds
 MAX_BATCH = 1 << 16  # reports read at once; also at most BATCH_SHARE of those offered
 BATCH_SHARE = 0.001  # limits by how much the last batch exceeds DEADLINE
-DEADLINE = 1.01  # share of a run's time; reports read later are lost
+DEADLINE = 1.01  # multiple of a run's time; reports read later are lost
 SECONDS = 1.0
 
 

@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise UserError for values that the configuration would reject, too."""
+    """Raise UserError for values that the configuration would also reject."""
     if not 1 <= args.bin <= MAX_BIN_S:
         raise UserError(f"expected 1 to {MAX_BIN_S:,}, not {args.bin}", where="--bin")
     if not 0 < args.line_rate <= 1:

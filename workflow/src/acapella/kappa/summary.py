@@ -11,7 +11,7 @@ from .warnings import end_of_file
 NAMES = {"U": "packets", "O": "order", "L": "latency", "I": "gaps"}
 BARS = " ▁▂▃▄▅▆▇█"  # blank: no packets; the others from consistent to the worst window
 TIMELINE_COLUMNS = 60
-WORST_WINDOWS = 3  # worst windows that are listed
+WORST_WINDOWS = 3  # listed below the bars
 WIDTH = 110
 
 

@@ -38,7 +38,7 @@ STEPS = {
     "infrastructure": "compute the tables of the infrastructure study from its inputs",
     "figures": "draw the figures of the tables",
 }
-OPTIONAL_TABLES = {  # prefix of the results' names, by step
+OPTIONAL_TABLES = {  # prefix of the tables' names, by step
     **{"trials": "tables/consistency", "flowtables": "tables/flowreport_", "transfer_tables": "tables/transfer_"},
     **{"monitor": "tables/monitor_", "infrastructure": "tables/infrastructure_"},
 }

@@ -98,7 +98,7 @@ def record(campaign: Campaign, release: Path, workflow: Path | None = None) -> i
             )
     for name in digest_paths(campaign):
         if sums.get(name) != sha256_of(campaign.directory / name):
-            raise UserError("differs from that of the release", where=campaign.directory / name)
+            raise UserError("differs from the release", where=campaign.directory / name)
     if (release / RESULTS).exists():
         shutil.rmtree(release / RESULTS)
     names = paths_of(campaign)

@@ -16,7 +16,7 @@ KEYS = {
     "local": ("testbed", "runs", "capture", "collect", "local"),
     "fabric": ("testbed", "runs", "capture", "collect", "fabric"),
 }
-LIMITS = ("max_decompressed", "max_ratio")  # formats of digest; captures of the user may be compressed
+LIMITS = ("max_decompressed", "max_ratio")  # options of digest; captures of the user may be compressed
 
 
 def collection_config(config: dict) -> str:

@@ -78,7 +78,7 @@ def change_queries(module) -> None:
     """Make the plugin keep jobs while the controller does not answer, and report those that Slurm has lost."""
     executor, query = module.Executor, module.query_job_status
     check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
-    answer: list[set[str] | None] = [None]  # time of the last query
+    answer: list[set[str] | None] = [None]  # answer to the last query
 
     async def query_job_status(*arguments):
         states, duration = await query(*arguments)

@@ -1,6 +1,7 @@
 """Contains all uses of undocumented parts of Snakemake. docs/upstream.md gives the reasons.
 
-Every function has a test with the installed version of Snakemake, which fails if a new version changes what it uses.
+Every function has a test with the installed version of Snakemake, which fails if a new version changes the parts that
+it uses.
 """
 
 import queue

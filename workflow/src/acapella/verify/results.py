@@ -30,7 +30,7 @@ class LayerCounts:
     differ: int = 0
 
     def add(self, other: "LayerCounts") -> None:
-        """Add the counts of another file."""
+        """Add the counts of a file."""
         self.agree += other.agree
         self.errata += other.errata
         self.differ += other.differ
@@ -44,7 +44,7 @@ class FrameExamples:
     first: list[str] = field(default_factory=list)
 
     def add(self, other: "FrameExamples", first: int) -> None:
-        """Add the frames of another file; ``first``: maximum number of descriptions in total."""
+        """Add the frames of a file; ``first``: maximum number of descriptions in total."""
         self.frames += other.frames
         self.first += other.first[: max(first - len(self.first), 0)]
 
@@ -79,7 +79,7 @@ class Result:
     disagreements: dict[DisagreementKind, FrameExamples] = field(default_factory=dict)  # without erratum
     partly_compared: dict[str, FrameExamples] = field(default_factory=dict)  # by layer: frames not compared on it
     errata: dict[str, FrameExamples] = field(default_factory=dict)
-    faults: int = 0  # frames with an unexplained disagreement on what the core decided, or in one digest only
+    faults: int = 0  # frames with an unexplained disagreement on values that the core decided, or in only one digest
     notes: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
 

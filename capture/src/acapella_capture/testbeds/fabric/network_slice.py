@@ -93,7 +93,7 @@ class NetworkSlice:
     def release(self) -> None:
         """Delete the slice if it exists, found by its name: a request that was interrupted may have created it.
 
-        Signals are ignored meanwhile. Raises UserError naming the slice if FABRIC refuses.
+        Signals are ignored meanwhile. Raises UserError naming the slice if FABRIC rejects this.
         """
         with ignored_signals():
             self.close()

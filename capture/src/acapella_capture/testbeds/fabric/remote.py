@@ -54,7 +54,7 @@ class TooMuchOutputError(Exception):
 class Remote:
     """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError.
 
-    `explain_refusal` is called after a refused login; it raises UserError if retries are useless. `stopped` returns
+    `explain_refusal` is called after a rejected login; it raises UserError if retries are useless. `stopped` returns
     whether the collection ends; it then does not wait for digests, compression and checksums, which may take an hour.
     """
 

@@ -87,7 +87,7 @@ class Slices:
         self._names: dict[str, str] = {}  # slices that this process created or used, by id, until deleted
         self._unanswered: set[str] = set()  # names of slices whose creation had no answer
         self._unlisted: set[str] = set()  # names of slices that exist, but that FABRIC does not list
-        self._deadlines: dict[str, float] = {}  # deadline of attempts to delete a slice
+        self._deadlines: dict[str, float] = {}  # by id: end of the attempts to delete a slice
         self._shortened: dict[str, tuple[datetime.datetime, datetime.datetime]] = {}  # by id: renewal and new end
 
     def _site_of(self, name: str) -> str | None:

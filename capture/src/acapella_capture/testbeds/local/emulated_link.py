@@ -80,7 +80,7 @@ class EmulatedLink:
         self._process = LinkProcess(executable(), [(DEVICE, NODE)])
 
     def close(self) -> None:
-        """Remove what ``open`` created, also after it failed."""
+        """Remove what ``open`` created, even if it failed."""
         if self._process:
             self._process.close()
             self._process = None

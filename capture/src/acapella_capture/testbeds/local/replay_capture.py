@@ -50,7 +50,7 @@ def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) ->
     """Set the MAC addresses of each frame of an Ethernet pcap in place, except in frames truncated before the
     EtherType.
 
-    tcprewrite 4.4.3 would do this, too, but it assigns multicast addresses to IPv6 frames regardless of its options.
+    tcprewrite 4.4.3 could do this, but it assigns multicast addresses to IPv6 frames regardless of its options.
     Raises UserError, which names the config key of the capture, if it is not a pcap or has more than MAX_PACKETS
     packets.
     """

@@ -91,7 +91,7 @@ class ReplayPath:
                 self._add_replayer(number, endpoint, bridge)
 
     def close(self) -> None:
-        """Remove what `open` created, also after it failed."""
+        """Remove what `open` created, even if it failed."""
         for endpoint in self.endpoints:
             if endpoint.node != self._host.name:
                 remove_namespace(endpoint.node)  # this removes both ends of its link

@@ -36,7 +36,7 @@ class OwnSliceTestbed(FabricTestbed):
         self._changing = threading.RLock()
         self._before: topology.Topology | None = None  # the slice without our nodes and mirrors
         self._known: set[str] = set()  # names of our nodes and mirrors that may be in the slice
-        self._deadline: float | None = None  # deadline of attempts to remove them
+        self._deadline: float | None = None  # end of the attempts to remove them
 
     def sites(self) -> tuple[Site, ...]:
         if self._sites is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..slices import SITES
 
-# Properties that FABRIC and its client change by themselves: states, and what the client stores about its own progress.
+# Properties that FABRIC and its client change by themselves: states, and the client's progress records.
 VOLATILE = ("GraphID", "ReservationInfo", "UserData")
 
 Element = tuple[tuple[str, str], ...]  # properties
