@@ -1,5 +1,4 @@
-"""Measures the cost of a digest: CPU time per frame by length of the capture, peak memory with many flows, size of the
-acap."""
+"""Measures the cost of a digest: CPU time per frame by capture length, peak memory with many flows, acap size."""
 
 from .hybrid import peak_rows
 from .programs import Bench, digest_words, outputs, peak_words

@@ -1,5 +1,4 @@
-"""Measures the time to extract 1,000 frames spread over a large capture: uncompressed, and in frames of zstd (seekable
-zstd)."""
+"""Measures the time to extract 1,000 frames spread over a large capture: uncompressed, and as seekable zstd."""
 
 from pathlib import Path
 

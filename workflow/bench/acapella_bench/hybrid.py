@@ -60,8 +60,7 @@ def run_wrapped(bench: Bench) -> list[dict]:
 
 
 def compare(bench: Bench, capture: Path, frames: int, goals: tuple[str, str]) -> list[dict]:
-    """Return the rates of both engines and of two runs of tshark, and their ratios. ``goals``: goals of these
-    ratios."""
+    """Return the rates of both engines and of two runs of tshark, and their ratios. ``goals``: of the ratios."""
     native = bench.measure(digest_words(capture, bench.directory, "native"))
     hybrid = bench.measure(peak_words(capture, bench.directory, "hybrid"), keep=True)
     metadata = acap_files.metadata_of(outputs(bench.directory, "hybrid")[0])

@@ -1,5 +1,4 @@
-"""Measures kappa: two trials of the size in the CHOIR paper compared with plain Python, difficult orders, long
-trials."""
+"""Measures kappa: trials of the CHOIR paper's size compared with plain Python, difficult orders, long trials."""
 
 import json
 import os

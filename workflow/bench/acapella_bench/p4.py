@@ -1,5 +1,4 @@
-"""Measures P4 programs in DPDK's software pipeline: frames per second on one core, without reading and writing
-captures."""
+"""Measures P4 programs in DPDK's software pipeline: frames per second on one core, excluding file I/O."""
 
 import json
 

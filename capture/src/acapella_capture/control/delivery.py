@@ -44,8 +44,7 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
     """Fetch a sample's capture or digest and return its manifest, or the reason for its failure.
 
     The capture of a failed sample is also fetched, or deleted if captures are digested on their nodes. Otherwise it
-    would use disk space on its node that later samples need. A capture that is neither digested nor fetched is also
-    deleted.
+    would use disk space on its node that later samples need. So is a capture that is neither digested nor fetched.
     """
     manifest = None
     with sample.recording_fault():
@@ -179,8 +178,7 @@ def method_keys(sample: ActiveSample) -> dict[str, Any]:
 
 
 def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
-    """Replace `reason-N` by the name in the .json file that p4/compile writes next to the program, if that file
-    exists."""
+    """Replace `reason-N` by the name in the .json file, if any, that p4/compile writes next to the program."""
     try:
         reasons = json.loads(program.with_suffix(".json").read_text(encoding="utf-8"))["reasons"]
         names = {f"reason-{int(number)}": str(name) for number, name in reasons.items()}

@@ -170,8 +170,7 @@ class SiteJob:
         }
 
     def _without_listeners(self, chosen: Sequence[str]) -> tuple[str, ...]:
-        """Return the chosen ports that do not lead to listening nodes. The receivers of the others pause, which is
-        noted."""
+        """Return the chosen ports that do not lead to listening nodes; note that the others' receivers pause."""
         listener_ports = self.shared.testbed.listener_ports(self.site.name)
         self._problems += [
             f"{port} leads to one of our listening nodes and is skipped" for port in chosen if port in listener_ports

@@ -151,7 +151,7 @@ class NodeHistory:
         }
 
     def growing(self) -> bool | None:
-        """Return whether the capture grew while frames were received; None if no frames were received, or too little is
+        """Return whether the capture grew while frames were received; None without frames, or if too little is
         known."""
         if self.first is None or self.last is self.first:
             return None

@@ -1,5 +1,4 @@
-"""Stores the trials of an unfinished search in a file, so that a later search with the same settings can continue
-it."""
+"""Stores the trials of an unfinished search, so that a later search with the same settings can continue it."""
 
 import hashlib
 import json

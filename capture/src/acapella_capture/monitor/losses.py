@@ -1,5 +1,4 @@
-"""Compares packets by their identities, and finds loss events: packets of one place that are missing at another
-place."""
+"""Compares packets by their identities, and finds loss events: packets of one place that are missing elsewhere."""
 
 import json
 import re

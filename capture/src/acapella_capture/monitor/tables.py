@@ -78,8 +78,7 @@ def flow_rows(port: result.PortResult, wanted: expected.Expected | None) -> Iter
 
 
 def after_step(port: result.PortResult, last_ns: int | None) -> bool:
-    """Return whether a flow whose last packet arrived at ``last_ns`` may contain packets from after the clock was
-    set."""
+    """Return whether a flow with its last arrival at ``last_ns`` may contain packets from after the clock was set."""
     return last_ns is not None and bool(port.counts["clock_steps"]) and last_ns >= int(port.counts["stepped_from_ns"])
 
 

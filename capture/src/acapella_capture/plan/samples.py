@@ -72,8 +72,7 @@ def sites_to_sample(settings: Settings, sites: Sequence[Site], unavailable: Mapp
 
 
 def named_sites(names: Sequence[str], sites: Sequence[Site], unavailable: Mapping[str, str]) -> list[Site]:
-    """Return those of the named sites that are available. Raises UserError for an unknown name, or if none is
-    available."""
+    """Return the named sites that are available. Raises UserError for an unknown name, or if none is available."""
     by_name = {site.name: site for site in sites}
     missing = [name for name in names if name not in by_name and name not in unavailable]
     if missing or not names:

@@ -143,8 +143,7 @@ def start(plan: RunPlan, now_ns: Callable[[], int]) -> int:
 
 
 def stop_all(group: Group) -> None:
-    """Stop every agent that can still be reached. They are stopped one by one, because one of them may be the
-    reason."""
+    """Stop every agent that can still be reached, one by one, because one of them may be the reason."""
     for remote in group.remotes:
         with contextlib.suppress(UserError):
             remote.request(messages.Stop())
@@ -230,8 +229,7 @@ def origin_of(remote: Remote, clock: Offset, run_status: dict[str, Any], plan: R
 
 
 def program_clock(clock: Offset, done: dict[str, Any]) -> Offset:
-    """Return the offset of the clock that timed a run, from the offset of the system clock and the run's event
-    `done`."""
+    """Return the offset of the clock that timed a run, from the system clock's offset and the run's event `done`."""
     return Offset(clock.offset_ns, clock.error_ns + (program_error_ns(done) or 0))
 
 

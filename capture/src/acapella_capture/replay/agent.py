@@ -163,8 +163,7 @@ class Agent:
     async def _authenticated(
         self, task: asyncio.Task, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> channel.Keys | None:
-        """Send a challenge and wait for the proof of the secret; return the keys, or None if there was no valid
-        proof."""
+        """Send a challenge and wait for the proof of the secret; return the keys, or None without valid proof."""
         self._unauthenticated[task] = writer
         if len(self._unauthenticated) > MAX_UNAUTHENTICATED:
             self.counts["crowded_out"] += 1

@@ -60,8 +60,7 @@ def program_error_ns(done: Mapping[str, Any]) -> int | None:
 
 
 def own_clock() -> dict[str, Any]:
-    """Return the state of this machine's clock: manifest key `clock`, and `error_ns`. All values are None if no program
-    reports it."""
+    """Return the state of this machine's clock: manifest key `clock`, and `error_ns`. Unknown values are None."""
     try:
         result = subprocess.run(
             ["sh", "-c", CLOCK],

@@ -138,8 +138,7 @@ class Remote:
                 file.write(part)
 
     def _connect(self) -> None:
-        """Connect and prove that this side has the secret; the HMAC of the first line proves that the agent also has
-        it."""
+        """Connect and prove that this side has the secret; the HMAC of the first line proves it for the agent."""
         self._socket = FrameSocket(self.name, CONNECT_S) if is_frame_address(self.name) else tcp_socket(self.name)
         self._lines = self._socket.makefile("rb")
         agent_challenge, own_challenge = channel.decode_challenge(self._line()), Challenge.new()

@@ -28,7 +28,7 @@ def measured(directory: Path, seconds: float) -> Iterator[dict[str, Any]]:
 
 
 def sweep(directory: Path, writer: str, snaplen: int, size: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """Yield runs of one size: first without a rate limit, then at fractions of the achieved rate until a run loses
+    """Yield runs of one size: without a rate limit, then at fractions of the achieved rate until a run loses
     nothing."""
     first = run(directory, writer, snaplen, size, seconds, None)
     yield first

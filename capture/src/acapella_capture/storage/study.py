@@ -167,7 +167,7 @@ def call_bytes(writer: str, written_bytes: int) -> int:
 
 
 def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> tuple[list, trace.Trace]:
-    """Run the writer until `max_bytes` are written or the time is over; return samples of the dirty memory, and the
+    """Run the writer until `max_bytes` are written or the time is over; return samples of dirty memory and the
     trace."""
     command = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
     command += ["--write", directory / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]

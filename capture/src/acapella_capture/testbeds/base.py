@@ -417,8 +417,7 @@ class Testbed(ABC):
         yield
 
     def replay(self) -> int:
-        """Send the capture once in the current environment; return the number of packets once all have arrived or are
-        lost.
+        """Send the capture once in the current environment; once all packets arrived or are lost, return their number.
 
         Raises UserError if packets were not sent, or the environment was not as specified.
         """

@@ -244,8 +244,7 @@ def source_of(fields: dict[str, str], file: Path) -> str:
 
 
 def check_query(query: str, line: int, faults: Faults) -> None:
-    """Add a fault if the name of an object in storage is invalid. The message does not repeat credentials in the
-    name."""
+    """Add a fault if the name of an object in storage is invalid. The message does not repeat credentials."""
     scheme = query.partition("://")[0]
     if scheme != "s3":
         faults.add(line, f"{scheme}://: only s3://BUCKET/KEY is supported; mount other storage, and use paths")

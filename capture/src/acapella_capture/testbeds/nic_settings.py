@@ -62,8 +62,7 @@ class NicSettings:
 
 
 def parse(text: str, offloads: Mapping[str, str] = OFFLOADS) -> dict[str, NicSettings]:
-    """Return the settings of each interface from the output of SCRIPT or READ. `offloads` contains the features by
-    name."""
+    """Return the settings of each interface from the output of SCRIPT or READ. `offloads`: features by name."""
     parts = re.split(r"(?m)^interface (\S+)$", text)
     return {name: parse_interface(part, offloads) for name, part in zip(parts[1::2], parts[2::2], strict=True)}
 
@@ -81,8 +80,7 @@ def parse_interface(text: str, offloads: Mapping[str, str] = OFFLOADS) -> NicSet
 
 
 def too_long_note(settings: NicSettings | None, longest_bytes: int | None) -> str | None:
-    """Return the warning if a captured frame is longer than the interface accepts; otherwise, or if this is unknown,
-    None."""
+    """Return the warning if a captured frame is longer than the interface accepts; None if not, or unknown."""
     limit = settings.longest_frame_bytes() if settings else None
     if limit is None or longest_bytes is None or longest_bytes <= limit:
         return None

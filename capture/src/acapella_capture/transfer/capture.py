@@ -94,7 +94,6 @@ def digest(directory: Path) -> None:
 
 
 def frames_over_mtu(directory: Path) -> int:
-    """Return how many frames of a digest are longer than the MTU permits: segments that an offload has not split
-    yet."""
+    """Return how many frames of a digest are longer than the MTU permits: segments that no offload has split yet."""
     lengths = pq.read_table(directory / FRAMES, columns=["wire_len"]).column("wire_len")
     return pc.sum(pc.greater(lengths, MTU + ETHERNET_BYTES)).as_py() or 0

@@ -106,8 +106,7 @@ def release(settings: TransferSettings, campaign: Path) -> None:
 
 
 def describe(settings: TransferSettings, campaign: str) -> list[str]:
-    """Return the lines of a dry run that describe the slice, its permissions, and missing requirements of this
-    machine."""
+    """Return the lines of a dry run about the slice, its permissions, and missing requirements of this machine."""
     plan, request, fabric = plan_slice(settings.topology), resource_request(settings), settings.fabric
     found = credentials.find(fabric.fabric_rc)
     tags = ", ".join(" or ".join(each) for each in required_tags(fabric, plan, request))

@@ -129,8 +129,7 @@ class FabricNodes(Nodes):
         self._set_up()
 
     def extend_lease(self, seconds: float) -> bool:
-        """Ensure that the lease lasts for a given time; return whether it does. A rejection is reported: the next start
-        continues."""
+        """Ensure that the lease lasts for a given time; return whether it does. Rejections are reported."""
         try:
             self._slice.extend(time.time_ns() + round(seconds * 1e9))
         except UserError as error:

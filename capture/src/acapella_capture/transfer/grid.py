@@ -61,8 +61,7 @@ class Cell:
         return sum(self.share(flow) for flow in range(self.streams))
 
     def share(self, flow: int) -> int:
-        """Return the bytes that a flow sends. On a single path, the first flows also send the remainder of the
-        division."""
+        """Return the bytes that a flow sends. On a single path, the first flows also send the remainder."""
         if self.several_paths:
             return self.size_bytes
         return self.size_bytes // self.streams + (flow < self.size_bytes % self.streams)

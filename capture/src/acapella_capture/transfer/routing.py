@@ -61,8 +61,7 @@ def other_end(between: tuple[str, str], node: str) -> str:
 
 
 def routes(nodes: Nodes, topology: Topology, node: str) -> list[str]:
-    """Return the lines that set the routes of a node to both hosts, in the main table and in the tables of the
-    paths."""
+    """Return the lines that set the routes of a node to both hosts, in the main table and the paths' tables."""
     lines = []
     for host, order in ((topology.receiver, 1), (topology.sender, -1)):
         hops: dict[str, str] = {}  # by path

@@ -90,8 +90,7 @@ def check_reordering(percent: float, delay_ns: int, where: object) -> None:
 
 
 def missing_algorithms(transfer: dict[str, Any], where: object) -> tuple[str, ...]:
-    """Return the algorithms of a grid that this kernel does not list. Raises UserError if it does not list any of
-    them."""
+    """Return the algorithms of a grid that this kernel does not list. Raises UserError if it lists none of them."""
     if transfer["testbed"] != "local":
         raise UserError("transfer.omit_missing_algorithms: only supported by testbed local", where=where)
     listed = listed_algorithms()

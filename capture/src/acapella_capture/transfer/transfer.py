@@ -93,8 +93,7 @@ class Transfer:
         return outcome
 
     def fetch(self, outcome: Outcome, directory: Path) -> None:
-        """Move iperf3's output to a directory, and set the error of the outcome to the error of the first failed
-        flow."""
+        """Move iperf3's output to a directory, and set the outcome's error to the first failed flow's."""
         for flow in outcome.flows:
             target = directory / flow.iperf3
             self._nodes.fetch(self._topology.sender, flow.iperf3, target)

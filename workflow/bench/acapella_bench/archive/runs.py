@@ -98,8 +98,7 @@ def made(bench: Bench) -> tuple[Archive, Path, list[dict]]:
 
 
 def batch_of(archive: Archive) -> int:
-    """Return the number of samples of a batch, at least two, because a batch of one sample is not processed as a
-    batch."""
+    """Return the number of samples of a batch, at least two, because one sample is not processed as a batch."""
     return max(2, -(-archive.captures // JOBS))
 
 

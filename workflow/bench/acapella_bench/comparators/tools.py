@@ -58,8 +58,7 @@ def tshark_missing() -> str | None:
 
 
 def nfstream_missing() -> str | None:
-    """Return why nfstream cannot run. It has a separate environment, because it needs different versions of
-    packages."""
+    """Return why nfstream cannot run. It has a separate environment, because it needs different package versions."""
     return None if NFSTREAM.exists() else "nfstream is not installed: make build/nfstream"
 
 

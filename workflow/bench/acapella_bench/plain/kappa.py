@@ -78,8 +78,7 @@ def order(ranks: list[int]) -> tuple[list[tuple[int, int]], int]:
 
 
 def kept(block: list[int], start: int) -> set[int]:
-    """Return the longest increasing subsequence; of several, the one with the largest kept distance, then smallest
-    ranks."""
+    """Return the longest increasing subsequence; of several, the largest kept distance, then smallest ranks."""
     chains = []
     for b in range(len(block) - 1, -1, -1):
         rest = min((chain for chain in chains if chain[2] > block[b]), default=(0, 0, -1, None))

@@ -1,5 +1,4 @@
-"""Measures acapella-monitor from a memory ring: one core receives stamped packets of 10,000 flows and updates all
-counts."""
+"""Measures acapella-monitor from a memory ring: one core receives packets of 10,000 flows and updates all counts."""
 
 import json
 

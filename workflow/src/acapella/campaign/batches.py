@@ -248,8 +248,7 @@ def recorded_as_current(path: Path, sample: str) -> Iterator[None]:
 
 
 def read_current(path: Path) -> str | None:
-    """Return the sample that a killed batch was processing; None if there is none. Raises UserError for invalid
-    text."""
+    """Return the sample that a killed batch was processing; None if there is none. Raises UserError if invalid."""
     try:
         return names.sample(path.read_text(encoding="utf-8"), path)
     except FileNotFoundError:

@@ -207,8 +207,7 @@ def split_by_file(directory: Path, acap: Path, table) -> Iterator[Part]:
 
 
 def check_numbers(ranges: list[tuple[int, int]] | None, acap: Path, where: Path | str) -> None:
-    """Print a line if --frames has numbers that are not in the acap. Raises UserError if none of them is in the
-    acap."""
+    """Print a line if --frames has numbers that are not in the acap. Raises UserError if none of them is."""
     from acapella.digest.show import open_table  # noqa: PLC0415 (pyarrow)
 
     frames = open_table(acap)[0].metadata.num_rows
@@ -476,8 +475,7 @@ def check_written(extraction) -> None:
 
 
 def as_pcap(parts: list[Part], output: str) -> bool:
-    """Return whether the output is a pcap: a file with suffix .pcap and the frames of one pcap. Print a note if it is
-    not."""
+    """Return whether the output is a pcap: a file .pcap with frames of one pcap. Print a note if it is not."""
     if not output.endswith((".pcap", ".cap")):
         return False
     if len(parts) == 1 and not metadata_of(parts[0].acap)["format"].startswith("pcapng"):

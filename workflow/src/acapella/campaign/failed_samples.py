@@ -34,8 +34,7 @@ def read_records(campaign: Path) -> dict[str, dict]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a regular file. Raises OSError, or ValueError if it is not a regular file or is larger than
-    MAX_BYTES."""
+    """Return the text of a regular file. Raises OSError, or ValueError if it is not regular or exceeds MAX_BYTES."""
     if not path.is_file():  # the open of a named pipe would block
         raise ValueError("not a regular file")
     with path.open(encoding="utf-8") as stream:

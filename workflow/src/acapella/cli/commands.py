@@ -207,8 +207,7 @@ def wanted(words: Sequence[str], commands: dict) -> Sequence[str]:
 
 
 def add_command(subparsers, entry: str, module: str | None) -> None:
-    """Add the command of a module. Without a module, add the command of an entry point, if an installed package has
-    it."""
+    """Add the command of a module. Without a module, add an entry point's, if an installed package has it."""
     implementation = importlib.import_module(f"acapella.{module}") if module else entry_module(entry)
     if implementation is None:
         return

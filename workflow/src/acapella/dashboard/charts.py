@@ -1,4 +1,4 @@
-"""Draws charts of a dashboard: values of campaigns over time, as SVG inside the page. Equal values give identical
+"""Draws charts of a dashboard: values of campaigns over time, as SVG inside the page. Equal values yield equal
 bytes."""
 
 import math

@@ -369,8 +369,7 @@ def existing_state(path: Path) -> os.stat_result | None:
 
 
 def prunable(found: Sequence[Digest], *, max_bytes: int | None, unused_since_ns: int | None) -> list[Digest]:
-    """Return the digests to remove: digests not used since a given time, then the least recently used until the size
-    fits."""
+    """Return the digests to remove: unused since a given time, then the least recently used until the size fits."""
     total = sum(digest.size_bytes for digest in found)
     removed = []
     for digest in found:

@@ -54,16 +54,14 @@ def distribution(sample: str, rows: list[dict]) -> list[dict]:
 
 
 def mean_reports(sample: str, rows: list[dict]) -> float:
-    """Return the mean of a sample's complete seconds, in reports/s; of its incomplete second if there is no complete
-    one."""
+    """Return the mean of a sample's complete seconds, in reports/s; of its incomplete second if none is complete."""
     of_sample = [row for row in rows if row["sample"] == sample]
     counts = [row["reports"] for row in of_sample if row["whole"]] or [row["reports"] for row in of_sample]
     return sum(counts) / len(counts)
 
 
 def title(rows: list[dict]) -> str:
-    """Return the title: the mean of each sample or the range of means, and the maximum in one second over all
-    samples."""
+    """Return the title: the mean of each sample or the range of means, and the maximum in any second of any sample."""
     means = [mean_reports(name, rows) for name in {row["sample"] for row in rows}]
     range_of_means = span(f"{format_count(min(means))} reports/s", f"{format_count(max(means))} reports/s")
     of_sample = " of a sample" if len(means) > 1 else ""

@@ -1,5 +1,4 @@
-"""Writes the notes under the titles of figures of flow reports: the numbers of frames and reports, and the reports
-lost."""
+"""Writes notes under the titles of figures of flow reports: numbers of frames and reports, and the reports lost."""
 
 from acapella.common.wording import count, percent
 

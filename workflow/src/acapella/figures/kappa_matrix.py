@@ -137,8 +137,7 @@ def title(rows: list[dict], names: dict[tuple[str, int], str], odd: list[str]) -
 
 
 def pairs_with(rows: list[dict], kappa: float, names: dict[tuple[str, int], str]) -> str:
-    """Return the first pair of trials with this kappa, and the number of further pairs: ``a with b, and 2 other
-    pairs``."""
+    """Return the first pair of trials with this kappa, and the number of others: ``a with b, and 2 other pairs``."""
     first, *others = [row for row in rows if row["kappa"] == kappa]
     trials = [shortened(names[first["environment"], first[end]], LABEL) for end in ("a", "b")]
     more = f", and {count(len(others), 'other pair')}" if others else ""

@@ -65,7 +65,7 @@ def time_range(rows: list[dict]) -> tuple[int, int] | None:
 
 
 def offered_frames(row: dict) -> int:
-    """Return the number of frames offered to the capture, including frames that a filter or sampling omits, if
+    """Return the number of frames offered to the capture, including those that a filter or sampling omits, if
     counted."""
     return max(row["mirror_offered"] or 0, row["lost_frames"] + row["frames"] + (row["sampled_out"] or 0))
 

@@ -1,5 +1,4 @@
-"""Draws marks of individual sites on the bars of the whole campaign, distinguished by color and shape, or by
-tooltips."""
+"""Draws marks of individual sites on the campaign's bars, distinguished by color and shape, or by tooltips."""
 
 from collections.abc import Iterable
 

@@ -124,8 +124,7 @@ def merge_spans(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
 
 
 def clip_to_spans(start: int, end: int, spans: tuple[list[int], list[int]]) -> tuple[int, int]:
-    """Return the first and the last time between ``start`` and ``end`` that are in a span; both are unchanged if none
-    is."""
+    """Return the first and the last time between ``start`` and ``end`` that are in a span; unchanged if none is."""
     starts, ends = spans
     first, last = bisect_right(ends, start), bisect_left(starts, end) - 1
     return (max(start, starts[first]), min(end, ends[last])) if first <= last else (start, end)

@@ -41,8 +41,7 @@ def draw(source: Source) -> Figure:
 
 
 def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
-    """Return the number of runs whose receiver did not read all bytes, and the number of runs for which this is
-    known."""
+    """Return the number of runs whose receiver did not read all bytes, and of runs for which this is known."""
     own = transfer_scope.groups(flows, ("cell_id", "run"))
     known = few = 0
     for cell in cells:
@@ -63,8 +62,7 @@ def received(few: int, known: int) -> str:
 
 
 def title(rows: list[dict], few: int, known: int) -> str:
-    """Return the title: in how many settings each of the first two algorithms completes first, unless runs moved fewer
-    bytes."""
+    """Return the title: in how many settings each algorithm completes first, unless runs moved fewer bytes."""
     if few:
         return f"Completion times of unequal transfers: {few} of {count(known, 'run')} received less than {SHARE}"
     settings: dict[int, dict[str, dict]] = {}

@@ -84,8 +84,7 @@ def signed(value: float, decimals: int) -> str:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the title: in how many settings each algorithm is faster as printed, and the median gain if any is
-    defined."""
+    """Return the title: in how many settings each algorithm is faster as printed, and the median gain, if defined."""
     known = [gain for row in rows if (gain := transfer_outcome.gain_of(row)) is not None]
     median = f"; median gain {signed(statistics.median(known), DECIMALS)}{GAP}%" if known else ""
     return f"{transfer_outcome.summary('is faster', [*map(transfer_outcome.outcome, rows)], len(rows))}{median}"

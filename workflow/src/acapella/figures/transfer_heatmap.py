@@ -27,7 +27,7 @@ KEY = (
 
 @dataclass(frozen=True)
 class Measure:
-    """The measure of a heatmap: a value of a row, its text and spread, the title of its scale, and colors from low to
+    """The measure of a heatmap: a row's value, its text and spread, the title of its scale, and colors from low to
     high."""
 
     value: Callable[[dict], float | None]

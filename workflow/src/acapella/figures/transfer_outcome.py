@@ -1,5 +1,4 @@
-"""Determines whether BBR or Cubic is faster in a setting: one wins only if no run contradicts it, and not by
-rounding."""
+"""Determines whether BBR or Cubic is faster in a setting: one wins only if no run contradicts it, nor by rounding."""
 
 import math
 

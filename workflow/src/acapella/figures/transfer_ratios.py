@@ -159,8 +159,7 @@ def overlapping(rows: list[dict]) -> list[float]:
 
 
 def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
-    """Return the ratio that completes first with each algorithm, or the number of settings and algorithms in which it
-    does."""
+    """Return the ratio that completes first with each algorithm, or in how many settings and algorithms it does."""
     best = [(shortest(rows), bool(overlapping(rows))) for rows in groups]
     if by_algorithm:
         parts = [

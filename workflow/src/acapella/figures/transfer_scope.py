@@ -1,5 +1,4 @@
-"""Writes the notes under the titles of figures of transfers (runs, mode, repetitions, flags), and labels of
-settings."""
+"""Writes notes under the titles of figures of transfers (runs, mode, repetitions, flags), and labels of settings."""
 
 from collections.abc import Callable, Iterable
 
@@ -121,8 +120,7 @@ def name_of(algorithm: str) -> str:
 
 
 def byte_text(size: int | None) -> str:
-    """Return bytes with a binary unit if they are a multiple of it, else with a decimal unit: ``100 KiB``, ``10
-    MB``."""
+    """Return bytes with a binary unit if they are a multiple of it, else a decimal unit: ``100 KiB``, ``10 MB``."""
     if size is None:
         return "?"
     for unit, name in BINARY:

@@ -37,8 +37,7 @@ def draw(source: Source) -> Figure:
 
 
 def title(gains: list[dict]) -> str:
-    """Return the title: the mean difference for each size, or the range of the differences if other settings also
-    vary."""
+    """Return the title: the mean difference for each size, or the range of differences if other settings also vary."""
     if not gains:
         return "Completion time against parallel streams"
     sizes = transfer_scope.groups(gains, ("size_bytes",))

@@ -1,5 +1,4 @@
-"""Provides Vega, Vega-Lite and vega-embed as one script, which vl-convert compiles once and later processes read from a
-file."""
+"""Provides Vega, Vega-Lite and vega-embed as one script, compiled once by vl-convert and later read from a file."""
 
 import contextlib
 import functools

@@ -206,8 +206,7 @@ def offer(collector, memory, rate: float, seconds: float) -> Run:
 
 
 def skip(memory, position: int, count: int) -> float:
-    """Change the reports from ``position`` on to their values in the next pass; return the time that this took, in
-    s."""
+    """Change the reports from ``position`` on to their values in the next pass; return the time taken, in s."""
     begin = time.monotonic()
     if count >= RING:
         advance(memory, count // RING)

@@ -84,8 +84,7 @@ class Graph:
         return value if isinstance(value, dict) else {}
 
     def capacity(self, node: str, key: str) -> int | None:
-        """Return a number in the capacities of a node; None if it is missing. Raises UserError if it is not a
-        number."""
+        """Return a number in the capacities of a node; None if missing. Raises UserError if it is not a number."""
         value = self.json_of(node, "Capacities").get(key)
         if value is None:
             return None
@@ -162,8 +161,7 @@ def nics(graph: Graph, node: str, site: str) -> list[dict]:
 
 
 def port_row(graph: Graph, port: str, site: str, site_of_port: dict[str, str]) -> dict:
-    """Return the row of a trunk port: an uplink if a link connects it to a different site's port, or to nothing
-    known."""
+    """Return the row of a trunk port: an uplink if a link connects it to another site's port, or to nothing known."""
     others = [
         other
         for link in graph.neighbors(port, "connects", "Link")

@@ -30,8 +30,7 @@ def columns_of(name: str) -> list[str]:
 
 
 def files(patterns: Iterable[str]) -> list[Path]:
-    """Return the sorted files that patterns match, without duplicates. Raises UserError if a pattern matches no
-    file."""
+    """Return the sorted files that patterns match, without duplicates. Raises UserError if one matches none."""
     found: set[str] = set()
     for pattern in patterns:
         matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - patterns may be absolute

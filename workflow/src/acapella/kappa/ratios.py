@@ -38,8 +38,7 @@ def ordering_kendall(inversions: int, n_common: int) -> Fraction | None:
 
 
 def latency(total: int, n_common: int, duration_ns: int) -> Fraction | None:
-    """Return L, equation 3; ``total`` is the sum of |lA - lB| in ns, ``duration_ns`` the duration of the longer
-    trial."""
+    """Return L, equation 3; ``total``: sum of |lA - lB| in ns; ``duration_ns``: duration of the longer trial."""
     return ratio(total, n_common * duration_ns) if n_common else None
 
 
@@ -49,8 +48,7 @@ def gaps(total: int, n_common: int, durations_ns: int) -> Fraction | None:
 
 
 def kappa(n_a: int, n_b: int, n_common: int, parts: tuple[Fraction | None, ...]) -> float | None:
-    """Return kappa, equation 5, of ``parts`` (U, O, L, I): None for two empty trials, 0 by convention if no packet is
-    common."""
+    """Return kappa, equation 5, of ``parts`` (U, O, L, I): None for two empty trials, 0 if no packet is common."""
     if n_a + n_b == 0:
         return None
     if n_common == 0:
@@ -90,8 +88,7 @@ def deltas(sums: dict, count: int) -> dict:
 
 
 def moments(sums: dict) -> dict:
-    """Return Table 1 of the paper over ``count`` signed moves: mean and population sigma of the moves and of their
-    sizes."""
+    """Return Table 1 of the paper over ``count`` signed moves: mean and population sigma of moves and of sizes."""
     count = sums["count"]
     if not count:
         return dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))

@@ -22,8 +22,7 @@ NO_CLOCK_ERROR = "its replayers' clocks have no stated error"
 
 @dataclass(frozen=True)
 class Numbering:
-    """The keys of each recording, in the order of acapella_core.kappa.align: first key, number of frames, and
-    SHA-256."""
+    """The keys of each recording, in the order of acapella_core.kappa.align: first key, frames, and SHA-256."""
 
     sha256: list[str]
     frames: list[int]
@@ -118,8 +117,7 @@ def queues_of(rows: Departures, timed: np.ndarray) -> list[np.ndarray]:
 
 
 def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
-    """Return the key of each row. Raises UserError for a different recording, or for packets that are not in the
-    recording."""
+    """Return the key of each row. Raises UserError for a different recording, or for packets not in it."""
     if rows.recording_sha256 not in numbering.sha256:
         fix = "name the recording that was replayed"
         message = f"departures of a different recording: SHA-256 {rows.recording_sha256}"

@@ -49,8 +49,7 @@ class Senders:
 def order_of(
     arrivals: tuple[np.ndarray, np.ndarray], own: Schedule, sources: list[Departures], numbering: Numbering
 ) -> dict | None:
-    """Return the counts of a trial (keys and times, as returned by align); None for one sender, or if the skew is
-    unknown."""
+    """Return the counts of a trial (keys and times, from align); None for one sender, or if the skew is unknown."""
     senders = senders_of(own, sources, numbering)
     if senders is None:
         return None

@@ -191,8 +191,7 @@ def check_map(map_file: Path, target: Path, key_file: Path) -> None:
 def make_release(
     campaign: Campaign, target: Path, key_file: Path, map_file: Path | None, args: argparse.Namespace
 ) -> dict:
-    """Create the complete release or nothing; return counts of its contents and the omitted tables. Raises
-    UserError."""
+    """Create a complete release or nothing; return counts of its contents, and omitted tables. Raises UserError."""
     from acapella_core import anonymize as core  # noqa: PLC0415
 
     from . import catalog as release_catalog  # noqa: PLC0415

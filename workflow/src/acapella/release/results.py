@@ -1,5 +1,4 @@
-"""Lists tables and figures computed from the captures of a release: their paths, and the versions that determine their
-bytes."""
+"""Lists tables and figures computed from a release's captures: paths, and the versions that determine their bytes."""
 
 import json
 import shutil

@@ -31,7 +31,6 @@ def exist(campaign: Campaign) -> bool:
 
 
 def why_omitted(table: str, part: Path) -> str:
-    """Return why a table is not copied, if the release in ``part`` contains the files from which it is computed; else
-    ""."""
+    """Return why a table is not copied, if the release in ``part`` contains the files of its computation; else ""."""
     directory = next((directory for prefix, directory in REMADE.items() if table.startswith(prefix)), None)
     return f"recreated from {directory}/ by make reproduce" if directory and (part / directory).is_dir() else ""

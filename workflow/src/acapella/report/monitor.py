@@ -12,8 +12,7 @@ MAX_FLOWS = 100  # rows of the tables of flows and of loss events; all are in th
 
 
 def tables(source: Source, *, counted: bool = True) -> list[dict]:
-    """Return the tables of the section; the table of clocks only if it has rows. ``counted``: include more than
-    searches."""
+    """Return the tables of the section; clocks only if there are rows. ``counted``: not only searches."""
     shown = []
     if counted:
         of_clocks = clocks(source)

@@ -1,4 +1,4 @@
-"""Creates the report's section on the storage study: latency of writes (Patchwork, figure 14), loss by rate (Tables 1,
+"""Creates the report's section on the storage study: write latency (Patchwork, figure 14), loss by rate (Tables 1,
 2)."""
 
 import csv

@@ -53,8 +53,7 @@ def warnings(source: Source) -> list[str]:
 
 
 def different_packets(source: Source) -> list[str]:
-    """Return a sentence per environment whose trials do not contain the same packets; no other counter includes
-    these."""
+    """Return a sentence per environment whose trials contain different packets; no other counter includes these."""
     found = []
     for name in environments(source):
         rows = [row for row in pairs(source) if row["environment"] == name]

@@ -1,5 +1,4 @@
-"""Creates the warnings of the report: losses, coarse clocks, damaged files, and samples that are missing or
-excluded."""
+"""Creates the warnings of the report: losses, coarse clocks, damaged files, and missing or excluded samples."""
 
 import json
 from collections import Counter, defaultdict
@@ -226,8 +225,7 @@ def repeated(rows):
 
 
 def overlapping(rows):
-    """Return the warning about samples of one port and direction that overlap in time, except duplicates of a
-    capture."""
+    """Return the warning about samples of one port and direction that overlap in time, except duplicates."""
     distinct = {row["sha256"] or row["sample"]: row for row in reversed(rows)}.values()
     names = set()
     for other in ("tx", "rx"):  # samples of different directions contain different frames

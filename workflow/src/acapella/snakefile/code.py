@@ -45,8 +45,7 @@ class Source(NamedTuple):
 
 
 class Module(NamedTuple):
-    """The contribution of a module to the digest: its files, packages of SHAPING, whether it uses the core, and our
-    modules."""
+    """The contribution of a module to the digest: files, packages of SHAPING, whether it uses the core, our modules."""
 
     files: tuple[Source, ...]
     foreign: frozenset[str]
@@ -71,8 +70,7 @@ def digest(*stages: str) -> str:
 
 
 def figure_digest(figure: str) -> str:
-    """Return the SHA-256, in hexadecimal, of the code that draws a figure: its module, and the code shared by all
-    figures."""
+    """Return the SHA-256, in hexadecimal, of the code that draws a figure: its module, and the common code."""
     return digest(f"acapella.figures.{figure}", *FIGURE_CODE)
 
 

@@ -1,5 +1,4 @@
-"""Prints messages about errors outside of jobs: one line for a user's mistake, and messages that Snakemake
-suppresses."""
+"""Prints messages about errors outside of jobs: one line for a user's mistake, and messages suppressed by Snakemake."""
 
 import contextlib
 import logging

@@ -61,8 +61,7 @@ class OptionalStage:
 
 
 def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
-    """Return all optional stages. ``flowreports``: value of the config key without parts that cannot run on this
-    machine."""
+    """Return all optional stages. ``flowreports``: the config key without parts that cannot run on this machine."""
     configured, trials = config["flowreports"], bool(config["trials"])
     replays = bool(environments_with_departures(config))
     transfers = has_transfers(config)
@@ -160,8 +159,7 @@ def report_empty_figures(config: dict) -> None:
 
 
 def available_flowreports(config: dict) -> dict:
-    """Return the config key `flowreports` without parts that cannot run on this machine; report the reason on standard
-    error."""
+    """Return the config key `flowreports` without parts that cannot run on this machine; report the reason."""
     configured = config["flowreports"]
     if not (configured["samples"] or configured["study"]):
         return configured

@@ -77,8 +77,7 @@ def with_release(config: Mapping) -> dict[str, Any]:
 
 
 def is_without_captures(config: Mapping) -> bool:
-    """Return whether results are computed from the acaps and flow tables of a release, because its captures are
-    missing."""
+    """Return whether results are computed from a release's acaps and flow tables, because it lacks captures."""
     return bool(config.get("reproduce")) and not Path(str(config["reproduce"]), "captures").is_dir()
 
 

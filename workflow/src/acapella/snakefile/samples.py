@@ -70,8 +70,7 @@ class Samples:
         return lambda wildcards: expand(pattern, sample=self.included(), **values)
 
     def manifest(self, name: str) -> str:
-        """Return the path of the manifest of a sample; with batches, the path of the list that the job creates with
-        it."""
+        """Return the path of the manifest of a sample; with batches, of the list that the job creates with it."""
         return self.manifest_list(name) if self.manifest_list else f"{self._campaign}/raw/{name}.json"
 
     def capture(self, name: str) -> str:

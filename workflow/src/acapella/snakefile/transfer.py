@@ -1,5 +1,4 @@
-"""Reads transfer experiments in a configuration: whether there are any, the keys of `acapella transfer`, and empty
-figures."""
+"""Reads transfer experiments in a configuration: their presence, the keys of `acapella transfer`, and empty figures."""
 
 import json
 from collections.abc import Mapping

@@ -65,8 +65,7 @@ def describe(settings: FabricReplaySettings | None) -> list[str]:
 
 
 def conditions(environment: FabricReplayEnvironment) -> str:
-    """Return the number of replayers and the speed of an environment as part of a sentence; "" for one replayer at
-    recorded speed."""
+    """Return the replayers and the speed of an environment as part of a sentence; "" for one at recorded speed."""
     replayers = "" if environment.replayers == 1 else f", by {environment.replayers} replayers together"
     speed = "" if environment.speed == 1 else f", {environment.speed:g} times as fast as recorded"
     return replayers + speed
@@ -130,8 +129,7 @@ def write_parts(given: str | None, directory: Path, destination_macs: Sequence[s
 
 
 class Replayer:
-    """The replayers of an environment. ``nodes`` are the names of their nodes on the testbed. Methods raise
-    UserError."""
+    """The replayers of an environment. ``nodes``: the testbed's names of their nodes. Methods raise UserError."""
 
     def __init__(
         self,

@@ -59,8 +59,7 @@ def permitted_nics(models: Sequence[str], tags: Collection[str]) -> list[str]:
 
 
 def mirror_tags(settings: FabricSettings) -> list[tuple[str, ...]]:
-    """Return the permission tags that mirrors need: any one of each tuple. A mirror within the user's slice needs a
-    NIC."""
+    """Return the permission tags that mirrors need: any one of each tuple. Within the user's slice, a NIC is needed."""
     of_nic = (*map(nic_tag, settings.nics), SMART_NIC)
     return [of_nic] if settings.nodes == "own" else [(MIRRORING,), of_nic]
 

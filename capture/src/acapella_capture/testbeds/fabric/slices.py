@@ -39,7 +39,7 @@ def slice_name(campaign: str, site: str) -> str:
 def site_of(campaign: str, name: str, sites: str = SITES) -> str | None:
     """Return the site of one of the campaign's slices; None for others.
 
-    Other slices belong to a campaign `<campaign>-more`, or are the user's own,, such as `acapella-<campaign>-2`.
+    Other slices belong to a campaign `<campaign>-more`, or are the user's own, such as `acapella-<campaign>-2`.
     """
     match = re.fullmatch(rf"acapella-{re.escape(campaign)}-({sites})", name or "")
     return match[1] if match else None
@@ -304,8 +304,7 @@ class Slices:
             raise UserError(shortened_text(granted), where=WHERE)
 
     def delete(self, slice_id: str, *, wait: bool = False) -> None:
-        """Delete a slice if it exists, as `delete_all` does. `wait`: wait until its resources are free for the next
-        slice."""
+        """Delete a slice if it exists, as `delete_all` does. `wait`: until its resources are free."""
         self.delete_all([slice_id])
         if wait:
             self._until(slice_id, self.settings.wait_timeout_s, lambda state: state in ("Dead", None))

@@ -1,5 +1,4 @@
-"""Reads the counters of FABRIC's switches from its Prometheus: ifHCInOctets and ifHCOutOctets of every port, every 30
-s.
+"""Reads the counters of FABRIC's switches from its Prometheus: ifHCInOctets and ifHCOutOctets per port, every 30 s.
 
 Not every user has access to them. Without access, there is no telemetry, and a note contains the reason.
 """

@@ -118,7 +118,7 @@ class FabricTestbed(NodePrograms):
         return resources.hosts_of(self._hosts(site), site, self._nics())
 
     def _nics(self) -> list[str]:
-        """Return the NIC models that the project may use; all models if it may use none, so that `allocate` names the
+        """Return the NIC models that the project may use; all if it may use none, so that `allocate` names the
         permission."""
         with contextlib.suppress(UserError):
             return requirements.permitted_nics(self.settings.nics, self.session.tags()) or self.settings.nics

@@ -116,8 +116,8 @@ def quiet(request: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_space(stream: BinaryIO, size: int, target: Path) -> None:
-    """Raise UserError if there is not enough space for a file of `size` bytes, the beginning of which `stream` already
-    contains."""
+    """Raise UserError if there is not enough space for the rest of a file of `size` bytes, which starts with
+    `stream`."""
     system = os.fstatvfs(stream.fileno())
     free, needed = system.f_bavail * system.f_frsize, size - os.fstat(stream.fileno()).st_size
     if needed > 0 and needed + RESERVE_MB * MB > free:

@@ -25,8 +25,7 @@ def dropped(places: Iterable[tuple[str, str]]) -> dict[str, int]:
 
 
 def own_drops(qdiscs: Iterable[Mapping]) -> dict[str, int]:
-    """Return the drops of each qdisc of a device, excluding those of its children, which a classful qdisc also
-    counts."""
+    """Return the drops of each qdisc of a device, excluding its children, whose drops a classful qdisc also counts."""
     queues = [one for one in qdiscs if one["kind"] != INGRESS]
     found = {}
     for queue in queues:

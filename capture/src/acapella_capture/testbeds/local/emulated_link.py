@@ -118,8 +118,7 @@ def settings_script() -> str:
 
 
 def device_lines(mtu: int, mac: str) -> list[str]:
-    """Return the commands of `ip` that create the devices of the router. Without addresses, the devices send
-    nothing."""
+    """Return the commands of `ip` that create the devices of the router. Without addresses, they send nothing."""
     return [
         "link set dev lo up",  # without any address, the kernel rejects gateways
         f"link set dev eth0 address {mac} addrgenmode none",

@@ -36,7 +36,7 @@ VXLAN_OVERHEAD = 50  # outer Ethernet, IPv4, UDP and VXLAN headers
 
 @dataclass(frozen=True)
 class Host:
-    """A host: the name of its namespace, the numbers of its site and of the host within it (from 1), and its MAC
+    """A host: the name of its namespace, the numbers of its site and of the host there (from 1), and its MAC
     address."""
 
     name: str

@@ -53,8 +53,7 @@ class TrafficItem:
 
     @property
     def label(self) -> str:
-        """Return the item's description for notes: its content, because the default plan is not in the user's
-        config."""
+        """Return the item's description for notes: its content, because the user's config lacks the default plan."""
         path = "" if self.path == "standard" else f", {self.path}"
         return f"traffic {self.kind} from {self.client.name} to {self.server.name} ({self.address}{path})"
 
@@ -152,8 +151,7 @@ def endpoints(network: Network, number: int, client: str | None, server: str | N
 
 
 def peer(network: Network, host: Host, preferred: Host) -> Host | None:
-    """Return the preferred peer of a host. If that is in a different slice, return a host of the same slice, or
-    None."""
+    """Return the preferred peer of a host. If its slice differs, return a host of the same slice, or None."""
     if host != preferred and network.connected(host, preferred):
         return preferred
     others = [other for site in range(1, network.sites + 1) for other in network.hosts(site) if other != host]

@@ -15,8 +15,7 @@ CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/
 
 @dataclass(frozen=True)
 class ObjectState:
-    """The state of an object. ``fault``: why it cannot be fetched; ``sha256``: None unless it covers the whole
-    object."""
+    """The state of an object. ``fault``: why it cannot be fetched; ``sha256``: of the whole object, else None."""
 
     etag: str | None = None
     sha256: str | None = None
@@ -69,8 +68,7 @@ def has_bucket(client, bucket: str) -> bool:
 
 
 def whole_sha256(found: Mapping[str, Any]) -> str | None:
-    """Return the SHA-256 of an object in hexadecimal; None if it has none, or only a checksum over its parts'
-    checksums."""
+    """Return the SHA-256 of an object in hexadecimal; None if it has none, or only a checksum over parts."""
     if found.get("ChecksumType", "FULL_OBJECT") != "FULL_OBJECT":
         return None
     try:
