@@ -48,7 +48,7 @@ Series = Sequence[tuple[float, float]]
 def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, float]]:
     """Return (time in s, bytes to be mirrored since the first reading) for each reading of the port.
 
-    A counter reset to 0 counts from there. If Tx and Rx are read at different times, Rx is interpolated.
+    A counter reset to 0 counts from there. If they are read at different times, Rx is interpolated at the Tx times.
     """
     of_tx, of_rx = SHARES[direction]
     tx, rx = growth(readings.tx), growth(readings.rx)

@@ -1,4 +1,4 @@
-"""Compares packets by their identities, and finds loss events: packets of one place that are missing elsewhere."""
+"""Compares packets by their identities, and finds loss events: packets of one place missing at the other."""
 
 import json
 import re

@@ -216,7 +216,7 @@ def reading_statement(con, query: str, hint: str = "; to rebuild the catalog: ac
         raise UserError(f"expected one statement, found {len(more) + (statement is not None)}")
     if refused := refused_kind(con, statement):
         raise UserError(
-            f"this is read only: {refused} is not allowed",
+            f"only reading is permitted: {refused} is not allowed",
             fix=f"use select; to save a result: --format csv > FILE{hint}",
         )
     return statement.query

@@ -193,8 +193,8 @@ def remove_records(directory: Path, listed: Collection[str]) -> Iterator[Removed
 def is_known(campaign: Campaign, name: str) -> bool:
     """Return whether a sample of this name was in the campaign.
 
-    A sample was if it has a manifest, or a log of `acapella digest` and a table with metadata of digest. The metadata
-    alone is not sufficient, because a copy with a different name has the same metadata.
+    It was in the campaign if it has a manifest, or a log of `acapella digest` and a table with metadata of digest. The
+    metadata alone is not sufficient, because a copy with a different name has the same metadata.
     """
     manifest = campaign.manifest(name)
     if not manifest.is_symlink() and capture_name(manifest) is not None:

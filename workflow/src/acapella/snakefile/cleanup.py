@@ -79,8 +79,7 @@ def move(path: Path, target: Path) -> None:
 def remove_unlisted(campaign: str, rows: Mapping) -> None:
     """Remove the files of samples that are no longer in the user's sheet; report them on standard error.
 
-    ``rows``: rows of the sheet by sample. `acapella campaign index` also does this, but it does not run if a sample
-    fails.
+    ``rows``: rows of the sheet by sample. `acapella campaign index` also does this, but not if a sample fails.
     """
     directory = Campaign.at(Path(campaign))
     lines = remove_stale(directory, rows, [row.file for row in rows.values()])
