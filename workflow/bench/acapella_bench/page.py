@@ -17,13 +17,14 @@ INTRODUCTION = """# Performance
 
 `make bench` measured these numbers. They are valid only for the machine and the load below. To measure another machine:
 
-    make bench BENCH_ARGS="archive cores batches comparators"
+    make bench BENCH_ARGS="archive cores batches comparators extract generate monitor"
     PYTHONPATH=workflow/bench .venv/bin/python -m acapella_bench.page bench-results.json
 
 The benchmark `archive` runs the whole workflow, from the sample sheet to the report, over captures with different
 bytes. The share of a stage is the core time that its jobs occupied, divided by the core time of the whole run. `cores`
 compares one core and Slurm with two cores. `batches` processes many captures of 1,000 frames. `comparators` runs other
-flow meters on the same frames, and counts the flows that they find inside the encapsulations of FABRIC.
+flow meters on the same frames, and counts the flows that they find inside the encapsulations of FABRIC. `extract` cuts
+frames out of a large capture. `generate` and `monitor` measure the programs of docs/generate.md and docs/monitor.md.
 """
 SMALL = """
 **These are results of small runs (`--scale small`), which only test the benchmarks: they are too short to be compared

@@ -1,15 +1,15 @@
 """Runs the whole workflow over an archive: from the sample sheet to the report, on one or two cores.
 
 In a full run, the archive contains 300 million frames in 1,000 captures; in a small one, 3 million in 10. --samples
-sets a different number of captures. Captures and results take at most 15 GB of disk: results are deleted before the
-next run.
+sets a different number of captures. Engine hybrid runs over a tenth of them. Captures and results take at most 15 GB of
+disk: results are deleted before the next run.
 """
 
 import json
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..programs import ROOT, Bench
@@ -34,16 +34,22 @@ class Run:
 
 
 def run(bench: Bench) -> list[dict]:
-    """Run the workflow with engines native and hybrid on two cores."""
+    """Run the workflow with engines native and hybrid on two cores, hybrid over a tenth of the captures."""
     archive, _, rows = made(bench)
     native = run_of(bench, "native", CORES)
-    hybrid = run_of(bench, "hybrid", CORES)
+    tenth = max(2, archive.captures // 10)
+    hybrid = run_of(replace(bench, scale={**bench.scale, "archive": tenth}), "hybrid", CORES)
     goal = {"goal": f"< {60 * MINUTES}"} if archive.captures == FULL else {}
     return [
         *rows,
         {"measured": "native: wall time", "value": native.wall_s, "unit": "s", **goal, "note": f"{CORES} cores"},
         *native.rows,
-        {"measured": "hybrid: wall time", "value": hybrid.wall_s, "unit": "s", "note": f"{CORES} cores"},
+        {
+            "measured": "hybrid: wall time",
+            "value": hybrid.wall_s,
+            "unit": "s",
+            "note": f"{CORES} cores, {tenth:,} captures",
+        },
         *({key: row[key] for key in row if key != "goal"} for row in hybrid.rows),
     ]
 
