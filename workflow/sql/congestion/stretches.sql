@@ -39,8 +39,8 @@ pauses as (
 numbered as (
     select
         *,
-        count(*) filter (where pause) over (partition by sample order by at_ns, frame rows unbounded preceding)
-            as stretch
+        -- with count(*) filter (where pause), DuckDB 2.0 would count the frames of each window one by one
+        count(nullif(pause, false)) over (partition by sample order by at_ns, frame rows unbounded preceding) as stretch
     from pauses
 ),
 

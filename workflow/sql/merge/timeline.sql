@@ -23,7 +23,8 @@ placed as (
         site,
         port,
         sample,
-        (count(*) filter (where start_ns > covered_until_ns) over upto)::bigint as gaps_before,
+        -- with count(*) filter (...), DuckDB 2.0 would count the samples of each window one by one
+        count(nullif(start_ns > covered_until_ns, false)) over upto as gaps_before,
         coalesce(
             sum(start_ns - covered_until_ns) filter (where start_ns > covered_until_ns) over upto, 0
         )::bigint as gap_ns_before
