@@ -15,6 +15,17 @@ stretches as (
     select * from stretches
 ),
 
+-- stretches that can have filled the queue; those of a sample do not overlap
+full_stretches as (
+    select
+        s.sample,
+        s.from_ns,
+        s.to_ns
+    from stretches as s
+    inner join mirror as m on s.sample = m.sample
+    where s.waiting_bytes >= m.fill_bytes
+),
+
 islands as (
     select
         *,
@@ -47,12 +58,8 @@ final as (
         r.halves,
         r.half_ns,
         r.run_bytes,
-        r.run_bytes >= m.fill_bytes and exists (
-            select 1 from stretches as s
-            where
-                s.sample = r.sample and s.waiting_bytes >= m.fill_bytes
-                and s.from_ns <= r.end_half * r.half_ns and s.to_ns >= r.first_half * r.half_ns
-        ) as fills,
+        -- s is the last of these stretches that starts before the run's end
+        coalesce(r.run_bytes >= m.fill_bytes and s.to_ns >= r.first_half * r.half_ns, false) as fills,
         -- parts excluded by its first and last window
         r.run_bytes + (2 - $busy_share) * r.half_ns * m.capacity_bps / 8e9 as most_bytes,
         -- only a part of the first and last half is in the run
@@ -60,6 +67,7 @@ final as (
         and r.inner_bytes * 8e9 >= $full_share * m.capacity_bps * r.inner_halves * r.half_ns as full_rate
     from runs as r
     inner join mirror as m on r.sample = m.sample
+    asof left join full_stretches as s on r.sample = s.sample and r.end_half * r.half_ns >= s.from_ns
 )
 
 select * from final

@@ -124,6 +124,22 @@ def test_verdict_does_not_depend_on_the_samples_that_are_judged_together(classes
         assert repr(judge(simulated, tmp_path)) == repr(found), name
 
 
+def test_runs_are_compared_with_one_stretch_each():
+    """Comparing each run with all stretches would take minutes. Each third stretch is too short to fill the queue, and
+    each fourth is after its run.
+    """
+    con, number = queries.connect(), 300_000
+    con.execute("create table mirror as select 's' as sample, 1e9 as capacity_bps, 500 as fill_bytes")
+    for table, columns in (
+        ("windows", "10 * n as half, 100 as half_ns, true as busy, 1000 as half_bytes, half_bytes as window_bytes"),
+        ("stretches", "1000 * n + if(n % 4 = 0, 101, 100) as from_ns, from_ns as to_ns, if(n % 3 = 0, 499, 500) as "
+                      "waiting_bytes"),
+    ):  # fmt: skip
+        con.execute(f"create table {table} as select 's' as sample, {columns} from range({number}) as numbers (n)")
+    found = queries.select(con, "congestion", "runs", analyze.congestion_limits())
+    assert found.aggregate("count(*), count(*) filter (fills)").fetchall() == [(number, number // 2)]
+
+
 def test_no_mirror_with_loss_above_1_percent_is_clear(classes, all_samples):
     for name, part in classes.items():
         assert [s.loss for s, found in part if found["verdict"] == "clear" and s.loss > 0.01] == [], name
