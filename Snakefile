@@ -3,6 +3,7 @@
 
 import atexit
 import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,10 @@ from snakemake.logging import logger
 from snakemake.utils import min_version
 
 min_version("9.16")
+
+# By default, Ctrl-C before the first job ends Snakemake with a traceback. Background jobs of a shell ignore SIGINT.
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, lambda *_: sys.exit("acapella: stopped"))
 
 # With --quiet all, Snakemake would end without any message.
 try:

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from acapella_testing.runs.workflow_run import RESULTS, workplace
+from acapella_testing.runs.workflow_run import RESULTS, PausedProgram, workplace
 from acapella_testing.waiting import wait_until
 
 TIMEOUT_S = 300  # reached only if the run hangs
@@ -69,8 +69,24 @@ def test_repeated_sigterm_ends_the_run_and_leaves_nothing_behind(tmp_path):
 
 
 def test_interrupt_of_snakemake_alone_is_reported(tmp_path):
-    """As with `kill -INT PID`, no job receives the signal, and the running digest completes."""
+    """As with `kill -INT PID`, no job receives the signal, and the running digest completes.
+
+    The first run is interrupted while Snakemake reads the Snakefile, which waits for the content of the sample sheet.
+    """
     place = workplace(tmp_path / "place")
+    sheet = place.directory / "config" / "samples.tsv"
+    content = sheet.read_bytes()
+    sheet.unlink()
+    reading = PausedProgram(sheet)
+    running = place.start("--cores", "1", output=subprocess.PIPE)
+    reading.wait(running)
+    running.send_signal(signal.SIGINT)
+    profile, *printed = printed_at_end(running).splitlines()
+    assert profile.startswith("Using workflow specific profile ")
+    assert (printed, running.returncode) == (["acapella: stopped"], 1)
+    sheet.unlink()
+    sheet.write_bytes(content)
+
     with place.paused_tshark(then=f'exec {shutil.which("tshark")} "$@"') as tshark:
         running = place.start("--cores", "1", output=subprocess.PIPE)
         tshark.wait(running)
