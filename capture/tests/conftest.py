@@ -13,6 +13,7 @@ from acapella_capture.testbeds.local import sandbox
 # Failed assertions of helper modules print both sides, as those of test modules do.
 pytest.register_assert_rewrite("acapella_testing")
 
+import acapella_testing.without_sync  # noqa: E402, F401 (takes effect when it is imported)
 from acapella_testing.capture.callers import Caller, namespaces_or_skip, ordinary_user, readable_directory  # noqa: E402
 
 # A testbed `local` is only possible within the sandbox: test_testbed_contract.py starts these files there.

@@ -16,42 +16,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
 TIMEOUT_MS = 180_000  # reached only if the browser hangs
-# Files that take the longest are first in the queue, so that no worker starts one when the others are done. Those that
-# mostly wait and those that mostly compute alternate.
-LONG = (
-    "test_fabric_replay.py",
-    "test_workflow_runs.py",
-    "test_transfer_fabric.py",
-    "test_congestion.py",
-    "test_notebook.py",
-    "test_workflow_trials.py",
-    "test_transfer_fabric_slice.py",
-    "test_fault_injection.py",
-    "test_slurm.py",
-    "test_trial_figures.py",
-    "test_transfer_runs.py",
-    "test_figures.py",
-    "test_testbed_contract.py",
-    "test_hybrid.py",
-    "test_workflow_fabric_replays.py",
-    "test_dissect_matches_tshark.py",
-    "test_collect_local.py",
-    "test_flowreport_figures.py",
-    "test_workflow_replays.py",
-    "test_traffic_selection.py",
-    "test_replay_network.py",
-    "test_verify.py",
-    "test_workflow_stops.py",  # not at the same time as test_workflow_runs.py: both need the finished campaign
-    "test_process.py",
-    "test_workflow_fabric_own_slice.py",
-    "test_flowreports.py",
-    "test_fabric_collect.py",
-    "test_cache.py",
-    "test_tutorial.py",
-    "test_demo.py",
-)
+# The files test_NAME.py that take the longest are first in the queue, so that no worker starts one when the others are
+# done. Those that mostly wait and those that mostly compute alternate. workflow_stops does not run at the same time as
+# workflow_runs: both need the finished campaign.
+LONG = """
+fabric_replay workflow_runs transfer_fabric congestion notebook workflow_trials transfer_fabric_slice fault_injection
+slurm trial_figures transfer_runs figures testbed_contract hybrid workflow_fabric_replays dissect_matches_tshark
+collect_local flowreport_figures workflow_replays reproduce replay_network verify workflow_stops quarantine
+fabric_dpdk process workflow_fabric_own_slice flowreports fabric_collect cache tutorial release compiled demo
+monitor_search traffic_selection transfer_fabric_restore workflow_edited_code workflow_fabric_faults trials
+workflow_fabric_node_digest replay_command dpdk_ends report workflow_batches
+"""
 # Failed assertions of helper modules print both sides, as those of test modules do.
 pytest.register_assert_rewrite("acapella_testing")
+
+import acapella_testing.without_sync  # noqa: E402, F401 (takes effect when it is imported)
 
 
 def pytest_configure():
@@ -90,7 +69,8 @@ def pytest_collection_modifyitems(items):
 
 def rank(name: str) -> int:
     """Return the index of a file in LONG, or a larger number if it is not there."""
-    return LONG.index(name) if name in LONG else len(LONG)
+    long, name = LONG.split(), name.removeprefix("test_").removesuffix(".py")
+    return long.index(name) if name in long else len(long)
 
 
 @pytest.fixture(scope="session")

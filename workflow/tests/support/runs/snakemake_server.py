@@ -54,6 +54,7 @@ IMPORTED = (
     "acapella_capture.plan.dry_run",
     "acapella_capture.precheck",
     "acapella_capture.testbeds.files",
+    "acapella_testing.without_sync",
 )
 
 

@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
     """
     directory = Path(tempfile.mkdtemp(prefix="warm-acapella-"))
     atexit.register(shutil.rmtree, directory)
-    warm = WarmPython(directory, MODULE)
+    warm = WarmPython(directory, MODULE, "acapella_testing.without_sync")
     atexit.register(warm.close)
     if not warm.environment:
         return {}
