@@ -4,7 +4,6 @@ import json
 import time
 
 import pyarrow.parquet as pq
-import pytest
 from acapella_testing.fabric.graphs import graph
 from acapella_testing.fabric.transfers import SLICE, FabricTransfers
 from acapella_testing.generated.transfer_cells import HASHED, at_sites, validate_written
@@ -70,7 +69,17 @@ def test_flows_take_the_paths_of_the_multipath_slice_in_turn(fabric):
     assert rates["blue"] <= 10_500_000 and 11_000_000 < rates["red"] <= 21_000_000
 
 
-def test_hash_selects_the_path_that_is_written_for_each_flow(fabric):
+def test_hash_selects_written_paths_and_starts_are_those_of_the_sender_also_if_ssh_delays_them(fabric, monkeypatch):
+    """The connections in the capture show the real starts."""
+
+    def start_slowly(nodes, node, programs):
+        jobs = []
+        for argv, output in programs:
+            time.sleep(0.5 * bool(jobs))
+            jobs.append(nodes.start(node, argv, output=output))
+        return jobs
+
+    monkeypatch.setattr(FabricNodes, "start_all", start_slowly)
     status, out, err = fabric.transfer(
         topology=fabric.topology(HASH, "hash"), grid={"streams": [4], "size_bytes": ["100K"]}
     )
@@ -81,11 +90,32 @@ def test_hash_selects_the_path_that_is_written_for_each_flow(fabric):
     for name in ("up", "down"):  # each link carried at least the data of its flows
         assert cell["links"][name]["sent_bytes"] >= received(fabric, cell, name)
     assert {flow["path"] for flow in cell["flows"]} <= {"up", "down"}
+    assert [flow["exit_code"] for flow in cell["flows"]] == [0] * 4
+    assert cell["start_skew"]["reason"] is None
+    table = pq.read_table(fabric.campaign / "transfers" / cell["cell_id"] / "wire.flows.parquet")
+    begins = {row["src_port"]: row["first_ns"] for row in table.to_pylist()}
+    for flow in cell["flows"]:
+        assert 0 <= begins[flow["client_port"]] - flow["started_ns"] <= flow["start_error_ns"]
+    first = [begins[flow["client_port"]] for flow in cell["flows"]]
+    assert cell["start_skew"]["skew_ns"] >= 3 * 500_000_000
+    assert abs(max(first) - min(first) - cell["start_skew"]["skew_ns"]) <= cell["start_skew"]["error_ns"]
 
 
-def test_grid_continues_with_the_missing_runs_after_a_lost_connection(fabric):
-    """The first run is kept; connections that end during the second one are opened again."""
+def test_failed_transfer_is_repeated_and_the_grid_continues_after_a_lost_connection(fabric):
+    """The first run fails, is repeated and then kept; connections that end during the second run are opened again."""
+    program = fabric.loopback.nodes.program("iperf3")
+    program.write_text('#!/bin/sh\nif [ "$1" = -c ]; then echo \'{"error": "broken"}\'; exit 1; fi\n'
+                       'PATH=${PATH#*:} exec iperf3 "$@"\n')  # fmt: skip
+    program.chmod(0o755)
+    status, _, err = fabric.transfer()
+    assert status == 2 and "flow 0: iperf3: broken" in err
+    (cell,) = fabric.cells()
+    assert (cell["error"], cell["flows"][0]["exit_code"]) == ("flow 0: iperf3: broken", 1)
+    assert fabric.slices == []
+    program.unlink()
     assert fabric.transfer()[0] == 0
+    (cell,) = fabric.cells()
+    assert cell["error"] is None
     (first,) = fabric.campaign.glob("transfers/*/cell.json")
     written = first.stat().st_mtime_ns
     lose = fabric.loopback.nodes.lose_connections
@@ -111,62 +141,26 @@ class Counting(list):
             self._lose()
 
 
-def test_failed_transfer_is_written_with_its_error_and_repeated(fabric):
-    program = fabric.loopback.nodes.program("iperf3")
-    program.write_text('#!/bin/sh\nif [ "$1" = -c ]; then echo \'{"error": "broken"}\'; exit 1; fi\n'
-                       'PATH=${PATH#*:} exec iperf3 "$@"\n')  # fmt: skip
-    program.chmod(0o755)
-    status, _, err = fabric.transfer()
-    assert status == 2 and "flow 0: iperf3: broken" in err
-    (cell,) = fabric.cells()
-    assert (cell["error"], cell["flows"][0]["exit_code"]) == ("flow 0: iperf3: broken", 1)
-    assert fabric.slices == []
-    program.unlink()
-    assert fabric.transfer()[0] == 0
-    (cell,) = fabric.cells()
-    assert cell["error"] is None
-
-
 def test_unknown_algorithm_is_an_error_before_the_first_transfer(fabric):
     status, _, err = fabric.transfer(grid={"algorithm": ["reno", "nosuch"]})
     assert status == 2 and "no congestion control nosuch" in err and "reno" in err
     assert fabric.cells() == [] and fabric.slices == []
 
 
-def test_starts_are_times_of_the_sender_even_if_ssh_delays_them(fabric, monkeypatch):
-    """The connections in the capture show the real starts."""
-
-    def start_slowly(nodes, node, programs):
-        jobs = []
-        for argv, output in programs:
-            time.sleep(0.5 * bool(jobs))
-            jobs.append(nodes.start(node, argv, output=output))
-        return jobs
-
-    monkeypatch.setattr(FabricNodes, "start_all", start_slowly)
-    status, out, err = fabric.transfer(grid={"streams": [2], "size_bytes": ["2M"]})
-    assert status == 0, err + out
-    (cell,) = fabric.cells()
-    table = pq.read_table(fabric.campaign / "transfers" / cell["cell_id"] / "wire.flows.parquet")
-    first = {row["src_port"]: row["first_ns"] for row in table.to_pylist()}
-    for flow in cell["flows"]:
-        assert 0 <= first[flow["client_port"]] - flow["started_ns"] <= flow["start_error_ns"]
-    assert cell["start_skew"]["skew_ns"] >= 500_000_000
-    assert abs(first[40002] - first[40001] - cell["start_skew"]["skew_ns"]) <= cell["start_skew"]["error_ns"]
-
-
-@pytest.mark.parametrize("delay_on", ["return", "both"])
-def test_packets_are_delayed_on_the_routers(fabric, delay_on):
-    """Without netem, as here, acapella-link is uploaded to the routers."""
-    status, out, err = fabric.transfer("--keep", grid={"delay_ms": [20]}, delay_on=delay_on)
-    assert status == 0, err + out
-    (cell,) = fabric.cells()
-    early_ns = 50_000 * (1 + (delay_on == "both"))  # acapella-link sends packets at most 50 us early
-    assert cell["measured"]["rtt_ns"] >= 20_000_000 - early_ns
-    assert cell["environment"]["delay"]["by"] == "acapella-link"
-    assert cell["environment"]["delay"]["reserved"] is False
-    assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
-    assert all(sample["min_rtt_ns"] >= 19_000_000 for sample in cell["tcp_info"] if (sample["bytes_acked"] or 0) > 1000)
-    status, out, err = fabric.transfer(grid={"delay_ms": [10]}, delay_on=delay_on)
-    assert status == 0, "devices and rules of the first grid remain: " + err + out
+def test_packets_are_delayed_on_the_routers(fabric):
+    """Without netem, as here, acapella-link is uploaded to the routers. The second grid uses the slice of the first."""
+    for words, delay_ms, delay_on in ((["--keep"], 20, "both"), ([], 10, "return")):
+        status, out, err = fabric.transfer(*words, grid={"delay_ms": [delay_ms]}, delay_on=delay_on)
+        assert status == 0, "devices and rules of the first grid may remain: " + err + out
+        assert (f"slice {SLICE} is used again" in out) == (delay_on == "return")
+        (cell,) = (cell for cell in fabric.cells() if cell["settings"]["delay_ms"] == delay_ms)
+        early_ns = 50_000 * (1 + (delay_on == "both"))  # acapella-link sends packets at most 50 us early
+        assert cell["measured"]["rtt_ns"] >= delay_ms * 1_000_000 - early_ns
+        assert cell["environment"]["delay"]["by"] == "acapella-link"
+        assert cell["environment"]["delay"]["reserved"] is False
+        assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
+        least_ns = (delay_ms - 1) * 1_000_000
+        assert all(
+            sample["min_rtt_ns"] >= least_ns for sample in cell["tcp_info"] if (sample["bytes_acked"] or 0) > 1000
+        )
     assert fabric.slices == []

@@ -58,9 +58,8 @@ def test_plan_lists_slice_nodes_networks_and_time_without_a_request(fabric):
     assert fabric.orchestrator.requests == []
 
 
-def test_cpus_and_memory_are_placed_and_checked_after_the_reboot(fabric):
-    status, out, err = fabric.transfer(nodes=PLACED)
-    assert status == 0, err + out
+def check_placement(fabric) -> None:
+    """Check that the only run had nodes whose CPUs and memory were placed before their reboot and checked after it."""
     for node in NODES:
         operations = [operation for operation, each in fabric.orchestrator.operations if each == node]
         last = operations.index("reboot")
@@ -72,6 +71,38 @@ def test_cpus_and_memory_are_placed_and_checked_after_the_reboot(fabric):
         assert (found["numa_node"], found["pinned"]) == ("1", True)
         assert set(found["cpus"]) <= set(range(8, 16)) and len(found["cpus"]) == 2
         assert found["memory_share"] > 0.99
+
+
+@pytest.fixture
+def short_lease(monkeypatch) -> dict:
+    """Have the lease checked before and after each run; return the settings of a lease that is too short."""
+    monkeypatch.setattr(fabric_grid, "LEASE_CHECK_S", 0)
+    monkeypatch.setattr(fabric_grid, "LEASE_MARGIN_S", 2 * 3600)
+    return {"lease_h": 1}
+
+
+def test_kept_slice_is_reused_with_its_topology_and_deleted_on_request(fabric, short_lease):
+    status, out, err = fabric.transfer("--keep", nodes=PLACED, fabric=short_lease)
+    assert status == 0, err + out
+    assert len(fabric.orchestrator.renewals) == 1, "the renewed lease suffices for the check after the run"
+    check_placement(fabric)
+    assert fabric.slices == [SLICE]
+    assert f"slice {SLICE} is kept; delete it with the same command and --release" in out
+    operations = len([each for each in fabric.orchestrator.operations if each[0] == "reboot"])
+    status, out, err = fabric.transfer(grid={"algorithm": ["cubic"]}, nodes=PLACED, keep=True)
+    assert status == 0, err + out
+    assert f"slice {SLICE} is used again" in out
+    assert fabric.orchestrator.posts(CREATE) == 1 and fabric.slices == [SLICE]
+    assert len([each for each in fabric.orchestrator.operations if each[0] == "reboot"]) == operations
+    assert sorted(cell["settings"]["algorithm"] for cell in fabric.cells()) == ["cubic", "reno"]
+    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("SALT", "MASS"), "other"))
+    assert status == 2 and "its nodes or networks differ from the topology" in err and "--release" in err
+    assert fabric.orchestrator.posts(CREATE) == 1 and fabric.slices == [SLICE]
+    status, out, _ = fabric.transfer("--release")
+    assert status == 0 and f"slice {SLICE} is deleted" in out
+    assert fabric.slices == []
+    status, out, _ = fabric.transfer("--release")
+    assert status == 0 and f"no slice {SLICE}" in out
 
 
 @pytest.mark.parametrize(
@@ -97,32 +128,6 @@ def test_node_that_does_not_boot_is_an_error_and_the_slice_is_deleted(fabric):
     status, out, err = fabric.transfer(nodes=PLACED, fabric={"wait_timeout_s": 3})
     assert status == 2 and "node r1: did not reboot" in err, err + out
     assert fabric.slices == []
-
-
-def test_kept_slice_is_reused_and_deleted_on_request(fabric):
-    status, out, err = fabric.transfer("--keep", nodes=PLACED)
-    assert status == 0, err + out
-    assert fabric.slices == [SLICE]
-    assert f"slice {SLICE} is kept; delete it with the same command and --release" in out
-    operations = len([each for each in fabric.orchestrator.operations if each[0] == "reboot"])
-    status, out, err = fabric.transfer(grid={"algorithm": ["cubic"]}, nodes=PLACED, keep=True)
-    assert status == 0, err + out
-    assert f"slice {SLICE} is used again" in out
-    assert fabric.orchestrator.posts(CREATE) == 1 and fabric.slices == [SLICE]
-    assert len([each for each in fabric.orchestrator.operations if each[0] == "reboot"]) == operations
-    assert sorted(cell["settings"]["algorithm"] for cell in fabric.cells()) == ["cubic", "reno"]
-    status, out, _ = fabric.transfer("--release")
-    assert status == 0 and f"slice {SLICE} is deleted" in out
-    assert fabric.slices == []
-    status, out, _ = fabric.transfer("--release")
-    assert status == 0 and f"no slice {SLICE}" in out
-
-
-def test_kept_slice_with_a_different_topology_is_rejected_and_remains(fabric):
-    assert fabric.transfer("--keep")[0] == 0
-    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("SALT", "MASS"), "other"))
-    assert status == 2 and "its nodes or networks differ from the topology" in err and "--release" in err
-    assert fabric.slices == [SLICE]
 
 
 def network_slice(fabric) -> tuple[NetworkSlice, SlicePlan, ResourceRequest]:
@@ -186,14 +191,9 @@ def test_interrupt_during_a_transfer_deletes_the_slice_unless_it_is_kept(fabric,
         assert jobs
 
 
-def test_lease_is_extended_while_runs_are_missing(fabric, monkeypatch):
-    monkeypatch.setattr(fabric_grid, "LEASE_CHECK_S", 0)
-    monkeypatch.setattr(fabric_grid, "LEASE_MARGIN_S", 2 * 3600)
-    status, out, err = fabric.transfer(fabric={"lease_h": 1})
-    assert status == 0, err + out
-    assert len(fabric.orchestrator.renewals) == 1, "the renewed lease suffices for the check after the run"
+def test_shortened_lease_is_a_warning_while_runs_are_missing(fabric, short_lease):
     fabric.orchestrator.faults.lease_limit_h = 1
-    status, out, err = fabric.transfer(grid={"algorithm": ["cubic"]}, fabric={"lease_h": 1})
+    status, out, err = fabric.transfer(grid={"algorithm": ["cubic"]}, fabric=short_lease)
     assert status == 0, err + out
     assert "warning: testbed fabric: FABRIC shortened the lease" in out
 

@@ -19,7 +19,7 @@ from acapella_testing.requirements import required
 from acapella_capture import collect
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import ResourceRequest
-from acapella_capture.testbeds.fabric import replay
+from acapella_capture.testbeds.fabric import replay, replay_sender
 from acapella_capture.testbeds.fabric.replay_sender import NodeSender
 from acapella_capture.testbeds.local import replay_capture
 from acapella_core.errors import UserError
@@ -36,8 +36,9 @@ MACS = [replay.SENDER_MAC.format(number) for number in (1, 2)]
 
 
 @pytest.fixture(autouse=True)
-def _program() -> None:
+def _program(monkeypatch) -> None:
     required(replay.program)  # build/replay-static.log has the reason
+    monkeypatch.setattr(replay_sender, "POLL_S", 0.02)
 
 
 @pytest.fixture
@@ -70,25 +71,68 @@ def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
         return collect.main(), campaign
 
 
-def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, capsys):
+@pytest.fixture
+def watched(monkeypatch) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return (time after it is scheduled, planned end) of each run, and the times at which nodes are read.
+
+    Nodes have the clock of this machine.
+    """
+    schedule, read_events, runs, reads = NodeSender.schedule, NodeSender._events, [], []
+
+    def noted_schedule(self, at_ns: int, speed_ppm: int) -> int:
+        end_ns = schedule(self, at_ns, speed_ppm)
+        runs.append((time.time_ns(), end_ns))
+        return end_ns
+
+    def noted_events(self) -> list:
+        reads.append(time.time_ns())
+        return read_events(self)
+
+    monkeypatch.setattr(NodeSender, "schedule", noted_schedule)
+    monkeypatch.setattr(NodeSender, "_events", noted_events)
+    return runs, reads
+
+
+def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, capsys, watched):
+    """In one environment from one interface, in the other from two of the same node, which have the same clock."""
+    environments = [{"name": "path", "replayers": 1}, {"name": "both", "speed": 4}]
     with replayer.tcpdump(path, "left1", tmp_path / "arrived.pcap"):
-        status, campaign = collected(fabric, capture=str(capture_of(tmp_path)))
+        status, campaign = collected(fabric, senders=[SENDER, OTHER | {"node": NODE}], environments=environments)
     assert status == 0, capsys.readouterr()
-    found = {path.stem: read(path) for path in (campaign / "raw").glob("path-*.json")}
-    assert sorted(found) == ["path-1", "path-2"]
-    recording = campaign / "raw" / replay.WHOLE
-    for name, manifest in found.items():
-        assert (manifest["site"], manifest["port"]) == ("STAR", PORT)
-        assert manifest["replay"]["recordings"] == [{"file": recording.name, "sha256": sha256_of(recording)}]
-        table = pq.read_table(campaign / "raw" / f"{name}.departures.parquet")
-        assert table["outcome"].to_pylist() == ["sent"] * PACKETS
+    raw, recording = campaign / "raw", campaign / "raw" / replay.WHOLE
+    found = {path.stem: read(path) for path in raw.glob("[bp]*th-?.json")}
+    assert sorted(found) == ["both-1", "both-2", "path-1", "path-2"]
+    for name in ("path-1", "path-2"):
+        assert (found[name]["site"], found[name]["port"]) == ("STAR", PORT)
+        recordings = [{"file": recording.name, "sha256": sha256_of(recording)}]
+        assert found[name]["replay"]["recordings"] == recordings
+        table = pq.read_table(raw / f"{name}.departures.parquet")
+        assert table["outcome"].to_pylist() == ["sent"] * replay_capture.PACKETS
+    for name in ("both-1", "both-2"):
+        check_one_clock(raw, found[name]["replay"])
     sent, left = dpdk.read_pcap(recording)
     assert left == 0 and {frame.data[:12].hex(":") for frame in sent} == {f"{DESTINATION}:{MACS[0]}"}
     arrived, left = dpdk.read_pcap(tmp_path / "arrived.pcap")
-    assert [frame.data for frame in arrived] == [frame.data for frame in sent] * 2
+    assert [frame.data for frame in arrived] == [frame.data for frame in [*sent * 2, *sent[::2] * 2]]
     there = [file for file in fabric.nodes.home(NODE).rglob(replay.PROGRAM)]
     assert [file.read_bytes() for file in there] == [replay.program().read_bytes()]
     assert [made.name for made in fabric.orchestrator.alive()] == [MINE], "the user's slice is kept, ours is not"
+    runs, reads = watched
+    assert len(runs) == 2 + 2 * 2 and max(reads) > runs[-1][1]
+    assert not [read_ns for read_ns in reads for after_ns, end_ns in runs[:2] if after_ns < read_ns < end_ns]
+
+
+def check_one_clock(raw: Path, manifest: dict) -> None:
+    """Check a trial of two interfaces of one node at 4 times the speed."""
+    assert manifest["replayers"] == len(manifest["departures"]) == 2
+    for file in manifest["departures"]:
+        table = pq.read_table(raw / file["file"])
+        assert set(table["outcome"].to_pylist()) == {"sent"}
+        metadata = table.schema.metadata
+        assert (metadata[b"clock_source"], metadata[b"clock_offset_ns"]) == (b"system", b"0")
+        assert metadata[b"receiver_clock_error_ns"] == b"unknown", "the receiver is another machine"
+        assert metadata[b"speed"] == b"4"
+    assert (manifest["speed"], manifest["median_gap_ns"]) == (4, replay_capture.GAP_NS // 4)
 
 
 @pytest.mark.parametrize("ahead_ns", [None, 5_000_000])
@@ -140,22 +184,6 @@ def check_skew(manifest: dict, tables: list, ahead_ns: int | None) -> None:
     assert manifest["skew_error_ns"] >= sum(errors_ns)
 
 
-def test_two_interfaces_of_one_node_have_the_same_clock(fabric, path, capsys):
-    side = OTHER | {"node": NODE}
-    status, campaign = collected(fabric, senders=[SENDER, side], environments=[{"name": "both", "speed": 4}])
-    assert status == 0, capsys.readouterr()
-    for trial in ("both-1", "both-2"):
-        manifest = read(campaign / "raw" / f"{trial}.json")["replay"]
-        for file in manifest["departures"]:
-            table = pq.read_table(campaign / "raw" / file["file"])
-            assert set(table["outcome"].to_pylist()) == {"sent"}
-            metadata = table.schema.metadata
-            assert (metadata[b"clock_source"], metadata[b"clock_offset_ns"]) == (b"system", b"0")
-            assert metadata[b"receiver_clock_error_ns"] == b"unknown", "the receiver is another machine"
-            assert metadata[b"speed"] == b"4"
-        assert (manifest["speed"], manifest["median_gap_ns"]) == (4, replay_capture.GAP_NS // 4)
-
-
 def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, tmp_path, capsys, monkeypatch):
     schedule = NodeSender.schedule
 
@@ -175,33 +203,11 @@ def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, tmp_pat
     check_nothing_runs(fabric)
 
 
-def test_nothing_is_read_from_a_node_during_a_run(fabric, path, tmp_path, capsys, monkeypatch):
-    """The nodes have the clock of this machine."""
-    schedule, read_events = NodeSender.schedule, NodeSender._events
-    runs, reads = [], []
-
-    def noted_schedule(self, at_ns: int, speed_ppm: int) -> int:
-        end_ns = schedule(self, at_ns, speed_ppm)
-        runs.append((time.time_ns(), end_ns))
-        return end_ns
-
-    def noted_events(self) -> list:
-        reads.append(time.time_ns())
-        return read_events(self)
-
-    monkeypatch.setattr(NodeSender, "schedule", noted_schedule)
-    monkeypatch.setattr(NodeSender, "_events", noted_events)
-    status, _ = collected(fabric, capture=str(capture_of(tmp_path)))
-    assert status == 0, capsys.readouterr()
-    assert len(runs) == 2 and max(reads) > runs[-1][1]
-    assert not [read_ns for read_ns in reads for after_ns, end_ns in runs if after_ns < read_ns < end_ns]
-
-
 def test_program_left_by_a_killed_collection_is_terminated(fabric, path, tmp_path, capsys, monkeypatch):
     """The first collection does not end its program, as if it had been killed; the second one ends it."""
     with monkeypatch.context() as patch:
         patch.setattr(NodeSender, "close", lambda self: None)
-        status, _ = collected(fabric, capture=str(capture_of(tmp_path)), repeats=2)
+        status, _ = collected(fabric, capture=str(capture_of(tmp_path)), repeats=1)
         assert status == 0, capsys.readouterr()
     pids = [
         pid.read_text() for pid in fabric.nodes.home(NODE).glob("*/jobs/*/pid") if not pid.with_name("status").exists()
@@ -209,7 +215,7 @@ def test_program_left_by_a_killed_collection_is_terminated(fabric, path, tmp_pat
     (left,) = [Path("/proc", pid, "cmdline") for pid in pids]
     assert replay.PROGRAM.encode() in left.read_bytes()
     (fabric.directory / "results" / "first").rename(fabric.directory / "results" / "killed")
-    status, _ = collected(fabric, capture=str(capture_of(tmp_path)))
+    status, _ = collected(fabric, capture=str(capture_of(tmp_path)), repeats=1)
     assert status == 0, capsys.readouterr()
     assert not left.exists() or replay.PROGRAM.encode() not in left.read_bytes()
     check_nothing_runs(fabric)

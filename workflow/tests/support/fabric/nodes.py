@@ -60,7 +60,7 @@ SUDO = """#!/bin/sh
 [ "$1" = -n ] && shift
 exec "$@"
 """
-TCPDUMP = """#!{python}
+TCPDUMP = """#!{python} -IS
 import os, signal, struct, sys, time
 interface = sys.argv[sys.argv.index("-i") + 1]
 taken = 0

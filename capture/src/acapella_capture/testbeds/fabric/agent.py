@@ -21,6 +21,7 @@ from pathlib import Path
 MAX_TEXT = 1 << 20  # maximum bytes of output in a reply; only the end of a longer output is sent
 BLOCK = 1 << 20
 START_S = 10
+POLL_S = 0.02
 FORGET_S = 600
 KILL_S = 5
 LOG_DRAIN_S = 1
@@ -70,10 +71,16 @@ def start(job, argv, stdin, output):
 
 def wait_until_started(directory):
     """Wait until the program has a process id or has ended."""
-    end = time.time() + START_S
-    while time.time() < end and not read(directory / "pid") and not read(directory / "status"):
-        time.sleep(0.01)
+    wait_for(lambda: read(directory / "pid") or read(directory / "status"), START_S)
     return {}
+
+
+def wait_for(condition, seconds):
+    """Wait until a condition holds or the time is over. The pauses between checks increase up to POLL_S."""
+    end, pause = time.time() + seconds, POLL_S / 32
+    while not condition() and time.time() < end:
+        time.sleep(pause)
+        pause = min(2 * pause, POLL_S)
 
 
 def supervise(directory, argv, output):
@@ -123,9 +130,7 @@ def state(job, seconds):
     directory = job_directory(job)
     if not directory.is_dir():
         return {"error": f"no job {job}"}
-    end = time.time() + seconds
-    while not read(directory / "status") and time.time() < end:
-        time.sleep(0.02)
+    wait_for(lambda: read(directory / "status"), seconds)
     status = read(directory / "status")
     return {"status": int(status) if status else None, "out": read(directory / "out"), "log": read(directory / "log")}
 
