@@ -317,7 +317,7 @@ soak: setup-fabric fuzz
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK=1 $(BIN)/python -m pytest -o timeout=3600 -n 2 --dist worksteal workflow/tests/campaign/test_fault_injection.py \
 		workflow/tests/campaign/test_congestion.py \
 		workflow/tests/project/test_builds.py workflow/tests/project/test_build_without_libraries.py workflow/tests/project/test_hub.py workflow/tests/project/test_notebook.py \
-		workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py workflow/tests/release/test_reproduce.py workflow/tests/release/test_release_transfers.py workflow/tests/release/test_release_infrastructure.py \
+		workflow/tests/verify/test_verify.py workflow/tests/release/test_reproduce.py workflow/tests/release/test_release_transfers.py workflow/tests/release/test_release_infrastructure.py \
 		workflow/tests/digest/test_dissect_matches_tshark.py \
 		workflow/tests/flowreports/test_flowreports_load.py workflow/tests/kappa/test_kappa_interval.py \
 		capture/tests/generate/test_generate_oracle.py capture/tests/generate/test_generate_model.py \

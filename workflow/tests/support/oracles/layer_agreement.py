@@ -96,21 +96,27 @@ def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[s
     tcp_seq, tcp_ack, payload_len, ip_id) as text: lists separated by commas, empty if null. ``theirs`` has FIELDS.
     """
     found = [name for name, pair in tag_pairs(ours, theirs).items() if pair[0] != pair[1]]
-    stack = unquoted(layers(ours["protocols"]))
-    network = next((token for token in reversed(stack) if token in NETWORKS), None)
+    network, at, transport, transport_at = innermost(ours["protocols"])
     if network is None or ours["issue"] in NO_ADDRESSES:
         return found
-    at = stack.count(network) - 1
     for name in ("src", "dst"):
         if not same_address(ours[name], nth(theirs[f"{network}.{name}"], at)):
             found.append(name)
     if network == "ip" and int(ours["ip_id"]) != int(nth(theirs["ip.id"], at), 16):
         found.append("ip_id")
-    transport = next((token for token in reversed(stack) if token != "mptcp"), None)
     if transport in TRANSPORTS and ours["issue"] not in NO_PORTS:
-        pairs = transport_pairs(ours, theirs, transport, stack.count(transport) - 1)
+        pairs = transport_pairs(ours, theirs, transport, transport_at)
         found += [name for name, pair in pairs.items() if pair[0] != pair[1]]
     return found
+
+
+@functools.cache
+def innermost(protocols: str) -> tuple[str | None, int, str | None, int]:
+    """Return the innermost network layer of a frame and its last layer, each with the number of equal ones above it."""
+    stack = unquoted(layers(protocols))
+    network = next((token for token in reversed(stack) if token in NETWORKS), None)
+    transport = next((token for token in reversed(stack) if token != "mptcp"), None)
+    return network, stack.count(network) - 1, transport, stack.count(transport) - 1
 
 
 def unquoted(stack: tuple[str, ...]) -> tuple[str, ...]:
