@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.runs.warm_python import WarmPython
 from acapella_testing.runs.workflow_run import ROOT, Workplace, rules_run
 
 from acapella_core import _native
@@ -23,6 +24,13 @@ LINKED = ("p4", "capture", "workflow/conformance")
 SITE = """import sys
 sys.meta_path[:] = [hook for hook in sys.meta_path if type(hook).__name__ != "ScikitBuildRedirectingFinder"]
 """
+# In a fork of an interpreter that has imported Snakemake, but no module of the tree.
+FORKED = f"""import os
+from snakemake.cli import main
+{SITE}
+sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
+main(sys.argv[1:])
+"""
 SAMPLES = 1000
 BATCH = 50
 AFTER_TABLES = {"figures", "report"}
@@ -30,8 +38,8 @@ AFTER_DIGESTS = {"analyze", "index", "process", *AFTER_TABLES}
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory) -> Path:
-    """Return a directory with the files of the workflow, which tests may edit."""
+def tree(tmp_path_factory) -> Iterator[Path]:
+    """Return a directory with the files of the workflow, which tests may edit, and a `python3` that forks."""
     directory = tmp_path_factory.mktemp("tree")
     (directory / "workflow").mkdir()
     for name in COPIED:
@@ -42,7 +50,9 @@ def tree(tmp_path_factory) -> Path:
     core = directory / "workflow/native/python"
     (core / "sitecustomize.py").write_text(SITE)
     (core / "acapella_core" / Path(_native.__file__).name).symlink_to(_native.__file__)
-    return directory
+    warm = WarmPython(directory, "snakemake.cli", "snakemake.executors.dryrun", "snakemake.report")
+    yield directory
+    warm.close()
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +63,12 @@ def complete(finished, tmp_path_factory) -> Workplace:
 
 def run(place: Workplace, tree: Path, *arguments: str) -> str:
     """Run Snakemake with the workflow in ``tree``, and return its output. Paths of its files do not count."""
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(tree / "Snakefile"), *arguments]
+    command = [tree / "python3", "-IS", "-c", FORKED, "--snakefile", str(tree / "Snakefile"), *arguments]
     triggers = ["--rerun-triggers", "code", "mtime", "params", "software-env"]
     paths = os.pathsep.join(str(tree / name) for name in ("workflow/src", "workflow/native/python"))
     ended = subprocess.run(
         [*command, *triggers, "--directory", str(place.directory)],
-        env=os.environ | {"PYTHONPATH": paths},
+        env=os.environ | {"PYTHONPATH": paths, "WARM_PYTHON": str(tree), "REAL_PYTHON": sys.executable},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -109,18 +119,17 @@ MESSAGES = {
 @pytest.mark.parametrize(
     ("edits", "expected"),
     [
-        (FIGURE, AFTER_TABLES),
-        ({"sql/process/flow_sizes.sql": "\nlimit 1\n"}, {"process", *AFTER_TABLES}),
-        (ANALYSIS, {"analyze", "process", *AFTER_TABLES}),
-        ({"src/acapella/digest/hybrid.py": "\nEDITED = 1\n"}, {"digest", *AFTER_DIGESTS}),
-        (DISSECTOR, {"collect", "samples", "digest", *AFTER_DIGESTS}),  # a collection uses the core, too
-        (COMMENTS, set()),
-        (MESSAGES, set()),
+        ([FIGURE], AFTER_TABLES),
+        ([{"sql/process/flow_sizes.sql": "\nlimit 1\n"}], {"process", *AFTER_TABLES}),
+        ([ANALYSIS], {"analyze", "process", *AFTER_TABLES}),
+        ([{"src/acapella/digest/hybrid.py": "\nEDITED = 1\n"}], {"digest", *AFTER_DIGESTS}),
+        ([DISSECTOR], {"collect", "samples", "digest", *AFTER_DIGESTS}),  # a collection uses the core, too
+        ([COMMENTS, MESSAGES], set()),
     ],
-    ids=["figure", "query of tables", "query of an analysis", "engine", "dissector", "comments", "messages"],
+    ids=["figure", "query of tables", "query of an analysis", "engine", "dissector", "comments and messages"],
 )
 def test_edited_code_repeats_only_stages_that_it_changes(complete, tree, edits, expected):
-    with edited(tree, edits):
+    with edited(tree, *edits):
         assert rules_run(run(complete, tree, "--dry-run")) == expected
 
 

@@ -6,14 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.requirements import require, require_namespaces, require_programs
 from acapella_testing.runs.stages import rows
-from acapella_testing.runs.workflow_run import Workplace
+from acapella_testing.runs.workflow_run import Workplace, only_figures
 
 from acapella.snakefile.replays import PROGRAM, program_installed
 from acapella_capture.testbeds.local import replay_capture, sandbox
 
 PACKETS = 200
 TRIALS = 2
-SHORT = {
+SHORT = only_figures("kappa_replayer") | {
     "testbed": "local",
     "samples": None,
     "capture": {"sample_s": 0.2},

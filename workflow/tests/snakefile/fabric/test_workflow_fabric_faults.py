@@ -10,7 +10,7 @@ from acapella_testing.fabric.behavior import BEHAVIORS, PAGE, PRECAUTIONS
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.fabric.orchestrator import HOST, TAGS, StoredSlice
 from acapella_testing.fabric.program import environment
-from acapella_testing.runs.workflow_run import ROOT, Workplace, run_snakemake
+from acapella_testing.runs.workflow_run import ROOT, Workplace, only_figures, run_snakemake
 
 PORTS = {"STAR": ["HundredGigE0/0/0/5"], "UTAH": ["HundredGigE0/0/0/2"]}
 COLLECT = {"mode": "sites", "sites": [*PORTS], "instances": 1, "port_selection": "fixed", "ports": PORTS}
@@ -86,8 +86,7 @@ def test_campaign_ends_with_results_or_one_line_and_nothing_left_unnamed(fabric,
         "capture": {"sample_s": 0.3},
         "collect": COLLECT,
         "fabric": asdict(settings),
-        "figures": {"formats": ["svg"]},
-    }
+    } | only_figures()
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
     words = ["--profile", "fabric", "--configfile", str(tmp_path / "mine.yaml"), "--directory", str(tmp_path)]
     ended = run_snakemake(words, ROOT, environment(fabric))

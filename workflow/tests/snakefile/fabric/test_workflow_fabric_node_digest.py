@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.fabric.loopback import loopback_fabric
-from acapella_testing.runs.workflow_run import DIGESTS, Workplace, collect_in_process, rules_run
+from acapella_testing.runs.workflow_run import DIGESTS, Workplace, collect_in_process, only_figures, rules_run
 
 from acapella.cli.main import main
 from acapella.digest.acap_files import metadata_of
@@ -31,7 +31,7 @@ def fabric(tmp_path_factory):
 
 def configure(place: Workplace, fabric, engine: str, **changes) -> None:
     """Write a config with these sections."""
-    sections = {"capture": {"sample_s": 0.5}, "collect": COLLECT, "digest": {"engine": engine}}
+    sections = {"capture": {"sample_s": 0.5}, "collect": COLLECT, "digest": {"engine": engine}} | only_figures()
     place.configure(testbed="fabric", samples=None, fabric=asdict(fabric.settings()), **(sections | changes))
 
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.fabric.experiment import NODES, SITES, SLICE, experiment
 from acapella_testing.fabric.loopback import loopback_fabric
-from acapella_testing.runs.workflow_run import Workplace, collect_in_process
+from acapella_testing.runs.workflow_run import FIGURES, Workplace, collect_in_process, only_figures
 
 from acapella_capture.testbeds.fabric.own_slice.host import NOTE
 
@@ -25,6 +25,7 @@ def place(tmp_path_factory):
             capture={"sample_s": 0.3},
             collect={"mode": "slice", "slice": SLICE, "instances": 1, "port_selection": "busiest", "cycles": 2},
             fabric=asdict(fabric.settings()),
+            **only_figures(),
         )
         collect_in_process(place)
     place.succeed("--cores", "2")
@@ -42,4 +43,5 @@ def test_every_interface_is_in_the_tables(place):
 def test_report_states_that_frames_were_captured_at_the_host(place):
     page = html.unescape((place.campaign / "report.html").read_text(encoding="utf-8"))
     assert NOTE in page and "enp8s0 of n1: offloads are on: gro, rxvlan" in page
+    assert {path.stem for path in (place.campaign / "figures").glob("*.svg")} == {*FIGURES}
     assert (place.campaign / "figures" / "frame_sizes.svg").stat().st_size > 0

@@ -41,6 +41,7 @@ esac
 """
 SETTINGS = {"campaign": "tiny", "testbed": "files", "samples": "config/samples.tsv", "figures": {"formats": ["svg"]}}
 ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
+FIGURES = ("capture_quality", "frame_sizes", "throughput")  # of a run that is not about all of them
 
 
 @functools.cache
@@ -189,6 +190,11 @@ class Workplace:
         assert found, f"nothing matches {patterns} in {self.campaign}"
         names = [Path(*without_shard(file.relative_to(self.campaign))).as_posix() for file in found]
         return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in zip(names, found, strict=True)}
+
+
+def only_figures(*names: str) -> dict[str, dict]:
+    """Return the key of a config for these figures alone, or for FIGURES."""
+    return {"figures": {"formats": ["svg"], "only": [*(names or FIGURES)]}}
 
 
 def rules_run(printed: str) -> set[str]:
