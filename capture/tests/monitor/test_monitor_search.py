@@ -180,7 +180,7 @@ def search(tmp_path, monkeypatch):
         (tmp_path / name).write_text("code 1")
         monkeypatch.setattr(module, "executable", lambda path=tmp_path / name: str(path))
     words = ["monitor", "--search", "--with-capture", "--most", "1000000", "--resolution", "10000",
-             "--frame-bytes", "60", "508", "1514", "--burst-packets", "9", "-o", str(tmp_path / "tables"),
+             "--frame-bytes", "60", "508", "--burst-packets", "9", "-o", str(tmp_path / "tables"),
              *(word for at in "01" for word in ("--send", f"out{at}", "-i", f"in{at}"))]  # fmt: skip
 
     def run(tested: Device, *options: str) -> int:
@@ -196,31 +196,32 @@ def table_of(directory: Path) -> list[dict]:
     return pq.read_table(path).to_pylist() if path.exists() else []
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [(UserError("no memory", outside=True), 75), (UserError("broken"), 2), (KeyboardInterrupt(), 130)],
-)
-def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, capsys, error, code):
-    whole = Device()
+ERRORS = ((UserError("no memory", outside=True), 75), (UserError("broken"), 2), (KeyboardInterrupt(), 130))
+
+
+def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, capsys):
+    """It ends early and is continued once for each error."""
+    whole, tried = Device(), []
     assert search(whole) == 0
     wanted = table_of(tmp_path)
-    finished_at = len(whole.trials) // 2
     assert not (tmp_path / "tables" / finished.NAME).exists()
-    capsys.readouterr()
-
-    assert search(Device(finished_at, error)) == code
-    part = table_of(tmp_path)
-    assert 0 < len(part) <= finished_at and part == wanted[: len(part)]
-    out, err = capsys.readouterr()
-    assert err.splitlines()[-2:] == [
-        f"monitor: finished trials: {finished_at}; run the command again to continue the search",
-        "acapella: stopped" if code == 130 else f"acapella: error: {error}",
-    ]
-    assert "508 B" in out
-
+    for number, (error, code) in enumerate(ERRORS, 1):
+        capsys.readouterr()
+        part = Device(len(whole.trials) // 4, error)
+        assert search(part) == code
+        tried += part.trials
+        rows = table_of(tmp_path)
+        assert 0 < len(rows) <= len(tried) and rows == wanted[: len(rows)]
+        out, err = capsys.readouterr()
+        assert err.splitlines()[-2:] == [
+            f"monitor: finished trials: {len(tried)}; run the command again to continue the search",
+            "acapella: stopped" if code == 130 else f"acapella: error: {error}",
+        ]
+        assert number == 1 or "508 B" in out
+        assert ("monitor: continues the search of an earlier run" in err) == (number > 1)
     rest = Device()
     assert search(rest) == 0
-    assert rest.trials == whole.trials[finished_at:] and table_of(tmp_path) == wanted
+    assert tried + rest.trials == whole.trials and table_of(tmp_path) == wanted
     assert not (tmp_path / "tables" / finished.NAME).exists()
 
 
@@ -235,23 +236,22 @@ def test_table_of_an_earlier_search_is_kept_if_a_program_is_missing(tmp_path, se
     assert table_of(tmp_path) == before != []
 
 
-@pytest.mark.parametrize("change", ["duration", "program", "file", None])
-def test_trials_of_a_different_search_are_not_reused(tmp_path, search, change):
+def test_trials_of_a_different_search_are_not_reused(tmp_path, search):
     whole = Device()
     assert search(whole) == 0
-    search(Device(5, UserError("broken")))
-    if change == "program":
-        (tmp_path / "generate").write_text("code 2")
-    if change == "file":
-        (tmp_path / "tables" / finished.NAME).write_text("{")
-    again = Device()
-    assert search(again, *(["--settle-seconds", "3"] if change == "duration" else [])) == 0
-    assert len(again.trials) == len(whole.trials) - (0 if change else 5)
+    for change in ("duration", "program", "file", None):
+        search(Device(5, UserError("broken")))
+        if change == "program":
+            (tmp_path / "generate").write_text("code 2")
+        if change == "file":
+            (tmp_path / "tables" / finished.NAME).write_text("{")
+        again = Device()
+        assert search(again, *(["--settle-seconds", "3"] if change == "duration" else [])) == 0
+        assert len(again.trials) == len(whole.trials) - (0 if change else 5), change
 
 
 def test_search_begins_near_the_previous_result(tmp_path, search):
-    whole = Device()
-    assert search(whole) == 0
+    assert search(Device(), "--frame-bytes", "60", "508", "1514") == 0
     searches = {}
     for row in table_of(tmp_path):
         if row["measure"] == "throughput":
@@ -265,11 +265,11 @@ def test_search_begins_near_the_previous_result(tmp_path, search):
 
 def test_space_for_the_packets_is_checked_before_a_search(search, monkeypatch, capsys):
     used = Device()
-    monkeypatch.setattr(command.shutil, "disk_usage", lambda _: Namespace(free=2 * 10_000 * (1514 + 64) - 1))
+    monkeypatch.setattr(command.shutil, "disk_usage", lambda _: Namespace(free=2 * 10_000 * (508 + 64) - 1))
     assert (search(used), used.trials) == (75, [])
     (line,) = capsys.readouterr().err.splitlines()
     assert "--with-capture: packets of a trial need up to 0.0 GB" in line and "TMPDIR" in line
-    monkeypatch.setattr(command.shutil, "disk_usage", lambda _: Namespace(free=2 * 10_000 * (1514 + 64)))
+    monkeypatch.setattr(command.shutil, "disk_usage", lambda _: Namespace(free=2 * 10_000 * (508 + 64)))
     assert search(used) == 0
     assert search(Device(), "--burst-packets", "10001") == 75
 

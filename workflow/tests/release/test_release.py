@@ -1,5 +1,6 @@
 """Tests a campaign's release: its content, what it excludes, and the consistency of its files."""
 
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -89,11 +90,18 @@ def copied(finished, tmp_path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def public(finished) -> Path:
-    """Return the release of the campaign."""
+def released(finished) -> tuple[Path, str]:
+    """Return the release of the campaign, and what the command printed."""
     target = finished.parent / "public"
-    run("release", finished, "-o", target)
-    return target
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        run("release", finished, "-o", target)
+    return target, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def public(released) -> Path:
+    """Return the release of the campaign."""
+    return released[0]
 
 
 def files(directory: Path) -> list[Path]:
@@ -280,16 +288,35 @@ def test_tables_of_flow_reports_match_their_provenance_and_are_never_copied(copi
         release.release_tables(Campaign(copied), tmp_path / "tables", bytes(32), hidden=True)
 
 
-def test_release_depends_on_the_key_alone(finished, public, tmp_path):
-    run("release", finished, "-o", tmp_path / "again")
-    one, other = sums_of(tmp_path / "again"), sums_of(public)
+def test_release_depends_on_the_key_alone_and_its_map_of_names_is_private(finished, public, tmp_path):
+    again, changed, names = (tmp_path / name for name in ("again", "changed", "names.tsv"))
+    run("release", finished, "-o", again, "--pseudonyms", names)
+    one, other = sums_of(again), sums_of(public)
     assert {name for name in one | other if one.get(name) != other.get(name)} <= {"catalog.duckdb"}
     run("anonymize", "--new-key", tmp_path / "key")
-    run("release", finished, "-o", tmp_path / "other", "--key-file", tmp_path / "key", "--macs", "blank")
-    captures = [sorted((directory / "captures").iterdir()) for directory in (public, tmp_path / "other")]
+    options = ["--macs", "blank", "--pseudonyms", names]  # a later release replaces the map
+    run("release", finished, "-o", changed, "--key-file", tmp_path / "key", *options)
+    captures = [sorted((directory / "captures").iterdir()) for directory in (public, changed)]
     for one, other in zip(*captures, strict=True):
         assert one.stat().st_size == other.stat().st_size
         assert one.read_bytes() != other.read_bytes()
+    assert stat.S_IMODE(names.stat().st_mode) == 0o600
+    rows = {row["sample"]: row for row in read_rows(names)}
+    released = read_rows(changed / "samples.tsv")
+    assert {row["sample"] for row in released} == set(rows)
+    assert len(rows) == 3
+    for row in released:
+        check_true_names(finished, row, rows[row["sample"]])
+
+
+def check_true_names(finished: Path, row: dict, known: dict) -> None:
+    """Check the row of a sample in the map of names by its row in the sheet of a release."""
+    assert (row["site"], row["port"]) == (known["site"], known["port"])
+    true = finished / "acap" / f"{known['true_sample']}.parquet"
+    assert pq.read_metadata(true).num_rows == int(row["frames"])
+    assert known["true_sample"].startswith(known["true_site"])
+    assert known["true_site"] in SITES
+    assert known["true_sample"].endswith(known["true_port"])
 
 
 @pytest.mark.parametrize(
@@ -336,19 +363,15 @@ def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finishe
 
 
 @pytest.mark.usefixtures("public")  # the release creates the key
-def test_release_reads_the_provenance_of_an_earlier_version(copied, public, tmp_path):
+def test_tables_with_true_names_are_omitted_with_the_reason(copied, public, tmp_path, capsys):
+    """The provenance is that of an earlier version."""
     (copied / "provenance" / "process.json").rename(copied / "provenance.json")
-    run("release", copied, "-o", tmp_path / "released")
-    assert names_in(tmp_path / "released" / "tables") == names_in(public / "tables")
-
-
-@pytest.mark.usefixtures("public")  # the release creates the key
-def test_tables_with_true_names_are_omitted_with_the_reason(copied, tmp_path, capsys):
     (copied / "tables" / "consistency.parquet").write_bytes(SITES[0].encode())
     outputs = {"tables/consistency.parquet": "0" * 64}
     (copied / "provenance" / "consistency.json").write_text(json.dumps({"outputs": outputs, "parameters": {}}))
     capsys.readouterr()
     run("release", copied, "--pseudonyms", "-o", tmp_path / "hidden")
+    assert names_in(tmp_path / "hidden" / "tables") == names_in(public / "tables")
     assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
     assert [line for line in capsys.readouterr().out.splitlines() if "consistency" in line] == [
         "table consistency omitted: original names of sites, ports or samples; to create them with pseudonyms: "
@@ -358,29 +381,9 @@ def test_tables_with_true_names_are_omitted_with_the_reason(copied, tmp_path, ca
     assert (copied / "release-pseudonyms.tsv").is_file()
 
 
-def test_map_of_names_is_private_and_contains_the_true_names(finished, tmp_path):
-    names, public = tmp_path / "names.tsv", tmp_path / "public"
-    for _ in range(2):  # a later release replaces the map
-        shutil.rmtree(public, ignore_errors=True)
-        run("release", finished, "-o", public, "--pseudonyms", names)
-    assert stat.S_IMODE(names.stat().st_mode) == 0o600
-    rows = {row["sample"]: row for row in read_rows(names)}
-    released = read_rows(public / "samples.tsv")
-    assert {row["sample"] for row in released} == set(rows)
-    assert len(rows) == 3
-    for row in released:
-        known = rows[row["sample"]]
-        assert (row["site"], row["port"]) == (known["site"], known["port"])
-        true = finished / "acap" / f"{known['true_sample']}.parquet"
-        assert pq.read_metadata(true).num_rows == int(row["frames"])
-        assert known["true_sample"].startswith(known["true_site"])
-        assert known["true_site"] in SITES
-        assert known["true_sample"].endswith(known["true_port"])
-
-
-def test_omitted_tables_are_listed_with_the_reason(finished, public, tmp_path, capsys):
-    run("release", finished, "-o", tmp_path / "public")
-    lines = re.findall(r"^tables? ([\w, ]+) omitted: (.*)$", capsys.readouterr().out, re.M)
+def test_omitted_tables_are_listed_with_the_reason(finished, released):
+    public, printed = released
+    lines = re.findall(r"^tables? ([\w, ]+) omitted: (.*)$", printed, re.M)
     reasons = {name: reason for names, reason in lines for name in names.split(", ")}
     assert set(reasons) == names_in(finished / "tables") - names_in(public / "tables")
     assert re.fullmatch(r".*addresses.*: columns? .*\bsrc\b.*", reasons["top_flows"])
