@@ -1,11 +1,13 @@
 """Examples in the pages of docs/: commands in indented blocks, with their output below them."""
 
+import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+from acapella_testing.runs import warm_acapella
 from acapella_testing.source_tree import ROOT
 
 
@@ -38,8 +40,9 @@ def in_directory(command: str) -> str:
 
 def check(text: str, directory: Path) -> None:
     """Run the commands of a text in a directory; each has to succeed and to print what the text shows."""
+    environment = os.environ | warm_acapella.environment()
     for command, expected in commands(text):
         shell = ["bash", "-c", in_directory(command)]
-        ended = subprocess.run(shell, cwd=directory, capture_output=True, text=True, check=False)
+        ended = subprocess.run(shell, cwd=directory, env=environment, capture_output=True, text=True, check=False)
         assert ended.returncode in (0, 141), f"{command}: {ended.stderr}"  # 141: head closed the pipe
         assert ended.stdout.rstrip("\n").splitlines() == expected, command
