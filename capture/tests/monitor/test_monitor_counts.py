@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.tunnel_frames import checksum
 from acapella_testing.generated import stamped_traffic as traffic
 from acapella_testing.generated.stamped_traffic import ENCAPSULATIONS, PATTERNS, START_NS, Flow, Schedule
 from acapella_testing.oracles import naive_monitor as naive
@@ -137,22 +138,41 @@ def test_stamps_at_many_offsets_of_unknown_headers_are_found(tmp_path):
     assert (port["stamped"], port["foreign"], port["lost"]) == (40, 0, 0)
 
 
+def later_fragment(packet: bytes) -> bytes:
+    """Return an IPv4 packet as a later fragment, whose first bytes are no ports."""
+    head = packet[:6] + b"\x00\x05" + packet[8:10] + b"\0\0" + packet[12 : traffic.IPV4]
+    return head[:10] + struct.pack(">H", checksum(head)) + head[12:] + packet[traffic.IPV4 :]
+
+
+# Without ports, behind the UDP ports of VXLAN, from 10.0.0.9 and 10.0.0.10.
+WITHOUT_PORTS = [
+    traffic.framed("vxlan", traffic.ipv4(1, b"\x08\0\xf7\xff" + bytes(60), 9)),
+    traffic.framed("vxlan", later_fragment(traffic.ipv4(17, traffic.udp(bytes(60), 6003), 10))),
+]
+
+
 @pytest.mark.parametrize(
-    ("rule", "flows"),
+    ("rule", "flows", "others"),
     [
-        ("udp,*,*,*,*", set(range(7))),
-        ("tcp,*,*,*,*", set()),
-        ("*,10.0.0.0/30,*,*,*", {0, 1, 2, 3}),
-        ("17,10.0.0.5,5000,10.1.0.0/16,6005", {5}),
-        ("udp,*,*,*,6002-6004", {2, 3, 4}),
-        ("udp,::/0,*,*,*", set()),
+        ("udp,*,*,*,*", set(range(7)), 1),
+        ("icmp,*,*,*,*", set(), 1),
+        ("tcp,*,*,*,*", set(), 0),
+        ("*,10.0.0.0/30,*,*,*", {0, 1, 2, 3}, 0),
+        ("*,10.0.0.8/29,*,*,*", set(), 2),
+        ("17,10.0.0.5,5000,10.1.0.0/16,6005", {5}, 0),
+        ("udp,*,*,*,6002-6004", {2, 3, 4}, 0),
+        ("*,10.0.0.0/8,*,*,4789", set(), 0),
+        ("*,*,5000,*,*", set(range(7)), 0),
+        ("udp,::/0,*,*,*", set(), 0),
     ],
 )
-def test_rule_selects_by_the_innermost_headers(tmp_path, rule, flows):
-    traffic.write(tmp_path, FLOWS, Schedule())
+def test_rule_selects_by_the_innermost_headers(tmp_path, rule, flows, others):
+    traffic.write(tmp_path, FLOWS, Schedule(), [(START_NS, frame) for frame in WITHOUT_PORTS])
     rows = monitored(tmp_path, rules=(rule,))
     assert {row["flow"] for row in rows["monitor_flows"] if row["packets"] == 60} == flows
-    assert rows["monitor_ports"][0]["filtered"] == 60 * (len(FLOWS) - len(flows))
+    (port,) = rows["monitor_ports"]
+    assert port["filtered"] == 60 * (len(FLOWS) - len(flows)) + len(WITHOUT_PORTS) - others
+    assert (port["foreign"], port["malformed_checksum"]) == (others, 0)
 
 
 def trace_of(sequences: list[int]) -> list[tuple[int, bytes]]:
@@ -222,6 +242,10 @@ def test_truncated_file_is_reported(tmp_path, capsys):
         (("--interface", "eth0", "--correct-drift"), "needs a capture"),
         (("--search", "--send", "eth0", "--interface", "eth1"), "--search needs"),
         (("--search", "--send", "eth0", "--interface", "eth1", "--most", "5", "--resolution", "5"), "less than --most"),
+        (
+            ("--search", "--send", "eth0", "--interface", "eth1", "--most", "5", "--frame-bytes", "60", "90", "60"),
+            "--frame-bytes: a size occurs twice",
+        ),
         (("a.pcap", "--packets", "missing/packets.parquet"), "no such directory"),
         (("a.pcap", "--output", "/proc/none/tables"), "cannot create the directory"),
     ],

@@ -24,6 +24,7 @@ from acapella.cli.main import main
 from acapella_capture.generate import model
 from acapella_capture.generate import program as generator
 from acapella_capture.monitor import expected, live, program, result, trials
+from acapella_core.errors import UserError
 
 COMMAND = (Path(sys.executable).parent / "acapella", "monitor")
 FLOWS = [
@@ -215,6 +216,19 @@ def test_live_table_replaces_the_previous_one():
     assert second.startswith(live.UP.format(len(lines)) + live.CLEAR)
     assert second.splitlines()[1].split()[:3] == ["eth1", "4,000", "0.0"]
     assert second.splitlines()[-1].split() == ["3", "3,000", "1", "0", "2", "1.5", "us", "20", "ns"]
+
+
+def test_ports_have_their_names_in_the_order_of_the_program(monkeypatch, capsys):
+    """It opens virtual devices, which network interfaces are to it, before PCI devices."""
+
+    def count(settings, _scratch, on_event, **_):
+        on_event({"event": "listening", "ports": [{} for _ in settings.interfaces]})
+        raise UserError("seen")
+
+    monkeypatch.setattr(program, "count", count)
+    words = [word for port in ("0000:01:00.0", "eth0", "01:00.1", "net_null0") for word in ("-i", port)]
+    assert main(["monitor", *words]) == 2
+    assert "listening on eth0, net_null0, 0000:01:00.0, 01:00.1\n" in capsys.readouterr().err
 
 
 def test_without_a_terminal_there_is_no_live_table():

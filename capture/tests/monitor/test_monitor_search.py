@@ -8,18 +8,21 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing import c_programs
-from acapella_testing.capture import veth
+from acapella_testing.capture import impaired_path, veth
+from acapella_testing.generated import stamped_traffic as traffic
 from acapella_testing.processes import executable
 from acapella_testing.waiting import wait_until
 
 from acapella.cli.main import main
 from acapella_capture.generate import model as generator_model
 from acapella_capture.generate import program as generator_program
-from acapella_capture.monitor import command, finished, program, text, trials
+from acapella_capture.monitor import command, expected, finished, program, result, tables, text, trials, virtual
 from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, reached, rows
+from acapella_capture.testbeds import local
 from acapella_core.errors import UserError
 
 MOST = 1_000_000.0
@@ -78,14 +81,14 @@ def test_loss_at_the_lowest_rate_gives_no_result():
 def test_result_names_its_limit(capacity, generator, limit):
     found = highest(lambda pps: replace(device(capacity)(pps), reached=pps <= generator), 100, MOST, 1000)
     assert found.limit == limit
-    assert [row["limit"] for row in rows([(1, 60, "none", "throughput", found)]) if row["limit"]] == [limit]
+    assert [row["limit"] for row in rows([(1, 60, "none", "throughput", found)], 1) if row["limit"]] == [limit]
 
 
 @pytest.mark.parametrize(("lost", "shown"), [(1, "none without loss"), (0, "not reached by the generator")])
 def test_search_without_a_result_names_the_reason(lost, shown):
     found = highest(lambda pps: Trial(100, lost if pps < MOST else 1 - lost, pps, reached=False), 100, MOST, 1000)
     assert found.limit is None
-    assert shown in text.search_lines(list(rows([(1, 60, "none", "throughput", found)])))[1]
+    assert shown in text.search_lines(list(rows([(1, 60, "none", "throughput", found)], 1)))[1]
 
 
 @pytest.mark.parametrize("most", [1, 7, 64, 1000])
@@ -107,12 +110,37 @@ def test_trial_that_the_generator_did_not_reach_is_repeated(failures, runs):
 def test_trial_is_reached_if_all_packets_were_sent_at_the_rate(packets, last_ns, is_reached):
     sent = {"packets": packets, "dropped": 0, "first_ns": 0, "last_ns": last_ns}
     times = dict.fromkeys(("latency_min_ns", "latency_mean_ns", "latency_max_ns", "jitter_ns"))
-    assert trials.trial_of(sent, {"lost": 0} | times, 1000.0, 100).good is is_reached
+    wanted = expected.Expected((sent,), "0" * 64, 1)
+    assert trials.trial_of(wanted, {"lost": 0} | times, 1000.0, 100).good is is_reached
+
+
+@pytest.mark.parametrize("drained", [True, False])
+def test_packets_in_the_queue_of_the_generator_are_not_lost(tmp_path, monkeypatch, drained):
+    lost, limit, shown = (100, "loss", "none without loss") if drained else (None, "generator", "not reached by the")
+    times = dict.fromkeys(("error_median_ns", "error_p99_ns", "error_largest_ns", "clock_error_ns"))
+    timing = times | {"ended": "complete", "drained": drained}
+    document = traffic.expected([traffic.Flow(100, 10_000)]) | {"output": "interface", "timing": timing}
+
+    def count(_settings, scratch, **_):
+        (scratch / "sent-0.json").write_text(json.dumps(document))
+        counts, intervals, flows = (np.zeros(*of) for of in ((1, result.PORT), (0, result.INTERVAL), (0, result.FLOW)))
+        return program.Counted([result.PortResult("in0", counts[0], intervals, flows)], [])
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(trials, "Senders", lambda *_: Namespace(on_event=None, close=lambda: None))
+    monkeypatch.setattr(program, "count", count)
+    trial = trials.run(trials.Link((("out0", "in0"),), 0.0), 60, 100_000.0, 100)
+    assert (trial.offered, trial.lost, trial.reached) == (100, lost, drained)
+    assert highest(lambda pps: trial if pps == MOST else Trial(100, 0, pps), 100, MOST, MOST / 2).limit == limit
+    table = list(rows([(1, 60, "none", "throughput", highest(lambda _: trial, 100, MOST, 100))], 1))
+    assert shown in text.search_lines(table)[1]
+    tables.write(tmp_path, {"monitor_searches": table})
+    assert [row["lost"] for row in pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()] == [lost, lost]
 
 
 def test_rows_mark_the_result():
     found = highest(device(300_000.0), 100, MOST, 1000)
-    table = list(rows([(1, 60, "none", "throughput", found)]))
+    table = list(rows([(1, 60, "none", "throughput", found)], 1))
     (result,) = [row for row in table if row["result"]]
     assert result["value"] == found.value
     assert [row["trial"] for row in table] == list(range(len(found.trials)))
@@ -199,11 +227,17 @@ def table_of(directory: Path) -> list[dict]:
 ERRORS = ((UserError("no memory", outside=True), 75), (UserError("broken"), 2), (KeyboardInterrupt(), 130))
 
 
+def ended(table: list[dict]) -> int:
+    """Return the number of searches in a table."""
+    return len({tuple(row[name] for name in ("ports", "frame_bytes", "capture", "measure")) for row in table})
+
+
 def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, capsys):
     """It ends early and is continued once for each error."""
     whole, tried = Device(), []
     assert search(whole) == 0
     wanted = table_of(tmp_path)
+    assert ended(wanted) == wanted[0]["searches"] == 2 * 3 * 3 * 2  # ports, sizes, captures, measures
     assert not (tmp_path / "tables" / finished.NAME).exists()
     for number, (error, code) in enumerate(ERRORS, 1):
         capsys.readouterr()
@@ -212,6 +246,7 @@ def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, 
         tried += part.trials
         rows = table_of(tmp_path)
         assert 0 < len(rows) <= len(tried) and rows == wanted[: len(rows)]
+        assert 0 < ended(rows) < rows[0]["searches"]
         out, err = capsys.readouterr()
         assert err.splitlines()[-2:] == [
             f"monitor: finished trials: {len(tried)}; run the command again to continue the search",
@@ -236,17 +271,20 @@ def test_table_of_an_earlier_search_is_kept_if_a_program_is_missing(tmp_path, se
     assert table_of(tmp_path) == before != []
 
 
-def test_trials_of_a_different_search_are_not_reused(tmp_path, search):
+def test_trials_of_a_different_search_are_not_reused(tmp_path, search, monkeypatch):
     whole = Device()
     assert search(whole) == 0
-    for change in ("duration", "program", "file", None):
+    for change in ("duration", "program", "namespaces", "file", None):
         search(Device(5, UserError("broken")))
         if change == "program":
             (tmp_path / "generate").write_text("code 2")
         if change == "file":
             (tmp_path / "tables" / finished.NAME).write_text("{")
         again = Device()
-        assert search(again, *(["--settle-seconds", "3"] if change == "duration" else [])) == 0
+        with monkeypatch.context() as patch:
+            if change == "namespaces":
+                patch.setattr(local, "__path__", [str(tmp_path)])  # without the code of the sandbox
+            assert search(again, *(["--settle-seconds", "3"] if change == "duration" else [])) == 0
         assert len(again.trials) == len(whole.trials) - (0 if change else 5), change
 
 
@@ -274,6 +312,23 @@ def test_space_for_the_packets_is_checked_before_a_search(search, monkeypatch, c
     assert search(Device(), "--burst-packets", "10001") == 75
 
 
+def test_space_is_checked_in_the_namespaces_of_the_search(tmp_path, monkeypatch):
+    """They may have different file systems."""
+    calls = []
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(virtual, "entered", lambda: True)
+    monkeypatch.setattr(virtual, "make_pairs", lambda _: calls.append("namespaces") or (("send0", "receive0"),))
+    monkeypatch.setattr(command.shutil, "disk_usage", lambda _: calls.append("space") or Namespace(free=0))
+    assert main(["monitor", "--search", "--virtual", "1", "--most", "500", "--with-capture"]) == 75
+    assert calls == ["namespaces", "space"]
+
+
+@pytest.mark.parametrize(("most", "resolution", "rate_pps"), [(5000.0, None, 50), (20.0, None, 1), (20.0, 4.0, 4)])
+def test_lowest_rate_is_one_that_the_generator_sends(most, resolution, rate_pps):
+    lowest = command.lowest(Namespace(most=most, resolution=resolution))
+    assert lowest == trials.model(60, lowest, 2)["flows"][0]["gaps"]["packets_per_s"] == rate_pps
+
+
 def test_ports_are_in_the_order_of_the_monitor(tmp_path, monkeypatch):
     pairs = (("0000:01:00.0", "0000:01:00.1"), ("eth0", "eth1"), ("01:00.2", "01:00.3"), ("net_tap0", "net_tap1"))
     used = {}
@@ -295,16 +350,25 @@ def test_ports_are_in_the_order_of_the_monitor(tmp_path, monkeypatch):
     assert used["sending"] == ["eth0", "net_tap0", "0000:01:00.0", "01:00.2"]
 
 
-@pytest.mark.usefixtures("monitor_on_path")
-def test_search_over_a_veth_measures_the_rate_and_latency(tmp_path):
-    c_programs.built_or_skip("acapella-dpdk-generate")
-    generator = c_programs.path_of("acapella-dpdk-generate").parent
+@pytest.fixture
+def search_process(tmp_path, monitor_on_path):
+    """Return a function that runs a search for packets of 60 bytes, after a command prefix."""
+    built = c_programs.built_or_skip("acapella-dpdk-generate").parent
+    variables = {**os.environ, "PATH": f"{built}{os.pathsep}{os.environ['PATH']}"}
+    command = [Path(sys.executable).with_name("acapella"), "monitor", "--search", "--trial-seconds", "0.2",
+               "--settle-seconds", "0.2", "--frame-bytes", "60", "--burst-packets", "0", "-o", tmp_path]  # fmt: skip
+
+    def run(*options: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+        argv = [*prefix, *command, *options]
+        return subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_search_over_a_veth_measures_the_rate_and_latency(tmp_path, search_process):
     with veth.namespace(("left0", "right0")) as prefix:
-        argv = [*prefix, Path(sys.executable).with_name("acapella"), "monitor", "--search", "--send", "left0",
-                "--interface", "right0", "--most", "500", "--trial-seconds", "0.2", "--settle-seconds", "0.2",
-                "--frame-bytes", "60", "--burst-packets", "0", "--with-capture", "-o", tmp_path]  # fmt: skip
-        path = f"{generator}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(argv, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+        words = ("--send", "left0", "--interface", "right0", "--most", "500", "--with-capture")
+        done = search_process(*words, prefix=prefix)
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()
     assert rows[0]["offered"] == 100
@@ -325,23 +389,30 @@ def test_ports_used_together_share_a_trial():
         200, 20, 2000.0, latency_min_ns=5, latency_mean_ns=15.0, latency_max_ns=30, jitter_ns=3.0
     )
     assert trials.together([(busy, 80), (idle, 0)]).reached is False
+    assert trials.together([(busy, 80), (replace(idle, lost=None), 0)]).lost is None
     assert trials.together([(idle, 0)]) == idle
 
 
-@pytest.mark.usefixtures("monitor_on_path")
-def test_search_with_two_pairs_also_sends_to_both_at_once(tmp_path):
-    c_programs.built_or_skip("acapella-dpdk-generate")
-    generator = c_programs.path_of("acapella-dpdk-generate").parent
-    argv = [Path(sys.executable).with_name("acapella"), "monitor", "--search", "--virtual", "2", "--most", "500",
-            "--resolution", "400", "--trial-seconds", "0.2", "--settle-seconds", "0.2", "--frame-bytes", "60",
-            "--burst-packets", "0", "-o", tmp_path]  # fmt: skip
-    path = f"{generator}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(argv, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+def test_search_with_two_pairs_also_sends_to_both_at_once(tmp_path, search_process):
+    done = search_process("--virtual", "2", "--most", "500", "--resolution", "400")
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()
     assert [row["offered"] for row in rows if row["trial"] == 0] == [100, 200]
     assert [row["ports"] for row in rows if row["trial"] == 0] == [1, 2]
     assert all(row["lost"] == 0 for row in rows if row["result"])
+
+
+def test_pairs_that_receive_the_packets_of_each_other_are_an_error(search_process):
+    """A bridge floods packets to an unknown address."""
+    pairs = [(end, f"bridged-{end}") for end in ("left0", "right0", "left1", "right1")]
+    with veth.namespace(*pairs) as prefix:
+        lines = ["add bridge0 type bridge", "set bridge0 addrgenmode none", "set bridge0 up"]
+        for line in (*lines, *(f"set {port} master bridge0" for _, port in pairs)):
+            impaired_path.run(prefix, "ip", "link", *line.split())
+        words = ["--send", "left0", "-i", "right0", "--send", "left1", "-i", "right1"]
+        done = search_process(*words, "--most", "500", "--resolution", "400", prefix=prefix)
+    assert "monitor: 1 port, 60 B, capture none, throughput: " in done.stderr
+    assert (done.returncode, "receives packets twice, or those of another pair" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -353,13 +424,36 @@ def test_ports_of_a_search_are_pairs(options, capsys):
     assert "--send" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [["--rule", "udp,*,*,*,*"], ["--correct-drift"], ["--packets", "a.parquet"]])
-def test_option_without_effect_on_a_search_is_an_error(options, capsys):
-    assert main(["monitor", "--search", "--most", "500", "--send", "a", "-i", "b", *options]) == 2
-    assert f"{options[0]} has no effect with --search" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(([*options], f"{options[0]} has no effect with --search") for options in (
+            ("--rule", "udp,*,*,*,*"), ("--correct-drift",), ("--packets", "a.parquet"), ("--max-flows", "9"),
+            ("--window", "1024"), ("--flows", "0"),
+        )),
+        (["--snaplen", "64"], "--snaplen needs --with-capture"),
+        (["--with-capture", "--snaplen", "0"], "--snaplen 0: --with-capture compares"),
+    ],
+)  # fmt: skip
+def test_option_without_effect_on_a_search_is_an_error(tmp_path, options, message, capsys):
+    output = ("-o", str(tmp_path / "tables"))
+    assert main(["monitor", "--search", "--most", "500", "--send", "a", "-i", "b", *output, *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "tables").exists()
 
 
-@pytest.mark.parametrize("options", [["--virtual", "2"], ["--send", "a"], ["--most", "5"], ["--with-capture"]])
-def test_search_options_require_search(options, capsys):
-    assert main(["monitor", "-i", "absent0", *options]) == 2
-    assert f"{options[0]} needs --search" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(([*options], f"{options[0]} needs --search") for options in (
+            ("--virtual", "2"), ("--send", "a"), ("--most", "5"), ("--with-capture",), ("--frame-bytes", "60"),
+            ("--trial-seconds", "9"), ("--settle-seconds", "2"), ("--burst-packets", "0"),
+        )),
+        (["--snaplen", "0"], "--snaplen needs --write"),
+        (["--expected", "a.json", "--max-flows", "9"], "--max-flows: --expected contains the flows"),
+    ],
+)  # fmt: skip
+def test_option_without_effect_on_counts_is_an_error(tmp_path, options, message, capsys):
+    assert main(["monitor", "-i", "absent0", "-o", str(tmp_path / "tables"), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "tables").exists()

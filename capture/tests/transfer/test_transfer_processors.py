@@ -10,6 +10,7 @@ from acapella_testing.capture.callers import Caller, namespaces_or_skip
 from acapella_testing.requirements import require
 
 from acapella_capture.transfer.delay import LinkDelays
+from acapella_capture.transfer.link_process import Link
 from acapella_capture.transfer.processors import STEER, ReservedProcessor, processor_mask
 from acapella_capture.transfer.topology import read_topology
 
@@ -81,6 +82,27 @@ class Started:
     """acapella-link without a process."""
 
     pid, realtime = 77, False
+
+
+class RecordingLink(Link):
+    """A link that records commands."""
+
+    statistics = close = dict  # not called
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def _command(self, name: str, line: str) -> dict:
+        self.lines.append(line)
+        return {}
+
+
+def test_unknown_value_of_a_link_is_an_error():
+    link = RecordingLink()
+    link.set("to-b", duplicate_ppm=5, delay_ns=1)
+    with pytest.raises(TypeError, match="no values of a link: los_ppm"):
+        link.set("to-b", los_ppm=1)
+    assert link.lines == ["set to-b 1 0 0 0 5"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from acapella.cli import main as cli
 from acapella.common import tables
 from acapella.common.wording import count
 from acapella.figures import monitor_flows, monitor_latency, monitor_rates, monitor_scope, registry
+from acapella.figures.compose import compose_figure
 from acapella.figures.source import Source
 from acapella.report import monitor
 from acapella.snakefile.optional_stages import report_sections
@@ -95,6 +96,17 @@ def test_rates_without_loss_are_shown_by_packet_size(monitored):
     assert figure.title.startswith("Highest rate without loss: at least 0.96 Gbit/s")
     assert "loss at the next higher rate (0), the generator, which did not reach it (1)" in figure.key[1]
     assert monitor.searches(Source(Campaign(monitored)))["rows"][1][4] == "not reached by the generator"
+
+
+def test_interrupted_search_is_shown_as_incomplete(monitored):
+    found = {"ports": 1, "capture": "none", "measure": "throughput", "value": 1e6, "rate_pps": 1e6, "result": True}
+    trials = [{**found, "limit": "loss", "searches": 3, "frame_bytes": size} for size in (60, 252, 508)]
+    shown = f"Incomplete: 2 of {count(3, 'search', 'searches')} have ended"
+    for finished in (2, 3):
+        write(monitored, "monitor_searches", *trials[:finished])
+        source = Source(Campaign(monitored))
+        assert (shown in " ".join(compose_figure("monitor_rates", source).notes)) == (finished == 2)
+        assert (shown in monitor.searches(source)["note"]) == (finished == 2)
 
 
 def test_page_has_the_section_if_the_tables_exist(monitored, monkeypatch):

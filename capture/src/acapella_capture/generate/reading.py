@@ -59,6 +59,8 @@ class Section:
         if not isinstance(value, dict) or not all(isinstance(key, str | int) for key in value):
             raise UserError(f"expected a mapping, found {text_of(value)}", where=where)
         self.values = {str(key): item for key, item in value.items()}
+        if len(self.values) < len(value):  # 80 and "80"
+            raise UserError("a key occurs twice", where=where)
         self.where = where
 
     def __contains__(self, name: str) -> bool:

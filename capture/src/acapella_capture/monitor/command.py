@@ -30,7 +30,7 @@ import argparse
 import contextlib
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,20 @@ MAX_WINDOW = 1 << 20
 LIVE_S = 1.0
 LIVE_FLOWS = 16
 MAX_PAIRS = 4
+DEFAULTS = {  # of options that are None in the command line, so that one without effect is known
+    "max_flows": 65_536,
+    "window": 1024,
+    "snaplen": 64,
+    "flows": text.SHOWN_FLOWS,
+    "frame_bytes": search.FRAME_BYTES,
+    "trial_seconds": 10.0,
+    "settle_seconds": 2.0,
+    "burst_packets": 10_000,
+}
+ONLY_SEARCH = ("send", "virtual", "most", "resolution", "with_capture", "frame_bytes", "trial_seconds",
+               "settle_seconds", "burst_packets")  # fmt: skip
+NOT_SEARCH = ("expected", "max_flows", "window", "pattern", "rule", "correct_drift", "sent", "packets", "write",
+              "flows", "duration", "stop_when_idle")  # fmt: skip
 RECORD_BYTES = 64  # of a packet in a pcapng file, in addition to its bytes: block, hash and padding
 GB = 1e9
 
@@ -77,11 +91,12 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
 def add_packet_options(group: Any) -> None:
     """Add the options that concern packets."""
     group.add_argument("--expected", type=Path, metavar="JSON", help="list of the generated flows (OUT.generated.json)")
-    group.add_argument("--max-flows", type=count(1 << 24), default=65536, metavar="N",
-                       help="without --expected: count flows with indexes below N (default: %(default)s)")  # fmt: skip
-    group.add_argument("--window", type=window, default=1024, metavar="N",
+    group.add_argument("--max-flows", type=count(1 << 24), metavar="N",
+                       help="without --expected: count flows with indexes below N "
+                       f"(default: {DEFAULTS['max_flows']})")  # fmt: skip
+    group.add_argument("--window", type=window, metavar="N",
                        help="recognize duplicates and reordered packets up to N packets back, a power of 2 "
-                       "(default: %(default)s)")  # fmt: skip
+                       f"(default: {DEFAULTS['window']})")  # fmt: skip
     group.add_argument("--pattern", choices=PATTERNS, help="without --expected: payload pattern after the stamp "
                        "(default: not checked)")  # fmt: skip
     group.add_argument("--rule", action="append", default=[], metavar="RULE",
@@ -103,11 +118,11 @@ def add_output_options(group: Any) -> None:
     group.add_argument("--write", type=Path, metavar="FILE.pcapng",
                        help="write the packets, truncated, with the hash of each whole packet; several ports: "
                        "FILE-q0.pcapng, FILE-q1.pcapng, ...")  # fmt: skip
-    group.add_argument("--snaplen", type=count(262_144, 0), default=64, metavar="BYTES",
-                       help="with --write: truncate packets to this length; 0: keep them whole "
-                       "(default: %(default)s)")  # fmt: skip
-    group.add_argument("--flows", type=count(1 << 24, 0), default=text.SHOWN_FLOWS, metavar="N",
-                       help="print at most N flows (default: %(default)s)")  # fmt: skip
+    group.add_argument("--snaplen", type=count(262_144, 0), metavar="BYTES",
+                       help="with --write or --with-capture: truncate packets to this length "
+                       f"(default: {DEFAULTS['snaplen']}); with --write, 0 keeps them whole")  # fmt: skip
+    group.add_argument("--flows", type=count(1 << 24, 0), metavar="N",
+                       help=f"print at most N flows (default: {DEFAULTS['flows']})")  # fmt: skip
 
 
 def add_search_options(group: Any) -> None:
@@ -121,20 +136,21 @@ def add_search_options(group: Any) -> None:
                        help="instead of --send and --interface: search with 1 and with N pairs of virtual Ethernet "
                        "interfaces, in a network namespace of this machine")  # fmt: skip
     group.add_argument("--most", type=rate, metavar="N", help="highest rate to try, in packets/s")
-    group.add_argument("--frame-bytes", type=count(9000, 60), nargs="+", default=search.FRAME_BYTES, metavar="BYTES",
+    group.add_argument("--frame-bytes", type=count(9000, 60), nargs="+", metavar="BYTES",
                        help="packet sizes without FCS (default: those of RFC 2544 for Ethernet)")  # fmt: skip
     group.add_argument("--resolution", type=rate, metavar="N",
                        help="width of the interval, in packets/s, at which a search ends (default: a hundredth of "
-                       "--most)")  # fmt: skip
-    group.add_argument("--trial-seconds", type=seconds, default=10.0, metavar="S",
-                       help="duration of a trial in seconds; RFC 2544: 60 (default: %(default)g)")  # fmt: skip
-    group.add_argument("--settle-seconds", type=seconds, default=2.0, metavar="S",
-                       help="time to wait for late packets (default: %(default)g)")  # fmt: skip
+                       "--most, at least 1)")  # fmt: skip
+    group.add_argument("--trial-seconds", type=seconds, metavar="S",
+                       help="duration of a trial in seconds; RFC 2544: 60 "
+                       f"(default: {DEFAULTS['trial_seconds']:g})")  # fmt: skip
+    group.add_argument("--settle-seconds", type=seconds, metavar="S",
+                       help=f"time to wait for late packets (default: {DEFAULTS['settle_seconds']:g})")  # fmt: skip
     group.add_argument("--with-capture", action="store_true",
                        help="repeat the search while packets are written: once whole, and once truncated to "
                        "--snaplen, with hashes")  # fmt: skip
-    group.add_argument("--burst-packets", type=count(1 << 24, 0), default=10_000, metavar="N",
-                       help="longest burst to try; 0: no bursts (default: %(default)s)")  # fmt: skip
+    group.add_argument("--burst-packets", type=count(1 << 24, 0), metavar="N",
+                       help=f"longest burst to try; 0: no bursts (default: {DEFAULTS['burst_packets']})")  # fmt: skip
 
 
 def rate(value: str) -> float:
@@ -164,15 +180,31 @@ def seconds(value: str) -> float:
     return number
 
 
+def given(args: argparse.Namespace, names_: Iterable[str]) -> list[str]:
+    """Return the options among ``names_`` that are in the command line, also with the value 0."""
+    values = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names_}
+    return [name for name, value in values.items() if value is not None and value is not False and value != []]
+
+
+def set_defaults(args: argparse.Namespace) -> None:
+    """Set the options that are not in the command line."""
+    for name, value in DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+
+
 def check(args: argparse.Namespace) -> None:
-    """Raise UserError for mutually exclusive options."""
-    for name in ("send", "virtual", "most", "resolution", "with_capture"):
-        if getattr(args, name):
-            raise UserError(f"--{name.replace('_', '-')} needs --search")
+    """Raise UserError for options that are mutually exclusive or have no effect."""
+    for name in given(args, ONLY_SEARCH):
+        raise UserError(f"{name} needs --search")
     if bool(args.files) == bool(args.interface):
         raise UserError("expected captures or --interface", fix="name one of them")
     if args.expected and args.pattern:
         raise UserError("--pattern: --expected contains the patterns", fix="remove it")
+    if args.expected and args.max_flows is not None:
+        raise UserError("--max-flows: --expected contains the flows", fix="remove it")
+    if args.snaplen is not None and not args.write:
+        raise UserError("--snaplen needs --write")
     if args.files and (args.duration or args.stop_when_idle):
         raise UserError("--duration and --stop-when-idle need --interface", fix="remove them")
     if args.interface and args.correct_drift:
@@ -201,23 +233,16 @@ def check_search(args: argparse.Namespace) -> None:
         raise UserError(
             f"--virtual hides {virtual.HIDDEN}", where=f"--output {args.output}", fix="choose another directory"
         )
-    if args.with_capture and not args.snaplen:
+    if args.snaplen is not None and not args.with_capture:
+        raise UserError("--snaplen needs --with-capture")
+    if args.snaplen == 0:
         raise UserError("--with-capture compares whole with truncated packets", where="--snaplen 0", fix="set a length")
+    if args.frame_bytes and len(set(args.frame_bytes)) < len(args.frame_bytes):
+        raise UserError("a size occurs twice", where="--frame-bytes", fix="name each size once")
     if args.resolution and args.resolution >= args.most:
         raise UserError("--resolution is not less than --most")
-    for name in (
-        "expected",
-        "pattern",
-        "rule",
-        "correct_drift",
-        "sent",
-        "packets",
-        "write",
-        "duration",
-        "stop_when_idle",
-    ):
-        if getattr(args, name):
-            raise UserError(f"--{name.replace('_', '-')} has no effect with --search")
+    for name in given(args, NOT_SEARCH):
+        raise UserError(f"{name} has no effect with --search")
 
 
 def settings_of(args: argparse.Namespace) -> program.Settings:
@@ -242,15 +267,15 @@ def settings_of(args: argparse.Namespace) -> program.Settings:
 
 def run(args: argparse.Namespace) -> int | None:
     """Count the packets, print the tables and write them."""
+    (check_search if args.search else check)(args)
+    set_defaults(args)
     if args.output:
         make_directory(args.output)
     if args.search:
-        check_search(args)
         if args.virtual and not virtual.entered():
             return virtual.call()
         run_search(args)
         return None
-    check(args)
     settings = settings_of(args)
     sent = packets_sent(args.sent, settings) if args.sent else None
     if sent is not None:
@@ -281,9 +306,9 @@ def run_search(args: argparse.Namespace) -> None:
 
     If a search fails or is interrupted, its trials remain in the directory, and the next run does not repeat them.
     """
-    if args.with_capture:
-        check_disk(args)
     all_pairs = tuple(zip(args.send, args.interface, strict=True)) or virtual.make_pairs(args.virtual)
+    if args.with_capture:
+        check_disk(args, len(all_pairs))  # in the namespaces, which hide a file system that may contain TMPDIR
     settings = (all_pairs, args.most, args.trial_seconds, args.settle_seconds)
     done = finished.Finished(args.output, settings)
     if args.output:
@@ -321,21 +346,22 @@ def all_searches(
     A search for a rate begins near the result of the previous size, or else near the result of the previous search.
     """
     snaplens = {"none": None} | ({"whole": 0, "truncated": args.snaplen} if args.with_capture else {})
+    plan = list(product(dict.fromkeys((all_pairs[:1], all_pairs)), args.frame_bytes, snaplens.items()))
+    planned = len(plan) * (2 if args.burst_packets else 1)
     results: dict[tuple[int, str], float] = {}
     near = None
-    for pairs in dict.fromkeys((all_pairs[:1], all_pairs)):
-        for size, (capture, snaplen) in product(args.frame_bytes, snaplens.items()):
-            link = trials.Link(pairs, args.settle_seconds, snaplen)
-            series = (len(pairs), capture)
-            for measure, found in searches(args, link, size, results.get(series, near), done):
-                if measure == "throughput":
-                    near = results[series] = found.value or lowest(args)
-                yield list(search.rows([(len(pairs), size, capture, measure, found)]))
+    for pairs, size, (capture, snaplen) in plan:
+        link = trials.Link(pairs, args.settle_seconds, snaplen)
+        series = (len(pairs), capture)
+        for measure, found in searches(args, link, size, results.get(series, near), done):
+            if measure == "throughput":
+                near = results[series] = found.value or lowest(args)
+            yield list(search.rows([(len(pairs), size, capture, measure, found)], planned))
 
 
 def lowest(args: argparse.Namespace) -> float:
-    """Return the lowest rate of a search, which is also its resolution, in packets/s."""
-    return args.resolution or args.most / 100
+    """Return the lowest rate of a search, which is also its resolution, in packets/s: that of a model is at least 1."""
+    return args.resolution or max(1.0, args.most / 100)
 
 
 def searches(
@@ -357,10 +383,9 @@ def searches(
         yield "burst", search.longest_burst(burst, args.burst_packets)
 
 
-def check_disk(args: argparse.Namespace) -> None:
+def check_disk(args: argparse.Namespace, ports: int) -> None:
     """Raise UserError if the packets that a trial writes do not fit into the free space of their directory."""
     packet_bytes = max(args.frame_bytes) + RECORD_BYTES  # for searches that write whole packets
-    ports = args.virtual or len(args.interface)
     packets = max(math.ceil(args.most * args.trial_seconds), args.burst_packets or 0)
     needed = packets * packet_bytes * ports
     directory = temporary_directory()

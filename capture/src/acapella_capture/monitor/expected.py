@@ -27,11 +27,15 @@ NAMED = ("name", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
 
 @dataclass(frozen=True)
 class Expected:
-    """The generated flows in the order of their index, as in the file, and its model and seed."""
+    """The generated flows in the order of their index, as in the file, and its model and seed.
+
+    ``drained``: whether all packets left the queue of the generator's device.
+    """
 
     flows: tuple[dict[str, Any], ...]
     model_sha256: str
     seed: int
+    drained: bool = True
 
     def records(self) -> np.ndarray:
         """Return the flows as records for acapella-monitor."""
@@ -69,4 +73,5 @@ def read(path: Path) -> Expected:
         error = "flows: not in the order of their indexes"
     if error:
         raise UserError(error, where=path, fix="name OUT.generated.json of the generator")
-    return Expected(tuple(value["flows"]), value["model_sha256"], value["seed"])
+    timing = value.get("timing")  # None: a file was written
+    return Expected(tuple(value["flows"]), value["model_sha256"], value["seed"], timing is None or timing["drained"])

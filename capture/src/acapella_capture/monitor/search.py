@@ -7,6 +7,7 @@ below which no trial of the search lost a packet, within the resolution.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 FRAME_BYTES = (60, 124, 252, 508, 1020, 1276, 1514)  # RFC 2544, section 9.1, without FCS
@@ -18,11 +19,12 @@ OVERHEAD_BYTES = 24  # preamble, start delimiter, FCS and minimum gap (IEEE 802.
 class Trial:
     """A trial: packets offered and lost, the rate of the departures, and latencies in ns (None: no packet arrived).
 
-    ``reached``: the generator offered the packets at the requested rate.
+    ``reached``: the generator offered the packets at the requested rate. ``lost``: None if packets remained in the
+    queue of its device, so that the loss is unknown.
     """
 
     offered: int
-    lost: int
+    lost: int | None
     rate_pps: float
     reached: bool = True
     latency_min_ns: int | None = None
@@ -55,7 +57,7 @@ class Found:
         if self.value is None:
             return None
         higher = [(value, trial.lost) for value, trial in self.trials if value > self.value]
-        return ("loss" if min(higher)[1] else "generator") if higher else "range"
+        return ("loss" if min(higher, key=itemgetter(0))[1] else "generator") if higher else "range"
 
 
 def line_pps(line_bps: float, frame_bytes: int) -> float:
@@ -116,7 +118,7 @@ def bracket(
 
 
 def longest_burst(trial: Callable[[int], Trial], most: int) -> Found:
-    """Return the largest number of packets, from 1 to ``most``, that arrive if they are sent as fast as possible."""
+    """Return the largest number of packets, from 1 to ``most``, that all arrive if ``trial`` sends them in a burst."""
     good, bad = 0, most + 1
     done: list[tuple[float, Trial]] = []
     while bad - good > 1:
@@ -131,8 +133,11 @@ def longest_burst(trial: Callable[[int], Trial], most: int) -> Found:
     return Found(good or None, best, tuple(done))
 
 
-def rows(searches: Iterable[tuple[int, int, str, str, Found]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of monitor_searches from (ports, frame bytes, capture, measure, result)."""
+def rows(searches: Iterable[tuple[int, int, str, str, Found]], planned: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of monitor_searches from (ports, frame bytes, capture, measure, result).
+
+    ``planned``: number of searches of the run.
+    """
     for ports, frame_bytes, capture, measure, found in searches:
         for number, (value, trial) in enumerate(found.trials):
             yield {
@@ -152,4 +157,5 @@ def rows(searches: Iterable[tuple[int, int, str, str, Found]]) -> Iterator[dict[
                 "jitter_ns": trial.jitter_ns,
                 "result": found.trial is not None and trial is found.trial,
                 "limit": found.limit if trial is found.trial else None,
+                "searches": planned,
             }

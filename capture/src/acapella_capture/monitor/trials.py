@@ -87,7 +87,7 @@ def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, togethe
                     "receives duplicates, or packets of a different pair", where=f"port {port.name}",
                     fix="connect each --send with its --interface only",
                 )  # fmt: skip
-            found.append((trial_of(wanted.flows[0], row, rate_pps, packets), row["unique"]))
+            found.append((trial_of(wanted, row, rate_pps, packets), row["unique"]))
         return together(found)
 
 
@@ -148,8 +148,9 @@ def departure(at_ns: int) -> str:
 def together(trials: Sequence[tuple[Trial, int]]) -> Trial:
     """Return one trial for ports that were used at the same time, from the trial of each port and its arrived packets.
 
-    Packets and rates are summed. The jitter is the maximum.
+    Packets and rates are summed. The loss is unknown if it is unknown for one port. The jitter is the maximum.
     """
+    lost = [trial.lost for trial, _ in trials]
     arrived = [(trial, packets) for trial, packets in trials if packets]
     count = sum(packets for _, packets in arrived)
 
@@ -158,7 +159,7 @@ def together(trials: Sequence[tuple[Trial, int]]) -> Trial:
 
     return Trial(
         offered=sum(trial.offered for trial, _ in trials),
-        lost=sum(trial.lost for trial, _ in trials),
+        lost=None if None in lost else sum(lost),
         rate_pps=sum(trial.rate_pps for trial, _ in trials),
         reached=all(trial.reached for trial, _ in trials),
         latency_min_ns=of(min, "latency_min_ns"),
@@ -168,18 +169,20 @@ def together(trials: Sequence[tuple[Trial, int]]) -> Trial:
     )
 
 
-def trial_of(sent: dict[str, Any], row: dict[str, Any], rate_pps: float, requested: int) -> Trial:
-    """Return the trial from a flow of the generator and its row of monitor_flows. ``requested``: number of packets.
+def trial_of(wanted: expected.Expected, row: dict[str, Any], rate_pps: float, requested: int) -> Trial:
+    """Return the trial from the generator's flow and its row of monitor_flows. ``requested``: number of packets.
 
-    The generator sends fewer packets if the clock is set or a link is down.
+    The generator sends fewer packets if the clock is set or a link is down. Packets that stay in the queue of its
+    device also do not arrive, so that the loss is unknown.
     """
+    (sent,) = wanted.flows
     packets = sent["packets"]
     duration_ns = (sent["last_ns"] or 0) - (sent["first_ns"] or 0)
     rate = (packets - 1) * 1e9 / duration_ns if packets > 1 and duration_ns > 0 else rate_pps
     return Trial(
         offered=packets,
-        lost=row["lost"],
+        lost=row["lost"] if wanted.drained else None,
         rate_pps=rate,
-        reached=packets == requested and rate >= REACHED_SHARE * rate_pps,
+        reached=wanted.drained and packets == requested and rate >= REACHED_SHARE * rate_pps,
         **{name: row[name] for name in ("latency_min_ns", "latency_mean_ns", "latency_max_ns", "jitter_ns")},
     )

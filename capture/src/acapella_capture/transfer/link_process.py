@@ -25,7 +25,12 @@ class Link(ABC):
     realtime: bool  # whether all of its processes have real-time priority
 
     def set(self, name: str, **values: int) -> None:
-        """Set the values of a direction (VALUES, default: 0), starting with its next packet. Raises UserError."""
+        """Set the values of a direction (VALUES, default: 0), starting with its next packet.
+
+        Raises UserError if the link fails, and TypeError for unknown values.
+        """
+        if unknown := values.keys() - VALUES:
+            raise TypeError(f"no values of a link: {', '.join(sorted(unknown))}")
         self._command(name, " ".join(["set", name, *(str(values.get(key, 0)) for key in VALUES)]))
 
     @abstractmethod

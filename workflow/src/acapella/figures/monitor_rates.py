@@ -4,7 +4,7 @@ import altair as alt
 
 from acapella.common.wording import count
 
-from . import theme
+from . import monitor_scope, theme
 from .compose import Figure
 from .rows import Rows
 from .source import NoData, Source
@@ -12,7 +12,7 @@ from .source import NoData, Source
 SUBJECT = "Rates captured without loss"
 ABOUT = "Highest rate without loss against packet size, by number of ports and what is written (OSNT, figure 5)."
 TABLE = "monitor_searches"
-COLUMNS = ("ports", "frame_bytes", "capture", "measure", "rate_pps", "lost", "result", "limit")
+COLUMNS = ("ports", "frame_bytes", "capture", "measure", "rate_pps", "lost", "result", "limit", "searches")
 COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.PURPLE)
 CAPTURES = {  # name, shape, and dashes
     "none": ("only counted", "circle", [1, 0]),
@@ -25,15 +25,16 @@ PUBLISHED = (
 )
 KEY = (
     "Sum of all ports, of the packets as sent, without FCS, preamble and gap. At each point no packet was lost in the "
-    "trial; for sizes without a point, the lowest rate of the search lost packets, or the generator did not reach it."
+    "trial. If a size was searched and has no point, the lowest rate lost packets, or the generator did not reach it."
 )
 HEIGHT = 240  # px
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """Return the number of trials."""
+    """Return the number of trials, and whether searches are missing."""
     rows = [row for row in source.rows(TABLE) if row["measure"] == "throughput"]
-    return (f"{count(len(rows), 'trial')} of the searches of RFC 2544, section 26.1.",)
+    text = f"{count(len(rows), 'trial')} of the searches of RFC 2544, section 26.1."
+    return (f"{text} {monitor_scope.unfinished(source)}".strip(),)
 
 
 SCOPE = scope

@@ -22,6 +22,16 @@ def scope(source: Source) -> tuple[str, ...]:
     return (f"{count(flows, 'flow')}, {count(arrived, 'packet')} that arrived in {count(len(ports), kind)}.",)
 
 
+def unfinished(source: Source) -> str:
+    """Return how many searches of the highest rate have ended, as text; no text if all have."""
+    rows = source.rows("monitor_searches")
+    ended = len({tuple(row[name] for name in ("ports", "frame_bytes", "capture", "measure")) for row in rows})
+    planned = max((row["searches"] for row in rows), default=0)
+    if ended >= planned:
+        return ""
+    return f"Incomplete: {ended:,} of {count(planned, 'search', 'searches')} have ended; run the same command again."
+
+
 def environments(source: Source) -> dict[int, str]:
     """Return the environment of each port: its name without the number of the trial. Raises NoData if there are many.
 

@@ -1,6 +1,7 @@
 """Creates the report's section on monitored traffic: the arrivals at each port and of each flow (docs/monitor.md)."""
 
 from acapella.common.wording import nanoseconds
+from acapella.figures import monitor_scope
 from acapella.figures.source import Source
 
 from .tables import number, table
@@ -164,6 +165,7 @@ def searches(source: Source) -> dict:
         "it (generator); range: no higher value was tried. The layout is that of figure 5 of OSNT: the rate by packet "
         "size, with and without truncation and hashes."
     )
+    note = f"{note} {monitor_scope.unfinished(source)}".strip()
     return table(SEARCHES, "Rates without loss", note, columns, cells)
 
 
