@@ -237,7 +237,7 @@ def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, 
     whole, tried = Device(), []
     assert search(whole) == 0
     wanted = table_of(tmp_path)
-    assert ended(wanted) == wanted[0]["searches"] == 2 * 3 * 3 * 2  # ports, sizes, captures, measures
+    assert ended(wanted) == wanted[0]["searches"] == 2 * 2 * 3 * 2  # ports, sizes, captures, measures
     assert not (tmp_path / "tables" / finished.NAME).exists()
     for number, (error, code) in enumerate(ERRORS, 1):
         capsys.readouterr()
@@ -412,7 +412,7 @@ def test_pairs_that_receive_the_packets_of_each_other_are_an_error(search_proces
         words = ["--send", "left0", "-i", "right0", "--send", "left1", "-i", "right1"]
         done = search_process(*words, "--most", "500", "--resolution", "400", prefix=prefix)
     assert "monitor: 1 port, 60 B, capture none, throughput: " in done.stderr
-    assert (done.returncode, "receives packets twice, or those of another pair" in done.stderr) == (2, True)
+    assert (done.returncode, "receives duplicates, or packets of a different pair" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
