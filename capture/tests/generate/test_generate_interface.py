@@ -76,6 +76,37 @@ def test_interface_receives_the_packets_of_the_file(tmp_path, prefix, variables)
     assert all(span > 0 for span in spans) and "500 packets" in done.stdout
 
 
+# Sockets of in0 join the groups that the next processes would use for out0, and the packets are generated.
+IN_TAKEN_GROUPS = """
+import socket, subprocess, sys
+from acapella.cli.main import main
+from acapella_capture.generate import program
+from acapella_capture.programs import dpdk
+dpdk.STARTS = {starts}
+once, calls = program.output_of, []
+program.output_of = lambda arguments: calls.append(1) or once(arguments)
+index, last = socket.if_nametoindex("out0"), subprocess.Popen(["true"]).pid
+sockets = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) for _ in range({groups})]
+for number, taken in enumerate(sockets, 1):
+    taken.bind(("in0", 3))
+    taken.setsockopt(socket.SOL_PACKET, 18, last + number ^ index)  # PACKET_FANOUT, see packet(7)
+code = main(["generate", "model.yaml", "--interface", "out0"])
+print("starts:", len(calls))
+sys.exit(code)
+"""
+
+
+def test_program_starts_again_if_its_fanout_group_is_taken(tmp_path, prefix, variables):
+    (tmp_path / "model.yaml").write_text(MODEL)
+    for groups, starts, code in ((15, 50, 0), (100, 2, 2)):
+        script = IN_TAKEN_GROUPS.format(groups=groups, starts=starts)
+        argv = [*prefix, "unshare", "--pid", "--fork", sys.executable, "-c", script]
+        done = subprocess.run(argv, capture_output=True, text=True, env=variables, cwd=tmp_path, check=False)
+        assert done.returncode == code, done.stderr
+        assert 1 < int(done.stdout.split()[-1]) <= starts
+    assert "no such port" in done.stderr and "could not set PACKET_FANOUT" in done.stderr, done.stderr
+
+
 def test_interrupt_ends_the_run_and_reports_sent_packets(tmp_path, prefix, variables):
     sent = tmp_path / "sent.json"
     argv = [*prefix, *command(tmp_path, ENDLESS, "--interface", "out0", "--expected", str(sent))]

@@ -13,7 +13,7 @@ from acapella_testing.capture import veth
 from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require
 
-from acapella_capture.programs.dpdk import last_message
+from acapella_capture.programs.dpdk import failure
 
 FRAMES = dpdk.some_frames(2000, seed=3, sizes=(60, 128, 512, 1514))
 
@@ -150,8 +150,8 @@ def test_capture_runs_with_hugepages(tmp_path):
         ("", "no message"),
         ("prog: error: disk full\n", "disk full"),
         ("prog: 3 packets\nprog: a: no such port\n", "a: no such port"),
-        ("prog: 3 packets\nEAL: cannot map\nprog: a: no such port\n", "a: no such port (DPDK: EAL: cannot map)"),
+        ("EAL: x\nprog: y\nEAL: a\nPMD: b\nprog: c: no such port\n", "c: no such port (DPDK: EAL: a; PMD: b)"),
     ],
 )
-def test_last_message_includes_the_preceding_line_of_dpdk(output, message):
-    assert last_message("prog", output) == message
+def test_failure_includes_the_lines_of_dpdk_before_it(output, message):
+    assert str(failure("prog", output)) == message

@@ -10,7 +10,7 @@ import numpy as np
 from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import scratch_directory
 
-from ..programs.dpdk import last_message
+from ..programs.dpdk import failure, started
 from ..programs.executables import find_executable
 from ..replay.ports import port_options
 from .compiled import Compiled
@@ -34,7 +34,7 @@ def run(model: Compiled, arguments: list[str]) -> dict[str, Any]:
     with scratch_directory() as scratch:
         compiled = scratch / "model"
         compiled.write_text(model.text(), encoding="ascii")
-        return json.loads(output_of(["--model", str(compiled), *arguments]))
+        return json.loads(started(lambda: output_of(["--model", str(compiled), *arguments])))
 
 
 def output_of(arguments: list[str]) -> bytes:
@@ -57,9 +57,9 @@ def output_of(arguments: list[str]) -> bytes:
     if process.returncode and interrupt:
         raise interrupt
     if process.returncode:
-        message = last_message(PROGRAM, messages.decode("utf-8", "replace") or f"exit status {process.returncode}")
+        text = messages.decode("utf-8", "replace") or f"exit status {process.returncode}"
         outside = process.returncode < 0 or process.returncode == OUTSIDE
-        raise UserError(message, where=PROGRAM, outside=outside)
+        raise failure(PROGRAM, text, where=PROGRAM, outside=outside)
     return output
 
 

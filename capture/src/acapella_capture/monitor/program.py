@@ -15,7 +15,7 @@ from acapella_core import names
 from acapella_core.errors import OUTSIDE, UserError
 
 from ..programs.child_process import kill_and_reap
-from ..programs.dpdk import last_message
+from ..programs.dpdk import failure, started
 from ..programs.executables import find_executable
 from ..replay.ports import MIN_FRAME, PCI, RING_KIB, port_options
 from . import drift, expected, losses, result
@@ -127,6 +127,18 @@ def count(
     raise an exception as usual, which also ends the program: partial counts are not a result. Raises UserError with the
     program's message if it fails; if only outputs other than the counts failed, returns the counts.
     """
+    return started(lambda: count_once(settings, scratch, correction, on_event, until_signal=until_signal))
+
+
+def count_once(
+    settings: Settings,
+    scratch: Path,
+    correction: drift.Drift | None,
+    on_event: Callable[[Event], bool | None],
+    *,
+    until_signal: bool,
+) -> Counted:
+    """Run the program once, as count."""
     for name in ("result", *(f"packets-{number}" for number in range(len(settings.files) + len(settings.interfaces)))):
         (scratch / name).unlink(missing_ok=True)
     with (scratch / "messages").open("w+b") as messages:
@@ -145,10 +157,10 @@ def count(
         messages.seek(0)
         text = messages.read().decode(errors="replace")
     if status != 0:
-        failure = UserError(last_message(PROGRAM, text), outside=status == OUTSIDE)
+        error = failure(PROGRAM, text, outside=status == OUTSIDE)
         if not (scratch / "result").exists():
-            raise failure
-        return Counted(result.read(scratch / "result"), [], failure)
+            raise error
+        return Counted(result.read(scratch / "result"), [], error)
     for warning in warnings(text):
         names.report(f"acapella: warning: {warning}")
     return Counted(result.read(scratch / "result"), logs(settings, scratch))

@@ -3,8 +3,11 @@
 import json
 import re
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from acapella_core.errors import UserError
 
@@ -13,8 +16,12 @@ from ..testbeds.base import DpdkDevice, Job, Testbed
 from .executables import find_executable
 from .tcpdump import Counts
 
+T = TypeVar("T")
+
 PROGRAM = "acapella-dpdk-capture"
 AF_PACKET = "net_af_packet"
+FANOUT = "could not set PACKET_FANOUT"  # message of net_af_packet
+STARTS = 5  # of a program whose fanout group is taken
 START_S = 20  # until the program listens
 STOP_S = 20  # until all received frames are written
 FRAME_HEAD = 66 + 14  # bytes before a frame in AF_PACKET's ring; Ethernet header, which the MTU excludes
@@ -25,12 +32,33 @@ MAX_MTU = 32768 - FRAME_HEAD  # the ring's frames are powers of 2, and 65536 byt
 QUEUE = 512  # frames in the program's own memory; frames that wait for it are in the kernel's ring
 
 
-def last_message(program: str, output: str) -> str:
-    """Return the last message of a DPDK program without its name, and the line of DPDK before it: the cause."""
+class FanoutTakenError(UserError):
+    """The program could not join its fanout group, which contains a socket of a different interface.
+
+    DPDK's net_af_packet joins group (process id XOR interface index) modulo 2^16 of its network namespace, so that two
+    programs may need the same group. A new process needs a different one.
+    """
+
+
+def failure(program: str, output: str, **details: Any) -> UserError:
+    """Return the error with the last message of a DPDK program, and the lines of DPDK before it, which give the cause.
+
+    ``output``: standard error of the program; ``details``: arguments of UserError.
+    """
     lines = output.strip().splitlines() or ["no message"]
     message = lines[-1].removeprefix(f"{program}: ").removeprefix("error: ")
-    before = lines[-2] if len(lines) > 1 and not lines[-2].startswith(f"{program}: ") else None
-    return f"{message} (DPDK: {before})" if before else message
+    causes = list(takewhile(lambda line: not line.startswith(f"{program}: "), reversed(lines[:-1])))
+    if causes:
+        message += f" (DPDK: {'; '.join(reversed(causes))})"
+    return (FanoutTakenError if FANOUT in output else UserError)(message, **details)
+
+
+def started(start: Callable[[], T]) -> T:
+    """Return the result of ``start``, which starts a program. Repeat it while the program's fanout group is taken."""
+    for _ in range(STARTS - 1):
+        with suppress(FanoutTakenError):
+            return start()
+    return start()
 
 
 def executable() -> str:
@@ -150,12 +178,15 @@ class Dpdk:
         """Start the program. Raises UserError with its message if it ends or does not listen in time."""
         self._device = self._testbed.dpdk_device(self._node, self._interface)
         self._remove_previous()
+        started(self._start)
+
+    def _start(self) -> None:
         self._job = self._testbed.start(self._node, self._argv())
         end = time.monotonic() + START_S
         while "listening on" not in self._job.log():
             if self._job.poll() is not None or time.monotonic() > end:
                 self._job.signal("KILL")
-                raise UserError(f"does not start: {self._last_message()}", where=self.where)
+                raise failure(PROGRAM, self._job.log(), where=f"{self.where}: does not start")
             time.sleep(0.02)
 
     def alive(self) -> bool:
@@ -168,7 +199,7 @@ class Dpdk:
         status = self._job.wait(STOP_S)
         if status != 0:
             self._job.signal("KILL")
-            raise UserError(f"failed: {self._last_message()}", where=self.where)
+            raise failure(PROGRAM, self._job.log(), where=f"{self.where}: failed")
         path = self._accounts()
         read = self._testbed.run(self._node, ["cat", path])
         self._testbed.run(self._node, ["rm", "-f", path])
@@ -218,9 +249,6 @@ class Dpdk:
         if match is None:
             raise UserError(f"no interface {self._interface}: {result.stderr.strip()}", where=self.where)
         return int(match[1])
-
-    def _last_message(self) -> str:
-        return last_message(PROGRAM, self._job.log())
 
 
 class Fpga(Dpdk):

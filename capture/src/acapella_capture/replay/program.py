@@ -11,6 +11,7 @@ from typing import Any, Self
 from acapella_core import names
 from acapella_core.errors import UserError
 
+from ..programs.dpdk import FANOUT, FanoutTakenError, started
 from ..programs.executables import find_executable
 
 PROGRAM = "acapella-dpdk-replay"
@@ -115,6 +116,7 @@ class ReplayProgram:
         self._threads: list[threading.Thread] = []
         self._commands = threading.Lock()
         self._fault: str | None = None
+        self._fanout_taken = False
         self._last_message = ""
         self._error: str | None = None  # its last error, until a UserError contains it
         self._received = 0  # events so far
@@ -131,6 +133,10 @@ class ReplayProgram:
 
     def start(self) -> None:
         """Start the program and wait until it is ready."""
+        started(self._start)
+
+    def _start(self) -> None:
+        self._fault, self._fanout_taken = None, False
         try:
             # In a separate session: Ctrl-C reaches this process only, which then ends the program with `quit`.
             self._process = subprocess.Popen(
@@ -236,7 +242,8 @@ class ReplayProgram:
     def _ended(self) -> UserError:
         """Return the error of a program that has ended or failed."""
         self._error = None
-        return UserError(self._fault or "has ended", where=self._where)
+        kind = FanoutTakenError if self._fanout_taken else UserError
+        return kind(self._fault or "has ended", where=self._where)
 
     def _wait_for_end(self) -> None:
         """After a failed write, wait until it is known why the program ended."""
@@ -289,6 +296,7 @@ class ReplayProgram:
             text = line.decode("utf-8", "replace").strip()
             if text:
                 self._last_message = text.removeprefix(f"{PROGRAM}: ").removeprefix("error: ")
+                self._fanout_taken |= FANOUT in text
                 if text.startswith(f"{PROGRAM}: error: "):
                     self._report_error()
                     self._error = text  # the reason of a UserError, unless a later one follows
