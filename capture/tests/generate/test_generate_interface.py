@@ -89,7 +89,7 @@ index, last = socket.if_nametoindex("out0"), subprocess.Popen(["true"]).pid
 sockets = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) for _ in range({groups})]
 for number, taken in enumerate(sockets, 1):
     taken.bind(("in0", 3))
-    taken.setsockopt(socket.SOL_PACKET, 18, last + number ^ index)  # PACKET_FANOUT, see packet(7)
+    taken.setsockopt(263, 18, last + number ^ index)  # SOL_PACKET, PACKET_FANOUT; packet(7)
 code = main(["generate", "model.yaml", "--interface", "out0"])
 print("starts:", len(calls))
 sys.exit(code)
