@@ -16,6 +16,7 @@ from acapella_testing.generated.tiny import START, add_sample, flow
 from acapella_testing.runs.stages import analyze_campaign, rows
 
 from acapella.campaign import analyze, index, process
+from acapella.campaign.batches import Member, write_plan
 from acapella.campaign.layout import Campaign, existing_provenance
 from acapella.cli import main as cli
 from acapella.common import bootstrap, queries
@@ -258,6 +259,22 @@ def test_sample_must_be_in_the_tables_of_one_batch(copied, capsys, batches, faul
     for name in {sample, other} if fault == "missing" else {sample}:
         shutil.rmtree(copied / "partial" / name)
     assert f"the partial tables of {sample} are {fault}" in error_of(capsys, 2, "campaign", "process", copied)
+
+
+def test_tables_of_a_batch_that_left_the_plan_are_ignored(copied):
+    """A sample was excluded, so that its batch had no members, and then formed a new batch."""
+    sample = "site01-p0-0001"
+    before = checksums(copied)
+    for batch in ("b0002", "b0004"):
+        (copied / "batches" / "partial").mkdir(parents=True, exist_ok=True)
+        shutil.copytree(copied / "partial" / sample, copied / "batches" / "partial" / batch)
+    shutil.rmtree(copied / "partial" / sample)
+    write_plan(copied, [Member("b0004", sample, "site01", "p0", "a.pcap")])
+    process.make_tables(Campaign(copied))
+    assert checksums(copied) == before
+    (copied / "batches" / "partial" / "b0004" / "stacks.parquet").unlink()
+    with pytest.raises(UserError, match=r"b0004/stacks\.parquet: no such file"):
+        process.make_tables(Campaign(copied))
 
 
 def replace_column(path, name: str, values: Callable[[int], list]) -> None:

@@ -16,7 +16,7 @@ import collections
 import contextlib
 import csv
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from acapella.common import queries
@@ -27,6 +27,7 @@ from acapella_core import schemas
 from acapella_core.errors import UserError
 
 from . import analyze
+from .batches import read_plan
 from .layout import Campaign, open_campaign, require
 
 TABLES = tuple(queries.names("process"))
@@ -180,9 +181,10 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     create(con, "merge", "samples", {"pseudonyms": hide})
     create(con, "merge", "traffic")
     in_traffic = {row[0] for row in con.execute("select directory from traffic").fetchall()}
+    batch_of = {member.sample: member.batch for member in read_plan(campaign.directory)}
     for name in queries.names("analyze"):
         chosen = [n.directory for n in names if name in OF_ALL_SAMPLES or n.directory in in_traffic]
-        read_partials(campaign, con, name, chosen)
+        read_partials(campaign, con, name, chosen, batch_of)
     check_complete(campaign, con, names)
     for name in ("scopes", "totals", "shares"):
         create(con, "merge", name)
@@ -192,14 +194,15 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
         create(con, "merge", name, {"pseudonyms": hide, "networks": network_types()})
 
 
-def read_partials(campaign: Campaign, con, name: str, chosen: Sequence[str]) -> None:
+def read_partials(campaign: Campaign, con, name: str, chosen: Sequence[str], batch_of: Mapping[str, str]) -> None:
     """Create a temporary table with the rows of a partial table of some samples.
 
-    Raises UserError if files are missing, or of an older version, in which partial tables had no names of samples.
+    ``batch_of``: batch of each sample in the plan of batches. Raises UserError if files are missing, or of an older
+    version, in which partial tables had no names of samples.
     """
     import duckdb  # noqa: PLC0415
 
-    files = [str(path) for path in partial_files(campaign, chosen, name)]
+    files = [str(path) for path in partial_files(campaign, chosen, name, batch_of)]
     try:
         create(con, "merge", "partials", {"files": files, "chosen": [*chosen]}, table=name)
     except duckdb.BinderException as error:
@@ -208,24 +211,22 @@ def read_partials(campaign: Campaign, con, name: str, chosen: Sequence[str]) -> 
         raise UserError(f"partial tables {name} are of a different version", where=where, fix=fix) from error
 
 
-def partial_files(campaign: Campaign, samples: Sequence[str], name: str) -> list[Path]:
-    """Return the files of a partial table: one per sample with its own tables, and the files of all batches for other
-    samples.
+def partial_files(campaign: Campaign, samples: Sequence[str], name: str, batch_of: Mapping[str, str]) -> list[Path]:
+    """Return the files of a partial table: one per sample with its own tables, and those of the other samples' batches.
 
-    Raises UserError if a file is missing.
+    ``batch_of``: batch of each sample in the plan. A batch that is not in the plan may still have tables, with rows of
+    samples that are now in other batches. Without a plan, all batches count. Raises UserError if a file is missing.
     """
-    alone = {path.name for path in (campaign.directory / "partial").glob("*")}
-    files = [
-        require(campaign.partial(sample, name), f"run {ANALYZE} --sample {sample}")
-        for sample in samples
-        if sample in alone
-    ]
-    batches = []
-    if not alone.issuperset(samples):
-        batches = sorted((campaign.directory / "batches" / "partial").glob(f"*/{name}.parquet"))
-        missing = next(sample for sample in samples if sample not in alone)
-        if not batches:
-            require(campaign.partial(missing, name), f"run {ANALYZE} --sample {missing}")
+    existing = {path.name for path in (campaign.directory / "partial").glob("*")}
+    alone = [sample for sample in samples if sample in existing]
+    others = [sample for sample in samples if sample not in existing]
+    files = [require(campaign.partial(sample, name), f"run {ANALYZE} --sample {sample}") for sample in alone]
+    if all(sample in batch_of for sample in others):
+        batches = sorted({batch_of[sample] for sample in others})
+        return [*files, *(require(campaign.batch_partial(batch, name), "run snakemake") for batch in batches)]
+    batches = sorted((campaign.directory / "batches" / "partial").glob(f"*/{name}.parquet"))
+    if not batches:
+        require(campaign.partial(others[0], name), f"run {ANALYZE} --sample {others[0]}")
     return files + batches
 
 
