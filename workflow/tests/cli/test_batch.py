@@ -1,6 +1,7 @@
 """Tests `acapella campaign batch`: crashes, signals, and what the next run skips."""
 
 import atexit
+import errno
 import faulthandler
 import os
 import shutil
@@ -32,6 +33,7 @@ from acapella.campaign.layout import Campaign
 from acapella.cli import batch, entry
 from acapella.cli import main as cli
 from acapella.common import queries
+from acapella_core.errors import OUTSIDE
 from acapella_core.shards import shard_of
 
 SAMPLES = ("s0", "s1", "s2")
@@ -301,6 +303,33 @@ def test_analysis_of_a_batch_computes_only_missing_results(digested):
     assert analyze(campaign) == 0
     assert analyzed_samples(campaign) == [*SAMPLES]
     assert partials(campaign) == with_kept
+
+
+def test_rows_of_a_failed_sample_that_leaves_the_batch_are_removed(digested):
+    """Its second analysis fails before it writes a table, so that its earlier rows remain."""
+    campaign, plan = digested, read_plan(digested)
+    assert analyze(campaign) == 0
+    before = partials(campaign)
+    Campaign.at(campaign).acap("s1").write_bytes(b"PAR1, but not a table: PAR1")
+    assert analyze(campaign) == 2 and partials(campaign) == before
+    write_plan(campaign, [member for member in plan if member.sample != "s1"])
+    assert analyze(campaign) == 0
+    rows = {name: [row for row in table if row["sample"] != "s1"] for name, table in before.items()}
+    assert partials(campaign) == rows
+    assert analyze(campaign) == 0
+    assert analyzed_samples(campaign) == [], "the next run does not skip the others"
+
+
+def test_crash_before_the_journal_leaves_a_sample_in_one_table(digested, monkeypatch):
+    """The tables of an analysis without batches are removed before the sample counts as complete."""
+    (digested / "partial" / "s0").mkdir(parents=True)
+
+    def crash(*_):
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(batch.Journal, "add", crash)
+    assert analyze(digested) == OUTSIDE
+    assert not (digested / "partial" / "s0").exists()
 
 
 def test_samples_of_a_group_have_at_most_its_bytes():

@@ -26,6 +26,7 @@ from acapella_core.files import atomic_text
 from .layout import Campaign
 
 BATCH = "b{:04}"
+LEFT = "-"  # instead of a key: the sample is no longer in the batch, nor in its tables
 BATCH_NAME = re.compile("b([0-9]{4,18})")
 
 
@@ -173,7 +174,9 @@ class Journal:
         text = self.path.read_text(encoding="utf-8") if self.path.is_file() else ""
         *complete, incomplete = text.split("\n")
         self._separator = "\n" if incomplete else ""  # the last line was not written completely, and is ignored
-        self._recorded = dict(line.partition("\t")[::2] for line in complete)
+        lines = [line.partition("\t")[::2] for line in complete]
+        self._recorded = dict(lines)
+        self._completed = {sample for sample, text in lines if not text.startswith("\t")}  # in any earlier run
 
     def is_complete(self, sample: str, key: str, outputs: Sequence[Path]) -> bool:
         """Return whether a sample was completed with this key, and its outputs exist and are unchanged."""
@@ -188,9 +191,20 @@ class Journal:
         """Return whether a sample was completed with any key, and its outputs exist and are unchanged."""
         return self.is_complete(sample, self._recorded.get(sample, "").partition("\t")[0], outputs)
 
-    def samples(self) -> set[str]:
-        """Return all samples that were processed or started."""
-        return set(self._recorded)
+    def left(self, members: Iterable[str], outputs: Sequence[Path]) -> set[str]:
+        """Return the samples that have left the batch and whose rows may still be in its tables.
+
+        These include samples whose rows an earlier run has written, and whose last analysis has failed.
+        """
+        return {
+            sample
+            for sample in set(self._recorded) - {*members}
+            if self.has_completed(sample, outputs) or (self.is_started(sample) and sample in self._completed)
+        }
+
+    def remove(self, samples: Iterable[str]) -> None:
+        """Record that no output has rows of samples that have left the batch."""
+        self._append(dict.fromkeys(samples, record(LEFT, [])))
 
     def start(self, *samples: str) -> None:
         """Record that samples are being processed. They are incomplete until `add`."""

@@ -187,8 +187,9 @@ def process_together(
     words = [word for word in args.options if not word.startswith(NEUTRAL)]
     keys = {member.sample: key_of(campaign, stage, member, words, args.code) for member in members}
     complete = {sample: key for sample, key in keys.items() if journal.is_complete(sample, key, outputs)}
-    if any(journal.has_completed(sample, outputs) for sample in journal.samples() - set(keys)):
-        complete = {}  # the tables contain rows of samples that have left the batch
+    left = journal.left(keys, outputs)
+    if left:
+        complete = {}  # all tables are written again, without rows of samples that have left the batch
     outcomes = remake_changed(campaign, args, journal, tables, complete)
     if outcomes is None:
         complete = {}
@@ -208,10 +209,13 @@ def process_together(
             continue
         if outcome.exit_code == 0:
             complete |= {sample: keys[sample] for sample in group}
+            remove_earlier(campaign, group)  # first: a complete sample is skipped, and must not be in two tables
             journal.add(complete, outputs)
+            if left:
+                journal.remove(left)
+                left = set()
             tables.record()
             copy_log(campaign, group)
-            remove_earlier(campaign, group)
         for sample in group:
             yield outcome.share(sample, len(group))
         if outcome.exit_code in INTERRUPTED:
