@@ -22,7 +22,7 @@ if BATCHED:
         benchmark:
             "<campaign>/benchmarks/batches/analyze/{batch}.tsv"
         resources:
-            mem_mb=memory_mb("analyze", captures=captures_of_batch, share=ACAP_SHARE),
+            mem_mb=memory_mb("analyze", captures=captures_of_batch, share=ACAP_SHARE, together_mib=TOGETHER_MIB),
             runtime=run_minutes("analyze", captures=captures_of_batch, share=ACAP_SHARE),
         params:
             campaign=lambda wildcards: CAMPAIGN,

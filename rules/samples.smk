@@ -10,7 +10,7 @@ from acapella.snakefile.batches import Batches
 from acapella.snakefile.cached_digests import CachedDigests
 from acapella.snakefile.storage.captures import CaptureStorage
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
-from acapella.snakefile.resources import ACAP_SHARE, memory_mb, run_minutes
+from acapella.snakefile.resources import ACAP_SHARE, TOGETHER_MIB, memory_mb, run_minutes
 from acapella.snakefile.sample_sheet import SampleSheet
 from acapella.snakefile.samples import Samples, collected_captures, read_collected
 from acapella.snakefile.trials import Trials

@@ -8,8 +8,9 @@ import sys
 import pytest
 from acapella_testing.runs.workflow_run import ROOT
 
+from acapella.cli.batch import TOGETHER_BYTES
 from acapella.snakefile import resources
-from acapella.snakefile.resources import NEEDS, SNAKEMAKE_MB, memory_mb, run_minutes
+from acapella.snakefile.resources import MIB, NEEDS, SNAKEMAKE_MB, TOGETHER_MIB, memory_mb, run_minutes
 
 GIB = 1024
 
@@ -92,6 +93,15 @@ def test_largest_sample_of_a_batch_determines_its_memory_and_their_sum_its_time(
     assert memory == SNAKEMAKE_MB + need.mb + need.mb_per_mib * 1.5 * GIB
     minutes = run_minutes("analyze", **batch, share=0.5)("b1", Input(list_tsv=1), 1)
     assert minutes == math.ceil(need.minutes + need.minutes_per_gib * 2 + need.minutes_per_1000_samples * 0.002)
+
+
+@pytest.mark.parametrize(("samples", "mib"), [(2, 20), (200, TOGETHER_MIB)])
+def test_batch_requests_memory_for_samples_that_are_analyzed_together(samples, mib):
+    captures = {"captures": lambda batch: [("a.pcap", 20 * MIB)] * samples, "share": 0.5}
+    memory = memory_mb("analyze", **captures, together_mib=TOGETHER_MIB)("b1", Input(list_tsv=1), 1)
+    assert memory == SNAKEMAKE_MB + NEEDS["analyze"].mb + NEEDS["analyze"].mb_per_mib * mib
+    assert TOGETHER_MIB * MIB == TOGETHER_BYTES
+    assert "together_mib=TOGETHER_MIB" in (ROOT / "rules" / "analyze.smk").read_text()
 
 
 def test_jobs_for_the_whole_campaign_grow_with_its_samples():

@@ -22,6 +22,8 @@ MAX_FACTOR = 8
 MIB = 1 << 20
 # Bytes of acap and flows for each byte of a capture: 0.12 for 17 MiB, 0.07 for 691 MiB.
 ACAP_SHARE = 0.15
+# Acaps and flows of samples that a batch analyzes together: TOGETHER_BYTES of acapella.cli.batch.
+TOGETHER_MIB = 48
 # Memory of Snakemake, which a cluster counts as part of the job: it runs twice on the node, about 150 MiB each.
 SNAKEMAKE_MB = 400
 
@@ -102,16 +104,18 @@ NEEDS = {
 ENGINE_MINUTES_PER_GIB = {"tshark": 240}
 
 
-def memory_mb(rule: str, *, at_most: int | None = None, **work) -> Callable:
+def memory_mb(rule: str, *, at_most: int | None = None, together_mib: float = 0, **work) -> Callable:
     """Return the function for the resource `mem_mb` of a rule in NEEDS.
 
-    ``at_most``: limit in MiB of the part that depends on the input, if the config sets one; ``work``: arguments of
-    `amount`. The samples of a batch are processed one by one, so the largest one determines the memory.
+    ``at_most``: limit in MiB of the part that depends on the input, if the config sets one; ``together_mib``: size of
+    the samples of a batch that one process reads together; ``work``: arguments of `amount`. By default, the samples of
+    a batch are processed one by one, so the largest one determines the memory.
     """
     need = NEEDS[rule]
 
     def mem_mb(wildcards, input, attempt):
-        largest, _, samples = amount(wildcards, input, **work)
+        largest, total, samples = amount(wildcards, input, **work)
+        largest = max(largest, min(total, together_mib))
         dependent = need.mb_per_mib * largest + need.mb_per_1000_samples * samples / 1000
         return math.ceil(SNAKEMAKE_MB + scaled(need.mb + min(dependent, at_most or dependent), attempt))
 
