@@ -305,6 +305,21 @@ def test_analysis_of_a_batch_computes_only_missing_results(digested):
     assert partials(campaign) == with_kept
 
 
+def test_failed_group_is_halved_until_the_sample_is_found(digested, monkeypatch):
+    """Each fork rewrites all tables, so that analyzing each sample alone would take too long."""
+    acap, groups_analyzed, original = Campaign.at(digested).acap("s2"), [], batch.analyze_group
+    acap.write_bytes(acap.read_bytes()[:-10])
+
+    def analyze_group(*arguments):
+        groups_analyzed.append([*arguments[3]])
+        return original(*arguments)
+
+    monkeypatch.setattr(batch, "analyze_group", analyze_group)
+    assert analyze(digested) == 2
+    assert groups_analyzed == [["s0", "s1", "s2"], ["s0"], ["s1", "s2"], ["s1"], ["s2"]]
+    assert {row["sample"] for row in partials(digested)["quality"]} == {"s0", "s1"}
+
+
 def test_rows_of_a_failed_sample_that_leaves_the_batch_are_removed(digested):
     """Its second analysis fails before it writes a table, so that its earlier rows remain."""
     campaign, plan = digested, read_plan(digested)

@@ -6,10 +6,10 @@
 The stages are collect, digest and analyze; options after -- are those of the command `acapella collect`, `acapella
 digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so an error, a
 crash or the memory use of one sample does not affect the others. A fork of stage analyze processes several small
-samples, because planning the queries takes longer than running them for one; if it fails, each of these samples is
-processed in its own fork. If only the queries of some tables have changed (--tables), only these tables are recreated,
-for all samples of the batch. CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a sample. OUT lists the samples and
-their outcomes: done, or kept if command, code and input files are the same as in an earlier run.
+samples, because planning the queries takes longer than running them for one; if it fails, each half of these samples is
+processed in its own fork, and so on. If only the queries of some tables have changed (--tables), only these tables are
+recreated, for all samples of the batch. CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a sample. OUT lists the
+samples and their outcomes: done, or kept if command, code and input files are the same as in an earlier run.
 CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv lists the time and memory of each sample. Samples that were
 processed together have the same log, and their time is divided by their number.
 
@@ -177,9 +177,10 @@ def process_together(
 ) -> Iterator[Outcome]:
     """Analyze the samples that are not complete, several in one fork; yield all outcomes.
 
-    Samples that were started in an earlier run, and samples of a failed group, are analyzed alone, so that only the
-    sample that causes a failure fails. First, tables of complete samples whose queries have changed are recreated; if
-    this fails, all samples are analyzed.
+    Samples that were started in an earlier run are analyzed alone. A failed group is halved until only the sample that
+    causes the failure fails: each fork rewrites the tables of the batch, so analyzing all of its samples alone takes
+    too long. First, tables of complete samples whose queries have changed are recreated; if this fails, all samples are
+    analyzed.
     """
     stage = STAGES[args.stage]
     outputs = outputs_of(campaign, stage, members[0])
@@ -205,7 +206,7 @@ def process_together(
         command = analysis(campaign, group, tables, args.options, keep=complete)
         outcome = analyze_group(campaign, args, journal, group, command)
         if outcome.exit_code and outcome.exit_code not in INTERRUPTED and len(group) > 1:
-            queue += [[sample] for sample in group]
+            queue += [group[: len(group) // 2], group[len(group) // 2 :]]
             continue
         if outcome.exit_code == 0:
             complete |= {sample: keys[sample] for sample in group}
