@@ -2,6 +2,13 @@
 #
 # The earlier catalog is kept if the job fails (rules/process.smk); logs/index.done is deleted, so that the job reruns.
 
+# With batches, the inputs are lists of samples, so that the captures determine the memory.
+INDEXED = (
+    {"captures": captures_of_campaign, "share": ACAP_SHARE, "together_mib": float("inf")}
+    if BATCHED
+    else {"samples": number_of_samples}
+)
+
 
 rule index:
     input:
@@ -17,7 +24,7 @@ rule index:
     benchmark:
         "<campaign>/benchmarks/index.tsv"
     resources:
-        mem_mb=memory_mb("index", samples=number_of_samples),
+        mem_mb=memory_mb("index", **INDEXED),
         runtime=run_minutes("index", samples=number_of_samples),
     params:
         campaign=lambda wildcards: CAMPAIGN,

@@ -111,6 +111,11 @@ def captures_of_batch(wildcards):
     return BATCHES.captures(wildcards.batch)
 
 
+def captures_of_campaign(wildcards):
+    """Return path and size in bytes of the captures of all batches, for the memory of a job that reads all digests."""
+    return [capture for batch in BATCHES.members() for capture in BATCHES.captures(batch)]
+
+
 def fetched_captures_of_batch(wildcards):
     """Return the objects in storage that are captures of a job's batch."""
     return BATCHES.fetched(wildcards.batch)

@@ -110,6 +110,20 @@ def test_jobs_for_the_whole_campaign_grow_with_its_samples():
     assert memory == SNAKEMAKE_MB + need.mb + 5 * need.mb_per_1000_samples
 
 
+def test_index_of_batches_requests_memory_for_all_captures():
+    need = NEEDS["index"]
+    captures = {"captures": lambda _: [("a.pcap", 20 * MIB)] * 500, "share": 0.5, "together_mib": float("inf")}
+    memory = memory_mb("index", **captures)({}, Input(), 1)
+    assert memory == SNAKEMAKE_MB + need.mb + need.mb_per_mib * 5000 + 0.5 * need.mb_per_1000_samples
+    assert 'memory_mb("index", **INDEXED)' in (ROOT / "rules" / "index.smk").read_text()
+
+
+@pytest.mark.parametrize(("catalog_mib", "samples", "measured_mb"), [(166, 200, 2201), (831, 1000, 11364)])
+def test_memory_of_process_covers_measured_campaigns_of_many_flows(catalog_mib, samples, measured_mb):
+    memory = memory_mb("process", samples=lambda _: samples)({}, Input(catalog_duckdb=catalog_mib), 1)
+    assert memory - SNAKEMAKE_MB >= measured_mb
+
+
 def test_rules_of_the_table_exist():
     rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
     assert {name for name in NEEDS if f'mem_mb=memory_mb("{name}"' in rules} == {*NEEDS}

@@ -76,12 +76,21 @@ NEEDS = {
     "index": Need(
         mb=400,
         minutes=15,
+        mb_per_mib=2,
         mb_per_1000_samples=300,
         minutes_per_1000_samples=6,
-        measured="30 samples: 163 MiB, 0.6 s; 300: 176 MiB, 3.2 s",
+        measured="30 samples: 163 MiB, 0.6 s; 300: 176 MiB, 3.2 s; acaps and flows of 837 MiB: 1685 MiB, 27 s; "
+        "4171 MiB: 6626 MiB, 138 s",
     ),
+    # The catalog contains the flows of all samples.
     "process": Need(
-        mb=400, minutes=20, mb_per_1000_samples=1000, minutes_per_1000_samples=20, measured="30 samples: 173 MiB, 1.9 s"
+        mb=400,
+        minutes=20,
+        mb_per_mib=16,
+        mb_per_1000_samples=1000,
+        minutes_per_1000_samples=20,
+        measured="30 samples: 173 MiB, 1.9 s; catalog of 166 MiB (200 samples, 1.2 million flows): 2201 MiB, 32 s; "
+        "5 times as many: 11364 MiB, 166 s",
     ),
     "figures": Need(
         mb=700,
