@@ -55,7 +55,7 @@ def test_challenge_and_proof_round_trip():
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b'{"challenge": "' + b"0" * 64 + b'", "version": 2}', "another version"),
+        (b'{"challenge": "' + b"0" * 64 + b'", "version": 2}', "a different version"),
         (b'{"challenge": "' + b"0" * 64 + b'"}', "must have exactly"),
         (b'{"challenge": "' + b"G" * 64 + b'", "version": 1}', "not 64 hexadecimal digits"),
         (b'{"challenge": 1, "version": 1}', "not 64 hexadecimal digits"),
