@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 )
 SEED = int(os.environ.get("ACAPELLA_SEED", "9"))
 KILLS = 20
-PARTS = 4  # tests, which can run at the same time
+PARTS = 4  # tests, which can run at the same time; every other one uses batches
 EVENTS = 14  # a run is killed after up to this number of jobs that have started or finished
 DELAY_S = 2.0  # and after a random part of this time
 
@@ -71,7 +71,8 @@ def test_killed_runs_leave_complete_files_and_the_next_run_has_the_same_bytes(fi
     If Snakemake is killed alone, its jobs continue, and the next run writes the same files at the same time.
     """
     choice = random.Random(f"{SEED} {part}")
-    place, kills, read = workplace(tmp_path / "place"), 0, 0
+    batches = {"batches": {"samples": 2}} if part % 2 else {}
+    place, kills, read = workplace(tmp_path / "place", **batches), 0, 0
     while kills < KILLS // PARTS:
         if kill_at_random(place, choice):
             kills += 1
