@@ -3,6 +3,7 @@
 import atexit
 import errno
 import faulthandler
+import fcntl
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from acapella.campaign.batches import (
     current_file,
     extended,
     groups,
+    locked,
     outputs_of,
     read_current,
     read_failures,
@@ -345,6 +347,23 @@ def test_crash_before_the_journal_leaves_a_sample_in_one_table(digested, monkeyp
     monkeypatch.setattr(batch.Journal, "add", crash)
     assert analyze(digested) == OUTSIDE
     assert not (digested / "partial" / "s0").exists()
+
+
+def test_two_processes_do_not_analyze_a_batch_at_the_same_time(digested, monkeypatch, capsys):
+    """A cluster has repeated a job that is still running, and that ends when the second job begins to wait."""
+    first, original = locked(digested, "analyze", "b0001"), fcntl.flock
+    first.__enter__()
+
+    def flock(stream, operation):
+        if operation == fcntl.LOCK_EX:  # waits
+            assert not (digested / "batches" / "partial").exists()
+            first.__exit__(None, None, None)
+        original(stream, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert analyze(digested) == 0 and analyze(digested) == 0
+    assert capsys.readouterr().err.count("waiting for a different process that runs analyze of batch b0001") == 1
+    assert set(partials(digested)) == set(queries.names("analyze"))
 
 
 def test_samples_of_a_group_have_at_most_its_bytes():

@@ -10,6 +10,8 @@ contains the version of the queries of each table, in the same format.
 """
 
 import contextlib
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -166,11 +168,36 @@ def groups(samples: Sequence[str], sizes: Mapping[str, int], most_bytes: int) ->
         yield group
 
 
+@contextlib.contextmanager
+def locked(campaign: Path, stage: str, batch: str) -> Iterator[None]:
+    """Hold the lock of a batch in a stage; wait while a different process holds it.
+
+    A cluster may repeat a job that still runs on a node that it considers down, and both would extend the same tables.
+    Forks share the lock. On file systems that have no locks, processes are not excluded.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    with os.fdopen(beneath.open_file(journal_file(campaign, stage, batch), flags), "w", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            names.report(f"acapella: waiting for a different process that runs {stage} of batch {batch}")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
+                raise
+        yield
+
+
+def journal_file(campaign: Path, stage: str, batch: str) -> Path:
+    """Return the path of the journal of a batch in a stage."""
+    return campaign / "batches" / "done" / stage / f"{batch}.tsv"
+
+
 class Journal:
     """The completed samples of a batch in a stage. Lines are appended; the last line of a sample counts."""
 
     def __init__(self, campaign: Path, stage: str, batch: str):
-        self.path = campaign / "batches" / "done" / stage / f"{batch}.tsv"
+        self.path = journal_file(campaign, stage, batch)
         text = self.path.read_text(encoding="utf-8") if self.path.is_file() else ""
         *complete, incomplete = text.split("\n")
         self._separator = "\n" if incomplete else ""  # the last line was not written completely, and is ignored

@@ -44,6 +44,7 @@ from acapella.campaign.batches import (
     failures_file,
     groups,
     key_of,
+    locked,
     log_of,
     outputs_of,
     read_plan,
@@ -140,10 +141,12 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
     Samples that did not end in an earlier run are processed last, because they may also end this run, for example if a
     cluster kills the job for its memory or its time.
     """
-    stage, journal = STAGES[args.stage], Journal(campaign, args.stage, args.batch)
+    stage = STAGES[args.stage]
     if stage.together:
-        yield from process_together(campaign, args, members, journal)
+        with locked(campaign, args.stage, args.batch):
+            yield from process_together(campaign, args, members, Journal(campaign, args.stage, args.batch))
         return
+    journal = Journal(campaign, args.stage, args.batch)
     current = current_file(campaign, args.stage, args.batch)
     loaded = False
     for member in sorted(members, key=lambda member: journal.is_started(member.sample)):
