@@ -124,7 +124,7 @@ def test_flow_table_of_a_different_acap_is_rejected(campaign, capsys):
     words = ["-o", str(campaign / "b.parquet"), "--flows", str(campaign / "bf.parquet"), "--site", "other"]
     main(["digest", str(campaign / "t.pcap"), *words, "--engine", "native"])
     assert main(["show", str(campaign / "b.parquet"), "--flows", str(campaign / "flows" / "t.parquet")]) == 2
-    assert "another acap" in capsys.readouterr().err
+    assert "a different acap" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
