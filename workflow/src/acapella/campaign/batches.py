@@ -198,7 +198,7 @@ class Journal:
 
     def __init__(self, campaign: Path, stage: str, batch: str):
         self.path = journal_file(campaign, stage, batch)
-        text = self.path.read_text(encoding="utf-8") if self.path.is_file() else ""
+        text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.is_file() else ""
         *complete, incomplete = text.split("\n")
         self._separator = "\n" if incomplete else ""  # the last line was not written completely, and is ignored
         lines = [line.partition("\t")[::2] for line in complete]
