@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture.fake_testbed import FakeTestbed
-from acapella_testing.waiting import in_background
+from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.control import experiment
 from acapella_capture.control.coordinator import collect
@@ -133,8 +133,16 @@ def test_command_that_does_not_end_is_killed_with_its_children(tmp_path):
     pid = tmp_path / "pid"
     with pytest.raises(UserError, match=r"timed out after 0\.5 s; start a long program in the background"):
         experiment.run(f"sleep 600 & echo $! > {pid}; wait", 0.5)
-    stat = Path(f"/proc/{pid.read_text().strip()}/stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    child = int(pid.read_text())
+    wait_until(lambda: has_ended(child), "the child runs")  # SIGKILL takes effect when the child gets a CPU
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process does not exist, or is a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_plan_contains_the_signals():

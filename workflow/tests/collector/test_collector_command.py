@@ -173,7 +173,7 @@ def test_sql_queries_results_of_a_finished_collector(capture, collect, tmp_path,
     for bad, what in {
         "select * from flow": "Table with name flow does not exist",
         "select": "Parser Error",
-        "drop table flows": "read only",
+        "drop table flows": "only reading is permitted",
         "select 1; select 2": "expected one statement",
     }.items():
         assert main(["p4", "sql", out, bad]) == 2
