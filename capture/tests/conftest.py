@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from acapella_capture.control import sampling
 from acapella_capture.testbeds.local import sandbox
 
 # Failed assertions of helper modules print both sides, as those of test modules do.
-pytest.register_assert_rewrite("acapella_testing")
+if "acapella_testing" not in sys.modules:
+    pytest.register_assert_rewrite("acapella_testing")
 
 import acapella_testing.without_sync  # noqa: E402, F401 (takes effect when it is imported)
 from acapella_testing.capture.callers import Caller, namespaces_or_skip, ordinary_user, readable_directory  # noqa: E402

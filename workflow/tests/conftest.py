@@ -28,7 +28,8 @@ monitor_search traffic_selection transfer_fabric_restore workflow_edited_code wo
 workflow_fabric_node_digest replay_command dpdk_ends report workflow_batches
 """
 # Failed assertions of helper modules print both sides, as those of test modules do.
-pytest.register_assert_rewrite("acapella_testing")
+if "acapella_testing" not in sys.modules:
+    pytest.register_assert_rewrite("acapella_testing")
 
 import acapella_testing.without_sync  # noqa: E402, F401 (takes effect when it is imported)
 
