@@ -15,8 +15,8 @@ from acapella_capture.testbeds.local import sandbox
 if "acapella_testing" not in sys.modules:
     pytest.register_assert_rewrite("acapella_testing")
 
-import acapella_testing.without_sync  # noqa: E402, F401 (takes effect when it is imported)
-from acapella_testing.capture.callers import Caller, namespaces_or_skip, ordinary_user, readable_directory  # noqa: E402
+import acapella_testing.without_sync  # noqa: F401 (takes effect when it is imported)
+from acapella_testing.capture.callers import Caller, namespaces_or_skip, ordinary_user, readable_directory
 
 # A testbed `local` is only possible within the sandbox: test_testbed_contract.py starts these files there.
 collect_ignore = (
