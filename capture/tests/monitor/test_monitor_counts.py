@@ -12,7 +12,7 @@ from acapella_testing.frames.tunnel_frames import checksum
 from acapella_testing.generated import stamped_traffic as traffic
 from acapella_testing.generated.stamped_traffic import ENCAPSULATIONS, PATTERNS, START_NS, Flow, Schedule
 from acapella_testing.oracles import naive_monitor as naive
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acapella_capture.monitor import command, expected, tables
@@ -85,7 +85,7 @@ def test_counts_match_the_schedule(tmp_path, name):
     check_against_naive(tmp_path, FLOWS, rows)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(
     flows=st.lists(st.builds(Flow, packets=st.integers(1, 25), gap_ns=st.integers(1, 5000),
                              payload_bytes=st.integers(0, 40), pattern=st.sampled_from(PATTERNS),

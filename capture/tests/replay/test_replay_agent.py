@@ -19,7 +19,7 @@ from acapella_testing.capture.replay_agents import (
     stand_in_argv,
 )
 from acapella_testing.waiting import wait_until
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acapella_capture.replay import agent as replay_agent
@@ -161,9 +161,7 @@ def test_recorded_session_cannot_be_replayed(agent):
     assert not agent.agent.over.is_set()
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=60)
 @given(content=st.lists(st.binary(max_size=200) | st.just(b"\n") | st.just(b"{}\n"), max_size=8))
 def test_agent_survives_arbitrary_bytes_of_unauthenticated_peers(agent, content):
     with socket.create_connection(("127.0.0.1", agent.port), timeout=TIMEOUT_S) as stranger:
@@ -181,9 +179,7 @@ def test_agent_survives_arbitrary_bytes_of_unauthenticated_peers(agent, content)
         assert owner.hear() == {}
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=60)
 @given(texts=st.lists(st.binary(max_size=120).filter(lambda text: b"\n" not in text), max_size=8))
 def test_agent_survives_arbitrary_authenticated_bytes(agent, texts):
     """Even a controller that has the secret can only send requests."""

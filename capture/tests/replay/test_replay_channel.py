@@ -3,13 +3,12 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acapella_capture.replay import channel, messages
 from acapella_core.control_lines import Challenge, Refused, Secret
 
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a loaded machine
 SECRET, OTHER = Secret("ab" * 32), Secret("ac" * 32)
 AGENT, CONTROLLER = Challenge("01" * 32), Challenge("02" * 32)
 KEYS = channel.Keys.derive(SECRET, AGENT, CONTROLLER)
@@ -69,7 +68,6 @@ def test_invalid_challenges_are_rejected(line, why):
         channel.decode_challenge(line)
 
 
-@UNHURRIED
 @given(REQUESTS)
 def test_requests_round_trip(request):
     writer, reader = pair()
@@ -77,7 +75,6 @@ def test_requests_round_trip(request):
     assert (sequence, messages.decode(message)) == (1, request)
 
 
-@UNHURRIED
 @given(st.binary(max_size=300))
 def test_any_other_bytes_are_rejected_as_forged(line):
     _, reader = pair()
@@ -86,7 +83,6 @@ def test_any_other_bytes_are_rejected_as_forged(line):
     assert refused.value.count == "forged"
 
 
-@UNHURRIED
 @given(st.binary(max_size=300))
 def test_authentic_lines_without_a_message_are_rejected_as_invalid(text):
     _, reader = pair()
@@ -96,7 +92,6 @@ def test_authentic_lines_without_a_message_are_rejected_as_invalid(text):
     assert len(str(refused.value)) < 100
 
 
-@UNHURRIED
 @given(st.data())
 def test_modified_line_is_rejected_and_the_original_still_accepted(data):
     writer, reader = pair()
@@ -114,7 +109,6 @@ def test_modified_line_is_rejected_and_the_original_still_accepted(data):
     assert reader.message(line)[0] == 1
 
 
-@UNHURRIED
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=30))
 def test_lines_are_accepted_once_and_in_order_whatever_order_they_arrive_in(order):
     writer, reader = pair()
@@ -190,7 +184,6 @@ JSON = st.recursive(
 )
 
 
-@UNHURRIED
 @given(st.dictionaries(st.sampled_from([*messages.REQUESTS, "other"]), JSON, max_size=2))
 def test_any_object_is_a_valid_request_or_rejected(message):
     try:
@@ -200,7 +193,6 @@ def test_any_object_is_a_valid_request_or_rejected(message):
     assert messages.encode(request) == message
 
 
-@UNHURRIED
 @given(st.dictionaries(st.sampled_from(["to", "done", "error", "other"]), JSON, max_size=4))
 def test_any_response_is_a_result_or_rejected(message):
     try:

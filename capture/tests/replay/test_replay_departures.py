@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acapella_capture.replay import departures
@@ -153,7 +153,6 @@ def test_rows_are_sorted_and_reproducible(tmp_path, monkeypatch):
     ]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.integers(-(10**6), 10**12), min_size=1, max_size=300))
 def test_quantiles_of_the_error_have_the_nearest_rank(tmp_path, errors):
     path = written(tmp_path / "d", [record(packet=number, late=late) for number, late in enumerate(errors)])
@@ -197,7 +196,6 @@ def test_invalid_departures_are_one_error_and_no_file(tmp_path, content, why):
     assert [path.name for path in tmp_path.iterdir()] == ["d"]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=200))
 def test_any_bytes_are_departures_or_an_error(tmp_path, content):
     (tmp_path / "d").write_bytes(MAGIC + content)

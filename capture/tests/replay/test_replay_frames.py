@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acapella_capture.replay import channel, frames
@@ -69,7 +69,6 @@ def arrivals(draw) -> tuple[list[int], list[frames.Frame]]:
     return sizes, draw(st.lists(st.sampled_from(parts), max_size=40))
 
 
-@settings(deadline=None)
 @given(arrivals())
 def test_duplicated_and_reordered_parts_give_only_the_expected_response(arrived):
     sizes, parts = arrived
@@ -82,7 +81,6 @@ def test_duplicated_and_reordered_parts_give_only_the_expected_response(arrived)
         assert lines == [bytes([ord("a") + number]) * size] * complete
 
 
-@settings(deadline=None)
 @given(st.lists(st.builds(replace, st.just(HEAD), number=st.integers(0, 1), parts=st.integers(1, 4),
                           part=st.integers(0, 3), text=st.sampled_from([b"", b"a", b"b"])), max_size=30))  # fmt: skip
 def test_any_parts_give_at_most_one_line_of_received_parts(parts):

@@ -4,13 +4,12 @@ import argparse
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acapella_capture.replay import clocks, skew, times
 from acapella_capture.replay.clocks import Offset
 
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NOW = 1_800_000_000_123_456_789
 
 
@@ -49,7 +48,6 @@ def test_speeds_are_exact():
             times.speed_ppm(text)
 
 
-@UNHURRIED
 @given(
     st.integers(-(10**12), 10**12),
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=20),
@@ -70,7 +68,6 @@ def test_offset_by_round_trips_includes_the_true_one(true_ns, delays):
 OFFSETS = st.tuples(st.integers(-(10**9), 10**9), st.integers(0, 10**9))
 
 
-@UNHURRIED
 @given(OFFSETS, OFFSETS)
 def test_joined_offset_includes_both(one, other):
     joined = Offset(*one).joined(Offset(*other))

@@ -1,0 +1,8 @@
+"""Loads settings of Hypothesis, so that the load of the machine cannot fail a test. Fixtures are made once per test."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("unhurried")
