@@ -1,8 +1,8 @@
 /* Converts a free-running counter (TSC, or a NIC's clock) to nanoseconds of the system clock. One thread
  * reads both clocks regularly and calls clock_discipline; any number of threads call clock_ns for timestamps.
- * The conversion is a line. A new line starts on the old one, so that timestamps never go back, and is slewed
- * towards the system clock. If the system clock was set by more than CLOCK_STEP_NS, the line steps with it,
- * and the step is counted. */
+ * The conversion is a linear function (the line). A new line starts on the old one, so that timestamps never
+ * go back, and is slewed towards the system clock. If the system clock was stepped by more than
+ * CLOCK_STEP_NS, the line steps with it, and the step is counted. */
 #ifndef ACAPELLA_CLOCK_H
 #define ACAPELLA_CLOCK_H
 

@@ -43,7 +43,7 @@ enum {
     RATE,
 };
 
-/* Groups of the help, in its order. */
+/* Option groups, in the order of the help text. */
 enum { PORT = EAL_GROUP_PORTS, SELECTION, OUTPUT, DISK, END, RESOURCES = EAL_GROUP_RESOURCES };
 
 static const struct argp_option known[] = {
@@ -284,7 +284,7 @@ static int check(struct options *options, struct fault *fault) {
     return 0;
 }
 
-/* Parser of argp. */
+/* The parser function of argp. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     struct options *options = line->options;

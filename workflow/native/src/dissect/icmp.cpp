@@ -1,4 +1,5 @@
-// ICMP, RFC 792, and ICMPv6, RFC 4443. Quoted packets add tokens, as in tshark, but no keys.
+// ICMP, RFC 792, and ICMPv6, RFC 4443. Quoted packets add tokens, as in tshark, but do not change the flow
+// key.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

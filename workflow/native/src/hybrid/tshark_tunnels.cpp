@@ -47,7 +47,8 @@ void TunnelWalk::visit(std::string_view token, std::string_view before, std::siz
 }
 
 // Returns the flags of the n-th header whose flags are printed with this number of characters: 0x0800 for
-// VXLAN, 0x0c for VXLAN-GPE. A column does not list them in the order of the headers.
+// VXLAN, 0x0c for VXLAN-GPE. tshark's column contains the flags of all headers, but not in the order of the
+// headers.
 std::uint16_t TunnelWalk::vxlan_flags(std::size_t length, std::size_t index) const {
     for (std::string_view rest = row_[Field::vxlan_flags]; !rest.empty();) {
         const std::string_view text = take(rest, ',');

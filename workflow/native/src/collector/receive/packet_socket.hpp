@@ -13,7 +13,7 @@ namespace acapella::collector {
 class PacketSocket {
   public:
     // Starts receiving in promiscuous mode. Throws input::InputError (cannot_open) if the interface does not
-    // exist, without permission (CAP_NET_RAW), or without memory.
+    // exist, the process lacks CAP_NET_RAW, or the ring cannot be allocated.
     explicit PacketSocket(const std::string& interface);
     PacketSocket(const PacketSocket&) = delete;
     PacketSocket& operator=(const PacketSocket&) = delete;
