@@ -62,7 +62,7 @@ def test_few_round_trips_are_missing_under_load(loaded):
 
 
 def test_published_triggers_have_rows_for_all_flows(loaded):
-    """A flow's newest report precedes its last packets, so that counts may be too small; no flow has more packets."""
+    """Counts are not compared: packets that follow the newest report of a flow are missing from them."""
     rows = {(row["triggers"], row["measure"]): row for row in pq.read_table(loaded[0] / "accuracy.parquet").to_pylist()}
     for measure in ("bytes", "packets", "start", "end", "duration"):
         row = rows["published", measure]
@@ -71,7 +71,7 @@ def test_published_triggers_have_rows_for_all_flows(loaded):
 
 
 def test_counts_are_never_too_small_and_too_large_as_often_as_the_sketch_size_predicts(loaded):
-    """A flow is counted too large if it shares its cell in each row (Cormode and Muthukrishnan 2005)."""
+    """The counts of a flow are too large if it shares a cell in every row (Cormode and Muthukrishnan 2005)."""
     flows = columns(loaded[0], "compared_flows")
     assert len(flows["bytes"]) == FLOWS and set(flows["found"]) == {"both"}
     expected = (1 - math.exp(-FLOWS / SIZE.cells)) ** SIZE.rows
@@ -98,7 +98,7 @@ def test_windows_of_an_overloaded_sketch_have_upper_bounds_that_hold(loaded):
 
 
 def test_with_room_in_the_sketch_the_counts_of_all_flows_are_exact(loaded):
-    """Except the share of flows that still share a cell in each row: 0.01 %."""
+    """Allows errors for the 0.01 % of the flows that still share a cell in every row."""
     rows = [row for row in pq.read_table(loaded[0] / "memory.parquet").to_pylist() if row["cells"] == ROOM.cells]
     assert {row["measure"] for row in rows} == {"bytes", "packets"}
     expected = (1 - math.exp(-FLOWS / ROOM.cells)) ** ROOM.rows
@@ -117,7 +117,7 @@ COUNTS = ("bytes", "packets", "bytes_in_flight", "acknowledged_bytes")
 
 
 def agrees(measure, pairs):
-    """Return whether a table of pairs is within the bounds, computed from the pairs."""
+    """Return whether exact and measured values agree, as computed from a table of pairs."""
     columns = {name: pairs.column(name).to_numpy() for name in pairs.column_names}
     exact, measured = columns["exact"], columns["measured"]
     both = ~np.isnan(exact) & ~np.isnan(measured)

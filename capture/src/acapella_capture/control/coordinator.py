@@ -39,8 +39,8 @@ Event = dict[str, Any] | Failure | Outcome | Notice | Progress
 def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Event]:
     """Take every sample of the plan. Yield each manifest once it is written, or the reason for a failure.
 
-    A site's outcome follows its samples. Raises UserError if the testbed fails or another process collects the
-    campaign. Samples that were already yielded are kept.
+    A site's outcome follows its samples. Raises UserError if the testbed fails or another process is collecting
+    the campaign. Samples that were already yielded are kept.
     """
     settings = testbed.adapt(settings)
     sites = sites_to_sample(settings, testbed.sites(), testbed.unavailable_sites())
@@ -115,7 +115,8 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
 def wait_for_sites(jobs: Sequence[SiteJob]) -> None:
     """Wait until all sites have released their resources (with a time limit), even if Ctrl-C is pressed again.
 
-    After an interrupted Thread.join, Python 3.11 regards a running thread as ended, so `ended` is waited for.
+    After an interrupted Thread.join, Python 3.11 regards a running thread as finished, so this function waits for the
+    event `ended` instead.
     """
     interrupt: KeyboardInterrupt | None = None
     for job in jobs:
@@ -141,7 +142,10 @@ def events_until_done(threads: Sequence[threading.Thread], events: queue.SimpleQ
 
 
 def traffic_duration_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> float:
-    """Return the duration of the background traffic: at least twice the time of the slowest site with one node."""
+    """Return the duration of the background traffic, at most a day.
+
+    It is a minute plus twice the time that the slowest site takes with one node.
+    """
     plans = [SitePlan(settings, site, 1) for site in sites]
     return min(DAY_S, 60 + 2 * max(plan.remaining_s(0) for plan in plans))
 

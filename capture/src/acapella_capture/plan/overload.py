@@ -1,4 +1,4 @@
-"""The overload that a plan can expect: ports that may mirror more than the receiver or the program can handle."""
+"""Predicts overload for a plan: ports that may mirror more than the receiver or the program can handle."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from ..settings import CaptureSettings
 from ..testbeds.base import Port, Rates
 
 GBPS = 1e9
-TCPDUMP_BPS = 8_500_000_000  # rate up to which Patchwork measured tcpdump without loss
+TCPDUMP_BPS = 8_500_000_000  # highest rate at which tcpdump lost no frames in Patchwork's tests
 MAX_LISTED = 5
 
 

@@ -21,7 +21,7 @@ from acapella_core.files import sha256_of
 CONFIG = (
     "campaign: test\ntestbed: local\nlocal: {{sites: {sites}}}\ncapture: {{sample_s: {s}, samples_per_port: {n}}}\n"
 )
-# What each kind of traffic of the default plan looks like on an uplink, which all of it crosses: programs, then filter.
+# Required programs and display filter for each kind of traffic in the default plan. All of it crosses the uplinks.
 SEEN = {
     "TCP over IPv4": (["iperf3"], "ip.addr == 10.10.0.0/16 and tcp.port >= 5201 and tcp.port <= 5230 and not icmp"),
     "TCP over IPv6": (["iperf3"], "ipv6 and tcp.port >= 5201 and tcp.port <= 5230 and not icmpv6"),
@@ -48,9 +48,9 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @pytest.fixture(scope="module")
 def campaign(caller, open_directory) -> Path:
-    """Run a collection with the default plan, and check that it leaves nothing else.
+    """Run a collection with the default plan, and check that it leaves no processes or temporary files behind.
 
-    Samples take three seconds, because sites are independent and may be some time apart.
+    Samples take three seconds, so that those of different sites overlap although the sites are not synchronized.
     """
     assert ends_without_leftovers(caller, open_directory / "test", CONFIG.format(sites=2, s=3, n=1), None) == 0
     return open_directory / "test"
@@ -146,7 +146,7 @@ def test_both_ends_of_a_link_capture_the_same_connection(campaign):
     assert found["uplink-site1"] & found["uplink-site2"]
 
 
-# A signal arrives in the middle of the collection, because it has more rounds than the test waits for.
+# More rounds than can finish before the signal, so that it arrives in the middle of the collection.
 ROUNDS = CONFIG.format(sites=1, s=1, n=50)
 
 

@@ -121,7 +121,7 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, por
     ("size", "reserve", "full"), [("32m", 24, False), ("2m", 1, True)], ids=["nearly full", "full"]
 )
 def test_full_disk_ends_a_sample_with_whole_frames_and_the_reason(anyone, tmp_path, size, reserve, full):
-    """At 5 MB/s the watchdog has five intervals until the disk is full, or less than half of one.
+    """At 5 MB/s, the disk is full five watchdog intervals after the reserve is reached, or less than half of one.
 
     tcpdump cannot write its buffer to a full disk, so the test hardly waits for it to drain.
     """

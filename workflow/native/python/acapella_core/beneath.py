@@ -97,7 +97,7 @@ def keep_open(opened: contextlib.ExitStack, descriptor: int) -> int:
 
 def open_below(descriptor: int, root: Path, parts: Sequence[str], *, make: bool) -> int:
     """Return a descriptor of a directory below ``root``; ``make``: create missing ones. Raises like `parent`."""
-    from . import _native  # noqa: PLC0415 - the start of `--help` stays quick
+    from . import _native  # noqa: PLC0415 - keeps `--help` fast
 
     try:
         return _native.open_beneath(descriptor, os.fsencode(os.path.join(*parts)))  # noqa: PTH118

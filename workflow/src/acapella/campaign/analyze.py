@@ -74,14 +74,14 @@ def register_parser(subparsers):
 
 def confine(args) -> None:
     """Confine this process, because it reads files that may come from a third party."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(output_of(args))
 
 
 def preload(args) -> None:
     """Import what an analysis uses, before `acapella campaign batch` forks a process for each sample."""
-    import duckdb  # noqa: F401, PLC0415 - the start of `--help` stays quick
+    import duckdb  # noqa: F401, PLC0415 - keeps `--help` fast
 
     import acapella.digest.acap_files  # noqa: F401, PLC0415 (pyarrow)
 

@@ -96,7 +96,7 @@ def register_parser(subparsers):
 
 def confine(args) -> None:
     """Confine this process, because it reads files that may come from a third party."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(Path(args.campaign, "catalog.duckdb"))
 

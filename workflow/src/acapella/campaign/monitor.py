@@ -19,7 +19,7 @@ from . import provenance
 STAGE = "monitor"
 TABLES = ("monitor_ports", "monitor_flows", "monitor_histograms", "monitor_intervals", "monitor_clocks")
 DIRECTORY = "generated"
-TRIALS = "trials.json"  # in this directory of a release: its samples in the order of ports
+TRIALS = "trials.json"  # file in DIRECTORY of a release: lists its samples in the order of ports
 FIX, COPY = "collect the campaign again", "copy the release again"
 
 
@@ -37,7 +37,7 @@ def register_parser(subparsers):
 
 def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it may read files of a third party."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(Path(args.campaign, "tables"))
 

@@ -97,7 +97,7 @@ def write_result(con, query, out, form: str | None, *, spreadsheet: bool = False
 
 def confine(_args: argparse.Namespace | None = None) -> None:
     """Confine this process, because queries and files may come from a third party."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self()
 

@@ -44,7 +44,7 @@ def output_directory(args: argparse.Namespace) -> Path:
 
 def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads files that may come from a third party."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     output = output_directory(args)
     if Path(args.results).is_dir():

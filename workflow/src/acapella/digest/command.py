@@ -85,7 +85,7 @@ class Options:
 
     def core_arguments(self) -> dict:
         """Return the limits as arguments of the core. Raises UserError if the memory limit is not a size."""
-        from acapella_core import _native  # noqa: PLC0415 - the start of `--help` stays quick
+        from acapella_core import _native  # noqa: PLC0415 - keeps `--help` fast
 
         return {"limits": self.limits or _native.DecompressionLimits(), "memory_bytes": size_bytes(self.memory)}
 
@@ -193,7 +193,7 @@ def checksum(text: str) -> str:
 
 def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads captures."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(args.acap, args.flows, args.cache and entries_directory(args.cache), starts=True)
 

@@ -103,7 +103,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads files that may come from a third party."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     if "html" in args.formats:
         vega.keep()

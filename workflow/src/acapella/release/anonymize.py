@@ -55,7 +55,7 @@ def add_macs(parser: argparse.ArgumentParser) -> None:
 
 def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads a capture."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(args.target, args.new_key, starts=True)
 

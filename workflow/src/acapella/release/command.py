@@ -127,7 +127,7 @@ def iso_date(text: str) -> str:
 
 def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads captures and a campaign."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(*output_paths(args), starts=True)
 

@@ -60,7 +60,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads files of a third party."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     # Each argument permits writes to the directory that contains it.
     output = Path(args.release, checksums.FILE) if args.record else Path(args.campaign, f"{OUTPUT}.tsv")

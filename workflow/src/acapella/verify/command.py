@@ -75,7 +75,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def confine(_: argparse.Namespace) -> None:
     """Confine this process, which reads captures and only writes to TMPDIR."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(starts=True)
 

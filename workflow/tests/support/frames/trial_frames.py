@@ -1,4 +1,4 @@
-"""Trials for tests: frames, effects of a network on them, and pcap files of them."""
+"""Trials for tests: frames, and the effects of a network on them."""
 
 import random
 import struct

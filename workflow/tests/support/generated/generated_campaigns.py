@@ -25,7 +25,7 @@ SITES = ("STAR", "TACC", "UTAH", "MICH", "MASS")
 
 @functools.cache
 def defaults(name: str) -> dict:
-    """Return a row of a table without values: null, or 0 or "" if the schema excludes null."""
+    """Return a row of default values: null, or 0 or "" for columns that are not nullable."""
     return {f.name: None if f.nullable else "" if pa.types.is_string(f.type) else 0 for f in arrow_schema(name)}
 
 
