@@ -144,7 +144,7 @@ def later_fragment(packet: bytes) -> bytes:
     return head[:10] + struct.pack(">H", checksum(head)) + head[12:] + packet[traffic.IPV4 :]
 
 
-# Without ports, behind the UDP ports of VXLAN, from 10.0.0.9 and 10.0.0.10.
+# Packets without ports within VXLAN, whose UDP header has ports; from 10.0.0.9 and 10.0.0.10.
 WITHOUT_PORTS = [
     traffic.framed("vxlan", traffic.ipv4(1, b"\x08\0\xf7\xff" + bytes(60), 9)),
     traffic.framed("vxlan", later_fragment(traffic.ipv4(17, traffic.udp(bytes(60), 6003), 10))),

@@ -43,8 +43,8 @@ class Recorded:
 def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: ActiveSample) -> dict[str, Any] | Failure:
     """Fetch a sample's capture or digest and return its manifest, or the reason for its failure.
 
-    The capture of a failed sample is also fetched, or deleted if captures are digested on their nodes, where it would
-    use disk space that later samples need. A capture that is neither digested nor fetched is also deleted.
+    The capture of a failed sample is also fetched. If captures are digested on their nodes, it is deleted instead,
+    because later samples need the disk space. A capture that is neither digested nor fetched is also deleted.
     """
     manifest = None
     with sample.recording_fault():
