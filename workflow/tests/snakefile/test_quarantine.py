@@ -227,7 +227,7 @@ def test_one_run_completes_a_campaign_without_a_failed_sample(finished, tmp_path
     run = place.start("--cores", "2", *options, output=subprocess.PIPE)
     printed, _ = run.communicate()
     assert run.returncode == 0 and printed.count("acapella: starting the next run\n") == 1, printed
-    assert "1 sample is missing in the tables, because its job failed: alpha-p2" in printed
+    assert "1 sample is missing from the tables, because its job failed: alpha-p2" in printed
     page = (place.campaign / "report.html").read_text().replace("\xa0", " ")
     assert "1 sample of 3 failed and is in no table or figure: alpha-p2 (digest: acapella: error: " in page
     figures = [path.read_text().replace("\xa0", " ") for path in place.campaign.glob("figures/*.svg")]
@@ -308,7 +308,7 @@ def test_samples_that_crash_tshark_or_never_end_or_need_too_much_memory_do_not_a
             log = (place.campaign / "quarantine" / f"{name}.log").read_text()
             assert words in log and words in records[name]["reason"], (name, log, records[name])
         printed = place.succeed("--cores", "2")
-    assert "3 samples are missing in the tables" in printed, printed
+    assert "3 samples are missing from the tables" in printed, printed
     page = (place.campaign / "report.html").read_text().replace("\xa0", " ")
     assert "3 samples of 4 failed" in page and all(f"{name} (digest: acapella: error: " in page for name in failing)
     alone = Workplace(tmp_path / "alone")

@@ -26,7 +26,7 @@ def printed_at_end(running: subprocess.Popen) -> str:
 def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finished, tmp_path):
     """Another directory, and two threads and jobs instead of one.
 
-    The interrupt is sent to the whole process group, as by a terminal, while a digest waits for tshark.
+    As a terminal does, the test sends the interrupt to the whole process group, while a digest waits for tshark.
     """
     place = workplace(tmp_path / "elsewhere", digest={"threads": 2})
     with place.paused_tshark() as tshark:

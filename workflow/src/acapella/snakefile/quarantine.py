@@ -168,7 +168,7 @@ def print_omitted(campaign: str, omitted: Sequence[str]) -> None:
         plural, whose = ("sample is", "its") if len(omitted) == 1 else ("samples are", "their")
         shown = ", ".join(omitted[:5]) + (", ..." if len(omitted) > 5 else "")
         names.report(
-            f"acapella: {len(omitted)} {plural} missing in the tables, because {whose} job failed: {shown}; "
+            f"acapella: {len(omitted)} {plural} missing from the tables, because {whose} job failed: {shown}; "
             f"to try one again, delete {directory_of(Path(campaign))}/SAMPLE.json"
         )
 
