@@ -3,7 +3,7 @@
     acapella collect results/mine --config config/config.yaml --dry-run
     acapella collect results/mine --config config/config.yaml
 
-CAMPAIGN/outcomes.csv contains the outcome of every site, and outcomes.csv in the directory above contains the outcomes
+CAMPAIGN/outcomes.csv contains the outcome of every site, and outcomes.csv in the parent directory contains the outcomes
 of all collections.
 
 Testbed `local` builds sites, hosts and switches from network namespaces on this machine, sends real traffic and

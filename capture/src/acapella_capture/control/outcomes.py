@@ -1,6 +1,6 @@
 """Outcome of every site, for the campaign and over all collections (Patchwork, figure 10).
 
-<campaign>/outcomes.csv has a line per site; outcomes.csv in the directory above has the lines of all collections.
+<campaign>/outcomes.csv has a line per site; outcomes.csv in the parent directory has the lines of all collections.
 """
 
 import csv

@@ -108,7 +108,7 @@ def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
 
 
 def lost(sent: np.ndarray, arrived: np.ndarray) -> np.ndarray:
-    """Return for each packet of ``sent`` whether it is missing in ``arrived``.
+    """Return for each packet of ``sent`` whether it is missing from ``arrived``.
 
     The k-th packet of an identity is lost if fewer than k packets of ``arrived`` have it.
     """

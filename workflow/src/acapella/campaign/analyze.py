@@ -1,7 +1,7 @@
 """Create the partial tables of one or several samples from their acaps and flow tables.
 
-A partial table contains counts, sums, minima and maxima, but no means, so the partial tables of any samples add up
-exactly to the tables of a campaign (`acapella campaign process`). Each is the result of a query in
+A partial table contains counts, sums, minima and maxima, but no means, so that `acapella campaign process` can compute
+the exact tables of a campaign from the partial tables of its samples. Each is the result of a query in
 workflow/sql/analyze/, written to a Parquet file of the same name, with the name of the sample in the first column. The
 rows of a sample do not depend on the others. With --keep, the existing tables in DIR are extended: they keep the rows
 of the given samples. With --only, other tables are not changed.

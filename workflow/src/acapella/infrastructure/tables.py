@@ -72,7 +72,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=float,
         default=LINE_RATE_SHARE,
         metavar="SHARE",
-        help="utilization from which a port is at line rate (default: %(default)s)",
+        help="minimum utilization of a port that counts as being at line rate (default: %(default)s)",
     )
     return parser
 

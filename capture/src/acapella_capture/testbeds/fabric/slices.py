@@ -119,7 +119,7 @@ class Slices:
         return [record for record in found if site in (None, self._site_of(record.name))]
 
     def delete_existing(self, site: str | None = None) -> None:
-        """Delete this campaign's slices, of one site or of all. A new slice may be missing in FABRIC's list.
+        """Delete this campaign's slices, of one site or of all. A new slice may be missing from FABRIC's list.
 
         Raises NotReleased, which names the remaining slices, and UserError if FABRIC does not answer and no slice is
         known.
