@@ -37,7 +37,7 @@ def test_file_that_is_not_a_library_is_rejected_in_one_line(tmp_path):
     done = run(tmp_path, FORWARD, [frame(1, ethernet(1))], more=("--library", str(FORWARD)))
     assert done.code == 2
     assert done.frames is None
-    assert f"{FORWARD}: DPDK does not load this library for {FORWARD}" in done.error.splitlines()[-1]
+    assert f"{FORWARD}: DPDK cannot load this library for {FORWARD}" in done.error.splitlines()[-1]
 
 
 def test_mirroring_program_is_interpreted_with_a_reason(tmp_path):

@@ -12,8 +12,8 @@
 
 #include "pipeline/ports.h"
 
-#define RING_ROOM (2 * IN_FLIGHT) /* larger than needed: a full ring would free its mbufs */
-/* DPDK's ring reader frees the mbufs of its last burst a second time with the port; additional references
+#define RING_ROOM (2 * IN_FLIGHT) /* larger than needed: DPDK frees mbufs that do not fit into a ring */
+/* When a port is freed, DPDK's ring reader frees the mbufs of its last burst again; additional references
  * prevent that. */
 #define REFERENCES 0x4000
 
@@ -103,7 +103,7 @@ int p4_compiled_load(struct p4 *p4, struct fault *fault) {
         p4->pipeline = NULL;
         /* EIO: dlopen or a symbol of the library failed, not the disk (machine_failed) */
         const char *reason = error == -EIO ? "not a compiled pipeline" : strerror(-error);
-        return fail(fault, "%s: DPDK does not load this library for %s: %s; compile it again",
+        return fail(fault, "%s: DPDK cannot load this library for %s: %s; compile it again",
                     p4->settings.library, p4->spec.path, reason);
     }
     return 0;
