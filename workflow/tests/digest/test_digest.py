@@ -129,7 +129,7 @@ def test_truncated_record_header_warning_gives_position_and_size(digest, tmp_pat
     size = capture.stat().st_size
     capture.write_bytes(capture.read_bytes() + bytes(9))
     assert digest(capture) == 0
-    fault = f"at byte {size}: 9 of the 16 bytes of a record header are there"
+    fault = f"at byte {size}: the file contains only 9 of the 16 bytes of a record header"
     assert one_line(capsys) == f"acapella: warning: {capture}: {fault}; the 1 complete frame before it is written\n"
 
 

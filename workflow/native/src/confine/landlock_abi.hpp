@@ -1,4 +1,4 @@
-// Landlock's system calls and constants, some of which are missing in the C library's headers. Source:
+// Landlock's system calls and constants, some of which are missing from the C library's headers. Source:
 // Documentation/userspace-api/landlock.rst and include/uapi/linux/landlock.h of Linux 6.12.
 #pragma once
 

@@ -144,19 +144,19 @@ void CaptureReader::read_to_end() {
     }
 }
 
-bool CaptureReader::stop_truncated(FileEnd end, std::size_t there, std::size_t whole) {
+bool CaptureReader::stop_truncated(FileEnd end, std::size_t available, std::size_t required) {
     const ByteStream::Fault& fault = source_.fault();
     if (!fault.kind.empty()) {
         throw_read_error(source_);
         return stop(end_of_fault(fault.kind), fault.what);
     }
-    if (there == 0 && end == FileEnd::cut_header) {
+    if (available == 0 && end == FileEnd::cut_header) {
         return stop(FileEnd::clean, "");
     }
     const std::string unit = info_.format == "pcapng" ? "block" : "record";
     const std::string part = end == FileEnd::cut_header ? " header" : "";
-    return stop(end, std::to_string(there) + " of the " + std::to_string(whole) + " bytes of a " + unit +
-                         part + " are there");
+    return stop(end, "the file contains only " + std::to_string(available) + " of the " +
+                         std::to_string(required) + " bytes of a " + unit + part);
 }
 
 bool CaptureReader::stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_type) {

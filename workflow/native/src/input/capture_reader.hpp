@@ -59,7 +59,7 @@ struct FileInfo {
     std::uint64_t records = 0;              // complete frames so far
     std::uint64_t longer_than_snaplen = 0;  // frames captured longer than the snap length of their interface
     std::uint64_t untimed = 0;  // frames in pcapng simple packet blocks, which have no timestamp: ts_ns is 0
-    // Frames of a pcap with a fraction of one second or more, which is added to the seconds.
+    // Frames of a pcap whose fraction field is one second or more; it is added to the seconds.
     std::uint64_t bad_fractions = 0;
     std::uint64_t ts_out_of_range = 0;  // timestamps outside 1677 to 2262; ts_ns is clamped to this range
     // Blocks that tshark counts as frames: custom blocks, systemd journal entries, sysdig events.
@@ -71,7 +71,7 @@ struct FileInfo {
     std::uint64_t unread_bytes = 0;
 };
 
-// Is informed about the blocks that describe the frames after them.
+// Receives the blocks that describe the frames after them.
 class BlockObserver {
   public:
     BlockObserver() = default;
@@ -115,8 +115,8 @@ class CaptureReader {
     // verify the checksum and count the bytes. Views are then invalid.
     bool stop(FileEnd end, std::string detail);
     void read_to_end();
-    // Stops because the data ended after `there` of the `whole` bytes of a record.
-    bool stop_truncated(FileEnd end, std::size_t there, std::size_t whole);
+    // Stops because the data ended after `available` of the `required` bytes of a record.
+    bool stop_truncated(FileEnd end, std::size_t available, std::size_t required);
     bool stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_type);
     // Splits a record into pseudo-header and frame without FCS, and sets the lengths. Returns false if the
     // record is too short.
