@@ -16,11 +16,12 @@ struct options {
     const char *result;  /* binary result */
     const char *packets; /* logs of packets, PATH-PORT; NULL if none */
     const char *write;   /* truncated capture; NULL if none */
-    uint32_t snaplen;    /* of it; 0 for whole packets */
+    uint32_t snaplen;    /* of the truncated capture; 0 for whole packets */
     unsigned max_flows, window;
     unsigned depth, max_frame; /* of ports */
     enum clock_choice clock;
-    double duration_s, idle_s, every_s; /* 0: no limit; counts are printed at the end only */
+    double duration_s, idle_s; /* 0: no limit */
+    double every_s;            /* 0: print counts at the end only */
     unsigned live_flows;
     struct monitor_settings monitor;
 };

@@ -7,10 +7,10 @@
 
 #include "common/fault.h"
 
-/* 0, or -1 with libpcap's message. */
+/* Returns 0, or -1 with libpcap's message in fault. */
 int filter_compile(struct bpf_program *program, const char *text, struct fault *fault);
 
-/* `have` bytes of a frame of `wire_bytes` are at `bytes`. */
+/* `bytes` points to the first `have` bytes of a frame of `wire_bytes`. */
 static inline bool filter_passes(const struct bpf_program *program, const unsigned char *bytes,
                                  unsigned wire_bytes, unsigned have) {
     return bpf_filter(program->bf_insns, bytes, wire_bytes, have) != 0;

@@ -139,8 +139,8 @@ enum put_result output_put(struct output *output, const struct frame *frame, str
     output->settings.format->record(&record, frame);
     const size_t size = record_bytes(&record);
     const bool next = file_is_full(output, frame, size);
-    /* There is always room for the end of a file, and for the header of the next, which starts a new buffer.
-     */
+    /* Always leave room for the end of the file, and for the header of the next file, which starts a new
+     * buffer. */
     const size_t ends = FORMAT_TAIL_MAX +
                         (next ? FORMAT_HEAD_MAX + FORMAT_TAIL_MAX + output->settings.store.buffer_bytes : 0);
     const enum put_result room = make_room(output, size + ends);
@@ -170,7 +170,7 @@ enum put_result output_put(struct output *output, const struct frame *frame, str
 int output_burst(struct output *output, uint64_t now_ns) {
     const int status = output->settings.kind->burst(output->store, now_ns);
     if (status != 0) {
-        output->file = NULL; /* it was handed over with its error */
+        output->file = NULL; /* the store has passed it to the main thread */
     }
     return status;
 }
