@@ -22,7 +22,7 @@ def check(tmp_path, trace):
     for key, values in required.items():
         assert {name: found[key][name] for name in VALUES} == {name: values[name] for name in VALUES}, key
         occupied = values.get("missing_bytes") if found[key]["missing_bytes"] is None else None
-        assert not occupied, (key, "numbers are missing in a flow without any")
+        assert not occupied, (key, "missing_bytes is null, but bytes are missing")
         if found[key]["missing_bytes"] is not None:
             assert {name: found[key][name] for name in LOSSES} == {name: values[name] for name in LOSSES}, key
     check_acknowledgments(con, frames)

@@ -30,8 +30,8 @@ def test_values_of_a_wrong_length_are_zeroed(name, tmp_path):
 
 
 def allowed_options(body: bytes, lengths: dict[int, set[int]], unit: int, extra: int) -> set[int]:
-    """Return the offsets that RFCs permit to keep in options with type and length fields. The length in bytes is the
-    field times ``unit`` plus ``extra``.
+    """Return the offsets of the bytes that may be kept in options with type and length fields. The length in bytes is
+    the field times ``unit`` plus ``extra``.
     """
     kept, at = set(), 0
     single = {0, 1} if lengths is TCP else {0} if lengths is IPV6 else set()
@@ -156,4 +156,4 @@ def test_no_run_of_payload_survives_random_malformed_headers(kind, tmp_path: Pat
             longest = max(longest, run)
             kept_runs += same and at in allowed
         assert longest < RUN, (kind, body.hex(), left[begin:].hex())
-    assert kept_runs > 500, "well-formed parts are among them, and kept"
+    assert kept_runs > 500, "well-formed parts are kept"

@@ -127,7 +127,7 @@ def test_killed_capture_is_reported(testbed):
 
 
 def test_kernel_drops_are_counted(testbed):
-    """With a buffer of 64 KiB and a flood, the counts include the frames missing in the file."""
+    """With a buffer of 64 KiB and a flood, the counts include the frames missing from the file."""
     mirror, capture = mirror_of(testbed, "site1", "port1", "both"), tcpdump_of(testbed, buffer_kib=64)
     capture.start()
     testbed.run("site1", ["pkill", "-STOP", "-x", "tcpdump"])

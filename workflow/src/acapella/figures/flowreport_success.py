@@ -90,9 +90,10 @@ def draw(source: Source) -> Figure:
         base.mark_circle(color=theme.BLUE, size=40, opacity=1),
     )
     key = (
-        "Reports are written to memory as by a NIC; a report is lost if its slot in the ring is overwritten before a "
-        "worker has read it, for example while other programs use the processor. The highest rate is the rate at which "
-        "this machine copies reports in memory. Dashed: the rate of the P4/RDMA paper with negligible losses. "
+        "Reports are written to memory as a NIC would write them; a report is lost if its slot in the ring is "
+        "overwritten before a worker has read it, for example while other programs use the processor. The highest rate "
+        "is the rate at which this machine copies reports in memory. Dashed: the rate of the P4/RDMA paper with "
+        "negligible losses. "
         "The collapse to 125,000 reports/s at higher rates is a property of the paper's NIC and cannot be reproduced "
         "here."
         f"{' ' + REPLAY_NOTE if replays else ''}",
@@ -173,7 +174,7 @@ def loss_onset(rows: list[dict]) -> str:
     lossy = [row["offered_rps"] for row in rows if row["lost"]]
     lossless = [row["offered_rps"] for row in rows if not row["lost"]]
     if not lossless:
-        return "losses at every rate that was offered"
+        return "losses at every offered rate"
     if not lossy:
         return f"no losses up to {digits(max(lossless) / 1e6)} million reports/s"
     below = [rate for rate in lossless if rate < min(lossy)]
@@ -185,6 +186,6 @@ def loss_onset(rows: list[dict]) -> str:
         else ""
     )
     if not below:
-        return f"losses from {digits(min(lossy) / 1e6)} million reports/s on{suffix}"
+        return f"losses at {digits(min(lossy) / 1e6)} million reports/s and above{suffix}"
     ends = f"{digits(max(below) / 1e6)} and {digits(min(lossy) / 1e6)} million reports/s"
     return f"losses begin between {ends}{suffix}"

@@ -90,7 +90,7 @@ def response(campaign: Campaign, study: dict) -> dict[str, list[dict]]:
 
 def background(study: dict, last: int) -> list[dict]:
     """Return the settings of the background traffic as rows of flowreport_response_counts after row ``last``."""
-    settings = study.get("background", {})  # missing in files of earlier versions
+    settings = study.get("background", {})  # missing from files of earlier versions
     return [
         {"place": number, "stage": "settings", "counter": name, "value": value}
         for number, (name, value) in enumerate(settings.items(), last + 1)

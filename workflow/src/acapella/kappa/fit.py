@@ -13,12 +13,12 @@ from .replayed import Schedule
 
 MIN_PACKETS = 20  # fewer packets do not show a trend
 MAX_RATE = 0.01  # share of the duration; clocks differ by far less
-# The delay may change during a trial by this much. It grows while a queue fills, for which buffers limit it.
+# Largest change of the delay during a trial. A filling queue increases the delay, up to the limit of its buffer.
 MAX_DECREASE_NS = 10_000_000
 MAX_INCREASE_NS = 250_000_000
 MAX_OFFSET_CHANGE_NS = 1_000_000_000  # of the clocks' difference between trials, plus 1 % of the time between them
-# A queue or a route changes the delay at some times; a different speed changes it in proportion to time. In the latter
-# case, the median distance of the delays from a line is a small share of the whole change.
+# A queue or a route changes the delay at certain times; a different speed changes it linearly. In the latter case, the
+# median distance of the delays from a line is a small share of the whole change.
 MAX_DISTANCE_SHARE = 0.05
 # Departures of a different trial are reported if they fit twice as well: without a swap, they fit at most equally well.
 BETTER = 0.5
@@ -36,7 +36,7 @@ def check_durations(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, name: st
 
 
 def check_duration(arrived: np.ndarray, departed: np.ndarray, where: str) -> None:
-    """Raise UserError if the delay of packets, in order of departure, changes in proportion to time."""
+    """Raise UserError if the delay of packets, in order of departure, changes linearly with time."""
     if len(arrived) < MIN_PACKETS:
         return
     delay = (arrived - arrived.min()) - (departed - departed[0])
@@ -106,7 +106,7 @@ def is_too_large(change_ns: int, schedules: list[Schedule]) -> bool:
 
 
 def middle_of(times_ns: np.ndarray) -> int:
-    """Return the upper median of times, at least one."""
+    """Return the upper median of a nonempty array of times."""
     middle = len(times_ns) // 2
     return int(np.partition(times_ns, middle)[middle])
 

@@ -21,17 +21,20 @@ COMPARED = {  # columns of the compared tables by measure
         "acknowledged_bytes": ("acknowledged_bytes", "acknowledged_measured_bytes"),
     },
 }
-INTERVALS = {
+INTERVALS = {  # ranges, as multiples of the mean
     "iat_ns": (0.7, 1.3),
     "iat_measured_ns": (0.01, 50),
     "gap_measured_ns": (0.8, 1.2),
-}  # of the mean
+}
 
 
 def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to it)
     directory: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True, missing: float = 0
 ) -> Path:
-    """Write the tables of `acapella p4 tables`, with shares of flows that are ``wrong`` and without a reported RTT."""
+    """Write the tables of `acapella p4 tables`.
+
+    ``wrong``: share of flows with wrong counts. ``missing``: share of flows without a reported RTT.
+    """
     draw, made = random.Random(samples * 1000 + flows), defaultdict(list)
     for number in range(samples):
         sample = f"site1-port{number + 1}-rx-0001"
@@ -66,7 +69,7 @@ def publish(directory: Path, made: dict[str, list[dict]]) -> Path:
 
 
 def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
-    """Return a flow. Every second one has a handshake; some are too large in the sketch."""
+    """Return a flow. Every second flow has a handshake; some have counts that are too large in the sketch."""
     packets = round(10 ** draw.uniform(0, 5))
     size = packets * draw.choice([40, 52, 576, 1500])
     more = round(size * draw.choice([0.001, 0.1, 3])) if draw.random() < wrong else 0
@@ -163,7 +166,7 @@ def tools(sample: str, flows: int) -> list[dict]:
 
 
 def accuracy(made: dict) -> list[dict]:
-    """Return the table that follows from flows and windows."""
+    """Return the rows of the accuracy table, computed from flows, windows and reports."""
     con = queries.connect()
     for name in ("flows", "windows"):
         con.register(f"given_{name}", tables_of(made[name], f"flowreport_{name}"))
