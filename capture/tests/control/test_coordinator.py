@@ -305,7 +305,7 @@ def test_error_of_the_clock_is_chronys_root_distance(output, expected):
 def test_second_process_cannot_collect_the_same_campaign(tmp_path):
     first = coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c")
     next(first)
-    with pytest.raises(UserError, match="c: another process collects this campaign; wait"):
+    with pytest.raises(UserError, match="c: another process is collecting this campaign; wait"):
         list(coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c"))
     list(coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "other"))
     first.close()

@@ -203,7 +203,7 @@ def test_second_process_of_a_campaign_is_refused(fabric):
     with fabric_grid.locked(fabric.campaign):
         for words in ((), ("--release",)):
             status, _, err = fabric.transfer(*words)
-            assert status == 2 and "another process runs transfers of this campaign" in err
+            assert status == 2 and "another process is running transfers of this campaign" in err
     assert fabric.orchestrator.posts(CREATE) == 0
 
 

@@ -273,7 +273,7 @@ def test_second_process_of_a_campaign_is_refused(tmp_path):
     with fabric.locked(campaign):
         done = attempt(campaign, RENO)
     assert done.returncode == 2
-    assert "another process runs transfers of this campaign" in done.stderr
+    assert "another process is running transfers of this campaign" in done.stderr
     assert not (campaign / "transfers").exists(), "the files of the other process, such as grid.json, are unchanged"
 
 

@@ -63,7 +63,7 @@ def remove_parts(raw: Path) -> None:
 
 
 @contextlib.contextmanager
-def campaign_lock(campaign: Path, file: str = LOCK, activity: str = "collects this campaign") -> Iterator[None]:
+def campaign_lock(campaign: Path, file: str = LOCK, activity: str = "is collecting this campaign") -> Iterator[None]:
     """Prevent other processes from collecting this campaign. Raises UserError if one is already doing so.
 
     With `file` and `activity`, the lock is for an activity other than a collection.

@@ -79,7 +79,7 @@ class Lease:
 
 def locked(campaign: Path) -> contextlib.AbstractContextManager:
     """Prevent other processes from using the slice of a campaign. Raises UserError if it is in use."""
-    return campaign_lock(campaign, LOCK, "runs transfers of this campaign")
+    return campaign_lock(campaign, LOCK, "is running transfers of this campaign")
 
 
 @contextlib.contextmanager
