@@ -31,7 +31,7 @@ static const struct argp_option known[] = {
      "Set the size of a frame of the port's ring, if packets are shorter (default: the longest packet)",
      EAL_GROUP_PORTS},
     {"retry-ns", RETRY, "NS", 0,
-     "Retry for this long if the driver does not take a packet, then count it as dropped (default: 100000)",
+     "Retry for this long if the driver does not accept a packet, then count it as dropped (default: 100000)",
      EAL_GROUP_PORTS},
     {"priority", PRIORITY, "N", 0, "Set the real-time priority of the polling thread (default: none)",
      EAL_GROUP_RESOURCES},

@@ -133,7 +133,7 @@ def test_all_reasons_why_packets_were_not_sent_are_reported(capsys):
     timing = {**times, "clock_error_ns": 5, "ended": "clock_step", "drained": False}
     generate.print_summary({"flows": [{}], "packets": 9, "bytes": 900, "dropped": 1, "timing": timing}, "eth1")
     assert capsys.readouterr().err.splitlines() == [
-        "acapella: warning: the driver did not take 1 packet",
+        "acapella: warning: the driver did not accept 1 packet",
         "acapella: warning: the run ended early: clock_step",
         "acapella: warning: packets are still in the queue of the device",
     ]

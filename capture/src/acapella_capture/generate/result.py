@@ -30,7 +30,7 @@ def incomplete(document: dict[str, Any]) -> list[str]:
     """Return all reasons why packets of the model were not sent; empty if all were sent."""
     timing = document["timing"] or {"ended": "complete", "drained": True}
     reasons = {
-        f"the driver did not take {names.pluralize(document['dropped'], 'packet')}": document["dropped"] > 0,
+        f"the driver did not accept {names.pluralize(document['dropped'], 'packet')}": document["dropped"] > 0,
         f"the run ended early: {timing['ended']}": timing["ended"] != "complete",
         "packets are still in the queue of the device": not timing["drained"],
     }
