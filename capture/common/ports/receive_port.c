@@ -215,7 +215,7 @@ int receive_port_start(struct receive_port *port, struct fault *fault) {
     }
     const int status = rte_eth_dev_start(port->id);
     if (status != 0) {
-        return fail(fault, "%s: does not start: %s; see the lines above", port->name, rte_strerror(-status));
+        return fail(fault, "%s: cannot start: %s; see the lines above", port->name, rte_strerror(-status));
     }
     port->started = true;
     rte_eth_promiscuous_enable(port->id); /* a driver that does not support it receives every frame anyway */

@@ -83,7 +83,7 @@ int sender_run(struct sender *sender, struct fault *fault) {
     struct transmission *transmission = &sender->transmission;
     timebase_begin_run(&sender->time);
     if (rte_eal_remote_launch(poll, sender, POLLING_LCORE) != 0) {
-        return fail(fault, "the polling thread does not start");
+        return fail(fault, "cannot start the polling thread");
     }
     int64_t disciplined_ns = 0;
     int status = 0;

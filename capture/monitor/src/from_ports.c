@@ -251,7 +251,7 @@ static int receive(struct receiver *receiver, unsigned ports, _Atomic bool *stop
             return -1;
         }
         if (rte_eal_remote_launch(receiver_run, &receiver[i], i + 1) != 0) {
-            return fail(fault, "%s: its thread does not start", receiver[i].port.name);
+            return fail(fault, "%s: cannot start its thread", receiver[i].port.name);
         }
     }
     supervise(receiver, ports);

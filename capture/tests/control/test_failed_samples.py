@@ -39,7 +39,7 @@ def run(directory, monkeypatch) -> int:
 
 
 FAULTS = {
-    "no_start": "tcpdump on listener: does not start: no such device",
+    "no_start": "tcpdump on listener: cannot start: no such device",
     "no_mirror": "node site: tc failed: no such device",
     "no_stop": "tcpdump on listener: failed: no space left",
     "no_match": "1 frames in the file, 9 frames captured",
@@ -106,7 +106,7 @@ def test_exit_code_is_2_and_no_sheet_is_written_if_all_samples_fail(paper, tmp_p
     assert not (raw / "samples.tsv").exists()
     assert len((raw / "failed.tsv").read_text().splitlines()) == 3
     assert (
-        "no sample could be taken; reason of the first failure: tcpdump on listener: does not start"
+        "no sample could be taken; reason of the first failure: tcpdump on listener: cannot start"
         in capsys.readouterr().err
     )
 

@@ -203,7 +203,7 @@ def test_program_that_fills_the_disk_with_errors_is_terminated(monkeypatch, tmp_
 
 def test_program_that_cannot_run_is_reported_in_one_line(tmp_path):
     program = tshark.Tshark(str(executable(tmp_path / "tshark", "no program")), "4.0.17")
-    with pytest.raises(UserError, match="tshark does not start: Exec format error"), program.start("-", FIELDS):
+    with pytest.raises(UserError, match="tshark cannot start: Exec format error"), program.start("-", FIELDS):
         pass
 
 

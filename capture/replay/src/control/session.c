@@ -157,7 +157,7 @@ int session_open(struct session *session, struct fault *fault) {
     worker->spin = options->spin;
     worker->priority = options->priority;
     if (rte_eal_remote_launch(worker_run, worker, POLLING_LCORE) != 0) {
-        return fail(fault, "the polling thread does not start");
+        return fail(fault, "cannot start the polling thread");
     }
     counters_read_all(session, session->counters_first);
     return 0;

@@ -313,7 +313,7 @@ static int start(struct port *port, bool receive, struct fault *fault) {
     const bool promiscuous = interface_ioctl(port, SIOCGIFFLAGS, &request) && request.ifr_flags & IFF_PROMISC;
     const int status = rte_eth_dev_start(port->id);
     if (status != 0) {
-        return fail(fault, "%s: does not start: %s; see the lines above", port->name, rte_strerror(-status));
+        return fail(fault, "%s: cannot start: %s; see the lines above", port->name, rte_strerror(-status));
     }
     port->started = true;
     if (promiscuous) { /* set by the user, but the start resets it */

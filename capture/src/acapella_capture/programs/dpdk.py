@@ -186,7 +186,7 @@ class Dpdk:
         while "listening on" not in self._job.log():
             if self._job.poll() is not None or time.monotonic() > end:
                 self._job.signal("KILL")
-                raise failure(PROGRAM, self._job.log(), where=f"{self.where}: does not start")
+                raise failure(PROGRAM, self._job.log(), where=f"{self.where}: cannot start")
             time.sleep(0.02)
 
     def alive(self) -> bool:

@@ -73,7 +73,7 @@ class Tcpdump:
         self._job = self._testbed.start(self._node, self._argv, output=self._output)
         if not self._wait_for(lambda log: "listening on" in log, START_S):
             self._job.signal("KILL")
-            raise UserError(f"does not start: {self.message()}", where=self.where)
+            raise UserError(f"cannot start: {self.message()}", where=self.where)
 
     def alive(self) -> bool:
         """Return whether tcpdump is still running."""

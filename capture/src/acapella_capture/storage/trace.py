@@ -222,7 +222,7 @@ class Trace:
 
     def _reason(self) -> str:
         messages = [line for line in self._errors if "RLIMIT_MEMLOCK" not in line]
-        return messages[-1] if messages else "it does not start"
+        return messages[-1] if messages else "it cannot start"
 
 
 def check() -> None:

@@ -114,7 +114,7 @@ def tcpdump_of(testbed, **settings) -> Tcpdump:
 
 
 def test_capture_that_cannot_start_reports_why(testbed):
-    with pytest.raises(UserError, match=r"^tcpdump on site1-listener: does not start: tcpdump: .*syntax error"):
+    with pytest.raises(UserError, match=r"^tcpdump on site1-listener: cannot start: tcpdump: .*syntax error"):
         tcpdump_of(testbed, filter="no such filter").start()
 
 

@@ -52,7 +52,7 @@ static int start_eal(uint64_t bytes, struct fault *fault) {
         "-m",    memory, NULL};
     rte_openlog_stream(stderr);
     return eal_start((int)(sizeof arguments / sizeof *arguments) - 1, arguments) < 0
-               ? fail(fault, "DPDK does not start with %s MB of memory: %s", memory, rte_strerror(rte_errno))
+               ? fail(fault, "DPDK cannot start with %s MB of memory: %s", memory, rte_strerror(rte_errno))
                : 0;
 }
 

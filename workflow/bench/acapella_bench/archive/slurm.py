@@ -55,7 +55,7 @@ def wait_for(path: Path, running: subprocess.Popen) -> float:
     limit = time.monotonic() + START_S
     while not path.exists():
         if running.poll() is not None or time.monotonic() > limit:
-            raise Failed("the cluster of Slurm does not start")
+            raise Failed("the Slurm cluster cannot start")
         time.sleep(POLL_S)
     return time.monotonic()
 

@@ -139,7 +139,7 @@ class Tshark:
         The core decompresses compressed captures within ``limits`` (acapella_core.decompression; default: those of the
         core), so that tshark reads the same bytes as the core. The caller reads the output from ``stdout`` of the run.
         tshark is killed if it is still running at the end of the block. For ``as_columns`` see `command`. Raises
-        UserError if tshark does not start.
+        UserError if tshark cannot start.
         """
         command = self.command(fields, display_filter, as_columns=as_columns)
         with contextlib.ExitStack() as stack:
@@ -153,7 +153,7 @@ class Tshark:
                 streams = (input_end.fileno(), output_end.fileno(), error_output.fileno())
                 process = Process(command, environment(), streams)
             except OSError as error:
-                message = f"tshark does not start: {error.strerror}"
+                message = f"tshark cannot start: {error.strerror}"
                 raise UserError(message, where=self.path, fix=INSTALL, outside=True) from error
             input_end.close()
             output_end.close()
@@ -319,7 +319,7 @@ def environment() -> dict[str, str]:
 
 
 def find() -> Tshark:
-    """Return the tshark on the PATH. Raises UserError if there is none, or if it does not start."""
+    """Return the tshark on the PATH. Raises UserError if there is none, or if it cannot start."""
     path = shutil.which("tshark")
     if path is None:
         raise UserError("tshark not found on the PATH", fix=INSTALL, outside=True)
@@ -346,7 +346,7 @@ def version_of(path: str, state: tuple[int, int]) -> str:
 
 
 def version_text(program: Path) -> str:
-    """Return the output of a program for --version. Raises UserError if it does not start or does not end in time."""
+    """Return the output of a program for --version. Raises UserError if it cannot start or does not end in time."""
     try:
         result = subprocess.run(
             [program, "--version"],
@@ -358,8 +358,8 @@ def version_text(program: Path) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"it prints no version within {VERSION_S} s", where=program, fix=INSTALL, outside=True
+            f"it printed no version within {VERSION_S} s", where=program, fix=INSTALL, outside=True
         ) from error
     except OSError as error:
-        raise UserError(f"it does not start: {error.strerror}", where=program, fix=INSTALL, outside=True) from error
+        raise UserError(f"it cannot start: {error.strerror}", where=program, fix=INSTALL, outside=True) from error
     return result.stdout

@@ -20,7 +20,7 @@ from .native import core_errors, flow_batches_of
 
 
 def open_digest(source: str, options) -> "HybridDigest":
-    """Open a capture: a path, or ``-`` for standard input. Raises UserError if tshark is missing or does not start."""
+    """Open a capture: a path, or ``-`` for standard input. Raises UserError if tshark is missing or cannot start."""
     return HybridDigest(source, options, tshark.find())
 
 

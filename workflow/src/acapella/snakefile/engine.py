@@ -7,7 +7,7 @@ from acapella_core import names
 from acapella_core.errors import UserError
 
 NATIVE = "native"
-MISSING = "tshark is not installed, or does not start"
+MISSING = "tshark is not installed, or cannot start"
 
 
 def with_engine(config: dict, *, prints: bool) -> dict:

@@ -139,7 +139,7 @@ class FakeTcpdump:
 
     def start(self) -> None:
         if "no_start" in self.output:
-            raise UserError("does not start: no such device", where="tcpdump on listener")
+            raise UserError("cannot start: no such device", where="tcpdump on listener")
         self.running.add(self.output)
 
     def alive(self) -> bool:

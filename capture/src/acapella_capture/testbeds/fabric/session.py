@@ -247,7 +247,7 @@ class Session:
                 logger.addHandler(logging.NullHandler())
             if not any(isinstance(filter_, credentials.TokenFilter) for filter_ in logger.filters):
                 logger.addFilter(credentials.TokenFilter())
-        with translated_errors("FABRIC's client does not start"):
+        with translated_errors("FABRIC's client cannot start"):
             return module.FablibManager(
                 fabric_rc="",  # already read; the client would not expand variables
                 id_token=token,

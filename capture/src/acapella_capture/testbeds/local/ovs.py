@@ -195,7 +195,7 @@ class Site:
 
         if not wait_until(ready, timeout_s=START_S) or any(job.poll() is not None for job in self._jobs):
             job = next((job for job in self._jobs if job.poll() is not None), self._jobs[-1])
-            raise UserError(f"Open vSwitch does not start: {job.last_line()}", where=f"site {self.name}")
+            raise UserError(f"Open vSwitch cannot start: {job.last_line()}", where=f"site {self.name}")
 
     def add_bridges(self, bridges: dict[str, dict[str, int]]) -> None:
         """Create bridges with numbered ports. Raises UserError if the switch cannot use a port."""
