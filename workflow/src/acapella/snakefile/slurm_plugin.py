@@ -75,7 +75,7 @@ def install(module=None) -> None:
 
 
 def change_queries(module) -> None:
-    """Make the plugin keep jobs while the controller does not answer, and report those that Slurm has lost."""
+    """Make the plugin keep jobs while the controller does not respond, and report those that Slurm has lost."""
     executor, query = module.Executor, module.query_job_status
     check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
     answer: list[set[str] | None] = [None]  # answer to the last query

@@ -49,7 +49,7 @@ def check_slice_key(credentials: Credentials) -> None:
 
 
 def check_bastion(fablib: Any, credentials: Credentials, *, tries: int, interval_s: float) -> None:
-    """Log in to the bastion host. Raises LoginError if it rejects the key, UserError if it does not answer."""
+    """Log in to the bastion host. Raises LoginError if it rejects the key, UserError if it does not respond."""
     fault = ""
     for attempt in range(tries):
         if attempt:

@@ -121,7 +121,7 @@ class Slices:
     def delete_existing(self, site: str | None = None) -> None:
         """Delete this campaign's slices, of one site or of all. A new slice may be missing from FABRIC's list.
 
-        Raises NotReleased, which names the remaining slices, and UserError if FABRIC does not answer and no slice is
+        Raises NotReleased, which names the remaining slices, and UserError if FABRIC does not respond and no slice is
         known.
         """
         fault, names = "", []

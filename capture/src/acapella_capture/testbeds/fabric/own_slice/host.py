@@ -208,7 +208,7 @@ class HostTestbed(FabricTestbed):
     def leftovers(self) -> tuple[str, ...]:
         """Return the nodes with files of an earlier collection, and its slices if it had more permissions.
 
-        A node that does not answer is included, because it may have such files.
+        A node that does not respond is included, because it may have such files.
         """
         slices: tuple[str, ...] = ()
         try:
@@ -218,7 +218,7 @@ class HostTestbed(FabricTestbed):
                 self._find_files()
         except NoSliceError:  # the user has deleted it
             pass
-        except (UserError, KeyboardInterrupt):  # FABRIC does not answer, or Ctrl-C ends the request
+        except (UserError, KeyboardInterrupt):  # FABRIC does not respond, or Ctrl-C ends the request
             if not slices and not self._to_clean:
                 raise
         left = sorted(self._to_clean - self._allocated.keys(), key=natural_key)

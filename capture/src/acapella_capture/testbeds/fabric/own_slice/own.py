@@ -139,8 +139,8 @@ class OwnSliceTestbed(FabricTestbed):
     def _remove(self, slice_id: str, ours: re.Pattern[str], deadline: float) -> NotReleased | None:
         """Remove the nodes and mirrors whose names match. Return the names that remain, or None.
 
-        Raises UserError if the rest of the slice differs from before, or if FABRIC does not answer and nothing is known
-        to have been added.
+        Raises UserError if the rest of the slice differs from before, or if FABRIC does not respond and no added
+        node or mirror is known.
         """
         try:
             found = self.slices.open_when_stable(slice_id, max(0, deadline - time.monotonic()))
@@ -178,7 +178,7 @@ class OwnSliceTestbed(FabricTestbed):
     def leftovers(self) -> tuple[str, ...]:
         """Return the names of our nodes and mirrors; if Ctrl-C ends the request, the known ones.
 
-        Raises UserError if FABRIC does not answer and none is known.
+        Raises UserError if FABRIC does not respond and none is known.
         """
         current = {instance for each in self._site_slices.values() for instance in each.nodes}
         ours = self._ours()
