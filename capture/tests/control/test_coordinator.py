@@ -56,7 +56,7 @@ def test_sites_record_their_outcomes_and_release_their_resources(tmp_path):
     found = outcomes_of(tmp_path / "c")
     assert found["good"] == ("success", "")
     assert found["no_nic"][0] == "failed" and "0 dedicated NICs free" in found["no_nic"][1]
-    assert found["no_answer"] == ("failed", "testbed: the orchestrator does not answer")
+    assert found["no_answer"] == ("failed", "testbed: the orchestrator did not respond")
     assert found["no_storage"] == ("failed", "refused 1: testbed: no storage")
     assert sorted(what for call, what in testbed.calls if call == "release") == sorted([*testbed.site_names, "all"])
     assert sum(isinstance(item, Outcome) for item in reported) == 4

@@ -120,6 +120,6 @@ def test_tcpdump_that_has_ended_receives_no_signal():
 
 def test_capture_fails_if_tcpdump_does_not_end():
     job = Scripted({"USR1": STATUS.format(7)}, status=None)
-    with pytest.raises(UserError, match="does not end"):
+    with pytest.raises(UserError, match="did not end"):
         stopped(job)
     assert job.signals[-1] == "KILL"

@@ -148,7 +148,7 @@ def digest_error(capture, capsys, *words: str) -> tuple[int, str]:
         ("cat > /dev/null; sleep 5 & exec sleep 600", 1, "waiting for frames 1 to "),
         (r"printf '1\teth\n'; exec sleep 600", 1, "waiting for frames 2 to "),
         ("exec sleep 600", 400, "waiting for frames 1 to "),
-        (r"exec > /dev/null; exec sleep 600", 1, "tshark does not end within 0.4 s"),
+        (r"exec > /dev/null; exec sleep 600", 1, "tshark did not end within 0.4 s"),
     ],
 )
 def test_hanging_tshark_is_reported_in_one_line_with_the_frames(script, frames, message, hung, capsys):
@@ -158,7 +158,7 @@ def test_hanging_tshark_is_reported_in_one_line_with_the_frames(script, frames, 
     code, error = digest_error(capture, capsys, "--engine", "tshark")
     assert code == MISTAKE
     assert message in error
-    if "does not end" not in message:
+    if "did not end" not in message:
         assert f"{capture}: tshark printed nothing for 0.4 s" in error
         assert "use --engine native" in error
 

@@ -59,7 +59,7 @@ class ExperimentSignal:
                 self._changed.wait(STEP_S)
 
     def sampling(self, site: str) -> None:
-        """Note that captures run at a site."""
+        """Record that captures run at a site."""
         with self._changed:
             if site in self._waiting:
                 self._waiting.discard(site)
@@ -67,7 +67,7 @@ class ExperimentSignal:
                 self._start_if_all()
 
     def ended(self, site: str) -> None:
-        """Note that a site takes no more samples."""
+        """Record that a site takes no more samples."""
         with self._changed:
             for names in (self._unprepared, self._waiting, self._sampling):
                 names.discard(site)

@@ -96,7 +96,7 @@ class Tcpdump:
         counts = last_counts(self._job.log())
         if status is None:
             self._job.signal("KILL")
-            raise UserError(f"does not end: {self.message()}", where=self.where)
+            raise UserError(f"did not end: {self.message()}", where=self.where)
         if status == 0 and counts is not None and (not was_running or self._reports() > reports):
             return counts
         if not was_running or not 0 <= status < SIGNALED or WRITE_ERROR.search(self._job.log()):

@@ -178,7 +178,7 @@ def wait_for_end(
             if status_.get("state") == "idle" and not isinstance(status_.get("run"), dict):
                 raise UserError("the run did not start", where=f"replayer {remote.name}")
         if now > until_ns:
-            raise UserError("a run does not end", where="run")
+            raise UserError("a run did not end", where="run")
         time.sleep(POLL_S)
 
 

@@ -111,7 +111,7 @@ class LinkProcess(Link):
         end = time.monotonic() + ANSWER_S
         while b"\n" not in self._rest:
             if not self._answers.select(max(0, end - time.monotonic())):
-                raise UserError(f"{PROGRAM} does not answer")
+                raise UserError(f"{PROGRAM} did not respond")
             part = self._process.stdout.read(65536)
             if not part:
                 raise UserError(f"{PROGRAM} ended: {self._message()}")

@@ -72,7 +72,7 @@ class RemoteLink(Link):
         if not lines:
             if self._jobs[node].poll() is not None:
                 raise self._ended(node)
-            raise UserError(f"{PROGRAM} does not answer {shlex.quote(line)}", where=f"node {node}")
+            raise UserError(f"{PROGRAM} did not respond to {shlex.quote(line)}", where=f"node {node}")
         self._answers[node] += 1
         return checked(lines[0])
 

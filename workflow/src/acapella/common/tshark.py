@@ -243,7 +243,7 @@ class Run:
         try:
             status = self.process.wait(answer_s)
         except subprocess.TimeoutExpired as error:
-            raise UserError(f"tshark does not end within {answer_s:g} s", where=where) from error
+            raise UserError(f"tshark did not end within {answer_s:g} s", where=where) from error
         self.error_output.seek(0)
         errors = self.error_output.read(CHUNK).decode(errors="replace")
         if status == 0 or (cut_allowed and CUT_SHORT in errors):
@@ -342,7 +342,7 @@ def version_of(path: str, state: tuple[int, int]) -> str:
             version = re.search(r"\(Wireshark\) (\d+(?:\.\d+)+)", version_text(program))
             if version:
                 return version[1]
-    raise UserError("tshark does not print its version", where=path, fix=INSTALL, outside=True)
+    raise UserError("tshark did not print its version", where=path, fix=INSTALL, outside=True)
 
 
 def version_text(program: Path) -> str:

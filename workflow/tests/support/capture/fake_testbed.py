@@ -84,7 +84,7 @@ class FakeTestbed(Testbed):
 
     def allocate(self, site, request):
         if site == "no_answer":
-            raise UserError("the orchestrator does not answer", where="testbed")
+            raise UserError("the orchestrator did not respond", where="testbed")
         if site == "no_storage":
             raise InsufficientResources("no storage", where="testbed")
         return self.instances(site)
