@@ -178,7 +178,7 @@ def test_wrong_types_of_paths_are_errors(tmp_path, capsys):
     capture = traces.write_pcap(tmp_path / "none.pcap", [])
     for words, last_line in (
         ([tmp_path, "-o", tmp_path / "made"], f"{tmp_path}: is a directory, not a capture"),
-        ([capture, "-o", capture], f"{capture}: not a directory; name a directory with -o"),
+        ([capture, "-o", capture], f"{capture}: not a directory; specify a directory with -o"),
     ):
         assert cli.main(["p4", "reports", *map(str, words)]) == 2
         assert capsys.readouterr().err == f"acapella: error: {last_line}\n"

@@ -46,7 +46,7 @@ def test_departures_at_a_different_speed_are_an_error(replays, capsys, factor, s
     message = error(capsys, replays([REQUESTED, REQUESTED], [departed, departed]))
     assert "trial A, " in message
     assert f"packets arrived within 1.99 s, but departed within {span};" in message
-    assert "name the departures of this trial" in message
+    assert "specify the departures of this trial" in message
 
 
 def test_swapped_departures_are_an_error(replays, capsys):

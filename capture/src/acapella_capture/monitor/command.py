@@ -198,7 +198,7 @@ def check(args: argparse.Namespace) -> None:
     for name in given(args, ONLY_SEARCH):
         raise UserError(f"{name} needs --search")
     if bool(args.files) == bool(args.interface):
-        raise UserError("expected captures or --interface", fix="name one of them")
+        raise UserError("expected captures or --interface", fix="specify one of them")
     if args.expected and args.pattern:
         raise UserError("--pattern: --expected contains the patterns", fix="remove it")
     if args.expected and args.max_flows is not None:
@@ -228,7 +228,7 @@ def check_search(args: argparse.Namespace) -> None:
     if bool(args.virtual) == bool(args.send) or not args.most or args.files:
         raise UserError("--search needs --most N, and either --virtual N, or --send PORT and --interface PORT")
     if len(args.send) != len(args.interface):
-        raise UserError("--send and --interface are not pairs", fix="name a receiving port for each sending port")
+        raise UserError("--send and --interface are not pairs", fix="specify a receiving port for each sending port")
     if args.virtual and args.output and args.output.resolve().is_relative_to(virtual.HIDDEN):
         raise UserError(
             f"--virtual hides {virtual.HIDDEN}", where=f"--output {args.output}", fix="choose another directory"
@@ -238,7 +238,7 @@ def check_search(args: argparse.Namespace) -> None:
     if args.snaplen == 0:
         raise UserError("--with-capture compares whole with truncated packets", where="--snaplen 0", fix="set a length")
     if args.frame_bytes and len(set(args.frame_bytes)) < len(args.frame_bytes):
-        raise UserError("a size occurs twice", where="--frame-bytes", fix="name each size once")
+        raise UserError("a size occurs twice", where="--frame-bytes", fix="specify each size once")
     if args.resolution and args.resolution >= args.most:
         raise UserError("--resolution is not less than --most")
     for name in given(args, NOT_SEARCH):

@@ -67,11 +67,13 @@ def read(path: Path) -> Expected:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
-        raise UserError(f"cannot read: {reason}", where=path, fix="name OUT.generated.json of the generator") from error
+        raise UserError(
+            f"cannot read: {reason}", where=path, fix="specify OUT.generated.json of the generator"
+        ) from error
     error = first_error(value, schema)
     if error is None and [flow["flow"] for flow in value["flows"]] != list(range(len(value["flows"]))):
         error = "flows: not in the order of their indexes"
     if error:
-        raise UserError(error, where=path, fix="name OUT.generated.json of the generator")
+        raise UserError(error, where=path, fix="specify OUT.generated.json of the generator")
     timing = value.get("timing")  # None: a file was written
     return Expected(tuple(value["flows"]), value["model_sha256"], value["seed"], timing is None or timing["drained"])

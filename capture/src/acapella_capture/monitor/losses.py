@@ -88,7 +88,7 @@ def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
         if not all(isinstance(rule, str) for rule in of_file) or any(table[name].null_count for name in IDENTITY):
             raise ValueError("not written by --packets")
     except FileNotFoundError as error:
-        raise UserError("no such file", where=path, fix="name a capture, or a file of --packets") from error
+        raise UserError("no such file", where=path, fix="specify a capture, or a file of --packets") from error
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise UserError("is not a table of packets", where=path, fix="acapella monitor --packets writes one") from error
     if of_file != sorted(rules):

@@ -124,7 +124,7 @@ class Senders(Sender):
                 outside = status == OUTSIDE
                 raise kind(message, where="acapella generate", outside=outside)
         if None in statuses and time.monotonic() - self._started_s > self._limit_s:
-            raise UserError("the generator does not end in time")
+            raise UserError("the generator did not end in time")
         return None not in statuses
 
     def close(self) -> None:

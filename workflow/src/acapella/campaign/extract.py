@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> None:
     if selection == Selection(None, None, None, None):
         raise UserError("no frames are selected", fix="use --where, --frames, --flow or --sample")
     if args.output == STDOUT and sys.stdout.isatty():
-        raise UserError("a capture is not written to a terminal", fix="name a file with -o, or use a pipe")
+        raise UserError("a capture is not written to a terminal", fix="specify a file with -o, or use a pipe")
     source = Path(args.source)
     parts = parts_of_campaign(source, selection, args) if source.is_dir() else parts_of_capture(source, selection, args)
     frames = sum(len(part.columns) for part in parts)
@@ -297,7 +297,7 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
         samples = captures_of(con, campaign)
         selection = with_true_names(con, selection, samples, mapping)
         if selection.frames is not None and selection.where is None and selection.sample is None and len(samples) > 1:
-            raise UserError("frames of which sample?", where=directory, fix="name it with --sample")
+            raise UserError("--frames requires a sample", where=directory, fix="specify it with --sample")
         if selection.sample is not None and selection.sample not in samples:
             raise UserError(f"no acap of a sample {selection.sample!r}", where=directory)
         with sql.known_names(con):
@@ -391,7 +391,7 @@ def find_acap(capture: Path, acap: str | None) -> Path:
             return place
     if acap:
         raise UserError("no such acap", where=acap)
-    raise UserError("its acap was not found", where=capture, fix="run acapella digest, or name it with --acap")
+    raise UserError("its acap was not found", where=capture, fix="run acapella digest, or specify it with --acap")
 
 
 def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:

@@ -121,11 +121,12 @@ def only_campaign(directory: Path) -> Campaign:
         return Campaign.at(campaigns[0])
     if not campaigns:
         raise UserError(
-            "no catalog here or in results/", fix="name the campaign's directory, or run acapella campaign index first"
+            "no catalog here or in results/",
+            fix="specify the campaign's directory, or run acapella campaign index first",
         )
     raise UserError(
         "several campaigns: " + ", ".join(path.name for path in campaigns),
-        fix="name one: acapella sql results/NAME QUERY",
+        fix="specify one: acapella sql results/NAME QUERY",
     )
 
 
@@ -321,7 +322,7 @@ def distinct(columns: list[str]) -> list[str]:
 def write_parquet(con, query, out) -> None:
     """Write Parquet to the binary stream of ``out``. Raises UserError for a terminal or a statement without rows."""
     if out.isatty():
-        raise UserError("Parquet is not written to a terminal", fix="name a file: --format parquet > FILE.parquet")
+        raise UserError("Parquet is not written to a terminal", fix="specify a file: --format parquet > FILE.parquet")
     file = queries.spill_directory(con) / "answer.parquet"
     result = con.sql(query)
     if result is None:

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         if not capture.is_file():
             raise UserError("is a directory, not a capture" if capture.is_dir() else "no such file", where=capture)
     if args.output.exists() and not args.output.is_dir():
-        raise UserError("not a directory", where=args.output, fix="name a directory with -o")
+        raise UserError("not a directory", where=args.output, fix="specify a directory with -o")
     limits = decompression.limits_of(args)
     beneath.protect(args.output)
     settings = Settings(Sketch.of(args.size), duration_ns(args.epoch), interval_ns=duration_ns(args.interval))

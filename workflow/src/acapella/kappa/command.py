@@ -309,7 +309,7 @@ def check_output(output: str | None, trials: list[list[str]]) -> None:
 def names_of(given: list[str] | None, count: int) -> list[str]:
     """Return a name for each trial: ``given``, or A, B, ..., Z, A1, B1, ... Raises UserError."""
     if count < 2:
-        raise UserError("a single trial cannot be compared", fix="name two or more captures")
+        raise UserError("a single trial cannot be compared", fix="specify two or more captures")
     letters = string.ascii_uppercase
     chosen = given or [letters[n % 26] + (str(n // 26) if n >= 26 else "") for n in range(count)]
     if len(chosen) != count:

@@ -55,7 +55,7 @@ def check_duration(arrived: np.ndarray, departed: np.ndarray, where: str) -> Non
         raise UserError(
             f"departures of a different run: {text}".replace(GAP, " "),
             where=where,
-            fix="name the departures of this trial",
+            fix="specify the departures of this trial",
         )
 
 
@@ -67,7 +67,7 @@ def check_order(trials: list[tuple], schedules: list[Schedule], names: list[str]
     own, other = (offset_change_ns(trials, order) for order in (schedules, schedules[::-1]))
     if (is_too_large(own, schedules) and other < MUCH_LESS * own) or fits_better_swapped(trials, schedules):
         text = f"the departures of trials {' and '.join(names)} are swapped: those of the other trial fit better"
-        raise UserError(text, where="--departures", fix="name them in the order of the trials")
+        raise UserError(text, where="--departures", fix="specify them in the order of the trials")
 
 
 def fits_better_swapped(trials: list[tuple], schedules: list[Schedule]) -> bool:

@@ -54,7 +54,7 @@ def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
             raise UserError("--recording and errors of timestamps require --departures")
         return None
     if not args.recording:
-        raise UserError("--departures requires --recording", fix="name the recording that was replayed")
+        raise UserError("--departures requires --recording", fix="specify the recording that was replayed")
     if len(args.departures) != trials:
         raise UserError(f"{len(args.departures)} departures for {trials} trials", where="--departures")
     selecting = [name for name in SELECTING if getattr(args, name) is not None]
@@ -67,7 +67,7 @@ def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
     errors["departure_ns"] = errors["departure_ns"] or 0
     sha256 = [hash_of(path) for path in recordings]
     if len(set(sha256)) < len(sha256):
-        raise UserError("the same recording twice", where="--recording", fix="name it once")
+        raise UserError("the same recording twice", where="--recording", fix="specify it once")
     return Replay(recordings, sources, **errors, sha256=sha256)
 
 
@@ -125,7 +125,7 @@ def pair_results(replay: Replay, trials: list[list[str]], names: list[str], nati
     check_memory(aligned, options["memory_bytes"])
     for paths, (keys, _) in zip(trials, aligned["trials"], strict=True):
         if len(keys) and not (keys < aligned["replayed"]).any():
-            fix = "name the recording that was replayed, or use a different --identity"
+            fix = "specify the recording that was replayed, or use a different --identity"
             raise UserError("no packet of the trial is in the recording", where=", ".join(paths), fix=fix)
     natives = [{"name": name, **entry} for name, entry in zip(names, native["trials"], strict=True)]
     compute = Pairs(replay, numbering, aligned["trials"], natives, options)

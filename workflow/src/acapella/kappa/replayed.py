@@ -76,7 +76,7 @@ def schedule_of(sources: list[Departures], numbering: Numbering, burst_ns: int |
     for number, rows in enumerate(sources):
         keys = keys_of(rows, numbering)
         if (source[keys] >= 0).any():
-            raise UserError("a packet departs twice in one trial", where=rows.path, fix="name each replayer once")
+            raise UserError("a packet departs twice in one trial", where=rows.path, fix="specify each replayer once")
         source[keys], sent[keys] = number, rows.sent
         timed = rows.sent & rows.measured
         usable[keys] = timed
@@ -119,7 +119,7 @@ def queues_of(rows: Departures, timed: np.ndarray) -> list[np.ndarray]:
 def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
     """Return the key of each row. Raises UserError for a different recording, or for packets not in it."""
     if rows.recording_sha256 not in numbering.sha256:
-        fix = "name the recording that was replayed"
+        fix = "specify the recording that was replayed"
         message = f"departures of a different recording: SHA-256 {rows.recording_sha256}"
         raise UserError(message, where=rows.path, fix=fix)
     index = numbering.sha256.index(rows.recording_sha256)

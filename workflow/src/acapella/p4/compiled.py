@@ -25,7 +25,7 @@ DEFAULT_SOURCE = Path(__file__).resolve().parents[4] / "build" / "dpdk-source"  
 HEADERS = ("rte_swx_pipeline_internal.h", "rte_swx_pipeline_spec.h")
 FLAGS = ("-O3", "-shared", "-fPIC", "-w", "-fstack-protector-strong", "-Wl,-z,relro,-z,now,-z,noexecstack")
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-GET_SOURCE = "run make dpdk-source, or name its directory with --dpdk-source"
+GET_SOURCE = "run make dpdk-source, or specify its directory with --dpdk-source"
 
 
 class NotCompiledError(Exception):

@@ -24,7 +24,7 @@ def read(directory: Path) -> dict[str, str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read: {error}", where=path, fix="name the directory of a release") from error
+        raise UserError(f"cannot read: {error}", where=path, fix="specify the directory of a release") from error
     sums = {}
     for number, line in enumerate(lines, start=1):
         match = LINE.fullmatch(line)

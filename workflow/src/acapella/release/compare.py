@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Compare, or record. Return the exit code, which is 1 if anything differs."""
     campaign, release = open_campaign(args.campaign), Path(args.release)
     if not release.is_dir():
-        raise UserError("no such directory", where=release, fix="name the directory of a release")
+        raise UserError("no such directory", where=release, fix="specify the directory of a release")
     if args.copy_digest:
         results.copy_digest(campaign, release, names.sample(args.copy_digest, "--copy-digest"))
         return 0

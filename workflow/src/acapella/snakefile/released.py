@@ -28,7 +28,7 @@ def config_file(config: Mapping) -> Path:
         return DEFAULT_CONFIG
     path = Path(str(config["reproduce"]), reproducible.CONFIG)
     if not path.is_file():
-        fix = "name the directory of a release created by this version of acapella release"
+        fix = "specify the directory of a release created by this version of acapella release"
         raise UserError("no such file", where=path, fix=fix)
     check_file(path, fix="copy the release again")
     check_keys(yaml.safe_load(path.read_text(encoding="utf-8")), path, reproducible.KEYS)
