@@ -75,7 +75,7 @@ class Result:
     reason: int
     report: bytes | None = None  # Ethernet to the end of the payload, without ICRC
     trigger: int = 0
-    sequence: int = 0  # of the ingress port
+    sequence: int = 0  # sequence number of the ingress port
     hash: int = 0
 
 

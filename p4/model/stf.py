@@ -37,7 +37,7 @@ class Expected:
     reason: str = ""
     wire_length: int | None = None
     sequence: int | None = None
-    fields: dict[str, int] | None = None  # of a report, instead of `raw`
+    fields: dict[str, int] | None = None  # fields of a report, instead of `raw`
 
     def differs(self, got: Outcome) -> str | None:
         """Return the difference from an outcome, or None."""

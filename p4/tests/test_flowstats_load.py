@@ -17,7 +17,7 @@ CONNECTIONS, SLOTS = 18_750, 2**15  # as 150,000 are to 2^18
 CELLS = 2**17
 MAX_MISSING = 0.05
 CLIENTS = 0x0A000000
-RECORD_BYTES = 16  # of a pcap's record header
+RECORD_BYTES = 16  # size of a pcap record header
 
 
 def run(directory: Path, slots: int, *, cells: int = CELLS, triggers: int = 495) -> tuple[np.ndarray, list[int]]:

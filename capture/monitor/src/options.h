@@ -18,7 +18,7 @@ struct options {
     const char *write;   /* truncated capture; NULL if none */
     uint32_t snaplen;    /* of the truncated capture; 0 for whole packets */
     unsigned max_flows, window;
-    unsigned depth, max_frame; /* of ports */
+    unsigned depth, max_frame; /* of each port */
     enum clock_choice clock;
     double duration_s, idle_s; /* 0: no limit */
     double every_s;            /* 0: print counts at the end only */

@@ -202,7 +202,7 @@ def test_usage_error_is_one_line(place, capsys, arguments, why):
     files = {"FILE": place / "trace.pcap", "SECRET": secret_file(place), "OPEN": place / "open"}
     try:
         code = main(["replay", *(str(files.get(argument, argument)) for argument in arguments)])
-    except SystemExit as ended:  # of the argument parser
+    except SystemExit as ended:  # raised by the argument parser
         code = ended.code
     printed = capsys.readouterr()
     assert code in (2, 75) and why in printed.err

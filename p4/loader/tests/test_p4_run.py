@@ -365,7 +365,7 @@ def test_parent_that_has_exited_is_an_error(tmp_path):
 def test_error_names_damaged_gzip_data(tmp_path, frames, code):
     capture = write_pcap(tmp_path / "in.pcap.gz", traffic(frames))
     damaged = bytearray(capture.read_bytes())
-    damaged[-6] ^= 1  # of its checksum
+    damaged[-6] ^= 1  # a bit of its checksum
     capture.write_bytes(damaged)
     done = run(tmp_path, FORWARD, capture)
     assert done.code == code and "in.pcap.gz: its gzip data are damaged" in done.error, done.error

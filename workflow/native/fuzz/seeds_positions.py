@@ -7,7 +7,7 @@ import lz4.frame
 import zstandard
 from seeds_reader import block, captures, pcap, pcapng
 
-VERSION, PIECE = 1, 6  # of the encoding; pieces of 2^6 bytes
+VERSION, PIECE = 1, 6  # version of the encoding; pieces of 2^6 bytes
 
 
 def positions(content: bytes, frames: int) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..testbeds.base import Direction, Rates, Readings, Telemetry, Testbed
 
-SHARES = {"rx": (0, 1), "tx": (1, 0), "both": (1, 1)}  # of the port's Tx and Rx
+SHARES = {"rx": (0, 1), "tx": (1, 0), "both": (1, 1)}  # whether the port's Tx and Rx are mirrored
 AT_RISK, CONGESTED, UNKNOWN = "at risk", "congested", "unknown"
 
 

@@ -50,8 +50,8 @@ then echo "ptp $s"; exit; fi
 if s=$(timedatectl show -p NTPSynchronized --value 2> /dev/null); then echo "system $s"; fi
 """
 
-NUMBER = re.compile(r"-|-?[0-9]{1,15}")  # that PROBE prints
-LARGEST_NS = 1 << 62  # of an offset between clocks
+NUMBER = re.compile(r"-|-?[0-9]{1,15}")  # a number in the output of PROBE
+LARGEST_NS = 1 << 62  # largest offset between clocks
 SYNCHRONIZED = ("Normal", "Insert second", "Delete second")  # leap status of chronyc, if there is a reference
 
 

@@ -12,7 +12,7 @@ class Varying:
     kind: str
     start: int = 0
     step: int = 0
-    count: int = 0  # of different values
+    count: int = 0  # number of different values
     key: int = 0
     values: tuple[int, ...] = ()
 
@@ -112,7 +112,7 @@ class Flow:
 
     name: str
     protocols: tuple[str, ...]
-    offsets: tuple[int, ...]  # of the headers
+    offsets: tuple[int, ...]  # offsets of the headers
     template: bytes
     fields: tuple[Field, ...]
     lengths: tuple[Length, ...]

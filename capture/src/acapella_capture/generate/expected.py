@@ -21,7 +21,7 @@ PORTS_BYTES = 4
 SECOND_NS = 10**9
 ENDLESS = 1 << 62
 MAX_SUM = 2**63 - 1
-MAX_PACKETS = 1 << 26  # of a flow; each needs about 100 bytes
+MAX_PACKETS = 1 << 26  # maximum for a flow; each packet needs about 100 bytes
 FIRST_GUESS = 1024  # initial number of packets for a flow that ends at a given time
 Key = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...], int, int, int, int, int | None, int | None]
 

@@ -63,7 +63,7 @@ ONLY_SEARCH = ("send", "virtual", "most", "resolution", "with_capture", "frame_b
                "settle_seconds", "burst_packets")  # fmt: skip
 NOT_SEARCH = ("expected", "max_flows", "window", "pattern", "rule", "correct_drift", "sent", "packets", "write",
               "flows", "duration", "stop_when_idle")  # fmt: skip
-RECORD_BYTES = 64  # of a packet in a pcapng file, in addition to its bytes: block, hash and padding
+RECORD_BYTES = 64  # overhead of a packet in a pcapng file: block, hash and padding
 GB = 1e9
 
 Rows = dict[str, list[dict[str, Any]]]

@@ -11,7 +11,7 @@ from acapella_core import schemas
 from acapella_core.errors import UserError
 from acapella_core.validation import first_error
 
-MAGIC = b"ACFLWv1\0"  # of the list that acapella-monitor reads (capture/monitor/src/files/flow_list.h)
+MAGIC = b"ACFLWv1\0"  # magic number of the list that acapella-monitor reads (capture/monitor/src/files/flow_list.h)
 NONE = 0xFFFFFFFF
 RECORD = np.dtype(
     [

@@ -21,7 +21,7 @@ COUNTS = ("received", "bytes", "filtered", "foreign", "invalid", "stamped", "uni
           *(f"malformed_{name}" for name in result.MALFORMED))  # fmt: skip
 FLOW_COUNTS = ("packets", "bytes", "unique", "duplicates", "reordered", "unclassified", "discontinuities", "malformed",
                "extent_known", "bits_checked", "bit_errors", "errored_packets")  # fmt: skip
-UNIT_16 = 16  # of jitter
+UNIT_16 = 16  # unit of jitter: 1/16 ns
 
 Row = dict[str, Any]
 

@@ -31,8 +31,8 @@ from .program import ReplayProgram
 
 MAX_UNAUTHENTICATED = 64
 MAX_REFUSED_LINES = 16  # per connection, which is then closed
-MAX_UNSENT_BYTES = 4 * channel.MAX_RESPONSE_BYTES  # to a controller that does not read
-PART_BYTES = 65_536  # of a departures file per response
+MAX_UNSENT_BYTES = 4 * channel.MAX_RESPONSE_BYTES  # limit for a controller that does not read
+PART_BYTES = 65_536  # bytes of a departures file in each response
 POLL_S = 0.2  # interval of checks of the program
 
 
@@ -418,7 +418,7 @@ def save(replayer: Replayer) -> dict[str, Any]:
         temporary = files.enter_context(atomic_path(path))
         copy(unnamed, temporary)
     checksum = sha256_of(path)
-    replayer.recording_sha256 = replayer.recording_sha256 or checksum  # of the loaded file, if any
+    replayer.recording_sha256 = replayer.recording_sha256 or checksum  # checksum of the loaded file, if any
     return public(event) | {"file": path.name, "sha256": checksum}
 
 

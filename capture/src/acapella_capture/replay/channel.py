@@ -23,7 +23,7 @@ from acapella_core.control_lines import Challenge, Refused, Secret, digits, memb
 
 VERSION = 1
 MAC_DIGITS = 64
-MAX_REQUEST_BYTES = 4_096  # of a controller's line
+MAX_REQUEST_BYTES = 4_096  # maximum length of a controller's line
 MAX_RESPONSE_BYTES = 131_072  # of an agent's line: a part of a departures file, as base64
 SEQUENCE_BITS = 53  # JSON integers of this size are exact in all parsers
 

@@ -21,9 +21,9 @@ ETHER_TYPE = 0x88B5
 MAGIC = b"ACAPctl2"  # as INBAND_MAGIC of capture/replay/src/engine/inband.h
 REQUEST, RESPONSE = 1, 2
 HEADER = struct.Struct(">6s6sH8sQIBBBBH")
-SHORTEST_BYTES = 60  # of a frame without FCS
+SHORTEST_BYTES = 60  # minimum length of a frame without FCS
 TEXT_BYTES = 1_514 - HEADER.size  # at an MTU of 1500
-MAX_PARTS = 96  # of the longest line of an agent
+MAX_PARTS = 96  # number of parts of an agent's longest line
 
 
 @dataclass(frozen=True)

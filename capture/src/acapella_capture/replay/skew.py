@@ -14,7 +14,7 @@ import numpy as np
 from .clocks import Offset
 from .departures import duration
 
-Z_95 = 1.959964  # of the normal distribution
+Z_95 = 1.959964  # quantile of the normal distribution for a 95 % interval
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ..programs.dpdk import executable
 from . import NotMeasurable, disk, rates, thresholds, trace
 
 CALLS = {"buffered": "writev", "direct": "io_uring"}
-VERSION = 2  # of the result's format; campaign/storage.py reads it
+VERSION = 2  # version of the result's format; campaign/storage.py reads it
 DIRECT_BYTES = 4096  # the direct writer writes multiples of it; the end of the file takes a different call
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02

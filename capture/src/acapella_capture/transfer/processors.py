@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from .nodes import Nodes
 
-MASK_BITS = 32  # of a group in the kernel's lists of processors
+MASK_BITS = 32  # length of a group in the kernel's lists of processors
 STEER = 'mount -t sysfs sysfs /sys && printf "%s\\n" "$1" > "/sys/class/net/$2/queues/rx-0/rps_cpus"'
 
 

@@ -19,7 +19,7 @@ while [ "$(wc -l < "$3")" -le "$4" ] && [ "$tries" -lt "$5" ]; do tries=$((tries
 tail -n "+$(($4 + 1))" "$3"
 """
 TRIES = int(ANSWER_S / 0.05)
-OWN_NETWORK = "/proc/self/ns/net"  # of the node
+OWN_NETWORK = "/proc/self/ns/net"  # network namespace of the node
 
 
 class RemoteLink(Link):

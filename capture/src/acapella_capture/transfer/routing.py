@@ -10,7 +10,7 @@ from acapella_core.topology import Topology
 from .nodes import Nodes
 from .topology import SERVER_PORT
 
-FIRST_TABLE = 100  # of the first path
+FIRST_TABLE = 100  # routing table of the first path
 IPV4 = "/proc/sys/net/ipv4"
 HASH_FIELDS = 0x37  # source, destination, protocol, ports (ip-sysctl.rst)
 FIRST_RULE = 1000  # preference; delayed links have smaller ones

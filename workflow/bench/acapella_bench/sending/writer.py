@@ -10,7 +10,7 @@ from ..programs import ROOT, Bench, Failed
 AIM = 5_000_000  # frames per second and core
 CORES = 1
 TABLES = {200: 1, 64: 2}  # tables of the paper by snap length
-FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.2)  # of the rate written if more frames are offered
+FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.2)  # shares of the rate written if more frames are offered
 PAPER = ROOT / "workflow" / "conformance" / "patchwork_writer.csv"
 COLUMNS = ("Frame Size (B)", "Offered (M/s)", "Rate (Gbps)", "Cores", "Offered", "Written", "Lost", "Loss (%)")
 
@@ -34,7 +34,7 @@ class Point:
     written: int
     lost: int
     behind: int  # due but not offered, because the generator was late
-    cpu_s: float  # of the writer thread while frames arrive
+    cpu_s: float  # CPU time of the writer thread while frames arrive
     written_bytes: int
     whole_s: float  # including data in flight to the disk after the last frame
 

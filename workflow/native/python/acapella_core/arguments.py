@@ -14,7 +14,7 @@ from .errors import UserError
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 LARGEST_SIZE = 2**63 - 1
-MAX_DIGITS = 40  # of a size; Python rejects numbers with thousands of digits
+MAX_DIGITS = 40  # maximum for a size; Python rejects numbers with thousands of digits
 
 
 def size_bytes(text: str) -> int:

@@ -194,7 +194,7 @@ def temporary_directory(named: str | os.PathLike | None = None) -> Path:
 
 
 SCRATCH = "acapella-scratch-"
-RANDOM_LENGTH = 8  # of the part of a name that tempfile.mkdtemp chooses
+RANDOM_LENGTH = 8  # length of the part of a name that tempfile.mkdtemp chooses
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from .errors import UserError
 
 SAMPLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # also in schemas/ and the Snakefile
 SAMPLE_RULE = "only letters, digits, dot, dash, underscore; first a letter or digit"
-MAX_BYTES = 255  # of a file name, NAME_MAX of Linux
+MAX_BYTES = 255  # maximum length of a file name, NAME_MAX of Linux
 
 
 def sample(name: object, where: object) -> str:

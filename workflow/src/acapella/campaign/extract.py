@@ -72,7 +72,7 @@ class Part:
     capture: Path
     acap: Path
     columns: object  # pyarrow.Table
-    checksum: str | None = None  # of the whole capture, if the manifest contains it
+    checksum: str | None = None  # SHA-256 of the whole capture, if the manifest contains it
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:

@@ -17,7 +17,7 @@ from . import layout as campaigns
 
 TABLES = ("storage_runs", "storage_growth", "storage_latency", "storage_rates")
 AVERAGE_SHARE = 0.95  # quantile of the calls of a run; the average case ends with the power of two that contains it
-VERSION = 2  # of study.json
+VERSION = 2  # version of study.json
 MAKER = "acapella measure storage -o"
 
 

@@ -13,7 +13,7 @@ COMPONENTS = ("U", "O", "L", "I")
 MEANS = (*COMPONENTS, "kappa", "O_published", "O_kendall", "L_offset_removed", "kappa_published")
 MEASURES = {"iat": ("gap", "within_ns"), "latency": ("latency", "latency_within_ns")}
 JOINED = "+"  # separates the samples in the name of a trial
-PATH_LIMITS = ("kappa_lo", "kappa_hi")  # of the corrected kappa
+PATH_LIMITS = ("kappa_lo", "kappa_hi")  # limits of the corrected kappa
 # Keys of the manifest's `replay` that are columns of table consistency_replays.
 REPLAY_COLUMNS = (
     *("sender", "replayers", "polling", "priority", "speed", "noise_streams", "sent_late", "late_ns"),

@@ -43,7 +43,7 @@ MADE_AGAIN = ("acap", "flows", "tables")
 AGAIN = "; if this campaign is yours, delete the file and run snakemake, which creates it again"
 MAX_BYTES = 64 << 20  # maximum size of a file that is read into memory
 SPARSE = 1000  # maximum ratio of size to allocated bytes; sparse files exceed it, compressing file systems do not
-BLOCK_BYTES = 512  # of st_blocks
+BLOCK_BYTES = 512  # unit of st_blocks
 CHUNK_BYTES = 1 << 20
 NO_DISKS = ("dev", "proc", "sys")
 # Limits for queries of the catalog, whose tables may be from a third party: rows of a table, time, memory, disk space.

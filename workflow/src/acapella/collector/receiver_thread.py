@@ -21,7 +21,7 @@ CALL_TIMEOUT_S = 10.0  # a step of the core is much shorter
 FIRST_QP_NUMBER = 2  # 0 and 1 are queue pairs of subnet management (IBTA 1.4, 3.5.10)
 QP_NUMBERS = (1 << 24) - 1 - FIRST_QP_NUMBER  # the last number is multicast
 PAGE_BYTES = 4096
-ADDRESS_SPACE_BYTES = 1 << 47  # of a process
+ADDRESS_SPACE_BYTES = 1 << 47  # address space of a process
 MAX_EPOCHS_IN_FLIGHT = 1024  # more epochs than can begin while reports of a disconnected data plane are queued
 MAX_EPOCH = (1 << 32) - 1
 

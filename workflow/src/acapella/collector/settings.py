@@ -13,7 +13,7 @@ from acapella_core.errors import UserError
 
 from .sessions import ring_size
 
-WINDOW = "1s"  # of the series
+WINDOW = "1s"  # default window of the series
 RING = "64M"
 MEMORY = "4G"
 MAX_THREADS = 64

@@ -10,7 +10,7 @@ from acapella_core.beneath import FIX
 from acapella_core.errors import UserError
 
 SHARD = re.compile(r"[0-9a-f]{2}")  # acapella_core.shards
-ENTRY = re.compile(r"[0-9a-f]{64}_(acap|flows)\.parquet")  # of a cache (acapella.digest.cache)
+ENTRY = re.compile(r"[0-9a-f]{64}_(acap|flows)\.parquet")  # entry of a cache (acapella.digest.cache)
 WRITTEN = (
     ".json",
     ".tsv",

@@ -22,7 +22,7 @@ from .counts import VALUES, Counts, total
 
 FILE = "summaries.json.gz"
 FORMAT = 2  # version of the file of summaries; increase it if a summary of the same tables changes
-COUNT_TYPES = (int,) * 6 + (float | int, int, int, int | None)  # of the fields of Counts
+COUNT_TYPES = (int,) * 6 + (float | int, int, int, int | None)  # types of the fields of Counts
 MAX_SAMPLES = 1_000_000
 LONGEST_REASON = 200  # characters
 COLUMNS = {

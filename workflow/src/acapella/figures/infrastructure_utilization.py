@@ -20,7 +20,7 @@ KEY = (
     "Utilization of the busier direction, in samples of infrastructure.bin_s; line rate: a sample of at least "
     "infrastructure.line_rate_share. Dashed: the paper's 38 % and 50 %."
 )
-PAPER_PERCENT = 38  # of the line rate: the paper's median
+PAPER_PERCENT = 38  # the paper's median, in percent of the line rate
 
 
 def draw(source: Source) -> Figure:

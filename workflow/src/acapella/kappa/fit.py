@@ -16,7 +16,7 @@ MAX_RATE = 0.01  # share of the duration; clocks differ by far less
 # Largest change of the delay during a trial. A filling queue increases the delay, up to the limit of its buffer.
 MAX_DECREASE_NS = 10_000_000
 MAX_INCREASE_NS = 250_000_000
-MAX_OFFSET_CHANGE_NS = 1_000_000_000  # of the clocks' difference between trials, plus 1 % of the time between them
+MAX_OFFSET_CHANGE_NS = 1_000_000_000  # between trials, plus 1 % of the time between them
 # A queue or a route changes the delay at certain times; a different speed changes it linearly. In the latter case, the
 # median distance of the delays from a line is a small share of the whole change.
 MAX_DISTANCE_SHARE = 0.05

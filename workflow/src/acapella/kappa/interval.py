@@ -19,7 +19,7 @@ LEVEL = 0.95
 # first packet, both ends of the duration, and O.
 LIMITS = 16
 Z = statistics.NormalDist().inv_cdf(1 - (1 - LEVEL) / LIMITS)
-MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # of a standard normal variable
+MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # mean absolute value of a standard normal variable
 # A kernel k, a sum of Gaussian terms, with E k(x + r e) >= E|x + r e| - |x| for every x and every r from 0 to 1, where
 # e is a standard normal variable. It was found by linear programming; test_kappa_interval.py checks the inequality.
 WIDTHS = (0.5, 0.75, 1.0)

@@ -12,7 +12,7 @@ from acapella_core.errors import UserError
 from .departures import SENT, Departures
 from .interval import TimedTrial
 
-QUEUE_BITS = 16  # of a queue number
+QUEUE_BITS = 16  # width of a queue number
 MAX_SLEW = 500e-6  # maximum rate at which a Linux clock is adjusted, adjtimex(2)
 NOT_MEASURED = "departures were not measured"
 ONE_BURST = "departures inside the only burst of a queue are unknown; give --burst-error"

@@ -15,7 +15,7 @@ from acapella_core.files import atomic_text
 from acapella_core.validation import load_jsonschema
 
 DIRECTORY, CELL, GRID = "transfers", "cell.json", "grid.json"
-MAX_BYTES = 64 << 20  # of a JSON file
+MAX_BYTES = 64 << 20  # maximum size of a JSON file
 NUMBER, TEXT = (bool, int, float, type(None)), (str, type(None))
 PATH = {"path": TEXT, "rtt_ns": NUMBER}
 CELL_KEYS = {

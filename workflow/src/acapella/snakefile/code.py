@@ -28,7 +28,7 @@ from . import canonical
 OURS = ("acapella", "acapella_core", "acapella_capture")
 SHAPING = {"altair": "altair", "duckdb": "duckdb", "pyarrow": "pyarrow", "vl_convert": "vl-convert-python"}
 NATIVE = "acapella_core._native"
-SOURCES = "workflow/native/src"  # of the core, in the source tree
+SOURCES = "workflow/native/src"  # sources of the core, in the source tree
 FIGURE_CODE = tuple(f"acapella.figures.{module}" for module in ("command", "compose", "save", "source"))
 COMMENT = re.compile("#.*")
 IMPORT = re.compile(

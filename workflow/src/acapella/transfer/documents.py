@@ -12,8 +12,8 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MAX_BYTES = 64 << 20  # of a file; 24 h of one stream at intervals of 1 s is 52 MB
-MAX_DOCUMENTS = 10_000  # of a file
+MAX_BYTES = 64 << 20  # maximum size of a file; 24 h of one stream at intervals of 1 s are 52 MB
+MAX_DOCUMENTS = 10_000  # maximum per file
 MAX_FAULTS = 16  # faults after which the rest of a file is not read: each costs a pass over the rest
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 

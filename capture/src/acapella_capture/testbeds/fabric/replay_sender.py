@@ -28,7 +28,7 @@ from .replies import is_count
 PROGRAM = "acapella-dpdk-replay-static"  # built by make setup-fabric
 KEY = "fabric.replay"
 PACING = "bursts"
-LONGEST_NS = 86_400 * 10**9  # of a run
+LONGEST_NS = 86_400 * 10**9  # maximum duration of a run
 MOST = (1 << 63) - 1
 LARGEST = {"priority": 99}  # maximum values in the report of a run; MOST for others
 COMMAND_S = 60  # for a command to take effect, in addition to the duration of a run

@@ -29,7 +29,10 @@ RESOURCE_ERRORS = (
     "not available in graph node",
 )  # messages of FABRIC's broker, in notices and replies
 UNAUTHORIZED = 401
-TOKEN_ERRORS = ("Token expired", "Unable to validate provided token")  # of the client; of FABRIC, with status 500
+TOKEN_ERRORS = (
+    "Token expired",
+    "Unable to validate provided token",
+)  # errors of the client, and of FABRIC (status 500)
 TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
 LOGIN_FAULT_S = 60  # for this time, an unreachable bastion host is not retried for other sites
 READ_TRIES = 6  # attempts of a read-only request, beyond the client's own

@@ -20,7 +20,7 @@ from .source_archive import source_archive
 
 PROGRAM = "acapella-dpdk-capture"
 TARGET = f"capture/dpdk/{PROGRAM}"
-LOG_BYTES = 1_000_000  # of the log of a failed step that are copied
+LOG_BYTES = 1_000_000  # maximum size of the copied log of a failed step
 POLL_S = 5  # interval of checks of a step; the job on the node continues if the connection is lost
 # Packages of Debian and Ubuntu, each with a command that succeeds if its content is there.
 PACKAGES = {

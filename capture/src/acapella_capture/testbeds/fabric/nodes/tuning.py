@@ -15,7 +15,9 @@ from acapella_core.errors import UserError
 from ..session import graph_access
 
 NIC = "nic1"
-LEAST_SHARE = 0.95  # of a node's memory on its NIC's NUMA node; a few pages of the hypervisor remain on others
+LEAST_SHARE = (
+    0.95  # minimum share of a node's memory on its NIC's NUMA node; the hypervisor keeps a few pages on others
+)
 FIX = "set transfer.nodes.pin: false to run without it"
 
 
