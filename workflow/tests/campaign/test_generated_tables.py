@@ -85,7 +85,7 @@ def test_flows_of_all_tables_agree(tables):
     assert all(row["bytes"] <= largest[1]["wire_bytes"] for row in reached)
 
 
-LINK_BPS = 100 * 10**9  # of the ports, type HundredGigE
+LINK_BPS = 100 * 10**9  # rate of the ports, type HundredGigE
 LEAST = 60  # bytes of an Ethernet frame without FCS (IEEE 802.3, section 4.2.3.3: 64 with FCS)
 RAW = 20  # bytes of a frame that starts with IP: at least the IP header
 PARTS = {"tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames", "issue_frames", "flow_frames"}

@@ -150,7 +150,7 @@ def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     assert (stderr, running.returncode, list(created.iterdir())) == ("acapella: stopped\n", 130, [])
 
 
-LENGTHS = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}  # of the frames of each file
+LENGTHS = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}  # length of the frames in each file
 
 
 @pytest.fixture(scope="module")

@@ -142,7 +142,7 @@ def test_trailer_tags_of_either_layout_as_identities(tmp_path, capsys, layouts):
 
 def test_damaged_bytes_are_reported_with_exit_code_1(trials, tmp_path, capsys):
     packed = bytearray(gzip.compress(trials[1].read_bytes()))
-    packed[-6] ^= 0xFF  # of the checksum
+    packed[-6] ^= 0xFF  # a byte of the checksum
     damaged = tmp_path / "c.pcap.gz"
     damaged.write_bytes(packed)
     assert main(["kappa", str(trials[0]), str(damaged), "--json"]) == 1

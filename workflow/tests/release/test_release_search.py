@@ -113,7 +113,7 @@ def test_released_columns_are_described_and_do_not_identify():
     created = {"frames", "flows", "flowreport_flows", "flowreport_windows"}  # from anonymized captures, or renamed
     assert "files" not in listed.pop(release_columns.METADATA)
     for table, columns in listed.items():
-        path = schemas.root() / "inputs" / f"{table}.yaml"  # of the infrastructure study
+        path = schemas.root() / "inputs" / f"{table}.yaml"  # schema of the infrastructure study
         schema = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else schemas.table(table)
         described = {column["name"]: column["unit"] for column in schema["columns"]}
         assert set(columns) <= set(described), table

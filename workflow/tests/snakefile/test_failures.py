@@ -186,7 +186,7 @@ def test_exit_codes_distinguish_the_machine_from_the_input():
     for cause in (OSError(2, "no such file"), OSError(13, "denied"), ValueError()):
         assert exit_code_of(raised(cause)) == 2
     assert exit_code_of(UserError("no tshark", outside=True)) == OUTSIDE
-    for name in ("ENOTCONN", "ETIMEDOUT", "EHOSTDOWN", "ENXIO", "ESTALE"):  # of a file server
+    for name in ("ENOTCONN", "ETIMEDOUT", "EHOSTDOWN", "ENXIO", "ESTALE"):  # errors of a file server
         assert exit_code_of(OSError(getattr(errno, name), "gone")) == OUTSIDE
 
 

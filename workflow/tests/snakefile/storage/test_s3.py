@@ -45,7 +45,7 @@ def answer(found, operation: str) -> dict:
     [
         ({"ChecksumSHA256": CHECKSUM}, DIGEST.hexdigest()),
         ({"ChecksumSHA256": CHECKSUM, "ChecksumType": "FULL_OBJECT"}, DIGEST.hexdigest()),
-        ({"ChecksumSHA256": CHECKSUM, "ChecksumType": "COMPOSITE"}, None),  # of the checksums of the parts
+        ({"ChecksumSHA256": CHECKSUM, "ChecksumType": "COMPOSITE"}, None),  # a checksum of the checksums of the parts
         ({"ChecksumSHA256": f"{CHECKSUM}-2"}, None),
         ({"ChecksumCRC32": "AAAAAA=="}, None),
         ({"ETag": f'"{DIGEST.hexdigest()}"'}, None),

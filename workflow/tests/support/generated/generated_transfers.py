@@ -191,7 +191,7 @@ def stream_grid(directory: Path, counts=(1, 2, 5, 10, 20, 40), sizes=(2**30, 5 *
 
 
 REAL = {"access1": "h1-r1", "up1": "r1-r2", "up2": "r2-r3", "up3": "r1-r3", "down1": "r4-r5", "access2": "r5-h2"}
-LINKS = {  # of the paper's figure 8: R3-R4 is l1, R1-R5 is l2
+LINKS = {  # links in the paper's figure 8: R3-R4 is l1, R1-R5 is l2
     "l1": {"between": ["r3", "r4"], "emulated": True},
     "l2": {"between": ["r1", "r5"], "emulated": True},
     **{n: {"between": e.split("-"), "emulated": False, "rate_bps": None} for n, e in REAL.items()},

@@ -32,7 +32,7 @@ class Conditions:
     queue_known: bool = True
     overhead: bool = False  # the port adds Ethernet's 24 bytes and counters add 4; the manifest has neither
     dropped_share: float = 0.0  # share that the receiver drops at random
-    receiver_bps: int | None = None  # of a receiver with a ring of 32 KiB that drops frames when the ring is full
+    receiver_bps: int | None = None  # rate of a receiver with a ring of 32 KiB that drops frames when the ring is full
     drops_known: bool = True
     batch_ns: int = 0  # timestamps are those of the end of a batch
     overload: tuple[int, int] | None = None  # seconds when the port carries 300 % of the mirror's rate in addition
@@ -70,7 +70,7 @@ CLASSES = {
     "receive only": Conditions(receive_only=True, exact_lines=True),
 }
 LINE_BPS, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES = 1_000_000_000, 100_000_000, 96 << 10  # of coinciding bursts
-PORT_QUEUE_BYTES = 65_536  # of a port to which more is sent than its line rate
+PORT_QUEUE_BYTES = 65_536  # queue of a port that is offered more than its line rate
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ class Schedule:
     loss: float = 0.0
     duplication: float = 0.0
     damage: float = 0.0  # a random bit of the payload after the stamp is inverted
-    drift: float = 0.0  # of the receiver's clock
+    drift: float = 0.0  # drift of the receiver's clock
 
 
 @dataclass

@@ -41,7 +41,7 @@ esac
 """
 SETTINGS = {"campaign": "tiny", "testbed": "files", "samples": "config/samples.tsv", "figures": {"formats": ["svg"]}}
 ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
-FIGURES = ("capture_quality", "frame_sizes", "throughput")  # of a run that is not about all of them
+FIGURES = ("capture_quality", "frame_sizes", "throughput")  # figures of a run that does not need all of them
 
 
 @functools.cache
