@@ -90,7 +90,7 @@ static void test_packets_leave_when_they_are_due(void) {
     size_t length;
     CHECK(queue_first(&direction.queue, &due_ns, &length) && due_ns == now + 3600000000000 && length == 61);
     queue_pop(&direction.queue);
-    direction_take(&direction, now - 5000, packet, 62); /* without delay and queue: at once */
+    direction_take(&direction, now - 5000, packet, 62); /* without delay and queue: immediately */
     CHECK(direction.counts.sent == 1 && read(reading, packet, sizeof packet) == 62);
     close(reading);
     direction_close(&direction);
@@ -199,7 +199,7 @@ static void test_copies_follow_their_packets(void) {
         pairs += length == latest;
         queue_pop(&direction.queue);
     }
-    CHECK(pairs > 150 && pairs <= counts->duplicated); /* the others left at once */
+    CHECK(pairs > 150 && pairs <= counts->duplicated); /* the others left immediately */
     close(reading);
     direction_close(&direction);
 }

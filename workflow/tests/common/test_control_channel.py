@@ -171,7 +171,7 @@ def test_epochs_of_a_new_data_plane_follow_all_reported_ones():
     sessions = sessions_of(rings := Rings(), max_sessions=2)
     rings.epoch = 7
     assert sessions.begin(HELLO).epoch == 7
-    assert sessions.begin(Hello("flowstats", 2, "b1")).epoch == 0, "two that report at once count seconds"
+    assert sessions.begin(Hello("flowstats", 2, "b1")).epoch == 0, "two that report at the same time count seconds"
     sessions.disconnected(1)
     sessions.disconnected(2)
     rings.epoch = 9

@@ -21,7 +21,7 @@ def test_real_traffic_on_mirrored_ports_is_reported(tmp_path):
     require_namespaces()
     place = Workplace(tmp_path)
     place.configure(**SHORT)
-    assert "2 samples: " in place.succeed("--cores", "2"), "the output of collect is printed at once"
+    assert "2 samples: " in place.succeed("--cores", "2"), "the output of collect is printed immediately"
     manifests = [json.loads(path.read_text()) for path in sorted((place.campaign / "raw").glob("*.json"))]
     assert [manifest["testbed"] for manifest in manifests] == ["local", "local"]
     assert all(manifest["frames_captured"] > 0 for manifest in manifests)

@@ -1,4 +1,4 @@
-"""Makes `os.fsync` return at once in processes that import this module.
+"""Makes `os.fsync` return immediately in processes that import this module.
 
 A test cannot end the power supply, and waiting for the disk takes longer than most tests compute. test_write_order.py
 traces the order of writes in programs with the real function, and test_fault_injection.py lets it fail.

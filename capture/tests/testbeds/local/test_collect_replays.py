@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="tcpreplay is not installed"
 )
 TRIALS = 5
-# The filter keeps the samples that are not under test empty, so that their captures end at once.
+# The filter keeps the samples that are not under test empty, so that their captures end immediately.
 CAPTURE = {"sample_s": 0.05, "filter": "udp port 1"}
 
 

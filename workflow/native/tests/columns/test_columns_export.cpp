@@ -104,7 +104,7 @@ TEST_F(Frames, ReceiverMayKeepOneColumn) {
 
 TEST_F(Frames, ReleasedBuffersAreReused) {
     add(tcp);
-    const void* first = column(columns.take(), "frame").buffers[1];  // released at once
+    const void* first = column(columns.take(), "frame").buffers[1];  // released immediately
     add(tcp);
     columns.take();
     add(tcp);

@@ -108,7 +108,7 @@ def run(prefix: tuple[str, ...], *argv: str) -> None:
 
 
 def schedule(impairments: Impairments, packets: int) -> tuple[list[int], list[int], list[int]]:
-    """Return the sequence numbers of the packets that leave at once, of those that leave later, and of lost ones.
+    """Return the sequence numbers of the packets that leave immediately, of those that leave later, and of lost ones.
 
     Each packet is lost, or copied, or reordered according to SplitMix64, in this order (capture/link/src/direction.c).
     """

@@ -2,7 +2,7 @@
 
 FABRIC's client is the real one, except for three functions in PATCHES: the test whether a host is reachable, which
 connects to port 443 of a host name, the login to FABRIC's bastion host, and the SSH connection to a node, which goes
-through the bastion host. urllib3 repeats failed requests at once.
+through the bastion host. urllib3 repeats failed requests immediately.
 """
 
 import contextlib

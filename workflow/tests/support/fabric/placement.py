@@ -1,6 +1,6 @@
 """Operations on nodes (POA) of the FABRIC on loopback: CPU and memory placement, reboot.
 
-CPUs are pinned at once; memory moves at the next reboot, which starts the node again. The host has two NUMA
+CPUs are pinned immediately; memory moves at the next reboot, which starts the node again. The host has two NUMA
 nodes, and the NICs are at the second. Replies have the form of the examples in FABRIC's client
 (`Node.get_cpu_info`, `Node.get_numa_info`).
 """
