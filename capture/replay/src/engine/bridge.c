@@ -114,7 +114,7 @@ static unsigned remove_long(struct traffic *traffic, const struct port *to, stru
     return kept;
 }
 
-/* Updates the cost by that of a burst: a longer one counts at once, a shorter one gradually. */
+/* Updates the cost by that of a burst: a longer one counts immediately, a shorter one gradually. */
 static void learn_cost(struct forward_cost *cost, unsigned packets, int64_t ns) {
     unsigned size = 0;
     while (1U << size < packets) {

@@ -18,7 +18,7 @@ from .controller import Group, Remote, whole
 from .departures import Origin, Summary, convert, duration, leads_of, lost_in_kernel
 from .program import losses
 
-LEAD_S = 1.0  # time to a start that is "at once", so that every agent has it in time
+LEAD_S = 1.0  # time until a start without --at, so that every agent receives the request in time
 MIN_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
 POLL_S = 0.5
 QUIET_NS = 2_000_000_000  # before a start, in which agents get no requests; less than Timeouts.silent_s

@@ -349,7 +349,7 @@ class Connection:
                 return {"received_ns": received_ns, "sent_ns": self._agent.clock()}
             case messages.Bye():
                 self._over = True
-                self._agent.release(self)  # before the response: the next controller may connect at once
+                self._agent.release(self)  # before the response: the next controller may connect immediately
                 return {}
             case messages.Quit():
                 self._over = True

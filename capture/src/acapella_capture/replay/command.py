@@ -96,7 +96,9 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 def add_run_options(group: Any) -> None:
     """Add the options of a run."""
-    group.add_argument("--at", type=times.time, metavar="TIME", help="start at TIME (default: at once; run: in 1 s)")
+    group.add_argument(
+        "--at", type=times.time, metavar="TIME", help="start at TIME (default: immediately; run: in 1 s)"
+    )
     group.add_argument("--loops", type=count(messages.MAX_LOOPS), default=1, metavar="N",
                        help="send the recording N times (default: %(default)s)")  # fmt: skip
     group.add_argument("--speed", type=times.speed_ppm, default=times.MILLION, metavar="X",
@@ -177,7 +179,7 @@ def add_control_options(group: Any) -> None:
     group.add_argument("--output", "-o", type=Path, metavar="DIRECTORY",
                        help="write saved recordings to DIRECTORY/recording-N.pcapng (default: .)")  # fmt: skip
     group.add_argument("--from", type=times.time, dest="start", metavar="TIME",
-                       help="record: start at TIME (default: at once)")  # fmt: skip
+                       help="record: start at TIME (default: immediately)")  # fmt: skip
     group.add_argument("--until", type=times.time, metavar="TIME", help="record: stop at TIME (default: until stop)")
     group.add_argument("--rolling", type=count(messages.MAX_ROLLING_S), metavar="SECONDS",
                        help="record: keep the last SECONDS seconds (default: keep everything)")  # fmt: skip
@@ -273,7 +275,7 @@ def start_of(args: argparse.Namespace) -> int:
 
 
 def check_start(at_ns: int) -> None:
-    """Raise UserError if the start is in the past; 0 is at once."""
+    """Raise UserError if the start is in the past; 0 means immediately."""
     if at_ns and at_ns <= time.time_ns():
         raise UserError("is in the past", where=f"--at {times.text(at_ns)}", fix="choose a later time, such as --at +5")
 

@@ -1,4 +1,4 @@
-"""The user's side of the control channel: connections to one or several agents, and requests to all of them at once."""
+"""The user's side of the control channel: connections to one or several agents; requests to all of them in parallel."""
 
 import base64
 import contextlib

@@ -55,7 +55,7 @@ def slowed(scratch: Path, size: int, mbps: int) -> Iterator[Path]:
         run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,nodiscard", "-O", "^has_journal", device)
         run("mount", device, mounted)
     finally:
-        run("losetup", "--detach", device)  # takes effect at once, or after the unmount
+        run("losetup", "--detach", device)  # takes effect immediately, or after the unmount
     number = Path(device).stat().st_rdev
     name = f"{os.major(number)}:{os.minor(number)}"
     try:

@@ -303,7 +303,7 @@ class Testbed(ABC):
         return
 
     def prepare_mirrors(self, requests: Sequence[MirrorRequest]) -> None:
-        """Announce the next mirrors, for a testbed that moves several at once faster. Never raises."""
+        """Announce the next mirrors, for a testbed that moves several together faster. Never raises."""
         return
 
     # Bytes that a frame occupies beyond its length without FCS and preamble: at the mirror port (preamble 8, FCS 4,

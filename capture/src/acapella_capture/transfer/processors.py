@@ -1,6 +1,6 @@
 """Reserves a processor for acapella-link, which neither other programs of a transfer nor the kernel's TCP use.
 
-A write to a TUN device processes the packet in the kernel at once, up to the TCP stack of the host. There, an
+A write to a TUN device processes the packet in the kernel immediately, up to the TCP stack of the host. There, an
 acknowledgment triggers data packets, which the kernel also processes before the write returns. acapella-link then sends
 all later packets late, by milliseconds while a transfer starts. Therefore, the kernel must process packets that arrive
 at a host on a different processor (receive packet steering), and programs must not run on this one, because a socket's

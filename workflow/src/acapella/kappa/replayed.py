@@ -46,7 +46,7 @@ class Schedule:
 
     ``usable``: sent, with a known departure. ``deviation_ns``: departed minus requested. ``late_ns``: how much later
     than its timestamp the packet may have departed. ``burst``, ``source``: numbers of its burst and its replayer.
-    ``unknown``: why the departures are unknown, else "". ``retried``: packets that the driver did not accept at once.
+    ``unknown``: why the departures are unknown, else "". ``retried``: packets not accepted by the driver immediately.
     ``receiver_error_ns``: error of the replayers' clocks relative to the receiver's, None if unknown.
     ``skew_ns``: bound for the difference between two replayers' clocks.
     """

@@ -1,7 +1,7 @@
 """Records the reasons and logs of failed samples in quarantine/, and omits these samples if the config permits it.
 
 The end of a run that failed writes quarantine/<sample>.json and quarantine/<sample>.log of each failed sample. With
-`missing: report` in the config, the next run omits these samples, and the report names them. It starts at once
+`missing: report` in the config, the next run omits these samples, and the report names them. It starts immediately
 (`start_next_run`). With `missing: fail`, the default, they are retried, and tables need all samples.
 
 A sample is omitted as long as its capture, and the code, options and limits of its stage do not change. If the cause

@@ -226,7 +226,7 @@ def is_used():
 
 
 def create_directory():
-    """Create the agent's directory with its marker at once, unless it exists."""
+    """Create the agent's directory together with its marker, unless it exists."""
     if DIRECTORY.exists():
         return
     created = DIRECTORY.parent / f".{DIRECTORY.name}.{os.getpid()}.new"
