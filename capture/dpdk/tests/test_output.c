@@ -108,7 +108,7 @@ static unsigned put_frames(struct output *output, struct counts *counts, struct 
     return taken;
 }
 
-/* Checks that a file contains whole frames from number `from` on; returns the number of the next. */
+/* Checks that a file contains whole frames beginning with number `from`; returns the number of the next. */
 static unsigned read_back(const struct file *file, unsigned from) {
     const char *path = file->state == FILE_WHOLE ? file->path : file->part;
     static uint8_t raw[64 << 20];

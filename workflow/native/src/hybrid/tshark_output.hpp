@@ -180,7 +180,7 @@ class TsharkOutput {
     int stop_event_;  // readable when the receiver must stop
     std::uint64_t frames_ = 0;
     TsharkRow row_;
-    std::vector<char> text_;  // received lines, unread from at_ on
+    std::vector<char> text_;  // received lines; those starting at at_ are unread
     std::size_t at_ = 0;
 
     std::mutex mutex_;  // guards the members below, up to news_

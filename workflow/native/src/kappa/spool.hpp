@@ -147,7 +147,7 @@ class SpillColumn {
         if (count_ > 0) visit(span());
     }
 
-    // Reads existing values from `first` on, from the file or from memory.
+    // Reads existing values starting at `first`, from the file or from memory.
     void read(std::size_t first, std::span<Value> into) const {
         const std::size_t from_file = first < spilled_ ? std::min(into.size(), spilled_ - first) : 0;
         if (from_file > 0)

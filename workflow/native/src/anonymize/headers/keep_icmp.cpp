@@ -10,7 +10,7 @@ constexpr std::size_t kHeader = 8;
 constexpr std::uint8_t kIcmpv6 = 58;
 constexpr std::size_t kIpv6 = 16;
 
-// Keeps at most `count` captured addresses from `offset` on. Returns the offset after the last one.
+// Keeps at most `count` captured addresses starting at `offset`. Returns the offset after the last one.
 std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count) {
     for (; count > 0 && header.at.has(offset + kIpv6); --count, offset += kIpv6) {
         header.blank(offset + kIpv6);

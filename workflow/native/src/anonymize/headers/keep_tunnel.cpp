@@ -34,7 +34,7 @@ void keep_erspan(Header& header, std::size_t begin) {
     header.tunnel(begin + 2, 2, TunnelType::erspan_session);
 }
 
-// Returns true if all source routes from `begin` on, except the last, have a known address family (RFC 1701).
+// Returns true if all source routes after `begin`, except the last, have a known address family (RFC 1701).
 bool has_source_routes(const Cursor& at, std::size_t begin, std::size_t end) {
     for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(at, begin))
         if (!gre::is_last_route(at, begin) &&
