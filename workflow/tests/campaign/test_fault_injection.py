@@ -95,7 +95,7 @@ def command(library, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def run(command):
-    """Return a function that runs an acapella command in a directory, with a fault in calls from a path on."""
+    """Return a function that runs an acapella command in a directory, with a fault in all calls after one on a path."""
     program, variables = command
 
     def run_command(directory, words, armed_by=None, fail="", **environment) -> subprocess.CompletedProcess:

@@ -181,7 +181,7 @@ def test_better_peer_that_appears_later_restarts_the_count(tmp_path):
     ack = tcp(B, A, "A", 1, 1000)
     frames = [ether(packet, vlan=20) for packet in data]
     frames += [ether(ack, vlan=10)] * 4  # compared with VLAN 20
-    frames += [ether(packet, vlan=10) for packet in data]  # same header stack: the peer from here on
+    frames += [ether(packet, vlan=10) for packet in data]  # same header stack: the peer hereafter
     frames += [ether(ack, vlan=10)] * 2
     rows = check(tmp_path, spaced(frames))
     assert [row["peer_flow"] for row in rows] == [None, 2, 1]

@@ -164,7 +164,7 @@ def test_advertisement_and_models_of_sites_complete_each_other(tmp_path, inputs,
     assert "site STAR is also in" in capsys.readouterr().err
 
 
-def test_sites_and_durations_of_slices_match_naive(inputs, study):
+def test_sites_and_durations_of_slices_match_the_naive_computation(inputs, study):
     slices = naive_slices(inputs / "slices.csv")
     sites = Counter(len(used) for _, _, used in slices if used)
     assert {int(r["sites"]): int(r["slices"]) for r in study["infrastructure_slice_sites"]} == sites
@@ -179,7 +179,7 @@ def test_sites_and_durations_of_slices_match_naive(inputs, study):
     assert float(summary["within_24_h_share"]) == pytest.approx(within / SHAPE.slices)
 
 
-def test_simultaneous_slices_match_a_count_in_each_second_interval(inputs, study):
+def test_simultaneous_slices_match_a_count_between_events(inputs, study):
     slices = naive_slices(inputs / "slices.csv")
     first, last = min(s[0] for s in slices), max(s[0] for s in slices)
     cuts = sorted({time for start, end, _ in slices for time in (start, end) if time <= last} | midnights(first, last))
@@ -213,7 +213,7 @@ def midnights(first: datetime, last: datetime) -> set[datetime]:
     return {day + timedelta(days=n) for n in range((last - day).days + 1)}
 
 
-def test_weeks_match_naive_and_a_week_without_readings_is_a_row_of_nulls(inputs, study):
+def test_weeks_match_the_naive_computation_and_a_week_without_readings_has_nulls(inputs, study):
     rates = naive_rates(inputs / "telemetry.csv")
     bins = defaultdict(float)
     for of_port in rates.values():
@@ -237,7 +237,7 @@ def test_weeks_match_naive_and_a_week_without_readings_is_a_row_of_nulls(inputs,
     )
 
 
-def test_utilization_of_ports_and_activity_of_sites_match_naive(inputs, study):
+def test_utilization_of_ports_and_activity_of_sites_match_the_naive_computation(inputs, study):
     rates = naive_rates(inputs / "telemetry.csv")
     rows = {(row["site"], row["port"]): row for row in study["infrastructure_port_use"]}
     assert rows.keys() == rates.keys()
@@ -267,7 +267,7 @@ def test_utilization_of_ports_and_activity_of_sites_match_naive(inputs, study):
 def test_resets_and_gaps_are_counted(study):
     rows = study["infrastructure_port_use"]
     assert [(row["site"], row["port"]) for row in rows if row["resets"] != "0"] == [("UTAH", made.port(0))]
-    assert {row["gaps"] for row in rows} == {"1"}, "each port has no readings for a week"
+    assert {row["gaps"] for row in rows} == {"1"}, "each port lacks the readings of a week"
 
 
 def test_compressed_and_parquet_exports_give_the_same_tables(tmp_path, inputs, study):

@@ -28,7 +28,7 @@ from acapella_core.anonymize import anonymize, tunnel_pseudonyms_of
 
 KEY = random.Random(11).randbytes(32)
 HASHES = ("flow_id", "peer_flow_id", "community_id")
-DISTINCTIVE = 10_000  # identifiers from here on are searched for as text; smaller numbers may be counts
+DISTINCTIVE = 10_000  # identifiers of at least this value are searched for as text; smaller numbers may be counts
 
 
 def identifiers() -> dict:

@@ -19,7 +19,7 @@ def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False,
 
 
 def steady(segments: int = 100, lost=()) -> Capture:
-    """Return a capture of segments every 10 ms from 100 ms on, acknowledged after 20 ms; ``lost`` ones are missing."""
+    """Return a capture of segments every 10 ms, starting at 100 ms, acknowledged after 20 ms, without ``lost`` ones."""
     capture = Capture()
     for place in range(segments):
         if place not in lost:
@@ -42,7 +42,7 @@ def test_agreement_is_not_flagged(tmp_path):
 
 
 def evenly(segments: int, step_ms: int) -> Capture:
-    """Return a capture of segments every ``step_ms`` from 100 ms on, each acknowledged after 20 ms."""
+    """Return a capture of segments every ``step_ms``, starting at 100 ms, each acknowledged after 20 ms."""
     capture = Capture()
     for place in range(segments):
         capture.send(100 + step_ms * place, place)

@@ -71,7 +71,7 @@ def test_capture_without_frames_has_no_share_of_agreement(engine, tmp_path, caps
     assert "unexplained on what the core decided: 0 frames" in out
 
 
-TAGGED = {  # ids from 100 on, outermost first; tshark counts consecutive tags of type 0x88a8 as one header
+TAGGED = {  # ids starting at 100, outermost first; tshark counts consecutive tags of type 0x88a8 as one header
     "88a8 88a8": ["ieee8021ad"],
     "88a8 88a8 88a8": ["ieee8021ad", "ieee8021ad"],
     "88a8 88a8 8100 88a8": ["ieee8021ad", "vlan", "ieee8021ad"],

@@ -19,7 +19,7 @@ IPV4, ETHERNET = 0x0800, 0x6558
 
 @dataclass(frozen=True)
 class Place:
-    """Position of an identifier: the last ``bits`` bits of ``size`` bytes from ``offset`` on."""
+    """Position of an identifier: the last ``bits`` bits of the ``size`` bytes at ``offset``."""
 
     kind: str
     id: int

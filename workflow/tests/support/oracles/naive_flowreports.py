@@ -136,7 +136,7 @@ def losses(frames: list[dict]) -> dict[str, int]:
 
 
 def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int | None, int | None]]:
-    """Return (flight_bytes, acknowledged_bytes) of a flow by frame, from its first segment on.
+    """Return (flight_bytes, acknowledged_bytes) of a flow by frame, starting with its first segment.
 
     Frames are its segments and acknowledgments of ``other``, the segments of the reverse flow. None means unknown.
     """

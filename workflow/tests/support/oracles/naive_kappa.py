@@ -82,7 +82,7 @@ def end_without_ip(data: bytes, at: int, wire_len: int) -> int:
 
 
 def below_ip(data: bytes, at: int) -> tuple[str, int]:
-    """Return the offset of the innermost IP header from ``at`` on, through IP in IP and GRE without options."""
+    """Return the offset of the innermost IP header at or after ``at``, through IP in IP and GRE without options."""
     version = data[at] >> 4
     header = 40 if version == 6 else (data[at] & 15) * 4
     inside = at + header

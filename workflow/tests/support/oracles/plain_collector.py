@@ -107,7 +107,7 @@ class Plain:
         return self.transport(packet[28:-4])
 
     def transport(self, data: bytes) -> tuple[str, bytes]:  # noqa: PLR0911
-        """Check a packet from its BTH on."""
+        """Check a packet, beginning with its BTH."""
         if data[0] != 0x2A or data[1] & 15:
             return "bad_opcode", b""
         if len(data) < 28:
