@@ -46,7 +46,7 @@ def digits(value: float) -> str:
 def nanoseconds(value: int) -> str:
     """Return a time in a unit that suits its size: ``20 s``, ``1.5 h``, ``4 µs``.
 
-    Seconds and shorter units are used from a value of 1 on, longer units from 2 on.
+    Seconds and shorter units are used for values of at least 1, longer units for values of at least 2.
     """
     units = ((86400 * 10**9, "d"), (3600 * 10**9, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (10**3, "µs"))
     for size, unit in units:

@@ -36,7 +36,7 @@ def wire_size(value: float) -> str:
 
 
 def plain(value: float) -> str:
-    """Return a count as text, with an SI prefix from 1,000 on."""
+    """Return a count as text, with an SI prefix if it is at least 1,000."""
     return scaled(value, "").rstrip()
 
 

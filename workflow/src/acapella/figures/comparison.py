@@ -15,7 +15,7 @@ BASELINE = 1  # position of the trial with which the others are compared
 
 
 def trial_letter(number: int) -> str:
-    """Return the letter of a trial as in the paper (A is the baseline), or its number from the 27th on."""
+    """Return the letter of a trial as in the paper (A is the baseline), or the number of a trial after the 26th."""
     return chr(ord("A") + number - 1) if number <= 26 else str(number)
 
 

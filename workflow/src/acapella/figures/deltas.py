@@ -153,7 +153,7 @@ def histogram_outline(rows: list[dict], trial: int, run: str, min_share: float) 
 
 
 def ticks(last_bin: int, width: int) -> tuple[list[float], str]:
-    """Return the positions of ticks at 0 and at powers of ten from 10 ns on, and the Vega expression of their labels.
+    """Return the positions of ticks (0, and powers of ten from 10 ns), and the Vega expression of their labels.
 
     Every power of ten has a tick. Depending on the width, each, or every second, third or sixth tick has a label.
     """

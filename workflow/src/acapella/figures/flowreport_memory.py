@@ -81,7 +81,7 @@ def point(row: dict) -> dict:
 
 
 def title(values: list[dict]) -> str:
-    """Return the title: the memory from which on all runs were exact, and the largest memory of an inexact run.
+    """Return the title: the memory at and above which all runs were exact, and the largest memory of an inexact run.
 
     Sizes between the two were not measured.
     """

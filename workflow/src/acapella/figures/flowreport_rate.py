@@ -18,7 +18,7 @@ SCOPE = scope
 COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
 PAPER_RANGE = (39_000, 104_000)  # section IV-C: averages of four backbone traces
 HEIGHT, LABEL = 230, 30
-MILLIONS_FROM = 10**7  # from this value on, the title gives numbers in millions
+MILLIONS_FROM = 10**7  # the title gives numbers of at least this value in millions
 LOG_AXIS_RATIO = 20  # ratio of counts above which the axis is logarithmic
 SHARE = "seconds with at most x reports (%)"
 MARGIN = 0.04  # share of the axis before the smallest and after the largest count
@@ -71,7 +71,7 @@ def title(rows: list[dict]) -> str:
 
 
 def format_count(number: float) -> str:
-    """Return a number of reports as text: ``1,860``; from eight digits on, ``106 million``."""
+    """Return a number of reports as text: ``1,860``; with eight or more digits, ``106 million``."""
     return f"{number:,.0f}" if number < MILLIONS_FROM else f"{digits(number / 1e6)}{GAP}million"
 
 

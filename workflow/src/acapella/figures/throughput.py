@@ -249,7 +249,7 @@ def contiguous_runs(rows: list[dict], origin: int, *, gapless: bool) -> list[lis
 
 
 def bin_run(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: int) -> list[dict]:
-    """Return the rows of a run, summed in bins from ``begin`` on; the middle of a row determines its bin.
+    """Return the rows of a run, summed in bins that start at ``begin``; the middle of a row determines its bin.
 
     A first or last bin shorter than half a bin is merged with its neighbor: a mean over a few milliseconds is not
     comparable with the others.

@@ -22,7 +22,7 @@ SCOPE = transfer_scope.scope_of(transfer_heatmap.compared_rows)
 # Blue: Cubic is faster; red: BBR is faster, as in the paper.
 COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
 LEAST_SCALE = 10.0  # percent; below it, noise would have the colors of large gains
-REPEATED = 2  # runs per algorithm from which on the gain has a range
+REPEATED = 2  # minimum number of runs per algorithm for a range of the gain
 KEY = "positive: BBR is faster; black frame: a run of the cell has a flag"
 RANGE_KEY = "second line: gain of the slowest BBR run over the fastest Cubic run, and of the fastest over the slowest"
 INFINITE = "\N{MINUS SIGN}\N{INFINITY}"

@@ -53,7 +53,7 @@ def rows(seconds: float = LENGTH_NS / 1e9) -> list[dict]:
 
 
 def load(directory: Path, connections: int, seconds: float):
-    """Return the pcap records of a generated load from BEGIN_NS on, for ``seconds``."""
+    """Return the pcap records of a generated load of ``seconds`` that starts at BEGIN_NS."""
     import numpy as np  # noqa: PLC0415 (only here)
 
     path = directory / "load.pcap"

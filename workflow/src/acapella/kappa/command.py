@@ -87,8 +87,8 @@ def add_identity(group) -> None:
         "--identity",
         choices=["invariant", "tag", "regions", "frame"],
         default="invariant",
-        help="invariant: from the innermost IP header on, all fields that no hop changes (default); tag: a replayer's "
-        "trailer; regions: the bytes selected by --region; frame: the whole frame",
+        help="invariant: all fields that no hop changes, beginning with the innermost IP header (default); tag: a "
+        "replayer's trailer; regions: the bytes selected by --region; frame: the whole frame",
     )
     group.add_argument(
         "--no-l4-checksum",

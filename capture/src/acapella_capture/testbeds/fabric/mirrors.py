@@ -26,7 +26,7 @@ class FabricMirror(Mirror):
         self.interface = interface
 
     def start(self) -> None:
-        """Do nothing: FABRIC copies frames from the creation of the mirror on."""
+        """Do nothing: FABRIC copies frames as soon as the mirror exists."""
 
     def stop(self) -> None:
         """Do nothing: FABRIC copies frames until the mirror moves."""

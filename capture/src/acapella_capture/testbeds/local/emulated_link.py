@@ -89,7 +89,7 @@ class EmulatedLink:
         run("site1", ["ip", "link", "del", PORT])
 
     def begin(self) -> None:
-        """Begin a trial: the seed determines all its packets from the first one on. Raises UserError."""
+        """Begin a trial: the seed determines the treatment of all its packets. Raises UserError."""
         self._process.set(DEVICE, **self._values)
         self._before = self._process.statistics()[DEVICE]
 
