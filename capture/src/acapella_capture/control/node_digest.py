@@ -28,7 +28,9 @@ from .sampling import ActiveSample
 
 PROGRAM = "acapella-digest"  # built by make setup-fabric
 SUFFIX = ".columns"
-MEMORY_BYTES = 2 << 30  # for flows and header stacks, as the default of digest.memory_mb; about 330 bytes per flow
+MEMORY_BYTES = (
+    2 << 30
+)  # memory for flows and header stacks, as the default of digest.memory_mb; about 330 bytes per flow
 OWN_NODE_SHARE = 4  # on a node of the user, a quarter of the available memory is used
 MEM_AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+([0-9]{1,15}) kB$")
 # Runs its arguments so that other programs of the node have priority, even if memory runs out (proc(5)).

@@ -28,7 +28,7 @@ POLL_S = 0.1
 CLOSE_S = 10
 TOGETHER_S = (3, 6, 12, 24)  # time for several generators to start; the next value is used if one was too late
 TOO_LATE = "is in the past"  # text in the message of a generator
-START_S = 60  # until the generator has sent everything, in addition to the duration
+START_S = 60  # timeout of the generator, in addition to the duration
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from acapella_core.errors import UserError
 from ..settings import CaptureSettings
 from ..testbeds.base import Job, Testbed
 
-START_S = 20  # until tcpdump listens
-DRAIN_S = 10  # until the kernel's buffer is written; the kernel delivers frames at least once per second
+START_S = 20  # timeout for tcpdump to start capturing
+DRAIN_S = 10  # timeout for writing the kernel's buffer; the kernel delivers frames at least once per second
 STATUS = re.compile(
     r"^(?:tcpdump: )?([0-9]{1,18}) packets? captured,?\s+([0-9]{1,18}) packets? received by filter,?\s+"
     r"([0-9]{1,18}) packets? dropped by kernel(?:,?\s+([0-9]{1,18}) packets? dropped by interface)?",

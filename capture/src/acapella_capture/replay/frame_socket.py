@@ -17,7 +17,7 @@ from acapella_core.errors import UserError
 from . import frames
 
 ADDRESS = re.compile(r"([A-Za-z0-9._-]{1,15})/((?:[0-9a-f]{2}:){5}[0-9a-f]{2})")
-REPEAT_S = 0.3  # until a line is resent
+REPEAT_S = 0.3  # interval at which an unanswered line is resent
 OWN = 4  # packet type of frames that this machine sent: PACKET_OUTGOING, packet(7)
 
 

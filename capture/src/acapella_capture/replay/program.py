@@ -15,10 +15,10 @@ from ..programs.dpdk import FANOUT, FanoutTakenError, started
 from ..programs.executables import find_executable
 
 PROGRAM = "acapella-dpdk-replay"
-START_S = 60  # until the program is ready: huge pages or much memory take seconds
-COMMAND_S = 20  # until a command is acknowledged
-FILE_S = 600  # until a file is loaded or written
-QUIT_S = 10  # until the program has ended after `quit`
+START_S = 60  # timeout for the program to be ready: huge pages or much memory take seconds
+COMMAND_S = 20  # timeout for the acknowledgment of a command
+FILE_S = 600  # timeout for loading or writing a file
+QUIT_S = 10  # timeout for the program to end after `quit`
 MAX_EVENT_BYTES = 1 << 20
 UNKNOWN = "unknown"
 

@@ -16,7 +16,7 @@ WRITERS = ("buffered", "direct")
 THRESHOLDS = (60, 80)  # vm.dirty_background_ratio and vm.dirty_ratio, percent, for both tables
 PARTS = (0.9, 0.7, 0.5, 0.25)  # fractions of the rate without a limit, until a run loses nothing
 CORES = 1  # cores that write
-END_S = 120  # for flushing the page cache after a run
+END_S = 120  # timeout for flushing the page cache after a run
 
 
 def measured(directory: Path, seconds: float) -> Iterator[dict[str, Any]]:

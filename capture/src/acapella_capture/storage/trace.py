@@ -16,7 +16,7 @@ from ..programs.child_process import kill_and_reap
 from . import NotMeasurable
 
 TRACEFS = Path("/sys/kernel/tracing")
-START_S = 30  # until its probes are attached
+START_S = 30  # timeout for attaching its probes
 STOP_S = 20
 INTERVAL_MS = 50
 TRACEPOINT = 5  # BPF_PROG_TYPE_TRACEPOINT (linux/bpf.h)

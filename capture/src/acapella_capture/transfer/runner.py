@@ -24,7 +24,7 @@ from .settings import TransferSettings
 from .transfer import Outcome, Transfer, start_skew
 
 VERSION = 1
-IDLE_S = 30  # until the queues are empty after a transfer
+IDLE_S = 30  # timeout for the queues to become empty after a transfer
 BACKGROUND_S = 0.2
 BACKGROUND_SHARE = 0.001  # share of a link's rate above which a run is flagged
 WARM_UP_BYTES = 1 << 20

@@ -14,7 +14,7 @@ from acapella_core.errors import UserError
 from .background import submit
 from .credentials import WHERE, Credentials, redact
 
-PROBE_S = 60  # for a login; FABRIC's client has no timeout
+PROBE_S = 60  # timeout of a login; FABRIC's client has none
 # In messages of paramiko's AuthenticationException: the connection ended during the login, or was too slow.
 TRANSIENT = ("transport shut down", "timeout")
 BASTION_FIX = "create a bastion key in FABRIC's portal (My SSH Keys), or run configure_and_validate on its JupyterHub"

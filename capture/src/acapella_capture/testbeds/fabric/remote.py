@@ -29,7 +29,7 @@ from .login import is_refusal
 from .session import GRAPH_LOCK, format_error
 
 REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
-REPLY_S = 60  # for the connection and a command that returns immediately
+REPLY_S = 60  # timeout of the connection and a command that returns immediately
 LONG_S = 60  # a collection that ends does not wait for commands that take longer
 STOP_POLL_S = 0.5
 # Maximum output that is read from a command. A reply has two texts of agent.MAX_TEXT, whose bytes may take 6 characters

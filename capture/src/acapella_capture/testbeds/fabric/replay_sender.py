@@ -31,7 +31,7 @@ PACING = "bursts"
 LONGEST_NS = 86_400 * 10**9  # maximum duration of a run
 MOST = (1 << 63) - 1
 LARGEST = {"priority": 99}  # maximum values in the report of a run; MOST for others
-COMMAND_S = 60  # for a command to take effect, in addition to the duration of a run
+COMMAND_S = 60  # time for a command to take effect, in addition to the duration of a run
 POLL_S = 0.2
 ROUND_TRIPS = 4  # round trips over SSH; the shortest counts
 # The FIFO is opened for reading and writing, so that the program sees no end of its input between two commands.

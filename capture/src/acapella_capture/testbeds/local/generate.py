@@ -33,7 +33,7 @@ SENDER_MAC, ROUTER_MAC = "02:00:00:00:fd:01", "02:00:00:00:fd:02"  # used by no 
 DIRECTORY = "generated"  # in the campaign
 LIST = "generated.json"
 POLL_S = 0.05
-SETTLE_S = 0.5  # for packets in transit, in addition to delays of the path
+SETTLE_S = 0.5  # time to wait for packets in transit, in addition to delays of the path
 MAC_BYTES = 6
 
 

@@ -41,7 +41,7 @@ from .switch import Link, LocalMirror, Switches
 DIRECTORY = SCRATCH / "ovs"
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 TUN = Path("/dev/net/tun")  # bridges of the userspace datapath are TAP devices
-START_S = 20  # until a daemon replies
+START_S = 20  # timeout for a daemon to reply
 TAGS = 64  # maximum bytes that tags, labels and a pseudowire header add to a frame, rounded up
 MIRROR_PORT = 300  # core bridge: port 300 + N carries mirror N
 RECEIVERS = 2  # ports of a NIC

@@ -22,7 +22,7 @@ NAMESPACES = SCRATCH / "net"  # one file per node, to which its network namespac
 SPOOL = SCRATCH / "spool"  # captures and logs until they are fetched
 PRIORITY = 50
 REAL_TIME = ["chrt", "--fifo", str(PRIORITY)]
-END_S = 2  # for a program to end after SIGTERM
+END_S = 2  # time for a program to end after SIGTERM
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "HOME": str(SCRATCH)}
 
 _log_numbers = itertools.count(1)

@@ -32,7 +32,7 @@ KEY = "local.replay.capture"
 SENDER_MAC = "02:00:00:00:fe:{:02x}"  # used by no host: identifies replayed frames, by the number of the replayer
 CAPTURE = SPOOL / "replay.pcap"
 WHOLE = "replayed.pcap"  # the capture in raw/
-LOADED_S = 10  # until the bottleneck has a queue
+LOADED_S = 10  # timeout for a queue to form at the bottleneck
 SENDERS = {"acapella": AcapellaSender, "tcpreplay": TcpreplaySender}
 
 

@@ -8,7 +8,7 @@ from .network import Host
 from .processes import LocalJob, environment, run_checked, start, terminate, wait_until
 from .sandbox import SCRATCH, mount, python_argv
 
-LISTEN_S = 15  # for all iperf3 servers together
+LISTEN_S = 15  # timeout for all iperf3 servers together
 NGINX = """\
 daemon off; master_process off; pid {directory}/nginx.pid; error_log stderr;
 events {{ worker_connections 128; }}

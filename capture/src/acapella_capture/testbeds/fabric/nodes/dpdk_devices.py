@@ -13,7 +13,7 @@ from acapella_core.errors import UserError
 from ...base import DpdkDevice, Testbed
 
 SHARING_DRIVER = "mlx5_core"
-HUGE_MB = 512  # for each receiver: frames of 9 KiB in a queue, and the tables of a P4 program
+HUGE_MB = 512  # huge pages for each receiver: frames of 9 KiB in a queue, and the tables of a P4 program
 BOOT_MARGIN = 16  # pages beyond the need, because the kernel may use some
 NONE = "-"
 FIELDS = 4  # fields of each line that READ prints

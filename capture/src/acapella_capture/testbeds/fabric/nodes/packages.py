@@ -1,6 +1,6 @@
 """Shell functions that install packages; scripts for nodes begin with them."""
 
-WAIT_S = 120  # for other apt-get or dpkg processes, such as unattended-upgrades after the first boot
+WAIT_S = 120  # time to wait for other apt-get or dpkg processes, such as unattended-upgrades after the first boot
 
 # `wait_for_boot`: until cloud-init has ended, with which FABRIC configures new nodes (AMHandlers 18c9f98, VMHandler).
 # `add_package APT DNF`: a package by its names for apt-get and for dnf. DPkg::Lock::Timeout only applies to the lock of
