@@ -1,8 +1,7 @@
-"""Makes the captures of this directory: two ports of one site, one of another; a few hundred frames, the same each
-time.
+"""Creates the captures in this directory: two ports of one site and one of another, with a few hundred frames.
 
-Run as `.venv/bin/python .test/make_captures.py [DIRECTORY]`; test_workflow.py checks that it still makes the files
-that are committed.
+Run it as `.venv/bin/python .test/make_captures.py [DIRECTORY]`. Each run creates identical files; test_workflow.py
+checks that they are the committed ones.
 """
 
 import gzip
@@ -24,12 +23,12 @@ CLIENT, SERVER = "00:16:3e:00:00:01", "00:16:3e:00:00:02"
 
 
 def http(version: int, port: int, segments: int) -> list[Packet]:
-    """A whole TCP connection: handshake, request, `segments` of answer, both FINs."""
-    there = IP(src="10.0.0.1", dst="10.0.0.2", id=1) if version == 4 else IPv6(src="fd00::1", dst="fd00::2")
+    """Return a complete TCP connection: handshake, request, `segments` of the response, both FINs."""
+    forward = IP(src="10.0.0.1", dst="10.0.0.2", id=1) if version == 4 else IPv6(src="fd00::1", dst="fd00::2")
     back = IP(src="10.0.0.2", dst="10.0.0.1", id=1) if version == 4 else IPv6(src="fd00::2", dst="fd00::1")
 
     def client(flags: str, seq: int, ack: int, data: bytes = b"") -> Packet:
-        return there / TCP(sport=port, dport=80, flags=flags, seq=seq, ack=ack) / Raw(data)
+        return forward / TCP(sport=port, dport=80, flags=flags, seq=seq, ack=ack) / Raw(data)
 
     def server(flags: str, seq: int, ack: int, data: bytes = b"") -> Packet:
         return back / TCP(sport=80, dport=port, flags=flags, seq=seq, ack=ack) / Raw(data)
@@ -49,24 +48,24 @@ def http(version: int, port: int, segments: int) -> list[Packet]:
     ]
 
 
-def small_talk(count: int) -> list[Packet]:
-    """DNS questions and answers, pings, a refused connection."""
+def short_exchanges(count: int) -> list[Packet]:
+    """Return DNS queries with responses, pings, and a refused connection."""
     frames: list[Packet] = []
     for number in range(count):
-        asked = DNS(id=number, qd=DNSQR(qname=f"host{number}.example.org"))
+        query = DNS(id=number, qd=DNSQR(qname=f"host{number}.example.org"))
         frames += [
-            IP(src="10.0.0.1", dst="10.0.0.53") / UDP(sport=30000 + number, dport=53) / asked,
-            IP(src="10.0.0.53", dst="10.0.0.1") / UDP(sport=53, dport=30000 + number) / DNS(bytes(asked), qr=1),
+            IP(src="10.0.0.1", dst="10.0.0.53") / UDP(sport=30000 + number, dport=53) / query,
+            IP(src="10.0.0.53", dst="10.0.0.1") / UDP(sport=53, dport=30000 + number) / DNS(bytes(query), qr=1),
             IP(src="10.0.0.1", dst="10.0.0.2") / ICMP(type=8, id=7, seq=number) / Raw(b"p" * 56),
             IP(src="10.0.0.2", dst="10.0.0.1") / ICMP(type=0, id=7, seq=number) / Raw(b"p" * 56),
         ]
-    refused = IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=40000, dport=81, flags="S", seq=1)
-    answer = IP(src="10.0.0.2", dst="10.0.0.1") / TCP(sport=81, dport=40000, flags="RA", seq=0, ack=2)
-    return [*frames, refused, answer]
+    syn = IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=40000, dport=81, flags="S", seq=1)
+    reset = IP(src="10.0.0.2", dst="10.0.0.1") / TCP(sport=81, dport=40000, flags="RA", seq=0, ack=2)
+    return [*frames, syn, reset]
 
 
 def plain(packets: list[Packet]) -> list[Packet]:
-    """Frames as a host's port shows them, ARP first."""
+    """Return the frames at the port of a host, ARP first."""
     arp = ARP(hwsrc=CLIENT, psrc="10.0.0.1", pdst="10.0.0.2")
     return [
         Ether(src=CLIENT, dst="ff:ff:ff:ff:ff:ff") / arp,
@@ -74,15 +73,15 @@ def plain(packets: list[Packet]) -> list[Packet]:
     ]
 
 
-def wrapped(packets: list[Packet]) -> list[Packet]:
-    """Frames as a core port shows them: VLAN, two labels, a pseudowire with control word, the frame."""
+def encapsulated(packets: list[Packet]) -> list[Packet]:
+    """Return the frames at a core port: VLAN, two MPLS labels, a pseudowire with control word, the frame."""
     outer = Ether(src="02:00:00:00:01:01", dst="02:00:00:00:01:02") / Dot1Q(vlan=100)
     labels = MPLS(label=17, s=0, ttl=64) / MPLS(label=99, s=1, ttl=64)
     return [outer / labels / Raw(bytes(4) + bytes(Ether(src=CLIENT, dst=SERVER) / each)) for each in packets]
 
 
 def write(path: Path, frames: list[Packet]) -> None:
-    """A nanosecond pcap, cut to SNAPLEN bytes a frame; compressed, without a date in it, where the name ends in .gz."""
+    """Write a nanosecond pcap with frames truncated to SNAPLEN bytes; with gzip, without a date, if it is named .gz."""
     plain_path = path.with_suffix("") if path.suffix == ".gz" else path
     writer = RawPcapWriter(str(plain_path), linktype=1, nano=True, snaplen=SNAPLEN, endianness="<")
     writer.write_header(None)
@@ -100,11 +99,11 @@ def write(path: Path, frames: list[Packet]) -> None:
 
 
 def main(directory: Path) -> None:
-    """All three captures."""
+    """Write all three captures."""
     directory.mkdir(parents=True, exist_ok=True)
-    write(directory / "alpha-p1.pcap.gz", plain(http(4, 50001, 20) + small_talk(8)))
-    write(directory / "alpha-p2.pcap.gz", wrapped(http(4, 50001, 20) + http(6, 50002, 12)))
-    write(directory / "beta-p1.pcap.gz", plain(http(6, 50003, 30) + small_talk(4)))
+    write(directory / "alpha-p1.pcap.gz", plain(http(4, 50001, 20) + short_exchanges(8)))
+    write(directory / "alpha-p2.pcap.gz", encapsulated(http(4, 50001, 20) + http(6, 50002, 12)))
+    write(directory / "beta-p1.pcap.gz", plain(http(6, 50003, 30) + short_exchanges(4)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Makes the trials of this directory: the same 600 packets, replayed three times; the same bytes each time.
+"""Creates the trials in this directory: the same 600 packets, replayed three times. Each run creates identical files.
 
-`a` is the baseline. `b` differs by jitter. `c` by jitter, and in its middle a queue that overflows: gaps stretch, 12
-packets are lost, and two bursts overtake each other. Run as `.venv/bin/python .test/make_trials.py [DIRECTORY]`.
+`a` is the baseline. `b` differs from it by jitter. `c` has jitter, too, and in its middle a queue overflows: gaps
+increase, 12 packets are lost, and two bursts are swapped. Run it as
+`.venv/bin/python .test/make_trials.py [DIRECTORY]`.
 """
 
 import gzip
@@ -17,7 +18,7 @@ JITTER_NS = 60
 
 
 def packet(number: int) -> bytes:
-    """A UDP datagram with a number in it, 58 bytes, checksums left to others (0 is none in UDP over IPv4)."""
+    """Return a frame of 58 bytes with a number in UDP, without checksums (0 means none in UDP over IPv4)."""
     payload = struct.pack(">Q", number) + b"acapella"
     udp = struct.pack(">HHHH", 5000, 5001, 8 + len(payload), 0) + payload
     header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), number & 0xFFFF, 0, 64, 17, 0)
@@ -25,13 +26,13 @@ def packet(number: int) -> bytes:
 
 
 def jittered(seed: int) -> list[tuple[int, int]]:
-    """(ns, number) of each packet, at most JITTER_NS late."""
+    """Return (ns, number) of each packet; packets are less than JITTER_NS late."""
     draw = random.Random(seed)
     return [(START_NS + number * GAP_NS + draw.randrange(JITTER_NS), number) for number in range(PACKETS)]
 
 
 def congested(trial: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same with a queue in its middle."""
+    """Return a trial with a queue in its middle."""
     times = [ns + (40_000 * (number - 300) if 300 <= number < 360 else 0) for ns, number in trial[:360]]
     times += [ns + 2_400_000 for ns, _ in trial[360:]]
     order = list(range(PACKETS))
@@ -41,7 +42,7 @@ def congested(trial: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def write(path: Path, trial: list[tuple[int, int]]) -> None:
-    """A nanosecond pcap, compressed, without a date in it."""
+    """Write a nanosecond pcap, compressed with gzip, without a date."""
     parts = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)]
     for ns, number in trial:
         data = packet(number)
@@ -51,7 +52,7 @@ def write(path: Path, trial: list[tuple[int, int]]) -> None:
 
 
 def main(directory: Path) -> None:
-    """All three trials."""
+    """Write all three trials."""
     directory.mkdir(parents=True, exist_ok=True)
     write(directory / "a.pcap.gz", jittered(1))
     write(directory / "b.pcap.gz", jittered(2))
