@@ -244,7 +244,7 @@ demo: setup
 	@echo "demo: local testbed, real traffic, mirrored ports; then the whole workflow (config/demo.yaml)"
 	@$(BIN)/snakemake --cores $(CORES) --configfile config/demo.yaml
 	@echo
-	@echo "demo: made results/demo"
+	@echo "demo: created results/demo"
 	@find results/demo/tables -name '*.csv' -printf 'demo: table    %p (and .parquet)\n' | sort
 	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
 	@find results/demo -maxdepth 1 -name '*.html' -printf 'demo: report   %p\n'
@@ -256,7 +256,7 @@ RECORD ?=
 NAME ?= reproduced
 REPRODUCE_TARGET = $(if $(filter yes,$(RECORD)),record,reproduce)
 reproduce:
-	@[ -n '$(DATA)' ] || { echo "reproduce: name a release: make reproduce DATA=DIRECTORY" >&2; exit 2; }
+	@[ -n '$(DATA)' ] || { echo "reproduce: specify a release: make reproduce DATA=DIRECTORY" >&2; exit 2; }
 	@[ -f '$(DATA)/SHA256SUMS' ] || { echo "reproduce: $(DATA): not a release (no SHA256SUMS); correct DATA" >&2; exit 2; }
 	@$(MAKE) setup
 	@rm -f 'results/$(NAME)/reproduced.txt'
@@ -274,7 +274,7 @@ test: packages-test setup $(STAMPS)/dev $(STAMPS)/site setup-fabric $(CXX_TEST_B
 	@echo "test: Python tests"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder \
 		--junitxml=build/pytest.xml $(TEST_ARGS)
-	@echo "test: made $(VENV), $(CXX_TEST_BUILD) and build/pytest.xml (each test and its time)"
+	@echo "test: created $(VENV), $(CXX_TEST_BUILD) and build/pytest.xml (each test and its time)"
 
 # make fuzz COVERAGE=yes: print the code coverage of seeds and stored inputs
 COVERAGE ?=
@@ -308,7 +308,7 @@ format: packages-lint setup $(STAMPS)/dev
 	git ls-files --cached --others --exclude-standard '*.[ch]' | xargs clang-format-14 -i
 
 fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
-	@echo "fuzz: $(if $(COVERAGE),what seeds and kept inputs reach,every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s)$(,) all at once)"
+	@echo "fuzz: $(if $(COVERAGE),code reached by seeds and stored inputs,every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s)$(,) all in parallel)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" COVERAGE=$(COVERAGE) $(NATIVE)/fuzz/run.sh $(FUZZ_BUILD) $(FUZZ_SECONDS)
 
 # Complete runs of tests of which `make test` and .ci/run perform only a part, selected by a seed.
@@ -342,7 +342,7 @@ build/nfstream: workflow/requirements-bench.lock
 .PHONY: docs site
 docs: setup
 	@$(BIN)/python workflow/setup/reference.py
-	@echo "docs: made docs/commands.md, docs/configuration.md and docs/tables.md"
+	@echo "docs: updated docs/commands.md, docs/configuration.md and docs/tables.md"
 
 $(STAMPS)/site: workflow/requirements-docs.lock $(PYTHON_PACKAGES)
 	@echo "setup: MkDocs at the versions and hashes of $<"
@@ -374,7 +374,7 @@ lock: packages
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock workflow/requirements-docs.in \
 		-o workflow/requirements-docs.lock
 	@$(UV_COMPILE) workflow/requirements-bench.in -o workflow/requirements-bench.lock
-	@echo "lock: made workflow/requirements.lock and those for small, build, dev, storage, docs, fabric, sources and bench"
+	@echo "lock: updated workflow/requirements.lock and those for small, build, dev, storage, docs, fabric, sources and bench"
 
 # Reproducible wheels: the files in them have the date of the last commit, or 1980 without git.
 SOURCE_DATE = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2> /dev/null || echo 315532800))
@@ -383,14 +383,14 @@ dist: $(PYTHON_PACKAGES)
 	@$(ZSTD_SOURCE)
 	@SOURCE_DATE_EPOCH=$(SOURCE_DATE) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip wheel --quiet --no-deps \
 		--no-build-isolation --no-index --disable-pip-version-check -w build/dist ./$(NATIVE) ./workflow ./capture
-	@echo "dist: made build/dist"
+	@echo "dist: created build/dist"
 
 # CycloneDX (ECMA-424) list of everything that `make setup` and its variants install, from lock files and the list
 # of Debian packages.
 sbom:
 	@mkdir -p build
 	@$(PYTHON) workflow/setup/sbom.py > build/sbom.cdx.json
-	@echo "sbom: made build/sbom.cdx.json"
+	@echo "sbom: created build/sbom.cdx.json"
 
 clean:
 	@echo "clean: removing $(VENV), build, caches, and results/demo; your own campaigns in results/ stay"
