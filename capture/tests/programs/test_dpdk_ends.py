@@ -80,7 +80,7 @@ def test_timestamps_use_the_system_clock_and_differ_within_a_burst(tmp_path):
 
 
 def small_disk_or_skip(kind: str, directory: Path, size: str) -> tuple[str, ...]:
-    """Return words before a command that give it a small file system in ``directory``, in a separate mount namespace.
+    """Return a command prefix that provides a small file system in ``directory``, in a separate mount namespace.
     The files left on it are copied to ``directory``/../left."""
     require_root("no file systems of our own")
     if kind == "tmpfs":

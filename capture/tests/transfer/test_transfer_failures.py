@@ -1,4 +1,4 @@
-"""Failed probes, transfers and digests: each fails its own run, and the grid goes on."""
+"""Failed probes, transfers and digests: each fails its own run, and the grid continues."""
 
 import contextlib
 import json

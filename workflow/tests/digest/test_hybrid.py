@@ -92,7 +92,7 @@ def test_hybrid_records_the_engine_of_each_decision(program, capture):
 
 
 def long_flow(path: Path, segments: int) -> Path:
-    """Write one direction of a connection, whose segments all start alike."""
+    """Write one direction of a connection, whose segments all start with the same bytes."""
     return write_pcap(path, cut_in_the_middle("pw2", START_NS, segments))
 
 

@@ -80,7 +80,7 @@ def test_items_with_missing_programs_are_excluded_and_noted(testbed, monkeypatch
 
 
 def lengths(testbed) -> set[int]:
-    """Return the lengths of the frames of a TCP transfer from host1 to host2 of a site, as tcpdump sees them."""
+    """Return the lengths of the frames of a TCP transfer from host1 to host2 of a site, as tcpdump captures them."""
     mirror = mirror_of(testbed, "site1", "port1", "rx")
     argv = ["tcpdump", "-i", mirror.interface, "-n", "-e", "--immediate-mode", "-l", "tcp and greater 1000"]
     capture = testbed.start(mirror.instance, argv, output="lengths")

@@ -61,7 +61,7 @@ class StandIn:
             print(line or json.dumps({"event": name, **values}), flush=True)
 
     def command(self, name: str, *words: str) -> bool:
-        """Execute a command; return whether the program goes on."""
+        """Execute a command; return whether the program continues."""
         try:
             handler = getattr(self, f"on_{name}", None)
             if handler is None:
