@@ -93,7 +93,7 @@ def test_included_list_matches_the_output_of_its_script():
     require(LISTING.is_file(), "Debian's package ieee-data is not installed")
     created = run(sys.executable, ROOT / "workflow" / "setup" / "vendors.py", check=True).stdout
     version = vendors.included().version
-    require(f"# version: {version}\n" in created, f"another ieee-data is installed, not {version}")
+    require(f"# version: {version}\n" in created, f"ieee-data {version} is not installed")
     assert created == vendors.INCLUDED.read_text()
 
 

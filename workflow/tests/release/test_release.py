@@ -255,7 +255,7 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
 
     assert windows(true, named) == windows(shown, str)
     order = [[*(row[name] for name in FLOW_KEY[:3]), named(row["src"])] for row in true["flowreport_flows"]]
-    assert order != sorted(order), "with this key the order of the true addresses is another one"
+    assert order != sorted(order), "with this key the order of the true addresses is different"
 
 
 def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):

@@ -53,7 +53,7 @@ static bool is_file(int descriptor) {
     return descriptor > 2 && fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// Also called by forks of a preloaded process, which have another environment.
+// Also called by forks of a preloaded process, whose environment is different.
 __attribute__((constructor)) void read_environment(void) {
     const char *wanted = getenv("ACAPELLA_FAIL");
     const char *colon = wanted ? strchr(wanted, ':') : NULL;

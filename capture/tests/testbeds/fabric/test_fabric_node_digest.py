@@ -97,7 +97,7 @@ def test_interrupted_transfer_of_a_digest_resumes(fabric, capsys, monkeypatch):
     assert not list((campaign / "raw").glob(".*"))
 
 
-# Fails in another way for each sample.
+# Fails in a different way for each sample.
 FAILING = """echo >> "$HOME/samples"
 case $(wc -l < "$HOME/samples") in
     1) echo 'acapella-digest: error: x: No space left on device; free some space' >&2; exit 75 ;;

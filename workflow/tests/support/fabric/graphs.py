@@ -100,7 +100,7 @@ def ports_with_several_mirrors(model: str) -> list[str]:
 
 
 def reused_receivers(before: str, after: str) -> list[str]:
-    """Return the interfaces whose mirror a modification replaces by another one."""
+    """Return the interfaces whose mirror a modification replaces with a new one."""
     old = mirrors_by_receiver(before)
     return [receiver for receiver, name in mirrors_by_receiver(after).items() if old.get(receiver, name) != name]
 

@@ -94,8 +94,8 @@ def last_half(asking: list[dict], answering: list[dict], kind: int, answer: int)
 def connections(frames: list[dict]) -> list[dict]:
     """Return the TCP connections of a flow's segments, with the positions of the sequence numbers of each segment.
 
-    Each is {"first": sequence number, "opened": by a SYN, "segments": [(frame, begin, data, fin)]}. A SYN with another
-    number than the previous SYN opens a connection. The numbers of an RST are ignored.
+    Each is {"first": sequence number, "opened": by a SYN, "segments": [(frame, begin, data, fin)]}. A SYN with a
+    number that differs from the previous SYN's opens a connection. The numbers of an RST are ignored.
     """
     found, last_syn = [], None
     for frame in ordered(frames):

@@ -187,7 +187,7 @@ class Flow:
         self.number = number
         self.reports = self.older = 0
         self.newest = self.first = self.start = self.end = None
-        self.fin = self.told = False  # a FIN or RST was received; the newest report knows the last packet
+        self.fin = self.last_known = False  # a FIN or RST was received; the newest report contains the last packet
         self.rtt_syn = self.rtt_ack = self.iat = self.seq = self.ack = self.base = None
         self.acked = 0
         self.partial = False  # acknowledgments before those of a report are unknown
@@ -288,7 +288,7 @@ class Flow:
     def row(self) -> dict:
         """Return the columns of flow_reports without quotients."""
         size = self.size()
-        end = self.end if self.fin or self.told else None
+        end = self.end if self.fin or self.last_known else None
         both = self.start is not None and end is not None
         return {
             "flow": self.number,
@@ -440,7 +440,7 @@ class Tagged(Flow):
     def newest_values(self, fields: dict) -> None:
         """Update values that only the newest report determines."""
         has = {name for name, bit in VALID.items() if fields["valid"] & bit}
-        self.told = last_packet(fields) is not None
+        self.last_known = last_packet(fields) is not None
         for name in ("rtt_syn", "rtt_ack"):
             if name in has:
                 setattr(self, name, fields[name])

@@ -17,9 +17,10 @@ START_NS = 1_700_000_000_000_000_000
 class Path:
     """A path: sigma of the delay and its correlation between packets, shares of lost and of reordered packets.
 
-    Every second packet takes another route, whose extra delay is constant during a trial and has sigma ``route_ns``.
-    ``reversed_blocks``: trial B has the last third of the packets first, in pairs 10 ns apart, then the second third,
-    then the first third in reverse order. Which packets equation 2 keeps then depends on the order inside the pairs.
+    Every second packet takes a different route, whose extra delay is constant during a trial and has sigma
+    ``route_ns``. ``reversed_blocks``: trial B has the last third of the packets first, in pairs 10 ns apart, then the
+    second third, then the first third in reverse order. Which packets equation 2 keeps then depends on the order inside
+    the pairs.
     """
 
     jitter_ns: float = 0.0

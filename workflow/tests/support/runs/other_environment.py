@@ -1,4 +1,4 @@
-"""A second checkout of the workflow, run by another user, with another host name, locale, time zone and hash seed."""
+"""A second checkout of the workflow, run with a different user, host name, locale, time zone and hash seed."""
 
 import os
 import shutil
