@@ -96,7 +96,7 @@ packages-bench:
 $(BIN)/python: | packages
 	@echo "setup: virtual environment in $(VENV), of $$($(PYTHON) --version)"
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("setup: Python 3.11 or later is needed, " \
-		"$(PYTHON) is %d.%d; specify another: make PYTHON=python3.12 ..." % sys.version_info[:2])'
+		"$(PYTHON) is %d.%d; select another: make PYTHON=python3.12 ..." % sys.version_info[:2])'
 	@$(PYTHON) -m venv $(VENV)
 
 $(PYTHON_PACKAGES): $(REQUIREMENTS) | $(BIN)/python

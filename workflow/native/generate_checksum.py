@@ -2,8 +2,8 @@
 
     generate_checksum.py SRC TABLE.tsv ... SOURCES_SHA256.inc
 
-acapella/snakefile/code.py compares it with that of the sources that it finds. Comments and texts of exceptions do not
-count.
+acapella/snakefile/code.py compares it with that of the sources that it finds. Comments and messages of exceptions do
+not count.
 """
 
 import hashlib

@@ -55,7 +55,7 @@ BENCHMARKS = {
         "peak memory of both engines with a million flows, separately that of tshark",
     ),
     "size": (digest_cost.measure_size, "bytes per frame of an acap, on iperf-like traffic"),
-    "extract": (extract.run, "1,000 frames spread over a capture of 10 GB, also in frames of zstd"),
+    "extract": (extract.run, "1,000 frames spread over a capture of 10 GB, uncompressed and in frames of zstd"),
     "kappa": (
         kappa.run,
         "consistency of two trials compared with plain Python, hard orders, cost of 1 to 100 million packets",

@@ -181,7 +181,7 @@ def seconds(value: str) -> float:
 
 
 def given(args: argparse.Namespace, names_: Iterable[str]) -> list[str]:
-    """Return the options among ``names_`` that are in the command line, also with the value 0."""
+    """Return the options among ``names_`` that are on the command line, even with the value 0."""
     values = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names_}
     return [name for name, value in values.items() if value is not None and value is not False and value != []]
 

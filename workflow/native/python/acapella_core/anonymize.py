@@ -101,7 +101,7 @@ def anonymize(  # noqa: PLR0913 - independent choices
 
 
 def pseudonyms_of(addresses: list[str], key: bytes) -> list[str]:
-    """Return the pseudonyms of IPv4 and IPv6 addresses, as text. Raises ValueError for other texts."""
+    """Return the pseudonyms of IPv4 and IPv6 addresses, as text. Raises ValueError for other strings."""
     return _native.pseudonyms_of(addresses, key)
 
 

@@ -132,7 +132,7 @@ def refuse_link(descriptor: int, name: str, place: Path) -> None:
 def open_file(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
     """Return a descriptor of a file that is not a link, as os.open; missing directories are created.
 
-    Raises UserError as `parent`, also outside of protected directories if the file is a link, and OSError.
+    Raises UserError as `parent`, and if the file is a link even outside of protected directories; and OSError.
     """
     with parent(path, make=True) as above:
         try:

@@ -341,7 +341,7 @@ class TableFile:
         os.ftruncate(self._descriptor, self._file.tell())
 
     def release(self) -> None:
-        """Close the descriptors, also of a file that was not completed."""
+        """Close the descriptors, even if the file was not completed."""
         self._writer.is_open = False  # otherwise the writer completes the file when it is freed
         self._file.close()
         os.close(self._descriptor)

@@ -1,4 +1,4 @@
-"""The parts of C++ sources that can change results: code without comments, layout and texts of exceptions.
+"""The parts of C++ sources that can change results: code without comments, layout and messages of exceptions.
 
 The build loads this file alone (generate_checksum.py), so it imports no other module of Acapella.
 """
@@ -16,7 +16,7 @@ THROW = re.compile(rb"\bthrow\b(?:" + STRING + rb'|[^;"])*;')
 
 
 def canonical(source: bytes) -> bytes:
-    """Return a C or C++ source without comments, layout and texts of exceptions."""
+    """Return a C or C++ source without comments, layout and messages of exceptions."""
     code = CPP.sub(lambda match: line_break(match["space"], match[0]), source).strip()
     return THROW.sub(lambda match: re.sub(STRING, b'""', match[0]), code)
 

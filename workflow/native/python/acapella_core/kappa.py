@@ -75,7 +75,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
 ) -> dict:
     """Read `trials`, lists of files, and compare `pairs` of their indices.
 
-    Returns {"trials": [...], "pairs": [...]} of integers, texts and None; times and their sums are in ns. A file's
+    Returns {"trials": [...], "pairs": [...]} of integers, strings and None; times and their sums are in ns. A file's
     sha256 takes as long as everything else, so it is None unless `hash_files` is set or its trial has several files:
     then it determines the order of packets with equal timestamps. The files of a trial are in the given order.
 

@@ -41,7 +41,7 @@ def path(name: object, where: object) -> PurePosixPath:
 
 
 def shown(text: str) -> str:
-    """Return text for a terminal or a figure: control characters, also newlines, are escaped as in a Python literal."""
+    """Return text for a terminal or a figure: control characters and newlines are escaped as in a Python literal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

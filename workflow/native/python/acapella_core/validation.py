@@ -85,7 +85,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def with_defaults(value: Any, schema: dict) -> Any:
-    """Return a value with the schema's defaults for absent keys, also in nested objects and lists."""
+    """Return a value with the schema's defaults for absent keys, including those in nested objects and lists."""
     if isinstance(value, dict) and "properties" in schema:
         filled = dict(value)
         for key, property_ in schema["properties"].items():

@@ -138,7 +138,7 @@ RENAMED = {
     "measure-response": "measure response",
     "measure-collector": "measure collector",
 }
-# Placeholders of files and directories in help texts, which shells complete.
+# Placeholders of files and directories in help texts; shells complete their values.
 PATHS = {"ACAP", "CAMPAIGN", "CAPTURE", "CSV", "DIR", "DIRECTORY", "FILE", "FLOWS", "IN", "OUT", "PATH"}
 PATHS |= {"PROGRAM", "TRIAL", "YAML"}
 

@@ -145,7 +145,7 @@ class TableWriter:
             with self._disk_errors():
                 self._writer.write_table(pa.Table.from_batches([batch], self.schema), row_group_size=max(len(batch), 1))
         except ValueError as error:
-            # Arrow compares schemas by texts, which lack a part if an allocation failed while they were written.
+            # Arrow compares schemas as strings, which are incomplete if an allocation failed while they were written.
             if list(batch.schema) == list(self.schema):
                 raise MemoryError from error
             raise

@@ -32,8 +32,8 @@ REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
 REPLY_S = 60  # timeout of the connection and a command that returns immediately
 LONG_S = 60  # a collection that ends does not wait for commands that take longer
 STOP_POLL_S = 0.5
-# Maximum output that is read from a command. A reply has two texts of agent.MAX_TEXT, whose bytes may take 6 characters
-# in JSON and 8 in base64. The limit is also less than the memory of a small machine.
+# Maximum output that is read from a command. A reply has two strings of agent.MAX_TEXT, whose bytes may take 6
+# characters in JSON and 8 in base64. The limit is also less than the memory of a small machine.
 MOST_OUTPUT_BYTES = 20_000_000
 SELECT_S = 10
 BLOCK_BYTES = 1 << 16

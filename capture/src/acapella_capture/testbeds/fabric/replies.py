@@ -29,12 +29,12 @@ def is_boolean(value: Any) -> bool:
 
 
 def is_texts(value: Any) -> bool:
-    """Return whether a value is a list of texts."""
+    """Return whether a value is a list of strings."""
     return isinstance(value, list) and all(map(is_text, value))
 
 
 def is_text_by_text(value: Any) -> bool:
-    """Return whether a value is an object whose values are texts."""
+    """Return whether a value is an object whose values are strings."""
     return isinstance(value, dict) and all(map(is_text, (*value, *value.values())))
 
 
