@@ -4,6 +4,9 @@
 # Therefore, the manifest, which names the campaign, is not an input, except for captures in storage. `damaged` is a
 # resource instead of a param, because Snakemake does not rerun a job if a resource changes: it determines the exit
 # code, not the output.
+#
+# Jobs of digest and index start before waiting jobs of other stages (priority), so that few fetched captures exist at a
+# time, and index, which uses one core, runs beside the last jobs of analyze.
 
 from acapella import __version__
 from acapella.snakefile.code import tshark_version, vendors_sha256
@@ -30,7 +33,7 @@ if BATCHED:
             "<campaign>/logs/batches/digest/{batch}.log",
         benchmark:
             "<campaign>/benchmarks/batches/digest/{batch}.tsv"
-        priority: 1 if FILES and SHEET.queries() else 0
+        priority: 1
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB, captures=captures_of_batch),
@@ -72,7 +75,7 @@ else:
             "<campaign>/logs/digest/{sample}.log",
         benchmark:
             "<campaign>/benchmarks/digest/{sample}.tsv"
-        priority: 1 if FILES and SHEET.queries() else 0
+        priority: 1
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB),
