@@ -6,7 +6,7 @@
 # code, not the output.
 #
 # Jobs of digest and index start before waiting jobs of other stages (priority), so that few fetched captures exist at a
-# time, and index, which uses one core, runs beside the last jobs of analyze.
+# time, and index, which uses one core, runs at the same time as the last jobs of analyze.
 
 from acapella import __version__
 from acapella.snakefile.code import tshark_version, vendors_sha256
