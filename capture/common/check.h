@@ -1,4 +1,4 @@
-/* CHECK prints the place of a failed condition and exits with 1. */
+/* CHECK prints the location of a failed condition and exits with 1. */
 #ifndef ACAPELLA_CHECK_H
 #define ACAPELLA_CHECK_H
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define CLOCK_STEP_NS 10000000
-#define CLOCK_SLEW_MAX 500e-6 /* as adjtime(3) and NTP */
+#define CLOCK_SLEW_MAX 500e-6 /* as for adjtime(3) and NTP */
 
 struct clock_line {
     uint64_t counter;
@@ -33,7 +33,7 @@ struct clock {
 /* Initializes a clock whose counter has `hz` ticks per second and is `counter` at system time `ns`. */
 void clock_begin(struct clock *clock, double hz, uint64_t counter, int64_t ns);
 
-/* Corrects the line by a simultaneous reading of both clocks. */
+/* Corrects the line with a simultaneous reading of both clocks. */
 void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns);
 
 static inline int64_t line_ns(const struct clock_line *line, uint64_t counter) {

@@ -1,5 +1,5 @@
-/* Detects that the system clock is set. CLOCK_REALTIME minus CLOCK_MONOTONIC is constant until then, because
- * adjtimex(2) slews both alike. */
+/* Detects steps of the system clock. Without a step, CLOCK_REALTIME minus CLOCK_MONOTONIC is constant,
+ * because adjtimex(2) slews both clocks by the same amount. */
 #ifndef ACAPELLA_CLOCK_WATCH_H
 #define ACAPELLA_CLOCK_WATCH_H
 
@@ -14,9 +14,9 @@ struct clock_reading {
 };
 
 struct clock_watch {
-    int64_t offset_ns, error_ns; /* CLOCK_REALTIME minus CLOCK_MONOTONIC, of the most exact reading */
+    int64_t offset_ns, error_ns; /* CLOCK_REALTIME minus CLOCK_MONOTONIC, of the most accurate reading */
     uint64_t steps;
-    int64_t largest_ns; /* step with the largest size, with its sign */
+    int64_t largest_ns; /* step with the largest absolute value, with its sign */
 };
 
 struct clock_reading clock_watch_read(void);

@@ -1,4 +1,4 @@
-/* Parses the command line with argp: help, version, and errors of one line. */
+/* Parses the command line with argp: help, version, and one-line errors. */
 #ifndef ACAPELLA_COMMAND_LINE_H
 #define ACAPELLA_COMMAND_LINE_H
 
@@ -17,7 +17,7 @@ enum { OPTION_HELP = 256, OPTION_VERSION, OPTION_OWN };
         "version", OPTION_VERSION, NULL, 0, "Print the version and exit", -1 \
     }
 
-/* Groups of the help: ports are first, CPU and memory are last. */
+/* Option groups in the help text: ports are first, CPU and memory are last. */
 enum { EAL_GROUP_PORTS = 1, EAL_GROUP_RESOURCES = 10 };
 
 /* Children of the argp of a program that uses DPDK's ports: options for devices, CPUs and memory, and the

@@ -38,7 +38,7 @@ static int add_arguments(struct eal_settings *eal, const char *text, struct argp
     return 0;
 }
 
-/* Parser of argp. */
+/* The parser function for argp. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     int status = 0;

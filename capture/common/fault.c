@@ -13,7 +13,7 @@ int fail(struct fault *fault, const char *format, ...) {
     return -1;
 }
 
-bool machine_failed(const struct fault *fault) {
+bool is_system_error(const struct fault *fault) {
     static const int errors[] = {EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS};
     for (unsigned i = 0; i < sizeof errors / sizeof *errors; ++i) {
         if (strstr(fault->text, strerror(errors[i]))) {

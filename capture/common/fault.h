@@ -1,5 +1,5 @@
-/* An error message of one line: location, cause, remedy. Functions that can fail take a `struct fault` and
- * return -1. */
+/* A one-line error message: location, cause, remedy. Functions that can fail take a `struct fault` and return
+ * -1. */
 #ifndef ACAPELLA_FAULT_H
 #define ACAPELLA_FAULT_H
 
@@ -14,7 +14,7 @@ int fail(struct fault *fault, const char *format, ...) __attribute__((format(pri
 
 /* Returns true if the cause is the machine: no space, no memory, a failing disk. It compares the line with
  * strerror(3). */
-bool machine_failed(const struct fault *fault);
+bool is_system_error(const struct fault *fault);
 
 /* Returns the remedy for an errno of a write, to append to a message; empty if there is none. */
 const char *write_advice(int error);

@@ -88,7 +88,7 @@ static inline void pattern_prbs31(uint8_t *to, size_t bytes, uint32_t flow, uint
     /* the first 31 bits: 28 depend on the seed only */
     history = history << 28 | ((history >> 3 ^ history) & ((1U << 28) - 1));
     history = history << 3 | ((history >> 28 ^ history >> 25) & 7);
-    uint64_t waiting = history & mask; /* 31 bits that were computed and not written */
+    uint64_t waiting = history & mask; /* 31 bits that were computed but not written */
     while (bytes) {
         const uint64_t next = prbs31_next(&history);
         const uint64_t word = __builtin_bswap64(~(waiting << 25 | next >> 31) << 8);

@@ -94,7 +94,7 @@ static enum blocks_result read_bytes(struct blocks *blocks, uint8_t *to, uint32_
     return size_read <= 0 && code != Z_BUF_ERROR ? BLOCKS_END : BLOCKS_TRUNCATED;
 }
 
-/* Within a block, the end of the file is a truncation. */
+/* Within a block, the end of the file means that the file is truncated. */
 static enum blocks_result inside_block(enum blocks_result result) {
     return result == BLOCKS_END ? BLOCKS_TRUNCATED : result;
 }

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* Option of an enhanced packet block, of the codes for local use: IDENTITY_MARK, and the 128-bit identity of
- * the whole packet, most significant byte first. It identifies packets that were truncated. */
+/* Option of an enhanced packet block, with a code for local use. It contains IDENTITY_MARK and the 128-bit
+ * identity of the whole packet, most significant byte first, and identifies packets that were truncated. */
 #define IDENTITY_OPTION 0x8001
 #define IDENTITY_MARK "ACID"
 #define IDENTITY_BYTES 16

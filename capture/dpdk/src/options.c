@@ -77,7 +77,8 @@ static const struct argp_option known[] = {
      SELECTION},
     {NULL, 0, NULL, 0, "Files:", OUTPUT},
     {"write", WRITE, "PATH", 0, "Write frames to PATH.pcap or PATH.pcapng (required)", OUTPUT},
-    {"format", FORMAT, "pcap|pcapng", 0, "Check the format of --write (default: by the suffix)", OUTPUT},
+    {"format", FORMAT, "pcap|pcapng", 0,
+     "Reject a --write path without the suffix of this format (default: accept both)", OUTPUT},
     {"hash", HASH, NULL, 0, "Write the CRC32 of each whole frame to pcapng (epb_hash; the default)", OUTPUT},
     {"no-hash", NO_HASH, NULL, 0, "Write pcapng without the CRC32 of frames", OUTPUT},
     {"accounts", ACCOUNTS, "PATH", 0,
@@ -136,7 +137,7 @@ static int read_choice(struct options *options, int code, const char *text, stru
     static const char *const formats[] = {"pcap", "pcapng", NULL};
     static const char *const writers[] = {"direct", "buffered", "sink", NULL};
     static const char *const clocks[] = {"auto", "hardware", "tsc", NULL};
-    static const char *const fulls[] = {"drop", "wait", NULL};
+    static const char *const when_full_choices[] = {"drop", "wait", NULL};
     static const char *const samplings[] = {"count", "hash", NULL};
     static const struct store_kind *const kinds[] = {&direct_store, &buffered_store, &sink_store};
     int at = -1;
@@ -159,7 +160,7 @@ static int read_choice(struct options *options, int code, const char *text, stru
             options->sample_by_hash = at == 1;
             break;
         default:
-            at = option_choice(text, "when-full", fulls, fault);
+            at = option_choice(text, "when-full", when_full_choices, fault);
             options->wait = at == 1;
     }
     return at < 0 ? -1 : 0;
@@ -284,7 +285,7 @@ static int check(struct options *options, struct fault *fault) {
     return 0;
 }
 
-/* The parser function of argp. */
+/* The parser function for argp. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     struct options *options = line->options;

@@ -149,7 +149,7 @@ uint32_t flow_next_bytes(const struct flow *flow) {
 }
 
 bool flow_next_malformed(const struct flow *flow) {
-    if (!flow->malforms) {
+    if (!flow->has_malformed) {
         return false;
     }
     bool malformed = flow_next_bytes(flow) < flow->bytes;

@@ -76,7 +76,8 @@ struct truncation {
     uint64_t every; /* 0: none */
 };
 
-/* What a packet needs is in few cache lines: with many flows, each packet finds its flow in memory. */
+/* The fields that each packet needs share few cache lines: with many flows, the flow of a packet is rarely in
+ * a cache. */
 struct flow {
     uint32_t number;
     uint32_t bytes;     /* of the next packet, before truncation */
@@ -94,7 +95,7 @@ struct flow {
     uint16_t header_bytes, pattern_offset;
     uint8_t fields, lengths, checksums, pattern; /* enum pattern */
     int32_t stamp;                               /* offset; -1 if none */
-    bool malforms;                               /* some packets are malformed */
+    bool has_malformed;                          /* some packets are malformed */
     struct truncation truncation;
     struct size size;
     struct gap gap;

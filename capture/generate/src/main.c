@@ -80,5 +80,5 @@ int main(int argc, char **argv) {
     if (status == 0 && fflush(stdout) != 0) {
         status = fail(&fault, "standard output cannot be written");
     }
-    return status == 0 ? EXIT_OK : print_error(&fault, machine_failed(&fault) ? EXIT_OUTSIDE : EXIT_FAILED);
+    return status == 0 ? EXIT_OK : print_error(&fault, is_system_error(&fault) ? EXIT_OUTSIDE : EXIT_FAILED);
 }

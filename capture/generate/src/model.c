@@ -402,7 +402,7 @@ static void read_line(struct words *words, struct model *model) {
     }
 }
 
-static bool malforms(const struct flow *flow) {
+static bool has_malformed_packets(const struct flow *flow) {
     bool found = flow->truncation.every > 0;
     for (unsigned i = 0; i < flow->lengths; ++i) {
         found |= flow->length[i].every > 0;
@@ -417,7 +417,7 @@ static bool malforms(const struct flow *flow) {
 static int check_flows(struct model *model, const char *path, struct fault *fault) {
     for (uint32_t i = 0; i < model->flows; ++i) {
         struct flow *flow = &model->flow[i];
-        flow->malforms = malforms(flow);
+        flow->has_malformed = has_malformed_packets(flow);
         if (flow->size.count == 0 || flow->gap.denominator == 0) {
             return fail(fault, "%.300s: flow %u has no size or no gap", path, i);
         }

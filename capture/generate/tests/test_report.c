@@ -7,7 +7,7 @@
 #include "report.h"
 #include "sender.h"
 
-#define QUEUE 64 /* a ring contains one packet less */
+#define QUEUE 64 /* a ring holds one packet fewer */
 #define PACKETS 100
 
 static struct sender sender;

@@ -11,7 +11,7 @@
 struct link {
     struct direction direction[DIRECTIONS];
     unsigned directions;
-    int64_t wake_ns;        /* usual time from the end of the timer until the program runs */
+    int64_t wake_ns;        /* usual time from the expiry of the timer until the program runs */
     char text[COMMAND_MAX]; /* the beginning of a command */
     size_t size;
 };

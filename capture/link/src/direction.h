@@ -67,7 +67,8 @@ int64_t direction_early_ns(const struct direction *direction, unsigned per_mille
 
 int64_t monotonic_ns(void);
 
-/* Returns the estimated median time from the end of the timer until the program runs, updated by a sample. */
+/* Returns the estimated median time from the expiry of the timer until the program runs, updated with a
+ * sample. */
 int64_t wake_update(int64_t median_ns, int64_t sample_ns);
 
 #endif

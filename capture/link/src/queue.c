@@ -24,8 +24,8 @@ int queue_open(struct queue *queue, size_t bytes) {
         return -1;
     }
     /* Packets pass through all of the memory in turn. The kernel provides a page at its first use, which
-     * would delay one packet of a page. A constant other than zero: malloc and memset of zero become calloc,
-     * which does not use the pages. */
+     * would delay one packet of a page. The value is not zero, because compilers replace malloc and
+     * memset to zero with calloc, which does not touch the pages. */
     memset(queue->memory, 0xff, queue->size);
     return 0;
 }

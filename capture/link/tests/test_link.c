@@ -53,7 +53,7 @@ static void test_full_queue_rejects_a_packet_and_accepts_it_later(void) {
 static void test_queue_uses_its_memory_before_the_first_packet(void) {
     const size_t memory = 16 << 20, pages = memory / (size_t)sysconf(_SC_PAGESIZE);
     struct queue queue;
-    mallopt(M_PERTURB, 0); /* meson sets MALLOC_PERTURB_, with which malloc uses the memory */
+    mallopt(M_PERTURB, 0); /* meson sets MALLOC_PERTURB_, which makes malloc write to the memory */
     CHECK(queue_open(&queue, memory) == 0);
     struct rusage before, after;
     CHECK(getrusage(RUSAGE_SELF, &before) == 0);

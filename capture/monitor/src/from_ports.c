@@ -115,7 +115,8 @@ static int begin(struct receiver *receiver, struct fault *fault) {
     packet_sockets_find(&receiver->sockets, receiver->port.interface);
     const int error = packet_sockets_ignore_outgoing(&receiver->sockets);
     if (error) {
-        return fail(fault, "%s: no filter for outgoing packets: %s", receiver->port.name, strerror(error));
+        return fail(fault, "%s: outgoing packets cannot be ignored: %s", receiver->port.name,
+                    strerror(error));
     }
     receive_port_flush(&receiver->port);
     packet_sockets_count(&receiver->sockets);

@@ -153,5 +153,5 @@ int main(int argc, char **argv) {
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* a parent that was killed cannot end it */
     return count_and_write(&run, &fault) == 0
                ? EXIT_OK
-               : print_error(&fault, machine_failed(&fault) ? EXIT_OUTSIDE : EXIT_FAILED);
+               : print_error(&fault, is_system_error(&fault) ? EXIT_OUTSIDE : EXIT_FAILED);
 }

@@ -191,7 +191,7 @@ static int check(const struct options *options, struct fault *fault) {
     return 0;
 }
 
-/* Parser of argp. */
+/* The parser function for argp. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     if (key >= OPTION_OWN && key <= LAST) {

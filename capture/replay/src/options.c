@@ -34,7 +34,7 @@ enum {
     SPIN,
 };
 
-/* Groups of the help, in its order. */
+/* Option groups, in the order of the help text. */
 enum { PORTS = EAL_GROUP_PORTS, RECORDING, TIMES, TAGS, RESOURCES = EAL_GROUP_RESOURCES };
 
 static const struct argp_option known[] = {
@@ -207,7 +207,7 @@ static int read_one(struct options *options, int code, char *text, struct fault 
     }
 }
 
-/* Parser of argp. */
+/* The parser function for argp. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     struct options *options = line->options;

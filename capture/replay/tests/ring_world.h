@@ -8,7 +8,7 @@
 #include "engine/bridge.h"
 #include "engine/replay.h"
 
-#define RING_SIZE 1024 /* a ring can contain one packet less */
+#define RING_SIZE 1024 /* a ring holds one packet fewer */
 #define WORLD_QUEUES 4
 #define START_NS 1700000000000000000LL
 

@@ -218,7 +218,7 @@ static void save_and_load(struct world *world) {
     world_close(&other);
 }
 
-static void test_a_recording_is_replayed_in_its_bursts(void) {
+static void test_a_replay_keeps_the_bursts_of_the_recording(void) {
     struct world world = {.options = {.bridge = true, .burst = 16}};
     uint32_t next[2] = {0};
     world_open(&world);
@@ -249,8 +249,8 @@ static void test_a_recording_is_replayed_in_its_bursts(void) {
 
 #define GAP_NS 500000
 #define GUARD_NS 50000
-#define COST_NS 3000       /* of a packet */
-#define BURST_COST_NS 2000 /* of a burst with packets, in addition */
+#define COST_NS 3000       /* per packet */
+#define BURST_COST_NS 2000 /* additional cost of a burst with packets */
 
 /* A callback of DPDK: on the simulated clock, forwarding takes time. */
 static uint16_t take_time(uint16_t port, uint16_t queue, struct rte_mbuf **mbuf, uint16_t count,
@@ -260,7 +260,7 @@ static uint16_t take_time(uint16_t port, uint16_t queue, struct rte_mbuf **mbuf,
     return count;
 }
 
-#define FIRST_COST_NS 20000 /* that the bridge assumes for the first packet */
+#define FIRST_COST_NS 20000 /* cost that the bridge assumes for the first packet */
 #define SEND_COST_NS 1000
 
 static uint16_t take_time_to_send(uint16_t port, uint16_t queue, struct rte_mbuf **mbuf, uint16_t count,
@@ -270,8 +270,8 @@ static uint16_t take_time_to_send(uint16_t port, uint16_t queue, struct rte_mbuf
     return count;
 }
 
-/* Replays packets in constant gaps, polls as the polling thread, and offers more packets than can be
- * forwarded. Checks that forwarding ends before the guard. */
+/* Replays packets at constant intervals, polls like the polling thread, and offers more packets than can be
+ * forwarded. Checks that forwarding ends before the guard time. */
 static void run_with_traffic(struct world *world, struct bridge *bridge) {
     struct replay *replay = &world->replay;
     int64_t *now = &world->time.simulated_ns;
@@ -320,7 +320,7 @@ static void test_forwarding_during_a_run_ends_before_the_guard(void) {
     }
     run_with_traffic(&world, &bridge);
     CHECK(world.ports.port[0].traffic[0].forwarded > forwarded[0] + possible / 10);
-    bridge.cost.ns[1] = 8000000; /* of two packets only */
+    bridge.cost.ns[1] = 8000000; /* cost of bursts of two packets */
     run_with_traffic(&world, &bridge);
     CHECK(bridge.cost.ns[1] < GAP_NS);
     check_balance(&world);
@@ -367,7 +367,7 @@ int main(void) {
     test_a_rolling_recording_keeps_the_latest_packets();
     test_packets_that_are_not_forwarded_are_counted_and_not_recorded();
     test_timestamps_of_the_device_are_recorded_per_packet();
-    test_a_recording_is_replayed_in_its_bursts();
+    test_a_replay_keeps_the_bursts_of_the_recording();
     test_forwarding_during_a_run_ends_before_the_guard();
     test_retries_during_a_run_end_before_the_guard();
     puts("test_bridge: ok");

@@ -1,5 +1,5 @@
-/* Tests that a bridge takes the control messages to its own address, counts those that it cannot take, and
- * forwards all other frames. */
+/* Tests that a bridge accepts control messages for its own address, counts those that do not fit in its ring,
+ * and forwards all other frames. */
 #include <string.h>
 
 #include "engine/inband.h"
@@ -57,7 +57,7 @@ static unsigned forwarded(struct world *world, struct bridge *bridge) {
     return arrived;
 }
 
-static void test_messages_to_this_replayer_are_taken(void) {
+static void test_messages_to_this_replayer_are_accepted(void) {
     static struct inband inband;
     struct world world = {.options = {.bridge = true}};
     struct bridge bridge = open_bridge(&world, &inband);
@@ -123,7 +123,7 @@ static void test_messages_that_do_not_fit_are_counted_and_not_forwarded(void) {
 
 int main(void) {
     world_environment(256, 0);
-    test_messages_to_this_replayer_are_taken();
+    test_messages_to_this_replayer_are_accepted();
     test_other_frames_are_forwarded();
     test_messages_are_forwarded_if_in_band_control_is_off();
     test_messages_that_do_not_fit_are_counted_and_not_forwarded();

@@ -161,7 +161,7 @@ static void note_arrival(void *user, unsigned port, struct rte_mbuf *mbuf, int64
     rte_pktmbuf_free(mbuf);
 }
 
-/* Sends packets to two ports by turns. Returns the number of packets that arrived before their predecessor.
+/* Sends packets to two ports in turn. Returns the number of packets that arrived before their predecessor.
  */
 static unsigned send_alternating(struct world *world, struct arrivals *arrivals, bool compensated) {
     const int64_t *latest = &arrivals->ns[0][0];

@@ -14,7 +14,7 @@ from acapella_testing.processes import run, running
 FRAMES = dpdk.some_frames(500, seed=5, sizes=(60, 64, 128, 512, 1514))
 NULL = ("--vdev", "net_null0", "--tx", "net_null0")
 UNKNOWN_COMMAND = (
-    "unknown command; there are record, rolling, load, stop, clear, run, status, save, departures, answer, quit"
+    "unknown command; use record, rolling, load, stop, clear, run, status, save, departures, answer or quit"
 )
 
 

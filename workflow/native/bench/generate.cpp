@@ -32,7 +32,7 @@ constexpr const char* kHelp =
     "  single  as fabric, but the connections are sequential, with one data frame in each direction: the\n"
     "          maximum number of flows for a number of frames\n"
     "  iperf   bulk TCP over Ethernet: frames of 1514 bytes, acknowledgments of 66\n"
-    "--first is the number of the first connection: other numbers have other addresses.\n"
+    "--first is the number of the first connection; different numbers give different addresses.\n"
     "Defaults: 1000000 frames, 6000 flows (directions; 8 for iperf), fabric, snaplen 200, seed 1.\n";
 
 struct Arguments {

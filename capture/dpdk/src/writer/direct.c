@@ -1,4 +1,4 @@
-/* O_DIRECT by io_uring, from a ring of aligned buffers per queue.
+/* Writes with O_DIRECT and io_uring, from a ring of aligned buffers per queue.
  *
  * Only one write is in progress at a time; it writes all buffers that are full at its start. Thus a file
  * grows in order and without gaps, so that its contents are complete up to its end if the process is killed,
@@ -15,7 +15,7 @@
 #include "writer/store.h"
 #include "writer/uring.h"
 
-#define BATCH 16 /* most buffers in one write */
+#define BATCH 16 /* maximum number of buffers in one write */
 
 struct buffer {
     uint8_t *bytes;

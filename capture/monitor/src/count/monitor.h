@@ -41,7 +41,7 @@ struct monitor_settings {
 /* received = filtered + foreign + invalid + stamped. Each malformed packet is also one of these. */
 struct port_counts {
     _Atomic uint64_t received, bytes;
-    _Atomic uint64_t filtered; /* satisfied no rule */
+    _Atomic uint64_t filtered; /* matched no rule */
     _Atomic uint64_t foreign;  /* without a stamp */
     _Atomic uint64_t invalid;  /* stamp of an unknown flow, or with an impossible sequence number */
     _Atomic uint64_t stamped;

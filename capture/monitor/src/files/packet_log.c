@@ -52,11 +52,10 @@ int packet_log_close(struct packet_log *log, struct fault *fault) {
     }
     log->file = NULL;
     if (log->error == 0 && log->cut > 0) {
-        return fail(
-            fault,
-            "%llu packets are truncated and have no hash, so that lost packets are not known; capture whole "
-            "packets, or use --write of acapella monitor",
-            (unsigned long long)log->cut);
+        return fail(fault,
+                    "%llu packets are truncated and have no hash, so lost packets cannot be identified; "
+                    "capture whole packets, or use --write of acapella monitor",
+                    (unsigned long long)log->cut);
     }
     return log->error == 0
                ? 0

@@ -24,7 +24,7 @@ struct headers {
     uint32_t payload_at; /* first byte after the innermost header that was read */
     uint32_t end;        /* of the innermost IP packet, or of the captured bytes; at most these */
     uint8_t ip_version;  /* of the innermost IP header; 0 without one */
-    uint8_t protocol;    /* after it, behind IPv6 extension headers */
+    uint8_t protocol;    /* after it and any IPv6 extension headers */
     bool has_ports;      /* of TCP, UDP or SCTP */
     uint16_t src_port, dst_port;
     uint32_t ip_at;     /* innermost IP header, if ip_version is not 0 */

@@ -127,8 +127,8 @@ int command_parse(struct command *command, char *line, struct fault *fault) {
         return known[i].numbers ? set_numbers(command, word, fault) : 0;
     }
     return fail(fault,
-                "unknown command; there are record, rolling, load, stop, clear, run, status, save, "
-                "departures, answer, quit");
+                "unknown command; use record, rolling, load, stop, clear, run, status, save, departures, "
+                "answer or quit");
 }
 
 int command_read(struct command_lines *lines, int fd) {

@@ -36,8 +36,8 @@ struct bridge {
 /* Forwards at most one burst of each queue in each direction. Returns the number of packets received. */
 unsigned bridge_poll(struct bridge *bridge);
 
-/* The same before a departure of a run: receives only as many packets as can be forwarded until --guard-ns
- * before `due_ns`, by the longest time that recent bursts took. */
+/* Like bridge_poll, but before a departure of a run: receives only as many packets as can be forwarded until
+ * --guard-ns before `due_ns`, as estimated from the longest time that recent bursts took. */
 unsigned bridge_poll_before(struct bridge *bridge, int64_t due_ns);
 
 /* Begin and end a recording; `from_ns` 0 is now. */

@@ -27,7 +27,7 @@ struct inband {
     _Atomic uint32_t written, released; /* frames since the start */
 };
 
-/* Reads the port addresses; only frames to these are taken. Returns 0, or -1 with the reason in fault. */
+/* Reads the port addresses; only frames to these are accepted. Returns 0, or -1 with the reason in fault. */
 int inband_open(struct inband *inband, const struct ports *ports, struct fault *fault);
 
 /* Removes the control messages to this replayer from a burst that port `number` received, and counts them.

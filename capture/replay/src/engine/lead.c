@@ -105,8 +105,8 @@ static int64_t nanoseconds(const struct timespec *at) {
     return (int64_t)at->tv_sec * 1000000000 + at->tv_nsec;
 }
 
-/* Reads the transmit timestamp of the latest probe. Its clock need not have the system's time: both are
- * compared right after the stamp was read. */
+/* Reads the transmit timestamp of the latest probe. Its clock need not be set to the system's time:
+ * both are compared right after the stamp was read. */
 static enum probe read_transmit_stamp(const struct port *port, const struct reception *from, int64_t *ns) {
     struct timespec stamp, now;
     if (from->calls->read_stamp(port->id, &stamp) != 0) {
@@ -175,7 +175,7 @@ static int set_lead(struct port *port, const struct reception *from, int64_t *le
     lead->ns = median < 0 ? 0 : median;
     lead->low_ns = leads[(count - 1) * 5 / 100];
     lead->high_ns = leads[(count - 1) * 95 / 100];
-    /* drivers that read times since 1970 have them from the kernel */
+    /* drivers with times since 1970 get them from the kernel */
     const bool by_kernel = from->socket >= 0 || (from->port && from->port->stamps == PORT_STAMPS_TIME);
     lead->stamps = by_kernel ? LEAD_STAMPS_KERNEL : LEAD_STAMPS_DEVICE;
     lead->source = from->port ? LEAD_LOOPBACK : LEAD_TRANSMIT;

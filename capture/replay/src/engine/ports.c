@@ -330,8 +330,7 @@ static int start(struct port *port, bool receive, struct fault *fault) {
     }
     const int error = receive ? packet_sockets_ignore_outgoing(&port->packet_sockets) : 0;
     if (error) {
-        return fail(fault, "%s: no filter for the packets that this machine sends: %s", port->name,
-                    strerror(error));
+        return fail(fault, "%s: outgoing packets cannot be ignored: %s", port->name, strerror(error));
     }
     if (receive && *port->interface) {
         port_flush(port); /* packets that arrived while the queues were configured */

@@ -1,4 +1,4 @@
-/* Receives probes through a socket of the kernel, which has timestamps where net_af_packet has none. */
+/* Receives probes through a socket of the kernel, because net_af_packet has no timestamps. */
 #ifndef ACAPELLA_REPLAY_PROBE_SOCKET_H
 #define ACAPELLA_REPLAY_PROBE_SOCKET_H
 

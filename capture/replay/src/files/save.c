@@ -5,7 +5,7 @@
 
 #define DEPARTURES_MAGIC "ACDEPv1" /* and a NUL */
 
-/* Little-endian, as the supported processors. */
+/* Little-endian, like the supported processors. */
 struct departure_record {
     uint32_t loop;
     uint16_t port;

@@ -26,7 +26,7 @@ enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE
 
 static int print_error(const struct fault *fault, int status) {
     fprintf(stderr, PROGRAM ": %s\n", fault->text);
-    return machine_failed(fault) ? EXIT_OUTSIDE : status;
+    return is_system_error(fault) ? EXIT_OUTSIDE : status;
 }
 
 /* Returns a CPU that this process may use: by default EAL uses the machine's first one, and fails if that is

@@ -29,7 +29,7 @@ enum {
 
 #define MAX_BURST 4096
 
-/* Groups of the help, in its order. */
+/* Option groups, in the order of the help text. */
 enum { PROGRAM_GROUP = 1, INPUT, OUTPUT };
 
 static const struct argp_option known[] = {
@@ -260,7 +260,7 @@ static int check(struct options *options, struct fault *fault) {
     return check_outputs(options, fault);
 }
 
-/* Parser of argp. */
+/* The parser function for argp. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     if (key >= OPTION_OWN && key <= GENERATE) {

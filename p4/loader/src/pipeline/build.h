@@ -1,4 +1,4 @@
-/* Builds a DPDK pipeline from a .spec, by DPDK's public functions. */
+/* Builds a DPDK pipeline from a .spec with DPDK's public functions. */
 #ifndef ACAPELLA_P4_BUILD_H
 #define ACAPELLA_P4_BUILD_H
 

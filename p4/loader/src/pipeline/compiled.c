@@ -101,7 +101,7 @@ int p4_compiled_load(struct p4 *p4, struct fault *fault) {
     fclose(ports);
     if (error) {
         p4->pipeline = NULL;
-        /* EIO: dlopen or a symbol of the library failed, not the disk (machine_failed) */
+        /* EIO: dlopen or a symbol of the library failed, not the disk (is_system_error) */
         const char *reason = error == -EIO ? "not a compiled pipeline" : strerror(-error);
         return fail(fault, "%s: DPDK cannot load this library for %s: %s; compile it again",
                     p4->settings.library, p4->spec.path, reason);

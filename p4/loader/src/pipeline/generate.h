@@ -1,4 +1,4 @@
-/* Generates the C code of a program by DPDK's pipeline code generator, from the guarded instructions. */
+/* Generates the C code of a program with DPDK's pipeline code generator, from the guarded instructions. */
 #ifndef ACAPELLA_P4_GENERATE_H
 #define ACAPELLA_P4_GENERATE_H
 

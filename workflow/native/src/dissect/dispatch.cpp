@@ -46,7 +46,7 @@ Next first(const Record& record, Walk& walk) {
             return Next::ipv6;
         default:
             walk.out.issue = Issue::unsupported_link_type;
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
     }
 }
 

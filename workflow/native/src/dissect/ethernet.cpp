@@ -27,7 +27,7 @@ bool is_garp(const Cursor& at) { return at.be32(0) == 0x0180c200 && (at.be16(4) 
 Next dissect_isl(Walk& walk, std::uint16_t length) {
     const bool carries_ethernet = walk.at.u8(5) >> 4 == 0 && walk.at.be24(kHeader) == kIslLlc;
     if (!walk.innermost || !carries_ethernet || length < kIsl - kHeader + kFrameCheck)
-        return walk.stop_unsure();
+        return walk.stop_as_unsure();
     walk.out.sure = false;
     walk.at.limit(kHeader + length - kFrameCheck);
     walk.at.skip(kIsl);
@@ -65,7 +65,7 @@ Next dissect_ethernet(Walk& walk) {
     walk.link_payload(type);
     walk.link_header(kHeader);
     walk.malformed(Issue::bad_ethernet_length);
-    return type == kF5FileInformation ? walk.stop_unsure() : walk.stop_at_payload();
+    return type == kF5FileInformation ? walk.stop_as_unsure() : walk.stop_at_payload();
 }
 
 }  // namespace acapella

@@ -64,7 +64,7 @@ Next by_ethertype(Walk& walk) {
             return walk.leaf_with_payload(Token::loop);
         default:
             return walk.at.has(1) && !may_carry_layers(walk.key) ? walk.stop_at_payload()
-                                                                 : walk.stop_unsure();
+                                                                 : walk.stop_as_unsure();
     }
 }
 

@@ -35,7 +35,7 @@ Next erspan(Walk& walk, bool sequenced) {
     if (!sequenced) return Next::ethernet;  // type I has no header
     if (!walk.at.has(4)) return walk.truncated(Issue::truncated_erspan);
     const std::uint8_t version = walk.at.u8(0) >> 4;
-    if (version != 1 && version != 2) return walk.stop_unsure();
+    if (version != 1 && version != 2) return walk.stop_as_unsure();
     walk.tunnel(TunnelType::erspan_session, walk.at.be16(2) & 0x03ffU);
     if (version == 2) walk.out.sure = false;
     const std::uint16_t last = version == 2 ? walk.at.be16(10) : std::uint16_t{0};
@@ -55,12 +55,12 @@ Next dissect_gre(Walk& walk) {
     const std::uint16_t type = walk.at.be16(2);
     add_key(walk, flags, type);
     if ((flags & kRouting) && (flags & kVersion))
-        return walk.stop_unsure();  // RFC 2637 4.1: version 1 has no source routes
+        return walk.stop_as_unsure();  // RFC 2637 4.1: version 1 has no source routes
     const std::size_t header = gre::header_end(walk.at, flags);
     if (header == 0) return walk.truncated(Issue::truncated_gre);
     walk.at.skip(header);
     if (!walk.at.has(1)) walk.out.sure = false;
-    if (walk.at.reported() == 0) return walk.stop_unsure();
+    if (walk.at.reported() == 0) return walk.stop_as_unsure();
     switch (type) {
         case 0x0800:
             return Next::ipv4;
@@ -98,16 +98,16 @@ Next dissect_gre(Walk& walk) {
         case 0x8909:
         case 0x894f:
         case 0xb7ea:
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
         default:
-            return (type >> 8 == 0x82 || type >> 8 == 0x83) ? walk.stop_unsure()
+            return (type >> 8 == 0x82 || type >> 8 == 0x83) ? walk.stop_as_unsure()
                                                             : walk.stop_at_payload();  // Aruba WLAN
     }
 }
 
 Next dissect_etherip(Walk& walk) {
     walk.push(Token::etherip);
-    if (!walk.at.has(2) || walk.at.be16(0) != 0x3000) return walk.stop_unsure();
+    if (!walk.at.has(2) || walk.at.be16(0) != 0x3000) return walk.stop_as_unsure();
     walk.at.skip(2);
     return Next::ethernet;
 }

@@ -44,13 +44,13 @@ Next dissect_gtp(Walk& walk) {
     walk.push(Token::gtp);
     if (!walk.at.has(8)) {
         walk.truncated(Issue::truncated_gtp);
-        return walk.stop_unsure();
+        return walk.stop_as_unsure();
     }
     const std::uint8_t flags = walk.at.u8(0);
     if (flags >> 5 == 2) return walk.stop_at_payload();  // GTPv2-C
-    if ((flags & 0xf0) != kVersion1) return walk.stop_unsure();
+    if ((flags & 0xf0) != kVersion1) return walk.stop_as_unsure();
     if (walk.at.u8(1) != kGPdu)
-        return is_signalling(walk.at.u8(1)) ? walk.stop_at_payload() : walk.stop_unsure();
+        return is_signalling(walk.at.u8(1)) ? walk.stop_at_payload() : walk.stop_as_unsure();
     walk.tunnel(TunnelType::gtp_teid, walk.at.be32(4));
     walk.at.limit(std::size_t{8} + walk.at.be16(2));
     const std::size_t header = flags & kOptional ? 12 : 8;
@@ -60,12 +60,12 @@ Next dissect_gtp(Walk& walk) {
     if (!skip_extensions(walk.at, extension)) return walk.truncated(Issue::truncated_gtp);
     if (!walk.at.has(1)) {
         if (walk.at.reported() > 0) walk.truncated(Issue::truncated_gtp);
-        return walk.stop_unsure();
+        return walk.stop_as_unsure();
     }
     const std::uint8_t first = walk.at.u8(0);
     if (first >= 0x45 && first <= 0x4e) return Next::ipv4;
     if (first >> 4 == 6) return Next::ipv6;
-    if (walk.innermost || !looks_like_ethernet(walk.at)) return walk.stop_unsure();
+    if (walk.innermost || !looks_like_ethernet(walk.at)) return walk.stop_as_unsure();
     walk.out.sure = false;
     return Next::ethernet;
 }

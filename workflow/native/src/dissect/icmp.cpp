@@ -12,7 +12,7 @@ Next quote(Walk& walk, Next packet) {
     walk.out.payload = {};
     walk.at.skip(kHeader);
     if (walk.at.reported() == 0) return Walk::stop();
-    if (!walk.at.has(1)) return walk.stop_unsure();
+    if (!walk.at.has(1)) return walk.stop_as_unsure();
     return packet;
 }
 
@@ -77,7 +77,7 @@ Next dissect_icmpv6(Walk& walk) {
         case 137:  // a redirect quotes a packet in an option
         case 160:
         case 161:  // extended echo: tshark calls its ICMP dissector
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
         default:
             return walk.stop_at_payload();
     }

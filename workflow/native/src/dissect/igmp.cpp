@@ -18,7 +18,7 @@ Next dissect_igmp(Walk& walk) {
         case 0x13:
             return walk.stop_at_payload();  // DVMRP
         default:
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
     }
 }
 

@@ -49,11 +49,11 @@ Next dissect_infiniband(Walk& walk) {
     const std::uint8_t service =
         opcode >> 5;  // 0: reliable, 1: unreliable connection; datagrams carry management
     const int extended = extended_headers(opcode & 0x1f);
-    if (service > 1) return walk.stop_unsure();
+    if (service > 1) return walk.stop_as_unsure();
     walk.at.skip(kBaseTransportHeader);
     if (extended < 0) return Walk::stop();
     walk.at.skip(static_cast<std::size_t>(extended));
-    return looks_like_ethertype(walk.at) ? walk.stop_unsure() : walk.stop_at_payload();
+    return looks_like_ethertype(walk.at) ? walk.stop_as_unsure() : walk.stop_at_payload();
 }
 
 }  // namespace acapella

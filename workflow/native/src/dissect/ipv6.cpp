@@ -138,7 +138,7 @@ Next dissect_authentication(Walk& walk) {
     walk.push(Token::ah);
     if (!walk.at.has(12)) return truncated_extension(walk, 2, Issue::truncated_ah);
     const std::size_t length = (walk.at.u8(1) + std::size_t{2}) * 4;
-    if (length < 12) return walk.stop_unsure();
+    if (length < 12) return walk.stop_as_unsure();
     return after_extension(walk, length);
 }
 

@@ -16,7 +16,7 @@ constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
 
 Next truncated(Walk& walk) {
     walk.truncated(Issue::truncated_l2tp);
-    return walk.stop_unsure();
+    return walk.stop_as_unsure();
 }
 
 // RFC 2661 3.1. tshark decodes more of PPP than the core.
@@ -45,7 +45,7 @@ Next data_version_3(Walk& walk, std::size_t offset) {
     const std::uint32_t session = walk.at.be32(offset);
     if (session != 0) walk.tunnel(TunnelType::l2tp_session, session);
     walk.at.skip(offset + 4);
-    return walk.stop_unsure();
+    return walk.stop_as_unsure();
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Next dissect_l2tp(Walk& walk) {
     if (!walk.at.has(2)) return truncated(walk);
     const std::uint16_t flags = walk.at.be16(0);
     const std::uint16_t version = flags & kVersion;
-    if (version < 2 || version > 3) return walk.stop_unsure();
+    if (version < 2 || version > 3) return walk.stop_as_unsure();
     if (flags & kControl) return walk.at.has(12) ? Walk::stop() : truncated(walk);
     return version == 2 ? data_version_2(walk, flags) : data_version_3(walk, 4);
 }

@@ -27,7 +27,7 @@ Next cooked(Walk& walk, std::uint16_t protocol, std::uint32_t header) {
         constexpr std::uint16_t kIpx = 1;
         constexpr std::uint16_t kLlc = 4;
         if (protocol == kLlc) return Next::llc;
-        return protocol == kIpx ? walk.stop_at_payload() : walk.stop_unsure();
+        return protocol == kIpx ? walk.stop_at_payload() : walk.stop_as_unsure();
     }
     walk.push(Token::ethertype);
     return walk.ethertype(protocol);
@@ -39,7 +39,7 @@ Next dissect_linux_cooked(Walk& walk) {
     walk.push(Token::sll);
     if (!walk.at.has(16)) {
         walk.truncated(Issue::truncated_sll);
-        return walk.stop_unsure();
+        return walk.stop_as_unsure();
     }
     if (has_own_protocols(walk.at.be16(2))) walk.out.sure = false;
     return cooked(walk, walk.at.be16(14), 16);
@@ -65,7 +65,7 @@ Next by_family(Walk& walk, std::uint32_t family) {
         case 30:  // macOS
             return Next::ipv6;
         default:
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
     }
 }
 
@@ -91,7 +91,7 @@ Next dissect_raw(Walk& walk) {
     walk.push(Token::raw);
     if (!walk.at.has(kLookahead)) {
         walk.truncated(Issue::truncated_ipv4);
-        return walk.stop_unsure();
+        return walk.stop_as_unsure();
     }
     switch (walk.at.u8(0) >> 4) {
         case 4:

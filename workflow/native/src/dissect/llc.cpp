@@ -52,7 +52,7 @@ Next snap(Walk& walk) {
     walk.link_header(0);
     if (oui == kOuiEthernet || oui == kOuiCisco90) return walk.ethertype(pid);
     if (oui == kOuiCisco) return cisco(walk, pid);
-    if (oui == kOuiBridged) return walk.stop_unsure();
+    if (oui == kOuiBridged) return walk.stop_as_unsure();
     return walk.stop_at_payload();
 }
 
@@ -69,7 +69,7 @@ Next dissect_llc(Walk& walk) {
     walk.at.skip(unnumbered ? 3 : 4);  // I and S frames carry two control bytes
     walk.link_header(0);
     // tshark decodes the payload of some information frames
-    if ((control & 1) == 0) return walk.stop_unsure();
+    if ((control & 1) == 0) return walk.stop_as_unsure();
     if (control != kUnnumberedInformation || walk.at.reported() == 0) return walk.stop_at_payload();
     switch (destination) {
         case kSapStp:
@@ -85,7 +85,7 @@ Next dissect_llc(Walk& walk) {
         case 0x7e:
         case 0x80:  // X.25 and 3Com carry ethertypes
         case kSapSnap:
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
         default:
             return walk.stop_at_payload();
     }

@@ -30,7 +30,7 @@ Next by_first_nibble(Walk& walk) {
             return Next::pseudowire_heuristic;
         case 1:
             walk.push(Token::pwach);
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
         default:
             return walk.stop_at_payload();
     }
@@ -50,7 +50,7 @@ Next dissect_mpls(Walk& walk) {
         if (headers < 255) ++headers;
         walk.at.skip(4);
         if (bottom && (label == kLabelGal || label == kLabelY1711 || label == kLabelItdm))
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
     }
     walk.link_header(0);
     walk.link_payload(0x8847);

@@ -48,7 +48,7 @@ Next dissect_osi(Walk& walk) {
         case 0xcc:
         case 0x8e:
         case 0xcf:
-            return walk.stop_unsure();  // IP and PPP over OSI
+            return walk.stop_as_unsure();  // IP and PPP over OSI
         default:
             return walk.stop_at_payload();
     }

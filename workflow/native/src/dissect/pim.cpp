@@ -15,7 +15,7 @@ Next dissect_pim(Walk& walk) {
         case 6:
             return Next::ipv6;
         default:
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
     }
 }
 

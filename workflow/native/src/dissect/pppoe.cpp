@@ -34,7 +34,7 @@ Next dissect_ppp(Walk& walk) {
         case 0x0283:
             return Next::mpls;
         default:
-            return protocol >= 0x8000 ? walk.stop_at_payload() : walk.stop_unsure();
+            return protocol >= 0x8000 ? walk.stop_at_payload() : walk.stop_as_unsure();
     }
 }
 

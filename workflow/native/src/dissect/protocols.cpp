@@ -89,7 +89,7 @@ Next by_protocol(Walk& walk) {
             if (walk.quoted) walk.out.sure = false;  // tshark removes the token of a truncated header
             return Walk::stop();
         case Action::unsure:
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
         default:
             return walk.stop_at_payload();
     }

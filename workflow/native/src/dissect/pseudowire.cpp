@@ -93,13 +93,13 @@ Next dissect_pseudowire(Walk& walk) {
     walk.push(Token::pwethheuristic);
     if (!walk.at.has(kControlWord)) {
         walk.truncated(Issue::truncated_pseudowire);
-        return walk.stop_unsure();
+        return walk.stop_as_unsure();
     }
     const bool complete = walk.at.reported() >= kEthernet;
     if (complete && !walk.at.has(kVendors)) return walk.truncated(Issue::truncated_pseudowire);
     if (walk.vendors == nullptr)
         return walk.at.be32(0) == 0 && !looks_like_ethernet(walk.at, kType) ? with_control_word(walk)
-                                                                            : walk.stop_unsure();
+                                                                            : walk.stop_as_unsure();
     const bool plain =
         complete && walk.vendors->knows(walk.at.be24(0)) && walk.vendors->knows(walk.at.be24(6));
     return plain && !is_control_word(walk.at) ? without_control_word(walk) : with_control_word(walk);

@@ -65,7 +65,7 @@ Next dissect_tcp(Walk& walk) {
     walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - header));
     if (!walk.at.has(header)) return walk.truncated(Issue::truncated_tcp_options);
     walk.at.skip(header);
-    return carries_openflow_packet(walk.at) ? walk.stop_unsure() : walk.stop_at_payload();
+    return carries_openflow_packet(walk.at) ? walk.stop_as_unsure() : walk.stop_at_payload();
 }
 
 }  // namespace acapella

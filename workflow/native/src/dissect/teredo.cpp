@@ -9,15 +9,15 @@ Next dissect_teredo(Walk& walk) {
     walk.push(Token::teredo);
     if (!walk.at.has(8)) {
         walk.truncated(Issue::truncated_teredo);
-        return walk.stop_unsure();
+        return walk.stop_as_unsure();
     }
     if (walk.at.be16(0) == kAuthentication) {
         const std::size_t length = 13 + std::size_t{walk.at.u8(2)} + walk.at.u8(3);
-        if (!walk.at.has(length + 8)) return walk.stop_unsure();
+        if (!walk.at.has(length + 8)) return walk.stop_as_unsure();
         walk.at.skip(length);
     }
     if (walk.at.be16(0) == kOrigin) walk.at.skip(8);
-    return walk.at.u8(0) >> 4 == 6 ? Next::ipv6 : walk.stop_unsure();
+    return walk.at.u8(0) >> 4 == 6 ? Next::ipv6 : walk.stop_as_unsure();
 }
 
 }  // namespace acapella

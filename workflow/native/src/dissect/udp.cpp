@@ -20,7 +20,7 @@ Next by_port(Walk& walk, std::uint16_t source, std::uint16_t destination) {
         return tunnel;
     }
     if (udp_port_carries_layers(low, walk.at) || udp_port_carries_layers(high, walk.at))
-        return walk.stop_unsure();
+        return walk.stop_as_unsure();
     return walk.stop_at_payload();
 }
 
@@ -59,7 +59,7 @@ Next dissect_udplite(Walk& walk) {
     if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_udp);
     walk.at.skip(kHeader);
     walk.payload_length(static_cast<std::uint32_t>(walk.at.reported()));
-    return walk.stop_unsure();
+    return walk.stop_as_unsure();
 }
 
 }  // namespace acapella

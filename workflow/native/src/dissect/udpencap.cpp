@@ -9,7 +9,7 @@ Next dissect_udpencap(Walk& walk) {
         return Walk::stop();  // keepalive, 2.3
     if (!walk.at.has(4)) {
         walk.truncated(Issue::truncated_udpencap);
-        return walk.stop_unsure();
+        return walk.stop_as_unsure();
     }
     if (walk.at.be32(0) == 0) {  // the non-ESP marker, 2.2
         walk.at.skip(4);

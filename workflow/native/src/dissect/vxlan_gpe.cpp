@@ -22,7 +22,7 @@ Next dissect_vxlan_gpe(Walk& walk) {
         case 3:
             return Next::ethernet;
         case 4:  // NSH, not decoded by the core
-            return walk.stop_unsure();
+            return walk.stop_as_unsure();
         case 5:
             return Next::mpls;
         default:

@@ -120,7 +120,7 @@ struct Walk {
         return Next::stop;
     }
     // Like stop_at_payload(), but tshark may find layers 2 to 4 in the payload.
-    Next stop_unsure() {
+    Next stop_as_unsure() {
         out.sure = false;
         return stop_at_payload();
     }

@@ -54,7 +54,7 @@ void Pages::grow(std::size_t bytes) {
 }
 
 SpoolFile::SpoolFile(const std::string& directory) : descriptor_(open_nameless(directory)) {
-    if (descriptor_ < 0) fail("cannot make a temporary file", directory);
+    if (descriptor_ < 0) fail("cannot create a temporary file", directory);
 }
 
 SpoolFile::~SpoolFile() {

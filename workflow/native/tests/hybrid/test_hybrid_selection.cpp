@@ -17,7 +17,7 @@ Bytes bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 struct Flow {
     explicit Flow(SelectionPolicy policy = {}) : selection(policy, TableHash(1)) {}
 
-    Choice see(std::string_view payload, std::uint32_t length = 1000, std::uint32_t flow = 0) {
+    Choice select(std::string_view payload, std::uint32_t length = 1000, std::uint32_t flow = 0) {
         const Choice choice = selection.select(flow, bytes(payload), length);
         sent += choice.send;
         return choice;
@@ -37,52 +37,52 @@ std::string random_payload(std::mt19937& generator) {
 TEST(HybridSelection, FirstFramesOfEveryFlowAreSent) {
     Flow frames;
     for (std::uint32_t flow = 0; flow < 5; ++flow) {
-        EXPECT_TRUE(frames.see("\x17\x03\x03\x05", 1000, flow).send);
-        EXPECT_TRUE(frames.see("\x17\x03\x03\x05", 1000, flow).send);
+        EXPECT_TRUE(frames.select("\x17\x03\x03\x05", 1000, flow).send);
+        EXPECT_TRUE(frames.select("\x17\x03\x03\x05", 1000, flow).send);
     }
 }
 
 TEST(HybridSelection, EqualFramesAreResentAtGrowingIntervals) {
     Flow frames;
-    for (int i = 0; i < 100'000; ++i) frames.see("\x17\x03\x03\x05");
+    for (int i = 0; i < 100'000; ++i) frames.select("\x17\x03\x03\x05");
     EXPECT_LE(frames.sent, 2 + 8);  // the 16th, 64th, ... 65,536th
     EXPECT_GE(frames.sent, 2 + 6);
 }
 
 TEST(HybridSelection, NewKindIsSentTwice) {
     Flow frames;
-    for (int i = 0; i < 10; ++i) frames.see("GET /");
+    for (int i = 0; i < 10; ++i) frames.select("GET /");
     const int before = frames.sent;
-    for (int i = 0; i < 4; ++i) frames.see("POST /");
+    for (int i = 0; i < 4; ++i) frames.select("POST /");
     EXPECT_EQ(frames.sent, before + 2);
 }
 
 TEST(HybridSelection, PayloadLengthIsPartOfTheKind) {
     Flow frames;
-    for (int i = 0; i < 10; ++i) frames.see("\x80\x60\x01\x02", 160);
-    EXPECT_TRUE(frames.see("\x80\x60\x01\x02", 1200).send);
-    EXPECT_FALSE(frames.see("\x80\x60\x01\x02", 161).send);
+    for (int i = 0; i < 10; ++i) frames.select("\x80\x60\x01\x02", 160);
+    EXPECT_TRUE(frames.select("\x80\x60\x01\x02", 1200).send);
+    EXPECT_FALSE(frames.select("\x80\x60\x01\x02", 161).send);
 }
 
 TEST(HybridSelection, RandomPayloadIsNotSent) {
     Flow frames;
     std::mt19937 generator(3);
-    for (int i = 0; i < 100'000; ++i) frames.see(random_payload(generator));
+    for (int i = 0; i < 100'000; ++i) frames.select(random_payload(generator));
     EXPECT_LT(frames.sent, 60);
 }
 
 TEST(HybridSelection, PayloadThatWasNotCapturedHasAKind) {
     Flow frames;
-    EXPECT_TRUE(frames.see("", 0).send);
-    EXPECT_TRUE(frames.see("", 1).send);
+    EXPECT_TRUE(frames.select("", 0).send);
+    EXPECT_TRUE(frames.select("", 1).send);
 }
 
 TEST(HybridSelection, MemoryIsBounded) {
     Flow frames({1, 1U << 20, 1});
     std::mt19937 generator(5);
     for (std::uint32_t flow = 0; flow < kMaxKinds / 2; ++flow) {
-        frames.see(random_payload(generator), 1000, flow);
-        frames.see(random_payload(generator), 10, flow);
+        frames.select(random_payload(generator), 1000, flow);
+        frames.select(random_payload(generator), 10, flow);
     }
     // Every flow has a kind; the number of further kinds is limited.
     EXPECT_LE(frames.selection.size(), kMaxKinds + kMaxKinds / 2);
@@ -91,10 +91,10 @@ TEST(HybridSelection, MemoryIsBounded) {
 TEST(ApplicationCache, RowDeterminesLaterFramesOfItsKind) {
     Flow frames;
     ApplicationCache applications(frames.selection);
-    const std::uint32_t hello = frames.see("\x16\x03\x01\x02").kind;
+    const std::uint32_t hello = frames.select("\x16\x03\x01\x02").kind;
     const std::uint32_t tls = applications.learn(hello, "tls");
     EXPECT_EQ(applications.predict(hello), tls);
-    const std::uint32_t other = frames.see("SSH-2.0").kind;
+    const std::uint32_t other = frames.select("SSH-2.0").kind;
     EXPECT_EQ(applications.predict(other), tls) << "no result for this kind yet: that of the flow";
     const std::uint32_t ssh = applications.learn(other, "ssh");
     EXPECT_EQ(applications.predict(other), ssh);
@@ -104,7 +104,7 @@ TEST(ApplicationCache, RowDeterminesLaterFramesOfItsKind) {
 TEST(ApplicationCache, OneOutlierChangesNothing) {
     Flow frames;
     ApplicationCache applications(frames.selection);
-    const std::uint32_t kind = frames.see("\x17\x03\x03\x05").kind;
+    const std::uint32_t kind = frames.select("\x17\x03\x03\x05").kind;
     const std::uint32_t tls = applications.learn(kind, "tls");
     applications.learn(kind, "tls");
     applications.learn(kind, "data");
@@ -116,7 +116,7 @@ TEST(ApplicationCache, OneOutlierChangesNothing) {
 TEST(ApplicationCache, NothingIsPredictedBeforeTheFirstRow) {
     Flow frames;
     ApplicationCache applications(frames.selection);
-    EXPECT_EQ(applications.predict(frames.see("GET /").kind), kNone);
+    EXPECT_EQ(applications.predict(frames.select("GET /").kind), kNone);
 }
 
 TEST(ApplicationCache, StackIsTheNativeStackAndTheTokens) {
@@ -124,7 +124,7 @@ TEST(ApplicationCache, StackIsTheNativeStackAndTheTokens) {
     ApplicationCache applications(frames.selection);
     HeaderStacks names;
     const std::uint32_t native = names.intern("eth:ethertype:ip:tcp", "Ethernet/IPv4/TCP");
-    const std::uint32_t tokens = applications.learn(frames.see("GET /").kind, "http:json");
+    const std::uint32_t tokens = applications.learn(frames.select("GET /").kind, "http:json");
     const std::uint32_t stack = applications.stack(names, native, tokens);
     EXPECT_EQ(names.protocols_text(stack), "eth:ethertype:ip:tcp:http:json");
     EXPECT_EQ(names.stack_text(stack), "Ethernet/IPv4/TCP/HTTP/JSON");

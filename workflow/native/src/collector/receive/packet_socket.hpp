@@ -19,18 +19,18 @@ class PacketSocket {
     PacketSocket& operator=(const PacketSocket&) = delete;
     ~PacketSocket();
 
-    // Calls see(frame, wire_len) for every frame of the next block. Returns false if no block became ready
+    // Calls visit(frame, wire_len) for every frame of the next block. Returns false if no block became ready
     // within wait_ms; a block that contains a frame becomes ready after kBlockMs. Throws input::InputError
     // (read_error) if the interface was removed. An interface that is down may come up again.
-    template <typename See>
-    bool receive(int wait_ms, const See& see) {
+    template <typename Visit>
+    bool receive(int wait_ms, const Visit& visit) {
         const std::byte* block = next_block(wait_ms);
         if (block == nullptr) return false;
         const std::byte* at = first_frame(block);
         for (std::uint32_t left = frames_in(block); left > 0; --left) {
             std::uint32_t wire_len = 0;
             const Bytes frame = frame_at(at, wire_len);
-            see(frame, wire_len);
+            visit(frame, wire_len);
             at = next_frame(at);
         }
         give_back();

@@ -6,15 +6,15 @@
 namespace acapella::collector {
 namespace {
 
-// Calls see(bytes, number in the round) for each of the reports [first, last) of a round.
-template <typename See>
+// Calls visit(bytes, number in the round) for each of the reports [first, last) of a round.
+template <typename Visit>
 void each_report(std::span<const ReportRun> round, std::size_t stride, std::uint32_t first,
-                 std::uint32_t last, const See& see) {
+                 std::uint32_t last, const Visit& visit) {
     std::uint32_t start = 0;
     for (const ReportRun& run : round) {
         const std::uint32_t from = std::max(first, start);
         const std::uint32_t to = std::min(last, start + run.count);
-        for (std::uint32_t i = from; i < to; ++i) see(run.bytes + std::size_t{i - start} * stride, i);
+        for (std::uint32_t i = from; i < to; ++i) visit(run.bytes + std::size_t{i - start} * stride, i);
         start += run.count;
     }
 }

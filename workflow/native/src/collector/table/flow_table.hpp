@@ -58,13 +58,13 @@ class FlowTable {
     // Visits the current flows. May be called from any thread while reports are added. Values may lag by up
     // to half a round.
     template <typename Visit>
-    void visit(const Visit& see) const {
+    void visit(const Visit& visitor) const {
         for (const auto& shard : shards_) {
             const std::uint32_t size = shard->records().size();
             for (std::uint32_t row = 0; row < size; ++row) {
                 FlowSnapshot flow = shard->records().copy(row);
                 if (shards_.size() == 1) flow.state.number = row;
-                see(flow);
+                visitor(flow);
             }
         }
     }

@@ -113,7 +113,7 @@ class Lz4Blocks {
     Part part_ = Part::magic;
     std::size_t left_ = 4;
     std::array<std::byte, 15> bytes_{};  // the first bytes of the part; a header has up to 15 from FLG to HC
-    std::size_t size_ = 0;               // of them
+    std::size_t size_ = 0;               // number of these bytes
 };
 
 }  // namespace acapella::input

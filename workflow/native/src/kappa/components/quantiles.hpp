@@ -64,9 +64,6 @@ inline constexpr std::size_t kGather = std::size_t{1} << 16;
 template <typename ForEach>
 void find_values(std::span<OrderStatistic> statistic, const ForEach& for_each);
 
-// ---- how
-// ----------------------------------------------------------------------------------------------------------
-
 // One pass: gathers the values between first and last if there are few, otherwise counts them in narrower
 // bins.
 class Narrowing {
@@ -82,7 +79,7 @@ class Narrowing {
         counts_.assign(((statistic.last - statistic.first) >> shift_) + 1, 0);
     }
 
-    void see(std::uint64_t value) {
+    void add(std::uint64_t value) {
         if (value - statistic_->first > statistic_->last - statistic_->first) return;
         if (gathers_) {
             gathered_.push_back(value);
@@ -116,7 +113,7 @@ void find_values(std::span<OrderStatistic> statistic, const ForEach& for_each) {
         }
         if (open.empty()) return;
         for_each([&open](std::uint64_t value) {
-            for (Narrowing& narrowing : open) narrowing.see(value);
+            for (Narrowing& narrowing : open) narrowing.add(value);
         });
         for (Narrowing& narrowing : open) narrowing.finish();
     }

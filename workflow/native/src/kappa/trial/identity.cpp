@@ -158,7 +158,7 @@ Identifier::Found Identifier::find(const Record& record) {
     has_ethertype_ = false;
     ip_version_ = 0;
     Found found = find_by_rule(record);
-    if (found.captured < found.whole && found.captured < min_captured()) found.there = false;
+    if (found.captured < found.whole && found.captured < min_captured()) found.usable = false;
     return found;
 }
 

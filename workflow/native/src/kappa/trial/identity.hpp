@@ -62,7 +62,7 @@ class Identifier {
     explicit Identifier(IdentityRule rule) : rule_(std::move(rule)) {}
 
     struct Found {
-        bool there = true;         // false: no tag, a region not captured, or too few bytes
+        bool usable = true;        // false: no tag, a region not captured, or too few bytes
         std::size_t captured = 0;  // number of identifying bytes captured
         std::size_t whole = 0;     // number on the wire
     };

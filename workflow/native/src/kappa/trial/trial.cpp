@@ -124,7 +124,7 @@ class IdentityBytes {
   public:
     explicit IdentityBytes(std::size_t known) : length_(known) {}
 
-    void see(const Identifier::Found& found) {
+    void update(const Identifier::Found& found) {
         if (found.captured < found.whole && found.captured < length_) length_ = found.captured;
     }
     std::size_t of(const Identifier::Found& found) {
@@ -216,7 +216,7 @@ FileInfo TrialReader::read_file(const TrialFile& file, const TimeRange& time_ran
 
 void TrialReader::take(const Record& record, const SelectedFrames& frames, FileInfo& info, Trial& trial) {
     const Identifier::Found found = identifier_.find(record);
-    if (!found.there) {
+    if (!found.usable) {
         ++info.without_identity;
         return;
     }
@@ -229,7 +229,7 @@ void TrialReader::take(const Record& record, const SelectedFrames& frames, FileI
     }
     ++info.taken;
     info.truncated += record.bytes.size() < record.wire_len;
-    identity_bytes_.see(found);
+    identity_bytes_.update(found);
     trial.truncated_identities += found.whole > identity_bytes_.length();
     if (!identity_bytes_.holds()) return;  // there will be another pass
     trial.identities.push(identifier_.hash(identity_bytes_.of(found)));
@@ -249,7 +249,7 @@ std::size_t estimate_identity_bytes(const std::vector<std::vector<TrialFile>>& t
             Record record;
             for (int i = 0; i < kFrames && frames.next(record); ++i) {
                 if (!plausible(record.ts_ns) || !time_range.has(record.ts_ns)) continue;
-                if (const auto found = identifier.find(record); found.there) identity_bytes.see(found);
+                if (const auto found = identifier.find(record); found.usable) identity_bytes.update(found);
             }
         }
     }
