@@ -100,7 +100,7 @@ $(BIN)/python: | packages
 	@$(PYTHON) -m venv $(VENV)
 
 $(PYTHON_PACKAGES): $(REQUIREMENTS) | $(BIN)/python
-	@echo "setup: Python packages at the versions and hashes of $<; this takes some minutes the first time"
+	@echo "setup: Python packages at the versions and hashes of $<; this takes a few minutes the first time"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NO_BYTECODE) --require-hashes -r $<
 	@$(PRUNE)
 	@mkdir -p $(@D) && touch $@

@@ -1,4 +1,4 @@
-"""The drift between two clocks: a least squares line."""
+"""The drift between two clocks: a least-squares line."""
 
 import random
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The DPDK writer on devices that need no NIC: veth by AF_PACKET and AF_XDP, rings, null devices."""
+"""The DPDK writer on devices that need no NIC: veth with AF_PACKET and AF_XDP, rings, null devices."""
 
 import signal
 import struct
@@ -35,7 +35,7 @@ def send(inside: tuple[str, ...], directory: Path, frames: list[dpdk.Frame]) -> 
 
 
 def take(inside, directory: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:
-    """Capture `frames` from in0 by `device`."""
+    """Capture `frames` from in0 with `device`."""
     argv = ["--vdev", device, "--frames", len(frames), "--stop-when-idle", 5, *arguments]  # idle if frames were lost
     process = dpdk.start(directory, *argv, name=name, prefix=inside)
     try:
@@ -101,7 +101,7 @@ def test_frame_size_that_would_truncate_frames_is_rejected(tmp_path, inside):
 def test_af_xdp_captures_every_frame_or_counts_its_losses(tmp_path, inside):
     argv = ["--vdev", "net_af_xdp0,iface=in0,start_queue=0,queue_count=1,force_copy=1", "--stop-when-idle", "0.1"]
     tried = dpdk.capture(tmp_path, *argv, name="c.pcap", prefix=inside)
-    require(tried.status == 0, f"the kernel lets no AF_XDP here: {tried.stderr.strip().splitlines()[-1:]}")
+    require(tried.status == 0, f"AF_XDP does not work on this machine: {tried.stderr.strip().splitlines()[-1:]}")
     directory = new_directory(tmp_path / "xdp")
     run = take(inside, directory, FRAMES, argv[1])
     assert run.status == 0, run.stderr

@@ -76,12 +76,12 @@ def settings(tmp_path, monkeypatch):
     monkeypatch.setattr(thresholds, "VM", directory)
     put = thresholds.put
 
-    def put_as_the_kernel(name: str, value: int) -> None:
+    def put_like_the_kernel(name: str, value: int) -> None:
         put(name, value)
         stem, _, kind = name.rpartition("_")
         put(f"{stem}_{'ratio' if kind == 'bytes' else 'bytes'}", 0)
 
-    monkeypatch.setattr(thresholds, "put", put_as_the_kernel)
+    monkeypatch.setattr(thresholds, "put", put_like_the_kernel)
     return lambda: {path.name: int(path.read_text()) for path in sorted(directory.iterdir())}
 
 
@@ -145,7 +145,7 @@ def needs_bpftrace() -> str:
     return f"{dpdk.built_or_skip().parent}{os.pathsep}{os.environ['PATH']}"
 
 
-def machines() -> dict[str, int]:
+def machine_thresholds() -> dict[str, int]:
     """Return the machine's thresholds while no other test has changed them."""
     names = [f"{name}_{kind}" for name in thresholds.NAMES for kind in ("ratio", "bytes")]
     with thresholds.exclusive():
@@ -153,12 +153,12 @@ def machines() -> dict[str, int]:
 
 
 def test_traced_and_missed_bytes_of_both_writers_equal_the_written_bytes(tmp_path):
-    path, before = needs_bpftrace(), machines()
+    path, before = needs_bpftrace(), machine_thresholds()
     arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5, "--table-seconds", 0]
     _, measured = measure(tmp_path, path, *arguments)
     if measured["skipped"] or measured["notes"]:
         pytest.skip(measured["skipped"] or measured["notes"][0])
-    assert machines() == before
+    assert machine_thresholds() == before
     buffered, direct = measured["runs"]
     assert (buffered["writer"], buffered["call"]) == ("buffered", "writev")
     assert (direct["writer"], direct["call"]) == ("direct", "io_uring")
@@ -177,7 +177,7 @@ def test_traced_and_missed_bytes_of_both_writers_equal_the_written_bytes(tmp_pat
 
 
 def test_interrupted_study_leaves_nothing(tmp_path):
-    path, before = needs_bpftrace(), machines()
+    path, before = needs_bpftrace(), machine_thresholds()
     argv = [*COMMAND, "-o", str(tmp_path / "study.json"), "--thresholds", "10:20", "--memory-mb", "4096"]
     argv += ["--rate", "1000", "--seconds", "60"]
     with running(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True) as process:
@@ -186,7 +186,7 @@ def test_interrupted_study_leaves_nothing(tmp_path):
         measured = process.communicate(timeout=60)[0]
     require(process.returncode != 0, measured.strip())
     assert process.returncode == 128 + signal.SIGTERM
-    assert machines() == before
+    assert machine_thresholds() == before
     assert list(tmp_path.iterdir()) == []
 
 

@@ -65,7 +65,7 @@ def test_truncated_pcapng_keeps_whole_frames(tmp_path):
 
 
 def damaged_pcapngs() -> dict[str, bytes]:
-    """Return pcapngs with one fault each, by a part of the message."""
+    """Return pcapngs with one fault each, keyed by a part of the expected message."""
     head, data = pcapng.SECTION + pcapng.interface(), bytes(60)
     wrong_trailer = bytearray(pcapng.packet_block(0, 1, data))
     wrong_trailer[-4] ^= 8

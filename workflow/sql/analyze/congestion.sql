@@ -102,7 +102,8 @@ factors as (
         dropped_frames = 0 and drops_known as complete,
         1 - 1 / delivered_ratio as dropped_share,
         -- Upper bound of the bytes offered to the port in the time that fills its queue. Counters of intervals within
-        -- the sample bound the missing bytes; without them, the counted traffic is assumed to be as uneven.
+        -- the sample bound the missing bytes; without them, the counted traffic is assumed to be as uneven as the
+        -- captured traffic.
         case
             when not usable or peak_bps is null or offered_high_octets is null then null
             when mean_bps > 0 and any_inside then counted_ratio

@@ -1,5 +1,5 @@
 -- One row per segment of the streams in `wanted`: the bytes in flight after it, from the last acknowledged byte to the
--- highest byte sent. A receiver's window limits exactly this, so that segments which were received out of order count.
+-- highest byte sent. A receiver's window limits exactly this, so segments received out of order count.
 with
 
 segments as (

@@ -1,7 +1,7 @@
 -- One row per frame with TCP payload of the streams in `wanted`, in the order of the capture. data_at and data_end are
 -- relative to the first payload byte of the stream; sequence numbers are modulo 2^32, and a step of less than half of
 -- that is forward (RFC 9293, section 3.4). repeated: the frame begins below the highest byte sent before, which at the
--- sender is a retransmission, also if the capture lost the first one.
+-- sender is a retransmission, even if the capture lost the first one.
 with
 
 frames as (

@@ -154,7 +154,7 @@ def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 def test_digest_that_never_ends_fails_at_its_time_limit(engine, tmp_path, monkeypatch, capsys, program):
-    """tshark neither reads nor prints. The limit is 0.5 s, and some milliseconds for the size of the capture."""
+    """tshark neither reads nor prints. The limit is 0.5 s, and a few milliseconds for the size of the capture."""
     seconds = f"3600.{os.getpid()}5{engine == 'hybrid':d}"
     text = TSHARK.format(instead=f"exec sleep {seconds}", tshark=program.path)
     fake = executable(tmp_path / "bin" / "tshark", text)

@@ -121,7 +121,7 @@ def test_environment_of_another_user_is_rejected_in_one_line():
 
 def test_setup_announces_its_long_step():
     shown = make("--dry-run", "-W", "workflow/requirements.lock", ".venv/stamps/packages")
-    assert "this takes some minutes the first time" in shown
+    assert "this takes a few minutes the first time" in shown
 
 
 def with_progress(tmp_path, script: str, **environment) -> subprocess.CompletedProcess:

@@ -11,7 +11,7 @@ BUILT_FROM = ("workflow/", "capture/", "schemas/", "p4/loader/")
 
 
 def copy_sources(directory: Path, *, age_s: int = 0) -> None:
-    """Copy what `make dist` builds from, as it is in the working tree, with modification times ``age_s`` earlier."""
+    """Copy the sources of `make dist` from the working tree, with modification times ``age_s`` earlier."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in listed.split("\0"):
         required = name in ("Makefile", "meson.build") or name.startswith(BUILT_FROM)

@@ -18,7 +18,7 @@
 #define VLAN_BYTES 4
 #define VLAN_AT 12
 #define LINK_POLL_NS 10000000
-#define LINK_POLLS 1000 /* 10 s: a NIC negotiates for some seconds, and memif waits for its peer */
+#define LINK_POLLS 1000 /* 10 s: a NIC negotiates for a few seconds, and memif waits for its peer */
 
 unsigned ports_mbuf_count(const struct options *options) {
     const unsigned ports = options->ports + options->lead_sources;

@@ -11,8 +11,8 @@ Each packet of acapella generate contains a stamp: its flow, its sequence number
 stamp and malformed packets are also counted. With --expected, packets lost at the end of a flow are counted, and
 payloads are compared with their patterns.
 
-With --search, acapella generate sends a flow to --send, and the packets are counted at --interface: the highest rate
-without loss for each packet size, the latency at that rate, and the longest burst without loss (RFC 2544, sections
+With --search, acapella generate sends a flow to --send, and the packets are counted at --interface, to find the highest
+rate without loss for each packet size, the latency at that rate, and the longest burst without loss (RFC 2544, sections
 26.1, 26.2 and 26.4):
 
     acapella monitor --search --send eth0 --interface eth1 --most 1000000
@@ -102,12 +102,12 @@ def add_packet_options(group: Any) -> None:
     group.add_argument("--rule", action="append", default=[], metavar="RULE",
                        help="count only packets of this 5-tuple; repeat it for several (default: all)")  # fmt: skip
     group.add_argument("--correct-drift", action="store_true",
-                       help="with FILE: correct latencies by the drift between the clocks of sender and receiver, a "
-                       "least squares line over the run")  # fmt: skip
+                       help="with FILE: correct latencies for the drift between the clocks of sender and receiver, "
+                       "estimated with a least-squares line over the run")  # fmt: skip
     group.add_argument("--sent", type=Path, metavar="FILE",
                        help="list the packets of FILE that did not arrive, matched by a hash of their bytes (table "
-                       "monitor_losses); FILE is a capture from another place, or was written there by "
-                       "--packets")  # fmt: skip
+                       "monitor_losses); FILE is a capture from a different capture point, or was written "
+                       "there by --packets")  # fmt: skip
 
 
 def add_output_options(group: Any) -> None:

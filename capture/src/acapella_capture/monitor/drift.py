@@ -1,4 +1,4 @@
-"""Estimates the drift between the clocks of a sender and a receiver from one-way latencies, with a least squares line.
+"""Estimates the drift between the clocks of a sender and a receiver from one-way latencies, with a least-squares line.
 
 The smallest latency in an interval belongs to the packet that waited least. If the path does not change, this latency
 is a constant plus the difference of the two clocks, which grows with the difference of their rates. One-way latencies
@@ -38,7 +38,7 @@ class Drift:
 
 
 def fit(arrivals_ns: Sequence[int], latencies_ns: Sequence[int]) -> Drift | None:
-    """Return the least squares line of latencies over arrivals; None for fewer than 3 different arrivals.
+    """Return the least-squares line of latencies over arrivals; None for fewer than 3 different arrivals.
 
     Exact in rational numbers: rate = cov(t, y) / var(t) (for example, Draper and Smith, Applied Regression Analysis,
     1.2). Times are ns since 1970, whose squares do not fit into doubles.

@@ -20,9 +20,9 @@ from .channel import MAX_REQUEST_BYTES
 from .program import ReplayProgram
 
 MAX_SESSIONS = 128  # including ended ones, whose last response may have been lost
-CLOSE_S = 2.0  # until waiting frames are sent
+CLOSE_S = 2.0  # timeout for sending the remaining frames
 MAX_PENDING_LINES = 16  # of a session
-# Frames that cause a response without proof of the secret, which would disturb a run:
+# Limits on responses that are sent without proof of the secret, because many of them would disturb a run:
 OPENED_PER_S = 10
 REPEATED_PER_S = 20
 Serve = Callable[[asyncio.StreamReader, Any], Awaitable[None]]
@@ -109,7 +109,7 @@ class InBand:
 
 
 class Limit:
-    """Permits a number of events in a second."""
+    """Permits a number of events per second."""
 
     def __init__(self, clock: Callable[[], float], per_s: int):
         self._clock = clock

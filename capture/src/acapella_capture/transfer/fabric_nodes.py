@@ -117,7 +117,7 @@ class FabricNodes(Nodes):
 
     def _allocate(self) -> None:
         request = resource_request(self._settings)
-        self._report(f"transfer: slice {self._slice.name} of {request.instances} nodes, this can take some minutes")
+        self._report(f"transfer: slice {self._slice.name} of {request.instances} nodes, this can take a few minutes")
         self._slice.open(self._plan, request)
         self._report(f"transfer: slice {self._slice.name} is {'used again' if self._slice.existed else 'active'}")
         end = time.monotonic() + self._settings.fabric.wait_timeout_s

@@ -198,7 +198,7 @@ def test_rates_add_up_to_the_port_counters(testbed):
 
 
 def test_prometheus_has_the_same_counters(testbed):
-    """Last of the tests of rates: the first readings take some seconds."""
+    """Last of the tests of rates: the first readings take a few seconds."""
     require(snmp.installed(), f"not all of {', '.join(snmp.PROGRAMS)} are here")
     source = testbed._prometheus["site1"]
 

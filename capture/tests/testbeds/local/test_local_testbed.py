@@ -100,7 +100,7 @@ def wait_for(condition) -> None:
 
 
 def flood(testbed) -> None:
-    """Send some thousand UDP frames through port1 in about a second."""
+    """Send a few thousand UDP frames through port1 in about a second."""
     server = testbed.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
     wait_for(lambda: "listening" in server.log())
     client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "50M", "-t", "1"]

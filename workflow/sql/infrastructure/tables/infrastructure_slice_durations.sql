@@ -1,4 +1,4 @@
--- One row per duration in whole hours, rounded up, that a slice has: the slices that last at most as long.
+-- One row per duration of slices, rounded up to whole hours: the slices with at most this duration.
 with
 
 slices as (

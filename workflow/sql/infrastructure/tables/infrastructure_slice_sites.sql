@@ -1,4 +1,4 @@
--- One row per number of sites: the slices that use as many.
+-- One row per number of sites: the slices that use this number of sites.
 with
 
 slices as (

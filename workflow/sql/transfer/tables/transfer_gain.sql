@@ -1,4 +1,5 @@
--- One row per settings with a run of bbr or cubic: their means side by side, and the gain 100 (BBR - Cubic) / BBR.
+-- One row per combination of settings with a run of bbr or cubic: their means side by side, and the gain
+-- 100 (BBR - Cubic) / BBR.
 with
 
 bbr as (

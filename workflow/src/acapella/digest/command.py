@@ -118,8 +118,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=int,
         nargs="+",
         default=[],
-        help="engine hybrid, up to 3 numbers, which select the payload frames of a flow and direction that tshark "
-        "dissects: the number of frames at its start (default: 2), a budget of frames with new kinds of payload "
+        help="engine hybrid: up to 3 numbers that select which payload frames tshark dissects in each direction of a "
+        "flow: the number of frames at its start (default: 2), a budget for frames with new kinds of payload "
         "(default: 8), and N for the frames N, 4 N, 16 N, ... (default: 16)",
     )
     parser.add_argument("--site", help="site of the sample, part of every flow's key")

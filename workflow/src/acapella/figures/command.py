@@ -82,7 +82,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="number of samples that are missing from the tables because they failed, which figures of samples state",
+        help="number of failed samples, which are missing from the tables; figures of samples state it",
     )
     parser.add_argument(
         "--code",

@@ -13,13 +13,13 @@ Before publication, the copy is searched for original addresses, checksums of un
 captures. If anything is found, nothing is published, and the error names the finding.
 
 If the tables were created with pseudonyms, the release has the same pseudonyms for sites, ports and samples.
---pseudonyms requires pseudonyms, and writes the private mapping from pseudonyms to original names to a file outside of
-the release that only its owner can read. It needs tables with pseudonyms: first run snakemake --config pseudonyms=True.
-Tables of individual stages that still have original names are omitted.
+--pseudonyms writes the private mapping from pseudonyms to original names to a file outside of the release that only its
+owner can read. It fails unless the tables have pseudonyms: first run snakemake --config pseudonyms=True. Tables of
+individual stages that still have original names are omitted.
 
-The key is not published: CAMPAIGN/release.key, created if it does not exist, or the file of --key-file. With the same
-key, a later release of the campaign has the same pseudonyms. Review the files before you publish them; docs/release.md
-describes what they still reveal.
+The key is not published. It is the file given with --key-file, otherwise CAMPAIGN/release.key, which is created if it
+does not exist. With the same key, a later release of the campaign has the same pseudonyms. Review the files before you
+publish them; docs/release.md describes what they still reveal.
 """
 
 import argparse

@@ -96,8 +96,8 @@ class Crate:
         tools = {step: self._tool(step) for step in self._steps()}
         workflow = self._workflow(tools)
         actions = [action for step in tools for action in self._actions(step, tools[step])]
-        beginnings = ("captures/", *(f"{directory}/" for directory in STUDIES.values()))
-        inputs = [self.files[name] for name in self.files if name in (CONFIG, SHEET) or name.startswith(beginnings)]
+        prefixes = ("captures/", *(f"{directory}/" for directory in STUDIES.values()))
+        inputs = [self.files[name] for name in self.files if name in (CONFIG, SHEET) or name.startswith(prefixes)]
         results = [self.files[name] for name in self._results("")]
         run = self._action("#run", f"Run of Acapella {__version__}", workflow, inputs, results)
         root = self.crate.root_dataset
@@ -182,12 +182,10 @@ class Crate:
 
     def _results(self, kind: str) -> list[str]:
         """Return the names of results that begin with ``kind`` in results/, or of all results and digests."""
-        beginnings = (
-            (f"{RESULTS}/{kind}",) if kind else (f"{RESULTS}/tables/", f"{RESULTS}/figures/", "acap/", "flows/")
-        )
-        return [name for name in self.files if name.startswith(beginnings)]
+        prefixes = (f"{RESULTS}/{kind}",) if kind else (f"{RESULTS}/tables/", f"{RESULTS}/figures/", "acap/", "flows/")
+        return [name for name in self.files if name.startswith(prefixes)]
 
-    def _beginning(self, directory: str) -> list[str]:
+    def _files_in(self, directory: str) -> list[str]:
         """Return the names of the files in a directory."""
         return [name for name in self.files if name.startswith(directory)]
 
@@ -218,14 +216,14 @@ class Crate:
                 )
                 for sample in samples
             ]
-        optional = {step: self._results(beginning) for step, beginning in OPTIONAL_TABLES.items()}
+        optional = {step: self._results(prefix) for step, prefix in OPTIONAL_TABLES.items()}
         tables = [name for name in self._results("tables/") if not any(name in names for names in optional.values())]
         digests = [name for name in self.files if name.startswith(("acap/", "flows/"))]
-        captures = self._beginning("captures/")
+        captures = self._files_in("captures/")
         objects, results = {
             "process": ([*digests, CONFIG, SHEET], tables),
             **{step: ([*captures, CONFIG], names) for step, names in optional.items()},
-            **{step: ([*self._beginning(f"{place}/"), CONFIG], optional[step]) for step, place in STUDIES.items()},
+            **{step: ([*self._files_in(f"{place}/"), CONFIG], optional[step]) for step, place in STUDIES.items()},
             "figures": ([*(name for name in self._results("tables/") if name.endswith(".parquet")), CONFIG],
                         self._results("figures/")),
         }[step]  # fmt: skip

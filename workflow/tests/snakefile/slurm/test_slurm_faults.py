@@ -46,7 +46,7 @@ def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
         accounts = set()
 
         def fault():
-            """The controller sends jobs to the database some seconds after they have started."""
+            """The controller sends jobs to the database a few seconds after they have started."""
             query = ("sacct", "--allocations", "--noheader", "--format=Account")
             accounts.update(slurm_runs.wait_for(lambda: cluster.run(*query).split(), "a job in the database"))
 

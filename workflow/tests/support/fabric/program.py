@@ -1,7 +1,7 @@
-"""`acapella` in a different process from the FABRIC on loopback: `python -m ... PORT BASTION_KEY ARGUMENTS`.
+"""Run `acapella` in a separate process with the FABRIC on loopback: `python -m ... PORT BASTION_KEY ARGUMENTS`.
 
-PORT is that of the nodes' SSH server. Snakemake runs jobs with bash, in which a function `acapella` runs this instead
-of `acapella collect`.
+PORT is the port of the nodes' SSH server. Snakemake runs jobs with bash, in which a function `acapella` runs this
+instead of `acapella collect`.
 """
 
 import sys

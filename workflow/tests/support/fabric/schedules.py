@@ -42,41 +42,41 @@ WAITING = (remote, session, slices, testbed, own)  # modules that wait for FABRI
 LIMITS = {"wait_timeout_s": 600, "mirror_timeout_s": 300, "release_timeout_s": 300, "poll_s": 5, "lease_h": 24}
 PATHS = ("/slices/creates", "/slices/modify", "/slices/renew", "/slices/delete", "/slices", "/slivers", "/resources")
 Draw = Callable[[random.Random], object]
-# A value of each switch: of the orchestrator's faults, of the nodes, and of the orchestrator itself.
+# Draws a value for each setting: of the orchestrator's faults, of the nodes, and of the orchestrator itself.
 DRAWS: dict[str, Draw] = {
-    "create_status": lambda of: [of.choice((500, 503))] * of.randint(1, 9),
+    "create_status": lambda rng: [rng.choice((500, 503))] * rng.randint(1, 9),
     "refuse": lambda _: True,
-    "notice": lambda of: of.choice(("playbook failed", "Insufficient resources : ['disk']")),
-    "queries": lambda of: of.randint(1, 200),
+    "notice": lambda rng: rng.choice(("playbook failed", "Insufficient resources : ['disk']")),
+    "queries": lambda rng: rng.randint(1, 200),
     "first_mirrors_fail": lambda _: True,
     "stuck": lambda _: True,
     "modify_fails": lambda _: True,
     "failed_service_stays": lambda _: True,
-    "kept": lambda of: f"acapella-{CAMPAIGN}-{of.choice(SITES)}",
+    "kept": lambda rng: f"acapella-{CAMPAIGN}-{rng.choice(SITES)}",
     "no_summary": lambda _: True,
-    "metrics_status": lambda of: of.choice((403, 500)),
-    "lease_limit_h": lambda of: of.choice((0.5, 3)),
-    "lost_answers": lambda of: [of.choice(PATHS) for _ in range(of.randint(1, 6))],
-    "hidden": lambda of: of.randint(1, 40),
+    "metrics_status": lambda rng: rng.choice((403, 500)),
+    "lease_limit_h": lambda rng: rng.choice((0.5, 3)),
+    "lost_answers": lambda rng: [rng.choice(PATHS) for _ in range(rng.randint(1, 6))],
+    "hidden": lambda rng: rng.randint(1, 40),
     "latency_s": lambda _: 0.01,
-    "too_many": lambda of: of.randint(1, 40),
-    "expire_after": lambda of: of.randint(0, 40),
+    "too_many": lambda rng: rng.randint(1, 40),
+    "expire_after": lambda rng: rng.randint(0, 40),
     "ipv6_management": lambda _: True,
-    "drop_every": lambda of: of.randint(3, 12),
+    "drop_every": lambda rng: rng.randint(3, 12),
     "refusing": lambda _: True,
     "expired_key": lambda _: True,
-    "booting": lambda of: of.randint(1, 30),
-    "states": lambda of: {of.choice(SITES): of.choice(("Maint", "PartMaint"))},
-    "sites": lambda of: {site: [HOSTS | {"maintenance": of.random() < 0.5} for _ in range(2)] for site in SITES},
-    "tags": lambda of: tuple(tag for tag in TAGS if of.random() < 0.8),
+    "booting": lambda rng: rng.randint(1, 30),
+    "states": lambda rng: {rng.choice(SITES): rng.choice(("Maint", "PartMaint"))},
+    "sites": lambda rng: {site: [HOSTS | {"maintenance": rng.random() < 0.5} for _ in range(2)] for site in SITES},
+    "tags": lambda rng: tuple(tag for tag in TAGS if rng.random() < 0.8),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A fault: from request `at` to request `until` (exclusive; None: to the end) a switch has a value."""
+    """A fault: from request `at` to request `until` (exclusive; None: to the end) a setting has a value."""
 
-    switch: str
+    setting: str
     value: object
     at: int
     until: int | None
@@ -93,26 +93,26 @@ class Schedule:
     others: int  # slices of other campaigns
     interrupts: tuple[int, ...]  # requests during which the user presses Ctrl-C
     own: bool = False  # whether the nodes are added to the user's own slice
-    loses_tags: bool = False  # whether the project has no permission when the rest is released
+    loses_tags: bool = False  # whether the project loses its permissions before --release-all
     digests: bool = False  # whether captures are digested on their nodes
     replays: bool = False  # whether a trial is replayed from a node of the user's slice after the samples
 
 
 def schedule(seed: int) -> Schedule:
     """Return the schedule of a seed."""
-    of = random.Random(seed)
-    switches = of.sample(sorted(DRAWS), of.randint(1, 4))
+    rng = random.Random(seed)
+    settings = rng.sample(sorted(DRAWS), rng.randint(1, 4))
     changes = []
-    for switch in switches:
-        at = of.choice((0, of.randrange(REQUESTS)))
-        changes.append(Change(switch, DRAWS[switch](of), at, of.choice((None, at + of.randint(1, 100)))))
+    for setting in settings:
+        at = rng.choice((0, rng.randrange(REQUESTS)))
+        changes.append(Change(setting, DRAWS[setting](rng), at, rng.choice((None, at + rng.randint(1, 100)))))
     return Schedule(
         seed,
         tuple(changes),
-        instances=of.choice((1, 1, 2)),
-        refresh=of.random() < 0.5,
-        others=of.choice((1, 1, 1, 250)),
-        interrupts=tuple(sorted(of.randrange(REQUESTS) for _ in range(of.choice((0, 0, 0, 1, 1, 2))))),
+        instances=rng.choice((1, 1, 2)),
+        refresh=rng.random() < 0.5,
+        others=rng.choice((1, 1, 1, 250)),
+        interrupts=tuple(sorted(rng.randrange(REQUESTS) for _ in range(rng.choice((0, 0, 0, 1, 1, 2))))),
     )
 
 
@@ -159,13 +159,13 @@ class ScheduledOrchestrator(Orchestrator):
 
     def _apply(self, request: int) -> None:
         for change in self.plan.changes:
-            owner = next(each for each in (self.faults, self.nodes, self) if hasattr(each, change.switch))
+            owner = next(each for each in (self.faults, self.nodes, self) if hasattr(each, change.setting))
             if request == change.at:
-                self._before[change] = getattr(owner, change.switch)
+                self._before[change] = getattr(owner, change.setting)
                 value = change.value
-                setattr(owner, change.switch, value.copy() if isinstance(value, list | dict) else value)
+                setattr(owner, change.setting, value.copy() if isinstance(value, list | dict) else value)
             if request == change.until:
-                setattr(owner, change.switch, self._before[change])
+                setattr(owner, change.setting, self._before[change])
         if request in self.plan.interrupts:
             self.interrupted += 1
             os.kill(os.getpid(), signal.SIGINT)
@@ -237,7 +237,7 @@ class Ended:
         return (self.err.strip().splitlines() or [""])[-1]
 
     def faults(self) -> list[str]:
-        """Return what the collection must not do."""
+        """Return the violations of the rules for a collection."""
         found = list(self.excesses)
         if self.status not in (0, 2, 130):
             found.append(f"status {self.status}")
@@ -258,7 +258,7 @@ class Ended:
 
 
 def limit_s(plan: Schedule) -> float:
-    """Return the most simulated time of a collection: the sum of all time limits, for each site."""
+    """Return the maximum simulated duration of a collection: the sum of all time limits, for each site."""
     create = 2 * LIMITS["wait_timeout_s"] + LIMITS["release_timeout_s"]
     creations = (plan.instances + 1) * 2  # with and without first mirrors, one node fewer each time
     moves = len(PORTS) * 4 * LIMITS["mirror_timeout_s"]  # two modifications, each of which is waited for twice
@@ -317,7 +317,7 @@ def collected(fabric: Loopback, plan: Schedule, *words: str) -> tuple[int, Path]
 
 
 def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple[Ended, Ended]:
-    """Collect under a schedule, and release what is left once the faults have ended; return both ends."""
+    """Collect under a schedule, and release what is left once the faults have ended; return both results."""
     with scheduled_fabric(directory, plan) as fabric, pytest.MonkeyPatch.context() as patch:
         first = end(fabric, plan, capsys, patch)
         orchestrator = fabric.orchestrator

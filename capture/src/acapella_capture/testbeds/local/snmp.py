@@ -45,7 +45,7 @@ def require() -> None:
 
 
 def serve(sites: list[str]) -> dict[str, Prometheus]:
-    """Start all programs; return the Prometheus query of each site. The first readings take some seconds."""
+    """Start all programs; return the Prometheus query of each site. The first readings take a few seconds."""
     directory = SCRATCH / "snmp"
     shutil.rmtree(directory, ignore_errors=True)  # left by an earlier allocation
     directory.mkdir()
