@@ -122,7 +122,7 @@ static void test_injected_lead_is_measured_exactly_and_compensated(void) {
     }
 }
 
-static void test_lead_by_kernel_timestamps_is_not_marked_as_hardware(void) {
+static void test_lead_from_kernel_timestamps_is_not_marked_as_hardware(void) {
     struct device device = {.lead_ns = LEAD_NS, .by_kernel = true};
     struct world world = {.options = {.ports = 1}};
     struct fault fault = {""};
@@ -341,7 +341,7 @@ static int nic_read_time(uint16_t port, struct timespec *now) {
     return 0;
 }
 
-static void test_lead_is_measured_by_transmit_timestamps_or_unknown(void) {
+static void test_lead_is_measured_with_transmit_timestamps_or_unknown(void) {
     static const struct lead_calls calls = {nic_enable, nic_read_stamp, nic_read_time};
     struct world world = {.options = {.ports = 1, .pacing = PACING_SINGLE}};
     struct fault fault = {""};
@@ -361,7 +361,7 @@ static void test_lead_is_measured_by_transmit_timestamps_or_unknown(void) {
 int main(void) {
     world_environment(256, 0);
     test_injected_lead_is_measured_exactly_and_compensated();
-    test_lead_by_kernel_timestamps_is_not_marked_as_hardware();
+    test_lead_from_kernel_timestamps_is_not_marked_as_hardware();
     test_ports_with_different_leads_keep_their_order_across_ports();
     test_a_lead_does_not_depend_on_the_port_that_received_the_probes();
     test_packets_before_the_measurement_are_discarded();
@@ -372,7 +372,7 @@ int main(void) {
     test_clocks_begin_after_the_links_of_all_ports_are_up();
     test_a_lead_before_the_departure_is_an_error();
     test_a_lead_below_the_error_of_the_clocks_is_zero();
-    test_lead_is_measured_by_transmit_timestamps_or_unknown();
+    test_lead_is_measured_with_transmit_timestamps_or_unknown();
     puts("test_lead: ok");
     return 0;
 }

@@ -148,7 +148,7 @@ def test_missing_interface_is_a_one_line_error(tmp_path, prefix, variables):
 
 def writes_file(parent: int) -> bool:
     """Return whether a child of a process is acapella-dpdk-generate and handles signals."""
-    for pid in [pid for pid, (of, _) in processes().items() if of == parent]:
+    for pid in [pid for pid, (parent_pid, _) in processes().items() if parent_pid == parent]:
         with contextlib.suppress(OSError):
             status = Path(f"/proc/{pid}/status").read_text()
             caught = int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16)

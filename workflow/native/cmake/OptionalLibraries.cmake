@@ -21,7 +21,7 @@ print(header.locate().resolve().parents[1])")
 endif()
 if(ZLIB_FOUND)
   set(ACAPELLA_HAS_GZIP ON)
-  if(ZLIB_INCLUDE_DIR MATCHES "/cmeel[.]prefix/") # also if it is from CMake's cache
+  if(ZLIB_INCLUDE_DIR MATCHES "/cmeel[.]prefix/") # even if it is from CMake's cache
     set(ZLIB_FROM_PYPI ON)
   endif()
   list(APPEND OPTIONAL_LIBRARIES ZLIB::ZLIB)

@@ -57,12 +57,16 @@ class Packets:
     keys: np.ndarray
 
 
-def drawn(of: Distribution, index: np.ndarray) -> np.ndarray:
+def drawn(distribution: Distribution, index: np.ndarray) -> np.ndarray:
     """Return values drawn from a distribution, rounded to integers."""
-    if of.law == "constant":
-        return np.full(len(index), int(min(of.scale, draws.LARGEST) + 0.5), np.int64)
-    log = draws.log(draws.unit(draws.draw(of.key, index)))
-    value = of.scale * -log if of.law == "exponential" else of.scale * draws.exp(-log / of.shape)
+    if distribution.law == "constant":
+        return np.full(len(index), int(min(distribution.scale, draws.LARGEST) + 0.5), np.int64)
+    log = draws.log(draws.unit(draws.draw(distribution.key, index)))
+    value = (
+        distribution.scale * -log
+        if distribution.law == "exponential"
+        else distribution.scale * draws.exp(-log / distribution.shape)
+    )
     return (np.minimum(value, draws.LARGEST) + 0.5).astype(np.int64)
 
 

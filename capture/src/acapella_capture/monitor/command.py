@@ -187,7 +187,7 @@ def given(args: argparse.Namespace, names_: Iterable[str]) -> list[str]:
 
 
 def set_defaults(args: argparse.Namespace) -> None:
-    """Set the options that are not in the command line."""
+    """Set the options that are not on the command line."""
     for name, value in DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)

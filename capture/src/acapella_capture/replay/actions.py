@@ -267,9 +267,9 @@ def text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) and value.isprintable() else None
 
 
-def numbered(path: Path | None, number: int, of: int) -> Path | None:
+def numbered(path: Path | None, number: int, total: int) -> Path | None:
     """Return the path of the departures of an agent: with several agents, `NAME-NUMBER.parquet`."""
-    if path is None or of == 1:
+    if path is None or total == 1:
         return path
     return path.with_name(f"{path.stem}-{number}{path.suffix}")
 

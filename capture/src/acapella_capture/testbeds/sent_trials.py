@@ -31,9 +31,9 @@ def keep_recording(part: Part, raw: Path) -> str:
     return checksum
 
 
-def departures_file(sample: str, raw: Path, number: int, of: int) -> Path:
+def departures_file(sample: str, raw: Path, number: int, total: int) -> Path:
     """Return the file for the departures of a process, numbered from 1 if there are several."""
-    return raw / f"{sample if of == 1 else f'{sample}.{number}'}.departures.parquet"
+    return raw / f"{sample if total == 1 else f'{sample}.{number}'}.departures.parquet"
 
 
 def delays(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def members(message: object, what: str, *names: str) -> dict:
 
 
 def whole(value: object, what: str, bits: int, minimum: int = 0) -> int:
-    """Return an integer of up to ``bits`` bits. Raises Refused, also for true and 1.0."""
+    """Return an integer of up to ``bits`` bits. Raises Refused for all other values, including true and 1.0."""
     if type(value) is not int or not minimum <= value < 1 << bits:
         raise Refused(f"{what} is not a whole number from {minimum} to 2^{bits} - 1")
     return value

@@ -66,7 +66,7 @@ def sync_directory(directory: int, target: Path) -> None:
 
 
 def finish(directory: int, name: str, mode: int) -> None:
-    """Set the mode of a file in an open directory and sync it. Raises OSError, also if it is a link."""
+    """Set the mode of a file in an open directory and sync it. Raises OSError, for example if it is a link."""
     written = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
         os.fchmod(written, mode)
@@ -108,7 +108,7 @@ def locked_temporary(directory: int, target: str) -> tuple[int, str]:
     """Create an empty temporary file for ``target`` in an open directory; return its descriptor and name.
 
     A lock on the descriptor shows other processes that the writer is running. The kernel releases it when the
-    descriptor is closed or the process ends, also after kill -9.
+    descriptor is closed or the process ends, even after kill -9.
     """
     while True:
         name = f".{target}.{secrets.token_hex(4)}.part"

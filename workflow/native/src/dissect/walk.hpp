@@ -76,7 +76,7 @@ struct Walk {
     std::uint32_t wire_len;
     std::uint32_t link_len = 0;   // length of the nearest link header, without VLAN tags and MPLS
     std::uint16_t key = 0;        // ethertype or IP protocol
-    std::uint8_t ip_version = 0;  // of the nearest network header, also in a quoted packet
+    std::uint8_t ip_version = 0;  // of the nearest network header, including that of a quoted packet
     bool innermost = false;       // Depth::innermost: continue after headers at which tshark stops
     bool quoted = false;          // inside a packet quoted in an ICMP error: tokens only, no keys
     vni::OuterKey outer_key;

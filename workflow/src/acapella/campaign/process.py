@@ -290,7 +290,7 @@ def bootstrap_intervals(con) -> None:
     sites, categories, counts, totals = count_matrix(con)
     rows = []
     for site in [*sorted(set(sites)), "all"]:
-        chosen = [n for n, of in enumerate(sites) if site in (of, "all")]
+        chosen = [n for n, sample_site in enumerate(sites) if site in (sample_site, "all")]
         bounds = share_intervals(counts[chosen], totals[chosen])
         if bounds is not None:
             rows += [(kind, site, category, *pair) for (kind, category), *pair in zip(categories, *bounds, strict=True)]

@@ -122,7 +122,7 @@ def remove_stages(campaign: Campaign, stages: Iterable[Stage]) -> list[str]:
 
 
 def report_removed(
-    directory: Path, removed: Collection[Removed], of: str = "samples that are not in the sheet"
+    directory: Path, removed: Collection[Removed], owners: str = "samples that are not in the sheet"
 ) -> list[str]:
     """Append removed files to logs/stale.log; return lines that report the first ones."""
     if not removed:
@@ -135,7 +135,7 @@ def report_removed(
     excerpt = [*lines[:MAX_SHOWN], *([f"... (all in {log})"] if len(lines) > MAX_SHOWN else [])]
     moves = f" {moved} of them moved to {directory / 'stale' / 'raw'};" if moved else ""
     counted = pluralize(len(removed), "file or directory", "files and directories")
-    first = f"acapella: removed {counted} of {of};{moves} list: {log}"
+    first = f"acapella: removed {counted} of {owners};{moves} list: {log}"
     return [shown(first), *(f"  {line}" for line in excerpt)]
 
 

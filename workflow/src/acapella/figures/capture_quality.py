@@ -151,12 +151,12 @@ def title(rows: list[dict]) -> str:
     if not known:
         return "; ".join([f"Loss unknown: {without_counters}", *mirror])
     lossy = sum(share > 0 for share in known)
-    of = count(len(known), "sample")
+    samples = count(len(known), "sample")
     partly = any(row["lost_frames"] is not None and row["loss_stages_known"] < STAGES for row in rows)
     at_least = "at least " if partly or any(map(mirror_loss_uncounted, rows)) else ""
-    text = f"No loss {'counted' if at_least or mirror else 'seen'} in {of}"
+    text = f"No loss {'counted' if at_least or mirror else 'seen'} in {samples}"
     if lossy:
-        text = f"Loss counted in {lossy:,} of {of}, the largest {at_least}{percent(max(known))} of frames"
+        text = f"Loss counted in {lossy:,} of {samples}, the largest {at_least}{percent(max(known))} of frames"
     return "; ".join([text, *([] if len(known) == len(rows) else [without_counters]), *mirror])
 
 

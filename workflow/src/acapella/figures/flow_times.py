@@ -89,7 +89,7 @@ def title(campaign_lines: dict[str, list[dict]]) -> str:
     elif duration:
         parts.append(f"median duration of {count(flows, 'directed flow')} {median_text(duration, nanoseconds)}")
     if rate:
-        of = count(campaign_lines["rate_bps"][0]["flows"], "rate")
-        parts.append(f"median of {of} {median_text(rate, lambda value: scaled(value, 'bit/s'))}")
+        rates = count(campaign_lines["rate_bps"][0]["flows"], "rate")
+        parts.append(f"median of {rates} {median_text(rate, lambda value: scaled(value, 'bit/s'))}")
     text = "; ".join(parts) or f"durations and rates of {count(flows, 'directed flow')}"
     return text[0].upper() + text[1:]

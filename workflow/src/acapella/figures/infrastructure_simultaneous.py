@@ -28,8 +28,8 @@ def draw(source: Source) -> Figure:
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("the slice records span no time (infrastructure.slices)")
-    of = infrastructure_scope.summary(source)
-    mean, deviation, highest = (of[name] for name in QUANTITIES)
+    summary = infrastructure_scope.summary(source)
+    mean, deviation, highest = (summary[name] for name in QUANTITIES)
     parts = [count(len(rows), "day")]
     parts += [
         infrastructure_scope.compared(name, digits(value))

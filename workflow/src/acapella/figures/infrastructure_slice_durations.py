@@ -28,8 +28,8 @@ def draw(source: Source) -> Figure:
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("no slice record has a duration (infrastructure.slices)")
-    of = infrastructure_scope.summary(source)
-    within, excluded = of["within_24_h_share"], of["slices"] - of["slices_with_duration"]
+    summary = infrastructure_scope.summary(source)
+    within, excluded = summary["within_24_h_share"], summary["slices"] - summary["slices_with_duration"]
     parts = [count(rows[-1]["slices_at_most"], "slice"), infrastructure_scope.compared("within_24_h", percent(within))]
     parts.append(LEASES)
     parts.append("durations are rounded up to whole hours; the paper's curve is smoothed, this one is not")

@@ -23,11 +23,14 @@ def draw(source: Source) -> Figure:
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("no slice record has sites (infrastructure.slices)")
-    of = infrastructure_scope.summary(source)
-    single, several = of["single_site_share"], of["several_sites_share"]
-    parts = [count(of["slices_with_sites"], "slice"), infrastructure_scope.compared("single_site", percent(single))]
+    summary = infrastructure_scope.summary(source)
+    single, several = summary["single_site_share"], summary["several_sites_share"]
+    parts = [
+        count(summary["slices_with_sites"], "slice"),
+        infrastructure_scope.compared("single_site", percent(single)),
+    ]
     parts.append(infrastructure_scope.compared("several_sites", percent(several)))
-    if unknown := of["slices"] - of["slices_with_sites"]:
+    if unknown := summary["slices"] - summary["slices_with_sites"]:
         parts.append(f"not included: {count(unknown, 'slice')} without known sites")
     title = f"{percent(single)} of slices use one site, {percent(several)} use several (at most {rows[-1]['sites']})"
     return Figure(title, chart(rows), (infrastructure_scope.note(*parts),))

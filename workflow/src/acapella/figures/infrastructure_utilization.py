@@ -28,12 +28,14 @@ def draw(source: Source) -> Figure:
     rows = [row for row in source.rows(TABLE) if row["utilization_max"] is not None]
     if not rows:
         raise NoData("no port with a known rate has samples (infrastructure.telemetry)")
-    of = infrastructure_scope.summary(source)
-    low, at_line_rate = percent(of["low_ports"] / of["ports"]), of["line_rate_ports"]
-    medians = (percent(of[f"utilization_{kind}_median"]) for kind in ("max", "mean"))
-    parts = [count(of["ports"], "port"), "median of the largest sample {}, of the mean {}".format(*medians)]
+    summary = infrastructure_scope.summary(source)
+    low, at_line_rate = percent(summary["low_ports"] / summary["ports"]), summary["line_rate_ports"]
+    medians = (percent(summary[f"utilization_{kind}_median"]) for kind in ("max", "mean"))
+    parts = [count(summary["ports"], "port"), "median of the largest sample {}, of the mean {}".format(*medians)]
     parts.append(infrastructure_scope.compared("utilization", low))
-    parts.append(infrastructure_scope.compared("line_rate", f"{at_line_rate} ({percent(at_line_rate / of['ports'])})"))
+    parts.append(
+        infrastructure_scope.compared("line_rate", f"{at_line_rate} ({percent(at_line_rate / summary['ports'])})")
+    )
     if unknown := len(source.rows(TABLE)) - len(rows):
         parts.append(f"not included: {count(unknown, 'port')} without samples or known rate")
     key = (infrastructure_scope.note(*parts), KEY)

@@ -103,10 +103,10 @@ def value_domain(values: list[float], measure: Measure) -> list[float]:
 
 
 def panel(
-    rows: list[dict], group: list[dict], measure: Measure, domain: list[float], of: tuple[str, int]
+    rows: list[dict], group: list[dict], measure: Measure, domain: list[float], layout: tuple[str, int]
 ) -> alt.LayerChart:
-    """Return the panel of an algorithm. ``of``: its heading, and the number of panels in a line."""
-    heading, across = of
+    """Return the panel of an algorithm. ``layout``: its heading, and the number of panels in a line."""
+    heading, across = layout
     delays, buffers = axis_values(group, "delay_ns"), axis_values(group, "buffer_bytes")
     y_labels = {value: transfer_scope.milliseconds(value) for value in delays}
     x_labels = {value: transfer_scope.byte_text(value) for value in buffers}

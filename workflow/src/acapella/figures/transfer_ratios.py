@@ -71,9 +71,9 @@ def first_runs(cells: list[dict]) -> list[dict]:
     return [rows[0] for rows in transfer_scope.groups(known, ("algorithm", "ratio", "setting")).values()]
 
 
-def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[dict], of: tuple) -> alt.LayerChart:
-    """Return the panel of a run. ``of``: all paths, and the ends of the axes: s, Mbit/s."""
-    paths, longest, fastest = of
+def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[dict], axes: tuple) -> alt.LayerChart:
+    """Return the panel of a run. ``axes``: all paths, and the ends of the axes: s, Mbit/s."""
+    paths, longest, fastest = axes
     own = [row for row in flows if belongs(row, cell)]
     names = {(row["flow"], row["stream"]): row["path"] or f"flow {row['flow']}" for row in own}
     points = [

@@ -47,8 +47,8 @@ def text(bbr: dict, cubic: dict) -> str:
         ),
     ]
     if unknown := bbr["settings_window_unknown"]:
-        of = count(bbr["settings"], "setting")
-        evidence.append(f"unknown whether a window limited BBR: {unknown} of {of}")
+        settings = count(bbr["settings"], "setting")
+        evidence.append(f"unknown whether a window limited BBR: {unknown} of {settings}")
     why = reasons(bbr, cubic)
     reason = f"Reason: {listed(why)}" if why else "These values do not explain it"
     return f"{head}. Medians of BBR and Cubic on the wire: {'; '.join(filter(None, evidence))}. {reason}"

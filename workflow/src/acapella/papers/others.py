@@ -80,8 +80,8 @@ def osnt(tables: CampaignTables) -> dict[str, Value]:
         frames = sum(row["lost_frames"] for row in known)
         rate = max(8e9 * row["wire_bytes"] / row["duration_ns"] for row in known)
         share = frames / (frames + sum(row["frames"] for row in known) or 1)
-        of = f"{plain(count(len(known), 'sample'))}, at most {plain(scaled(rate, 'bit/s'))}"
-        return Value(share, f"{plain(percent(share))} ({of})")
+        sample_count = f"{plain(count(len(known), 'sample'))}, at most {plain(scaled(rate, 'bit/s'))}"
+        return Value(share, f"{plain(percent(share))} ({sample_count})")
 
     def two_ports(rows):
         found = [row for row in rows if row["ports"] == 2 and row["measure"] == "throughput" and row["result"]]
@@ -184,6 +184,6 @@ def fastest_streams(rows: list[dict]) -> Value | None:
     return Value(best["streams"], plain(count(best["streams"], "stream")))
 
 
-def signed(value: float, of: str) -> str:
+def signed(value: float, source: str) -> str:
     """Return a gain as ``+21.3 % (median of 8 settings)``."""
-    return plain(f"{'-' if value < 0 else '+'}{percent(abs(value))} ({of})")
+    return plain(f"{'-' if value < 0 else '+'}{percent(abs(value))} ({source})")

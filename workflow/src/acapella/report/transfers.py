@@ -162,13 +162,13 @@ def prediction(source: Source) -> dict:
     rows.sort(key=lambda row: (cells[row["cell_id"], row["run"]]["ratio"], row["cell_id"], row["run"], row["flow"]))
     shown = []
     for row in rows[:MAX_ROWS]:
-        of = cells[row["cell_id"], row["run"]]
+        cell = cells[row["cell_id"], row["run"]]
         error = "" if row["error_share"] is None else percent(abs(row["error_share"]))
         shown.append(
             [
                 *(
-                    digits(of["ratio"]),
-                    transfer_scope.name_of(of["algorithm"] or "?"),
+                    digits(cell["ratio"]),
+                    transfer_scope.name_of(cell["algorithm"] or "?"),
                     f"{row['run']}",
                     f"{row['flow']}",
                 ),

@@ -138,16 +138,16 @@ def run_of(cell: dict, directory: Path, faults: list[Fault]) -> Run:
     return run
 
 
-def tests_of(path: Path, name: str, of: tuple, faults: list[Fault]) -> list[tuple[int, iperf3.Test]]:
+def tests_of(path: Path, name: str, run_key: tuple, faults: list[Fault]) -> list[tuple[int, iperf3.Test]]:
     """Return the tests of a file with the places of their documents; add a fault for each other document."""
     read = documents.read(path)
-    faults += [Fault(*of, name, place, reason) for place, reason in read.faults]
+    faults += [Fault(*run_key, name, place, reason) for place, reason in read.faults]
     found = []
     for place, document in read.found:
         try:
             found.append((place, iperf3.parse(document)))
         except iperf3.Rejected as error:
-            faults.append(Fault(*of, name, place, str(error)))
+            faults.append(Fault(*run_key, name, place, str(error)))
     return found
 
 

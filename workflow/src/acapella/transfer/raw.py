@@ -90,7 +90,7 @@ class Raw:
         key = {"cell_id": run.cell_id, "run": run.run}
         self.add_rows("raw_cells", [key | cell_columns(run)])
         for process in run.processes:
-            of = key | {"flow": process.flow}
+            process_key = key | {"flow": process.flow}
             stated = {name: process.stated.get(name) for name in ("path", "started_ns", "start_error_ns")}
             test = process.test
             stated["measured_rtt_ns"] = path_rtt(run.cell, stated["path"])
@@ -102,7 +102,7 @@ class Raw:
             self.add_rows(
                 "raw_flows",
                 (
-                    of
+                    process_key
                     | stated
                     | vars(stream)
                     | {"stream": number, "file": process.file, "iperf3_version": test.version}
@@ -110,9 +110,9 @@ class Raw:
                     for number, stream in enumerate(test.streams)
                 ),
             )
-            self.add_intervals(of, test.intervals)
+            self.add_intervals(process_key, test.intervals)
 
-    def add_intervals(self, of: dict, intervals: list[iperf3.Interval]) -> None:
+    def add_intervals(self, process_key: dict, intervals: list[iperf3.Interval]) -> None:
         """Add the intervals of a process, numbered for each stream. Columns are extended without a mapping per row."""
         if not intervals:
             return
@@ -120,7 +120,7 @@ class Raw:
         streams, starts, ends, sent, omitted, retransmits, windows, rtts = zip(
             *map(astuple_fast, intervals), strict=True
         )
-        for name, value in of.items():
+        for name, value in process_key.items():
             columns[name].extend([value] * len(intervals))
         found = {"stream": streams, "place": places(streams), "start_ns": starts, "end_ns": ends, "bytes": sent}
         found |= {"omitted": omitted, "retransmits": retransmits, "cwnd_bytes": windows, "rtt_ns": rtts}

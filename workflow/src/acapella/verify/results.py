@@ -139,9 +139,9 @@ def print_not_compared(partly_compared: dict[str, FrameExamples]) -> None:
         names.report(f"not compared, {', '.join(same_layers)} ({reason}): {examples}", sys.stdout)
 
 
-def percent(part: int, of: int) -> str:
-    """Return a share as ``99.982 %``, rounded down so that only all is 100 %; ``-`` if ``of`` is 0."""
-    return f"{100_000 * part // of / 1000:.3f} %" if of else "-"
+def percent(part: int, whole: int) -> str:
+    """Return a share as ``99.982 %``, rounded down so that only all is 100 %; ``-`` if ``whole`` is 0."""
+    return f"{100_000 * part // whole / 1000:.3f} %" if whole else "-"
 
 
 def print_disagreements(result: Result) -> None:

@@ -42,15 +42,17 @@ def packets(path: Path) -> list[Packet]:
             interfaces.append(interface_of(order, body))
         elif kind == ENHANCED:
             number, high, low, captured, wire_len = struct.unpack_from(f"{order}IIIII", body)
-            of = interfaces[number]
-            time_s = (high << 32 | low) * of.unit_s + of.offset_s
+            interface = interfaces[number]
+            time_s = (high << 32 | low) * interface.unit_s + interface.offset_s
             comments = tuple(options(order, body[20 + captured + -captured % 4 :]).get(COMMENT, ()))
-            found.append(Packet(time_s, of.link_type, of.name, wire_len, comments, body[20 : 20 + captured]))
+            found.append(
+                Packet(time_s, interface.link_type, interface.name, wire_len, comments, body[20 : 20 + captured])
+            )
         elif kind == SIMPLE:
             (wire_len,) = struct.unpack_from(f"{order}I", body)
-            of = interfaces[0]
-            captured = min(wire_len, of.snaplen or wire_len)
-            found.append(Packet(None, of.link_type, of.name, wire_len, (), body[4 : 4 + captured]))
+            interface = interfaces[0]
+            captured = min(wire_len, interface.snaplen or wire_len)
+            found.append(Packet(None, interface.link_type, interface.name, wire_len, (), body[4 : 4 + captured]))
     return found
 
 

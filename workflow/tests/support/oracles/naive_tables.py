@@ -365,9 +365,9 @@ def capture_quality(samples, which="unfiltered"):
     ]
 
 
-def survival(lost, of):
+def survival(lost, total):
     """Return the share of frames that were not lost, in a list; [] if there were no frames or no counters."""
-    return [1 - Fraction(lost, of)] if of and lost is not None else []
+    return [1 - Fraction(lost, total)] if total and lost is not None else []
 
 
 def lost_between(before, after) -> int | None:
