@@ -95,7 +95,7 @@ def results(stage, pattern):
 
 
 def results_of_sample(stage, pattern):
-    """Return an input function: a file of a job's sample that a stage creates, or with batches the list that has it."""
+    """Return an input function: a file of a job's sample that a stage creates, or with batches the list with it."""
     if BATCHED:
         return lambda wildcards: BATCHES.output_with(stage, wildcards.sample)
     return pattern
@@ -127,7 +127,7 @@ def number_of_samples(wildcards):
 
 
 def plan_of_dry_run(wildcards):
-    """Return no input. In a dry run, have the plan of the collection printed below Snakemake's own."""
+    """Return no input. In a dry run, print the plan of the collection below Snakemake's plan."""
     if is_dry_run(workflow):
         COLLECTION.print_plan_at_exit()
     return []

@@ -2,7 +2,7 @@
 #           transfers/complete.json (the list of all runs); only with transfer.grid.
 #
 # One job per slice, as rule collect: the runs share the emulated links and must not overlap. Directories of runs are not
-# outputs of the rule, so Snakemake keeps the directories of an interrupted job; the next job does the missing runs.
+# outputs of the rule, so Snakemake keeps the directories of an interrupted job; the next job performs the missing runs.
 # After a complete job, `snakemake --forcerun transfer` repeats failed runs. The rule has no digest of its code, so that
 # editing the code does not discard runs. Ctrl-C signals the whole process group, and tee ignores it to write the last
 # line.
