@@ -20,7 +20,7 @@ static struct {
     int error;
 } kernel;
 
-static bool nth(unsigned n, unsigned *count) {
+static bool is_nth(unsigned n, unsigned *count) {
     const bool hit = n && rand() % n == 0;
     *count += hit;
     return hit;
@@ -38,9 +38,9 @@ bool __wrap_uring_result(struct io_uring *ring, bool wait, int *result) {
     if (over && *result > 0) {
         if (++kernel.calls == kernel.fail_at) {
             *result = -kernel.error;
-        } else if (nth(kernel.interrupt, &kernel.interrupted)) {
+        } else if (is_nth(kernel.interrupt, &kernel.interrupted)) {
             *result = -EINTR;
-        } else if (*result > FILE_ALIGN && nth(kernel.shorten, &kernel.shortened)) {
+        } else if (*result > FILE_ALIGN && is_nth(kernel.shorten, &kernel.shortened)) {
             *result = FILE_ALIGN + rand() % (*result - FILE_ALIGN);
         }
     }
@@ -52,11 +52,11 @@ ssize_t __wrap_writev(int fd, const struct iovec *piece, int count) {
         errno = kernel.error;
         return -1;
     }
-    if (nth(kernel.interrupt, &kernel.interrupted)) {
+    if (is_nth(kernel.interrupt, &kernel.interrupted)) {
         errno = EINTR;
         return -1;
     }
-    if (nth(kernel.shorten, &kernel.shortened)) {
+    if (is_nth(kernel.shorten, &kernel.shortened)) {
         const struct iovec part = {piece[0].iov_base, 1 + (size_t)rand() % piece[0].iov_len};
         return __real_writev(fd, &part, 1);
     }
@@ -64,12 +64,12 @@ ssize_t __wrap_writev(int fd, const struct iovec *piece, int count) {
 }
 
 ssize_t __wrap_pwrite(int fd, const void *from, size_t size, off_t offset) {
-    if (nth(kernel.interrupt, &kernel.interrupted)) {
+    if (is_nth(kernel.interrupt, &kernel.interrupted)) {
         errno = EINTR;
         return -1;
     }
-    return __real_pwrite(fd, from, nth(kernel.shorten, &kernel.shortened) ? 1 + (size_t)rand() % size : size,
-                         offset);
+    return __real_pwrite(
+        fd, from, is_nth(kernel.shorten, &kernel.shortened) ? 1 + (size_t)rand() % size : size, offset);
 }
 
 static uint8_t bytes[FRAMES][LONGEST];

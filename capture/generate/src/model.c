@@ -27,7 +27,7 @@ struct words {
     bool failed;
 };
 
-static uint64_t wrong(struct words *words, const char *what) {
+static uint64_t set_error(struct words *words, const char *what) {
     if (!words->failed) {
         fail(words->fault, "%.300s: line %u: %s", words->path, words->line, what);
     }
@@ -38,7 +38,7 @@ static uint64_t wrong(struct words *words, const char *what) {
 static const char *next_word(struct words *words) {
     const char *word = strsep(&words->rest, " ");
     if (!word || !*word) {
-        wrong(words, "a word is missing");
+        set_error(words, "a word is missing");
         return "";
     }
     return word;
@@ -49,8 +49,9 @@ static uint64_t next_number(struct words *words, uint64_t most) {
     char *end = NULL;
     errno = 0;
     const uint64_t value = strtoull(word, &end, 10);
-    return errno || end == word || *end || *word == '-' || value > most ? wrong(words, "an invalid number")
-                                                                        : value;
+    return errno || end == word || *end || *word == '-' || value > most
+               ? set_error(words, "an invalid number")
+               : value;
 }
 
 static int32_t next_signed(struct words *words) {
@@ -58,7 +59,7 @@ static int32_t next_signed(struct words *words) {
     char *end = NULL;
     const long value = strtol(word, &end, 10);
     return end == word || *end || value < -PACKET_MAX || value > PACKET_MAX
-               ? (int32_t)wrong(words, "an invalid number")
+               ? (int32_t)set_error(words, "an invalid number")
                : (int32_t)value;
 }
 
@@ -67,7 +68,7 @@ static double next_double(struct words *words) {
     char *end = NULL;
     const double value = strtod(word, &end);
     return end == word || *end || !(value >= 0 && value <= DRAW_LARGEST)
-               ? (double)wrong(words, "an invalid number")
+               ? (double)set_error(words, "an invalid number")
                : value;
 }
 
@@ -78,13 +79,13 @@ static int next_choice(struct words *words, const char *const *names) {
             return i;
         }
     }
-    return (int)wrong(words, "an unknown word");
+    return (int)set_error(words, "an unknown word");
 }
 
 static const struct list *next_list(struct words *words, const struct model *model) {
     const uint64_t number = next_number(words, LISTS_MAX);
     if (number >= model->lists) {
-        wrong(words, "an unknown list");
+        set_error(words, "an unknown list");
         return NULL;
     }
     return &model->list[number];
@@ -92,12 +93,12 @@ static const struct list *next_list(struct words *words, const struct model *mod
 
 static void read_list(struct words *words, struct model *model) {
     if (model->flow) { /* flows have pointers to the lists */
-        wrong(words, "a list after the flows");
+        set_error(words, "a list after the flows");
         return;
     }
     struct list *grown = reallocarray(model->list, model->lists + 1, sizeof *model->list);
     if (!grown || model->lists == LISTS_MAX) {
-        wrong(words, "out of memory");
+        set_error(words, "out of memory");
         return;
     }
     model->list = grown;
@@ -105,7 +106,7 @@ static void read_list(struct words *words, struct model *model) {
     const uint64_t count = next_number(words, UINT32_MAX);
     *list = (struct list){calloc(count ? count : 1, sizeof *list->value), count};
     if (count == 0 || !list->value) {
-        wrong(words, count ? "out of memory" : "an empty list");
+        set_error(words, count ? "out of memory" : "an empty list");
         return;
     }
     for (uint64_t i = 0; i < count && !words->failed; ++i) {
@@ -117,13 +118,13 @@ static void read_template(struct words *words, struct flow *flow) {
     const char *hex = next_word(words);
     const size_t digits = strlen(hex);
     if (digits % 2 || digits / 2 > HEADER_MAX) {
-        wrong(words, "an invalid template");
+        set_error(words, "an invalid template");
         return;
     }
     for (size_t i = 0; i < digits / 2; ++i) {
         unsigned byte = 0;
         if (sscanf(hex + 2 * i, "%2x", &byte) != 1) {
-            wrong(words, "an invalid template");
+            set_error(words, "an invalid template");
         }
         flow->image[i] = (uint8_t)byte;
     }
@@ -152,11 +153,11 @@ static int keep_arrays(struct model *model) {
 /* Begins a flow, whose arrays are in the draft. */
 static struct flow *begin_flow(struct words *words, struct model *model) {
     if (model->flows == model->room) {
-        wrong(words, "too many flows");
+        set_error(words, "too many flows");
         return NULL;
     }
     if (model->flows && keep_arrays(model) != 0) {
-        wrong(words, "out of memory");
+        set_error(words, "out of memory");
         return NULL;
     }
     struct flow *flow = &model->flow[model->flows];
@@ -185,7 +186,7 @@ static void read_flow(struct words *words, struct model *model) {
     read_template(words, flow);
     flow->stamp = stamp ? (int32_t)stamp : -1;
     if (stamp && (stamp < flow->header_bytes || stamp > PACKET_MAX - STAMP_BYTES)) {
-        wrong(words, "an invalid stamp");
+        set_error(words, "an invalid stamp");
     }
     flow->pattern_offset = (uint16_t)(stamp ? stamp + STAMP_BYTES : flow->header_bytes);
 }
@@ -194,7 +195,7 @@ static void read_field(struct words *words, struct model *model) {
     struct flow *flow = current_flow(model);
     static const char *const kinds[] = {"increment", "interleave", "random", NULL};
     if (flow->fields == FIELDS_MAX) {
-        wrong(words, "too many fields");
+        set_error(words, "too many fields");
         return;
     }
     struct field *field = &flow->field[flow->fields++];
@@ -215,14 +216,14 @@ static void read_field(struct words *words, struct model *model) {
     }
     if (field->width == 0 || (field->width & (field->width - 1)) || field->shift + bits > 8U * field->width ||
         field->offset + field->width > flow->header_bytes) {
-        wrong(words, "a field outside of the template");
+        set_error(words, "a field outside of the template");
     }
 }
 
 static void read_length(struct words *words, struct model *model) {
     struct flow *flow = current_flow(model);
     if (flow->lengths == OPERATIONS_MAX) {
-        wrong(words, "too many lengths");
+        set_error(words, "too many lengths");
         return;
     }
     struct length *length = &flow->length[flow->lengths++];
@@ -231,14 +232,14 @@ static void read_length(struct words *words, struct model *model) {
     length->delta = next_signed(words);
     length->every = next_number(words, UINT64_MAX);
     if (length->offset + 2 > flow->header_bytes) {
-        wrong(words, "a length outside of the template");
+        set_error(words, "a length outside of the template");
     }
 }
 
 static void read_checksum(struct words *words, struct model *model) {
     struct flow *flow = current_flow(model);
     if (flow->checksums == OPERATIONS_MAX) {
-        wrong(words, "too many checksums");
+        set_error(words, "too many checksums");
         return;
     }
     struct checksum *checksum = &flow->checksum[flow->checksums++];
@@ -253,7 +254,7 @@ static void read_checksum(struct words *words, struct model *model) {
     if (checksum->offset + 2 > flow->header_bytes || checksum->from > flow->header_bytes ||
         checksum->to > flow->header_bytes || (checksum->to && checksum->to < checksum->from) ||
         checksum->pseudo + checksum->pseudo_bytes > flow->header_bytes) {
-        wrong(words, "a checksum outside of the template");
+        set_error(words, "a checksum outside of the template");
     }
 }
 
@@ -264,7 +265,7 @@ static struct distribution next_distribution(struct words *words) {
     of.shape = next_double(words);
     of.key = next_number(words, UINT64_MAX);
     if (of.law == LAW_PARETO && !(of.shape >= 1)) {
-        wrong(words, "an invalid shape");
+        set_error(words, "an invalid shape");
     }
     return of;
 }
@@ -296,7 +297,7 @@ static void read_gap(struct words *words, struct model *model) {
             break;
     }
     if (gap->denominator == 0 || (gap->kind == GAP_ON_OFF && gap->ns == 0)) {
-        wrong(words, "a gap of 0");
+        set_error(words, "a gap of 0");
     }
 }
 
@@ -323,7 +324,7 @@ static void read_size(struct words *words, struct model *model) {
         size->list = next_list(words, model);
         size->thresholds = size->kind == SIZE_WEIGHTED ? next_list(words, model) : NULL;
         if (size->thresholds && size->list && size->thresholds->count < size->list->count) {
-            wrong(words, "too few weights");
+            set_error(words, "too few weights");
         }
     } else {
         size->least = (uint32_t)next_number(words, PACKET_MAX);
@@ -341,7 +342,7 @@ static void read_size(struct words *words, struct model *model) {
     }
     const uint64_t largest = largest_size(size, flow->pattern_offset);
     if (size->count == 0 || largest == 0 || largest > PACKET_MAX || size->span > 1) {
-        wrong(words, "an invalid size");
+        set_error(words, "an invalid size");
         return;
     }
     model->longest = largest > model->longest ? (uint32_t)largest : model->longest;
@@ -350,7 +351,7 @@ static void read_size(struct words *words, struct model *model) {
 static void read_version(struct words *words, struct model *model) {
     (void)model;
     if (next_number(words, UINT32_MAX) != VERSION) {
-        wrong(words, "a different version");
+        set_error(words, "a different version");
     }
 }
 
@@ -361,14 +362,14 @@ static void read_port(struct words *words, struct model *model) {
 static void read_flows(struct words *words, struct model *model) {
     const uint64_t room = next_number(words, FLOWS_MAX);
     if (model->flow) {
-        wrong(words, "the number of flows is given twice");
+        set_error(words, "the number of flows is given twice");
         return;
     }
     model->flow = calloc(room ? room : 1, sizeof *model->flow);
     model->draft = calloc(1, sizeof *model->draft);
     model->room = (uint32_t)room;
     if (!model->flow || !model->draft) {
-        wrong(words, "no memory for this number of flows");
+        set_error(words, "no memory for this number of flows");
     }
 }
 
@@ -377,7 +378,7 @@ static void read_truncation(struct words *words, struct model *model) {
     truncation->bytes = (uint16_t)next_number(words, PACKET_MAX);
     truncation->every = next_number(words, UINT64_MAX);
     if (truncation->bytes == 0) {
-        wrong(words, "a packet without bytes");
+        set_error(words, "a packet without bytes");
     }
 }
 
@@ -392,13 +393,13 @@ enum { FIRST_OF_FLOW = 5 }; /* in both lists */
 static void read_line(struct words *words, struct model *model) {
     const int kind = next_choice(words, line_names);
     if (kind >= FIRST_OF_FLOW && model->flows == 0) {
-        wrong(words, "a line of a flow before the flow");
+        set_error(words, "a line of a flow before the flow");
     }
     if (!words->failed) {
         line_readers[kind](words, model);
     }
     if (!words->failed && words->rest) {
-        wrong(words, "too many words");
+        set_error(words, "too many words");
     }
 }
 

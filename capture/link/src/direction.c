@@ -38,7 +38,7 @@ static uint64_t next_random(uint64_t *state) {
 }
 
 /* True with a probability in parts per million. */
-static bool happens(struct direction *direction, uint32_t ppm) {
+static bool is_selected(struct direction *direction, uint32_t ppm) {
     return ppm && (next_random(&direction->random) >> 32) * MILLION >> 32 < ppm;
 }
 
@@ -135,14 +135,14 @@ static void pass(struct direction *direction, int64_t now_ns, const uint8_t *byt
 void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length) {
     const struct settings *settings = &direction->settings;
     direction->counts.received++;
-    if (happens(direction, settings->loss_ppm)) {
+    if (is_selected(direction, settings->loss_ppm)) {
         direction->counts.lost++;
         return;
     }
-    const unsigned copies = happens(direction, settings->duplicate_ppm) ? 2 : 1;
+    const unsigned copies = is_selected(direction, settings->duplicate_ppm) ? 2 : 1;
     direction->counts.duplicated += copies - 1;
     bool at_once = settings->delay_ns == 0 && direction->queue.packets == 0;
-    if (!at_once && happens(direction, settings->reorder_ppm)) {
+    if (!at_once && is_selected(direction, settings->reorder_ppm)) {
         direction->counts.reordered += copies;
         at_once = true;
     }
@@ -167,7 +167,7 @@ int direction_read(struct direction *direction, struct fault *fault) {
 }
 
 /* Adds an error to a histogram. */
-static void note(uint64_t *buckets, int64_t size, int64_t error_ns, int64_t *largest_ns) {
+static void count_error(uint64_t *buckets, int64_t size, int64_t error_ns, int64_t *largest_ns) {
     const int64_t bucket = error_ns / MICROSECOND;
     buckets[bucket < size ? bucket : size - 1]++;
     if (error_ns > *largest_ns) {
@@ -177,8 +177,8 @@ static void note(uint64_t *buckets, int64_t size, int64_t error_ns, int64_t *lar
 
 /* Each packet is in both histograms, in one of them without error. */
 static void note_error(struct direction *direction, int64_t late_ns) {
-    note(direction->late, LATE_BUCKETS, late_ns > 0 ? late_ns : 0, &direction->latest_ns);
-    note(direction->early, EARLY_BUCKETS, late_ns < 0 ? -late_ns : 0, &direction->earliest_ns);
+    count_error(direction->late, LATE_BUCKETS, late_ns > 0 ? late_ns : 0, &direction->latest_ns);
+    count_error(direction->early, EARLY_BUCKETS, late_ns < 0 ? -late_ns : 0, &direction->earliest_ns);
 }
 
 int64_t direction_send_due(struct direction *direction, int64_t early_ns) {

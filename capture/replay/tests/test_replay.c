@@ -256,7 +256,7 @@ static void test_a_stopped_run_accounts_for_packets_not_sent(void) {
 }
 
 /* Lets the kernel preempt this thread at least once: a child process that never sleeps has the same CPU. */
-static void be_preempted(void) {
+static void force_preemption(void) {
     struct rusage usage = {.ru_nivcsw = 0};
     const pid_t child = fork();
     CHECK(child >= 0);
@@ -276,7 +276,7 @@ static void test_a_run_that_ends_before_it_begins_has_no_preemptions(void) {
     add_jittered(&world, 10, 0, 1);
     world_start(&world, 1, 1000000);
     replay_end(&world.replay, ENDING_STOP);
-    be_preempted();
+    force_preemption();
     CHECK(replay_start_at(&world.replay, START_NS, &fault) == 0);
     replay_end(&world.replay, ENDING_STOP);
     CHECK(world.replay.preemptions == 0 && world.replay.ending == ENDING_STOP);
@@ -409,7 +409,7 @@ struct capture {
     struct recording recording;
 };
 
-static void keep(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns) {
+static void store_packet(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns) {
     struct capture *capture = user;
     const struct packet packet = {.mbuf = mbuf, .ts_ns = now_ns, .port = (uint16_t)port, .first = true};
     recording_add(&capture->recording, &packet, TIMESTAMPS_FILE);
@@ -438,7 +438,7 @@ static void write_trial(const char *directory, const char *name, int jitter_ns) 
     snprintf(path, sizeof path, "%s-recording", name);
     save(&world, &world.recording, directory, path);
     world_start(&world, 1, 1000000);
-    world_run(&world, keep, &capture, 0);
+    world_run(&world, store_packet, &capture, 0);
     summary_of(&world);
     save(&world, &capture.recording, directory, name);
     snprintf(path, sizeof path, "%s/%s.departures", directory, name);

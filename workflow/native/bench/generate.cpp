@@ -40,7 +40,7 @@ struct Arguments {
     std::string output = "-";
 };
 
-[[noreturn]] void complain(const std::string& what) {
+[[noreturn]] void exit_with_error(const std::string& what) {
     std::fprintf(stderr, "acapella-generate: error: %s\n", what.c_str());
     std::exit(2);
 }
@@ -49,8 +49,8 @@ std::uint64_t number(std::string_view name, std::string_view text, std::uint64_t
     std::uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
-        complain(std::string(name) + ": not a number from " + std::to_string(least) + " to " +
-                 std::to_string(most) + ": " + std::string(text));
+        exit_with_error(std::string(name) + ": not a number from " + std::to_string(least) + " to " +
+                        std::to_string(most) + ": " + std::string(text));
     }
     return value;
 }
@@ -66,7 +66,7 @@ Profile profile_of(std::string_view name) {
             return profile;
         }
     }
-    complain("--profile: fabric, iperf, plain, vlan, mpls, pw or single, not " + std::string(name));
+    exit_with_error("--profile: fabric, iperf, plain, vlan, mpls, pw or single, not " + std::string(name));
 }
 
 Arguments parse(int argc, char** argv) {
@@ -80,7 +80,7 @@ Arguments parse(int argc, char** argv) {
             std::exit(0);
         }
         if (i + 1 == argc) {
-            complain(std::string(name) + ": unknown, or without its value; see --help");
+            exit_with_error(std::string(name) + ": unknown, or without its value; see --help");
         }
         const std::string_view value = argv[++i];
         if (name == "--frames") {
@@ -101,7 +101,7 @@ Arguments parse(int argc, char** argv) {
         } else if (name == "-o") {
             out.output = value;
         } else {
-            complain(std::string(name) + ": unknown; see --help");
+            exit_with_error(std::string(name) + ": unknown; see --help");
         }
     }
     if (out.options.profile == Profile::iperf && !has_flows) {
@@ -117,7 +117,7 @@ void write_all(int descriptor, const std::uint8_t* from, std::size_t size, const
             if (errno == EINTR) {
                 continue;
             }
-            complain(output + ": " + std::strerror(errno));
+            exit_with_error(output + ": " + std::strerror(errno));
         }
         from += done;
         size -= static_cast<std::size_t>(done);
@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
         to_file ? ::open(arguments.output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)
                 : STDOUT_FILENO;
     if (descriptor < 0) {
-        complain(arguments.output + ": " + std::strerror(errno));
+        exit_with_error(arguments.output + ": " + std::strerror(errno));
     }
     constexpr std::size_t kBuffer = std::size_t{256} << 10U;
     std::vector<std::uint8_t> buffer(kBuffer + Traffic::kMaxBytes);
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
     }
     write_all(descriptor, buffer.data(), size, arguments.output);
     if (to_file && ::close(descriptor) != 0) {
-        complain(arguments.output + ": " + std::strerror(errno));
+        exit_with_error(arguments.output + ": " + std::strerror(errno));
     }
     return 0;
 }

@@ -16,7 +16,7 @@
 namespace {
 
 constexpr std::size_t kBatch = 64;
-constexpr std::uint64_t kBehind =
+constexpr std::uint64_t kMaxBacklog =
     256;  // frames; frames overdue for longer are skipped, so that there are no bursts
 
 using Clock = std::chrono::steady_clock;
@@ -30,7 +30,7 @@ class Pace {
         if (rate_ <= 0) return kBatch;
         const auto all = static_cast<std::uint64_t>(elapsed_s * rate_);
         const std::uint64_t due = all - passed_;
-        if (due > kBehind) passed_ = all - kBehind;
+        if (due > kMaxBacklog) passed_ = all - kMaxBacklog;
         const std::size_t now = std::min<std::uint64_t>(all - passed_, kBatch);
         passed_ += now;
         return now;

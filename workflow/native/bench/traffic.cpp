@@ -147,7 +147,7 @@ const ByteVector& Traffic::handshake_message(const Connection& connection, std::
 }
 
 // Selects the connection that sends next.
-void Traffic::next_turn() {
+void Traffic::select_connection() {
     if (options_.profile == Profile::single) {  // in order, one frame in each direction
         current_ = began_ ? (current_ + 1) % static_cast<std::uint32_t>(connections_.size()) : 0;
         burst_ = 2;
@@ -208,7 +208,7 @@ void Traffic::write_payload(std::uint8_t* at, std::uint32_t captured, Connection
 
 std::size_t Traffic::next(std::uint8_t* into) {
     if (burst_ == 0) {
-        next_turn();
+        select_connection();
     }
     --burst_;
     Connection& connection = connections_[current_];

@@ -58,7 +58,7 @@ class Traffic {
 
     void prepare(Connection& connection, std::uint32_t number);
     void write_headers(Direction& way, std::uint32_t number, bool from_client);
-    void next_turn();
+    void select_connection();
     Segment next_segment(Connection& connection);
     const ByteVector& handshake_message(const Connection& connection, std::uint32_t step);
     void write_payload(std::uint8_t* at, std::uint32_t captured, Connection& connection,

@@ -24,13 +24,13 @@ void check(bool holds) {
     if (!holds) std::abort();
 }
 
-Vendors vendors_of_the_seeds() {
+Vendors seed_vendors() {
     Vendors vendors;
     vendors.add("00:00:00\tXerox\n00:1B:21\tIntelCor\n");
     return vendors;
 }
 
-void check_promises(const Record& record, const Dissection& found) {
+void check_properties(const Record& record, const Dissection& found) {
     check(found.token_count <= kMaxTokens && found.vlan_count <= kMaxVlans &&
           found.label_count <= kMaxLabels && found.tunnel_count <= kMaxTunnels);
     for (std::size_t i = 0; i < found.tunnel_count; ++i) {
@@ -64,11 +64,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     record.link_type = kLinkTypes[data[0] % std::size(kLinkTypes)];
     record.bytes = {reinterpret_cast<const std::byte*>(frame.data()), frame.size()};
     record.wire_len = static_cast<std::uint32_t>(frame.size() + data[2] * 256U + data[3]);
-    static const Vendors known = vendors_of_the_seeds();
+    static const Vendors known = seed_vendors();
     const Vendors* vendors = data[1] % 2 != 0 ? &known : nullptr;
     Dissection first;
     dissect(record, first, vendors);
-    check_promises(record, first);
+    check_properties(record, first);
     // The dissectors keep no state: dissecting the same frame into a used Dissection gives the same result.
     const std::string protocols = protocols_of(first);
     const bool sure = first.sure;

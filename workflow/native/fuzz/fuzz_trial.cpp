@@ -97,7 +97,7 @@ void check_equal(const PairResult& x, const PairResult& y) {
 }
 
 // Checks the properties of every pair of trials.
-void check_promises(const PairResult& pair, std::size_t windows) {
+void check_properties(const PairResult& pair, std::size_t windows) {
     check(pair.common <= pair.packets_a && pair.common <= pair.packets_b);
     check(pair.moves.count < pair.common || pair.common == 0);
     check(pair.bursts.count <= pair.moves.count);
@@ -128,7 +128,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const Compared in_memory = compare_files(request);
         request.memory_bytes = 4096;  // less than any column needs
         const Compared through_files = compare_files(request);
-        check_promises(in_memory.report.pairs[0], 7);
+        check_properties(in_memory.report.pairs[0], 7);
         check_equal(in_memory.report.pairs[0], through_files.report.pairs[0]);
         check(in_memory.report.ambiguous == through_files.report.ambiguous);
         check(in_memory.trials->identity_bytes == through_files.trials->identity_bytes);

@@ -122,7 +122,7 @@ static bool limit_to_packet(struct walk *walk, uint32_t length) {
 }
 
 /* Returns true if the checksum of an IPv4 header is correct (RFC 1071). */
-static bool is_sum_right(const struct cursor *at, uint32_t header) {
+static bool is_checksum_correct(const struct cursor *at, uint32_t header) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < header; i += 4) {
         uint32_t word;
@@ -171,7 +171,7 @@ static enum next read_ipv4(struct walk *walk) {
     headers->has_ports = false; /* those of an outer UDP header (VXLAN) */
     headers->ip_at = walk->at.at;
     headers->protocol = cursor_u8(&walk->at, 9);
-    headers->malformed = is_sum_right(&walk->at, header) ? headers->malformed : MALFORMED_CHECKSUM;
+    headers->malformed = is_checksum_correct(&walk->at, header) ? headers->malformed : MALFORMED_CHECKSUM;
     const bool fragment = cursor_be16(&walk->at, 6) & 0x1fff;
     const bool whole = limit_to_packet(walk, total);
     skip(walk, header);

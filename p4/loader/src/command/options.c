@@ -196,7 +196,7 @@ static bool same_file(const char *a, const char *b) {
 }
 
 /* Returns true if an output, or its temporary file, would overwrite a file. */
-static bool overwritten_by(const char *path, const char *output) {
+static bool is_overwritten_by(const char *path, const char *output) {
     char part[PATH_MAX + 8];
     snprintf(part, sizeof part, "%s.part", output);
     return same_file(output, path) || same_file(part, path);
@@ -206,7 +206,7 @@ static bool overwritten_by(const char *path, const char *output) {
 static int check_output(const char *name, const char *path, const char *const read[], unsigned count,
                         struct fault *fault) {
     for (unsigned i = 0; path && i < count; ++i) {
-        if (overwritten_by(read[i], path)) {
+        if (is_overwritten_by(read[i], path)) {
             return fail(fault, "%s %.200s: %.200s is also an input; use another file", name, path, read[i]);
         }
     }
@@ -230,7 +230,7 @@ static int check_outputs(const struct options *options, struct fault *fault) {
             return -1;
         }
         for (unsigned j = 0; path && j < count; ++j) {
-            if (j != i && outputs[j].path && overwritten_by(path, outputs[j].path)) {
+            if (j != i && outputs[j].path && is_overwritten_by(path, outputs[j].path)) {
                 return fail(fault, "%s %.200s: is also the output of %s; use another file", name, path,
                             outputs[j].name);
             }

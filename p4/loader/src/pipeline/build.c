@@ -153,7 +153,7 @@ static unsigned find_refused(struct rte_swx_pipeline *pipeline, const struct spe
 }
 
 /* Returns the remedy for a rejected instruction (lib/pipeline/rte_swx_pipeline.c, instr_*_translate). */
-static const char *hint(const char *text) {
+static const char *remedy(const char *text) {
     static const struct {
         const char *word, *hint;
     } hints[] = {
@@ -189,7 +189,7 @@ static int add_block(struct rte_swx_pipeline *pipeline, const struct spec *spec,
         const unsigned at = error == -22 ? find_refused(pipeline, spec, action, &guarded) : guarded.count;
         status = at < guarded.count ? p4_spec_fail(spec, guarded.line[at], fault,
                                                    "%.150s: DPDK rejects this instruction; %s",
-                                                   guarded.texts[at], hint(guarded.texts[at]))
+                                                   guarded.texts[at], remedy(guarded.texts[at]))
                                     : refused(spec, line, fault, action ? "action" : "apply",
                                               action ? action->name : "block", error);
     }

@@ -210,7 +210,7 @@ int p4_push(struct p4 *p4, const struct p4_frame *frame, bool probe, struct faul
 }
 
 /* Epochs are in packet time, so a frame without a time belongs to none. */
-static int leave_out(struct p4 *p4, const struct p4_frame *frame, struct fault *fault) {
+static int exclude_untimed(struct p4 *p4, const struct p4_frame *frame, struct fault *fault) {
     if (p4_drain(p4, fault) != 0) {
         return -1;
     }
@@ -222,7 +222,7 @@ static int leave_out(struct p4 *p4, const struct p4_frame *frame, struct fault *
 
 static int push(struct p4 *p4, const struct p4_frame *frame, struct fault *fault) {
     if (frame->untimed && p4->epochs.period_ns) {
-        return leave_out(p4, frame, fault);
+        return exclude_untimed(p4, frame, fault);
     }
     return p4_epochs_until(p4, frame->ts_ns, fault) != 0 ? -1 : p4_push(p4, frame, false, fault);
 }

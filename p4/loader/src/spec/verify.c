@@ -73,10 +73,10 @@ static uint32_t header_bytes(const struct graph *graph, const struct spec_instru
     return header ? header->type->bits / 8 : 0;
 }
 
-static uint32_t most(uint32_t one, uint32_t other) { return one > other ? one : other; }
+static uint32_t maximum(uint32_t one, uint32_t other) { return one > other ? one : other; }
 
 /* Computes the maxima of a node whose successors are done. */
-static void settle(struct graph *graph, uint32_t index) {
+static void compute_maxima(struct graph *graph, uint32_t index) {
     static const struct node end = {.reach = 0};
     struct node *node = &graph->nodes[index];
     const struct spec_instruction *at = &graph->block->instructions[index];
@@ -84,14 +84,14 @@ static void settle(struct graph *graph, uint32_t index) {
     const struct node *target = node->target == NONE ? &end : &graph->nodes[node->target];
     const uint32_t bytes = header_bytes(graph, at);
     const bool emit = is(at->word[0], "emit");
-    node->reach = most(next->reach, target->reach);
+    node->reach = maximum(next->reach, target->reach);
     if (is(at->word[0], "extract")) {
         node->reach += bytes;
     } else if (is(at->word[0], "lookahead")) {
-        node->reach = most(node->reach, bytes);
+        node->reach = maximum(node->reach, bytes);
     }
-    node->emitted = most(next->emitted, target->emitted) + (emit ? bytes : 0);
-    node->emits = most(next->emits, target->emits) + emit;
+    node->emitted = maximum(next->emitted, target->emitted) + (emit ? bytes : 0);
+    node->emits = maximum(next->emits, target->emits) + emit;
     node->state = DONE;
 }
 
@@ -118,7 +118,7 @@ static int visit(struct graph *graph, uint32_t start) {
         if (open != NONE) {
             graph->stack[depth++] = open;
         } else {
-            settle(graph, index);
+            compute_maxima(graph, index);
             --depth;
         }
     }

@@ -101,17 +101,17 @@ constexpr Entry kEntries[] = {
     {Next::osi, dissect_osi},
 };
 
-constexpr std::size_t kNexts = static_cast<std::size_t>(Next::osi) + 1;
+constexpr std::size_t kNextCount = static_cast<std::size_t>(Next::osi) + 1;
 
-constexpr bool each_but_stop_has_one() {
-    std::array<int, kNexts> entries{};
+constexpr bool each_next_has_one_dissector() {
+    std::array<int, kNextCount> entries{};
     for (const Entry& entry : kEntries) ++entries[static_cast<std::size_t>(entry.next)];
-    return entries[0] == 0 && std::count(entries.begin(), entries.end(), 1) == kNexts - 1;
+    return entries[0] == 0 && std::count(entries.begin(), entries.end(), 1) == kNextCount - 1;
 }
-static_assert(Next::stop == Next{} && each_but_stop_has_one());
+static_assert(Next::stop == Next{} && each_next_has_one_dissector());
 
 constexpr auto kDissectors = [] {
-    std::array<Dissector, kNexts> all{};
+    std::array<Dissector, kNextCount> all{};
     for (const Entry& entry : kEntries) all[static_cast<std::size_t>(entry.next)] = entry.dissect;
     return all;
 }();

@@ -10,7 +10,7 @@ constexpr std::uint8_t kExtension = 0x04;
 constexpr std::uint8_t kGPdu = 255;
 
 // GTPv1-C message types accepted by tshark; it rejects others.
-bool is_signalling(std::uint8_t type) {
+bool is_signaling(std::uint8_t type) {
     constexpr std::uint8_t kRanges[][2] = {{1, 7},     {16, 37},   {48, 62},   {70, 70},  {96, 105},
                                            {112, 121}, {128, 129}, {240, 241}, {254, 254}};
     for (const auto& [first, last] : kRanges) {
@@ -50,7 +50,7 @@ Next dissect_gtp(Walk& walk) {
     if (flags >> 5 == 2) return walk.stop_at_payload();  // GTPv2-C
     if ((flags & 0xf0) != kVersion1) return walk.stop_as_unsure();
     if (walk.at.u8(1) != kGPdu)
-        return is_signalling(walk.at.u8(1)) ? walk.stop_at_payload() : walk.stop_as_unsure();
+        return is_signaling(walk.at.u8(1)) ? walk.stop_at_payload() : walk.stop_as_unsure();
     walk.tunnel(TunnelType::gtp_teid, walk.at.be32(4));
     walk.at.limit(std::size_t{8} + walk.at.be16(2));
     const std::size_t header = flags & kOptional ? 12 : 8;

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of queued rows
 // pending (TsharkOutput); that limit is larger than this one plus the rows of the frames in tshark's input
 // pipe.
 constexpr std::size_t kMaxPendingBytes = std::size_t{16} << 20;
-constexpr std::uint64_t kMaxUnanswered = 1U << 14;  // frames sent and pending; about 3 MiB of output
+constexpr std::uint64_t kMaxPending = 1U << 14;  // frames sent and pending; about 3 MiB of output
 
 // Returns the flow number for Selection. Frames without an IP header are grouped by their native stack.
 std::uint32_t flow_number(const FrameRow& row) {
@@ -99,7 +99,7 @@ std::optional<Batch> HybridDigest::frames_in_time() {
     while (!builder_.full()) {
         if (!read_all_ && !must_wait()) {
             if (read_rows()) {
-                add_answered_rows();
+                add_printed_rows();
                 continue;
             }
             read_all_ = true;
@@ -128,8 +128,8 @@ void HybridDigest::end() {
 }
 
 bool HybridDigest::must_wait() const {
-    return rows_.size() >= kMaxRows || unanswered_ >= kMaxUnanswered ||
-           (unanswered_ > 0 && tshark_output_.pending_bytes() >= kMaxPendingBytes);
+    return rows_.size() >= kMaxRows || pending_ >= kMaxPending ||
+           (pending_ > 0 && tshark_output_.pending_bytes() >= kMaxPendingBytes);
 }
 
 // Reads frames into the queue. Returns false after the last frame.
@@ -143,7 +143,7 @@ bool HybridDigest::read_rows() {
         if (select(row, frames_[i])) {
             last_sent_ = row.frame;
             tshark_input_.write(frames_[i].sent_record);
-            ++unanswered_;
+            ++pending_;
         }
         rows_.push(row);
         if (row.frame % kFlushEvery == 0) tshark_input_.flush();
@@ -152,7 +152,7 @@ bool HybridDigest::read_rows() {
 }
 
 // Adds rows from the front of the queue to the digest, up to the first row that tshark has not printed yet.
-void HybridDigest::add_answered_rows() {
+void HybridDigest::add_printed_rows() {
     constexpr std::size_t kAhead = 8;
     while (!builder_.full() && add_first_row(false)) {
         const std::span<const FrameRow> next = rows_.first(kRows);
@@ -172,7 +172,7 @@ bool HybridDigest::add_first_row(bool wait) {
     if (row.has(FrameRow::kSent)) {
         const TsharkRow* tshark_row = wait ? &tshark_output_.wait() : tshark_output_.poll();
         if (tshark_row == nullptr) return false;
-        --unanswered_;
+        --pending_;
         last_answered_ = row.frame;
         const StackDecision decided = decision(row, *tshark_row);
         builder_.add(row, decided);

@@ -111,7 +111,7 @@ class HybridDigest {
     void keep_frame(const FrameRow& row, Frame& frame);
     bool select(FrameRow& row, const Frame& frame);
     bool must_wait() const;
-    void add_answered_rows();
+    void add_printed_rows();
     bool add_first_row(bool wait);
     void end();
     StackDecision decision(FrameRow& row, const TsharkRow& tshark_row);
@@ -130,7 +130,7 @@ class HybridDigest {
     std::array<Frame, kRows> frames_;
     RowQueue rows_;
     std::deque<CoreTags> core_tags_;  // of pending frames that have several tags
-    std::uint64_t unanswered_ = 0;
+    std::uint64_t pending_ = 0;
     std::uint64_t last_sent_ = 0;  // frame number in the capture, like the next member
     std::uint64_t last_answered_ = 0;
     std::uint64_t contradictions_ = 0;

@@ -70,7 +70,7 @@ void TsharkOutput::receive() {
             const std::lock_guard lock(mutex_);
             if (bytes_read > 0) keep({chunk.data(), static_cast<std::size_t>(bytes_read)});
             ended_ = bytes_read <= 0 || too_long_;
-            news_.store(true, std::memory_order_relaxed);
+            has_new_lines_.store(true, std::memory_order_relaxed);
         }
         changed_.notify_one();
         if (ended_ || !wait_for_room()) return;
@@ -96,7 +96,7 @@ bool TsharkOutput::wait_for_room() {
     return !stopped_;
 }
 
-void TsharkOutput::wait_for_news(std::unique_lock<std::mutex>& lock) {
+void TsharkOutput::wait_for_lines(std::unique_lock<std::mutex>& lock) {
     const auto start = std::chrono::steady_clock::now();
     const Seconds slice = std::min<Seconds>(timeout_, input::ByteSink::kSlice);
     while (!changed_.wait_for(lock, slice, [this] { return !received_.empty() || ended_; })) {
@@ -110,13 +110,13 @@ void TsharkOutput::wait_for_news(std::unique_lock<std::mutex>& lock) {
 }
 
 bool TsharkOutput::fetch(bool wait) {
-    if (!wait && !news_.load(std::memory_order_relaxed)) return false;
+    if (!wait && !has_new_lines_.load(std::memory_order_relaxed)) return false;
     std::unique_lock lock(mutex_);
-    if (wait) wait_for_news(lock);
+    if (wait) wait_for_lines(lock);
     if (too_long_)
         throw TsharkOutputError("tshark printed a line of more than " + std::to_string(kMaxLineBytes) +
                                 " bytes");
-    news_.store(false, std::memory_order_relaxed);
+    has_new_lines_.store(false, std::memory_order_relaxed);
     if (received_.empty()) return false;
     text_.erase(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_));
     at_ = 0;

@@ -169,7 +169,7 @@ class TsharkOutput {
     // Appends received output to `text_`. Returns false if none is available (with `wait`: at the end of the
     // output). Throws TsharkTimeout, and TsharkOutputError if a line is too long.
     bool fetch(bool wait);
-    void wait_for_news(std::unique_lock<std::mutex>& lock);
+    void wait_for_lines(std::unique_lock<std::mutex>& lock);
     bool next_line(std::string_view& line);
     const TsharkRow& parse(std::string_view line);
 
@@ -183,7 +183,7 @@ class TsharkOutput {
     std::vector<char> text_;  // received lines; those starting at at_ are unread
     std::size_t at_ = 0;
 
-    std::mutex mutex_;  // guards the members below, up to news_
+    std::mutex mutex_;  // guards the members below, up to has_new_lines_
     std::condition_variable changed_;
     std::condition_variable room_;
     std::vector<char> received_;
@@ -192,7 +192,7 @@ class TsharkOutput {
     bool ended_ = false;
     bool stopped_ = false;
     std::atomic<std::size_t> received_bytes_ = 0;  // size of received_, readable without the lock
-    std::atomic<bool> news_ = false;               // a hint, so that polling needs no lock
+    std::atomic<bool> has_new_lines_ = false;      // a hint, so that polling needs no lock
     std::thread receiver_;
 };
 

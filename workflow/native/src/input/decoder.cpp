@@ -78,7 +78,7 @@ bool starts_with(Bytes head, std::initializer_list<unsigned> magic) {
 }
 
 // Returns null if this build does not have the library for the compression.
-MakeDecoder* maker_of(Compression compression) {
+MakeDecoder* decoder_factory(Compression compression) {
     switch (compression) {
 #ifdef ACAPELLA_HAS_GZIP
         case Compression::gzip:
@@ -133,7 +133,7 @@ const char* name_of(Compression compression) {
 }
 
 bool is_supported(Compression compression) {
-    return compression == Compression::none || maker_of(compression) != nullptr;
+    return compression == Compression::none || decoder_factory(compression) != nullptr;
 }
 
 std::unique_ptr<ByteStream> decoder_from(Compression compression, std::unique_ptr<ByteStream> raw,
@@ -153,7 +153,7 @@ std::unique_ptr<ByteStream> decoder_from(Compression compression, std::unique_pt
 
 std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head,
                                     const DecompressionLimits& limits) {
-    return maker_of(compression)(std::move(raw), head, limits);
+    return decoder_factory(compression)(std::move(raw), head, limits);
 }
 
 }  // namespace acapella::input

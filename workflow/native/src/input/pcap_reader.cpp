@@ -17,7 +17,7 @@ constexpr std::uint32_t kIxiaHardware =
 constexpr std::uint32_t kIxiaSoftware = 0x1c0001ab;
 
 constexpr std::size_t kFileHeader = 24;
-constexpr std::size_t kIxiaMore = 4;
+constexpr std::size_t kIxiaExtraBytes = 4;
 constexpr std::uint16_t kDgUxMajor = 543;  // DG/UX's tcpdump
 
 bool known(std::uint32_t magic) {
@@ -78,7 +78,7 @@ void PcapReader::read_file_header() {
         throw InputError("bad_header", source_.name(), "reserved bits of the pcap link type are set");
     }
     const std::size_t header_bytes =
-        kFileHeader + (magic == kIxiaHardware || magic == kIxiaSoftware ? kIxiaMore : 0);
+        kFileHeader + (magic == kIxiaHardware || magic == kIxiaSoftware ? kIxiaExtraBytes : 0);
     if (observer_ != nullptr) {
         observer_->on_block(0, source_.view(header_bytes), true);
     }

@@ -187,12 +187,12 @@ void PartitionedMatch::divide(const Parts& parts_a, const Parts& parts_b, std::s
                               std::size_t node) {
     const int first_bit = parts_a.next_bit();
     const int bits = std::min(kSubdivisionBits, kIdentityBits - first_bit);
-    Parts again_a(directory_, first_bit, bits, buffered_);
-    Parts again_b(directory_, first_bit, bits, buffered_);
-    again_a.add_part(parts_a, part);
-    again_b.add_part(parts_b, part);
+    Parts divided_a(directory_, first_bit, bits, buffered_);
+    Parts divided_b(directory_, first_bit, bits, buffered_);
+    divided_a.add_part(parts_a, part);
+    divided_b.add_part(parts_b, part);
     add_children(node, first_bit, bits);
-    match_parts(again_a, again_b, node);
+    match_parts(divided_a, divided_b, node);
 }
 
 void PartitionedMatch::match_in_memory(const Parts& parts_a, const Parts& parts_b, std::size_t part) {

@@ -197,9 +197,9 @@ TEST(Flow, FallingPublishedCountsWrappedOrWereReset) {
 }
 
 TEST(Flow, PublishedTimesExceed48Bits) {
-    constexpr std::uint64_t kTurn = std::uint64_t{1} << 48;
-    const FlowState flow = after(Format::published, {published(kTurn - 10, 1, 1), published(5, 2, 2)});
-    EXPECT_EQ(flow.timestamp, kTurn + 5);
+    constexpr std::uint64_t kWrap = std::uint64_t{1} << 48;
+    const FlowState flow = after(Format::published, {published(kWrap - 10, 1, 1), published(5, 2, 2)});
+    EXPECT_EQ(flow.timestamp, kWrap + 5);
     EXPECT_EQ(flow.older_reports, 0U);
     EXPECT_EQ(after(Format::published, {published(100, 1, 1), published(50, 2, 2)}).older_reports, 1U);
 }

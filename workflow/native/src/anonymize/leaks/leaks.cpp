@@ -168,7 +168,7 @@ std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Rec
 
 // Collects runs in which at least half of the bytes differ from the original at the same offset, are not part
 // of a pseudonym, and are not zero.
-void LeakFinder::explain(Bytes original, Bytes released) {
+void LeakFinder::collect_unexplained(Bytes original, Bytes released) {
     constexpr std::size_t kHalf = kRunBytes / 2;
     places_.clear();
     const auto differs = [&](std::size_t i) {
@@ -195,7 +195,7 @@ std::optional<Leak> LeakFinder::find_runs(Bytes original, const Record& released
                   header_.begin() + static_cast<std::ptrdiff_t>(range.end), true);
     if (const auto at = find_kept(original, released.bytes, header_))
         return Leak{.offset = *at, .what = "a run of payload"};
-    explain(original, released.bytes);
+    collect_unexplained(original, released.bytes);
     if (const auto at = find_moved(original, released.bytes, places_))
         return Leak{.offset = *at, .what = "a run of payload at a different offset"};
     for (const std::size_t place : places_)

@@ -112,7 +112,7 @@ class LeakFinder {
     [[nodiscard]] std::optional<Leak> find_addresses(const Record& original, const Record& released);
     [[nodiscard]] std::optional<Leak> find_runs(Bytes original, const Record& released, Windows& unexplained);
     void read_fields(const Record& record);
-    void explain(Bytes original, Bytes released);
+    void collect_unexplained(Bytes original, Bytes released);
 
     const KnownAddresses& known_;
     const Windows& texts_;

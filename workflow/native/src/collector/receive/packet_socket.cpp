@@ -109,7 +109,7 @@ void PacketSocket::wait(int wait_ms) {
         throw InputError("read_error", "interface " + interface_, std::strerror(error));
 }
 
-void PacketSocket::give_back() {
+void PacketSocket::release_block() {
     auto& block = *reinterpret_cast<tpacket_block_desc*>(ring_ + std::size_t{block_} * kBlockBytes);
     __atomic_store_n(&block.hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
     block_ = (block_ + 1) % kBlocks;

@@ -33,7 +33,7 @@ class PacketSocket {
             visit(frame, wire_len);
             at = next_frame(at);
         }
-        give_back();
+        release_block();
         return true;
     }
 
@@ -48,7 +48,7 @@ class PacketSocket {
     void set_up(unsigned index);
     void wait(int wait_ms);
     const std::byte* next_block(int wait_ms);
-    void give_back();
+    void release_block();
     static std::uint32_t frames_in(const std::byte* block);
     static const std::byte* first_frame(const std::byte* block);
     static const std::byte* next_frame(const std::byte* frame);

@@ -46,15 +46,15 @@ void FlowTable::take_more(std::span<const ReportRun> round) {
     if (count == 0) return;
     for (const auto& shard : shards_) shard->start_round();
     if (shards_.size() == 1)
-        take_alone(round);
+        add_single_threaded(round);
     else
-        take_together(round, count);
+        add_in_parallel(round, count);
     position_ += count;
     number_new_flows();
     gather_series();
 }
 
-void FlowTable::take_alone(std::span<const ReportRun> round) {
+void FlowTable::add_single_threaded(std::span<const ReportRun> round) {
     constexpr std::size_t kChunk = 1024;
     std::array<ReportRef, kChunk> chunk;
     std::size_t filled = 0;
@@ -71,7 +71,7 @@ void FlowTable::take_alone(std::span<const ReportRun> round) {
     shards_[0]->take({chunk.data(), filled}, full_);
 }
 
-void FlowTable::take_together(std::span<const ReportRun> round, std::uint32_t count) {
+void FlowTable::add_in_parallel(std::span<const ReportRun> round, std::uint32_t count) {
     workers_.run([&](unsigned worker) { scatter(round, count, worker); });
     workers_.run([&](unsigned shard) {
         for (const auto& of_worker : sorted_) shards_[shard]->take(of_worker[shard], full_);

@@ -80,8 +80,8 @@ class FlowTable {
         std::uint32_t row;
     };
 
-    void take_alone(std::span<const ReportRun> round);
-    void take_together(std::span<const ReportRun> round, std::uint32_t count);
+    void add_single_threaded(std::span<const ReportRun> round);
+    void add_in_parallel(std::span<const ReportRun> round, std::uint32_t count);
     void scatter(std::span<const ReportRun> round, std::uint32_t count, unsigned worker);
     void number_new_flows();
     void gather_series();

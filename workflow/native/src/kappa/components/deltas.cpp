@@ -26,7 +26,7 @@ static_assert(kStarts[0] == 1 && kStarts[1] == 2 && kStarts[4] == 7 && kStarts[5
               kStarts[55] == 100'000'000'000);
 
 // The largest difference of each bin.
-constexpr std::array<std::uint64_t, LogHistogram::kBins> kLasts = [] {
+constexpr std::array<std::uint64_t, LogHistogram::kBins> kBinEnds = [] {
     std::array<std::uint64_t, LogHistogram::kBins> lasts{};
     for (std::size_t k = 0; k + 1 < lasts.size(); ++k) lasts[k] = kStarts[k + 1] - 1;
     lasts.back() = ~std::uint64_t{0};
@@ -63,7 +63,7 @@ std::span<const std::uint64_t> LogHistogram::starts() { return kStarts; }
 std::size_t LogHistogram::bin_of(std::uint64_t absolute) {
     std::size_t bin = kFirstBins[static_cast<std::size_t>(std::bit_width(absolute))];
     // At most two bins begin within one octave.
-    for (int step = 0; step < 2; ++step) bin += absolute > kLasts[bin];
+    for (int step = 0; step < 2; ++step) bin += absolute > kBinEnds[bin];
     return bin;
 }
 

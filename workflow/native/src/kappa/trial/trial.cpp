@@ -97,7 +97,7 @@ struct TimeRange {
     }
 };
 
-std::int64_t plus(std::int64_t base, std::int64_t offset) {
+std::int64_t add_saturated(std::int64_t base, std::int64_t offset) {
     std::int64_t sum = 0;
     if (!__builtin_add_overflow(base, offset, &sum)) return sum;
     return offset > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min();
@@ -113,8 +113,8 @@ TimeRange time_range_of(const Reading& reading, const std::vector<TrialFile>& fi
         for (Record record; frames.next(record);)
             if (plausible(record.ts_ns)) first_ns = std::min(first_ns, record.ts_ns);
     }
-    if (time_range.from_ns) time_range.from_ns = plus(first_ns, *time_range.from_ns);
-    if (time_range.to_ns) time_range.to_ns = plus(first_ns, *time_range.to_ns);
+    if (time_range.from_ns) time_range.from_ns = add_saturated(first_ns, *time_range.from_ns);
+    if (time_range.to_ns) time_range.to_ns = add_saturated(first_ns, *time_range.to_ns);
     return time_range;
 }
 
