@@ -77,7 +77,7 @@ def test_full_disk_is_not_a_broken_sample(tmp_path, monkeypatch):
         pytest.param(128 + signal.SIGKILL, "killed by signal 9; the memory may be too small", id="out of memory"),
         pytest.param(
             128 + signal.SIGILL,
-            "killed by signal 4; the program may be built for another processor",
+            "killed by signal 4; the program may be built for a different processor",
             id="other processor",
         ),
         pytest.param(128 + signal.SIGBUS, "killed by signal 7; a disk may be full or fail", id="disk fails"),

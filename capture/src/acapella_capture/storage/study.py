@@ -25,7 +25,7 @@ CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
 BEYOND = 2  # multiple of the upper threshold to write, time permitting
 ORPHAN_S = 10  # a writer without a supervisor ends after this time
-ROOM = 1.5  # size of the temporary disk, relative to the bytes written
+DISK_HEADROOM = 1.5  # size of the temporary disk, relative to the bytes written
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
     """Return one run. Raises NotMeasurable if it is impossible."""
     with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
         max_bytes = int(memory * case.limit_percent / 100 * BEYOND)
-        with disk.directory(parent, int(max_bytes * ROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
+        with disk.directory(parent, int(max_bytes * DISK_HEADROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
             os.sync()  # exclude data of other programs
             samples, tracing = watched(case, settings, directory, max_bytes)
             accounts = json.loads((directory / "c.json").read_text(encoding="utf-8"))

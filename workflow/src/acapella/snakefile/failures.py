@@ -19,7 +19,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 CRASHES = (signal.SIGTRAP, signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
 HINTS = {
     signal.SIGKILL: "the memory may be too small, or a time limit too short",
-    signal.SIGILL: "the program may be built for another processor",
+    signal.SIGILL: "the program may be built for a different processor",
     signal.SIGBUS: "a disk may be full or fail, or a file was truncated while it was read",
 }
 NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
