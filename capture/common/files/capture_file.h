@@ -5,7 +5,7 @@
 #include "common/files/blocks.h"
 
 /* Advice for files of other formats. */
-#define CAPTURE_FILE_FORMATS "give a pcap or pcapng, uncompressed or compressed with gzip"
+#define CAPTURE_FILE_FORMATS "use a pcap or pcapng, uncompressed or compressed with gzip"
 
 struct capture_file;
 

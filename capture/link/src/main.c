@@ -49,7 +49,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
             return 0;
         case ARGP_KEY_NO_ARGS:
             if (!line->printed) {
-                fail(line->fault, "no device; give NAME=FILE, a TUN device and its network namespace");
+                fail(line->fault, "no device; specify NAME=FILE, a TUN device and its network namespace");
                 return EINVAL;
             }
             return 0;

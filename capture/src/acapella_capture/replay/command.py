@@ -139,7 +139,7 @@ def add_port_options(group: Any) -> None:
     group.add_argument(
         "--measure-lead", action="append", metavar="tx|PORT",
         help="measure --lead-ns with probes before the start: from the driver's transmit timestamps (tx; unknown if "
-        "it has none), or at PORT, which receives what the interface sends; give it once for each port; requires "
+        "it has none), or at PORT, which receives what the interface sends; use it once for each port; requires "
         "--pace single",
     )  # fmt: skip
     group.add_argument("--late-ns", type=count(10**9, 0), metavar="NS",

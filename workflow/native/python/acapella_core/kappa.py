@@ -206,7 +206,7 @@ def check_identity(identity: IdentityRule) -> None:
     if identity.tag not in TAGS:
         raise UserError(f"tag layout: {identity.tag}", fix=f"one of {', '.join(TAGS)}")
     if (identity.kind == "regions") != bool(identity.regions):
-        raise UserError("identity regions requires byte regions, and vice versa", fix="give both or neither")
+        raise UserError("identity regions requires byte regions, and vice versa", fix="specify both or neither")
     for offset, length in identity.regions:
         if not (0 <= offset < 1 << 31 and 0 < length < 1 << 31):
             raise UserError(f"byte region {offset}:{length}", fix="an offset from 0 and a length from 1")

@@ -89,7 +89,7 @@ def preload(args) -> None:
 def output_of(args) -> Path:
     """Return the directory of the partial tables. Raises UserError if it is not given for several samples."""
     if not args.output and len(args.sample) > 1:
-        raise UserError("several samples, but no directory", fix="give the directory of their tables with --output")
+        raise UserError("several samples, but no directory", fix="specify the directory of their tables with --output")
     return Path(args.output or Path(args.campaign, "partial", args.sample[0]))
 
 
@@ -141,7 +141,7 @@ def make_partials(  # noqa: PLR0913
     parameters = {"bin_ns": bin_ns, **congestion_limits(), **limits}
     names = selected(only)
     if bin_ns < 1:
-        raise UserError(f"--bin-ns {bin_ns}: not a positive number", fix="give a positive number of nanoseconds")
+        raise UserError(f"--bin-ns {bin_ns}: not a positive number", fix="specify a positive number of nanoseconds")
     inputs = [inputs_of(campaign, sample) for sample in sorted(set(samples))]
     where = f"sample {inputs[0].sample}" + (f" and {len(inputs) - 1} others" if len(inputs) > 1 else "")
     with queries.one_line(where):
