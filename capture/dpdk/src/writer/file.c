@@ -172,7 +172,7 @@ int file_trim(struct file *file, struct fault *fault) {
     int status = find_last_record(file, window, fault);
     free(window);
     if (status == 0 && ftruncate(file->fd, (off_t)file->good.offset) != 0) {
-        status = fail(fault, "%s: cannot be cut: %s", file->part, strerror(errno));
+        status = fail(fault, "%s: cannot be truncated: %s", file->part, strerror(errno));
     }
     file->kept_bytes = file->good.offset;
     file->kept_frames = file->good.frames;

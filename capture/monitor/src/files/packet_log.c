@@ -24,7 +24,8 @@ static void log_packet(void *user, const struct packet_seen *seen) {
         .stamped = seen->stamp != NULL,
     };
     /* the identity consists of the bytes up to `end` */
-    log->cut += !packet->identified && packet->kept < packet->wire && seen->headers->end >= packet->kept;
+    log->truncated +=
+        !packet->identified && packet->kept < packet->wire && seen->headers->end >= packet->kept;
     if (fwrite(&record, sizeof record, 1, log->file) != 1) {
         note_error(log);
     }
@@ -51,11 +52,11 @@ int packet_log_close(struct packet_log *log, struct fault *fault) {
         note_error(log);
     }
     log->file = NULL;
-    if (log->error == 0 && log->cut > 0) {
+    if (log->error == 0 && log->truncated > 0) {
         return fail(fault,
                     "%llu packets are truncated and have no hash, so lost packets cannot be identified; "
                     "capture whole packets, or use --write of acapella monitor",
-                    (unsigned long long)log->cut);
+                    (unsigned long long)log->truncated);
     }
     return log->error == 0
                ? 0

@@ -20,8 +20,8 @@ struct packet_record {
 struct packet_log {
     FILE *file;
     const char *path;
-    int error;    /* errno of the first write that failed */
-    uint64_t cut; /* truncated packets with unknown identity */
+    int error;          /* errno of the first write that failed */
+    uint64_t truncated; /* truncated packets with unknown identity */
 };
 
 /* Opens a new log and lets the monitor write to it. Returns 0, or -1 with the reason in fault. */

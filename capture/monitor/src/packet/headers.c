@@ -19,7 +19,7 @@ struct walk {
 };
 
 /* Ends the walk. A header that the capture truncated is not malformed. */
-static enum next cut(struct walk *walk) {
+static enum next stop_truncated(struct walk *walk) {
     if (walk->wire_left <= walk->at.size - walk->at.at) {
         walk->headers->malformed = MALFORMED_CUT;
     }
@@ -42,7 +42,7 @@ static bool skip(struct walk *walk, uint32_t count) {
 
 static enum next read_ethernet(struct walk *walk) {
     if (!cursor_has(&walk->at, ETHERNET)) {
-        return cut(walk);
+        return stop_truncated(walk);
     }
     walk->headers->ethertype = cursor_be16(&walk->at, 12);
     skip(walk, ETHERNET);
@@ -57,7 +57,7 @@ static enum next read_type(struct walk *walk) {
     if (is_vlan(headers->ethertype)) {
         const uint16_t inner = cursor_be16(&walk->at, 2);
         if (!skip(walk, 4)) {
-            return cut(walk);
+            return stop_truncated(walk);
         }
         headers->ethertype = inner;
         return NEXT_TYPE;
@@ -94,7 +94,7 @@ static enum next after_labels(struct walk *walk) {
             return NEXT_IPV6;
         case 0:
             if (!is_known_type(cursor_be16(&walk->at, 12)) && !skip(walk, 4)) {
-                return cut(walk);
+                return stop_truncated(walk);
             }
             return NEXT_ETHERNET;
         default:
@@ -105,7 +105,7 @@ static enum next after_labels(struct walk *walk) {
 static enum next read_mpls(struct walk *walk) {
     const bool bottom = cursor_u8(&walk->at, 2) & 1;
     if (!skip(walk, 4)) {
-        return cut(walk);
+        return stop_truncated(walk);
     }
     return bottom ? after_labels(walk) : NEXT_MPLS;
 }
@@ -154,7 +154,7 @@ static enum next after_ip(uint8_t protocol) {
 static enum next read_ipv4(struct walk *walk) {
     struct headers *headers = walk->headers;
     if (!cursor_has(&walk->at, 20)) {
-        return cut(walk);
+        return stop_truncated(walk);
     }
     const uint8_t first = cursor_u8(&walk->at, 0);
     const uint32_t header = (first & 0x0fU) * 4, total = cursor_be16(&walk->at, 2);
@@ -165,7 +165,7 @@ static enum next read_ipv4(struct walk *walk) {
         return fault_of(walk, MALFORMED_LENGTH);
     }
     if (!cursor_has(&walk->at, header)) {
-        return cut(walk);
+        return stop_truncated(walk);
     }
     headers->ip_version = 4;
     headers->has_ports = false; /* those of an outer UDP header (VXLAN) */
@@ -204,7 +204,7 @@ static enum next read_extensions(struct walk *walk) {
         }
         const bool fragment = headers->protocol == 44 && (offset & 0xfff8);
         if (!skip(walk, length)) {
-            return cut(walk);
+            return stop_truncated(walk);
         }
         headers->protocol = next;
         if (fragment) {
@@ -217,7 +217,7 @@ static enum next read_extensions(struct walk *walk) {
 static enum next read_ipv6(struct walk *walk) {
     struct headers *headers = walk->headers;
     if (!cursor_has(&walk->at, 40)) {
-        return cut(walk);
+        return stop_truncated(walk);
     }
     if (cursor_u8(&walk->at, 0) >> 4 != 6) {
         return fault_of(walk, MALFORMED_VERSION);
@@ -237,7 +237,7 @@ static enum next read_transport(struct walk *walk) {
     const bool udp = headers->protocol == 17, tcp = headers->protocol == 6;
     uint32_t header = udp ? 8 : tcp ? 20 : 12;
     if (!cursor_has(&walk->at, header)) {
-        return cut(walk);
+        return stop_truncated(walk);
     }
     headers->src_port = cursor_be16(&walk->at, 0);
     headers->dst_port = cursor_be16(&walk->at, 2);
@@ -250,7 +250,7 @@ static enum next read_transport(struct walk *walk) {
         return fault_of(walk, MALFORMED_LENGTH);
     }
     if (!skip(walk, header)) {
-        return cut(walk);
+        return stop_truncated(walk);
     }
     if (udp && headers->dst_port == VXLAN_PORT && cursor_has(&walk->at, 8 + ETHERNET) &&
         cursor_u8(&walk->at, 0) == 0x08) {

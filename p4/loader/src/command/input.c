@@ -145,7 +145,7 @@ int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, s
     return (int)count;
 }
 
-bool p4_input_cut(const struct input *input, unsigned port) {
+bool p4_input_truncated(const struct input *input, unsigned port) {
     return capture_file_truncated(input->source[port].file);
 }
 

@@ -17,7 +17,7 @@ struct input *p4_input_open(const char *const paths[], const int descriptors[], 
 int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault);
 
 /* Returns true if the capture of this port ended within a record. */
-bool p4_input_cut(const struct input *input, unsigned port);
+bool p4_input_truncated(const struct input *input, unsigned port);
 
 void p4_input_close(struct input *input);
 

@@ -28,7 +28,7 @@ static void print_ports(FILE *to, const struct statistics *statistics, const str
         const char *name = strrchr(options->in[i], '/');
         json_text(to, name ? name + 1 : options->in[i]);
         fprintf(to, ", \"in\": %" PRIu64 ", \"end\": \"%s\"}", counts->in_of_port[i],
-                p4_input_cut(statistics->input, i) ? "truncated" : "clean");
+                p4_input_truncated(statistics->input, i) ? "truncated" : "clean");
     }
     fputc(']', to);
 }

@@ -83,7 +83,7 @@ static int check_text(const struct spec *spec, unsigned line, const char *text, 
     return 0;
 }
 
-static void cut_comment(char *text) {
+static void remove_comment(char *text) {
     for (char *at = text; *at; ++at) {
         if (*at == '#' || *at == ';' || (*at == '/' && at[1] == '/')) {
             *at = '\0';
@@ -105,7 +105,7 @@ static int write_line(struct rewrite *rewrite, unsigned line, char *text, FILE *
         }
         return 0;
     }
-    cut_comment(text);
+    remove_comment(text);
     if (check_text(spec, line, text, fault) != 0) {
         return -1;
     }
