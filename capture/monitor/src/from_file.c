@@ -7,8 +7,8 @@
 #include "common/files/capture_file.h"
 #include "common/signals.h"
 
-/* Packets are copied, because the bytes of a frame are valid until the next one is read. */
-#define COPIES (1U << 20)
+/* Packets are copied, because the bytes of a frame are only valid until the next one is read. */
+#define BATCH_BYTES (1U << 20)
 
 struct batch {
     struct packet_in packet[MONITOR_BURST];
@@ -24,7 +24,7 @@ static void count_batch(struct monitor *monitor, struct batch *batch) {
 }
 
 static void add_frame(struct monitor *monitor, struct batch *batch, const struct blocks_frame *frame) {
-    if (batch->count == MONITOR_BURST || frame->kept_bytes > COPIES - batch->used) {
+    if (batch->count == MONITOR_BURST || frame->kept_bytes > BATCH_BYTES - batch->used) {
         count_batch(monitor, batch);
     }
     uint8_t *bytes = batch->bytes + batch->used;
@@ -48,7 +48,7 @@ static int interrupted(const char *path, struct fault *fault) {
 
 int monitor_file(struct monitor *monitor, const char *path, struct fault *fault) {
     struct blocks_frame frame;
-    struct batch batch = {.bytes = malloc(COPIES)};
+    struct batch batch = {.bytes = malloc(BATCH_BYTES)};
     struct capture_file *file = NULL;
     int status = 0;
     if (!batch.bytes) {

@@ -103,7 +103,8 @@ std::vector<std::byte> make_reports(Format format, std::uint32_t flows, std::uin
                                     std::uint64_t count) {
     std::vector<std::byte> made(count * bytes_of(format));
     for (std::uint64_t n = first; n < first + count; ++n) {
-        // Every flow once per cycle, in a pseudorandom order unless the number of flows is a power of two.
+        // Each flow occurs once per cycle, in pseudorandom order unless the number of flows is a power of
+        // two.
         const std::uint64_t turn = n / flows;
         const auto flow = static_cast<std::uint32_t>(scattered(n) % flows);
         std::byte* at = made.data() + (n - first) * bytes_of(format);
@@ -161,7 +162,7 @@ class Cycles {
     ~Cycles() {
         if (counter_ >= 0) ::close(counter_);
     }
-    void go() const {
+    void start() const {
         if (counter_ >= 0) ::ioctl(counter_, PERF_EVENT_IOC_ENABLE, 0);
     }
     void stop() const {
@@ -207,7 +208,7 @@ class Clock {
     void start() {
         started_ = std::chrono::steady_clock::now();
         cpu_ = std::clock();
-        cycles_.go();
+        cycles_.start();
     }
     void stop() {
         cycles_.stop();

@@ -26,7 +26,7 @@ static inline bool cursor_skip(struct cursor *cursor, uint32_t count) {
     return true;
 }
 
-/* Ends the readable bytes `count` bytes after the cursor, if there are more. */
+/* Limits the readable bytes to `count` bytes after the cursor, if there are more. */
 static inline void cursor_limit(struct cursor *cursor, uint32_t count) {
     if (cursor_has(cursor, count)) {
         cursor->size = cursor->at + count;

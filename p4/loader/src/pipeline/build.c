@@ -8,7 +8,7 @@
 
 #define MINIMUM (64ULL << 20)
 
-static const char *word_of(int error) {
+static const char *error_text(int error) {
     switch (-error) {
         case 17: /* EEXIST */
             return "the name already exists";
@@ -24,11 +24,11 @@ static const char *word_of(int error) {
 }
 
 /* Reports an object that DPDK rejected. */
-static int refused(const struct spec *spec, unsigned line, struct fault *fault, const char *what,
-                   const char *name, int error) {
+static int report_rejected(const struct spec *spec, unsigned line, struct fault *fault, const char *what,
+                           const char *name, int error) {
     return p4_spec_fail(spec, line, fault,
                         "%s %.64s: DPDK rejects it: %s; change the .p4 and compile it again", what, name,
-                        word_of(error));
+                        error_text(error));
 }
 
 static uint64_t power_of_2(uint64_t value) {
@@ -83,7 +83,7 @@ static int add_structs(struct rte_swx_pipeline *pipeline, const struct spec *spe
                                  : -12;
         free(fields);
         if (error) {
-            return refused(spec, from->line, fault, "struct", from->name, error);
+            return report_rejected(spec, from->line, fault, "struct", from->name, error);
         }
     }
     return 0;
@@ -94,11 +94,12 @@ static int add_headers(struct rte_swx_pipeline *pipeline, const struct spec *spe
         const struct spec_header *from = &spec->headers[i];
         const int error = rte_swx_pipeline_packet_header_register(pipeline, from->name, from->type->name);
         if (error) {
-            return refused(spec, from->line, fault, "header", from->name, error);
+            return report_rejected(spec, from->line, fault, "header", from->name, error);
         }
     }
     const int error = rte_swx_pipeline_packet_metadata_register(pipeline, spec->metadata->name);
-    return error ? refused(spec, spec->metadata_line, fault, "metadata", spec->metadata->name, error) : 0;
+    return error ? report_rejected(spec, spec->metadata_line, fault, "metadata", spec->metadata->name, error)
+                 : 0;
 }
 
 static int add_arrays(struct rte_swx_pipeline *pipeline, const struct spec *spec, struct fault *fault) {
@@ -106,14 +107,14 @@ static int add_arrays(struct rte_swx_pipeline *pipeline, const struct spec *spec
         const struct spec_array *from = &spec->registers[i];
         const int error = rte_swx_pipeline_regarray_config(pipeline, from->name, from->size, from->initial);
         if (error) {
-            return refused(spec, from->line, fault, "regarray", from->name, error);
+            return report_rejected(spec, from->line, fault, "regarray", from->name, error);
         }
     }
     for (unsigned i = 0; i < spec->meter_count; ++i) {
         const struct spec_array *from = &spec->meters[i];
         const int error = rte_swx_pipeline_metarray_config(pipeline, from->name, from->size);
         if (error) {
-            return refused(spec, from->line, fault, "metarray", from->name, error);
+            return report_rejected(spec, from->line, fault, "metarray", from->name, error);
         }
     }
     return 0;
@@ -128,8 +129,8 @@ static int configure(struct rte_swx_pipeline *pipeline, const struct spec_action
 }
 
 /* DPDK does not report which instruction it rejects: try each one alone in a valid block. */
-static unsigned find_refused(struct rte_swx_pipeline *pipeline, const struct spec *spec,
-                             const struct spec_action *action, const struct guarded *guarded) {
+static unsigned find_rejected(struct rte_swx_pipeline *pipeline, const struct spec *spec,
+                              const struct spec_action *action, const struct guarded *guarded) {
     const char *rx = NULL;
     char name[SPEC_NAME], end[SPEC_INSTRUCTION], text[SPEC_INSTRUCTION];
     (void)spec;
@@ -186,12 +187,12 @@ static int add_block(struct rte_swx_pipeline *pipeline, const struct spec *spec,
     const int error = configure(pipeline, action, guarded.texts, guarded.count);
     int status = 0;
     if (error) {
-        const unsigned at = error == -22 ? find_refused(pipeline, spec, action, &guarded) : guarded.count;
+        const unsigned at = error == -22 ? find_rejected(pipeline, spec, action, &guarded) : guarded.count;
         status = at < guarded.count ? p4_spec_fail(spec, guarded.line[at], fault,
                                                    "%.150s: DPDK rejects this instruction; %s",
                                                    guarded.texts[at], remedy(guarded.texts[at]))
-                                    : refused(spec, line, fault, action ? "action" : "apply",
-                                              action ? action->name : "block", error);
+                                    : report_rejected(spec, line, fault, action ? "action" : "apply",
+                                                      action ? action->name : "block", error);
     }
     p4_guarded_free(&guarded);
     return status;
@@ -289,7 +290,8 @@ static int add_tables(struct rte_swx_pipeline *pipeline, const struct spec *spec
                                                         : add_plain(pipeline, from, &columns);
         columns_free(&columns);
         if (error) {
-            return refused(spec, from->line, fault, from->learner ? "learner" : "table", from->name, error);
+            return report_rejected(spec, from->line, fault, from->learner ? "learner" : "table", from->name,
+                                   error);
         }
     }
     for (unsigned i = 0; i < spec->selector_count; ++i) {
@@ -298,7 +300,7 @@ static int add_tables(struct rte_swx_pipeline *pipeline, const struct spec *spec
                                                           from->member_id, from->groups, from->members};
         const int error = rte_swx_pipeline_selector_config(pipeline, from->name, &params);
         if (error) {
-            return refused(spec, from->line, fault, "selector", from->name, error);
+            return report_rejected(spec, from->line, fault, "selector", from->name, error);
         }
     }
     return 0;
@@ -330,7 +332,7 @@ static int add_all(struct rte_swx_pipeline *pipeline, const struct spec *spec,
     const int error = rte_swx_pipeline_build(pipeline);
     return error ? fail(fault,
                         "%s: the pipeline cannot be built: %s; its registers and tables take about %llu MB",
-                        spec->path, word_of(error), (unsigned long long)(p4_build_memory(spec) >> 20))
+                        spec->path, error_text(error), (unsigned long long)(p4_build_memory(spec) >> 20))
                  : 0;
 }
 
