@@ -81,7 +81,7 @@ def fabric(tmp_path) -> Iterator:
 
 @pytest.fixture
 def fake_tcpdump(monkeypatch) -> None:
-    """Replace tcpdump by that of the fake testbed, which starts no process."""
+    """Replace tcpdump with that of the fake testbed, which starts no process."""
     from acapella_testing.capture.fake_testbed import FakeTcpdump  # noqa: PLC0415 (only if a test asks for it)
 
     monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", FakeTcpdump)

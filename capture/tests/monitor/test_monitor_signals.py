@@ -40,7 +40,7 @@ def end(*_: object) -> None:
 
 @pytest.fixture(params=SIGNALS)
 def signaling(request, tmp_path, monkeypatch):
-    """Replace acapella-monitor by a script at whose event this process gets a signal, which raises Ended."""
+    """Replace acapella-monitor with a script at whose event this process gets a signal, which raises Ended."""
     script = executable(tmp_path / "waiting", WAITING)
     number = signal.Signals[f"SIG{request.param}"]
     monkeypatch.setattr(program, "executable", lambda: str(script))

@@ -3,7 +3,7 @@
 // The digest excludes MPLS labels, because those of the other direction are unknown. A CRC is affine and jhash is not,
 // so keys that collide in one of them do not necessarily collide in the other.
 control Identity(inout headers_t hdr, inout metadata_t meta) {
-    // p4/compile replaces the hash function by CRC-32C for fields named *_crc; the other hash is jhash.
+    // p4/compile replaces the hash function with CRC-32C for fields named *_crc; the other hash is jhash.
     Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) crc;
     Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) jhash;
 

@@ -298,7 +298,7 @@ def truncate(campaign: Campaign, sample: str) -> None:
 
 
 def set_null(campaign: Campaign, sample: str) -> None:
-    """Replace the values of a column of a partial table by null."""
+    """Replace the values of a column of a partial table with null."""
     replace_column(campaign.partial(sample, "quality"), "l4_unsure_frames", lambda rows: [None] * rows)
 
 

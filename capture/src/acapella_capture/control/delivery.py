@@ -178,7 +178,7 @@ def method_keys(sample: ActiveSample) -> dict[str, Any]:
 
 
 def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
-    """Replace `reason-N` by the name in the .json file, if any, that p4/compile writes next to the program."""
+    """Replace `reason-N` with the name in the .json file, if any, that p4/compile writes next to the program."""
     try:
         reasons = json.loads(program.with_suffix(".json").read_text(encoding="utf-8"))["reasons"]
         names = {f"reason-{int(number)}": str(name) for number, name in reasons.items()}

@@ -112,7 +112,7 @@ class Prometheus:
 
 
 def unchanged(request: Any) -> Any:
-    """Return a request unchanged: without `auth`, requests replaces the token by credentials from ~/.netrc."""
+    """Return a request unchanged: without `auth`, requests replaces the token with credentials from ~/.netrc."""
     return request
 
 

@@ -143,7 +143,7 @@ class NetemDelays(Delays):
     """Delays by the kernel's netem on the router's interface to the host.
 
     Raises UserError if an emulated link uses this interface. As root qdisc, netem would replace the queue of the link;
-    below tbf, it would replace the queue's limit by its own.
+    below tbf, it would replace the queue's limit with its own.
     """
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str):

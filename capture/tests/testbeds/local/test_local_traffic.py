@@ -34,7 +34,7 @@ def testbed():
 
 @pytest.fixture
 def broken(monkeypatch, tmp_path):
-    """Return a function that replaces a program by a shell script."""
+    """Return a function that replaces a program with a shell script."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{sandbox.search_path()}")
 
     def write(name: str, script: str) -> None:

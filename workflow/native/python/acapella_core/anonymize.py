@@ -1,4 +1,4 @@
-"""Anonymize captures: keep headers without payload, and replace addresses by pseudonyms.
+"""Anonymize captures: keep headers without payload, and replace addresses with pseudonyms.
 
 The native core processes the frames; this module handles the key and the files. docs/release.md lists what is kept of
 each header.

@@ -45,7 +45,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
     parser.add_argument("--samples", nargs="+", required=True, metavar="NAME", help="samples with flow reports")
-    parser.add_argument("--pseudonyms", action="store_true", help="replace sample names by pseudonyms")
+    parser.add_argument("--pseudonyms", action="store_true", help="replace sample names with pseudonyms")
     return parser
 
 

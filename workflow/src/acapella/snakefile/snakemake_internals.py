@@ -116,7 +116,7 @@ def record_signals(on_signal: Callable[[], None]) -> None:
 
 
 def run_in_thread(number: int, handler: Callable, on_signal: Callable[[], None]) -> None:
-    """Replace the handler of a signal by one that calls ``on_signal`` and runs ``handler`` in a thread.
+    """Replace the handler of a signal with one that calls ``on_signal`` and runs ``handler`` in a thread.
 
     The thread exists before the signal, and the queue is reentrant: a handler must not wait for a lock.
     """

@@ -142,7 +142,7 @@ def candidates(flow: tuple, flows) -> list[tuple]:
 
 
 def choice(flow: tuple, flows) -> tuple | None:
-    """Return the only candidate, else the only one in the same VLANs, else the only one of these with equal GRE keys."""
+    """Return the only candidate, else the only one with equal VLANs, else the only one of these with equal GRE keys."""
     found = candidates(flow, flows)
     if len(found) > 1:
         found = [other for other in found if other[0] == flow[0]]

@@ -73,7 +73,7 @@ def requests_to(token: str, telemetry_url: str, slice_id: str | None) -> Iterato
 
 
 class Scrubber:
-    """Replaces private values by placeholders; equal values have equal placeholders."""
+    """Replaces private values with placeholders; equal values have equal placeholders."""
 
     def __init__(self) -> None:
         self._placeholders: dict[tuple[str, str], str] = {}
