@@ -76,7 +76,7 @@ static void put_interface(struct bytes *bytes, const struct file_info *info) {
     text_option(bytes, 2, info->interface);   /* if_name */
     text_option(bytes, 3, info->description); /* if_description */
     option(bytes, 9, &nanoseconds, 1);        /* if_tsresol */
-    if (info->filter && *info->filter) {      /* if_filter: 0 is a pcap-filter(7) text */
+    if (info->filter && *info->filter) {      /* if_filter: code 0, pcap-filter(7) syntax */
         uint8_t filter[1 + OPTION_MAX] = {0};
         const size_t size = strnlen(info->filter, OPTION_MAX);
         memcpy(filter + 1, info->filter, size);

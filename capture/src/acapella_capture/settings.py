@@ -140,8 +140,8 @@ class GenerateEnvironment:
     name: str
     path: str = "direct"
     link: LinkSettings | None = None
-    replayers: int = 1  # always one generator,
-    noise: bool = False  # and nothing else sends
+    replayers: int = 1  # always one generator
+    noise: bool = False  # no other traffic
 
 
 @dataclass(frozen=True)

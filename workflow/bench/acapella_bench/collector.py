@@ -1,4 +1,4 @@
-"""Measures the collector of flow reports on one core, with the options of users, compared with plain Python.
+"""Measures the collector of flow reports on one core, with default options, compared with plain Python.
 
 Options are the defaults of `acapella p4 collect` unless a row names others: one thread, a series of windows of 1 s,
 rings of 64 MiB. Rows of the series are computed and discarded; "whole command" also writes them, and the flows, to
@@ -83,7 +83,7 @@ def measured(bench: Bench, case: Case, reports: int, *, any_core: bool = False) 
 
 def row_of(case: Case, facts: dict) -> dict:
     """Return the row of the rate in reports per second of CPU time."""
-    cycles = f", {facts['cycles'] / facts['reports']:.0f} cycles a report" if facts["cycles"] else ""
+    cycles = f", {facts['cycles'] / facts['reports']:.0f} cycles per report" if facts["cycles"] else ""
     listed = f", {facts['series_rows']:,} rows of the series" if facts["series_rows"] else ""
     return {
         "measured": case.name,
@@ -115,7 +115,7 @@ def threads_rows(bench: Bench, reports: int) -> list[dict]:
     return [{"measured": case.name, "value": reports / facts["wall_s"], "unit": "reports/s", "note": note}]
 
 
-def made(bench: Bench, case: Case, reports: int):
+def write_reports(bench: Bench, case: Case, reports: int):
     """Write a file of a case's reports and return its path: a pcap if the case reads frames."""
     kind = "pcap" if case.mode == "frames" else "write"
     path = bench.directory / f"reports.{kind}"
@@ -126,7 +126,7 @@ def made(bench: Bench, case: Case, reports: int):
 def plain_row(bench: Bench, case: Case, ours: dict) -> dict:
     """Return the row of a case in plain Python. Raises Failed if its flows differ from those of the native core."""
     reports = bench.scale["collector_plain"]
-    path = made(bench, case, reports)
+    path = write_reports(bench, case, reports)
     module = [sys.executable, "-m"]
     plain = bench.measure([*module, "acapella_bench.plain.collector", case.plain, path], keep=True)
     core = bench.measure([*module, "acapella_bench.native_collector", case.plain, path], keep=True)
@@ -147,7 +147,7 @@ def command_row(bench: Bench) -> dict:
     """Return the row of `acapella p4 collect` with default options, from a pcap to Parquet, including its start."""
     case = CASES[0]
     reports = bench.scale["collector_plain"] * 4
-    path = made(bench, case, reports)
+    path = write_reports(bench, case, reports)
     control = bench.directory / "queue-pair.control"
     base, size = 0x7F0000000000, (64 << 20) // 192 * 192
     registers = {"number": 0x11, "psn": 0, "key": 0x1234, "address": base, "base": base, "end": base + size}

@@ -35,7 +35,7 @@ class Run:
 
 def run(bench: Bench) -> list[dict]:
     """Run the workflow with engines native and hybrid on two cores, hybrid over a tenth of the captures."""
-    archive, _, rows = made(bench)
+    archive, _, rows = create_archive(bench)
     native = run_of(bench, "native", CORES)
     tenth = max(2, archive.captures // 10)
     hybrid = run_of(replace(bench, scale={**bench.scale, "archive": tenth}), "hybrid", CORES)
@@ -56,7 +56,7 @@ def run(bench: Bench) -> list[dict]:
 
 def run_cores(bench: Bench) -> list[dict]:
     """Compare one core with two, and Slurm with a local run."""
-    archive, place, rows = made(bench)
+    archive, place, rows = create_archive(bench)
     two = run_of(bench, "native", CORES).wall_s
     one = run_of(bench, "native", 1).wall_s
     rows += [
@@ -76,7 +76,7 @@ def run_cores(bench: Bench) -> list[dict]:
     ]
 
 
-def made(bench: Bench) -> tuple[Archive, Path, list[dict]]:
+def create_archive(bench: Bench) -> tuple[Archive, Path, list[dict]]:
     """Return the archive, its directory, and rows about it. The archive is generated only once."""
     archive = Archive(bench.scale["archive"], FRAMES, FLOWS)
     place = bench.directory / f"archive-{archive.captures}"
@@ -118,7 +118,7 @@ def prepare(place: Path, engine: str, archive: Archive) -> Path:
 
 def run_of(bench: Bench, engine: str, cores: int) -> Run:
     """Return the run of an engine on a number of cores. It runs only once, even if several benchmarks need it."""
-    archive, place, _ = made(bench)
+    archive, place, _ = create_archive(bench)
     record = place / f"{engine}-{cores}.json"
     if not record.exists():
         campaign = prepare(place, engine, archive)
