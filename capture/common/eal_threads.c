@@ -9,7 +9,7 @@
 
 #include "common/eal.h"
 
-#define FIXED 12 /* EAL arguments besides devices and those of the command line */
+#define FIXED 12 /* EAL arguments other than devices and arguments of the command line */
 #define MORE 64
 
 /* Returns the first CPU of a list that this machine does not have, or -1. */

@@ -166,7 +166,7 @@ static void test_packets_that_are_not_forwarded_are_counted_and_not_recorded(voi
     world_close(&world);
 }
 
-/* The rings have no timestamps, so the test sets those of a driver. */
+/* The rings have no timestamps, so the test sets them as a driver would. */
 static void test_timestamps_of_the_device_are_recorded_per_packet(void) {
     struct world world = {.options = {.bridge = true}};
     struct port *port = &world.ports.port[0];

@@ -16,7 +16,7 @@ struct device {
     int64_t lead_ns, jitter_ns;
     unsigned lost, received, seed;
     bool unstamped;
-    bool by_kernel; /* timestamps are not those of a NIC */
+    bool by_kernel; /* timestamps of the kernel, not of a NIC */
     bool delays;    /* each packet arrives only together with the next one */
     struct rte_mbuf *held;
     const struct world *world;

@@ -43,7 +43,7 @@ static uint32_t number_of(const struct rte_mbuf *mbuf, const struct offered *off
     return number;
 }
 
-/* The rings have no timestamps, so the test sets those of a driver. */
+/* The rings have no timestamps, so the test sets them as a driver would. */
 static void open_bridge(struct world *world, bool stamps) {
     world->options = (struct options){.bridge = true, .burst = 8, .queues = WORLD_QUEUES};
     world_open(world);

@@ -10,7 +10,7 @@ control EditIpv4(inout headers_t hdr, inout metadata_t meta) {
         hdr.edit.ipv4 = 0;
     }
 
-    // Keeps the bits of `mask`, and sets those of `value`.
+    // Keeps the bits in `mask`, and sets the bits in `value`.
     @name("rewrite") action rewrite(bit<32> mask, bit<32> value) {
         hdr.edit.ipv4 = hdr.edit.ipv4 & mask;
         hdr.edit.ipv4 = hdr.edit.ipv4 | value;

@@ -11,7 +11,7 @@ control EditIpv6(inout headers_t hdr, inout metadata_t meta) {
         hdr.edit.low = 0;
     }
 
-    // Keeps the bits of the mask, and sets those of the value.
+    // Keeps the bits in the mask, and sets the bits in the value.
     @name("rewrite") action rewrite(bit<64> mask_high, bit<64> mask_low, bit<64> value_high, bit<64> value_low) {
         hdr.edit.high = hdr.edit.high & mask_high;
         hdr.edit.low = hdr.edit.low & mask_low;

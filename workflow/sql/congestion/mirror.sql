@@ -1,5 +1,5 @@
 -- One row per sample: its mirror, by its manifest. A frame occupies overhead_bytes more than wire_len at the mirror
--- port, and counter_overhead_bytes more in the counters; readings are those of the counters, [ns, bytes], in order. The
+-- port, and counter_overhead_bytes more in the counters; `readings` are counter readings, [ns, bytes], in order. The
 -- port's queue holds between buffer_low_bytes and buffer_bytes.
 with
 

@@ -15,7 +15,7 @@ stretches as (
     select * from stretches
 ),
 
--- stretches that can have filled the queue; those of a sample do not overlap
+-- stretches that can have filled the queue; stretches of a sample do not overlap
 full_stretches as (
     select
         s.sample,

@@ -99,7 +99,7 @@ def test_damaged_file_of_a_merge_exits_with_1(digest, tmp_path, capsys):
     ("other", "message"),
     [
         (b"no capture at all", "a.pcap: "),
-        (pcap([(START, b"\x45" + bytes(30))], link_type=101), "frames of link type 101 do not go with those of 1"),
+        (pcap([(START, b"\x45" + bytes(30))], link_type=101), "frames of link types 101 and 1 cannot be merged"),
         (None, "a frame without a time"),
     ],
     ids=["no capture", "another link type", "no time"],

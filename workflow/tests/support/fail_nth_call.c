@@ -4,7 +4,7 @@
 // ACAPELLA_FAIL=KIND:N names the call: read, write, sync, rename or malloc, from 1 on. With
 // ACAPELLA_FAIL_BY=kill the process is killed there (SIGKILL) instead. Calls count from the first open of a
 // path that contains ACAPELLA_FAIL_FROM (malloc would fail in the interpreter's start otherwise), in the
-// process with that environment and not in its children. Of reads, those of this file count. At exit
+// process with that environment and not in its children. Only reads of this file count. At exit
 // ACAPELLA_FAIL_COUNT has the number of calls of each kind, a line "KIND N" each.
 #define _GNU_SOURCE
 #include <dlfcn.h>

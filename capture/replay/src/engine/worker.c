@@ -131,7 +131,7 @@ static void idle(struct worker *worker, unsigned *empty) {
     if (worker->activity == ACTIVITY_RECORDING && !worker->bridge.records) {
         worker->activity = ACTIVITY_IDLE;
     }
-    /* recorded times are those of the transmission, so that a sleep would delay them */
+    /* packets are recorded with the times of their transmissions, which a sleep would delay */
     if (*empty > SPINS && !worker->spin && worker->activity != ACTIVITY_RECORDING) {
         sleep_for(SLEEP_NS);
     }

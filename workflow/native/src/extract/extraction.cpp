@@ -15,7 +15,7 @@ using input::Positions;
 
 constexpr std::uint64_t kBetweenProgress = 4096;  // frames
 
-// Reads a capture from the start or from a known position. Frame numbers are those of the whole file.
+// Reads a capture from the start or from a known position. Frames are numbered from the start of the file.
 class FrameCursor {
   public:
     FrameCursor(const std::string& path, const Positions* positions, const input::DecompressionLimits& limits)

@@ -1,6 +1,6 @@
 // Properties of link types for file readers: the maximum length of a frame, and the pseudo-header before it.
-// Values: https://www.tcpdump.org/linktypes.html. Limits and pseudo-headers are those of Wireshark 4.0, so
-// that wire and capture lengths equal frame.len and frame.cap_len.
+// Values: https://www.tcpdump.org/linktypes.html. Limits and pseudo-headers are the same as in Wireshark 4.0,
+// so that wire and capture lengths equal frame.len and frame.cap_len.
 #pragma once
 
 #include <cstdint>

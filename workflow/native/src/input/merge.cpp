@@ -67,9 +67,9 @@ void Merge::write(int descriptor) {
         next_frames.pop();
         Capture& capture = captures_[first];
         if (capture.record.link_type != type)
-            throw MergeError(capture.path + ": frames of link type " +
-                             std::to_string(capture.record.link_type) + " do not go with those of " +
-                             std::to_string(type));
+            throw MergeError(capture.path + ": frames of link types " +
+                             std::to_string(capture.record.link_type) + " and " + std::to_string(type) +
+                             " cannot be merged");
         {
             const std::lock_guard lock(mutex_);
             written_.push_back(static_cast<std::uint32_t>(first));

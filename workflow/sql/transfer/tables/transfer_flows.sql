@@ -1,5 +1,5 @@
 -- One row per stream: values of iperf3 and of the wire. iperf3 -n ends when the last byte is written to the sender's
--- socket, so its receiver's values are preferred. The ends of a run's streams are those of the wire if the receiver
+-- socket, so its receiver's values are preferred. The ends of a run's streams are taken from the wire if the receiver
 -- acknowledged all requested bytes of each stream: then every run of these settings moved the same bytes.
 with
 

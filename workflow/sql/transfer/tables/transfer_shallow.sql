@@ -1,5 +1,5 @@
 -- One row per algorithm, of bbr and cubic: medians over the settings with a buffer below $shallow_bdp
--- bandwidth-delay products and complete runs of both algorithms. All values are those of the wire, as means of the
+-- bandwidth-delay products and complete runs of both algorithms. All values are measured on the wire, as means of the
 -- captured runs. Rates of links include headers, values of the wire do not: $frame_share is the ratio of a full frame
 -- to its payload.
 with

@@ -3,7 +3,7 @@
     acapella campaign batch results/mine digest b0001 -o results/mine/batches/digest/b0001.tsv -- --engine native
     acapella campaign batch results/mine analyze b0001 -o results/mine/batches/analyze/b0001.tsv
 
-The stages are collect, digest and analyze; options after -- are those of the command `acapella collect`, `acapella
+The stages are collect, digest and analyze; options after -- are passed to the command `acapella collect`, `acapella
 digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so an error, a
 crash or the memory use of one sample does not affect the others. A fork of stage analyze processes several small
 samples, because planning the queries takes longer than running them for one; if it fails, each half of these samples is

@@ -66,7 +66,7 @@ class FrameBuilder {
     // Computes the checksums of complete ranges, inner headers first. The other checksums remain zero.
     void finish();
 
-    // The nearest IP header. `addresses_known`: its addresses are those of the pseudo-header.
+    // The nearest IP header. `addresses_known`: the pseudo-header has the same addresses.
     std::uint8_t ip_version = 0;
     std::uint32_t ip_begin = 0;
     bool addresses_known = false;
