@@ -13,7 +13,7 @@ static void sleep_for(int64_t ns) {
 }
 
 bool port_drain(uint16_t port, uint16_t queue, uint16_t depth, bool nic, int64_t limit_ns) {
-    const uint16_t latest = depth - 1; /* offset 0 is that of the next packet */
+    const uint16_t latest = depth - 1; /* offset 0 is the next packet */
     int status;
     for (int64_t waited_ns = 0;
          (status = rte_eth_tx_descriptor_status(port, queue, latest)) == RTE_ETH_TX_DESC_FULL;

@@ -46,8 +46,7 @@ unsigned receive_port_memory_mb(const struct port_settings *settings);
 /* Finds and configures the port: queues, RSS, memory, timestamps. It does not receive yet. */
 int receive_port_open(struct receive_port *port, const struct port_settings *settings, struct fault *fault);
 int receive_port_start(struct receive_port *port, struct fault *fault);
-/* Discards frames that arrived while the queues were configured: their timestamps would be that of the start.
- */
+/* Discards frames that arrived while the queues were configured: they would get the time of the start. */
 void receive_port_flush(struct receive_port *port);
 void receive_port_close(struct receive_port *port);
 

@@ -47,7 +47,7 @@ struct rte_mbuf *world_packet(const struct world *world, uint32_t number, uint32
 /* Returns the number of the packet that world_packet returned with these first four bytes. */
 uint32_t world_number(const struct rte_mbuf *mbuf);
 
-/* Returns true if the content of an mbuf is that of packet `number`. */
+/* Returns true if an mbuf contains packet `number`. */
 bool world_is_packet(const struct rte_mbuf *mbuf, uint32_t number, uint32_t bytes);
 
 /* Builds the plan of a run and starts it at START_NS. */

@@ -23,7 +23,7 @@ counted as (
     group by sample
 ),
 
--- in the order of the files, which is that of the frames: DuckDB keeps it in these clauses, even with several threads
+-- in the order of the files, which is also that of frames: DuckDB keeps it in these clauses, even with several threads
 -- (setting preserve_insertion_order). A window with an order would sort them.
 stamped as (
     select

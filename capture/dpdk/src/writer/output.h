@@ -8,7 +8,7 @@
 struct output_settings {
     const char *stem, *extension; /* STEM[-qQUEUE][-NUMBER].EXTENSION */
     bool many_queues;
-    uint64_t rotate_bytes, rotate_ns; /* 0: never; the time is that of the timestamps */
+    uint64_t rotate_bytes, rotate_ns; /* 0: never; rotate_ns in time of timestamps */
     bool wait;                        /* wait for room instead of dropping frames */
     const struct format *format;
     const struct store_kind *kind;

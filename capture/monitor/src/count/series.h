@@ -27,8 +27,8 @@ struct series {
 
 struct interval *series_find(struct series *series, int64_t arrival_ns);
 
-/* Returns the interval of an arrival. Most packets are in that of the previous one, which needs no division.
- */
+/* Returns the interval of an arrival. Most packets are in the same one as the previous packet, which needs no
+ * division. */
 static inline struct interval *series_at(struct series *series, int64_t arrival_ns) {
     const uint64_t since = (uint64_t)arrival_ns - (uint64_t)series->current_ns;
     return since < (uint64_t)series->length_ns ? series->current : series_find(series, arrival_ns);

@@ -23,7 +23,7 @@ struct packet {
     uint16_t port;   /* index of the Tx port */
     uint8_t queue;   /* its Tx queue; of a bridge, also the Rx queue */
     bool first;      /* first packet of its burst */
-    bool unresolved; /* the time is that of the burst, and the packet is not its first */
+    bool unresolved; /* has the time of the burst, but is not its first packet */
 };
 
 struct recording {

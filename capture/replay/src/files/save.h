@@ -6,7 +6,7 @@
 #include "engine/replay.h"
 
 /* Writes a pcapng with ns times and one interface per port, whose description names the source of the times.
- * Packets whose time is that of their burst have the comment "unresolved". Returns 0, or -1 with the reason
+ * Packets that have the time of their burst have the comment "unresolved". Returns 0, or -1 with the reason
  * in fault. */
 int save_recording(const struct recording *recording, const struct ports *ports, const char *path,
                    struct fault *fault);

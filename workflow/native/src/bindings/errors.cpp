@@ -64,8 +64,8 @@ constexpr std::array<FatalSignal, 5> kFatalSignals{{
     {SIGILL, "acapella: error: an instruction that this CPU does not have (SIGILL); --debug shows where\n"},
 }};
 
-// Makes only async-signal-safe calls (signal-safety(7)). The exit code is that of a shell for a process
-// killed by the signal, so that a crash counts as a crash in the report on failed samples.
+// Makes only async-signal-safe calls (signal-safety(7)). The exit code is 128 plus the number, as in a shell,
+// so that a crash counts as a crash in the report on failed samples.
 void exit_with_fatal_signal(int number) {
     for (const FatalSignal& fatal : kFatalSignals) {
         if (fatal.number != number) continue;
@@ -74,10 +74,10 @@ void exit_with_fatal_signal(int number) {
     ::_exit(128 + number);
 }
 
-// DuckDB reads through a null pointer after some failed allocations. The handler has its own stack, since the
-// fault may be a full stack; other threads than the caller's run it on theirs.
+// DuckDB reads through a null pointer after some failed allocations. The handler has its own stack, because
+// the stack may be full; threads other than the caller's use their own stacks.
 void exit_on_fatal_signal() {
-    static std::array<char, 16 * 1024> stack;  // over MINSIGSTKSZ with the registers of AVX-512
+    static std::array<char, 16 * 1024> stack;  // more than MINSIGSTKSZ with AVX-512 registers
     const stack_t own{stack.data(), 0, stack.size()};
     ::sigaltstack(&own, nullptr);
     for (const FatalSignal& fatal : kFatalSignals) {

@@ -62,7 +62,7 @@ class Extraction {
     // Copies frames of a capture, which must be sorted. Calls `progress`, which may throw, from time to time.
     // With positions, reads only the pieces that contain the frames. Without them, reads the capture up to
     // the last frame, and compares the values of the frames. Returns false if writing failed. Throws
-    // InputError if the capture cannot be read or has changed, or its format is not that of the output.
+    // InputError if the capture cannot be read or has changed, or its format is not the output's.
     bool add(const std::string& path, const input::Positions* positions,
              std::span<const SelectedFrame> frames, const input::DecompressionLimits& limits,
              const std::function<void()>& progress);

@@ -45,7 +45,7 @@ enum class FileEnd : std::uint8_t {
     trailing_bytes,       // uncompressed bytes after the compressed data, which is complete
 };
 
-// Returns the stable name of the result, which is that of the enumerator.
+// Returns the name of the enumerator, which is stable.
 const char* name_of(FileEnd end);
 
 struct FileInfo {

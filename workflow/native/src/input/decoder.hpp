@@ -42,7 +42,7 @@ class ByteStream {
         std::uint8_t state = 0;
         std::string window = {};  // inside: the decompressed bytes before, compressed with the same library
     };
-    // Returns the starts so far, at least kBetweenStarts decompressed bytes apart, without that of the first.
+    // Returns the starts so far, at least kBetweenStarts decompressed bytes apart, except the first one.
     [[nodiscard]] const std::vector<Start>& starts() const { return starts_; }
     static constexpr std::uint64_t kBetweenStarts = std::uint64_t{512} << 10;
 

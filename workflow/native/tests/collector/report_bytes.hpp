@@ -68,7 +68,7 @@ struct FrameFields {
     std::uint32_t flags = 0x40;  // of the BTH: migrated; the lowest four bits are its version
     std::uint32_t port = 4791;
     std::uint32_t vlans = 0;
-    std::int64_t length = -1;  // in the RETH; -1: that of the payload
+    std::int64_t length = -1;  // in the RETH; -1: length of the payload
 };
 
 inline ByteVector frame(const FrameFields& fields, const ByteVector& payload) {

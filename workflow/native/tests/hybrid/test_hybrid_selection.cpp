@@ -95,7 +95,7 @@ TEST(ApplicationCache, RowDeterminesLaterFramesOfItsKind) {
     const std::uint32_t tls = applications.learn(hello, "tls");
     EXPECT_EQ(applications.predict(hello), tls);
     const std::uint32_t other = frames.select("SSH-2.0").kind;
-    EXPECT_EQ(applications.predict(other), tls) << "no result for this kind yet: that of the flow";
+    EXPECT_EQ(applications.predict(other), tls) << "no result for this kind yet, so the flow's is used";
     const std::uint32_t ssh = applications.learn(other, "ssh");
     EXPECT_EQ(applications.predict(other), ssh);
     EXPECT_EQ(applications.predict(hello), tls);

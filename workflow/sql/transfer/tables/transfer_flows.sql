@@ -49,8 +49,8 @@ wire_offsets as (
     window runs as (partition by cell_id, run)
 ),
 
--- The base of a queueing delay is that of the stream's path, because paths have different lengths. If the path is not
--- known, it is that of the stream.
+-- The base of a queueing delay is measured on the stream's path, because paths have different lengths, or, if the path
+-- is unknown, on the stream itself.
 bases as (
     select
         wire.cell_id,

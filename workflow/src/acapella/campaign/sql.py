@@ -9,7 +9,7 @@ On a terminal, the output is a table that may omit columns and rows. In a file o
 field, and empty text is "". With --format table, nothing is omitted in a file or a pipe. --format csv --spreadsheet
 writes CSV without formulas. The catalog is opened read-only. Filters on sample, site, port or flow limit which acaps
 are opened. A query reads no files outside the campaign's directory and writes no files. CAMPAIGN may be omitted if the
-working directory is that of the campaign, or if results/ contains only one campaign.
+working directory is the campaign, or if results/ contains only one campaign.
 
 The column `excluded` of samples and frames is null for samples that count in traffic statistics; for others, it is the
 reason why they do not (trial, filter, p4, sampling):

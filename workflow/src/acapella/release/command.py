@@ -106,7 +106,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--engine",
         choices=sorted(ENGINES),
-        help="engine of the new acaps (default: that of each sample's acap in the campaign)",
+        help="engine of the new acaps (default: as each sample's acap in the campaign)",
     )
     parser.add_argument("--license", metavar="URL", help="license of the release, for croissant.json and RO-Crate")
     parser.add_argument(

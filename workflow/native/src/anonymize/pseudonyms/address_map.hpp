@@ -50,7 +50,7 @@ enum class MacPolicy : std::uint8_t { replace, blank };
 // MPLS from IP), the group bit and the local bit. After GTP-U, an address may also be mistaken for the first
 // byte of an IPv4 header (0x45 to 0x4e): with `replace`, a pseudonym starts like that if and only if the
 // address does. If an address is neither group nor local, tshark knows the vendor of its pseudonym if and
-// only if it knows that of the address, because tshark uses this to distinguish the forms of pseudowires. The
+// only if it knows its own vendor, because tshark uses this to distinguish the forms of pseudowires. The
 // vendor itself is not kept. `replace` permutes all other bits; `blank` sets them to zero.
 class MacMap {
   public:

@@ -48,7 +48,7 @@ bool RingPoller::find_new(std::uint32_t slot, std::uint64_t& stamp) const {
     return has_report;
 }
 
-// Appends the slot to `found` if the copy is a new report; `stamp` is that of the copy.
+// Appends the slot to `found` if the copy is a new report. `stamp`: stamp of the copy.
 bool RingPoller::append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const {
     const std::size_t bytes = bytes_of(format_);
     const std::byte* report = ring_ + slot * bytes;

@@ -103,8 +103,8 @@ struct Reading {
 
 inline constexpr std::size_t kAllBytes = SIZE_MAX;
 
-// Reads all trials. All identities use the same number of bytes: that of the packet with the fewest captured
-// identifying bytes, or kAllBytes if no packet was truncated. The first `unsorted` trials keep the order of
+// Reads all trials. All identities use the same number of bytes: the lowest number of captured identifying
+// bytes of any packet, or kAllBytes if no packet was truncated. The first `unsorted` trials keep the order of
 // their files and have no duration. Throws input::InputError, TrialError, SpoolError.
 struct Trials {
     std::vector<Trial> trials;
