@@ -9,8 +9,8 @@
 
 namespace acapella::collector {
 
-// The result of checking a frame. The names are also those of the counters. psn_gap_lost and
-// the results after it count reports instead of frames.
+// The result of checking a frame. Counters have the same names; psn_gap_lost and those after it count
+// reports instead of frames.
 #define ACAPELLA_VERDICTS(X)                                                                           \
     X(accepted)      /* written to the ring */                                                         \
     X(not_roce)      /* not UDP over IPv4 to port 4791, or a fragment of it */                         \
