@@ -4,16 +4,19 @@ Limited to every other capture of at most 30 kB for the header stacks, and to ca
 protocols (IDENTIFIED) for the addresses.
 """
 
+import functools
 import ipaddress
 import random
-import subprocess
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from acapella_testing.frames.pcap_files import records
 from acapella_testing.frames.tunnel_frames import TYPES
+from acapella_testing.leak_search import search
 from acapella_testing.oracles.naive_anonymize import CryptoPan, MacMap, TunnelMap
+from acapella_testing.processes import run
+from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.common import tshark, vendors
 from acapella_core import _native
@@ -37,11 +40,9 @@ FIELDS += ["icmpv6.nd.ns.target_address", "icmpv6.nd.na.target_address"]
 def rows(capture: Path, known) -> list[tuple]:
     """Return header stack, wire length, time and issue of every frame, from the core."""
     core = _native.NativeDigest(str(capture), None, None, 1 << 16, known)
-    found = []
-    for batch in iter(core.next_frames, None):
-        columns = pa.record_batch(batch).select(["stack", "wire_len", "ts_ns", "issue"])
-        found += [tuple(row.values()) for row in columns.to_pylist()]
-    return found
+    columns = ["stack", "wire_len", "ts_ns", "issue"]
+    batches = [pa.record_batch(batch).select(columns) for batch in iter(core.next_frames, None)]
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -52,27 +53,18 @@ def small(corpus) -> list[Path]:
     return [file for file in files if file.stat().st_size <= MAX_BYTES][::2]
 
 
-def leak(original: Path, released: Path, replaced: dict, known) -> tuple | None:
-    """Return what the search of a release finds in a capture; None if there is no leak."""
-    search = _native.LeakSearch()
-    search.add(**replaced)
-    found = search.find(str(original), str(released), known, _native.Windows([], whole=True))
-    return found or search.find_unexplained(str(original))
-
-
 def test_kept_parts_have_the_same_headers(small, tmp_path):
-    found = vendors.find()
-    known = found.core if found else None
+    known, out = getattr(vendors.find(), "core", None), tmp_path / "out.pcap"
     frames = differ = 0
     for file in small:
         try:
-            with (tmp_path / "out.pcap").open("wb") as out:  # no sync to disk is needed here
-                done = _native.anonymize_file(str(file), out.fileno(), KEY, "replace", known)
+            with out.open("wb") as stream:  # no sync to disk is needed here
+                done = _native.anonymize_file(str(file), stream.fileno(), KEY, "replace", known)
         except _native.AnonymizeError as refused:
             assert "link types" in str(refused)
             continue
-        assert not leak(file, tmp_path / "out.pcap", done["replaced"], known), file
-        before, after = rows(file, known), rows(tmp_path / "out.pcap", known)
+        assert not search(file, out, done["replaced"], known), file
+        before, after = rows(file, known), rows(out, known)
         assert len(before) == len(after), file
         for (stack, wire_len, ts_ns, issue), kept in zip(before, after, strict=True):
             assert kept[1:3] == (wire_len, None if ts_ns is None else min(ts_ns, LAST_NS)), file
@@ -86,35 +78,32 @@ def test_kept_parts_have_the_same_headers(small, tmp_path):
 
 def printed_fields(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list[str]]]:
     """Return for each frame and each of ``fields`` the values that tshark prints, in order."""
-    options = ["-n", "-r", str(capture), "-T", "fields", "-E", "occurrence=a", *(w for f in fields for w in ("-e", f))]
-    command = [program.path, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=tshark.environment())
-    return [[[v for v in cell.split(",") if v] for cell in line.split("\t")] for line in done.stdout.splitlines()]
+    lines = tshark_lines(program, capture, *fields)
+    return [[[value for value in cell.split(",") if value] for cell in line.split("\t")] for line in lines]
+
+
+@functools.cache
+def pseudonym(plain: bytes) -> bytes:
+    """Return the pseudonym of a MAC address or an IP address in plain Python."""
+    return MacMap(KEY).address(plain) if len(plain) == 6 else CryptoPan(KEY).address(plain)
 
 
 def address_bytes(address: str) -> bytes:
     """Return an address as bytes."""
-    if address.count(":") == 5 and "::" not in address and len(address) == 17:
-        return bytes.fromhex(address.replace(":", ""))
-    return ipaddress.ip_address(address).packed
+    is_mac = address.count(":") == 5 and "::" not in address and len(address) == 17
+    return bytes.fromhex(address.replace(":", "")) if is_mac else ipaddress.ip_address(address).packed
 
 
 @pytest.fixture(scope="module")
 def both(corpus, tmp_path_factory) -> tuple[Path, Path]:
     """Return these captures as one file, before and after anonymization."""
     merged, public = (tmp_path_factory.mktemp("merged") / name for name in ("in.pcap", "out.pcap"))
-    files = [corpus / name for name in IDENTIFIED]
-    subprocess.run(["mergecap", "-a", "-F", "nsecpcap", "-w", merged, *files], check=True, capture_output=True)
+    run("mergecap", "-a", "-F", "nsecpcap", "-w", merged, *(corpus / name for name in IDENTIFIED), check=True)
     anonymize(str(merged), public, KEY)
     return merged, public
 
 
 def test_tshark_finds_pseudonyms_in_place_of_addresses(both, program):
-    pan, macs = CryptoPan(KEY), MacMap(KEY)
-
-    def pseudonym(plain: bytes) -> bytes:
-        return macs.address(plain) if len(plain) == 6 else pan.address(plain)
-
     before, after = (printed_fields(program, capture) for capture in both)
     assert len(before) == len(after) > 100
     checked = 0
@@ -134,8 +123,7 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(both, program):
 
 
 def test_tshark_finds_pseudonyms_in_place_of_tunnel_identifiers(both, program):
-    naive = TunnelMap(KEY, TYPES)
-    found = dict.fromkeys(TUNNELS.values(), 0)
+    naive, found = TunnelMap(KEY, TYPES), dict.fromkeys(TUNNELS.values(), 0)
     pair = (printed_fields(program, capture, TUNNELS) for capture in both)
     for number, (before, after) in enumerate(zip(*pair, strict=True), 1):
         for kind, originals, kept in zip(TUNNELS.values(), before, after, strict=True):

@@ -21,9 +21,8 @@ NEIGHBOR = {5: {8}, 24: {8, 16, 24}, 25: {*range(24, 2041, 16)}}
 @pytest.mark.parametrize("name", MALFORMED)
 def test_values_of_a_wrong_length_are_zeroed(name, tmp_path):
     kind, options = MALFORMED[name]
-    frame = with_options(kind, options)
+    frame, begin = with_options(kind, options), HEADS[kind]
     (left,) = released(tmp_path, [frame])
-    begin = HEADS[kind]
     assert len(left) > begin + 2, "the header is kept"
     assert not [i for i in range(len(SECRET) - 1) if SECRET[i : i + 2] in left[begin:]]
     assert left[begin] == frame[begin], "the first option's type is kept"
@@ -35,19 +34,13 @@ def allowed_options(body: bytes, lengths: dict[int, set[int]], unit: int, extra:
     """
     kept, at = set(), 0
     single = {0, 1} if lengths is TCP else {0} if lengths is IPV6 else set()
-    while at < len(body):
-        if body[at] in single:
-            if body[at] == 0 and lengths is TCP:
-                break
-            kept.add(at)
-            at += 1
-            continue
-        length = (body[at + 1] if at + 1 < len(body) else 0) * unit + extra
-        if length < 2 or at + length > len(body):
+    while at < len(body) and not (body[at] == 0 and lengths is TCP):
+        one = body[at] in single
+        length = 1 if one else (body[at + 1] if at + 1 < len(body) else 0) * unit + extra
+        if (length < 2 and not one) or at + length > len(body):
             break
-        kept |= {at, at + 1}
-        if length in lengths.get(body[at], ()):
-            kept |= set(range(at, at + length))
+        kept |= {at} if one else {at, at + 1}
+        kept |= set(range(at, at + length)) if length in lengths.get(body[at], ()) else set()
         at += length
     return kept
 
@@ -56,24 +49,19 @@ def allowed_ipv4(body: bytes) -> set[int]:
     """Return the offsets kept in IPv4 options (RFC 791, RFC 2113). Addresses are replaced."""
     kept, at = set(), 0
     while at < len(body) and body[at] != 0:
-        if body[at] == 1:
-            kept.add(at)
-            at += 1
-            continue
-        length = body[at + 1] if at + 1 < len(body) else 0
-        if length < 2 or at + length > len(body):
+        length = 1 if body[at] == 1 else body[at + 1] if at + 1 < len(body) else 0
+        if (length < 2 and body[at] != 1) or at + length > len(body):
             break
-        kept |= {at, at + 1}
+        kept |= set(range(at, at + min(length, 2)))
         if body[at] == 148 and length == 4:
             kept |= set(range(at, at + 4))
         if body[at] in (7, 131, 137) and length % 4 == 3:
             kept.add(at + 2)
-        if body[at] == 68 and length >= 4:
-            flag = body[at + 3] % 16
-            if flag == 0 and length % 4 == 0:
-                kept |= set(range(at, at + length))
-            if flag in (1, 3) and length % 8 == 4:
-                kept |= set(range(at, at + 4)) | {o for e in range(at + 8, at + length, 8) for o in range(e, e + 4)}
+        flag = body[at + 3] % 16 if body[at] == 68 and length >= 4 else None
+        if flag == 0 and length % 4 == 0:
+            kept |= set(range(at, at + length))
+        if flag in (1, 3) and length % 8 == 4:
+            kept |= set(range(at, at + 4)) | {o for e in range(at + 8, at + length, 8) for o in range(e, e + 4)}
         at += length
     return kept
 
@@ -86,20 +74,16 @@ def allowed_sctp(body: bytes) -> set[int]:
         kept |= set(range(at, at + 4))
         if kind in (0, 64):
             head = 16 if kind == 0 else 20
-            kept |= set(range(at, at + head)) if length >= head else set()
-            break
+            return kept | (set(range(at, at + head)) if length >= head else set())
         if length < 4 or at + length > len(body):
             break
         if kind in (1, 2) and length >= 20:
             kept |= set(range(at, at + 20)) | allowed_parameters(body, at + 20, at + length)
         if kind == 3 and length >= 16 and length == 16 + 4 * sum(struct.unpack_from("!HH", body, at + 12)):
             kept |= set(range(at, at + length))
-        if (kind in (7, 12, 13) and length == 8) or (kind == 192 and length >= 8 and length % 4 == 0):
-            kept |= set(range(at, at + 8))
-        if kind == 0x80 and length >= 8:
-            kept |= set(range(at, at + 8))
-        if kind == 0xC1 and length >= 16:
-            kept |= set(range(at, at + 8)) | allowed_parameters(body, at + 8, at + length)
+        first_eight = (kind in (7, 12, 13) and length == 8) or (kind == 192 and length >= 8 and length % 4 == 0)
+        if first_eight or (kind == 0x80 and length >= 8) or (kind == 0xC1 and length >= 16):
+            kept |= set(range(at, at + 8)) | (allowed_parameters(body, at + 8, at + length) if kind == 0xC1 else set())
         at += (length + 3) // 4 * 4
     return kept
 
@@ -142,14 +126,11 @@ def prefixes(body: bytes) -> set[int]:
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_no_run_of_payload_survives_random_malformed_headers(kind, tmp_path: Path):
-    draw = random.Random(f"malformed {kind}")
+    draw, kept_runs, begin = random.Random(f"malformed {kind}"), 0, HEADS[kind]
     bodies = [random_options(draw, kind) for _ in range(500)]
     frames = [with_options(kind, body) for body in bodies]
-    kept_runs = 0
     for body, frame, left in zip(bodies, frames, released(tmp_path, frames), strict=True):
-        begin = HEADS[kind]
-        allowed = ALLOWED[kind](body)
-        run = longest = 0
+        allowed, run, longest = ALLOWED[kind](body), 0, 0
         for at in range(min(len(body), len(left) - begin)):
             same = left[begin + at] == frame[begin + at] != 0
             run = run + 1 if same and at not in allowed else 0

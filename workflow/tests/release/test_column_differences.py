@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.new_files import write_file
 
 from acapella.release.column_differences import MAX_SHOWN, ROWS, differences
 from acapella_core.errors import UserError
@@ -38,10 +39,8 @@ def test_equal_tables_have_no_differences_in_any_order_of_rows(tmp_path):
 def test_changed_values_are_counted_and_the_first_is_named(tmp_path):
     other = rows()
     other[1]["frames"], other[3]["frames"], other[2]["vlan"] = 5, None, [2]
-    assert found(tmp_path, rows(), other) == [
-        ("frames", 2, "site a, rank 1: 1, here 5"),
-        ("vlan", 1, "site a, rank 2: [2, 7], here [2]"),
-    ]
+    changes = [("frames", 2, "site a, rank 1: 1, here 5"), ("vlan", 1, "site a, rank 2: [2, 7], here [2]")]
+    assert found(tmp_path, rows(), other) == changes
 
 
 def test_missing_and_added_rows_do_not_shift_the_others(tmp_path):
@@ -50,30 +49,24 @@ def test_missing_and_added_rows_do_not_shift_the_others(tmp_path):
 
 
 def test_null_keys_and_equal_keys_are_matched(tmp_path):
-    published = [{"site": None, "rank": 1, "frames": n} for n in (1, 2)]
-    other = [{"site": None, "rank": 1, "frames": n} for n in (1, 3)]
+    published, other = ([{"site": None, "rank": 1, "frames": n} for n in counts] for counts in ((1, 2), (1, 3)))
     assert found(tmp_path, published, other) == [("frames", 1, "site null, rank 1: 2, here 3")]
 
 
 def test_columns_of_one_version_and_types_are_reported(tmp_path):
-    published = [{"site": "a", "rank": 1, "old": 1, "frames": 1}]
-    other = [{"site": "a", "rank": 1, "new": 1, "frames": "1"}]
-    assert [(column, count) for column, count, _ in found(tmp_path, published, other)] == [
-        ("old", 1),
-        ("new", 1),
-        ("frames", 1),
-    ]
+    key = {"site": "a", "rank": 1}
+    changes = found(tmp_path, [key | {"old": 1, "frames": 1}], [key | {"new": 1, "frames": "1"}])
+    columns = [(column, count) for column, count, _ in changes]
+    assert columns == [("old", 1), ("new", 1), ("frames", 1)]
 
 
 def test_tables_without_a_schema_are_matched_by_row_number(tmp_path):
-    assert found(tmp_path, [{"x": 1}, {"x": 2}], [{"x": 1}, {"x": 3}], "tables/unknown.parquet") == [
-        ("x", 1, "row 1: 2, here 3")
-    ]
+    changes = found(tmp_path, [{"x": 1}, {"x": 2}], [{"x": 1}, {"x": 3}], "tables/unknown.parquet")
+    assert changes == [("x", 1, "row 1: 2, here 3")]
 
 
 def test_long_values_and_control_characters_are_not_printed(tmp_path):
-    published, other = rows(1), rows(1)
-    published[0]["app"], other[0]["app"] = "\x1b[31m", "long" * 1000
+    published, other = ([row | {"app": app} for row in rows(1)] for app in ("\x1b[31m", "long" * 1000))
     ((_, _, first),) = found(tmp_path, published, other)
     assert "\x1b" not in first
     assert len(first) < 3 * MAX_SHOWN
@@ -83,29 +76,25 @@ def test_random_tables_match_a_naive_comparison(tmp_path):
     rng = random.Random(7)
     for _ in range(20):
         keys = rng.sample(range(100), 30)
-        tables = [
+        ours, theirs = (
             {n: {"site": "s", "rank": n, "a": rng.choice((1, None)), "b": rng.choice((0.5, math.nan))} for n in part}
             for part in (keys[:25], keys[5:])
-        ]
-        published, other = ([*table.values()] for table in tables)
-        common = tables[0].keys() & tables[1].keys()
-        expected = {ROWS: len(tables[0].keys() ^ tables[1].keys())}
-        for column in "ab":
-            expected[column] = sum(str(tables[0][n][column]) != str(tables[1][n][column]) for n in common)
-        counts = {column: count for column, count, _ in found(tmp_path, published, other)}
+        )
+        both, expected = ours.keys() & theirs.keys(), {ROWS: len(ours.keys() ^ theirs.keys())}
+        expected |= {name: sum(str(ours[n][name]) != str(theirs[n][name]) for n in both) for name in "ab"}
+        counts = {column: count for column, count, _ in found(tmp_path, [*ours.values()], [*theirs.values()])}
         assert counts == {column: count for column, count in expected.items() if count}
 
 
 def test_csv_files_are_compared_as_text(tmp_path):
-    for name, value in (("published", '"a,b"'), ("other", '"a\nb"')):
-        (tmp_path / f"{name}.csv").write_text(f"site,rank,app\na,1,{value}\na,2,\n")
-    paths = tmp_path / "published.csv", tmp_path / "other.csv"
+    text = "site,rank,app\na,1,{}\na,2,\n"
+    paths = [write_file(tmp_path / f"{n}.csv", text.format(value)) for n, value in enumerate(('"a,b"', '"a\nb"'))]
     ((difference),) = differences("tables/top_flows.csv", *paths)
     assert (difference.column, difference.rows, difference.first) == ("app", 1, "site a, rank 1: a,b, here a\\nb")
 
 
 def test_unreadable_table_is_a_one_line_error(tmp_path):
-    (tmp_path / "published.parquet").write_bytes(b"PAR1")
+    damaged = write_file(tmp_path / "published.parquet", b"PAR1")
     with pytest.raises(UserError) as caught:
-        differences(NAME, tmp_path / "published.parquet", written(tmp_path / "other.parquet", rows()))
+        differences(NAME, damaged, written(tmp_path / "other.parquet", rows()))
     assert "\n" not in str(caught.value)

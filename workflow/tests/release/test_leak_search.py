@@ -4,18 +4,15 @@ import random
 
 import pytest
 from acapella_testing.frames.ip_options import HEADS, MALFORMED, ipv4, ipv6, random_options, with_options
-from acapella_testing.frames.pcap_files import records, write_pcap
 from acapella_testing.frames.release_frames import ENDS, KEY, frames
 from acapella_testing.leak_search import find_leak, restore_original
-
-from acapella_core.anonymize import anonymize
+from acapella_testing.release_records import released
 
 
 def test_payload_that_remains_in_place_is_found(tmp_path):
     frame = frames(random.Random(5))[0]
-    for length, expected in ((15, None), (16, (1, 42, "a run of payload"))):
-        found = find_leak(tmp_path, [frame], lambda n, original, kept, length=length: kept + original[42 : 42 + length])
-        assert found == expected
+    for end, expected in ((57, None), (58, (1, 42, "a run of payload"))):
+        assert find_leak(tmp_path, [frame], lambda n, original, kept, end=end: kept + original[42:end]) == expected
 
 
 @pytest.mark.parametrize("name", MALFORMED)
@@ -24,7 +21,7 @@ def test_remaining_value_of_a_wrong_length_is_found(name, tmp_path):
     frame, begin = with_options(kind, options), HEADS[kind]
     assert find_leak(tmp_path, [frame]) is None
     found = find_leak(tmp_path, [frame], restore_original(begin, begin + len(options)))
-    assert found
+    assert found is not None
     assert found[2] in ("an option value that should have been removed", "an original address")
 
 
@@ -73,13 +70,12 @@ def test_payload_of_16_bytes_at_a_different_offset_is_found(tmp_path):
 
 
 def test_bytes_that_equal_an_address_by_chance_are_not_a_leak(tmp_path):
-    """Other fields contain the bytes of IPv4 addresses and of short addresses of mostly zeros."""
+    """Other fields contain the bytes of IPv4 addresses, of short addresses of mostly zeros, and of MAC addresses."""
     tcp = lambda seq: ENDS[:4] + seq + ENDS[4:] + b"\x50\x10" + bytes(6)  # noqa: E731 (ports are an address, too)
     originals = [ipv4(6, tcp(ENDS[:4])), ipv4(17, ENDS[4:] + b"\0\x08\0\0"), ipv4(6, tcp(b"\0\0\0\1")),
                  ipv6(0, b"\6\0\x05\2\0\0\1\0" + tcp(b"\2\0\0\0"))]  # fmt: skip
     assert find_leak(tmp_path, originals) is None
     alike = b"P" * 12 + b"\x08\0\x45\0\0\x60" + b"P" * 2 + bytes(2) + b"P\6" + b"P" * 200
-    # other fields contain the bytes of MAC addresses
     assert find_leak(tmp_path, [alike]) is None
 
 
@@ -88,22 +84,17 @@ def test_pseudonym_that_is_the_original_of_another_address_is_not_a_leak(tmp_pat
     release.
     """
     first = frames(random.Random(7))[0]
-    write_pcap(tmp_path / "one.pcap", [(0, first)])
-    anonymize(str(tmp_path / "one.pcap"), tmp_path / "two.pcap", KEY)
-    ((*_, kept),) = records((tmp_path / "two.pcap").read_bytes())
+    (kept,) = released(tmp_path, [first], KEY)
     assert find_leak(tmp_path, [first, kept]) is None
     assert find_leak(tmp_path, [first], lambda n, original, kept: original[:26] + kept[26:]) is not None
 
 
 def test_random_traffic_is_never_rejected(tmp_path):
     """Header fields have few distinct values, sequence numbers look like addresses, and the payload repeats headers."""
-    draw = random.Random(8)
-    originals = []
+    draw, originals = random.Random(8), []
     for _ in range(2000):
-        number = bytes((192, 0, 2, draw.randrange(4)))
-        tcp = (
-            draw.randbytes(4) + number + number + b"\x80\x10" + draw.randbytes(6) + b"\1\1\x08\x0a" + draw.randbytes(8)
-        )
+        number, words = bytes((192, 0, 2, draw.randrange(4))), [draw.randbytes(size) for size in (4, 6, 8)]
+        tcp = words[0] + number + number + b"\x80\x10" + words[1] + b"\1\1\x08\x0a" + words[2]
         originals.append(ipv4(6, tcp + draw.choice((b"", tcp * 3, ENDS * 9, bytes(200)))))
     assert find_leak(tmp_path, originals) is None
 

@@ -16,7 +16,7 @@ from acapella_testing.generated import generated_transfers
 from acapella_testing.generated.files_campaign import run
 from acapella_testing.generated.monitored_trials import monitored
 from acapella_testing.new_files import new_directory, write_file
-from acapella_testing.release_records import write_key
+from acapella_testing.release_records import checksums_of, published
 from acapella_testing.runs.workflow_run import ROOT
 from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
@@ -41,11 +41,11 @@ class LocalContext(BaseAdapter):
 
         copy = json.loads((Path(rocrate.__file__).parent / "data" / "ro-crate.jsonld").read_text())
         copy["@context"] |= TERMS_1_1
-        response = requests.Response()
+        response, kind = requests.Response(), {"Content-Type": "application/ld+json"}
         response.status_code, response.url, response.request = 200, request.url, request
-        response.headers["Content-Type"] = "application/ld+json"
+        response.headers.update(kind)
         body = io.BytesIO(json.dumps(copy).encode())
-        response.raw = HTTPResponse(body=body, headers=dict(response.headers), status=200, preload_content=False)
+        response.raw = HTTPResponse(body=body, headers=kind, status=200, preload_content=False)
         return response
 
     def close(self):
@@ -68,14 +68,10 @@ def issues(release: Path, cache: Path) -> list[str]:
     """Return what the validator finds wrong in the crate of a release."""
     from rocrate_validator import models, services  # noqa: PLC0415
 
-    settings = services.ValidationSettings(
-        rocrate_uri=str(release),
-        profile_identifier="provenance-run-crate",
-        requirement_severity=models.Severity.REQUIRED,
-        offline=True,
-        cache_path=str(cache),
-    )
-    return [f"{issue.check.identifier}: {issue.message}" for issue in services.validate(settings).get_issues()]
+    required = {"requirement_severity": models.Severity.REQUIRED, "offline": True, "cache_path": str(cache)}
+    settings = {"rocrate_uri": str(release), "profile_identifier": "provenance-run-crate", **required}
+    found = services.validate(services.ValidationSettings(**settings)).get_issues()
+    return [f"{issue.check.identifier}: {issue.message}" for issue in found]
 
 
 def test_crate_conforms_to_the_provenance_run_crate_profile(recorded_release, http_cache):
@@ -86,7 +82,7 @@ def test_crate_conforms_to_the_provenance_run_crate_profile(recorded_release, ht
 def studies_release(tmp_path_factory) -> Path:
     """Return a recorded release of transfers, generated traffic and an infrastructure study, without samples."""
     place = tmp_path_factory.mktemp("studies")
-    mine, public, made = new_directory(place / "mine"), place / "public", new_directory(place / "made")
+    mine, made = new_directory(place / "mine"), new_directory(place / "made")
     generated_transfers.captured(mine, delays=(20,))
     run("campaign", "transfers", mine)
     monitored(mine, "quiet-1", 0)
@@ -95,7 +91,7 @@ def studies_release(tmp_path_factory) -> Path:
     run("campaign", "infrastructure", mine, f"--slices={slices}")
     study = {"advertisements": [], "slices": [str(slices)], "telemetry": []}
     write_file(mine / "config.json", json.dumps({"infrastructure": study}))
-    run("release", mine, "-o", public, "--key-file", write_key(place / "key"))
+    public = published(mine)
     run("campaign", "transfers", made, "--runs", public)
     run("campaign", "monitored", made, "--release", public)
     run("campaign", "infrastructure", made, f"--slices={public}/infrastructure/slice_records.csv")
@@ -106,18 +102,24 @@ def studies_release(tmp_path_factory) -> Path:
 STUDY_STEPS = {"transfer_tables": "transfers/", "monitor": "generated/", "infrastructure": "infrastructure/"}
 
 
+def entities_of(release: Path) -> dict[str, dict]:
+    """Return the entities of the crate of a release by identifier."""
+    graph = json.loads((release / crate.FILE).read_text())["@graph"]
+    assert len({entity["@id"] for entity in graph}) == len(graph)
+    return {entity["@id"]: entity for entity in graph}
+
+
 def test_crate_of_a_release_without_samples_conforms_and_has_a_step_per_study(studies_release, http_cache):
     assert issues(studies_release, http_cache) == []
-    graph = json.loads((studies_release / "ro-crate-metadata.json").read_text())["@graph"]
-    (root,) = (entity for entity in graph if entity["@id"] == "./")
-    assert root["name"] == croissant.STUDIES and "captures" not in root["description"]
-    actions = {entity["@id"]: entity for entity in graph if entity["@type"] == "CreateAction"}
+    entities = entities_of(studies_release)
+    assert entities["./"]["name"] == croissant.STUDIES
+    assert "captures" not in entities["./"]["description"]
     for step, directory in STUDY_STEPS.items():
-        objects, results = (ids(actions[f"#{step}"][name]) for name in ("object", "result"))
+        objects, results = (ids(entities[f"#{step}"][name]) for name in ("object", "result"))
         assert {name.partition("/")[0] + "/" for name in objects} == {directory, "config.yaml/"}
-        prefix = f"results/tables/{step.removesuffix('_tables')}_"
-        assert results and all(name.startswith(prefix) for name in results)
-    assert {"infrastructure/slice_records.csv", "generated/trials.json"} <= {*ids(actions["#run"]["object"])}
+        assert results
+        assert all(name.startswith(f"results/tables/{step.removesuffix('_tables')}_") for name in results)
+    assert {"infrastructure/slice_records.csv", "generated/trials.json"} <= {*ids(entities["#run"]["object"])}
 
 
 def test_croissant_of_a_release_without_samples_is_valid(studies_release):
@@ -125,36 +127,30 @@ def test_croissant_of_a_release_without_samples_is_valid(studies_release):
 
     dataset = mlcroissant.Dataset(jsonld=str(studies_release / "croissant.json"))
     assert not dataset.metadata.issues.errors
-    assert dataset.metadata.name == croissant.STUDIES and "captures" not in dataset.metadata.description
-    names = {record_set.id for record_set in dataset.metadata.record_sets}
+    assert dataset.metadata.name == croissant.STUDIES
+    assert "captures" not in dataset.metadata.description
     tables = [f"results-tables-{name}" for name in ("transfer_cells", "monitor_flows", "infrastructure_summary")]
-    assert {*tables} <= names
+    assert {*tables} <= {record_set.id for record_set in dataset.metadata.record_sets}
     (row,) = dataset.records(tables[1])
     assert row[f"{tables[1]}/name"] == b"small"
 
 
 def test_crate_names_every_file_with_its_checksum_and_no_clock(recorded_release):
-    text = (recorded_release / "ro-crate-metadata.json").read_text()
-    entities = {entity["@id"]: entity for entity in json.loads(text)["@graph"]}
-    sums = dict(reversed(line.split("  ")) for line in (recorded_release / "SHA256SUMS").read_text().splitlines())
+    entities = entities_of(recorded_release)
     described = {name: entity["sha256"] for name, entity in entities.items() if "sha256" in entity}
     own = {"croissant.json", "ro-crate-metadata.json", "catalog.duckdb"}
-    assert described == {name: digest for name, digest in sums.items() if name not in own}
+    assert described == {name: sha for name, sha in checksums_of(recorded_release).items() if name not in own}
     assert not {"startTime", "endTime", "agent"} & {key for entity in entities.values() for key in entity}
-    assert set(re.findall(r"\d{4}-\d\d-\d\d", text)) <= {entities["./"]["datePublished"]}
+    dates = set(re.findall(r"\d{4}-\d\d-\d\d", (recorded_release / crate.FILE).read_text()))
+    assert dates <= {entities["./"]["datePublished"]}
 
 
 def test_crate_lists_inputs_and_results_of_each_step(recorded_release):
-    entities = {
-        entity["@id"]: entity
-        for entity in json.loads((recorded_release / "ro-crate-metadata.json").read_text())["@graph"]
-    }
-    digest = entities["#digest-beta-p1"]
-    assert [item["@id"] for item in digest["object"]] == ["captures/beta-p1.pcap", "config.yaml"]
-    assert [item["@id"] for item in digest["result"]] == ["acap/beta-p1.parquet", "flows/beta-p1.parquet"]
-    results = {item["@id"] for step in ("#process", "#figures") for item in entities[step]["result"]}
-    listed = {name for name in entities if name.startswith(("results/tables/", "results/figures/"))}
-    assert results == listed != set()
+    entities = entities_of(recorded_release)
+    assert ids(entities["#digest-beta-p1"]["object"]) == ["captures/beta-p1.pcap", "config.yaml"]
+    assert ids(entities["#digest-beta-p1"]["result"]) == ["acap/beta-p1.parquet", "flows/beta-p1.parquet"]
+    results = {name for step in ("#process", "#figures") for name in ids(entities[step]["result"])}
+    assert results == {name for name in entities if name.startswith(("results/tables/", "results/figures/"))} != set()
 
 
 def test_crate_lists_flow_reports_and_trials_as_results_of_their_steps(tmp_path):
@@ -165,16 +161,12 @@ def test_crate_lists_flow_reports_and_trials_as_results_of_their_steps(tmp_path)
         write_file(tmp_path / name, name)
     write_file(tmp_path / "croissant.json", json.dumps(described))
     crate.write(tmp_path, {})
-    graph = json.loads((tmp_path / crate.FILE).read_text())["@graph"]
-    actions = {
-        entity["@id"]: [ids(entity["object"]), ids(entity["result"])]
-        for entity in graph
-        if entity["@type"] == "CreateAction"
-    }
-    assert actions["#trials"] == [["captures/a.pcap", "config.yaml"], tables[:1]]
-    assert actions["#flowtables"] == [["captures/a.pcap", "config.yaml"], tables[1:2]]
-    assert actions["#process"][1] == tables[2:]
-    assert actions["#figures"][0] == [*tables, "config.yaml"]
+    entities = entities_of(tmp_path)
+    for step, table in (("#trials", tables[0]), ("#flowtables", tables[1])):
+        assert ids(entities[step]["object"]) == ["captures/a.pcap", "config.yaml"]
+        assert ids(entities[step]["result"]) == [table]
+    assert ids(entities["#process"]["result"]) == tables[2:]
+    assert ids(entities["#figures"]["object"]) == [*tables, "config.yaml"]
     (tmp_path / tables[1]).unlink()
     crate.write(tmp_path, {})
     assert "flowtables" not in (tmp_path / crate.FILE).read_text()
@@ -187,9 +179,8 @@ def ids(entities: dict | list[dict]) -> list[str]:
 
 def test_recording_again_gives_the_same_bytes(recorded, tmp_path):
     release = shutil.copytree(recorded / "public", tmp_path / "again")
-    (release / "results" / "left-over.txt").write_text("of an interrupted run")
-    command = ["campaign", "compare", recorded / "place" / "results" / "reproduced", release, "--record"]
-    run(*command, "--workflow", ROOT)
+    write_file(release / "results" / "left-over.txt", "of an interrupted run")
+    run("campaign", "compare", recorded / "place/results/reproduced", release, "--record", "--workflow", ROOT)
     assert (release / "SHA256SUMS").read_bytes() == (recorded / "public" / "SHA256SUMS").read_bytes()
 
 

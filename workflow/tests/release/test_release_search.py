@@ -1,7 +1,7 @@
 """Tests which data a release may contain, and the search that rejects a release with other data."""
 
 import base64
-import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -20,11 +20,11 @@ import pytest
 import yaml
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.release_frames import SAMPLES, TEXT, frames
-from acapella_testing.generated.files_campaign import indexed, processed
+from acapella_testing.generated.files_campaign import failed, indexed, processed, run
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.release_records import pcap, text_of, write_key
 
-from acapella.cli.main import main
+from acapella.digest.acap_files import metadata_of
 from acapella.release import catalog as release_catalog
 from acapella.release import columns as release_columns
 from acapella.release import command as release
@@ -36,24 +36,10 @@ SITE = "Nowhere-University"
 START = 10**18
 
 
-def run(*words) -> int:
-    """Run one command and return its exit code."""
-    return main([str(word) for word in words])
-
-
-def rejected(capsys, *words) -> str:
-    """Run a release, which must fail; return its error message, which is one line."""
-    capsys.readouterr()
-    assert run("release", *words) == 2
-    (error,) = capsys.readouterr().err.splitlines()
-    return error
-
-
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
     """Return a campaign of two captures with all tables."""
-    directory = tmp_path_factory.mktemp("search")
-    rows = []
+    directory, rows = tmp_path_factory.mktemp("search"), []
     for number, sample in enumerate(SAMPLES):
         each = [(START + 1000 * n, frame) for n, frame in enumerate(frames(random.Random(number)))]
         rows.append((sample, SITE, f"p{number}", write_pcap(directory / f"true-{number}.pcap", each)))
@@ -63,11 +49,10 @@ def campaign(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def created(campaign) -> tuple[Path, list]:
     """Return the release of the campaign, and the arguments of the search in it."""
-    target, found = campaign.parent / "public", []
+    target, found, check = campaign.parent / "public", [], release_search.check
     with pytest.MonkeyPatch.context() as patch:
-        check = release_search.check
         patch.setattr(release_search, "check", lambda part, *rest: (found.extend(rest), check(part, *rest)))
-        assert run("release", campaign, "-o", target, "--max-decompressed", "7G") == 0
+        run("release", campaign, "-o", target, "--max-decompressed", "7G")
     return target, found
 
 
@@ -80,18 +65,12 @@ def public(created) -> Path:
 def refused(created, directory: Path, change) -> str:
     """Apply a change to a copy of the release; return the error of the search."""
     public, arguments = created
-    part = directory / "part"
-    shutil.copytree(public, part)
+    part = shutil.copytree(public, directory / "part")
     change(part)
     with pytest.raises(UserError) as raised:
         release_search.check(part, *arguments)
     shutil.rmtree(part)
     return str(raised.value)
-
-
-def decoded(path: Path) -> bytes:
-    """Return the bytes of a file, and all its values if they are compressed."""
-    return path.read_bytes() + text_of(path).encode()
 
 
 def test_checksums_of_original_files_are_not_released(campaign, public):
@@ -101,11 +80,11 @@ def test_checksums_of_original_files_are_not_released(campaign, public):
     with duckdb.connect(str(campaign / "catalog.duckdb"), read_only=True) as con:
         known = {text for (text,) in con.sql("select sha256 from samples").fetchall()}
     assert known <= {digest.hex() for digest in digests}
+    forms = [each for digest in digests for each in (digest.hex().encode(), digest.hex().upper().encode())]
+    forms += [*digests, *(base64.b64encode(digest)[:43] for digest in digests)]
     for path in (path for path in public.rglob("*") if path.is_file()):
-        content = decoded(path)
-        for digest in digests:
-            forms = [digest, digest.hex().encode(), digest.hex().upper().encode(), base64.b64encode(digest)[:43]]
-            assert not [form for form in forms if form in content], path
+        content = path.read_bytes() + text_of(path).encode()  # its bytes, and all its values if they are compressed
+        assert not [form for form in forms if form in content], path
 
 
 def test_released_columns_are_described_and_do_not_identify():
@@ -121,9 +100,9 @@ def test_released_columns_are_described_and_do_not_identify():
         if table not in created:
             assert not [name for name in columns if described[name] in release_columns.PRIVATE_UNITS], table
             assert not release_columns.IDENTIFYING_COLUMNS & set(columns), table
-            assert "sha256" not in columns and described.get("flow") != "row", table
-    for table in ("top_flows", "stitched_flows", "restrictions", "flow_reports", "flow_report_series"):
-        assert table not in listed
+            assert "sha256" not in columns, table
+            assert described.get("flow") != "row", table
+    assert not listed.keys() & {"top_flows", "stitched_flows", "restrictions", "flow_reports", "flow_report_series"}
 
 
 def test_released_files_have_listed_columns_only(public):
@@ -132,8 +111,8 @@ def test_released_files_have_listed_columns_only(public):
         table = {"acap": "frames", "flows": "flows"}.get(path.parent.name, path.stem)
         found[table] = set(pq.read_schema(path).names)
         assert found[table] <= set(release_columns.published_columns(table)), path
-        if path.parent.name == "tables":
-            assert set((path.with_suffix(".csv")).read_text().splitlines()[0].split(",")) == found[table]
+    for path in (public / "tables").glob("*.csv"):
+        assert set(path.read_text().splitlines()[0].split(",")) == found[path.stem]
     assert {"frames", "flows", "capture_quality", "frame_sizes"} <= set(found)
     assert "sha256" not in found["capture_quality"]
 
@@ -151,25 +130,25 @@ def test_release_is_written_by_a_confined_process(campaign, tmp_path):
 @pytest.mark.usefixtures("public")  # the release creates the key
 def test_new_column_of_an_acap_or_table_is_not_released(campaign, tmp_path, monkeypatch):
     """A list without a column simulates a version with a new column."""
-    listed = release_columns.published_columns
+    listed, public = release_columns.published_columns, tmp_path / "public"
     fewer = {"frames": "tcp_seq", "flows": "psh", "frame_sizes": "share_lo", "metadata": "link_types"}
     for module in (release_columns, release, release_search):
         monkeypatch.setattr(module, "published_columns", lambda t: tuple(c for c in listed(t) if c != fewer.get(t)))
     monkeypatch.setattr(release_catalog.views, "VIEWS", ())  # view `frames` has column tcp_seq
-    assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 0
+    run("release", campaign, "-o", public, "--key-file", campaign / "release.key")
     for directory, table in (("acap", "frames"), ("flows", "flows")):
-        for path in (tmp_path / "public" / directory).iterdir():
+        for path in (public / directory).iterdir():
             assert set(pq.read_schema(path).names) == set(listed(table)) - {fewer[table]}
-            assert "link_types" not in json.loads(pq.read_metadata(path).metadata[b"acapella"])
-    public, true = (pq.read_table(each / "tables" / "frame_sizes.parquet") for each in (tmp_path / "public", campaign))
-    assert public.to_pylist() == true.drop_columns("share_lo").to_pylist()
+            assert "link_types" not in metadata_of(path)
+    sizes, true = (pq.read_table(each / "tables" / "frame_sizes.parquet") for each in (public, campaign))
+    assert sizes.to_pylist() == true.drop_columns("share_lo").to_pylist()
 
 
 def test_original_captures_are_read_with_the_limits_of_the_command(created, tmp_path):
     part, (captures, *others) = created
     assert captures[0].limits.bytes == decompression.limits("7G", 10).bytes
-    packed = tmp_path / "true.pcap.zst"
-    packed.write_bytes(pa.compress(captures[0].original.read_bytes(), "zstd", asbytes=True))
+    content = pa.compress(captures[0].original.read_bytes(), "zstd", asbytes=True)
+    packed = write_file(tmp_path / "true.pcap.zst", content)
     captures = [replace(captures[0], original=packed), captures[1]]
     release_search.check(part, captures, *others)
     with pytest.raises(UserError, match=rf"^sample {captures[0].sample}: ") as raised:
@@ -178,50 +157,45 @@ def test_original_captures_are_read_with_the_limits_of_the_command(created, tmp_
     assert str(raised.value).isprintable()
 
 
-def change_checksum(directory: Path) -> None:
-    with duckdb.connect(str(directory / "catalog.duckdb")) as con:
-        con.execute("update stored.samples set sha256 = 'not hex'")
+def in_catalog(statement: str, *parameters: str):
+    """Return a change that executes a statement in the catalog."""
+
+    def change(directory: Path) -> None:
+        with duckdb.connect(str(directory / "catalog.duckdb")) as con:
+            con.execute(statement, parameters)
+
+    return change
 
 
 def forget_table(directory: Path) -> None:
-    path = directory / "provenance" / "process.json"
-    content = json.loads(path.read_text())
+    content = json.loads((directory / "provenance" / "process.json").read_text())
     del content["outputs"]["tables/frame_sizes.parquet"]
-    path.write_text(json.dumps(content))
+    write_file(directory / "provenance" / "process.json", json.dumps(content))
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (change_checksum, "sha256 'not hex' is not a SHA-256"),
+        (in_catalog("update stored.samples set sha256 = 'not hex'"), "sha256 'not hex' is not a SHA-256"),
         (forget_table, "frame_sizes.parquet: does not have the checksum in its"),
     ],
 )
 def test_damaged_catalog_or_provenance_is_reported_in_one_line(campaign, tmp_path, capsys, change, line):
     directory = shutil.copytree(campaign, tmp_path / "damaged")
     change(directory)
-    assert line in rejected(capsys, directory, "-o", tmp_path / "public")
+    assert line in failed(capsys, "release", directory, "-o", tmp_path / "public")
     assert not (tmp_path / "public").exists()
 
 
 def test_release_is_synchronized_before_it_is_renamed(tmp_path, monkeypatch):
     part, target, done = tmp_path / ".part", tmp_path / "public", []
-    write_file(part / "tables" / "a.csv", "a\n")
-    fsync, rename = os.fsync, Path.rename
-    paths = {path.stat().st_ino for path in (part, part / "tables", part / "tables" / "a.csv")}
-
-    def synced(descriptor):
-        fsync(descriptor)
-        done.append(os.fstat(descriptor).st_ino)
-
-    def renamed(path, to):
-        done.append("rename")
-        return rename(path, to)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "rename", renamed)
+    table = write_file(part / "tables" / "a.csv", "a\n")
+    inodes = {path.stat().st_ino for path in (part, table.parent, table)}
+    rename = Path.rename
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(os.fstat(descriptor).st_ino))
+    monkeypatch.setattr(Path, "rename", lambda path, to: (done.append("rename"), rename(path, to))[1])
     release.publish(part, target)
-    assert (set(done[:-2]), done[-2:]) == (paths, ["rename", tmp_path.stat().st_ino])
+    assert (set(done[:-2]), done[-2:]) == (inodes, ["rename", tmp_path.stat().st_ino])
     assert (target / "tables" / "a.csv").stat().st_mode & 0o777 == 0o644
 
 
@@ -229,60 +203,34 @@ def in_capture(offset: int, replacement: bytes):
     """Return a change that overwrites bytes of the first frame of the first capture."""
 
     def change(part: Path) -> None:
-        path = sorted((part / "captures").iterdir())[0]
-        content = bytearray(path.read_bytes())
-        content[24 + 16 + offset : 24 + 16 + offset + len(replacement)] = replacement
-        path.write_bytes(content)
+        with sorted((part / "captures").iterdir())[0].open("r+b") as stream:
+            stream.seek(24 + 16 + offset)
+            stream.write(replacement)
 
     return change
 
 
 def in_text(name: str, text: str):
     """Return a change that appends a line to a file."""
-
-    def change(part: Path) -> None:
-        with (part / name).open("a", encoding="utf-8") as stream:
-            stream.write(text + "\n")
-
-    return change
+    return lambda part: write_file(part / name, (part / name).read_bytes() + f"{text}\n".encode())
 
 
 def in_column(table: str, column: str, value: str):
     """Return a change that sets a value in the first row of a released table."""
 
     def change(part: Path) -> None:
-        path = part / f"{table}.parquet"
-        if not path.exists():
-            path = sorted((part / table).iterdir())[0]
+        path = [*sorted((part / table).glob("*")), part / f"{table}.parquet"][0]
         rows = pq.read_table(path)
         place = rows.schema.get_field_index(column)
-        field = rows.schema.field(place)
-        values = pa.array([value, *rows[column].to_pylist()[1:]], field.type)
-        pq.write_table(rows.set_column(place, field, values), path)
+        values = pa.array([value, *rows[column].to_pylist()[1:]], rows.schema.types[place])
+        pq.write_table(rows.set_column(place, rows.schema.field(place), values), path)
 
     return change
 
 
-def in_catalog(value: str):
-    """Return a change that sets a value in a table of the catalog."""
-
-    def change(part: Path) -> None:
-        with duckdb.connect(str(part / "catalog.duckdb")) as con:
-            con.execute("update capture_quality set method = $1", [value])
-
-    return change
-
-
-def in_quality(column: str, value: str):
-    """Return a change that sets a value in the first row of capture_quality."""
-    return in_column("tables/capture_quality", column, value)
-
-
-def in_readme(text: str):
-    """Return a change that appends a line to the README."""
-    return in_text("README.md", text)
-
-
+in_readme = functools.partial(in_text, "README.md")
+in_quality = functools.partial(in_column, "tables/capture_quality")
+METHOD = "update capture_quality set method = $1"
 PAYLOAD = frames(random.Random(0))[0][42:]
 
 
@@ -302,7 +250,7 @@ def test_unmodified_release_passes(created):
         pytest.param(in_readme("(02-00-00-00-00-02)"), "address 02-00-00-00-00-02", id="MAC address in a README"),
         pytest.param(in_quality("method", "host 192.0.2.2"), "address 192.0.2.2", id="address in a table"),
         pytest.param(in_column("flows", "src", "192.0.2.2"), "address 192.0.2.2", id="address in a flow table"),
-        pytest.param(in_catalog("2001:db8::2"), "address 2001:db8::2", id="address in the catalog"),
+        pytest.param(in_catalog(METHOD, "2001:db8::2"), "address 2001:db8::2", id="address in the catalog"),
         pytest.param(in_text("config.yaml", "# 192.0.2.1"), "address 192.0.2.1", id="address in a config"),
         pytest.param(in_text("config.yaml", f"trials: {SITE}"), f"original name {SITE}", id="site in a config"),
         pytest.param(in_text("captures.tsv", f"S0-P0-0000\t{SITE}"), f"original name {SITE}", id="site in captures"),
@@ -337,16 +285,15 @@ def test_planted_leak_is_found(change, found, created, tmp_path):
 )
 def test_documented_limits_match_the_search(text, created, tmp_path):
     """As documented in docs/release.md. If the search finds them, update that document."""
-    public, arguments = created
-    part = shutil.copytree(public, tmp_path / "part")
+    part = shutil.copytree(created[0], tmp_path / "part")
     in_readme(text)(part)
-    release_search.check(part, *arguments)
+    release_search.check(part, *created[1])
 
 
 def test_release_with_a_leak_is_not_published(campaign, tmp_path, monkeypatch, capsys):
     check, change = release_search.check, in_text("samples.tsv", "2001:DB8:0::1")
     monkeypatch.setattr(release_search, "check", lambda part, *rest: (change(part), check(part, *rest)))
-    error = rejected(capsys, campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key")
+    error = failed(capsys, "release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key")
     assert "address 2001:DB8:0::1" in error
     assert not list(tmp_path.iterdir())
 
@@ -354,25 +301,23 @@ def test_release_with_a_leak_is_not_published(campaign, tmp_path, monkeypatch, c
 def test_addresses_only_in_flow_tables_are_found(created, tmp_path):
     """The search does not depend on the list that the anonymization creates."""
     public, (captures, *rest) = created
-    empty = [dataclasses.replace(one, replaced=dict.fromkeys(one.replaced, b"")) for one in captures]
-    error = refused((public, (empty, *rest)), tmp_path, in_text("README.md", "see 192.0.2.1"))
+    empty = [replace(one, replaced=dict.fromkeys(one.replaced, b"")) for one in captures]
+    error = refused((public, (empty, *rest)), tmp_path, in_readme("see 192.0.2.1"))
     assert "the original address 192.0.2.1" in error
 
 
 def test_planted_checksum_is_found(campaign, created, tmp_path):
     digest = hashlib.sha256((campaign / "acap" / f"{SAMPLES[0]}.parquet").read_bytes()).digest()
-    ways = (base64.b64encode, base64.urlsafe_b64encode)
-    forms = [digest.hex(), digest.hex().upper(), *(way(digest).decode() for way in ways)]
-    changes = [in_text("README.md", f"({form})") for form in forms]
-    changes += [in_column("tables/capture_quality", "method", forms[0]), in_capture(2, digest)]
-    for change in changes:
+    encoded = (base64.b64encode(digest).decode(), base64.urlsafe_b64encode(digest).decode())
+    changes = [in_readme(f"({form})") for form in (digest.hex(), digest.hex().upper(), *encoded)]
+    for change in (*changes, in_quality("method", digest.hex()), in_capture(2, digest)):
         assert "the checksum of a file that is not published" in refused(created, tmp_path, change)
 
 
 def test_flow_with_its_original_hash_is_found(campaign, created, tmp_path):
     true = pq.read_table(campaign / "flows" / f"{SAMPLES[0]}.parquet")["community_id"][0].as_py()
-    error = refused(created, tmp_path, in_column("flows", "community_id", true))
-    assert f"the hash of an original flow: {true}" in error
+    found = refused(created, tmp_path, in_column("flows", "community_id", true))
+    assert f"the hash of an original flow: {true}" in found
 
 
 def test_unlisted_column_is_found(created, tmp_path):
@@ -387,18 +332,15 @@ def test_unlisted_column_is_found(created, tmp_path):
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_samples_are_digested_by_their_engine_and_errors_name_the_sample(tmp_path, capsys):
     """One capture has frames of IEEE 802.11, which the core does not dissect, and the other has Ethernet."""
-    wired, rows, engines = frames(random)[0], [], {"wired": "native", "wifi": "hybrid"}
+    wired, engines = frames(random)[0], {"wired": "native", "wifi": "hybrid"}
     wifi = bytes.fromhex("08010000 02aabbccdd01 02aabbccdd02 02aabbccdd03 1000 aaaa030000000800") + wired[14:]
-    for port, (sample, frame, link_type) in enumerate((("wired", wired, 1), ("wifi", wifi, 105))):
-        capture = tmp_path / f"{sample}.pcap"
-        capture.write_bytes(pcap([(len(frame), frame)], link_type))
-        rows.append((sample, "A", port, capture))
-    created = indexed(tmp_path, rows, engines)
-    assert run("release", created, "-o", tmp_path / "public") == 0
+    write_file(tmp_path / "wired.pcap", pcap([(len(wired), wired)], 1))
+    write_file(tmp_path / "wifi.pcap", pcap([(len(wifi), wifi)], 105))
+    campaign = indexed(tmp_path, [(name, "A", name, tmp_path / f"{name}.pcap") for name in engines], engines)
+    run("release", campaign, "-o", tmp_path / "public")
     for sample, engine in engines.items():
-        stored = json.loads(pq.read_metadata(tmp_path / "public" / "acap" / f"{sample}.parquet").metadata[b"acapella"])
-        assert stored["engine"] == engine
-    error = rejected(capsys, created, "-o", tmp_path / "other", "--engine", "native")
+        assert metadata_of(tmp_path / "public" / "acap" / f"{sample}.parquet")["engine"] == engine
+    error = failed(capsys, "release", campaign, "-o", tmp_path / "other", "--engine", "native")
     assert error.startswith("acapella: error: sample wifi, engine native: captures/wifi.pcap: ")
     assert str(tmp_path) not in error
 
@@ -409,7 +351,7 @@ def test_unsafe_names_in_a_catalog_are_rejected_in_one_line(tables, name, campai
     """A sample renamed in only one of the two tables is rejected as well, not omitted."""
     column, changed = ("file", ["stored.samples"]) if tables == "file" else ("sample", tables.split())
     copy = copied_catalog(campaign, tmp_path, column, changed, name)
-    assert repr(name) in rejected(capsys, copy, "-o", tmp_path / "public")
+    assert repr(name) in failed(capsys, "release", copy, "-o", tmp_path / "public")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy"]
     assert [path.name for path in copy.iterdir()] == ["catalog.duckdb"]
 
@@ -417,7 +359,7 @@ def test_unsafe_names_in_a_catalog_are_rejected_in_one_line(tables, name, campai
 @pytest.mark.parametrize("table", ["stored.samples", "acaps"])
 def test_sample_in_only_one_table_of_the_catalog_is_rejected(table, campaign, tmp_path, capsys):
     copy = copied_catalog(campaign, tmp_path, "sample", [table], "renamed")
-    error = rejected(capsys, copy, "-o", tmp_path / "public")
+    error = failed(capsys, "release", copy, "-o", tmp_path / "public")
     assert "samples and acaps of the catalog do not list the same samples" in error
     assert "run acapella campaign index" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy"]
@@ -427,7 +369,6 @@ def copied_catalog(campaign, tmp_path, column, tables, name):
     """Copy the catalog of a campaign, with a new name for the first sample or its file; return the new directory."""
     copy = new_directory(tmp_path / "copy")
     shutil.copyfile(campaign / "catalog.duckdb", copy / "catalog.duckdb")
-    with duckdb.connect(str(copy / "catalog.duckdb")) as con:
-        for table in tables:
-            con.execute(f"update {table} set {column} = $1 where sample = $2", [name, SAMPLES[0]])
+    for table in tables:
+        in_catalog(f"update {table} set {column} = $1 where sample = $2", name, SAMPLES[0])(copy)
     return copy

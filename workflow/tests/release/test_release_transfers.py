@@ -9,11 +9,13 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated import generated_transfers as made
-from acapella_testing.generated.files_campaign import run
+from acapella_testing.generated.files_campaign import failed, run
 from acapella_testing.generated.monitored_trials import monitored
-from acapella_testing.new_files import new_directory
-from acapella_testing.release_records import write_key
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.release_records import changed_columns, checksums_of, published, reported_columns
+from acapella_testing.requirements import skip_if
 from acapella_testing.runs.other_environment import check_out, run_elsewhere, turkish, why_unavailable
+from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import Workplace
 
 from acapella.campaign.layout import Campaign
@@ -21,7 +23,9 @@ from acapella.campaign.monitor import TABLES as MONITOR_TABLES
 from acapella.cli.main import main
 from acapella.release import checksums, generated, reproducible, transfers
 from acapella.transfer.tables import TABLES
+from acapella_core import schemas
 
+TRIALS = ("quiet-1", "busy-1")
 PRIVATE = ("secret-host", "10.0.0.1", "192.0.2.77", "cookie", "Thu, 01 Jan 2026", "SITE-A", "operator")
 
 
@@ -37,51 +41,52 @@ def campaign(tmp_path_factory) -> Path:
         if path.name == "cell.json":
             content["environment"]["sites"] = {"h1": "SITE-A"}
             content["operator"] = "operator"
-            for nodes in (
-                *content.get("paths", {}).values(),
-                *(e["between"] for e in content.get("links", {}).values()),
-            ):
+            links = [link["between"] for link in content.get("links", {}).values()]
+            for nodes in (*content.get("paths", {}).values(), *links):
                 nodes[:] = ["secret-host" if name == "r1" else name for name in nodes]
         elif "start" in content:
             content["start"] |= {"cookie": "cookie", "connecting_to": {"host": "secret-host"}}
         path.write_text(json.dumps(content))
     (directory / "config.json").write_text('{"figures": {"formats": ["svg"]}}')
     run("campaign", "transfers", directory)
-    trials = ("quiet-1", "busy-1")
-    for number, sample in enumerate(trials):
+    for number, sample in enumerate(TRIALS):
         monitored(directory, sample, number)
-    run("campaign", "monitored", directory, "--samples", *trials)
+    run("campaign", "monitored", directory, "--samples", *TRIALS)
     return directory
 
 
 @pytest.fixture(scope="module")
 def release(campaign) -> Path:
     """Return a release of the campaign. Nothing may change it."""
-    key = write_key(campaign.parent / "key")
-    run("release", campaign, "-o", campaign.parent / "public", "--key-file", key)
-    return campaign.parent / "public"
+    return published(campaign)
+
+
+@pytest.fixture
+def copied(campaign, tmp_path) -> Path:
+    """Return a copy of the campaign, for tests that modify it."""
+    return shutil.copytree(campaign, tmp_path / "mine")
+
+
+@pytest.fixture
+def public(release, tmp_path) -> Path:
+    """Return a copy of the release, for tests that modify it."""
+    return shutil.copytree(release, tmp_path / "public")
 
 
 def test_release_contains_no_host_site_or_address(release):
     files = [path for path in release.rglob("*") if path.is_file()]
     assert len([path for path in files if path.name == "cell.json"]) == 8
     for path in files:
-        content = path.read_bytes()
-        for word in PRIVATE:
-            assert word.encode() not in content, (path, word)
+        assert not [word for word in PRIVATE if word.encode() in path.read_bytes()], path
         assert not {"src", "dst", "flow_id"} & {*(pq.read_schema(path).names if path.suffix == ".parquet" else ())}
 
 
 def test_tables_from_a_release_equal_those_of_the_campaign(campaign, release, tmp_path):
     run("campaign", "transfers", tmp_path, "--runs", release)
-    for name in TABLES:
-        ours, theirs = (pq.read_table(d / "tables" / f"{name}.parquet").to_pylist() for d in (tmp_path, campaign))
-        if name == "transfer_files":
-            assert [row["reason"] for row in ours] == [
-                "iperf3 reports an error: not published",
-                "run failed: not published",
-            ]
-            continue
+    reasons = [row["reason"] for row in rows(tmp_path, "transfer_files")]
+    assert reasons == ["iperf3 reports an error: not published", "run failed: not published"]
+    for name in (name for name in TABLES if name != "transfer_files"):
+        ours, theirs = rows(tmp_path, name), rows(campaign, name)
         for row in (*ours, *theirs):
             row["error"] = row.get("error") is None
         assert ours == theirs, name
@@ -92,41 +97,35 @@ def test_tables_of_generated_traffic_equal_those_of_the_campaign_without_address
     assert "| generated/ | 2 trials of generated traffic" in (release / "README.md").read_text()
     run("campaign", "monitored", tmp_path, "--release", release)
     for name in MONITOR_TABLES:
-        ours, theirs = (pq.read_table(d / "tables" / f"{name}.parquet").to_pylist() for d in (tmp_path, campaign))
         addresses = {"src": None, "dst": None} if name == "monitor_flows" else {}
-        assert ours == [row | addresses for row in theirs] and len(ours) == 2, name
-        if name == "monitor_ports":
-            assert [row["name"] for row in ours] == ["quiet-1", "busy-1"], "in the order of ports"
+        assert rows(tmp_path, name) == [row | addresses for row in rows(campaign, name)], name
+        assert len(rows(tmp_path, name)) == 2, name
+    ports = rows(tmp_path, "monitor_ports")
+    assert [row["name"] for row in ports] == [*TRIALS], "in the order of ports"
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"samples": 5}', '{"samples": ["../x"]}'])
-def test_invalid_list_of_generated_traffic_is_a_one_line_error(release, tmp_path, content, capsys):
-    public = shutil.copytree(release, tmp_path / "public")
+def test_invalid_list_of_generated_traffic_is_a_one_line_error(public, tmp_path, content, capsys):
     (public / "generated" / "trials.json").write_text(content)
-    assert main(["campaign", "monitored", str(new_directory(tmp_path / "made")), "--release", str(public)]) == 2
-    error = capsys.readouterr().err
-    assert "generated/trials.json: " in error and error.count("\n") == 1
+    error = failed(capsys, "campaign", "monitored", new_directory(tmp_path / "made"), "--release", public)
+    assert "generated/trials.json: " in error
 
 
-def test_damaged_files_of_generated_traffic_are_not_released(campaign, release, tmp_path, capsys):
-    mine = shutil.copytree(campaign, tmp_path / "mine")
-    path = mine / "generated" / "busy-1" / "monitor_flows.parquet"
-    path.write_bytes(path.read_bytes()[:100])
-    assert main(["release", str(mine), "-o", str(tmp_path / "public"), "--key-file", str(release.parent / "key")]) == 2
-    assert "its SHA-256 differs from that in" in capsys.readouterr().err
+def test_damaged_files_of_generated_traffic_are_not_released(copied, release, tmp_path, capsys):
+    os.truncate(copied / "generated" / "busy-1" / "monitor_flows.parquet", 100)
+    error = failed(capsys, "release", copied, "-o", tmp_path / "public", "--key-file", release.parent / "key")
+    assert "its SHA-256 differs from that in" in error
     assert not (tmp_path / "public").exists()
 
 
 def test_damaged_files_and_invalid_cells_are_not_released(campaign, tmp_path):
-    directory = campaign.parent / "mine" / "transfers" / "bbr-20-102400"
-    for name in ("damaged", "without-flows", "elsewhere"):
-        copy = shutil.copytree(directory, tmp_path / "mine" / "transfers" / name)
+    changes = {"damaged": {}, "without-flows": {"flows": [1]}, "elsewhere": {"wire": "/home/operator/wire.parquet"}}
+    for name, change in changes.items():
+        copy = shutil.copytree(campaign / "transfers" / "bbr-20-102400", tmp_path / "mine" / "transfers" / name)
         content = json.loads((copy / "cell.json").read_text())
-        changes = {"damaged": {}, "without-flows": {"flows": [1]}, "elsewhere": {"wire": "/home/operator/wire.parquet"}}
-        (copy / "cell.json").write_text(json.dumps(content | changes[name]))
+        (copy / "cell.json").write_text(json.dumps(content | change))
     for name in ("wire.parquet", "wire.flows.parquet"):
-        path = tmp_path / "mine" / "transfers" / "damaged" / name
-        path.write_bytes(path.read_bytes()[:100])
+        os.truncate(tmp_path / "mine" / "transfers" / "damaged" / name, 100)
     notes = transfers.write(tmp_path / "public", tmp_path / "mine", hidden=False)
     assert notes == ["transfers: 4 files are damaged or invalid"]
     written = {path.relative_to(tmp_path / "public").as_posix() for path in (tmp_path / "public").rglob("*.*")}
@@ -134,10 +133,9 @@ def test_damaged_files_and_invalid_cells_are_not_released(campaign, tmp_path):
     assert transfers.original_flows(tmp_path / "mine") == []
 
 
-def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(release, tmp_path):
+def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(public, tmp_path):
     """The flow then starts three years after the others: 10^17 ns have no exact double."""
-    public, made = shutil.copytree(release, tmp_path / "public"), tmp_path / "made"
-    remake(made, public)
+    made = remade(tmp_path / "made", public)
     run("campaign", "compare", made, public, "--record")
     path = public / "transfers" / "ratio-2.0" / "cell.json"
     text = path.read_text()
@@ -148,13 +146,12 @@ def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(release,
     assert not any(file.startswith("tables/monitor_") for file, _ in expected)
 
 
-def test_one_changed_byte_of_generated_traffic_lists_exactly_the_affected_columns(release, tmp_path):
-    public, made = shutil.copytree(release, tmp_path / "public"), tmp_path / "made"
+def test_one_changed_byte_of_generated_traffic_lists_exactly_the_affected_columns(public, tmp_path):
     path = public / "generated" / "busy-1" / "monitor_flows.parquet"
     plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     pq.write_table(pq.read_table(path), path, **plain)  # so that a byte is a character
     checksums.write(public)
-    remake(made, public)
+    made = remade(tmp_path / "made", public)
     run("campaign", "compare", made, public, "--record")
     content = path.read_bytes()
     assert content.count(b"small") == 1
@@ -162,10 +159,11 @@ def test_one_changed_byte_of_generated_traffic_lists_exactly_the_affected_column
     assert compared_again(made, public, tmp_path / "again") == {("tables/monitor_flows.parquet", "name")}
 
 
-def remake(made: Path, public: Path) -> None:
-    """Make the tables of a release."""
-    run("campaign", "transfers", new_directory(made), "--runs", public)
-    run("campaign", "monitored", made, "--release", public)
+def remade(directory: Path, public: Path) -> Path:
+    """Make the tables of a release; return the campaign."""
+    run("campaign", "transfers", new_directory(directory), "--runs", public)
+    run("campaign", "monitored", directory, "--release", public)
+    return directory
 
 
 def compared_again(made: Path, public: Path, again: Path) -> set[tuple[str, str]]:
@@ -173,39 +171,33 @@ def compared_again(made: Path, public: Path, again: Path) -> set[tuple[str, str]
 
     They have to be those that the comparison with the release lists.
     """
-    remake(again, public)
+    remade(again, public)
     assert main(["campaign", "compare", str(again), str(public)]) == 1
     expected = set()
     for name in (*TABLES, *MONITOR_TABLES):
-        ours, theirs = (pq.read_table(each / "tables" / f"{name}.parquet").to_pylist() for each in (again, made))
+        ours, theirs = rows(again, name), rows(made, name)
         assert len(ours) == len(theirs)
-        expected |= {
-            (f"tables/{name}.parquet", column)
-            for row, other in zip(ours, theirs, strict=True)
-            for column in row
-            if row[column] != other[column]
-        }
-    rows = [line.split("\t") for line in (again / "reproduced.tsv").read_text().splitlines()[1:]]
-    assert {(file, column) for file, column, *_ in rows if file.endswith(".parquet")} == expected
+        expected |= changed_columns(f"tables/{name}.parquet", schemas.table(name)["key"], ours, theirs)
+    assert reported_columns(again) == expected
     return expected
 
 
-def test_imported_iperf3_files_are_noted(campaign, tmp_path):
-    mine = shutil.copytree(campaign, tmp_path / "mine")
-    assert transfers.write(tmp_path / "first", mine, hidden=False) == []
-    run("campaign", "transfers", mine, "--data", campaign / "transfers" / "bbr-20-102400" / "iperf3-0.json")
-    assert transfers.write(tmp_path / "second", mine, hidden=False) == [transfers.IMPORTED]
+def test_imported_iperf3_files_are_noted(copied, tmp_path):
+    assert transfers.write(tmp_path / "first", copied, hidden=False) == []
+    run("campaign", "transfers", copied, "--data", copied / "transfers" / "bbr-20-102400" / "iperf3-0.json")
+    assert transfers.write(tmp_path / "second", copied, hidden=False) == [transfers.IMPORTED]
 
 
 @pytest.mark.parametrize(
     ("replay", "notes"), [({"departures": [{"file": "d"}]}, [reproducible.DEPARTURES]), (None, [])]
 )
 def test_corrections_of_kappa_by_departures_are_noted(tmp_path, replay, notes):
-    (new_directory(tmp_path / "raw") / "a-1.json").write_text(json.dumps({"replay": replay}))
-    (tmp_path / "config.json").write_text('{"trials": {"a": ["a-1", "a-2"]}}')
+    write_file(tmp_path / "raw" / "a-1.json", json.dumps({"replay": replay}))
+    write_file(tmp_path / "config.json", '{"trials": {"a": ["a-1", "a-2"]}}')
     samples = [SimpleNamespace(sample=name, name=name) for name in ("a-1", "a-2")]
     config, found = reproducible.released_config(tmp_path, samples, ["native"] * 2, hidden=False)
-    assert found == notes and config["trials"] == {"a": [["a-1"], ["a-2"]]}
+    assert found == notes
+    assert config["trials"] == {"a": [["a-1"], ["a-2"]]}
 
 
 def test_hidden_names_omit_transfers(campaign, tmp_path):
@@ -214,41 +206,38 @@ def test_hidden_names_omit_transfers(campaign, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_search_finds_an_original_address(campaign, tmp_path, capsys, monkeypatch):
+def test_search_finds_an_original_address(copied, release, tmp_path, capsys, monkeypatch):
     """The flow tables of real captures have addresses."""
-    mine = shutil.copytree(campaign, tmp_path / "mine")
-    path = next(iter((mine / "transfers").glob("*/wire.flows.parquet")))
+    path = next((copied / "transfers").glob("*/wire.flows.parquet"))
     table = pq.read_table(path)
-    for name in ("src", "dst"):
-        table = table.append_column(name, [["192.0.2.77"] * len(table)])
-    for name in ("flow_id", "peer_flow_id", "community_id"):
-        table = table.append_column(name, [["0" * 32] * len(table)])
+    values = dict.fromkeys(("src", "dst"), "192.0.2.77")
+    for name, value in (values | dict.fromkeys(("flow_id", "peer_flow_id", "community_id"), "0" * 32)).items():
+        table = table.append_column(name, [[value] * len(table)])
     pq.write_table(table, path)
     text = {**transfers.IPERF3_KEYS["start"], "version": transfers.TEXT}
     monkeypatch.setitem(transfers.IPERF3_KEYS, "start", text | {"connecting_to": {"host": transfers.TEXT}})
-    report = next(iter(path.parent.glob("iperf3-*.json")))
+    report = next(path.parent.glob("iperf3-*.json"))
     content = json.loads(report.read_text())
     content["start"]["connecting_to"] = {"host": "192.0.2.77"}
     report.write_text(json.dumps(content))
-    assert main(["release", str(mine), "-o", str(tmp_path / "public"), "--key-file", str(campaign.parent / "key")]) == 2
-    assert "the original address 192.0.2.77" in capsys.readouterr().err
+    error = failed(capsys, "release", copied, "-o", tmp_path / "public", "--key-file", release.parent / "key")
+    assert "the original address 192.0.2.77" in error
     assert not (tmp_path / "public").exists()
 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
-def test_tables_and_figures_of_transfers_are_reproduced_in_another_directory(release, tmp_path):
-    if reason := why_unavailable():
-        pytest.skip(reason)
-    public = shutil.copytree(release, tmp_path / "public")
+def test_tables_and_figures_of_transfers_are_reproduced_in_another_directory(public, tmp_path):
+    skip_if(why_unavailable())
     place, elsewhere = Workplace(new_directory(tmp_path / "place")), new_directory(tmp_path / "elsewhere")
     place.succeed("--cores", "2", "record", "--config", f"reproduce={public}")
-    sums = dict(reversed(line.split("  ")) for line in (public / "SHA256SUMS").read_text().splitlines())
+    sums = checksums_of(public)
     names = {name for name in sums if name.startswith("results/tables/")}
     tables = (*TABLES, *MONITOR_TABLES)
     assert names == {f"results/tables/{name}.{suffix}" for name in tables for suffix in ("csv", "parquet")}
     assert "results/figures/monitor_flows.svg" in sums
-    assert "results/figures/transfer_ratios.svg" in sums and "results/figures/transfer_streams.svg" not in sums
+    assert "results/figures/transfer_ratios.svg" in sums
+    assert "results/figures/transfer_streams.svg" not in sums
     variables = turkish(tmp_path / "locales") | {"TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "9"}
     words = ("--cores", "1", "reproduce", "--config", f"reproduce={public}", "campaign=mine")
     ended = run_elsewhere(check_out(tmp_path / "checkout"), elsewhere, *words, **variables)

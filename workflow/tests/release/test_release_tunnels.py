@@ -3,24 +3,23 @@
 import itertools
 import random
 import re
-import shutil
 import struct
-import subprocess
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.community_ids import reference as community_id_of
-from acapella_testing.frames import pcap_files
 from acapella_testing.frames import tunnel_frames as tf
 from acapella_testing.frames.pcap_files import records, write_pcap
 from acapella_testing.frames.tunnel_frames import TYPES
-from acapella_testing.generated.files_campaign import processed, run
+from acapella_testing.generated.files_campaign import processed
+from acapella_testing.new_files import write_file
 from acapella_testing.oracles.naive_anonymize import RANGES, MacMap, TunnelMap
-from acapella_testing.release_records import released, text_of, write_key
+from acapella_testing.release_records import pcap, published, released, text_of
+from acapella_testing.tshark_lines import tshark_lines
+from acapella_testing.tunnel_digests import digested, whole
 
-from acapella.common import tshark
 from acapella.release import columns as release_columns
 from acapella.release import flows as release_flows
 from acapella_core import schemas
@@ -64,10 +63,9 @@ def identifiers() -> dict:
 
 def packets() -> list[tf.Packet]:
     """Return frames in both directions for each identifier, and nested tunnels."""
-    created = []
-    for build, ids in identifiers().items():
-        for each, ends in itertools.product(ids, (tf.INNER, tf.INNER[::-1])):
-            created.append(tf.frame(build(each, tf.syn(ends, (1234, 80) if ends == tf.INNER else (80, 1234)))))
+    ways = ((tf.INNER, (1234, 80)), (tf.INNER[::-1], (80, 1234)))
+    every = [(build, each) for build, ids in identifiers().items() for each in ids]
+    created = [tf.frame(build(each, tf.syn(*way))) for build, each in every for way in ways]
     ids = {build: values[0] for build, values in identifiers().items()}
     created.append(tf.frame(tf.gtp(ids[tf.gtp], tf.vxlan(ids[tf.vxlan], tf.gre(ids[tf.gre], tf.syn())))))
     created.append(tf.frame(tf.pppoe(ids[tf.pppoe], tf.geneve(ids[tf.geneve], tf.nvgre(ids[tf.nvgre], tf.syn())))))
@@ -79,11 +77,9 @@ def packets() -> list[tf.Packet]:
 def sets(tmp_path_factory) -> tuple[Path, Path]:
     """Return the directories of a campaign with these frames and all tables, and of its release."""
     directory = tmp_path_factory.mktemp("tunnels")
-    frames = [packet.raw for packet in packets()]
-    capture = write_pcap(directory / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)])
-    campaign, public = processed(directory, [("x", "S", "p", capture)]), directory / "public"
-    run("release", campaign, "-o", public, "--key-file", write_key(directory / "key", KEY))
-    return campaign, public
+    trace = [(10**18 + number * 1000, packet.raw) for number, packet in enumerate(packets())]
+    campaign = processed(directory, [("x", "S", "p", write_pcap(directory / "t.pcap", trace))])
+    return campaign, published(campaign, KEY)
 
 
 @pytest.fixture(scope="module")
@@ -100,18 +96,14 @@ def flows(directory: Path) -> list[dict]:
 
 def decoded(path: Path) -> str:
     """Return the content of a file as text; empty for a capture."""
-    if path.suffix in (".pcap", ".parquet", ".duckdb"):
-        return text_of(path)
-    return path.read_text(encoding="utf-8")
+    return text_of(path) if path.suffix in (".pcap", ".parquet", ".duckdb") else path.read_text(encoding="utf-8")
 
 
 def binary(path: Path) -> bytes:
     """Return the bytes of a file and, because Parquet compresses them, of the values in its columns."""
-    content = path.read_bytes()
-    if path.suffix == ".parquet":
-        for chunk in (chunk for column in pq.read_table(path).columns for chunk in column.chunks):
-            content += b"".join(bytes(buffer) for buffer in chunk.buffers() if buffer is not None)
-    return content
+    columns = pq.read_table(path).columns if path.suffix == ".parquet" else []
+    buffers = [buffer for column in columns for chunk in column.chunks for buffer in chunk.buffers()]
+    return b"".join([path.read_bytes(), *(bytes(buffer) for buffer in buffers if buffer is not None)])
 
 
 def shown(path: Path, places: set[tuple[int, int]]) -> set[int]:
@@ -142,66 +134,53 @@ def test_campaign_has_every_tunnel_type(sets):
 
 def test_captures_have_a_pseudonym_in_place_of_every_identifier(released_frames):
     naive = TunnelMap(KEY, TYPES)
-    checked = 0
-    for packet, frame in released_frames:
-        for place in packet.places:
-            assert place.read(packet.raw) == place.id
-            assert len(frame) >= place.offset + place.size, place
-            assert place.read(frame) == naive.identifier(place.kind, place.id), place
-            assert place.read(frame) != place.id
-            checked += 1
-    assert checked > 100
+    places = [(packet, frame, place) for packet, frame in released_frames for place in packet.places]
+    assert len(places) > 100
+    for packet, frame, place in places:
+        assert place.read(packet.raw) == place.id
+        assert len(frame) >= place.offset + place.size, place
+        assert place.read(frame) == naive.identifier(place.kind, place.id), place
+        assert place.read(frame) != place.id
 
 
 def test_bits_around_identifiers_are_kept_and_checksums_are_correct(released_frames):
     sums = 0
-    for packet, frame in released_frames:
-        for place in packet.places:
-            mask = (1 << 8 * place.size) - (1 << place.bits)
-            around = [int.from_bytes(each[place.offset : place.offset + place.size]) & mask
-                      for each in (packet.raw, frame)]  # fmt: skip
-            assert around[0] == around[1]
-            if place.kind == "gre_key" and frame[place.offset - 8 : place.offset - 4] == bytes.fromhex("a0000800"):
-                sums += tf.checksum(frame[place.offset - 8 :]) == 0
+    for packet, frame, place in ((*pair, place) for pair in released_frames for place in pair[0].places):
+        mask, bytes_of_place = (1 << 8 * place.size) - (1 << place.bits), slice(place.offset, place.offset + place.size)
+        before, after = (int.from_bytes(each[bytes_of_place]) & mask for each in (packet.raw, frame))
+        assert before == after
+        if place.kind == "gre_key" and frame[place.offset - 8 : place.offset - 4] == bytes.fromhex("a0000800"):
+            sums += tf.checksum(frame[place.offset - 8 :]) == 0
     assert sums == 6
 
 
 def test_source_routes_of_gre_are_zeroed(released_frames):
-    found = [(packet.raw.find(tf.ROUTE), frame) for packet, frame in released_frames]
-    routed = [(at, frame) for at, frame in found if at >= 0]
+    routed = [(packet.raw.index(tf.ROUTE), frame) for packet, frame in released_frames if tf.ROUTE in packet.raw]
     assert len(routed) == 6
     for at, frame in routed:
         assert frame[at - 4 : at + 8] == bytes.fromhex("08000004 00000000 00000000")
         assert len(frame) > at + 8 + 20  # the packet follows
 
 
-@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
-def test_no_part_of_an_nvgre_key_is_published(sets):
-    command = [tshark.find().path, "-r", sets[1] / "captures" / "x.pcap", "-Y", "gre.proto == 0x6558", "-T", "fields"]
-    command += ["-e", "frame.number", "-e", "gre.key"]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True, env=tshark.environment()).stdout
-    keys = [(int(number), int(key, 16)) for number, key in map(str.split, lines.splitlines())]
-    originals = packets()
-    compared = 0
-    for number, key in keys:
-        places = {place.kind: place.id for place in originals[number - 1].places}
-        if "nvgre_flow_id" in places:
-            assert key >> 8 != places["nvgre_vsid"]
-            assert key % 256 not in (0, places["nvgre_flow_id"])
-            compared += 1
-    assert compared >= 12
+def test_no_part_of_an_nvgre_key_is_published(sets, program):
+    lines = tshark_lines(program, sets[1] / "captures" / "x.pcap", "gre.proto", "gre.key")
+    places = [{place.kind: place.id for place in packet.places} for packet in packets()]
+    keys = [
+        (int(line.split("\t")[1].split(",")[0], 16), ids)
+        for line, ids in zip(lines, places, strict=True)
+        if "nvgre_flow_id" in ids and line.startswith("0x6558\t")
+    ]
+    assert len(keys) >= 12
+    for key, ids in keys:
+        assert key >> 8 != ids["nvgre_vsid"]
+        assert key % 256 not in (0, ids["nvgre_flow_id"])
 
 
 def test_flow_tables_have_the_same_pseudonyms(sets):
     naive = TunnelMap(KEY, TYPES)
-
-    def stacks(directory: Path, pseudonym) -> list:
-        return sorted(
-            [[t["type"], pseudonym(t["type"], t["id"]), t["position"]] for t in row["tunnels"]]
-            for row in flows(directory)
-        )
-
-    assert stacks(sets[1], lambda _, found: found) == stacks(sets[0], naive.identifier)
+    before, after = ([[(t["type"], t["id"], t["position"]) for t in row["tunnels"]] for row in flows(d)] for d in sets)
+    expected = [[(kind, naive.identifier(kind, each), at) for kind, each, at in tunnels] for tunnels in before]
+    assert sorted(after) == sorted(expected)
 
 
 def test_no_original_identifier_is_in_a_released_file(sets):
@@ -220,23 +199,17 @@ def test_no_original_identifier_is_in_a_released_file(sets):
 @pytest.mark.parametrize("form", ["{:d}", "{:#x}", "{:08x}", "{:08X}", "big", "little"])
 def test_identifier_in_a_file_is_found_in_every_format(form, tmp_path):
     value, bits = identifiers()[tf.gre][0], 32
-    table, document = tmp_path / "t.parquet", tmp_path / "t.md"
-    if "{" in form:
-        document.write_text(f"about {form.format(value)}, and more", encoding="utf-8")
-        pq.write_table(pa.table({"about": [form.format(value)] * 9}), table)
-    else:
-        document = tmp_path / "t.pcap"
-        document.write_bytes(b"frame" + value.to_bytes(4, form))
-        pq.write_table(pa.table({"raw": [b"head" + value.to_bytes(4, form)] * 9}), table)
-    for path in (document, table):
+    text = "{" in form
+    content = form.format(value).encode() if text else value.to_bytes(4, form)
+    document = write_file(tmp_path / ("t.md" if text else "t.pcap"), b"about " + content + b", and more")
+    pq.write_table(pa.table({"about": [content.decode() if text else b"head" + content] * 9}), tmp_path / "t.parquet")
+    for path in (document, tmp_path / "t.parquet"):
         assert shown(path, {(value, bits)}) == {value}
         assert not shown(path, {(value ^ 1, bits)})
 
 
 def test_no_original_hash_is_in_a_released_file(sets):
-    before, after = (
-        {row[name] for row in flows(directory) for name in HASHES if row[name] is not None} for directory in sets
-    )
+    before, after = ({row[name] for row in flows(each) for name in HASHES} - {None} for each in sets)
     assert len(before) > 50
     assert len(after) > 50
     assert not before & after
@@ -298,11 +271,8 @@ def test_identifiers_wider_than_their_field_are_rejected():
 
 
 def test_thousand_tenants_remain_a_thousand_flows(tmp_path):
-    frames = [tf.frame(tf.vxlan(vni, tf.syn())).raw for vni in range(1000)]
-    anonymize(str(write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))), tmp_path / "out.pcap", KEY)
-    created = ["-o", tmp_path / "acap.parquet", "--flows", tmp_path / "flows.parquet", "--engine", "native"]
-    run("digest", tmp_path / "out.pcap", *created)
-    rows = pq.read_table(tmp_path / "flows.parquet").to_pylist()
+    frames = released(tmp_path, [tf.frame(tf.vxlan(vni, tf.syn())).raw for vni in range(1000)], KEY)
+    _, rows = digested(tmp_path, whole(frames))
     assert len(rows) == len({row["flow_id"] for row in rows}) == 1000
     assert len({row["community_id"] for row in rows}) == 1
 
@@ -313,48 +283,40 @@ def test_thousand_tenants_remain_a_thousand_flows(tmp_path):
 ])  # fmt: skip
 def test_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags, rest, kept, ppp, tmp_path):
     """Session and offset padding are ff03, which PPP has in front of its protocol, unless compressed (RFC 1661 6.6)."""
-    session = 0xFF03
-    carried = tf.syn().with_header(bytes.fromhex(ppp))
+    session, naive = 0xFF03, TunnelMap(KEY, TYPES)
     header = struct.pack(">HHH", flags, session, session) + bytes.fromhex(rest)
     places = (("l2tp_tunnel", session, 2, 2), ("l2tp_session", session, 4, 2))
-    packet = tf.frame(tf.over_udp(carried.with_header(header, *places), 1701))
+    packet = tf.frame(tf.over_udp(tf.syn().with_header(bytes.fromhex(ppp)).with_header(header, *places), 1701))
     (frame,) = released(tmp_path, [packet.raw], KEY)
-    naive = TunnelMap(KEY, TYPES)
     for place in packet.places:
         assert place.read(packet.raw) == session
         assert place.read(frame) == naive.identifier(place.kind, session) != session
-    after = packet.places[-1].offset + 2
-    assert frame[after:].startswith(bytes.fromhex(kept + ppp))
+    assert frame[packet.places[-1].offset + 2 :].startswith(bytes.fromhex(kept + ppp))
 
 
 def test_ethernet_frame_after_gtp_does_not_become_an_ipv4_packet(tmp_path):
     """GTP-U does not identify its payload: a MAC address of 45 to 4e in front would be read as an IPv4 header."""
     addresses = [bytes((first, 0x1B, 0x21, 0, 0, last)) for first in (0x40, 0x41, 0x44, 0x4F) for last in range(64)]
-    packets = [
-        tf.frame(tf.gtp(7, tf.syn().with_header(each + bytes.fromhex("001b21ddeeff0800")))) for each in addresses
-    ]
-    kept = released(tmp_path, [packet.raw for packet in packets], KEY)
-    naive = MacMap(KEY)
-    for packet, address, frame in zip(packets, addresses, kept, strict=True):
-        at = packet.raw.index(address)
+    carried = [tf.syn().with_header(each + bytes.fromhex("001b21ddeeff0800")) for each in addresses]
+    originals, naive = [tf.frame(tf.gtp(7, each)).raw for each in carried], MacMap(KEY)
+    for original, address, frame in zip(originals, addresses, released(tmp_path, originals, KEY), strict=True):
+        at = original.index(address)
         assert frame[at : at + 6] == naive.address(address) != address
         assert frame[at] not in range(0x45, 0x4F)
-        assert len(frame) == len(packet.raw)
+        assert len(frame) == len(original)
 
 
 @pytest.mark.parametrize("build", list(identifiers()), ids=lambda build: build.__name__)
 def test_no_truncation_of_a_frame_reveals_an_identifier(build, tmp_path):
     """A frame may be truncated anywhere. The rest of an identifier is a part of its pseudonym, or missing."""
-    packet = tf.frame(build(identifiers()[build][0], tf.syn()))
-    cuts = [packet.raw[:length] for length in range(14, len(packet.raw) + 1)]
-    source = tmp_path / "in.pcap"
-    cut_frames = [pcap_files.record(0, cut, len(packet.raw)) for cut in cuts]
-    source.write_bytes(pcap_files.header() + b"".join(cut_frames))
+    packet, naive = tf.frame(build(identifiers()[build][0], tf.syn())), TunnelMap(KEY, TYPES)
+    cuts = [(len(packet.raw), packet.raw[:length]) for length in range(14, len(packet.raw) + 1)]
+    source = write_file(tmp_path / "in.pcap", pcap(cuts))
     anonymize(str(source), tmp_path / "out.pcap", KEY)
-    naive = TunnelMap(KEY, TYPES)
-    for *_, frame in records((tmp_path / "out.pcap").read_bytes()):
-        for place in packet.places:
-            if len(frame) >= place.offset + place.size:
-                assert place.read(frame) == naive.identifier(place.kind, place.id)
-            else:
-                assert len(frame) <= place.offset
+    kept = [frame for *_, frame in records((tmp_path / "out.pcap").read_bytes())]
+    assert len(kept) == len(cuts)
+    for frame, place in itertools.product(kept, packet.places):
+        if len(frame) >= place.offset + place.size:
+            assert place.read(frame) == naive.identifier(place.kind, place.id)
+        else:
+            assert len(frame) <= place.offset

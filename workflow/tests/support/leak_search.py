@@ -19,10 +19,15 @@ def find_leak(directory: Path, originals: list[bytes], change=None) -> tuple | N
         public.write_bytes(
             pcap([(len(o), change(n, o, k)) for n, (o, k) in enumerate(zip(originals, kept, strict=True))])
         )
-    search = _native.LeakSearch()
-    search.add(**counts["replaced"])
-    found = search.find(str(true), str(public), None, _native.Windows([], whole=True))
-    return found or search.find_unexplained(str(true))
+    return search(true, public, counts["replaced"])
+
+
+def search(true: Path, public: Path, replaced: dict, vendors=None) -> tuple | None:
+    """Return what the search of a release finds in a capture; None if there is no leak."""
+    leaks = _native.LeakSearch()
+    leaks.add(**replaced)
+    found = leaks.find(str(true), str(public), vendors, _native.Windows([], whole=True))
+    return found or leaks.find_unexplained(str(true))
 
 
 def restore_original(begin: int, end: int):

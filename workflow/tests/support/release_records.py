@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 from acapella_testing.frames import pcap_files
+from acapella_testing.generated.files_campaign import run
 
 from acapella_core.anonymize import anonymize
 
@@ -18,6 +19,35 @@ def write_key(path: Path, key: bytes = KEY) -> Path:
     path.touch(mode=0o600)
     path.write_bytes(key)
     return path
+
+
+def published(campaign: Path, key: bytes = KEY) -> Path:
+    """Release a campaign with a key next to it; return the release."""
+    release = campaign.parent / "public"
+    run("release", campaign, "-o", release, "--key-file", write_key(campaign.parent / "key", key))
+    return release
+
+
+def checksums_of(release: Path) -> dict[str, str]:
+    """Return the checksums in SHA256SUMS of a release by file."""
+    return dict(reversed(line.split("  ")) for line in (release / "SHA256SUMS").read_text().splitlines())
+
+
+def changed_columns(file: str, key: list[str], *versions: list[dict]) -> set[tuple[str, str]]:
+    """Return (file, column) of values that differ in two versions of a table, by a naive comparison.
+
+    The column is "(rows)" for rows of only one version.
+    """
+    ours, theirs = ({tuple(row[name] for name in key): row for row in rows} for rows in versions)
+    both = [(ours[at], theirs[at]) for at in ours.keys() & theirs.keys()]
+    columns = {name for one, other in both for name in one if one[name] != other[name]}
+    return {(file, name) for name in columns | ({"(rows)"} if ours.keys() ^ theirs.keys() else set())}
+
+
+def reported_columns(campaign: Path) -> set[tuple[str, str]]:
+    """Return (file, column) of the differences in Parquet files that `campaign compare` has listed."""
+    lines = [line.split("\t") for line in (campaign / "reproduced.tsv").read_text().splitlines()[1:]]
+    return {(file, column) for file, column, *_ in lines if file.endswith(".parquet")}
 
 
 def pcap(frames: list[tuple[int, bytes]], link_type: int = 1) -> bytes:

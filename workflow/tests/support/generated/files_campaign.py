@@ -12,6 +12,14 @@ def run(*words) -> None:
     assert main([str(word) for word in words]) == 0, words
 
 
+def failed(capsys, *words) -> str:
+    """Run one command, which must fail with exit code 2; return its error message, which must be one line."""
+    capsys.readouterr()
+    assert main([str(word) for word in words]) == 2, words
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
 def indexed(directory: Path, rows: Sequence[Sequence], engines: dict[str, str] | None = None) -> Path:
     """Return such a campaign with its catalog."""
     campaign = collected(directory, rows, engines)
