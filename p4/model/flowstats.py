@@ -334,32 +334,21 @@ class Flowstats:
         return values | {"state": state}
 
     def _payload(self, packet: Packet, subject: Subject, trigger: int) -> bytes:
-        key, held = subject.key, self._held_values(subject)
+        held = self._held_values(subject)
         state = held.pop("state")
         valid = 1 | 64 | 256 | 512 if subject.held else 0
         for number, bit in enumerate((S_RTT_SYN, S_RTT_ACK, S_IAT, S_SEQ, S_ACK), 1):
             valid |= bool(state & bit) << number
         valid |= subject.tags_whole << 7
-        vlans = min(key.vlan_count, 4)
-        ids = [key.vlans >> 16 * (vlans - 1 - at) & M16 if at < vlans else 0 for at in range(4)]
         return reports.pack(
             2,
             {
                 "version": 2,
-                "ip_version": key.ip_version,
-                "ip_proto": key.ip_proto,
+                **subject.key.report_fields(),
                 "tcp_flags": packet.tcp.flags if packet.tcp else 0,
                 "trigger": trigger,
                 "valid": valid,
-                "vlan_count": vlans,
-                "mpls_count": key.mpls_count,
-                "src_port": key.src_port,
-                "dst_port": key.dst_port,
                 "ingress_port": packet.port & M16,
-                "src": key.src,
-                "dst": key.dst,
-                **{f"vlan_{at}": one for at, one in enumerate(ids)},
-                **{f"mpls_{at}": one for at, one in enumerate(key.labels)},
                 "epoch": self._epoch(packet),
                 "report_sequence": self.one["report_sequence"],
                 "timestamp": packet.now,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 import struct
@@ -17,6 +18,7 @@ P4 = Path(__file__).resolve().parents[1]
 LOADER = P4.parent / ".venv" / "bin" / "acapella-p4-run"
 _PCAP_NS = 0xA1B23C4D
 _ETHERNET = 1
+_PIPELINES: dict[str, compiled.Pipeline] = {}  # by text of the .spec
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,14 @@ class LoaderError(Exception):
 
 def compiled_pipeline(spec: Path) -> compiled.Pipeline:
     """Return the compiled pipeline of a program, cached in build/p4-compiled, or the reason why there is none."""
-    os.environ["XDG_CACHE_HOME"] = str(P4.parent / "build" / "p4-compiled")
-    return compiled.choose("auto", str(LOADER), spec, None)
+    text, cache = spec.read_text(), P4.parent / "build" / "p4-compiled"
+    if text not in _PIPELINES:
+        os.environ["XDG_CACHE_HOME"] = str(cache)
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / f"{spec.stem}.lock").open("w") as lock:  # so that only one of several processes compiles it
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _PIPELINES[text] = compiled.choose("auto", str(LOADER), spec, None)
+    return _PIPELINES[text]
 
 
 def check_compiled(command: list[str], library: Path, files: Iterable[Path]) -> None:

@@ -21,9 +21,8 @@ def _compiled_or_skip(p4_directory):
 
 def random_frames(count: int, ports: int, seed: int) -> list[Frame]:
     """Return frames that begin like Ethernet, IPv4 and TCP, with random bytes changed and random lengths."""
-    created = random.Random(seed)
+    created, frames = random.Random(seed), []
     start = bytes.fromhex("020000000001020000000002 0800 4500 0400 0001 0000 40 06 0000 0a000001 0a000002 1234 0050")
-    frames = []
     for _ in range(count):
         raw = bytearray(start + created.randbytes(created.choice([20, 200, 1400, 8900])))
         for _ in range(created.randrange(4)):
@@ -46,10 +45,7 @@ def test_largest_frame_passes_the_compiled_pipeline(tmp_path):
 
 
 def test_frames_of_several_ports_keep_their_order_without_tables(p4_directory, tmp_path):
-    text = (p4_directory / "loader" / "tests" / "reports.spec").read_text()
-    if re.search(r"^\s*table ", text, re.MULTILINE):
-        pytest.fail("reports.spec has a table: choose a program without one")
-    spec = tmp_path / "reports.spec"
-    spec.write_text(text)
-    ran = running.run("preprocess", random_frames(500, 5, 7), "", tmp_path, spec)
-    assert [outcome.port for outcome in ran.outcomes] == [frame.port for frame in random_frames(500, 5, 7)]
+    spec, frames = p4_directory / "loader" / "tests" / "reports.spec", random_frames(500, 5, 7)
+    assert not re.search(r"^\s*table ", spec.read_text(), re.MULTILINE), "choose a program without a table"
+    ran = running.run("preprocess", frames, "", tmp_path, spec)
+    assert [outcome.port for outcome in ran.outcomes] == [frame.port for frame in frames]

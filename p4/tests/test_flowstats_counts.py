@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import combinations
 
 import pytest
@@ -23,27 +23,18 @@ def exact(frames) -> Counter:
     found: Counter = Counter()
     for frame in frames:
         parsed = parse(frame.raw, frame.wire)
-        if parsed.flow.ip_version == 0:
-            continue
-        key = Key.of(parsed)
-        vlans = [key.vlans >> 16 * (key.vlan_count - 1 - at) & 0xFFFF if at < key.vlan_count else 0 for at in range(4)]
-        ends = (key.ip_version, key.ip_proto, key.src, key.dst, key.src_port, key.dst_port)
-        name = (*ends, key.vlan_count, key.mpls_count, *vlans, *key.labels)
-        found[name, "bytes"] += parsed.ip_length
-        found[name, "packets"] += 1
+        if parsed.flow.ip_version != 0:
+            fields = Key.of(parsed).report_fields()
+            name = tuple(fields[column] for column in KEY)
+            found.update({(name, "bytes"): parsed.ip_length, (name, "packets"): 1})
     return found
 
 
 def reported(ran: running.Result) -> Counter:
     """Return the same from each flow's newest report of every epoch."""
-    newest: dict[tuple, dict[str, int]] = {}
-    for outcome in ran.outcomes:
-        if outcome.raw:
-            report = reports.of_frame(outcome.raw)
-            flow = (tuple(report[name] for name in KEY), report["epoch"])
-            order = (report["timestamp"], report["report_sequence"])
-            if flow not in newest or order > (newest[flow]["timestamp"], newest[flow]["report_sequence"]):
-                newest[flow] = report
+    sent = [reports.of_frame(outcome.raw) for outcome in ran.outcomes if outcome.raw]
+    sent.sort(key=lambda report: (report["timestamp"], report["report_sequence"]))
+    newest = {(tuple(report[name] for name in KEY), report["epoch"]): report for report in sent}
     found: Counter = Counter()
     for (name, _), report in newest.items():
         found[name, "bytes"] += report["bytes"]
@@ -54,9 +45,8 @@ def reported(ran: running.Result) -> Counter:
 def run(frames, settings: dict[str, int], directory, spec) -> running.Result:
     require_built(running.LOADER.name)
     lines = [f"register {name} 0 {value}" for name, value in ({"qp_number": 17} | settings).items()]
-    lines += [f"epoch {SECOND_NS}"]
-    for row in range(ROWS):
-        lines += [f"epoch-clear sketch_{what}_{row} {settings['cell_mask'] + 1}" for what in ("bytes", "packets")]
+    cells = [f"sketch_{what}_{row} {settings['cell_mask'] + 1}" for row in range(ROWS) for what in ("bytes", "packets")]
+    lines += [f"epoch {SECOND_NS}", *(f"epoch-clear {each}" for each in cells)]
     return running.run("flowstats", frames, "\n".join(lines) + "\n", directory, spec)
 
 
@@ -90,15 +80,14 @@ CELLS = 1024
 
 def pairs_in_one_cell(cells: list[int]) -> set[tuple[int, int]]:
     """Return all pairs of keys that share a cell."""
-    of_cell: dict[int, list[int]] = {}
+    of_cell = defaultdict(list)
     for key, cell in enumerate(cells):
-        of_cell.setdefault(cell, []).append(key)
+        of_cell[cell].append(key)
     return {pair for keys in of_cell.values() for pair in combinations(keys, 2)}
 
 
 def chi_square(cells: list[int]) -> float:
-    mean = len(cells) / CELLS
-    counts = Counter(cells)
+    mean, counts = len(cells) / CELLS, Counter(cells)
     return sum((counts[cell] - mean) ** 2 / mean for cell in range(CELLS))
 
 
@@ -107,12 +96,10 @@ def assert_independent(rows: list[list[int]]) -> None:
 
     Bounds are six standard deviations: of chi-square with CELLS - 1 degrees of freedom, of a Poisson count of pairs.
     """
-    together = [pairs_in_one_cell(cells) for cells in rows]
-    pairs = len(KEYS) * (len(KEYS) - 1) / 2
+    expected = len(KEYS) * (len(KEYS) - 1) / 2 / CELLS**2
     for cells in rows:
         assert abs(chi_square(cells) - (CELLS - 1)) < 6 * (2 * (CELLS - 1)) ** 0.5
-    for one, other in combinations(together, 2):
-        expected = pairs / CELLS**2
+    for one, other in combinations(map(pairs_in_one_cell, rows), 2):
         assert len(one & other) <= expected + 6 * expected**0.5
 
 
@@ -124,5 +111,5 @@ def test_dependent_rows_of_a_salted_crc_are_detected():
     salted = [[hashes.crc32(bytes([row]) + key.raw()) % CELLS for key in KEYS] for row in range(ROWS)]
     with pytest.raises(AssertionError):
         assert_independent(salted)
-    together = [pairs_in_one_cell(cells) for cells in salted]
-    assert together[0] == together[1] == together[2] == together[3]  # four rows, one row's worth
+    first, *others = map(pairs_in_one_cell, salted)
+    assert others == [first] * 3  # four rows, one row's worth

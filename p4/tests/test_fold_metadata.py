@@ -30,8 +30,7 @@ JUMPS = {"jmpeq": int.__eq__, "jmpneq": int.__ne__, "jmplt": int.__lt__}
 def made_spec(seed: int) -> str:
     """Return a program with forward jumps whose temporaries are written before they are read."""
     rnd = random.Random(seed)
-    lines = [f"mov {name} {rnd.randrange(99):#x}" for name in KEPT]
-    known: list[str] = list(KEPT)
+    lines, known = [f"mov {name} {rnd.randrange(99):#x}" for name in KEPT], [*KEPT]
     targets: dict[int, list[str]] = {}
     for at in range(len(lines), 60):
         for label in targets.pop(at, []):
@@ -46,40 +45,41 @@ def made_spec(seed: int) -> str:
             lines.append(f"mov {name} {rnd.choice(known)}")
             known.append(name)
         else:
-            operation = rnd.choice(list(OPERATIONS))
-            lines.append(f"{operation} {rnd.choice(known)} {rnd.choice([*known, '0xFFFFFFFF', '0x7'])}")
+            operands = [rnd.choice(known), rnd.choice([*known, "0xFFFFFFFF", "0x7"])]
+            lines.append(f"{rnd.choice(list(OPERATIONS))} {' '.join(operands)}")
     lines += [f"{label} :\tmov {KEPT[0]} {KEPT[1]}" for labels in targets.values() for label in labels]
-    fields = "\n".join(f"\tbit<32> {name[2:]}" for name in [*KEPT, *TEMPORARIES])
-    body = "\n".join(f"\t{line}" for line in lines)
-    struct = f"struct metadata_t {{\n{fields}\n}}\nmetadata instanceof metadata_t"
-    return f"{struct}\n\napply {{\n{body}\n\ttx {KEPT[0]}\n}}\n"
+    return spec_of([f"bit<32> {name[2:]}" for name in [*KEPT, *TEMPORARIES]], [*lines, f"tx {KEPT[0]}"])
+
+
+def spec_of(fields: list[str], lines: list[str]) -> str:
+    """Return a program with these fields of the metadata and these instructions."""
+    struct = "".join(f"\t{field}\n" for field in fields)
+    body = "".join(f"\t{line}\n" for line in lines)
+    return f"struct metadata_t {{\n{struct}}}\nmetadata instanceof metadata_t\n\napply {{\n{body}}}\n"
 
 
 def executed(spec: str) -> list[int]:
     """Return the final values of the fields that are not temporaries."""
     lines = spec.splitlines()
-    begin, end = fold_metadata.split(lines)
-    body = fold_metadata.instructions(lines[begin:end])
+    body = fold_metadata.instructions(lines[slice(*fold_metadata.split(lines))])
     places = {one.label: at for at, one in enumerate(body) if one.label}
     values: dict[str, int] = {}
     at = 0
     while body[at].words[0] != "tx":
-        operation, *operands = body[at].words
+        operation, target, *operands = body[at].words
         at += 1
+        read = [values[word] if word.startswith("m.") else int(word, 0) for word in operands]
         if operation in JUMPS:
-            one, other = (values[word] for word in operands[1:])
-            at = places[operands[0]] if JUMPS[operation](one, other) else at
+            at = places[target] if JUMPS[operation](*read) else at
         else:
-            value = values[operands[1]] if operands[1].startswith("m.") else int(operands[1], 0)
-            values[operands[0]] = OPERATIONS[operation](values.get(operands[0], 0), value)
+            values[target] = OPERATIONS[operation](values.get(target, 0), *read)
     return [values[name] for name in KEPT]
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_folded_program_is_equivalent(seed):
-    spec = made_spec(seed)
-    folded = fold_metadata.folded(spec)
-    assert executed(folded) == executed(spec)
+    folded = fold_metadata.folded(made_spec(seed))
+    assert executed(folded) == executed(made_spec(seed))
     assert not any(name in folded for name in TEMPORARIES)
 
 
@@ -90,16 +90,14 @@ def test_committed_programs_fit_into_the_pipelines_metadata():
 
 
 def test_hash_result_beyond_32_bytes_is_an_error():
-    fields = "\n".join(f"\tbit<32> local_metadata_{at}" for at in range(9))
-    body = "\thash jhash m.local_metadata_8  h.key.a h.key.b\n\ttx m.local_metadata_0"
-    spec = f"struct metadata_t {{\n{fields}\n}}\nmetadata instanceof metadata_t\n\napply {{\n{body}\n}}\n"
+    fields = [f"bit<32> local_metadata_{at}" for at in range(9)]
+    spec = spec_of(fields, ["hash jhash m.local_metadata_8  h.key.a h.key.b", "tx m.local_metadata_0"])
     with pytest.raises(fold_metadata.UnsupportedSpecError, match="first 32 bytes"):
         fold_metadata.fitted(spec)
     assert fold_metadata.fitted(spec.replace("m.local_metadata_8 ", "m.local_metadata_7 "))
 
 
 def test_too_much_metadata_is_an_error():
-    fields = "\n".join(f"\tbit<64> local_metadata_{at}" for at in range(33))
-    struct = f"struct metadata_t {{\n{fields}\n}}\nmetadata instanceof metadata_t"
+    spec = spec_of([f"bit<64> local_metadata_{at}" for at in range(33)], ["tx m.local_metadata_0"])
     with pytest.raises(fold_metadata.UnsupportedSpecError, match="264 bytes"):
-        fold_metadata.fitted(f"{struct}\n\napply {{\n\ttx m.local_metadata_0\n}}\n")
+        fold_metadata.fitted(spec)

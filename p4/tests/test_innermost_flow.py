@@ -2,7 +2,6 @@
 
 import ipaddress
 import struct
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from acapella_p4_model.parsing import DEEP, Parsed, parse
 from acapella_p4_model.preprocess import Preprocess
 from acapella_p4_model.running import Frame, run, write_pcap
+from acapella_testing import processes
 
 from acapella.digest.command import Options, digest
 
@@ -20,17 +20,16 @@ WRAPPED = 6000
 ACK = 0x10
 # Protocols that contain layers 2 to 4, which the core reads and the parser does not.
 TUNNELS = ("teredo", "gtp", "vxlan", "geneve", "gre", "erspan", "pppoes", "pim", "l2tp", "udpencap", "llc", "etherip")
-COLUMNS = ["flow", "protocols", "issue", "ip_len", "payload_len", "tcp_flags", "tcp_seq", "tcp_ack"]
+COLUMNS = ["flow", "protocols", "ip_len", "payload_len", "tcp_flags", "tcp_seq", "tcp_ack"]
 
 
 def frames_of(path: Path, most: int) -> list[Frame]:
     """Return the first frames of an Ethernet pcap; none for other files."""
-    data = path.read_bytes()
+    data, frames, at = path.read_bytes(), [], 24
     orders = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
     order = orders.get(data[:4])
     if order is None or struct.unpack_from(order + "I", data, 20)[0] & 0xFFFF != 1:
         return []
-    frames, at = [], 24
     while at + 16 <= len(data) and len(frames) < most:
         kept, wire = struct.unpack_from(order + "II", data, at + 8)
         if kept > 16384 or at + 16 + kept > len(data):
@@ -44,33 +43,27 @@ def frames_of(path: Path, most: int) -> list[Frame]:
 def frames(corpus, tmp_path_factory) -> list[Frame]:
     """Return frames of every capture, and of captures wrapped in the encapsulation of a testbed's underlay."""
     found = [frame for path in sorted(corpus.rglob("*")) if path.is_file() for frame in frames_of(path, OF_EACH_FILE)]
-    wrap = corpus.parent / "tools" / "underlay.py"
+    wrap, wrapped = corpus.parent / "tools" / "underlay.py", tmp_path_factory.mktemp("wrapped") / "wrapped.pcap"
     if wrap.is_file():
-        wrapped = tmp_path_factory.mktemp("wrapped") / "wrapped.pcap"
-        command = [sys.executable, wrap, "--frames", str(WRAPPED), "--snaplen", "200", "-o", wrapped, corpus / "ndpi"]
-        subprocess.run(command, check=True)
+        options = ["--frames", WRAPPED, "--snaplen", 200, "-o", wrapped]
+        processes.run(sys.executable, wrap, *options, corpus / "ndpi", check=True)
         found += frames_of(wrapped, WRAPPED)
     return found
 
 
 def own(parsed: Parsed, protocol_has_ports: bool) -> dict | None:
     """Return flow and lengths of a frame from the parser, in the digest's terms."""
-    flow = parsed.flow
+    flow, tcp = parsed.flow, parsed.tcp if parsed.transport == 6 else None
     if flow.ip_version == 0:
         return None
-    addresses = ((flow.src_high << 64 | flow.src_low), (flow.dst_high << 64 | flow.dst_low))
     kind = ipaddress.IPv4Address if flow.ip_version == 4 else ipaddress.IPv6Address
     labels = (flow.label_1, flow.label_2, flow.label_3, flow.label_4)
-    tcp = parsed.tcp if parsed.transport == 6 else None
     return {
-        "ip_version": flow.ip_version,
-        "src": str(kind(addresses[0])),
-        "dst": str(kind(addresses[1])),
-        "ip_proto": flow.ip_proto,
+        **{"ip_version": flow.ip_version, "ip_proto": flow.ip_proto, "ip_len": parsed.ip_length},
+        **{"src": str(kind(flow.src_high << 64 | flow.src_low)), "dst": str(kind(flow.dst_high << 64 | flow.dst_low))},
         "ports": (flow.src_port, flow.dst_port) if protocol_has_ports else None,
         "vlan": [flow.vlans >> 16 * number & 0xFFFF for number in reversed(range(min(flow.vlan_count, 4)))],
         "mpls": list(labels[: flow.mpls_count]),
-        "ip_len": parsed.ip_length,
         "payload_len": parsed.payload_length if parsed.transport else None,
         "tcp": (tcp.flags, tcp.seq, tcp.ack if tcp.flags & ACK else None) if tcp else None,
     }
@@ -78,37 +71,29 @@ def own(parsed: Parsed, protocol_has_ports: bool) -> dict | None:
 
 def cores(row: dict, flow: dict | None, parsed: Parsed, protocol_has_ports: bool) -> dict | None:
     """Return the same values of the digest, without those that the parser does not have (such as SCTP's ports)."""
-    if flow is None:
-        return None
-    tcp = parsed.transport == 6
-    return {
+    return flow and {
         **{name: flow[name] for name in ("ip_version", "src", "dst", "ip_proto", "vlan", "mpls")},
         "ports": (flow["src_port"] or 0, flow["dst_port"] or 0) if protocol_has_ports else None,
         "ip_len": row["ip_len"],
         "payload_len": row["payload_len"] if parsed.transport else None,
-        "tcp": ((row["tcp_flags"] or 0) & 0xFF, row["tcp_seq"], row["tcp_ack"]) if tcp else None,
+        "tcp": ((row["tcp_flags"] or 0) & 0xFF, row["tcp_seq"], row["tcp_ack"]) if parsed.transport == 6 else None,
     }
 
 
-def explanation(protocols: list[str], issue: str | None, parsed: Parsed) -> str | None:
+def explanation(protocols: list[str], parsed: Parsed) -> str | None:
     """Return why the parser and the core may differ on a frame, or None if they may not."""
-    for tunnel in TUNNELS:
-        if tunnel in protocols:
-            return f"carried by {tunnel}"
-    for carrier in ("udp", "ip", "ipv6", "ipv6.routing"):
-        for carried in ("mpls", "eth"):
-            if f"{carrier}:{carried}" in ":".join(protocols):
-                return f"{carried} carried by {carrier}"
-    if parsed.parse_end == DEEP:
-        return "more headers than the parser has room for"
-    return None
+    pairs = [(carrier, carried) for carrier in ("udp", "ip", "ipv6", "ipv6.routing") for carried in ("mpls", "eth")]
+    reasons = [f"carried by {tunnel}" for tunnel in TUNNELS if tunnel in protocols]
+    reasons += [f"{carried} carried by {carrier}" for carrier, carried in pairs
+                if f"{carrier}:{carried}" in ":".join(protocols)]  # fmt: skip
+    reasons += ["more headers than the parser has room for"] if parsed.parse_end == DEEP else []
+    return reasons[0] if reasons else None
 
 
 def test_flows_match_the_digest(frames, tmp_path, record_property):
-    capture = tmp_path / "frames.pcap"
-    write_pcap(capture, ((10**18 + number, frame) for number, frame in enumerate(frames)))
+    write_pcap(tmp_path / "frames.pcap", ((10**18 + number, frame) for number, frame in enumerate(frames)))
     acap, flows = str(tmp_path / "acap.parquet"), str(tmp_path / "flows.parquet")
-    digest([str(capture)], acap, flows, Options("native"))
+    digest([str(tmp_path / "frames.pcap")], acap, flows, Options("native"))
     rows = pq.read_table(acap, columns=COLUMNS).to_pylist()
     by_number = {flow["flow"]: flow for flow in pq.read_table(flows).to_pylist()}
     assert len(rows) == len(frames)
@@ -116,14 +101,12 @@ def test_flows_match_the_digest(frames, tmp_path, record_property):
     for number, (frame, row) in enumerate(zip(frames, rows, strict=True)):
         parsed = parse(frame.raw, frame.wire)
         has_ports = parsed.flow.ip_proto in (6, 17)
-        mine = own(parsed, has_ports)
-        core = cores(row, by_number.get(row["flow"]), parsed, has_ports)
+        mine, core = own(parsed, has_ports), cores(row, by_number.get(row["flow"]), parsed, has_ports)
         with_flow += core is not None
         if mine != core:
-            why = explanation((row["protocols"] or "").split(":"), row["issue"], parsed)
+            why = explanation((row["protocols"] or "").split(":"), parsed)
             explained[why] += 1
-            if why is None:
-                unexplained.append((number, frame.raw[:100].hex(), mine, core))
+            unexplained += [(number, frame.raw[:100].hex(), mine, core)] if why is None else []
     record_property("frames_with_flow", with_flow)
     record_property("explained", dict(explained))
     assert unexplained == []
@@ -133,8 +116,7 @@ def test_flows_match_the_digest(frames, tmp_path, record_property):
 
 def test_program_parses_captures_like_the_model(frames, tmp_path):
     """The packet hash covers the flow key and the transport fields, so equal hashes mean that these are equal."""
-    model = Preprocess()
-    outcomes = run("preprocess", frames, "", tmp_path).outcomes
+    model, outcomes = Preprocess(), run("preprocess", frames, "", tmp_path).outcomes
     for number, (frame, got) in enumerate(zip(frames, outcomes, strict=True)):
         verdict = model.frame(frame.raw, frame.wire)
         assert (got.hash, got.raw) == (verdict.hash, verdict.raw), f"frame {number}: {frame.raw[:100].hex()}"

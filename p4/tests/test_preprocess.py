@@ -15,27 +15,28 @@ REASONS = {"": SENT, "filtered": 1, "not-nth": 2, "flow-sampled": 3, "packet-sam
 # The filter's key in the order of its fields, with their widths in bits.
 FILTER_KEY = {"src_high": 64, "src_low": 64, "dst_high": 64, "dst_low": 64, "src_port": 16, "dst_port": 16,
               "ip_version": 8, "ip_proto": 8, "vlan_count": 8, "vlans": 64}  # fmt: skip
+# Other fields of random rules: share of the rules, one of these names, values, masks.
+OTHER_FIELDS = (
+    (0.5, ("ip_proto",), (1, 6, 17, 58), (0xFF,)),
+    (0.3, ("src_port", "dst_port"), (0, 443, 5201), (0xFFFF, 0xFF00)),
+    (0.2, ("vlan_count",), range(4), (0xFF,)),
+    (0.1, ("vlans",), range(2), (1,)),
+)
 HALF = 1 << 31
 ALL_64 = (1 << 64) - 1
 
 
 def control_of(model: Preprocess) -> str:
     """Return the control file that gives the program the model's settings."""
-    lines = [
-        f"register sample_flows_below 0 {model.flows_below}",
-        f"register sample_packets_below 0 {model.packets_below}",
-        f"register sample_every 0 {model.every}",
-        f"register cut_snap 0 {model.snap}",
-        f"register cut_headers_only 0 {model.headers_only}",
-        f"register edit_which 0 {model.edit}",
-    ]
-    addresses = {
-        "edit_macs": (model.macs, (48,)),
-        "edit_ipv4": (model.ipv4, (32,)),
-        "edit_ipv6": (model.ipv6, (64, 64)),
-    }
+    registers = {"sample_flows_below": model.flows_below, "sample_packets_below": model.packets_below}
+    registers |= {"sample_every": model.every, "cut_snap": model.snap, "cut_headers_only": model.headers_only}
+    lines = [f"register {name} 0 {value}" for name, value in (registers | {"edit_which": model.edit}).items()]
     lines += _rules("filter_flows", "filter", model.filter, FILTER_KEY)
-    for prefix, (table, widths) in addresses.items():
+    for prefix, table, widths in (
+        ("edit_macs", model.macs, (48,)),
+        ("edit_ipv4", model.ipv4, (32,)),
+        ("edit_ipv6", model.ipv6, (64, 64)),
+    ):
         lines += _address_rules(prefix, table, widths)
     return "\n".join(lines) + "\n"
 
@@ -45,37 +46,33 @@ def _rules(name: str, prefix: str, table: Table, key: dict[str, int]) -> list[st
     lines = [" ".join((f"table {name} default action {prefix}_{action}", *map(str, arguments)))]
     for rule in table.rules:
         fields = " ".join("{:#x}/{:#x}".format(*rule.match.get(field, (0, 0))) for field in key)
-        arguments = " ".join(map(str, rule.arguments))
-        lines.append(
-            f"table {name} add match {fields} priority {rule.priority} action {prefix}_{rule.action} {arguments}"
-        )
+        called = " ".join((f"{prefix}_{rule.action}", *map(str, rule.arguments)))
+        lines.append(f"table {name} add match {fields} priority {rule.priority} action {called}")
     return lines
 
 
 def _address_rules(prefix: str, table: Table, widths: tuple[int, ...]) -> list[str]:
+    """Return the statements for a table of addresses, whose values are divided into fields of these widths."""
+    names, shifts = [f"part_{n}" for n in range(len(widths))], [sum(widths[n + 1 :]) for n in range(len(widths))]
+
+    def parts(value: int) -> list[int]:
+        return [value >> shift & (1 << width) - 1 for width, shift in zip(widths, shifts, strict=True)]
+
+    def divided(arguments: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(part for argument in arguments for part in parts(argument))
+
+    rules = [
+        Rule(dict(zip(names, zip(*map(parts, rule.match["address"]), strict=True), strict=True)),
+             rule.action, divided(rule.arguments), rule.priority)
+        for rule in table.rules
+    ]  # fmt: skip
     action, arguments = table.default
-    split = [part for argument in arguments for part in _parts(argument, widths)]
-    lines = [" ".join((f"table {prefix}_addresses default action {prefix}_{action}", *map(str, split)))]
-    for rule in table.rules:
-        value, mask = rule.match["address"]
-        fields = " ".join(f"{a:#x}/{b:#x}" for a, b in zip(_parts(value, widths), _parts(mask, widths), strict=True))
-        split = " ".join(str(part) for argument in rule.arguments for part in _parts(argument, widths))
-        match = f"match {fields} priority {rule.priority}"
-        lines.append(f"table {prefix}_addresses add {match} action {prefix}_{rule.action} {split}")
-    return lines
+    return _rules(f"{prefix}_addresses", prefix, Table((action, divided(arguments)), rules), dict.fromkeys(names))
 
 
-def _parts(value: int, widths: tuple[int, ...]) -> list[int]:
-    parts = []
-    for width in reversed(widths):
-        parts.append(value & (1 << width) - 1)
-        value >>= width
-    return parts[::-1]
-
-
-def compare(model: Preprocess, frames: list[Frame], directory, control: str | None = None) -> Result:
+def compare(model: Preprocess, frames: list[Frame], directory) -> Result:
     """Run both; every outcome and every register must be equal."""
-    ran = run("preprocess", frames, control_of(model) if control is None else control, directory)
+    ran = run("preprocess", frames, control_of(model), directory)
     for number, (frame, result) in enumerate(zip(frames, ran.outcomes, strict=True)):
         verdict = model.frame(frame.raw, frame.wire, frame.port)
         expected = (verdict.reason, verdict.sequence, verdict.hash, verdict.raw if verdict.reason == SENT else None)
@@ -97,50 +94,38 @@ def some_filter(seed: int) -> Table:
     for priority in range(24):
         match = {}
         if rnd.random() < 0.5:
-            version = rnd.choice((4, 6))
-            match["ip_version"] = (version, 0xFF)
+            version, side = rnd.choice((4, 6)), rnd.choice(("src", "dst"))
             address = int.from_bytes(rnd.choice(IPV4 if version == 4 else IPV6))
-            side = rnd.choice(("src", "dst"))
-            match[f"{side}_high"] = (address >> 64, ALL_64)
+            match |= {"ip_version": (version, 0xFF), f"{side}_high": (address >> 64, ALL_64)}
             match[f"{side}_low"] = (address & ALL_64, rnd.choice((0xFF, 0xFFFFFFFF, ALL_64)))
-        if rnd.random() < 0.5:
-            match["ip_proto"] = (rnd.choice((1, 6, 17, 58)), 0xFF)
-        if rnd.random() < 0.3:
-            match[rnd.choice(("src_port", "dst_port"))] = (rnd.choice((0, 443, 5201)), rnd.choice((0xFFFF, 0xFF00)))
-        if rnd.random() < 0.2:
-            match["vlan_count"] = (rnd.randrange(4), 0xFF)
-        if rnd.random() < 0.1:
-            match["vlans"] = (rnd.randrange(2), 1)
+        for share, name, values, masks in OTHER_FIELDS:
+            if rnd.random() < share:
+                match[rnd.choice(name)] = (rnd.choice(values), rnd.choice(masks))
         match = {name: (value & mask, mask) for name, (value, mask) in match.items()}
-        if not match or any(rule.match == match for rule in table.rules):
-            continue  # DPDK replaces a rule with the same match, whatever their priorities
-        action = rnd.choice(("accept", "reject", "accept_cut"))
-        arguments = (rnd.randrange(10, 120),) if action == "accept_cut" else ()
-        table.rules.append(Rule(match, action, arguments, priority))
+        # DPDK replaces a rule with the same match, whatever their priorities.
+        if match and all(rule.match != match for rule in table.rules):
+            action = rnd.choice(("accept", "reject", "accept_cut"))
+            arguments = (rnd.randrange(10, 120),) if action == "accept_cut" else ()
+            table.rules.append(Rule(match, action, arguments, priority))
     return table
 
 
 def some_addresses(seed: int, pool: list[bytes], default: str) -> Table:
     """Return rules for half of a pool's addresses, and one for whole blocks."""
-    rnd = random.Random(seed)
-    bits = 8 * len(pool[0])
+    rnd, bits, table = random.Random(seed), 8 * len(pool[0]), Table((default, ()))
     ones, low = (1 << bits) - 1, (1 << bits // 2) - 1
-    table = Table((default, ()))
     for priority, address in enumerate(pool[::2]):
-        action = rnd.choice(("keep", "blank", "rewrite", "rewrite"))
-        arguments = rnd.choice(
-            (
-                (rnd.getrandbits(bits), rnd.getrandbits(bits)),
-                (ones ^ low, rnd.getrandbits(bits // 2) | 1),  # the lower half alone
-                (low, (rnd.getrandbits(bits // 2) | 1) << bits // 2),  # the upper half alone
-            )
+        masks_and_values = (
+            (rnd.getrandbits(bits), rnd.getrandbits(bits)),
+            (ones ^ low, rnd.getrandbits(bits // 2) | 1),  # the lower half alone
+            (low, (rnd.getrandbits(bits // 2) | 1) << bits // 2),  # the upper half alone
         )
-        arguments = arguments if action == "rewrite" else ()
+        action = rnd.choice(("keep", "blank", "rewrite", "rewrite"))
+        arguments = rnd.choice(masks_and_values) if action == "rewrite" else ()
         table.rules.append(Rule({"address": (int.from_bytes(address), ones)}, action, arguments, priority))
     block = ones ^ (1 << bits // 4) - 1
-    table.rules.append(
-        Rule({"address": (int.from_bytes(pool[1]) & block, block)}, "rewrite", (0xFFFF, 7 << bits - 8), 99)
-    )
+    whole = {"address": (int.from_bytes(pool[1]) & block, block)}
+    table.rules.append(Rule(whole, "rewrite", (0xFFFF, 7 << bits - 8), 99))
     return table
 
 
@@ -177,11 +162,8 @@ def test_address_rewriting_matches_the_model(tmp_path, seed, default):
 
 
 def test_all_features_together_match_the_model(tmp_path):
-    model = Preprocess(
-        filter=some_filter(41), every=2, flows_below=7 * HALF // 4, packets_below=7 * HALF // 4, snap=150
-    )
-    for name, value in edits(42).items():
-        setattr(model, name, value)
+    samples = {"every": 2, "flows_below": 7 * HALF // 4, "packets_below": 7 * HALF // 4}
+    model = Preprocess(filter=some_filter(41), snap=150, **samples, **edits(42))
     compare(model, generated_frames(43, FRAMES, ports=3), tmp_path)
 
 
@@ -196,8 +178,7 @@ def test_correct_checksums_remain_correct_and_wrong_ones_wrong(tmp_path):
     outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes
     compared = 0
     for frame, result in zip(frames, outcomes, strict=True):
-        parsed = parse(frame.raw)
-        before, after = checksums_hold(frame.raw, parsed), checksums_hold(result.raw, parsed)
+        before, after = (checksums_hold(raw, parse(frame.raw)) for raw in (frame.raw, result.raw))
         assert after == before, f"{frame.raw.hex()} became {result.raw.hex()}"
         compared += len(before)
     assert compared > FRAMES // 3
@@ -205,11 +186,8 @@ def test_correct_checksums_remain_correct_and_wrong_ones_wrong(tmp_path):
 
 def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
     """Return for each IPv4 header, and for the transport of a complete packet, if its checksum is correct."""
-    holds = []
-    for ip in parsed.ips:
-        header = raw[ip.at : ip.at + (raw[ip.at] & 15) * 4] if ip.version == 4 else b""
-        if header and len(header) == (raw[ip.at] & 15) * 4:
-            holds.append(ones_complement(header) == 0xFFFF)
+    sizes = {ip.at: 4 * (raw[ip.at] & 15) for ip in parsed.ips if ip.version == 4}
+    headers = [raw[at : at + size] for at, size in sizes.items() if size and len(raw) >= at + size]
     transport = parsed.tcp or parsed.udp or (parsed.icmp if parsed.flow.ip_proto == ICMPV6 else None)
     complete = parsed.ips and parsed.ips[-1].at + parsed.ip_length <= len(raw)
     # A routing header's last address is not known here, and ICMPv6 belongs to IPv6 (RFC 4443 2.3).
@@ -218,9 +196,8 @@ def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
         if not (parsed.udp and parsed.udp.checksum == 0) and not (parsed.icmp and ip.version == 4):
             ends = raw[ip.at + 12 : ip.at + 20] if ip.version == 4 else raw[ip.at + 8 : ip.at + 40]
             packet = raw[transport.at : ip.at + parsed.ip_length]
-            pseudo = ends + struct.pack("!II", len(packet), parsed.flow.ip_proto)
-            holds.append(ones_complement(pseudo + packet) == 0xFFFF)
-    return holds
+            headers.append(ends + struct.pack("!II", len(packet), parsed.flow.ip_proto) + packet)
+    return [ones_complement(header) == 0xFFFF for header in headers]
 
 
 def test_incremental_checksum_equals_recomputed_checksum():
@@ -241,22 +218,20 @@ def test_directions_and_fragments_of_a_flow_are_sampled_together(tmp_path):
         frames += [segment(one, other, ports), segment(other, one, ports[::-1])]
         frames += [segment(one, other, fragment=offset) for offset in (0x2000, 100)]
     outcomes = run("preprocess", frames, f"register sample_flows_below 0 {HALF}\n", tmp_path).outcomes
-    kept = [result.outcome == "sent" for result in outcomes]
-    flows = list(zip(kept[::4], kept[1::4], strict=True))
-    assert all(forward == reverse for forward, reverse in flows)
-    assert all(first == later for first, later in zip(kept[2::4], kept[3::4], strict=True))
-    assert 70 < sum(forward for forward, _ in flows) < 130  # of 200 at one half: within 4 standard deviations
+    forward, reverse, first, later = ([each.outcome == "sent" for each in outcomes[at::4]] for at in range(4))
+    assert forward == reverse
+    assert first == later
+    assert 70 < sum(forward) < 130  # of 200 at one half: within 4 standard deviations
 
 
 @pytest.mark.parametrize("share", [1 / 16, 1 / 2])
 def test_packets_are_sampled_at_the_requested_share(tmp_path, share):
     frames = [segment(0x0A000001, 0x0A000002, (5201, 40000), 1448 * number) for number in range(4000)]
-    ran = run("preprocess", frames, f"register sample_packets_below 0 {int(share * 2**32)}\n", tmp_path)
-    kept = ran.statistics["out"]
-    spread = (4000 * share * (1 - share)) ** 0.5
-    assert abs(kept - 4000 * share) < 4 * spread
+    control = f"register sample_packets_below 0 {int(share * 2**32)}\n"
+    ran = run("preprocess", frames, control, tmp_path)
+    assert abs(ran.statistics["out"] - 4000 * share) < 4 * (4000 * share * (1 - share)) ** 0.5
     again = [tagged(frame) for frame in frames]  # the same packets at a different place: tagged, one hop later
-    other = run("preprocess", again, f"register sample_packets_below 0 {int(share * 2**32)}\n", tmp_path)
+    other = run("preprocess", again, control, tmp_path)
     assert [result.outcome for result in ran.outcomes] == [result.outcome for result in other.outcomes]
 
 
@@ -268,9 +243,9 @@ def segment(src: int, dst: int, ports: tuple[int, int] = (7, 9), seq: int = 0, f
 
 def tagged(frame: Frame) -> Frame:
     """Return the frame with an additional VLAN tag and MPLS label, a smaller TTL, and different MAC addresses."""
-    raw = bytearray(frame.raw)
-    raw[14 + 8] -= 1
-    return Frame(b"\x02" * 12 + b"\x81\x00\x00\x64\x88\x47\x00\x01\x01\x40" + bytes(raw[14:]))
+    ttl = bytes([frame.raw[22] - 1])
+    tags = b"\x81\x00\x00\x64\x88\x47\x00\x01\x01\x40"
+    return Frame(b"\x02" * 12 + tags + frame.raw[14:22] + ttl + frame.raw[23:])
 
 
 def test_first_fragment_keeps_its_ports(tmp_path):

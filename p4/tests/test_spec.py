@@ -3,6 +3,7 @@
 import hashlib
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 
 import pytest
 from acapella_p4_model.running import P4
+from acapella_testing import processes
 from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_programs
 
@@ -37,10 +39,9 @@ def fields(spec: str) -> dict[str, dict[str, tuple[int, int]]]:
     """Return offset and width of each field in bits, by struct and field."""
     structs = {}
     for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\}", spec, re.MULTILINE | re.DOTALL):
-        place, structs[name] = 0, {}
-        for width, field in re.findall(r"(?:bit|varbit)<(\d+)> (\w+)", body):
-            structs[name][field] = (place, int(width))
-            place += int(width)
+        found = [(field, int(width)) for width, field in re.findall(r"(?:bit|varbit)<(\d+)> (\w+)", body)]
+        places = itertools.accumulate((width for _, width in found), initial=0)
+        structs[name] = {field: (place, width) for (field, width), place in zip(found, places, strict=False)}
     return structs
 
 
@@ -50,14 +51,10 @@ def metadata(spec: str) -> dict[str, tuple[int, int]]:
 
 def out_of_reach(spec: str) -> list[str]:
     """Return operands whose offsets DPDK would truncate without an error."""
-    found = []
-    for struct, members in fields(spec).items():
-        found += [f"{struct}.{name}" for name, (place, _) in members.items() if place >= REACHED_BITS]
-    reached = metadata(spec)
-    for result in re.findall(r"\bhash \w+ m\.(\w+)", spec):
-        if reached[result][0] >= HASH_DESTINATION_BITS:
-            found.append(f"hash into m.{result}")
-    return found
+    places = [(f"{struct}.{name}", place) for struct, each in fields(spec).items() for name, (place, _) in each.items()]
+    results, reached = re.findall(r"\bhash \w+ m\.(\w+)", spec), metadata(spec)
+    far = [f"hash into m.{result}" for result in results if reached[result][0] >= HASH_DESTINATION_BITS]
+    return [name for name, place in places if place >= REACHED_BITS] + far
 
 
 def lines_of(program: str) -> dict[str, str]:
@@ -65,13 +62,17 @@ def lines_of(program: str) -> dict[str, str]:
     return {name: re.sub(r"//.*|/\*.*?\*/", "", (P4 / name).read_text()) for name in COMPILE.sources(program)}
 
 
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_spec_json_has_the_checksums_of_the_sources(program):
     sidecar = json.loads((P4 / "spec" / f"{program}.json").read_text())
     code = {name: COMPILE.code_of((P4 / name).read_text()) for name in COMPILE.sources(program)}
-    now = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in code.items()}
+    now = {name: sha256(text.encode()) for name, text in code.items()}
     assert sidecar["sources"] == now, "stale: run p4/compile where p4c-dpdk is"
-    assert sidecar["spec_sha256"] == hashlib.sha256(spec_of(program).encode()).hexdigest(), "edited by hand"
+    assert sidecar["spec_sha256"] == sha256(spec_of(program).encode()), "edited by hand"
     assert sidecar["compiler"].startswith("p4c-dpdk Version")
     assert sidecar["reasons"] == COMPILE.reasons(program)
 
@@ -93,12 +94,10 @@ def test_nested_includes_are_sources():
 
 def inputs_of_compiling() -> str:
     """Return everything that determines the result of compiling again."""
-    digest = hashlib.sha256(COMPILE.compiler_version().encode())
-    scripts = [P4 / "compile", P4 / "fold_metadata.py"]
     sources = {P4 / name for program in PROGRAMS for name in COMPILE.sources(program)}
-    for path in sorted({*scripts, *sources, *(P4 / "spec").iterdir()}):
-        digest.update(f"{path.relative_to(P4)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()
+    paths = sorted({P4 / "compile", P4 / "fold_metadata.py", *sources, *(P4 / "spec").iterdir()})
+    lines = [f"{path.relative_to(P4)} {sha256(path.read_bytes())}" for path in paths]
+    return sha256("\n".join([COMPILE.compiler_version(), *lines]).encode())
 
 
 def test_compiling_reproduces_the_committed_spec():
@@ -118,7 +117,7 @@ def test_compiling_reproduces_the_committed_spec():
 def test_p4test_accepts_program_with_generic_pna(program):
     """The architecture as its specification has it, without the names that p4c-dpdk adds."""
     require_programs("p4test")
-    done = subprocess.run(["p4test", "-I", ".", f"{program}.p4"], cwd=P4, capture_output=True, text=True, check=False)
+    done = processes.run("p4test", "-I", ".", f"{program}.p4", cwd=P4)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -130,18 +129,13 @@ def test_sources_are_independent_of_a_target(program):
 
 
 def test_results_named_crc_are_crc32_and_all_others_jhash():
-    hashes = [
-        (algorithm, field)
-        for program in PROGRAMS
-        for algorithm, field in re.findall(r"\bhash (\w+) m\.(\w+)", spec_of(program))
-    ]
+    hashes = re.findall(r"\bhash (\w+) m\.(\w+)", "".join(map(spec_of, PROGRAMS)))
     assert {"crc32", "jhash"} == {algorithm for algorithm, _ in hashes}
     assert all((algorithm == "crc32") == field.endswith("_crc") for algorithm, field in hashes)
 
 
 def test_compile_without_a_compiler_is_a_one_line_error(tmp_path):
-    command = [sys.executable, P4 / "compile"]
-    done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    done = processes.run(sys.executable, P4 / "compile", env={"PATH": str(tmp_path)})
     assert done.returncode == 2
     assert done.stderr == (
         "p4/compile: p4c-dpdk is not on PATH; build it from p4lang/p4c, or use the committed .spec\n"
@@ -154,9 +148,8 @@ def test_operands_are_addressable_by_dpdk(program):
 
 
 def test_unaddressable_operands_are_detected():
-    spec = spec_of("preprocess")
-    start = re.search(r"^struct metadata_t \{\n", spec, re.MULTILINE).end()
-    wider = spec[:start] + "".join(f"\tbit<64> filler_{number}\n" for number in range(20)) + spec[start:]
+    filler = "".join(f"\tbit<64> filler_{number}\n" for number in range(20))
+    wider = spec_of("preprocess").replace("struct metadata_t {\n", f"struct metadata_t {{\n{filler}")
     assert any(name.startswith("hash into") for name in out_of_reach(wider))
     assert any(name.startswith("metadata_t.") for name in out_of_reach(wider))
 
