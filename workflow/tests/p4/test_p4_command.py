@@ -1,12 +1,14 @@
 """acapella p4 run: choice of loader and program, arguments of the loader, messages."""
 
 import json
+import os
 import struct
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from acapella_testing.frames.compressed import CODECS, damaged, packed
+from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require, require_built
 
 from acapella.cli.main import main
@@ -34,27 +36,24 @@ def loader():
 @pytest.fixture
 def capture(tmp_path):
     """Write a capture with one frame of zeros; return its path."""
-    (tmp_path / "in.pcap").write_bytes(CAPTURE)
-    return str(tmp_path / "in.pcap")
+    return str(write_file(tmp_path / "in.pcap", CAPTURE))
 
 
 def test_spec_file_runs_with_drop_reasons_of_its_json(loader, capture, tmp_path):
-    spec = tmp_path / "forward.spec"
-    spec.write_bytes((TESTS / "forward.spec").read_bytes())
-    spec.with_suffix(".json").write_text(json.dumps({"reasons": {"7": "of-no-use"}}))
-    (tmp_path / "c.txt").write_text("table exact add match 0 action drop_for 7\n")
-    argv = ["p4", "run", str(spec), "--in", capture, "--control", str(tmp_path / "c.txt")]
-    argv += ["--out", str(tmp_path / "o.pcap"), "--stats", str(tmp_path / "s.json")]
-    assert main([*argv, "--dump-registers", str(tmp_path / "r.json"), "--burst", "1"]) == 0
+    spec = write_file(tmp_path / "forward.spec", (TESTS / "forward.spec").read_bytes())
+    write_file(tmp_path / "forward.json", json.dumps({"reasons": {"7": "of-no-use"}}))
+    control = write_file(tmp_path / "c.txt", "table exact add match 0 action drop_for 7\n")
+    argv = ["p4", "run", str(spec), "--in", capture, "--control", str(control), "--out", str(tmp_path / "o.pcap")]
+    argv += ["--stats", str(tmp_path / "s.json"), "--dump-registers", str(tmp_path / "r.json"), "--burst", "1"]
+    assert main(argv) == 0
     stats = json.loads((tmp_path / "s.json").read_text())
     assert (stats["in"], stats["out"], stats["sunk"]) == (1, 0, {"of-no-use": 1})
     assert json.loads((tmp_path / "r.json").read_text())["sequence"][0] == 1
     assert (tmp_path / "s.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_counters_and_truncated_captures_are_printed(loader, capture, tmp_path, capfd):
-    cut = tmp_path / "cut.pcap"
-    cut.write_bytes(CAPTURE + CAPTURE[24:70])
+def test_counters_and_truncated_captures_are_printed(loader, tmp_path, capfd):
+    cut = write_file(tmp_path / "cut.pcap", CAPTURE + CAPTURE[24:70])
     assert main(["p4", "run", "preprocess", "--in", str(cut), "--pipeline", "interpreted"]) == 0
     error = capfd.readouterr().err
     assert error == "p4: 1 frames, 1 sent\np4: cut.pcap: ends within a record; its 1 complete frames were read\n"
@@ -65,19 +64,18 @@ def test_counters_and_truncated_captures_are_printed(loader, capture, tmp_path, 
 def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, capfd, codec):
     """As with `acapella digest`, frames before the damage are read, and the exit code is 1 if bytes are damaged."""
     broken = damaged(tmp_path / "broken.pcap", codec, CAPTURE + CAPTURE[24:] * 9, CAPTURE[24:] * 9)
-    cut = tmp_path / "cut.pcap"
-    cut.write_bytes(packed(tmp_path / "two", codec, CAPTURE, CAPTURE[24:] * 9).read_bytes()[:-20])
+    cut, created = packed(tmp_path / "cut.pcap", codec, CAPTURE, CAPTURE[24:] * 9), tmp_path / "out.pcap"
+    os.truncate(cut, cut.stat().st_size - 20)
     for path, code, what in ((broken, 1, "error"), (cut, 0, "warning")):
-        created = tmp_path / "out.pcap"
         options = ["--out", str(created), "--pipeline", "interpreted"]
         assert main(["p4", "run", "preprocess", "--in", str(path), *options]) == code
         *_, last = capfd.readouterr().err.splitlines()
         frames = (created.stat().st_size - 24) // (16 + 60)
         assert 1 <= frames <= 10
         assert last.startswith(f"acapella: {what}: {path}: at byte ")
-        whole = "frame before it was" if frames == 1 else "frames before it were"
         assert " of the decompressed data: " in last
-        assert f"; the {frames} complete {whole} read" in last
+        was = "frame before it was" if frames == 1 else "frames before it were"
+        assert f"; the {frames} complete {was} read" in last
         assert last.endswith("; exit code 1: repair the capture (editcap)") == bool(code)
         assert main(["digest", str(path), "-o", str(tmp_path / "a.parquet"), "--engine", "native"]) == code
         assert f"the {frames} complete" in capfd.readouterr().err
@@ -113,8 +111,8 @@ def test_programs_of_the_project_run(loader, capture, tmp_path):
     ],
 )
 def test_usage_errors_exit_with_2(capture, tmp_path, capfd, words, message):
-    paths = {"capture": capture, "packed": tmp_path / "packed.pcap", "directory": tmp_path}
-    paths["packed"].write_bytes(pa.compress(CAPTURE, "zstd", asbytes=True))
+    packed = write_file(tmp_path / "packed.pcap", pa.compress(CAPTURE, "zstd", asbytes=True))
+    paths = {"capture": capture, "packed": packed, "directory": tmp_path}
     assert main(["p4", "run", *words.format(forward=TESTS / "forward.spec", **paths).split()]) == 2
     error = capfd.readouterr().err
     assert message.format(**paths) in error
@@ -122,9 +120,9 @@ def test_usage_errors_exit_with_2(capture, tmp_path, capfd, words, message):
 
 
 def test_invalid_json_of_a_spec_is_an_error(capture, tmp_path, capsys):
-    (tmp_path / "x.spec").write_text("")
-    (tmp_path / "x.json").write_text("[1, 2]")
-    assert main(["p4", "run", str(tmp_path / "x.spec"), "--in", capture]) == 2
+    spec = write_file(tmp_path / "x.spec", "")
+    write_file(tmp_path / "x.json", "[1, 2]")
+    assert main(["p4", "run", str(spec), "--in", capture]) == 2
     assert "x.json: not a file of p4/compile" in capsys.readouterr().err
 
 
@@ -146,24 +144,20 @@ def test_missing_loader_error_names_the_package(capture, tmp_path, monkeypatch, 
     ],
 )
 def test_out_of_range_register_of_preprocess_is_an_error_with_its_line(capture, tmp_path, capfd, line, error):
-    control = tmp_path / "c.txt"
-    control.write_text(f"# what is edited and sampled\n{line}\n")
-    code = main(["p4", "run", "preprocess", "--in", capture, "--control", str(control)])
-    if error is None:
-        assert code == 0
-    else:
-        assert code == 2
-        assert capfd.readouterr().err == f"acapella: error: {control}:2: {error}\n"
+    control = write_file(tmp_path / "c.txt", f"# what is edited and sampled\n{line}\n")
+    assert main(["p4", "run", "preprocess", "--in", capture, "--control", str(control)]) == (2 if error else 0)
+    message = f"acapella: error: {control}:2: {error}\n" if error else "p4: 1 frames, 1 sent\n"
+    assert capfd.readouterr().err.endswith(message)
 
 
 def test_unwritable_output_error_names_the_given_path(loader, capture, tmp_path, capfd):
+    output = tmp_path / "none" / "o.pcap"
     for option in ("--out", "--frames"):
-        output = tmp_path / "none" / "o.pcap"
         assert main(["p4", "run", "preprocess", "--in", capture, option, str(output)]) != 0
         assert f"{output}: No such file or directory" in capfd.readouterr().err
 
 
 def test_file_that_is_not_a_capture_error_lists_supported_formats(loader, tmp_path, capfd):
-    (tmp_path / "letter.pcap").write_text("Dear all, this is not a capture.\n")
-    assert main(["p4", "run", "preprocess", "--in", str(tmp_path / "letter.pcap")]) == 2
+    letter = write_file(tmp_path / "letter.pcap", "Dear all, this is not a capture.\n")
+    assert main(["p4", "run", "preprocess", "--in", str(letter)]) == 2
     assert "uncompressed or compressed with gzip (acapella p4 run: also zstd, lz4)\n" in capfd.readouterr().err

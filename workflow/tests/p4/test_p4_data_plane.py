@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from acapella_testing.control_peers import PATIENT, Rings, collector_at, listening
+from acapella_testing.processes import executable
 from acapella_testing.waiting import in_background, wait_until
 
 from acapella.common.control_channel import Hello
@@ -32,13 +33,10 @@ exit "$CODE"
 @pytest.fixture
 def loader(tmp_path, monkeypatch):
     """Write a program that handles the control file and commands like the loader."""
-    path = tmp_path / "loader"
-    path.write_text(LOADER)
-    path.chmod(0o700)
     for name, value in {"DIRECTORY": str(tmp_path), "COMMANDS": "0", "CODE": "0", "REFUSED": "nothing"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(control_plane, "PACE", PATIENT)
-    return path
+    return executable(tmp_path / "loader", LOADER)
 
 
 def starting(loader) -> data_plane.Start:
@@ -88,12 +86,9 @@ def test_later_session_is_written_by_commands(loader, monkeypatch):
     assert server.sessions.summary()[1]["reports_sent"] == 77
 
 
-def test_rejected_register_is_reported_without_its_value(loader, monkeypatch, capfd):
-    monkeypatch.setenv("COMMANDS", "14")
+def test_rejected_register_is_reported_without_its_value(loader, monkeypatch):
     monkeypatch.setenv("REFUSED", "qp_key")
-    plane = data_plane.DataPlane(starting(loader), loader.parent)
-    session = control_plane.Session(1, 192, 0, Rings().allocate(1, 192, 2))
-    plane.write(session)
+    plane, session = started(loader, monkeypatch)
     with pytest.raises(OSError, match="rejected register qp_key 0: error 1: no such register"):
         plane.write(session)
     plane.stop()
@@ -112,9 +107,16 @@ def test_killed_loader_is_an_error(loader):
         run(loader, port)
 
 
-def test_stop_terminates_the_loader(loader, monkeypatch):
+def started(loader, monkeypatch) -> tuple[data_plane.DataPlane, control_plane.Session]:
+    """Return a data plane that answers commands, and its first session."""
     monkeypatch.setenv("COMMANDS", "100")
     plane = data_plane.DataPlane(starting(loader), loader.parent)
-    plane.write(control_plane.Session(1, 192, 0, Rings().allocate(1, 192, 2)))
+    session = control_plane.Session(1, 192, 0, Rings().allocate(1, 192, 2))
+    plane.write(session)
+    return plane, session
+
+
+def test_stop_terminates_the_loader(loader, monkeypatch):
+    plane, _ = started(loader, monkeypatch)
     plane.stop()
     assert plane.wait() == -signal.SIGTERM

@@ -1,6 +1,7 @@
 """Control files of flowstats: invalid values are reported with their line, missing statements are added."""
 
 import pytest
+from acapella_testing.new_files import write_file
 
 from acapella.p4 import flowstats
 from acapella_core.errors import UserError
@@ -10,8 +11,7 @@ PAIR = "register qp_number 0 0x11\n"
 
 def control_file(directory, text: str) -> list:
     """Write a control file; return its path in a list."""
-    (directory / "c.txt").write_text(text)
-    return [directory / "c.txt"]
+    return [write_file(directory / "c.txt", text)]
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,5 @@ def test_epoch_clears_the_whole_sketch(tmp_path):
 def test_queue_pairs_are_optional_if_others_set_them_up(tmp_path):
     paths = [*control_file(tmp_path, "register rows\nregister qp_number 0 many\n"), tmp_path / "none.txt"]
     assert flowstats.check_control_files(paths, queue_pairs=False) == [], "the loader reports unreadable files"
-    assert (
-        flowstats.check_control_files(
-            control_file(tmp_path, "register qp_number 0 1 2\nregister qp_mask 0 1"), queue_pairs=True
-        )
-        == []
-    )
+    paths = control_file(tmp_path, "register qp_number 0 1 2\nregister qp_mask 0 1")
+    assert flowstats.check_control_files(paths, queue_pairs=True) == []
