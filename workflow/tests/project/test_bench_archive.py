@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from acapella_testing.new_files import write_file
 from acapella_testing.source_tree import ROOT
 
 sys.path.insert(0, str(ROOT / "workflow" / "bench"))
@@ -21,20 +22,18 @@ SAMPLES = "sample\toutcome\tseconds\tcpu_s\tmax_rss_mb\na\tdone\t1\t1\t{}\n"
 def campaign(tmp_path):
     """Return a campaign with two batches, and benchmark files of all stages."""
     for name in stages.STAGES:
-        directory = tmp_path / "benchmarks" / ("batches/" + name if name in stages.BATCHED else "")
-        directory.mkdir(parents=True, exist_ok=True)
         if name not in stages.BATCHED:
-            (directory / f"{name}.tsv").write_text(MEASURED.format(2, 100))
+            write_file(tmp_path / "benchmarks" / f"{name}.tsv", MEASURED.format(2, 100))
             continue
-        for batch, memory in (("b0001", 300), ("b0002", 700)):
-            (directory / f"{batch}.tsv").write_text(MEASURED.format(10, "NA" if batch == "b0001" else 50))
-            (directory / f"{batch}.samples.tsv").write_text(SAMPLES.format(memory))
+        for batch, rss, memory in (("b0001", "NA", 300), ("b0002", 50, 700)):
+            directory = tmp_path / "benchmarks" / "batches" / name
+            write_file(directory / f"{batch}.tsv", MEASURED.format(10, rss))
+            write_file(directory / f"{batch}.samples.tsv", SAMPLES.format(memory))
     return tmp_path
 
 
 def test_stages_add_up_their_batches(campaign):
-    digest = next(stage for stage in stages.stages_of(campaign) if stage.name == "digest")
-    assert digest == stages.Stage("digest", 2, 20, 700)
+    assert stages.Stage("digest", 2, 20, 700) in stages.stages_of(campaign)
 
 
 def test_shares_of_all_stages_and_of_snakemake_are_100_percent(campaign):
@@ -56,9 +55,8 @@ def test_captures_of_an_archive_have_different_connections_and_times():
     words = [archive.generator_words(number) for number in range(archive.captures)]
     firsts = [line[line.index("--first") + 1] for line in words]
     assert all(after - before == archive.flows // 2 for before, after in itertools.pairwise(firsts))
-    rows = [archive.row(number) for number in range(archive.captures)]
-    starts = [(*row[1:3], line[line.index("--start-ns") + 1]) for row, line in zip(rows, words, strict=True)]
-    assert len(set(starts)) == archive.captures
+    starts = {(*archive.row(n)[1:3], line[line.index("--start-ns") + 1]) for n, line in enumerate(words)}
+    assert len(starts) == archive.captures
 
 
 @pytest.mark.parametrize(("samples", "batch"), [(1000, 125), (10, 2), (1, 2)])
@@ -90,8 +88,7 @@ def test_share_of_flows_excludes_flows_outside_the_reference():
 @pytest.mark.parametrize(("scale", "noted"), [("small", True), ("full", False)])
 def test_page_has_the_rows_and_the_scale_of_results(scale, noted):
     row = {"measured": "rate", "value": 1234567, "unit": "frames/s", "goal": ">= 5", "note": "met; a|b"}
-    result = {"machine": {"cores": 2}, "scale": scale, "results": {"archive": [row]}}
-    text = page.page([result])
+    text = page.page([{"machine": {"cores": 2}, "scale": scale, "results": {"archive": [row]}}])
     assert "Machine: cores 2." in text
     assert "| rate | 1,234,567 | frames/s | >= 5 | met; a&#124;b |" in text
     assert ("results of small runs" in text) is noted

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from acapella_testing import processes
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.source_tree import ROOT, build_wheels, copy_sources
 
 BIN = ROOT / ".venv" / "bin"
@@ -50,7 +52,7 @@ def without_libraries(directory: Path, *command) -> list:
 
 def run(*command) -> subprocess.CompletedProcess:
     """Run a command that has to succeed."""
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = processes.run(*command)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended
 
@@ -74,14 +76,10 @@ def commands(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory) -> dict[str, Path]:
     """Return the same capture, plain and with each compression."""
-    directory = tmp_path_factory.mktemp("captures")
-    content = gzip.decompress(CAPTURES[1].read_bytes())
-    packed = {"": content, ".gz": gzip.compress(content)}
-    packed |= {suffix: pa.compress(content, codec, asbytes=True) for suffix, codec in ((".zst", "zstd"),)}
+    directory, content = tmp_path_factory.mktemp("captures"), gzip.decompress(CAPTURES[1].read_bytes())
+    packed = {"": content, ".gz": gzip.compress(content), ".zst": pa.compress(content, "zstd", asbytes=True)}
     packed[".lz4"] = bytes.fromhex("04224d18")  # magic number of a frame; the rest is not read
-    for suffix, data in packed.items():
-        (directory / f"a.pcap{suffix}").write_bytes(data)
-    return {suffix: directory / f"a.pcap{suffix}" for suffix in packed}
+    return {suffix: write_file(directory / f"a.pcap{suffix}", data) for suffix, data in packed.items()}
 
 
 def test_core_contains_gzip_and_zstd_and_needs_no_other_library(commands):
@@ -104,7 +102,7 @@ def test_digests_have_the_same_bytes_as_those_of_a_core_with_all_libraries(suffi
 
 def test_missing_codec_is_named_in_one_line(commands, captures, tmp_path):
     command = [commands / "acapella", "digest", "--engine", "native", captures[".lz4"], "-o", tmp_path / "a.parquet"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = processes.run(*command)
     assert (ended.returncode, ended.stderr) == (
         2,
         f"acapella: error: {captures['.lz4']}: compressed with lz4, but the core was built without lz4; decompress the "
@@ -113,10 +111,9 @@ def test_missing_codec_is_named_in_one_line(commands, captures, tmp_path):
 
 
 def test_anonymize_names_the_missing_library_in_one_line(commands, captures, tmp_path):
-    key = tmp_path / "key"
-    run(commands / "acapella", "anonymize", "--new-key", key)
-    command = [commands / "acapella", "anonymize", captures[""], "-o", tmp_path / "b.pcap", "--key-file", key]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    run(commands / "acapella", "anonymize", "--new-key", tmp_path / "key")
+    options = ["-o", tmp_path / "b.pcap", "--key-file", tmp_path / "key"]
+    ended = processes.run(commands / "acapella", "anonymize", captures[""], *options)
     assert (ended.returncode, ended.stderr) == (
         2,
         "acapella: error: pseudonyms need AES, but the core was built without OpenSSL; install libssl-dev and run make "
@@ -133,14 +130,12 @@ def test_kappa_reports_the_same_as_a_core_with_all_libraries(commands, captures)
 
 def test_collect_digest_index_and_sql_work_on_a_campaign(commands, tmp_path):
     """From a sample sheet to a query, without a config of the workflow."""
-    sheet, config, campaign = (tmp_path / name for name in ("samples.tsv", "config.json", "results"))
-    sheet.write_text(f"site\tport\tfile\nalpha\tp2\t{CAPTURES[1]}\n")
-    config.write_text(json.dumps({"campaign": "one", "testbed": "files", "samples": str(sheet)}))
-    acapella = commands / "acapella"
+    acapella, campaign = commands / "acapella", tmp_path / "results"
+    sheet = write_file(tmp_path / "samples.tsv", f"site\tport\tfile\nalpha\tp2\t{CAPTURES[1]}\n")
+    settings = {"campaign": "one", "testbed": "files", "samples": str(sheet)}
+    config = write_file(tmp_path / "config.json", json.dumps(settings))
     assert "alpha-p2: 78 frames" in run(acapella, "collect", campaign, "--config", config).stdout
-    for name in ("acap", "flows"):
-        (campaign / name).mkdir()
-    acap, flows = (campaign / name / "alpha-p2.parquet" for name in ("acap", "flows"))
+    acap, flows = (new_directory(campaign / name) / "alpha-p2.parquet" for name in ("acap", "flows"))
     run(acapella, "digest", "--engine", "native", CAPTURES[1], "-o", acap, "--flows", flows)
     run(acapella, "campaign", "index", campaign)
     assert run(acapella, "sql", campaign, "select count(*) as n from frames").stdout == "n\n78\n"

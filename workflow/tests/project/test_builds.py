@@ -2,12 +2,12 @@
 
 import hashlib
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from acapella_testing.requirements import require
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
+from acapella_testing.requirements import require, require_programs
 from acapella_testing.source_tree import ROOT, build_wheels, copy_sources
 
 from acapella_core import _native
@@ -26,15 +26,14 @@ BUILT = {
 
 def readelf(option: str, path: Path) -> str:
     """Return the output of readelf for a file."""
-    return subprocess.run(["readelf", "-W", option, path], capture_output=True, text=True, check=True).stdout
+    return run("readelf", "-W", option, path, check=True).stdout
 
 
 def missing_protections(path: Path) -> set[str]:
     """Return the protections that a program or library lacks."""
     segments = [line.split() for line in readelf("--segments", path).splitlines()]
-    dynamic, symbols = readelf("--dynamic", path), readelf("--dyn-syms", path)
+    dynamic, symbols, content = readelf("--dynamic", path), readelf("--dyn-syms", path), path.read_bytes()
     static = "NEEDED" not in dynamic  # its functions of libc have no symbols
-    content = path.read_bytes()
     (stack,) = (words for words in segments if words[:1] == ["GNU_STACK"])
     found = {
         "position independent": "Type:                              DYN" in readelf("--file-header", path),
@@ -55,11 +54,10 @@ def test_programs_built_by_setup_are_hardened(name):
 
 def test_program_without_protection_is_detected(tmp_path):
     """Check a program that is compiled without any protection."""
-    compiler = shutil.which("gcc")
-    require(compiler is not None, "no gcc")
-    (tmp_path / "a.c").write_text('#include <stdio.h>\nint main(void) { return puts("a") < 0; }\n')
+    require_programs("gcc")
+    source = write_file(tmp_path / "a.c", '#include <stdio.h>\nint main(void) { return puts("a") < 0; }\n')
     flags = ["-no-pie", "-fno-pie", "-fno-stack-protector", "-Wl,-z,norelro", "-Wl,-z,lazy", "-Wl,-z,execstack"]
-    subprocess.run([compiler, *flags, "-o", tmp_path / "a", tmp_path / "a.c"], check=True, capture_output=True)
+    run("gcc", *flags, "-o", tmp_path / "a", source, check=True)
     assert len(missing_protections(tmp_path / "a")) == 6
 
 
@@ -69,17 +67,16 @@ def wheels(directory: Path, age_s: int) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in build_wheels(directory)}
 
 
-def test_wheels_have_the_date_of_the_last_commit():
+def test_wheels_have_the_date_of_the_last_commit(monkeypatch):
     """Check the commands that `make dist` would run."""
-    shown = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
-    expected = shown.stdout.strip() or "315532800"
-    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
-    words = ["make", "-n", "dist", f"VENV={BIN.parent}"]
-    printed = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    expected = run("git", "log", "-1", "--format=%ct", cwd=ROOT).stdout.strip() or "315532800"
+    printed = run("make", "-n", "dist", f"VENV={BIN.parent}", cwd=ROOT, check=True).stdout
     assert f"SOURCE_DATE_EPOCH={expected} " in printed
 
 
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
 def test_two_builds_of_the_wheels_have_the_same_bytes(tmp_path):
     first, second = (wheels(tmp_path / name, age_s) for name, age_s in (("a", 0), ("another-directory", 86_400)))
-    assert len(first) == 3 and first == second
+    assert len(first) == 3
+    assert first == second

@@ -1,9 +1,9 @@
 """The number of source files in each directory of the project."""
 
-import subprocess
 from collections import Counter
 from pathlib import PurePosixPath
 
+from acapella_testing.processes import run
 from acapella_testing.source_tree import ROOT
 
 ONE_FILE_PER_PROTOCOL_FIGURE_OR_TABLE = {
@@ -17,8 +17,7 @@ MAX_FILES = 25
 
 def source_files() -> list[PurePosixPath]:
     """Return the source files that git tracks, or would track, and that exist."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT, check=True).stdout
     paths = {PurePosixPath(name) for name in listed.split("\0") if (ROOT / name).is_file()}
     return [path for path in paths if path.suffix in SUFFIXES]
 

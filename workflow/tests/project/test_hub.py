@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture import veth
-from acapella_testing.processes import executable, run
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import executable, run, running
 from acapella_testing.requirements import require, skip_if
 from acapella_testing.runs import hub
 from acapella_testing.runs.hub import MIB
@@ -50,33 +51,46 @@ cd acapella/.test
 ls results/*/report.html results/*/figures/frame_sizes.svg
 """
 
+# Files of Python packages that no part of the project uses, and similar files that it does.
+UNUSED = {"numpy/lib/tests/a.py", "pyarrow/tests/b/c.py", "pip/__pycache__/a.pyc", "sqlalchemy/testing/a.py"}
+UNUSED |= {f"selenium/webdriver/common/{name}/selenium-manager" for name in ("linux", "macos", "windows")}
+UNUSED |= {"selenium/webdriver/common/devtools/v120/a.py", "PIL/_avif.abi3.so", "pillow.libs/libavif-1.so"}
+UNUSED |= {"numpy/f2py/a.py", "numpy/_core/_simd.abi3.so", "numpy/distutils/a.py", "numpy/_core/include/a.h"}
+UNUSED |= {f"matplotlib/mpl-data/fonts/{name}/a.afm" for name in ("afm", "pdfcorefonts")}
+UNUSED |= {f"pyarrow/{name}" for name in ("libarrow_flight.so.2600", "_flight.cpython-311.so", "include/arrow/a.h")}
+UNUSED |= {f"pyarrow/{name}" for name in ("libarrow_s3.so.2600", "libarrow_python.so", "libarrow_python.so.2600.1.0")}
+UNUSED |= {"pyarrow/_pyarrow_cpp_tests.cpython-311.so", "jedi/third_party/a.pyi", "fontTools/misc/a.c"}
+UNUSED |= {"pandas/_libs/a.pyx"}
+KEPT = {"pyarrow/libarrow_python.so.2600", "pyarrow/libarrow.so.2600", "fontTools/misc/a.py", "numpy/tests.py"}
+KEPT |= {"selenium/webdriver/common/by.py", "matplotlib/mpl-data/fonts/ttf/a.ttf", "numpy/testing/d.py"}
+KEPT |= {"acapella/tests/e.py"}
+
 
 @pytest.mark.parametrize(
     ("limit", "expected"), [(None, 8), ("max", 8), (1 << 30, 1), (512 << 20, 1), (4 << 30, 4), (2**63 - 4096, 8)]
 )
 @pytest.mark.parametrize("file", ["memory.max", "memory/memory.limit_in_bytes"])
 def test_memory_limits_the_number_of_compilers(file, limit, expected, tmp_path):
-    groups = tmp_path / "cgroup"
     if limit is not None:
-        (groups / file).parent.mkdir(parents=True)
-        (groups / file).write_text(f"{limit}\n")
+        write_file(tmp_path / "cgroup" / file, f"{limit}\n")
     executable(tmp_path / "bin" / "nproc", "#!/bin/sh\necho 8\n")
     executable(tmp_path / "bin" / "awk", f"#!/bin/sh\nprintf {24 << 30}\n")  # the memory of the machine
     environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
-    assert int(run(SETUP / "compile-jobs", groups, env=environment, check=True).stdout) == expected
+    assert int(run(SETUP / "compile-jobs", tmp_path / "cgroup", env=environment, check=True).stdout) == expected
 
 
 def test_setup_without_packages_installs_no_tests_and_removes_build_tools():
-    options = ("-C", ROOT, "--dry-run", "--always-make", "PACKAGES=no")
-    small = run("make", *options, "setup", check=True).stdout
+    command = ("make", "-C", ROOT, "--dry-run", "--always-make")
+    small, full = (run(*command, *words, check=True).stdout for words in (("PACKAGES=no", "setup"), ("setup",)))
     assert "--require-hashes -r workflow/requirements-small.lock" in small
-    assert "requirements-dev" not in small and "requirements.lock" not in small
+    assert "requirements-dev" not in small
+    assert "requirements.lock" not in small
     assert "workflow/setup/debian-packages" not in small
     tools = small.index("workflow/setup/build-tools .venv/bin/python build/tools")
     assert re.search(r" CMAKE_BUILD_PARALLEL_LEVEL=[1-9]\d* workflow/setup/with-progress", small)
     assert tools < small.index("with-progress build/native.log") < small.index("rm -rf build/tools")
-    full = run("make", "-C", ROOT, "--dry-run", "--always-make", "setup", check=True).stdout
-    assert "-r workflow/requirements.lock" in full and "build/tools" not in full
+    assert "-r workflow/requirements.lock" in full
+    assert "build/tools" not in full
 
 
 def versions(lock: str) -> set[str]:
@@ -107,33 +121,11 @@ def test_small_requirements_leave_space_for_the_core_and_the_sources():
 def test_unused_files_of_packages_are_removed(tmp_path):
     own = {"x86_64": "linux/i64", "aarch64": "linux/arm64"}.get(platform.machine())
     require(own is not None, f"PuLP has no solver for {platform.machine()}")
-    solvers = {f"pulp/solverdir/cbc/{name}/cbc" for name in (own, "linux/i32", "osx/i64", "win/i64")}
-    unused = {"numpy/lib/tests/a.py", "pyarrow/tests/b/c.py", *(solvers - {f"pulp/solverdir/cbc/{own}/cbc"})}
-    unused |= {f"selenium/webdriver/common/{name}/selenium-manager" for name in ("linux", "macos", "windows")}
-    unused |= {"selenium/webdriver/common/devtools/v120/a.py", "pip/__pycache__/a.pyc", "sqlalchemy/testing/a.py"}
-    unused |= {"PIL/_avif.abi3.so", "pillow.libs/libavif-1.so", "numpy/f2py/a.py", "numpy/_core/_simd.abi3.so"}
-    unused |= {f"matplotlib/mpl-data/fonts/{name}/a.afm" for name in ("afm", "pdfcorefonts")}
-    unused |= {f"pyarrow/{name}" for name in ("libarrow_flight.so.2600", "_flight.cpython-311.so", "include/arrow/a.h")}
-    unused |= {"pyarrow/_pyarrow_cpp_tests.cpython-311.so", "numpy/distutils/a.py"}
-    unused |= {
-        f"pyarrow/{name}" for name in ("libarrow_s3.so.2600", "libarrow_python.so", "libarrow_python.so.2600.1.0")
-    }
-    unused |= {"jedi/third_party/a.pyi", "fontTools/misc/a.c", "numpy/_core/include/a.h", "pandas/_libs/a.pyx"}
-    kept = {
-        "pyarrow/libarrow_python.so.2600",
-        "pyarrow/libarrow.so.2600",
-        "fontTools/misc/a.py",
-        "selenium/webdriver/common/by.py",
-        "matplotlib/mpl-data/fonts/ttf/a.ttf",
-        "numpy/tests.py",
-        "numpy/testing/d.py",
-        "acapella/tests/e.py",
-        f"pulp/solverdir/cbc/{own}/cbc",
-    }
+    kept = {*KEPT, f"pulp/solverdir/cbc/{own}/cbc"}
+    solvers = {f"pulp/solverdir/cbc/{name}/cbc" for name in ("linux/i32", "linux/i64", "osx/i64", "win/i64")}
     program = Path("/bin/true").read_bytes()
-    for name in unused | kept:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(program if ".so" in name else b"")  # which `strip` accepts
+    for name in {*UNUSED, *solvers} | kept:
+        write_file(tmp_path / name, program if ".so" in name else b"")  # which `strip` accepts
     run(SETUP / "prune", tmp_path, check=True)
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == kept
 
@@ -167,31 +159,36 @@ def test_client_of_a_different_version_is_not_used(found, reason, hub_client, tm
     assert not (tmp_path / "a.pth").exists()
 
 
+@pytest.fixture
+def client(tmp_path) -> None:
+    """Write a Python that finds version 2.0.9 of FABRIC's client in the temporary directory."""
+    executable(tmp_path / "python", f"""#!/bin/sh\necho '["2.0.9", ["{tmp_path}"]]'\n""")
+
+
+@pytest.mark.usefixtures("client")
 @pytest.mark.parametrize(
     ("check", "reason"), [("", None), ("import sys; sys.exit('numpy is missing')", "numpy is missing")]
 )
 def test_client_is_used_if_it_works_with_the_other_packages(check, reason, hub_client, tmp_path, monkeypatch):
-    base = executable(tmp_path / "python", f"""#!/bin/sh\necho '["2.0.9", ["{tmp_path}"]]'\n""")
     monkeypatch.setattr(hub_client, "CHECK", check)
-    assert hub_client.problem(str(base), "2.0.9", tmp_path / "a.pth") == reason
+    assert hub_client.problem(str(tmp_path / "python"), "2.0.9", tmp_path / "a.pth") == reason
     assert (tmp_path / "a.pth").read_text() == f"{tmp_path}\n"
 
 
+@pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("fault", [subprocess.TimeoutExpired("python", 300), KeyboardInterrupt()])
 def test_check_that_does_not_end_leaves_no_file(fault, hub_client, tmp_path, monkeypatch, capsys):
-    base = executable(tmp_path / "python", f"""#!/bin/sh\necho '["2.0.9", ["{tmp_path}"]]'\n""")
-    lock, start = tmp_path / "a.lock", subprocess.run
-    lock.write_text(f"{hub_client.CLIENT}==2.0.9\n")
+    lock, start = write_file(tmp_path / "a.lock", f"{hub_client.CLIENT}==2.0.9\n"), subprocess.run
 
     def fails_in_check(argv: list[str], **options: object) -> subprocess.CompletedProcess:
-        if argv[0] == str(base):
+        if argv[0] == str(tmp_path / "python"):
             return start(argv, **options)
         assert (tmp_path / hub_client.PTH).exists()
         raise fault
 
     monkeypatch.setattr(subprocess, "run", fails_in_check)
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
-    monkeypatch.setattr(sys, "_base_executable", str(base))
+    monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python"))
     if isinstance(fault, KeyboardInterrupt):
         with pytest.raises(KeyboardInterrupt):
             hub_client.main(str(lock))
@@ -225,26 +222,24 @@ def test_setup_fits_into_a_hub_and_ends_with_a_digest(place, capsys):
     setup = place.run("make", "-C", "acapella", "PACKAGES=no", "setup", limit_bytes=MEMORY_BYTES)
     assert (setup.status, setup.killed) == (0, 0), setup.output
     used = place.used_bytes()
-    digest = place.run("sh", "-euc", DIGEST, limit_bytes=MEMORY_BYTES)
-    campaign = place.run("sh", "-euc", CAMPAIGN, limit_bytes=MEMORY_BYTES)
-    clients = [client_of_hub(place), client_of_venv(place)]
+    digest, campaign = (place.run("sh", "-euc", each, limit_bytes=MEMORY_BYTES) for each in (DIGEST, CAMPAIGN))
+    clients = {"of the hub": client_of_hub(place), "installed": client_of_venv(place)}
+    lines = [f"{used / MIB:.0f} MiB in the home directory after make setup PACKAGES=no"]
+    lines += [f"{setup.peak_bytes / MIB:.0f} MiB of memory at most, of {MEMORY_BYTES // MIB}, without page cache"]
+    for name, (size, ended) in clients.items():
+        lines += [f"{size / MIB:.0f} MiB after make setup-fabric, with the client {name}, a campaign included"]
+        lines += [f"{ended.peak_bytes / MIB:.0f} MiB of memory at most"]
+    lines += [f"{campaign.peak_bytes / MIB:.0f} MiB at most during a campaign with figures and report"]
     with capsys.disabled():
-        print(f"\nhub: {used / MIB:.0f} MiB in the home directory after make setup PACKAGES=no")
-        print(f"hub: {setup.peak_bytes / MIB:.0f} MiB of memory at most, of {MEMORY_BYTES // MIB}, without page cache")
-        for name, (bytes_used, ended) in zip(("of the hub", "installed"), clients, strict=True):
-            print(
-                f"hub: {bytes_used / MIB:.0f} MiB after make setup-fabric, with the client {name}, a campaign included"
-            )
-            print(f"hub: {ended.peak_bytes / MIB:.0f} MiB of memory at most")
-        print(f"hub: {campaign.peak_bytes / MIB:.0f} MiB at most during a campaign with figures and report")
+        print("", *(f"hub: {line}" for line in lines), sep="\n")
     assert (digest.status, digest.killed) == (0, 0), digest.output
     assert (campaign.status, campaign.killed) == (0, 0), campaign.output
     assert "10.0.0.1 → 10.0.0.2 TCP" in digest.output
-    assert [line for line in digest.output.splitlines() if line.startswith("no ")] == [
-        f"no {program}" for program in ("tshark", "cmake", "ninja", "pkg-config")
-    ]
-    assert used < LARGEST_BYTES and setup.peak_bytes < MEMORY_BYTES
-    assert max(bytes_used for bytes_used, _ in clients) < LARGEST_BYTES
+    missing = [line for line in digest.output.splitlines() if line.startswith("no ")]
+    assert missing == [f"no {program}" for program in ("tshark", "cmake", "ninja", "pkg-config")]
+    assert used < LARGEST_BYTES
+    assert setup.peak_bytes < MEMORY_BYTES
+    assert max(size for size, _ in clients.values()) < LARGEST_BYTES
 
 
 SEND = """
@@ -269,16 +264,13 @@ def test_root_of_the_hub_serves_as_a_node_without_a_build(place, tmp_path, capsy
         for name in ("python3", "tcpdump"):
             fabric.nodes.program(name).unlink()  # the programs of the root are used
         fabric.nodes.prefixes[node] = (*prefix, *place.as_node(fabric.nodes.directory))
-        sender = subprocess.Popen([*prefix, sys.executable, "-c", SEND])
-        try:
+        with running([*prefix, sys.executable, "-c", SEND]):
             status, campaign = collected(fabric, collect=ONE | {"digest_on": "node"}, sample_s=1)
-        finally:
-            sender.kill()
-            sender.wait()
         assert status == 0, capsys.readouterr().err
         (path,) = (campaign / "raw").glob("run1-*.json")
         manifest = json.loads(path.read_text())
-        assert manifest["frames_captured"] > 20 and manifest["node_digest"]["engine"] == "native", manifest
+        assert manifest["frames_captured"] > 20
+        assert manifest["node_digest"]["engine"] == "native", manifest
         assert not fabric.orchestrator.alive()
 
 
@@ -299,7 +291,8 @@ def set_up_client(place: hub.Hub, line: str) -> tuple[int, hub.Ended]:
     ended = place.run(*SETUP_FABRIC, limit_bytes=MEMORY_BYTES)
     assert (ended.status, ended.killed) == (0, 0), ended.output
     assert line in ended.output, ended.output
-    used = place.used_bytes()
-    plan = place.run("sh", "-euc", PLAN, limit_bytes=MEMORY_BYTES)
-    assert plan.status == 0 and "client works" in plan.output and "status 2" in plan.output, plan.output
+    used, plan = place.used_bytes(), place.run("sh", "-euc", PLAN, limit_bytes=MEMORY_BYTES)
+    assert plan.status == 0
+    assert "client works" in plan.output
+    assert "status 2" in plan.output
     return used, ended

@@ -24,19 +24,15 @@ BELOW = {name: set().union(*LAYERS[:place]) for place, layer in enumerate(LAYERS
 
 def packages_imported(path: Path) -> set[str]:
     """Return the packages of acapella that a module imports, including relative imports from other packages."""
-    package = ["acapella", *path.relative_to(SOURCE).parts[:-1]]
-    found = set()
+    package, names = ["acapella", *path.relative_to(SOURCE).parts[:-1]], []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names = [alias.name.split(".") for alias in node.names]
+            names += [alias.name.split(".") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = [*above, *(node.module.split(".") if node.module else [])]
-            names = [[*base, alias.name] for alias in node.names]
-        else:
-            continue
-        found |= {name[1] for name in names if name[0] == "acapella" and len(name) > 1}
-    return found & BELOW.keys()
+            names += [[*base, alias.name] for alias in node.names]
+    return {name[1] for name in names if name[0] == "acapella" and len(name) > 1} & BELOW.keys()
 
 
 def test_packages_are_in_a_layer():
@@ -45,9 +41,5 @@ def test_packages_are_in_a_layer():
 
 @pytest.mark.parametrize("package", sorted(BELOW))
 def test_package_imports_only_packages_below(package):
-    wrong = {
-        str(path.relative_to(SOURCE)): other
-        for path in (SOURCE / package).rglob("*.py")
-        if (other := packages_imported(path) - BELOW[package] - {package})
-    }
-    assert not wrong
+    imported = {path: packages_imported(path) for path in (SOURCE / package).rglob("*.py")}
+    assert {path: names for path, names in imported.items() if names - BELOW[package] - {package}} == {}

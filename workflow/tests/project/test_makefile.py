@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from acapella_testing.new_files import new_directory
-from acapella_testing.processes import run
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import executable, run
 from acapella_testing.source_tree import ROOT
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
@@ -26,17 +26,14 @@ NODE_PROGRAMS = ("acapella-anonymize", "acapella-digest", "acapella-dpdk-replay-
 DEVELOPMENT = ROOT / "workflow" / "requirements-dev.lock"
 
 
-def program(directory: Path, name: str, text: str) -> None:
-    """Create a stand-in for a program, first on the PATH."""
-    path = directory / name
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
+def program(directory: Path, name: str, text: str) -> Path:
+    """Create a stand-in for a program, first on the PATH; return its path."""
+    return executable(directory / name, f"#!/bin/sh\n{text}\n")
 
 
 def packages(purpose: str) -> list[str]:
     """Return the Debian packages of a purpose."""
-    lines = [line.split() for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
-    return [fields[0] for fields in lines if fields[1] == purpose]
+    return re.findall(rf"^([^#\s]\S*) +{purpose} ", LIST.read_text(), re.M)
 
 
 def make(*words: object) -> str:
@@ -54,11 +51,12 @@ def install(tmp_path: Path, user: int, installed: list[str], *purposes: str) -> 
 
 
 def test_reproduce_checks_the_release_before_any_setup(tmp_path):
-    ended = run("make", "-C", ROOT, "reproduce", f"DATA={tmp_path}", "VENV=" + str(tmp_path / "new"))
-    assert ended.returncode == 2 and not (tmp_path / "new").exists()
-    first, *others = ended.stderr.splitlines()
+    ended = run("make", "-C", ROOT, "reproduce", f"DATA={tmp_path}", f"VENV={tmp_path / 'new'}")
+    assert ended.returncode == 2
+    assert not (tmp_path / "new").exists()
+    first, other = ended.stderr.splitlines()
     assert first == f"reproduce: {tmp_path}: not a release (no SHA256SUMS); correct DATA"
-    assert len(others) == 1 and re.match(r"make(\[\d+\])?: \*\*\*", others[0]), "of make itself"
+    assert re.match(r"make(\[\d+\])?: \*\*\*", other), "of make itself"
 
 
 def test_missing_package_without_root_prints_the_command_and_fails(tmp_path):
@@ -77,7 +75,8 @@ def test_setup_does_not_require_packages_for_tests(tmp_path):
     assert install(tmp_path, 1000, packages("run"), "run").returncode == 0
     ended = install(tmp_path, 1000, packages("run"), "run", "test", "lint")
     assert ended.returncode == 1
-    assert "clang-format-14" in ended.stderr and "chromium" in ended.stderr
+    assert "clang-format-14" in ended.stderr
+    assert "chromium" in ended.stderr
 
 
 def test_package_of_a_different_architecture_counts_as_installed(tmp_path):
@@ -92,11 +91,10 @@ def test_listed_packages_have_purpose_and_reason():
 def test_too_old_python_is_rejected_in_one_line(tmp_path):
     for name in ("Makefile", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
-    old = new_directory(tmp_path / "old")
-    python = shutil.which("python3")
-    lie = f'exec {python} -c "import sys; sys.version_info = (3, 9, 2, \'final\', 0); exec(sys.argv[1])" "$2"'
-    program(old, "python3.9", f'case "$1" in --version) echo "Python 3.9.2";; *) {lie};; esac')
-    ended = run("make", "-C", tmp_path, f"PYTHON={old}/python3.9", "-o", "packages", ".venv/bin/python")
+    lie = """-c "import sys; sys.version_info = (3, 9, 2, 'final', 0); exec(sys.argv[1])" "$2\""""
+    script = f'case "$1" in --version) echo "Python 3.9.2";; *) exec {shutil.which("python3")} {lie};; esac'
+    old = program(tmp_path / "old", "python3.9", script)
+    ended = run("make", "-C", tmp_path, f"PYTHON={old}", "-o", "packages", ".venv/bin/python")
     assert ended.returncode != 0
     assert "setup: Python 3.11 or later is needed" in ended.stderr
     assert "is 3.9" in ended.stderr
@@ -106,17 +104,15 @@ def test_too_old_python_is_rejected_in_one_line(tmp_path):
 def test_environment_of_another_user_is_rejected_in_one_line():
     """Root runs make as a different user; for other users, a directory without write permission suffices."""
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        (directory / "Makefile").write_text((ROOT / "Makefile").read_text())
-        (directory / ".venv").mkdir()
-        (directory / ".venv").chmod(0o555)
-        directory.chmod(0o777)
+        shutil.copyfile(ROOT / "Makefile", f"{name}/Makefile")
+        Path(name, ".venv").mkdir(mode=0o555)
+        Path(name).chmod(0o777)
         other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        ended = run(*other, "make", "-C", directory, "PACKAGES=no", "setup")
-    owner = pwd.getpwuid(os.geteuid()).pw_name
+        ended = run(*other, "make", "-C", name, "PACKAGES=no", "setup")
     assert ended.returncode != 0
     printed = [line for line in ended.stderr.splitlines() if not line.startswith("make")]
-    assert printed == [f"setup: {directory}/.venv belongs to {owner}; clone the project for yourself"]
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    assert printed == [f"setup: {name}/.venv belongs to {owner}; clone the project for yourself"]
 
 
 def test_setup_announces_its_long_step():
@@ -162,13 +158,9 @@ def tree_with_node_programs(directory: Path) -> Path:
     """Return a tree with the project's Makefile, in which programs for nodes were built by an earlier version."""
     for name in ("Makefile", "capture", "meson.build", "p4", "schemas", "workflow"):
         (directory / name).symlink_to(ROOT / name)
-    core = directory / "build" / "native" / "tag" / "libcore.a"
-    core.parent.mkdir(parents=True)
-    core.touch()
-    (directory / ".venv" / "bin").mkdir(parents=True)
+    write_file(directory / "build" / "native" / "tag" / "libcore.a", "")
     for name in NODE_PROGRAMS:
-        program(directory / ".venv" / "bin", name, "true")
-        os.utime(directory / ".venv" / "bin" / name, (0, 0))
+        os.utime(program(directory / ".venv" / "bin", name, "true"), (0, 0))
     return directory
 
 
@@ -177,7 +169,8 @@ def test_program_for_nodes_that_cannot_be_built_is_removed(name, tmp_path):
     tree, source = tree_with_node_programs(tmp_path), f"workflow/native/programs/{name.removeprefix('acapella-')}.cpp"
     ended = run("make", "-C", tree, "CXX=false", "-o", ".venv/stamps/native", "-W", source, f".venv/bin/{name}")
     assert ended.returncode == 0, ended.stderr
-    assert f"setup: {name} is not built" in ended.stdout and not (tree / ".venv" / "bin" / name).exists()
+    assert f"setup: {name} is not built" in ended.stdout
+    assert not (tree / ".venv" / "bin" / name).exists()
 
 
 def test_setup_rebuilds_existing_programs_for_nodes(tmp_path):
@@ -216,6 +209,7 @@ LOCKS = [
     ROOT / "capture" / "requirements-fabric.lock",
     ROOT / "workflow" / "requirements-storage.lock",
 ]
+PIN = r"^([a-z0-9._-]+)(?:\[.*\])?==(\S+)"
 
 
 def is_uri_reference(value: object) -> bool:
@@ -224,45 +218,41 @@ def is_uri_reference(value: object) -> bool:
 
 
 def test_bill_of_materials_has_every_pin_with_hashes_and_dependencies():
-    created = [run(sys.executable, SBOM, check=True).stdout for _ in "ab"]
-    assert created[0] == created[1]
-    bill = json.loads(created[0])
+    created, again = (run(sys.executable, SBOM, check=True).stdout for _ in "ab")
+    assert created == again
+    bill = json.loads(created)
     schema = JsonStrictValidator(SchemaVersion.V1_6)  # CycloneDX's own, which the library contains
     Draft7Validator.FORMAT_CHECKER.checks("iri-reference")(is_uri_reference)
-    assert schema.validate_str(created[0]) is None
+    assert schema.validate_str(created) is None
     small = bill | {"components": bill["components"][:1], "dependencies": []}
     assert schema.validate_str(json.dumps(small)) is None
     no_uri = [{"type": "website", "url": "https://example.com/a b"}]
-    wrong = [("serialNumber", "urn:uuid:1"), ("components", [{"type": "library"}]), ("externalReferences", no_uri)]
-    for key, value in (*wrong, ("more", 1)):
+    wrong = {"serialNumber": "urn:uuid:1", "components": [{"type": "library"}], "externalReferences": no_uri, "more": 1}
+    for key, value in wrong.items():
         assert schema.validate_str(json.dumps(small | {key: value})) is not None, key
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
-    text = "".join(lock.read_text() for lock in LOCKS)
-    components = {each["purl"]: each for each in bill["components"]}
+    text, components = "".join(map(Path.read_text, LOCKS)), {each["purl"]: each for each in bill["components"]}
     assert len(components) == len(bill["components"])
     found = [each for each in components if each.startswith("pkg:pypi/")]
-    pins = set(re.findall(r"^([a-z0-9._-]+)(?:\[.*\])?==(\S+)", text, re.M))
+    pins = set(re.findall(PIN, text, re.M))
     assert set(found) == {f"pkg:pypi/{name}@{version}" for name, version in pins}
     hashes = {one["content"] for each in found for one in components[each]["externalReferences"][0]["hashes"]}
     assert hashes == set(re.findall(r"--hash=sha256:(\w+)", text))
     needs = {each["ref"]: each["dependsOn"] for each in bill["dependencies"]}
     references = {each["bom-ref"] for each in bill["components"]} | {"acapella"}
     assert references >= set(needs) | {one for each in needs.values() for one in each}
-    name = re.search(r"^markupsafe==\S+", text, re.M)[0].replace("==", "@")
     (jinja,) = (reference for reference in needs if reference.startswith("pkg:pypi/jinja2@"))
-    assert needs[jinja] == [f"pkg:pypi/{name}"]
+    assert needs[jinja] == [f"pkg:pypi/markupsafe@{dict(pins)['markupsafe']}"]
 
 
 def test_setup_installs_no_tests_or_linters():
-    runtime, development = (
-        set(re.findall(r"^[a-z0-9._-]+", path.read_text(), re.M)) for path in (LOCKS[0], DEVELOPMENT)
-    )
+    runtime, development = (set(re.findall(PIN, path.read_text(), re.M)) for path in (LOCKS[0], DEVELOPMENT))
     named = set(re.findall(r"^[a-z0-9-]+", DEVELOPMENT.with_suffix(".in").read_text(), re.M))
-    assert {"pytest", "ruff", "hypothesis"} <= named <= development
-    assert not named & runtime
-    pins = [re.findall(r"^([a-z0-9._-]+)==(\S+)", path.read_text(), re.M) for path in (LOCKS[0], DEVELOPMENT)]
-    both = {name for name, _ in pins[0]} & {name for name, _ in pins[1]}
-    assert both and all({p for p in pins[1] if p[0] == name} <= set(pins[0]) for name in both), "one version of each"
+    assert {"pytest", "ruff", "hypothesis"} <= named <= dict(development).keys()
+    assert not named & dict(runtime).keys()
+    both = dict(runtime).keys() & dict(development).keys()
+    assert both
+    assert {pin for pin in development if pin[0] in both} <= runtime, "one version of each"
     shown = [make("--dry-run", "-W", DEVELOPMENT.relative_to(ROOT), target) for target in ("setup", "lint")]
     assert [f"-r workflow/{DEVELOPMENT.name}" in text for text in shown] == [False, True]
 

@@ -1,14 +1,15 @@
 """Runs notebooks/fabric_quickstart.ipynb on a FABRIC on loopback, with FABRIC's own client in the notebook's kernel."""
 
-import csv
 import os
 from pathlib import Path
 
 import nbformat
 import pytest
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.fabric.experiment import SITES
 from acapella_testing.fabric.loopback import QUICK, Loopback, loopback_fabric
 from acapella_testing.fabric.processes import environment
+from acapella_testing.new_files import new_directory
 from acapella_testing.processes import executable
 from acapella_testing.runs import warm_acapella
 from acapella_testing.runs.workflow_run import ROOT
@@ -30,12 +31,10 @@ IPERF3 = '#!/bin/sh\necho "iperf3 $*" >> "$HOME/commands.log"\n'
 
 def project(directory: Path) -> Path:
     """Return a directory with links to the project, its own results, and the notebook."""
-    directory.mkdir()
-    for entry in ROOT.iterdir():
-        if entry.name not in KEPT_OUT:
-            (directory / entry.name).symlink_to(entry)
     for name in ("notebooks", "results"):
-        (directory / name).mkdir()
+        new_directory(directory / name)
+    for entry in (entry for entry in ROOT.iterdir() if entry.name not in KEPT_OUT):
+        (directory / entry.name).symlink_to(entry)
     return directory
 
 
@@ -53,15 +52,12 @@ def printed(cell: nbformat.NotebookNode) -> str:
 
 def run(fabric: Loopback, directory: Path) -> tuple[Path, list[nbformat.NotebookNode]]:
     """Run the notebook; return the project's directory and the cells with code."""
-    place = project(directory / "project")
+    place, home, opened = project(directory / "project"), directory / "home", notebook(fabric)
     executable(fabric.nodes.program("iperf3"), IPERF3)
     fabric.nodes.program("ip").rename(fabric.nodes.program("ip.simulated"))
     executable(fabric.nodes.program("ip"), LINKS)
-    home = directory / "home"
-    (home / "work").mkdir(parents=True)
-    (home / "work" / "fabric_config").symlink_to(fabric.directory)
+    (new_directory(home / "work") / "fabric_config").symlink_to(fabric.directory)
     variables = environment(fabric.nodes, directory) | {"HOME": str(home)} | warm_acapella.environment()
-    opened = notebook(fabric)
     client = NotebookClient(opened, timeout=600, resources={"metadata": {"path": str(place / "notebooks")}})
     client.execute(env=os.environ | variables)
     return place, [cell for cell in opened.cells if cell.cell_type == "code"]
@@ -75,25 +71,24 @@ def run(fabric: Loopback, directory: Path) -> tuple[Path, list[nbformat.Notebook
     ],
 )
 def test_notebook_ends_with_a_figure_and_releases_everything(tags, tmp_path):
-    (tmp_path / "fabric").mkdir()
-    with loopback_fabric(tmp_path / "fabric", SITES) as fabric:
+    with loopback_fabric(new_directory(tmp_path / "fabric"), SITES) as fabric:
         fabric.orchestrator.tags = tags
         place, cells = run(fabric, tmp_path)
         assert [stored.name for stored in fabric.orchestrator.slices.values()] == [SLICE]
         assert not fabric.orchestrator.alive()
         logs = {node: (fabric.nodes.home(node) / "commands.log").read_text() for node in ("node1", "node2")}
-    level = "slice" if tags else "host"
-    assert any(f"sampling level {level}" in printed(cell) for cell in cells)
-    figures = [output for cell in cells for output in cell.outputs if "image/svg+xml" in output.get("data", {})]
-    assert len(figures) == 1 and "frame" in figures[0].data["image/svg+xml"].lower()
+    assert any(f"sampling level {'slice' if tags else 'host'}" in printed(cell) for cell in cells)
+    (figure,) = [output for cell in cells for output in cell.outputs if "image/svg+xml" in output.get("data", {})]
+    assert "frame" in figure.data["image/svg+xml"].lower()
     for number, node in enumerate(("node1", "node2"), start=1):
         assert f"ip address replace 10.10.1.{number}/24 dev enp8s0" in logs[node]
-    assert "iperf3 --server --daemon" in logs["node2"] and "iperf3 --client 10.10.1.2" in logs["node1"]
-    with (place / "results" / "quickstart" / "raw" / "samples.tsv").open() as sheet:
-        assert len(list(csv.DictReader(sheet, delimiter="\t"))) == 2
+    assert "iperf3 --server --daemon" in logs["node2"]
+    assert "iperf3 --client 10.10.1.2" in logs["node1"]
+    assert len(read_rows(place / "results" / "quickstart" / "raw" / "samples.tsv")) == 2
 
 
 def test_notebook_has_no_outputs():
     read = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(read)
-    assert all(not cell.outputs and cell.execution_count is None for cell in read.cells if cell.cell_type == "code")
+    code = [cell for cell in read.cells if cell.cell_type == "code"]
+    assert not [cell for cell in code if cell.outputs or cell.execution_count is not None]

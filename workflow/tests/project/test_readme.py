@@ -2,12 +2,13 @@
 
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import duckdb
 import pytest
+from acapella_testing import processes
+from acapella_testing.new_files import new_directory
 from acapella_testing.source_tree import ROOT
 
 README, RESULTS, KAPPA = ((ROOT / name).read_text() for name in ("README.md", "results/README.md", "docs/kappa.md"))
@@ -16,17 +17,15 @@ README, RESULTS, KAPPA = ((ROOT / name).read_text() for name in ("README.md", "r
 @pytest.fixture(scope="module")
 def worked_example(tmp_path_factory) -> Path:
     """Return a directory in which the README's digest was run."""
-    directory = tmp_path_factory.mktemp("readme")
-    (directory / "results").mkdir()
+    results = new_directory(tmp_path_factory.mktemp("readme") / "results")
     command = re.search(r"^    \$ acapella (digest .*)$", README, re.M)[1]
-    run(directory, *shlex.split(command.replace(".test/", f"{ROOT}/.test/")))
-    return directory
+    run(results.parent, *shlex.split(command.replace(".test/", f"{ROOT}/.test/")))
+    return results.parent
 
 
 def run(directory: Path, *arguments: str) -> str:
     """Return the output of an acapella command."""
-    command = [sys.executable, "-m", "acapella.cli.main", *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout
+    return processes.run(sys.executable, "-m", "acapella.cli.main", *arguments, cwd=directory, check=True).stdout
 
 
 def test_show_example_matches_its_output(worked_example):
@@ -41,7 +40,8 @@ def test_sql_examples_match_their_output(worked_example, monkeypatch):
     connection = duckdb.connect()
     connection.execute(view)
     columns = [name for name, *_ in connection.execute("describe frames").fetchall()]
-    assert "app_by" in columns and not any(name.endswith("_1") for name in columns), "no column twice"
+    assert "app_by" in columns
+    assert not any(name.endswith("_1") for name in columns), "no column twice"
     shown = [line.strip() for line in RESULTS.splitlines() if re.match(r"    [┌│├└]", line)]
     assert str(connection.sql(query)).split() == " ".join(shown).split()
 
@@ -53,14 +53,8 @@ def test_kappa_example_matches_its_output():
 
 
 def test_paths_in_documents_exist():
-    for name in (
-        "README.md",
-        "ARCHITECTURE.md",
-        "CONTRIBUTING.md",
-        "config/README.md",
-        "docs/kappa.md",
-        "docs/collector.md",
-    ):
+    roots = "README.md ARCHITECTURE.md CONTRIBUTING.md config/README.md docs/kappa.md docs/collector.md"
+    for name in roots.split():
         text = (ROOT / name).read_text()
         for path in re.findall(r"`((?:config|rules|schemas|workflow|profiles|capture|docs)/[A-Za-z0-9_./-]*)`", text):
             assert list(ROOT.glob(path.replace("STAGE", "digest").rstrip("/"))), f"{name}: {path}"

@@ -1,10 +1,12 @@
 """Copies of the project's files, for tests that build them in another directory."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT_FROM = ("workflow/", "capture/", "schemas/", "p4/loader/")
@@ -32,3 +34,11 @@ def build_wheels(directory: Path, prefix: Sequence = ()) -> list[Path]:
     built = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     return sorted((directory / "build" / "dist").iterdir())
+
+
+def script(path: Path) -> ModuleType:
+    """Return a script of this tree as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
