@@ -6,9 +6,12 @@ import json
 import re
 
 import pytest
+from acapella_testing.browser_pages import opened_page
 from acapella_testing.generated import generated_flowreports, generated_trials, storage_study
+from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.generated_report import note, quality_with
 from acapella_testing.generated.generated_tables import write_tables
+from acapella_testing.new_files import write_file
 from acapella_testing.svg_text import words
 
 from acapella.campaign.layout import Campaign
@@ -25,9 +28,8 @@ LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
 def hostile(tmp_path_factory):
     """Return a report about sites with hostile names, and a hostile provenance."""
     directory = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
-    (directory / "provenance" / "process.json").write_text(
-        json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8"
-    )
+    versions = {HOSTILE[0]: [HOSTILE[2]]}
+    write_file(directory / "provenance" / "process.json", json.dumps({"versions": versions}))
     for sample in [row["sample"] for row in Source(Campaign(directory)).quality if "/" not in row["sample"]][:3]:
         note(directory, sample, "no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted")
     assert cli.main(["campaign", "report", str(directory)]) == 0
@@ -42,15 +44,9 @@ def text(hostile):
 @pytest.fixture(scope="module")
 def opened(hostile, browser):
     """Return the page in Chromium once its charts are drawn, and the messages and requests of the browser."""
-    page, messages = browser.new_page(), []
-    page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: messages.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: (messages.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda request: messages.append(request.url) if request.url.startswith("http") else None)
-    page.goto((hostile / "report.html").as_uri())
-    page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(TRAFFIC_FIGURES))
-    yield page, messages
-    page.close()
+    with opened_page(browser, hostile / "report.html") as (page, messages):
+        page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(TRAFFIC_FIGURES))
+        yield page, messages
 
 
 def test_charts_are_drawn_without_messages_or_requests(opened):
@@ -70,8 +66,7 @@ def test_tooltips_show_numbers(opened):
 def test_malicious_names_are_escaped(opened):
     page, _ = opened
     assert page.locator("h1").inner_text().startswith("a <b>campaign: 2023-11-14 22:13:20 to ")
-    cells = page.locator("#tables td").all_inner_texts()
-    assert set(HOSTILE) <= set(cells)
+    assert set(HOSTILE) <= set(page.locator("#tables td").all_inner_texts())
     assert page.locator("main script:not([type='application/json'])").count() == 0
     assert page.locator("img:not([src^='data:image/svg+xml'])").count() == 0
     assert HOSTILE[2] in page.locator("#provenance").inner_text()
@@ -100,25 +95,21 @@ def test_columns_of_the_other_sections_are_visible_without_scrolling(tmp_path, b
     assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0
     parts = ("--trials", "--storage", "--flowreports", "--flowstudy")
     assert cli.main(["campaign", "report", str(tmp_path), *parts]) == 0
-    opened = browser.new_page()
-    opened.goto((tmp_path / "report.html").as_uri(), wait_until="domcontentloaded")
-    found = {name.removeprefix("table-"): (needed, seen) for name, needed, seen in widths(opened)}
-    opened.close()
+    with opened_page(browser, tmp_path / "report.html") as (opened, _):
+        found = {name.removeprefix("table-"): (needed, seen) for name, needed, seen in widths(opened)}
     assert {"consistency", "storage_runs", "flowreport_accuracy"} <= set(found)
     assert {name: width for name, width in found.items() if width[0] > width[1]} == {}
 
 
 def test_title_names_campaign_testbed_and_time(tmp_path):
     source = quality_with(tmp_path)
-    first, last = ({**source.quality[n]}["actual_start_ns"] for n in (0, -1))
+    first, last = (source.quality[n]["actual_start_ns"] for n in (0, -1))
     assert summary.heading(source) == f": {summary.utc_text(first)} to {summary.utc_text(last + 20 * 10**9)[11:]} UTC"
-    (source.campaign.directory / "raw").mkdir()
-    manifest = source.campaign.directory / "raw" / "a.json"
-    manifest.write_text(json.dumps({"testbed": "local"}), encoding="utf-8")
-    (source.campaign.directory / "raw" / "b.json").write_text("no JSON", encoding="utf-8")
-    assert summary.heading(source).startswith(": testbed local, 2023-11-14 ")
-    manifest.write_text(json.dumps({"testbed": "files"}), encoding="utf-8")
-    assert summary.heading(source).startswith(": captures from files, 2023-11-14 ")
+    raw = source.campaign.directory / "raw"
+    write_file(raw / "b.json", "no JSON")
+    for testbed, start in (("local", ": testbed local, 2023-11-14 "), ("files", ": captures from files, 2023-11-14 ")):
+        write_file(raw / "a.json", json.dumps({"testbed": testbed}))
+        assert summary.heading(source).startswith(start)
 
 
 def test_manifest_notes_are_shown_below_sample_quality(opened):
@@ -162,20 +153,17 @@ def test_table_can_be_downloaded_from_the_page(hostile, text):
 
 def test_large_table_is_linked_and_not_embedded(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
-    path = directory / "tables" / "throughput.csv"
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    path.write_text(lines[0] + "".join(lines[1:]) * 60, encoding="utf-8")
+    header, *lines = (directory / "tables" / "throughput.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    write_file(directory / "tables" / "throughput.csv", header + "".join(lines) * 60)
     assert cli.main(["campaign", "report", str(directory)]) == 0
     assert '<a href="tables/throughput.csv">' in (directory / "report.html").read_text(encoding="utf-8")
 
 
 def test_page_depends_only_on_the_tables(tmp_path):
-    pages = []
-    for name in ("a", "b"):
-        directory = write_tables(tmp_path / name / "made", sites=1)
+    first, second = (write_tables(tmp_path / name / "made", sites=1) for name in ("a", "b"))
+    for directory in (first, second):
         assert cli.main(["campaign", "report", str(directory)]) == 0
-        pages.append((directory / "report.html").read_bytes())
-    assert pages[0] == pages[1]
+    assert (first / "report.html").read_bytes() == (second / "report.html").read_bytes()
 
 
 @pytest.mark.parametrize("shape", [{"names": [], "sites": 0}, {"frames": 0}])
@@ -190,11 +178,8 @@ def test_campaign_without_data_has_a_report(shape, tmp_path):
 def test_missing_file_error_names_the_stage_to_run(name, tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
     (directory / name).unlink()
-    capsys.readouterr()
-    assert cli.main(["campaign", "report", str(directory)]) == 2
-    error = capsys.readouterr().err
+    error = failed(capsys, "campaign", "report", directory)
     assert f"{name}: no such file; run: acapella campaign process {directory}" in error
-    assert error.count("\n") == 1
     assert not (directory / "report.html").exists()
 
 
@@ -205,15 +190,14 @@ def test_captures_from_files_are_not_described_as_samples_of_a_testbed(tmp_path)
     for row in source.quality:
         row["method"] = "file"
     assert "testbed" not in summary.introduction(source)
-    shown = dict(summary.facts(source))
-    assert "First to last frame, sum of all files" in shown
-    assert "mirrored" not in shown["Sites"]
+    assert "First to last frame, sum of all files" in dict(summary.facts(source))
+    assert "mirrored" not in dict(summary.facts(source))["Sites"]
 
 
 def test_parts_of_provenance_have_readable_names(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
     shown = {"acapella_provenance": 1, "else": 2, "outputs": {"a": "b"}, "versions": {"acapella": "0"}}
-    (directory / "provenance" / "process.json").write_text(json.dumps(shown), encoding="utf-8")
+    write_file(directory / "provenance" / "process.json", json.dumps(shown))
     parts = page.provenance_of(Campaign(directory), "process")
     assert [part["key"] for part in parts] == ["versions", "outputs", "acapella_provenance", "else"]
     assert [part["label"] for part in parts][2:] == ["Version of the file format", "else"]

@@ -1,10 +1,13 @@
 """The key tables of the report."""
 
 import json
+import re
 import shlex
 
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.generated_report import quality_with
 from acapella_testing.generated.generated_tables import write_tables
+from acapella_testing.new_files import write_file
 from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.layout import Campaign, existing_provenance
@@ -13,10 +16,13 @@ from acapella.report import tables, warnings
 from acapella_core import schemas
 
 
+def shown(source: Source) -> dict[str, dict]:
+    """Return the tables of the report by name."""
+    return {table["name"]: table for table in tables.report_tables(source)}
+
+
 def test_important_columns_come_first(tmp_path):
-    columns = {
-        table["name"]: [name for name, _ in table["columns"]] for table in tables.report_tables(quality_with(tmp_path))
-    }
+    columns = {name: [*dict(table["columns"])] for name, table in shown(quality_with(tmp_path)).items()}
     assert columns["top_flows"][:8] == ["#", "From", "To", "Protocol", "Bytes", "Frames", "Rate", "Duration"]
     assert columns["capture_quality"][3:6] == ["Frames", "Loss", "Lost"]
     assert columns["tcp_control"][3:8] == ["Retransmitted", "Duplicate ACKs", "Handshakes", "RTT median", "RTT 99 %"]
@@ -24,13 +30,12 @@ def test_important_columns_come_first(tmp_path):
 
 def test_number_of_duplicate_acks_is_shown_with_its_definition(tmp_path):
     """tshark's field of the same name counts something else."""
-    (control,) = [table for table in tables.report_tables(quality_with(tmp_path)) if table["name"] == "tcp_control"]
-    texts = [control["note"]]
-    for name in ("tcp_control", "flows"):
-        lines = (schemas.root() / "tables" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-        texts += [line for line in lines if "{name: duplicate_acks," in line]
-    assert len(texts) == 3
-    for text in texts:
+    files = [
+        (schemas.root() / "tables" / f"{name}.yaml").read_text(encoding="utf-8") for name in ("tcp_control", "flows")
+    ]
+    texts = re.findall(r"^.*\{name: duplicate_acks,.*$", "\n".join(files), re.M)
+    assert len(texts) == 2
+    for text in (*texts, shown(quality_with(tmp_path))["tcp_control"]["note"]):
         assert "RFC 5681" in text
         assert "window" in text
         assert "tcp.analysis.duplicate_ack" in text
@@ -39,7 +44,7 @@ def test_number_of_duplicate_acks_is_shown_with_its_definition(tmp_path):
 def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
     source = Source(Campaign(directory))
-    titles = {table["name"]: table["title"] for table in tables.report_tables(source)}
+    titles = {name: table["title"] for name, table in shown(source).items()}
     for name in ("top_flows", "applications", "ip_versions", "tcp_control", "capture_quality"):
         assert titles[name].endswith(" (samples: filter tcp port 443)"), titles[name]
     assert "restrictions" in titles
@@ -55,27 +60,25 @@ def test_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
 def test_tunnel_identifiers_have_readable_names(tmp_path):
     assert tables.tunnels("vxlan_vni*5*4/gtp_teid*7*9") == "VXLAN VNI 5, GTP TEID 7"
     assert tables.tunnels("") == ""
-    (flows,) = [table for table in tables.report_tables(quality_with(tmp_path)) if table["name"] == "top_flows"]
-    place = [name for name, _ in flows["columns"]].index("Tunnels")
+    flows = shown(quality_with(tmp_path))["top_flows"]
+    place = [*dict(flows["columns"])].index("Tunnels")
     assert [row[place] for row in flows["rows"]] == [f"VXLAN VNI {rank}" for rank in range(1, 6)]
 
 
 def test_tunnel_types_have_a_name():
-    lines = (schemas.root() / "tunnels.tsv").read_text(encoding="utf-8").splitlines()
-    assert {line.split("\t")[0] for line in lines[1:]} == set(tables.TUNNELS)
+    assert {row["type"] for row in read_rows(schemas.root() / "tunnels.tsv")} == set(tables.TUNNELS)
 
 
 def test_largest_flows_and_samples_have_a_command_that_copies_their_frames(tmp_path):
     source = quality_with(tmp_path)
-    by_name = {table["name"]: table for table in tables.report_tables(source)}
-    for name, option, column in (("top_flows", "--flow", "flow_id"), ("capture_quality", "--sample", "sample")):
-        rows = source.rows(name) if name == "top_flows" else source.quality
-        known = {row[column] for row in rows}
-        assert by_name[name]["columns"][-1] == ("Copy frames to a file", False)
-        assert by_name[name]["rows"]
-        for row in by_name[name]["rows"]:
-            program, command, directory, flag, value, *_ = shlex.split(row[-1])
-            assert (program, command, directory, flag) == ("acapella", "extract", ".", option)
+    flows, samples = {row["flow_id"] for row in source.rows("top_flows")}, {row["sample"] for row in source.quality}
+    for name, option, known in (("top_flows", "--flow", flows), ("capture_quality", "--sample", samples)):
+        table = shown(source)[name]
+        assert table["columns"][-1] == ("Copy frames to a file", False)
+        assert table["rows"]
+        for row in table["rows"]:
+            *words, value = shlex.split(row[-1])[:5]
+            assert words == ["acapella", "extract", ".", option]
             assert value in known
 
 
@@ -83,9 +86,7 @@ def test_commands_for_pseudonyms_name_the_file_that_they_need(tmp_path):
     source = quality_with(tmp_path)
     path = existing_provenance(source.campaign, "process")
     document = json.loads(path.read_text(encoding="utf-8"))
-    document["parameters"] = document.get("parameters", {}) | {"pseudonyms": True}
-    path.write_text(json.dumps(document), encoding="utf-8")
-    notes = [
-        table["note"] for table in tables.report_tables(source) if "Copy frames to a file" in dict(table["columns"])
-    ]
-    assert len(notes) == 2 and all("pseudonyms.tsv" in note for note in notes)
+    write_file(path, json.dumps(document | {"parameters": document.get("parameters", {}) | {"pseudonyms": True}}))
+    with_commands = [table for table in shown(source).values() if "Copy frames to a file" in dict(table["columns"])]
+    assert len(with_commands) == 2
+    assert all("pseudonyms.tsv" in table["note"] for table in with_commands)

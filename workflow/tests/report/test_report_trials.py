@@ -4,6 +4,8 @@ import re
 import shutil
 
 import pytest
+from acapella_testing.browser_pages import opened_page
+from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.generated_trials import PACKETS, odd_baseline, shapes, source_of, write_replays
 from acapella_testing.svg_text import with_spaces
 
@@ -36,12 +38,10 @@ def test_comparison_names_an_outlier_baseline_or_that_it_is_undecidable(tmp_path
 
 
 def test_warning_of_several_trials_is_shown_once_with_their_number(tmp_path):
-    def coarse(trial: int) -> dict:
-        text = f"the clock of trial quiet-{trial} is coarse: {trial}0 packets."
-        return {"code": "coarse_clock", "components": ["O", "L", "I"], "text": text}
-
-    runs = [{"warnings": [coarse(n)]} for n in (2, 3, 10)] + [{}]
-    assert trials.warnings(source_of(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})) == [
+    text = "the clock of trial quiet-{0} is coarse: {0}0 packets."
+    coarse = {"code": "coarse_clock", "components": ["O", "L", "I"]}
+    two, three, ten = ({"warnings": [coarse | {"text": text.format(trial)}]} for trial in (2, 3, 10))
+    assert trials.warnings(source_of(tmp_path, {"quiet": [two, three, ten, {}], "loaded": [two] * 2})) == [
         "quiet, 3 of 5 trials (O, L and I): the clock of trial quiet-2 is coarse: 20 packets. Similarly for the "
         "others; consistency_warnings.csv contains the numbers of each.",
         "loaded, runs B and C (O, L and I): the clock of trial quiet-2 is coarse: 20 packets.",
@@ -57,37 +57,29 @@ def test_packets_that_only_one_trial_has_are_named(tmp_path):
 
 
 def test_section_on_trials_compares_environments_and_draws_its_figures(compared, browser):
-    page, messages = browser.new_page(), []
-    page.on("console", lambda message: messages.append(message.text))
-    page.on("pageerror", lambda error: messages.append(str(error)))
-    page.goto((compared / "report.html").as_uri())
-    page.wait_for_function(
-        "n => document.querySelectorAll('figure.drawn').length === n", arg=len(TRAFFIC_FIGURES) + len(TRIAL_FIGURES)
-    )
-    rows = page.locator("[aria-labelledby='table-consistency_environments'] tbody tr").all_inner_texts()
-    assert [row.split("\t")[0] for row in rows] == ["quiet", "noisy", "shared"]
-    assert "0.9848" in rows[0]
-    warned = page.locator("#consistency .warnings li").all_inner_texts()
-    assert with_spaces(warned[0]).startswith("noisy, 2 of 2 pairs (U): a trial has up to 400 packets that the other")
-    assert warned[1:] == ["noisy, runs B and C (O, L and I): the clock of trial noisy-1 is coarse."]
-    for name in TRIAL_FIGURES:
-        assert page.locator(f'#consistency [data-name="{name}"] svg .role-mark').count() > 0, name
-    assert page.locator("#table-kappa_published").count() == 1
-    assert "Trials. Inputs" in page.locator("#provenance").inner_text()
+    figures = len(TRAFFIC_FIGURES) + len(TRIAL_FIGURES)
+    with opened_page(browser, compared / "report.html") as (page, messages):
+        page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=figures)
+        rows = page.locator("[aria-labelledby='table-consistency_environments'] tbody tr").all_inner_texts()
+        assert [row.split("\t")[0] for row in rows] == ["quiet", "noisy", "shared"]
+        assert "0.9848" in rows[0]
+        first, *others = page.locator("#consistency .warnings li").all_inner_texts()
+        assert with_spaces(first).startswith("noisy, 2 of 2 pairs (U): a trial has up to 400 packets that the other")
+        assert others == ["noisy, runs B and C (O, L and I): the clock of trial noisy-1 is coarse."]
+        for name in TRIAL_FIGURES:
+            assert page.locator(f'#consistency [data-name="{name}"] svg .role-mark').count() > 0, name
+        assert page.locator("#table-kappa_published").count() == 1
+        assert "Trials. Inputs" in page.locator("#provenance").inner_text()
     assert messages == []
-    page.close()
 
 
 @pytest.mark.usefixtures("one_figure")
 def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
     assert 'id="table-kappa_published"' in (compared / "report.html").read_text(encoding="utf-8")
-    directory = shutil.copytree(compared, tmp_path / "copy")
-    for suffix in ("csv", "parquet"):
-        (directory / "tables" / f"kappa_published.{suffix}").unlink()
+    directory = shutil.copytree(compared, tmp_path / "copy", ignore=shutil.ignore_patterns("kappa_published.*"))
     assert cli.main(["campaign", "report", str(directory), "--trials"]) == 0
-    assert "kappa_published" not in re.sub(
-        "<style>.*?</style>", "", (directory / "report.html").read_text(), flags=re.S
-    )
+    page = (directory / "report.html").read_text()
+    assert "kappa_published" not in re.sub("<style>.*?</style>", "", page, flags=re.S)
 
 
 def test_undefined_components_are_not_shown_as_zero(tmp_path):
@@ -97,30 +89,29 @@ def test_undefined_components_are_not_shown_as_zero(tmp_path):
     assert "1\N{NO-BREAK SPACE}run with undefined components" in table["note"]
 
 
-@pytest.mark.parametrize(
-    ("name", "fix"),
-    [
-        ("tables/kappa_published.csv", "run: acapella campaign conformance -o "),
-        ("tables/consistency_moves.csv", "run: acapella campaign trials "),
-        ("tables/consistency_moves.parquet", "run: acapella campaign trials "),
-        ("provenance/consistency.json", "run: acapella campaign trials "),
-    ],
-)
+MISSING = {
+    "tables/kappa_published.csv": "run: acapella campaign conformance -o ",
+    "tables/consistency_moves.csv": "run: acapella campaign trials ",
+    "tables/consistency_moves.parquet": "run: acapella campaign trials ",
+    "provenance/consistency.json": "run: acapella campaign trials ",
+}
+
+
 @pytest.mark.usefixtures("one_figure")
-def test_missing_file_of_trials_error_names_the_stage_to_run(name, fix, compared, tmp_path, capsys):
+def test_missing_file_of_trials_error_names_the_stage_to_run(compared, tmp_path, capsys):
     directory = shutil.copytree(compared, tmp_path / "copy")
-    (directory / name).unlink()
-    capsys.readouterr()
-    assert cli.main(["campaign", "report", str(directory), "--trials", "--papers"]) == 2
-    assert f"{name}: no such file; {fix}" in capsys.readouterr().err
+    for name, fix in MISSING.items():
+        (directory / name).rename(tmp_path / "moved")
+        error = failed(capsys, "campaign", "report", directory, "--trials", "--papers")
+        assert f"{name}: no such file; {fix}" in error
+        (tmp_path / "moved").rename(directory / name)
 
 
 @pytest.mark.parametrize(("counted", "expected"), [((7, 2), ["9 of 100", "7", "2"]), ((None, None), ["", "", ""])])
 def test_replays_list_the_reversed_pairs_that_departed_in_order(tmp_path, counted, expected):
     write_replays(tmp_path, {"quiet-1": {"replayers": 2}})
-    source = source_of(tmp_path, {"quiet": [{}]})
+    source, (in_order, unexplained) = source_of(tmp_path, {"quiet": [{}]}), counted
     (row,) = source.rows("consistency_replays")
-    in_order, unexplained = counted
     row |= {"replayer_pairs": 100, "reversed_pairs": None if in_order is None else 9}
     row |= {"sent_in_order_pairs": in_order, "unexplained_pairs": unexplained}
     source.rows = lambda name, rows=source.rows: [row] if name == "consistency_replays" else rows(name)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.generated.generated_report import note, plain, quality_with
 from acapella_testing.generated.tiny import add_sample, flow
+from acapella_testing.new_files import write_file
 from acapella_testing.runs.stages import analyze_campaign, rows
 from acapella_testing.svg_text import with_spaces
 
@@ -21,14 +22,13 @@ def test_flawless_campaign_has_no_warning(tmp_path):
 
 def test_capture_counted_twice_is_a_warning(tmp_path):
     """The same frames as two samples of a port: the peak rate and the flow's bytes are twice the traffic."""
+    found = []
     for sample in ("a", "b"):
         add_sample(tmp_path, sample, ("WEST", "p1"), (0, 20), [flow(1, 19)])
         analyze_campaign(tmp_path)
-        peak = max(row["rate_bps"] for row in rows(tmp_path, "throughput"))
         (stitched,) = rows(tmp_path, "stitched_flows")
-        if sample == "a":
-            once = peak, stitched["wire_bytes"]
-    assert (peak, stitched["wire_bytes"]) == (2 * once[0], 2 * once[1])
+        found.append((max(row["rate_bps"] for row in rows(tmp_path, "throughput")), stitched["wire_bytes"]))
+    assert found[1] == (2 * found[0][0], 2 * found[0][1])
     (warning,) = [text for text in map(plain, warnings.collect(Source(Campaign(tmp_path)))) if "overlap" in text]
     assert warning.startswith("2 samples of 2 overlap in time with another sample of their port: a, b. A frame in ")
 
@@ -56,10 +56,8 @@ YEAR_NS = 31_557_600 * 10**9
     ],
 )
 def test_samples_dated_over_a_year_from_the_others_are_named(years, expected):
-    spans = {
-        name: (year and int(year * YEAR_NS), year, {"misdated": False})
-        for name, year in zip("abcdef", years, strict=False)
-    }
+    starts = zip("abcdef", years, strict=False)
+    spans = {name: (year and int(year * YEAR_NS), year, {"misdated": False}) for name, year in starts}
     warning = warnings.far_apart(created(**spans))
     if expected is None:
         assert warning is None
@@ -87,14 +85,13 @@ def test_samples_of_a_port_overlap_if_they_may_have_the_same_frames(spans, found
 
 
 def test_samples_with_the_same_capture_are_named():
-    same = {"sha256": "1"}
+    ends, same = (0, 9), {"sha256": "1"}
     rows = created(
-        a=(0, 9, same), b=(0, 9, same | {"port": "q"}), c=(0, 9, {"sha256": "2"}), d=(0, 9, {}), e=(0, 9, {})
+        a=(*ends, same), b=(*ends, same | {"port": "q"}), c=(*ends, {"sha256": "2"}), d=(*ends, {}), e=(*ends, {})
     )
-    assert plain(warnings.repeated(rows)).startswith(
-        "2 samples of 5 have the same capture as another sample (SHA-256), so"
-    )
-    assert ": a, b. Exclude all but one" in warnings.repeated(rows)
+    warning = plain(warnings.repeated(rows))
+    assert warning.startswith("2 samples of 5 have the same capture as another sample (SHA-256), so")
+    assert ": a, b. Exclude all but one" in warning
     assert warnings.repeated(rows[2:]) is None
 
 
@@ -153,20 +150,18 @@ def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
     ],
 )
 def test_flaws_of_samples_are_warnings(changes, warning, tmp_path):
-    found = [with_spaces(text) for text in warnings.collect(quality_with(tmp_path, **changes))]
-    assert any(text.startswith(warning) for text in found), found
-    assert len(found) == 1
+    (found,) = warnings.collect(quality_with(tmp_path, **changes))
+    assert with_spaces(found).startswith(warning)
 
 
 def test_report_states_excluded_samples_and_frames_for_each_reason(tmp_path):
     source = quality_with(tmp_path, restriction="trial, filter", excluded="trial, filter", filtered=True)
-    frames = source.quality[0]["frames"]
+    frames, total = source.quality[0]["frames"], sum(row["frames"] for row in source.quality)
     assert [plain(text) for text in warnings.collect(source)] == [
         f"1 sample of 4 with {frames:,} frames excluded from traffic statistics (replayed trial, filter): S0-p0-0000. "
         "To include them, set analysis.traffic: all."
     ]
     facts = {name: plain(value) for name, value in summary.facts(source)}
-    total = sum(row["frames"] for row in source.quality)
     assert facts["In traffic statistics"] == f"3 of 4 samples, {total - frames:,} of {total:,} frames"
     (quality,) = [table for table in tables.report_tables(source) if table["name"] == "capture_quality"]
     place = [name for name, _ in quality["columns"]].index("Excluded from statistics")
@@ -188,18 +183,15 @@ def test_coarse_timestamps_are_reported_for_each_resolution(tmp_path):
 def collected(tmp_path, samples: int, **parameters) -> Source:
     """Return a campaign with 4 samples in the tables and ``samples`` in the sheet, processed with parameters."""
     source = quality_with(tmp_path)
-    directory = source.campaign.directory
-    (directory / "raw").mkdir()
     lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(samples))
-    (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    write_file(source.campaign.directory / "raw" / "samples.tsv", f"sample\tsite\tport\tfile\n{lines}")
     if parameters:
-        set_parameters(directory, **parameters)
+        set_parameters(source.campaign.directory, **parameters)
     return source
 
 
 def set_parameters(directory: Path, **parameters) -> None:
-    text = json.dumps({"parameters": parameters})
-    (directory / "provenance" / "process.json").write_text(text, encoding="utf-8")
+    write_file(directory / "provenance" / "process.json", json.dumps({"parameters": parameters}))
 
 
 def test_samples_that_failed_are_counted(tmp_path):
@@ -239,9 +231,8 @@ MAPPING = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\nS0-P0-0000\tS0
 )
 def test_failed_samples_are_listed_with_their_reasons_and_do_not_reveal_pseudonyms(pseudonyms, named, tmp_path):
     source = collected(tmp_path, 4, pseudonyms=pseudonyms)
-    directory = source.campaign.directory
-    (directory / "raw" / "failed.tsv").write_text(FAILED, encoding="utf-8")
-    (directory / "pseudonyms.tsv").write_text(MAPPING, encoding="utf-8")  # of an earlier run, if there are none now
+    write_file(source.campaign.directory / "raw" / "failed.tsv", FAILED)
+    write_file(source.campaign.directory / "pseudonyms.tsv", MAPPING)  # of an earlier run, if there are none now
     text = f"3 samples of 7 were not collected and are not included in any number: {named}"
     assert [with_spaces(warning) for warning in warnings.collect(source)] == [text]
 
@@ -249,17 +240,17 @@ def test_failed_samples_are_listed_with_their_reasons_and_do_not_reveal_pseudony
 def test_note_lists_its_samples_and_their_loss(tmp_path):
     source = quality_with(tmp_path, lost_frames=None, loss_share=None)
     assert notes.tables(source) == []
-    (first, *others) = [row["sample"] for row in source.quality]
     unknown, *known = source.quality
-    for sample in (first, *others):
-        note(source.campaign.directory, sample, "all have it")
-    note(source.campaign.directory, others[0], "all have it", "7 of 9 replayed frames are not in the capture")
+    for row in source.quality:
+        note(source.campaign.directory, row["sample"], "all have it")
+    replayed = "7 of 9 replayed frames are not in the capture"
+    note(source.campaign.directory, known[0]["sample"], "all have it", replayed)
     note(source.campaign.directory, "left-out", "of no sample of the tables")
     (shown,) = notes.tables(source)
     assert unknown["lost_frames"] is None
     assert {row[-1]: row[1:3] for row in shown["rows"]} == {
         "all have it": [str(len(source.quality)), f"{sum(row['lost_frames'] for row in known)}, 1 unknown"],
-        "7 of 9 replayed frames are not in the capture": ["1", str(known[0]["lost_frames"])],
+        replayed: ["1", str(known[0]["lost_frames"])],
     }
     set_parameters(source.campaign.directory, pseudonyms=True)
     (shown,) = notes.tables(source)

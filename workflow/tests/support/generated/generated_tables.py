@@ -78,9 +78,10 @@ TABLES = (
 
 
 def write_table(directory: Path, name: str, rows: list[dict]) -> None:
-    """Write tables/NAME.parquet and .csv. Missing values are null, or 0 or "" if the schema excludes null."""
+    """Write tables/NAME.parquet and .csv. Missing values are null, or 0, "" or false if the schema excludes null."""
     schema = arrow_schema(name)
-    default = {f.name: None if f.nullable else "" if pa.types.is_string(f.type) else 0 for f in schema}
+    empty = {pa.string(): "", pa.bool_(): False}
+    default = {f.name: None if f.nullable else empty.get(f.type, 0) for f in schema}
     whole = [{key: default[key] if row.get(key) is None else row[key] for key in default} for row in rows]
     (directory / "tables").mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist(whole, schema)
