@@ -1,6 +1,7 @@
 """Tests the digest of a stage's code: it changes if code that the stage imports changes, and otherwise does not."""
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import write_file
+from acapella_testing.source_tree import ROOT
 
 from acapella.common import queries
 from acapella.figures import registry
@@ -23,14 +26,13 @@ ADDED = {".py": "\nEDITED = 1\n", ".hpp": "\ninline int edited = 1;\n"}
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
     """Copy the packages of this project so that tests can edit them."""
+    python = tmp_path / "workflow/native/python"
     for name in code.OURS:
-        shutil.copytree(code.package_directory(name), tmp_path / "workflow/native/python" / name)
-    root = SOURCE.parents[2]
-    shutil.copytree(root / "workflow/native/src", tmp_path / "workflow/native/src")
-    (tmp_path / "schemas").mkdir()
+        shutil.copytree(code.package_directory(name), python / name)
+    shutil.copytree(ROOT / "workflow/native/src", tmp_path / "workflow/native/src")
     for name in ("protocols.tsv", "report_formats.tsv", "tunnels.tsv"):
-        shutil.copy(root / "schemas" / name, tmp_path / "schemas" / name)
-    monkeypatch.setattr(code, "package_directory", lambda top: tmp_path / "workflow/native/python" / top)
+        write_file(tmp_path / "schemas" / name, (ROOT / "schemas" / name).read_bytes())
+    monkeypatch.setattr(code, "package_directory", lambda top: python / top)
     yield tmp_path / "workflow/native"
     forget()  # otherwise the digests of the copy would be used for the original
 
@@ -50,6 +52,11 @@ def fresh() -> str:
     return code.digest("acapella.digest.command", "acapella.digest.native")
 
 
+def append(path: Path, text: str | None = None) -> None:
+    """Append code, or a text, to a file."""
+    path.write_text(path.read_text() + (text or ADDED[path.suffix]))
+
+
 @pytest.mark.parametrize(
     ("edited", "changes"),
     [
@@ -63,14 +70,13 @@ def fresh() -> str:
 )
 def test_only_edits_of_the_native_core_and_imported_modules_change_the_digest(copy, edited, changes):
     before = fresh()
-    (copy / edited).write_text((copy / edited).read_text() + ADDED[Path(edited).suffix])
+    append(copy / edited)
     assert (fresh() != before) == changes
 
 
 def built_from(native: Path) -> str:
     """Return the checksum that a core built in the directory ``native`` contains."""
-    output = native / "sources_sha256.inc"
-    tables = sorted((native.parents[1] / "schemas").glob("*.tsv"))
+    output, tables = native / "sources_sha256.inc", sorted((native.parents[1] / "schemas").glob("*.tsv"))
     generator = SOURCE.parents[1] / "native/generate_checksum.py"
     subprocess.run([sys.executable, generator, native / "src", *tables, output], check=True)
     return output.read_text().strip().strip('"')
@@ -82,22 +88,20 @@ def test_installed_core_was_built_from_the_sources_in_the_tree():
 
 def test_core_that_was_not_rebuilt_has_a_different_digest(copy, monkeypatch):
     """Otherwise files that an outdated core wrote would count as those of the current sources."""
-    edited = copy / "src/frame/record.hpp"
-    edited.write_text(edited.read_text() + ADDED[".hpp"])
+    append(copy / "src/frame/record.hpp")
     outdated = fresh()
     monkeypatch.setattr(code._native, "sources_sha256", built_from(copy))
-    assert fresh() != outdated and code.outdated_core() == ""
+    assert fresh() != outdated
+    assert code.outdated_core() == ""
 
 
 def test_comments_and_messages_of_the_core_need_no_build_or_rerun(copy, monkeypatch):
     monkeypatch.setattr(code._native, "sources_sha256", built_from(copy))
-    before = fresh()
-    edited = copy / "src/flow/sha1.cpp"
-    source = edited.read_text()
-    message = next(line for line in source.splitlines() if "throw " in line and '"' in line)
-    edited.write_text("// A comment.\n" + source.replace(message, message.replace('"', '"edited ', 1)))
+    before, edited = fresh(), copy / "src/flow/sha1.cpp"
+    edited.write_text("// A comment.\n" + re.sub(r'(throw .*?")', r"\1edited ", edited.read_text(), count=1))
     assert edited.read_text().count("edited ") == 1
-    assert fresh() == before and code.outdated_core() == ""
+    assert fresh() == before
+    assert code.outdated_core() == ""
 
 
 PYTHON_CODE = '''"""A module."""
@@ -164,40 +168,33 @@ def test_only_code_counts_not_comments_and_messages(name, source, old, new, chan
 
 def docstrings_read(path: Path) -> list[int]:
     """Return the lines of a module that read a docstring, except for the help of a command."""
-    tree = ast.parse(path.read_text())
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    help_texts = {
-        id(inner)
-        for call in calls
-        for keyword in call.keywords
-        if getattr(call.func, "attr", getattr(call.func, "id", "")) in (*PARSING, "ArgumentParser")
-        and keyword.arg == "description"
-        for inner in ast.walk(keyword.value)
-    }
-    return [
-        node.lineno
-        for node in ast.walk(tree)
-        if (getattr(node, "id", "") == "__doc__" or getattr(node, "attr", "") in ("__doc__", "getdoc", "get_docstring"))
-        and id(node) not in help_texts
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    parsers = [
+        node for node in nodes if isinstance(node, ast.Call) and name_of(node.func) in (*PARSING, "ArgumentParser")
     ]
+    texts = [keyword.value for call in parsers for keyword in call.keywords if keyword.arg == "description"]
+    help_texts = {id(inner) for text in texts for inner in ast.walk(text)}
+    read = [node for node in nodes if name_of(node) in ("__doc__", "getdoc", "get_docstring")]
+    return [node.lineno for node in read if id(node) not in help_texts]
+
+
+def name_of(node: ast.AST) -> str:
+    """Return the name or attribute that a node of a syntax tree reads."""
+    return getattr(node, "attr", getattr(node, "id", ""))
 
 
 def test_results_do_not_depend_on_docstrings():
     """Edited docstrings do not change the digest of a stage's code."""
-    read = {}
-    for top in code.OURS:
-        for path in code.package_directory(top).rglob("*.py"):
-            if lines := docstrings_read(path):
-                read[str(path)] = lines
-    assert read == {}
+    paths = [path for top in code.OURS for path in code.package_directory(top).rglob("*.py")]
+    assert {path: lines for path in paths if (lines := docstrings_read(path))} == {}
 
 
 def test_text_of_a_figure_in_the_report_counts_as_code():
     for name in registry.all_figures():
-        path = SOURCE / "figures" / f"{name}.py"
-        about = registry.figure_module(name).ABOUT
+        path, about = SOURCE / "figures" / f"{name}.py", registry.figure_module(name).ABOUT
         edited = path.read_text().replace(about[:20], "Another text " + about[:20])
-        assert about.endswith(".") and canonical(path, edited.encode()) != canonical(path, path.read_bytes()), name
+        assert about.endswith("."), name
+        assert canonical(path, edited.encode()) != canonical(path, path.read_bytes()), name
 
 
 @pytest.mark.parametrize(
@@ -207,8 +204,7 @@ def test_text_of_a_figure_in_the_report_counts_as_code():
 def test_edited_module_changes_only_the_digests_of_figures_that_use_it(copy, edited, expected):
     forget()
     before = {name: code.figure_digest(name) for name in registry.all_figures()}
-    path = copy / "python" / "acapella" / "figures" / f"{edited}.py"
-    path.write_text(path.read_text() + ADDED[".py"])
+    append(copy / "python" / "acapella" / "figures" / f"{edited}.py")
     forget()
     changed = [name for name, digest in before.items() if code.figure_digest(name) != digest]
     assert changed == (expected or [*before])
@@ -233,8 +229,7 @@ def test_edited_query_changes_only_the_digests_of_partial_tables_computed_from_i
     monkeypatch.setattr(queries, "DIRECTORY", shutil.copytree(queries.DIRECTORY, tmp_path / "sql"))
     digests = code.table_digests.__wrapped__
     before = {*digests()}
-    path = tmp_path / "sql" / f"{edited}.sql"
-    path.write_text(path.read_text() + text)
+    append(tmp_path / "sql" / f"{edited}.sql", text)
     forget()
     assert {text.partition("=")[0] for text in {*digests()} - before} == expected
     assert {text.partition("=")[0] for text in before} == EVERY_TABLE
@@ -262,25 +257,20 @@ def test_all_stages_are_found():
 
 def names_in_tree(path: Path, package: str) -> set[str]:
     """Return the names that the import statements in a module's syntax tree import."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module
-            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
-    return found
+    found, nodes = set(), [*ast.walk(ast.parse(path.read_text()))]
+    for node in (node for node in nodes if isinstance(node, ast.ImportFrom)):
+        base = resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module
+        found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return found | {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
 
 
 def test_imports_match_the_syntax_tree_of_every_module():
-    count = 0
-    for top in code.OURS:
-        directory = code.package_directory(top)
-        for path in directory.rglob("*.py"):
-            package = ".".join([top, *path.parent.relative_to(directory).parts])
-            assert set(code.imported_names(path.read_text(), package)) == names_in_tree(path, package), path
-            count += 1
-    assert count > 200
+    tops = {top: code.package_directory(top) for top in code.OURS}
+    modules = [(top, directory, path) for top, directory in tops.items() for path in directory.rglob("*.py")]
+    assert len(modules) > 200
+    for top, directory, path in modules:
+        package = ".".join([top, *path.parent.relative_to(directory).parts])
+        assert set(code.imported_names(path.read_text(), package)) == names_in_tree(path, package), path
 
 
 def test_imports_are_found_in_all_kinds_of_blocks(tmp_path):

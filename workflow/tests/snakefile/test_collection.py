@@ -33,9 +33,7 @@ class FakeTestbed:
     """Functions like those of acapella_capture that record their calls. ``fault``: name of the one that fails."""
 
     def __init__(self, fault: str | None = None, samples=("a", "b")):
-        self.calls = []
-        self.fault = fault
-        self.samples = samples
+        self.calls, self.fault, self.samples = [], fault, samples
 
     def called(self, name: str) -> None:
         self.calls.append(name)
@@ -46,8 +44,7 @@ class FakeTestbed:
         self.called("samples")
         if self.samples is None:
             raise UnknownInAdvance
-        for sample in self.samples:
-            yield {"sample": sample}
+        return [{"sample": sample} for sample in self.samples]
 
     def describe_plan(self, settings, campaign):
         self.called("plan")
@@ -82,12 +79,10 @@ def test_collection_depends_only_on_keys_that_determine_its_samples(changes, key
 
 
 def test_programs_are_checked_before_a_collection_but_not_after_it():
-    testbed = FakeTestbed()
-    testbed.collection().check(collected=False)
-    assert testbed.calls == ["parse", "programs", "plan"]
-    testbed.calls.clear()
-    testbed.collection().check(collected=True)
-    assert testbed.calls == ["parse", "plan"]
+    for collected, calls in ((False, ["parse", "programs", "plan"]), (True, ["parse", "plan"])):
+        testbed = FakeTestbed()
+        testbed.collection().check(collected=collected)
+        assert testbed.calls == calls
 
 
 def test_plan_of_a_remote_testbed_is_not_requested_before_a_dry_run():
@@ -112,9 +107,8 @@ def test_configured_names_must_be_samples_of_the_collection():
 
 
 def test_plan_is_printed_once_when_snakemake_ends(capsys, monkeypatch):
-    registered = []
+    registered, testbed = [], FakeTestbed()
     monkeypatch.setattr(atexit, "register", lambda *call, **options: registered.append((call, options)))
-    testbed = FakeTestbed()
     collection = testbed.collection()
     collection.print_plan_at_exit()
     collection.print_plan_at_exit()

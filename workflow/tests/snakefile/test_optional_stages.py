@@ -1,5 +1,6 @@
 """Tests optional stages: their options, figures and files, and the removal of results that no longer belong here."""
 
+import json
 from types import SimpleNamespace
 
 import duckdb
@@ -43,13 +44,6 @@ def test_figures_and_options_match_the_stages_that_run():
     assert optional_stages.figure_flags(without_program) == ["--trials", "--transfers"]
 
 
-def test_figures_that_are_no_longer_selected_are_removed(tmp_path):
-    for name in ("iat_delta", "frame_sizes"):
-        write_file(tmp_path / "figures" / f"{name}.svg", "")
-    cleanup.remove_unconfigured(str(tmp_path), stages(ALL | {"figures": {"only": ["iat_delta"]}}))
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["iat_delta.svg"]
-
-
 def test_figures_of_the_infrastructure_study_match_the_given_inputs(tmp_path):
     config = NONE | {"infrastructure": {"advertisements": [], "slices": ["slices.csv"], "telemetry": []}}
     assert optional_stages.figures(stages(config), with_samples=False) == [*registry.SLICE_FIGURES]
@@ -58,8 +52,7 @@ def test_figures_of_the_infrastructure_study_match_the_given_inputs(tmp_path):
     for path in ("figures/infrastructure_weeks.svg", *kept):
         write_file(tmp_path / path, "")
     cleanup.remove_unconfigured(str(tmp_path), stages(config))
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert left - {"logs/stale.log"} == {*kept}
+    assert files_in(tmp_path) == {*kept}
     cleanup.remove_unconfigured(str(tmp_path), stages(NONE))
     assert not any((tmp_path / path).exists() for path in kept)
 
@@ -91,13 +84,6 @@ def test_figures_for_which_the_grid_has_no_data_are_omitted_and_reported(capsys,
     assert figures == [name for name in expected if name not in omitted]
 
 
-def test_figures_that_are_now_omitted_are_removed(tmp_path):
-    for name in ("transfer_ratios", "transfer_gain"):
-        write_file(tmp_path / "figures" / f"{name}.svg", "")
-    cleanup.remove_unconfigured(str(tmp_path), stages(with_grid()))
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["transfer_gain.svg"]
-
-
 @pytest.mark.parametrize(("reason", "runs"), [(None, True), ("no DPDK", False)])
 def test_machine_without_the_program_omits_flow_reports(monkeypatch, capsys, reason, runs):
     monkeypatch.setattr(program, "why_unavailable", lambda: reason)
@@ -107,19 +93,35 @@ def test_machine_without_the_program_omits_flow_reports(monkeypatch, capsys, rea
     assert optional_stages.available_flowreports(NONE) == NONE["flowreports"]
 
 
-def files_of_stages(campaign) -> dict[str, list]:
-    """Write a table and a provenance file for each optional stage and for process; return their paths by stage."""
-    paths = {
-        "process": ["tables/throughput.csv", "provenance/process.json"],
-        "trials": [f"tables/{TRIAL_TABLES[0]}.parquet", "provenance/consistency.json", "consistency/quiet.json"],
-        "flowreports": ["tables/flowreport_windows.csv", "flowtables_provenance.json"],
-        "flowstudy": ["tables/flowreport_response.csv", "provenance/flowstudy.json"],
-        "transfer": ["tables/transfer_gain.csv", "figures/transfer_gain.svg", "provenance/transfer.json"],
-        "published": ["tables/flowreport_published.csv", "flowpublished_provenance.json"],
-    }
-    for path in (campaign / name for names in paths.values() for name in names):
-        write_file(path, "")
-    return paths
+def files_in(directory) -> set[str]:
+    """Return the relative paths of files, except for the log of the removal."""
+    files = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+    return files - {"logs/stale.log"}
+
+
+@pytest.mark.parametrize(
+    ("config", "before", "left"),
+    [
+        (ALL | {"figures": {"only": ["iat_delta"]}}, ("iat_delta", "frame_sizes"), "iat_delta"),
+        (with_grid(), ("transfer_ratios", "transfer_gain"), "transfer_gain"),
+    ],
+    ids=["not selected", "without data"],
+)
+def test_figures_that_are_no_longer_drawn_are_removed(tmp_path, config, before, left):
+    for name in before:
+        write_file(tmp_path / "figures" / f"{name}.svg", "")
+    cleanup.remove_unconfigured(str(tmp_path), stages(config))
+    assert files_in(tmp_path) == {f"figures/{left}.svg"}
+
+
+FILES = {  # a table and a provenance file of each optional stage and of process
+    "process": ["tables/throughput.csv", "provenance/process.json"],
+    "trials": [f"tables/{TRIAL_TABLES[0]}.parquet", "provenance/consistency.json", "consistency/quiet.json"],
+    "flowreports": ["tables/flowreport_windows.csv", "flowtables_provenance.json"],
+    "flowstudy": ["tables/flowreport_response.csv", "provenance/flowstudy.json"],
+    "transfer": ["tables/transfer_gain.csv", "figures/transfer_gain.svg", "provenance/transfer.json"],
+    "published": ["tables/flowreport_published.csv", "flowpublished_provenance.json"],
+}
 
 
 @pytest.mark.parametrize(
@@ -137,22 +139,20 @@ def files_of_stages(campaign) -> dict[str, list]:
     ],
 )
 def test_results_of_stages_that_are_not_configured_are_removed(tmp_path, capsys, changes, kept):
-    paths = files_of_stages(tmp_path)
+    for path in (path for paths in FILES.values() for path in paths):
+        write_file(tmp_path / path, "")
     cleanup.remove_unconfigured(str(tmp_path), stages(changes, NONE["flowreports"]))
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert left - {"logs/stale.log"} == {name for stage in kept for name in paths[stage]}
-    assert ("stages that are not in the config" in capsys.readouterr().err) == (len(kept) < len(paths))
+    assert files_in(tmp_path) == {name for stage in kept for name in FILES[stage]}
+    assert ("stages that are not in the config" in capsys.readouterr().err) == (len(kept) < len(FILES))
 
 
 def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
-    (tmp_path / "raw").mkdir()
+    rows = {"a": SimpleNamespace(file=tmp_path / "a.pcap")}
     for name in "ab":
-        (tmp_path / "raw" / f"{name}.json").write_text(
-            f'{{"acapella_manifest": 1, "sample": "{name}", "file": "{name}.pcap"}}'
-        )
+        manifest = {"acapella_manifest": 1, "sample": name, "file": f"{name}.pcap"}
+        write_file(tmp_path / "raw" / f"{name}.json", json.dumps(manifest))
     with duckdb.connect(tmp_path / "catalog.duckdb") as con:
         con.execute("create table samples as select unnest(['a', 'b']) as sample")
-    rows = {"a": SimpleNamespace(file=tmp_path / "a.pcap")}
     cleanup.remove_unlisted(str(tmp_path), rows)
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.json"]
     with duckdb.connect(tmp_path / "catalog.duckdb") as con:
@@ -172,11 +172,7 @@ def test_damaged_catalog_is_reported_because_index_recreates_it(tmp_path, capsys
 
 def test_report_has_sections_about_tables_that_exist(tmp_path):
     assert optional_stages.report_sections(str(tmp_path), pseudonyms=False) == {}
-    (tmp_path / "tables").mkdir()
-    times = {}
-    for flag, table in optional_stages.SECTIONS.items():
-        path = tmp_path / "tables" / f"{table}.csv"
-        path.write_text("")
-        times[flag] = path.stat().st_mtime_ns
+    sections = {flag: tmp_path / "tables" / f"{table}.csv" for flag, table in optional_stages.SECTIONS.items()}
+    times = {flag: write_file(path, "").stat().st_mtime_ns for flag, path in sections.items()}
     assert optional_stages.report_sections(str(tmp_path), pseudonyms=False) == times
     assert [*optional_stages.report_sections(str(tmp_path), pseudonyms=True)] == ["--storage", "--searches"]

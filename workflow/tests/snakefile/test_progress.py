@@ -1,11 +1,10 @@
 """Tests the line about the progress of a run."""
 
 import logging
-import subprocess
-import sys
-import time
 from pathlib import Path
 
+from acapella_testing.runs.workflow_run import run_snakemake
+from acapella_testing.waiting import wait_until
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from acapella.snakefile.progress import Progress
@@ -15,11 +14,9 @@ class Run:
     """A Progress that receives events of a run, and a clock that the test sets."""
 
     def __init__(self, **planned: int):
-        self.seconds = 0.0
-        self.lines: list[str] = []
+        self.seconds, self.lines = 0.0, []
         self.progress = Progress(self.lines.append, lambda: self.seconds)
-        stats = {**planned, "all": 1, "total": sum(planned.values()) + 1}
-        self.event(LogEvent.RUN_INFO, stats=stats)
+        self.event(LogEvent.RUN_INFO, stats={**planned, "all": 1, "total": sum(planned.values()) + 1})
 
     def event(self, event: LogEvent, **values) -> None:
         """Pass an event to the handler, as Snakemake's logger does."""
@@ -87,8 +84,7 @@ def test_lines_are_printed_at_intervals_until_the_end():
     run = Run(digest=2)
     run.begin("digest", 1)
     run.progress.start(0.001)
-    while len(run.lines) < 3:
-        time.sleep(0.001)
+    wait_until(lambda: len(run.lines) >= 3)
     run.progress.stop()
     assert set(run.lines) == {"acapella: 0 of 2 samples digested, 1 in progress"}
 
@@ -97,7 +93,7 @@ def test_handler_understands_events_of_snakemake(tmp_path):
     """Of four samples, one has its output already. One fails in each attempt, one in the first."""
     (tmp_path / "a.acap").touch()
     snakefile = Path(__file__).parent / "snakefiles" / "progress.smk"
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--snakefile", str(snakefile), "--keep-going"]
-    ended = subprocess.run([*command, "--retries", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    options = ["--cores", "1", "--snakefile", str(snakefile), "--keep-going", "--retries", "1"]
+    ended = run_snakemake(options, tmp_path, {})
     lines = [line for line in ended.stdout.splitlines() if line.startswith("acapella: ")]
-    assert lines == ["acapella: 2 of 4 jobs finished, 1 failed; about 1 min left"], ended.stderr
+    assert lines == ["acapella: 2 of 4 jobs finished, 1 failed; about 1 min left"], ended.stdout

@@ -12,8 +12,10 @@ from pathlib import Path
 import duckdb
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs import warm_acapella
-from acapella_testing.runs.workflow_run import FIGURES, Workplace, only_figures, workplace
+from acapella_testing.runs.workflow_run import FIGURES, LETTER, Workplace, only_figures, workplace
+from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.batches import (
     STAGES,
@@ -43,16 +45,20 @@ REPORT = configuration.checked(
 def campaign(tmp_path, monkeypatch):
     """Return a function that ends a run in which the digest of sample `a` failed with an exit code and a log."""
     monkeypatch.chdir(tmp_path)
-    Path("a.pcap").write_bytes(b"capture")
+    write_file(Path("a.pcap"), "capture")
 
     def end_run(code: int | None, text: str = "acapella: error: reason", *, stopping: bool = False, errno=None) -> None:
-        Path("a.log").write_text(text)
-        records = JobRecords()
+        records, log = JobRecords(), write_file(Path("a.log"), text)
         records.stopping = stopping
-        records._failed[1] = [FailedJob("digest", "a", Path("a.log"), code, errno)]
+        records._failed[1] = [FailedJob("digest", "a", log, code, errno)]
         quarantine.record_failures("mine", REPORT, records, lambda sample: f"{sample}.pcap")
 
     return end_run
+
+
+def omitted(changes: dict | None = None, capture: str = "a.pcap") -> list[str]:
+    """Return the samples that a run with changes to the configuration omits; the sheet has sample `a`."""
+    return quarantine.omitted_samples("mine", REPORT | (changes or {}), lambda: {"a": capture})
 
 
 @pytest.mark.parametrize("code", [DAMAGED, MISTAKE, 128 + signal.SIGSEGV])
@@ -61,9 +67,9 @@ def test_sample_that_fails_is_recorded_with_its_log_and_omitted(campaign, code):
     record = json.loads(Path("mine/quarantine/a.json").read_text())
     assert (record["rule"], record["exit_code"], record["reason"]) == ("digest", code, "acapella: error: reason")
     assert Path("mine/quarantine/a.log").read_text() == "acapella: error: reason"
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
-    assert quarantine.omitted_samples("mine", REPORT | {"missing": "fail"}, lambda: {"a": "a.pcap"}) == []
-    assert quarantine.omitted_samples("mine", REPORT | {"exclude": ["a"]}, lambda: {"a": "a.pcap"}) == []
+    assert omitted() == ["a"]
+    assert omitted({"missing": "fail"}) == []
+    assert omitted({"exclude": ["a"]}) == []
 
 
 @pytest.mark.parametrize(
@@ -73,8 +79,8 @@ def test_sample_that_fails_is_recorded_with_its_log_and_omitted(campaign, code):
 )
 def test_file_that_is_not_a_record_is_ignored(campaign, content):
     campaign(MISTAKE)
-    Path("mine/quarantine/a.json").write_text(content)
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+    write_file(Path("mine/quarantine/a.json"), content)
+    assert omitted() == []
     quarantine.remove_completed("mine")
     campaign(MISTAKE)
     assert quarantine.reasons("mine", ["a"]) == ["acapella: error: reason"]
@@ -82,10 +88,9 @@ def test_file_that_is_not_a_record_is_ignored(campaign, content):
 
 @pytest.mark.parametrize("code", [None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM])
 def test_sample_that_needs_memory_or_time_is_tried_twice(campaign, code):
-    campaign(code, "digest: 10 frames")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
-    campaign(code, "digest: 10 frames")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
+    for expected in ([], ["a"]):
+        campaign(code, "digest: 10 frames")
+        assert omitted() == expected
 
 
 def test_record_of_a_sample_that_left_the_sheet_counts_in_no_table(campaign):
@@ -115,50 +120,44 @@ def test_error_of_a_batch_itself_is_attributed_to_no_sample(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "omitted"),
+    ("changes", "expected"),
     [({"max_seconds": 9}, []), ({"memory_mb": 4096}, []), ({"damaged": "keep"}, []), ({"threads": 2}, ["a"])],
 )
-def test_sample_is_retried_with_different_options_or_limits(campaign, changes, omitted):
+def test_sample_is_retried_with_different_options_or_limits(campaign, changes, expected):
     campaign(OUTSIDE)
     campaign(OUTSIDE)
-    config = REPORT | {"digest": REPORT["digest"] | changes}
-    assert quarantine.omitted_samples("mine", config, lambda: {"a": "a.pcap"}) == omitted
+    assert omitted({"digest": REPORT["digest"] | changes}) == expected
 
 
 def test_sample_is_retried_with_different_code(campaign, monkeypatch):
     campaign(MISTAKE)
     monkeypatch.setattr(quarantine.code, "digest", lambda *_: "repaired")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+    assert omitted() == []
     campaign(OUTSIDE)  # the first failure of this code
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+    assert omitted() == []
 
 
 def test_sample_without_a_capture_is_retried_when_it_has_one(campaign):
     Path("a.pcap").unlink()
     campaign(MISTAKE)
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
-    Path("a.pcap").write_bytes(b"capture")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+    assert omitted() == ["a"]
+    write_file(Path("a.pcap"), "capture")
+    assert omitted() == []
 
 
 def test_sample_with_an_unreadable_capture_is_retried_when_it_is_readable(campaign, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(quarantine.os, "access", lambda *_: False)
         campaign(MISTAKE)
-        assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+        assert omitted() == ["a"]
+    assert omitted() == []
 
 
-def test_sample_with_a_different_path_in_the_sheet_is_retried(campaign):
+@pytest.mark.parametrize("name", ["repaired.pcap", "a.pcap"])
+def test_sample_with_a_different_path_or_capture_is_retried(campaign, name):
     campaign(MISTAKE)
-    Path("repaired.pcap").write_bytes(b"capture")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "repaired.pcap"}) == []
-
-
-def test_sample_with_a_different_capture_is_retried(campaign):
-    campaign(MISTAKE)
-    Path("a.pcap").write_bytes(b"repaired capture")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == []
+    write_file(Path(name), "repaired capture")
+    assert omitted(capture=name) == []
 
 
 def write_results(seconds: int, *, batched: bool) -> None:
@@ -168,9 +167,7 @@ def write_results(seconds: int, *, batched: bool) -> None:
     if not batched:
         results["analyze"] = [Campaign(Path("mine")).partial("a", path.stem) for path in results["analyze"]]
     for path in (path for paths in results.values() for path in paths):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("result")
-        os.utime(path, (modified, modified))
+        os.utime(write_file(path, "result"), (modified, modified))
     if batched:
         write_plan(Path("mine"), [member])
         Journal(Path("mine"), "analyze", "b0001").add({"a": "key"}, results["analyze"])
@@ -183,7 +180,7 @@ def test_earlier_results_of_a_failed_sample_do_not_complete_it(campaign, batched
     campaign(OUTSIDE)
     campaign(OUTSIDE)
     quarantine.remove_completed("mine")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
+    assert omitted() == ["a"]
     write_results(60, batched=batched)
     quarantine.remove_completed("mine")
     assert not list(Path("mine/quarantine").iterdir())
@@ -194,7 +191,7 @@ def test_tables_of_its_batch_do_not_complete_a_sample_that_failed(campaign):
     write_results(60, batched=True)
     Journal(Path("mine"), "analyze", "b0001").start("a")
     quarantine.remove_completed("mine")
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == ["a"]
+    assert omitted() == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -219,25 +216,24 @@ def test_failure_of_the_machine_is_not_recorded(campaign, code, options):
 )
 def test_one_run_completes_a_campaign_without_a_failed_sample(finished, tmp_path, changes, options):
     """The file of alpha-p2 is not a capture until the second run."""
-    place = workplace(tmp_path, missing="report", **only_figures(), **changes)
+    place, capture = workplace(tmp_path, missing="report", **only_figures(), **changes), "captures/alpha-p2.pcap.gz"
     place.environment |= warm_acapella.environment()  # kept by the process that the next run replaces
-    capture = tmp_path / "captures" / "alpha-p2.pcap.gz"
-    intact = capture.read_bytes()
-    capture.write_text("Dear reader, this is not a capture at all.\n")
+    write_file(tmp_path / capture, LETTER)
     run = place.start("--cores", "2", *options, output=subprocess.PIPE)
     printed, _ = run.communicate()
-    assert run.returncode == 0 and printed.count("acapella: starting the next run\n") == 1, printed
+    assert run.returncode == 0, printed
+    assert printed.count("acapella: starting the next run\n") == 1, printed
     assert "1 sample is missing from the tables, because its job failed: alpha-p2" in printed
-    page = (place.campaign / "report.html").read_text().replace("\xa0", " ")
+    page = with_spaces((place.campaign / "report.html").read_text())
     assert "1 sample of 3 failed and is in no table or figure: alpha-p2 (digest: acapella: error: " in page
-    figures = [path.read_text().replace("\xa0", " ") for path in place.campaign.glob("figures/*.svg")]
+    figures = [with_spaces(path.read_text()) for path in place.campaign.glob("figures/*.svg")]
     assert len(figures) == len(FIGURES)
     assert all("1 sample missing because it failed" in figure for figure in figures)
     with duckdb.connect(str(place.campaign / "catalog.duckdb"), read_only=True) as con:
-        query = "select sample, excluded from samples where acap is null"
-        assert con.execute(query).fetchall() == [("alpha-p2", "failed")]
+        failed = con.execute("select sample, excluded from samples where acap is null").fetchall()
+    assert failed == [("alpha-p2", "failed")]
 
-    capture.write_bytes(intact)
+    shutil.copyfile(finished.directory / capture, tmp_path / capture)
     place.succeed("--cores", "2", "process")
     assert not list(place.campaign.glob("quarantine/*"))
     assert place.sha256("tables/*.csv") == finished.sha256("tables/*.csv")
@@ -275,47 +271,43 @@ esac
 
 def write_failing_captures(directory: Path) -> None:
     """Write captures of one good sample and of three that crash tshark, never end, and need too much memory."""
-    directory.mkdir()
-    frames = busy_port()
-    times = [frames[0][0] - number for number in range(3)]
-    first = frames[0][1]
-    for name, sender in (("good", 0), ("crash", 1), ("hang", 2)):
+    new_directory(directory)
+    (start, first), *_ = frames = busy_port()
+    for sender, name in enumerate(("good", "crash", "hang")):
         marked = first[:6] + bytes([2, 0, 0, 0, 0, sender]) + first[12:]
-        write_pcap(directory / f"{name}.pcap", [(times[sender], marked), *frames])
+        write_pcap(directory / f"{name}.pcap", [(start - sender, marked), *frames])
     udp = bytes.fromhex("0200000000060200000000070800 4500001c000000004011 0000 0a000001 0a000002 0000 0009 0008 0000")
     flows = (udp[:26] + number.to_bytes(4, "big") + udp[30:] for number in range(1 << 24, (1 << 24) + 100_000))
-    write_pcap(directory / "memory.pcap", [(times[0] + number, frame) for number, frame in enumerate(flows)])
+    write_pcap(directory / "memory.pcap", [(start + number, frame) for number, frame in enumerate(flows)])
 
 
 @pytest.mark.skipif(not SOAK, reason="takes a minute: make soak (a sample that is not a capture is tested above)")
 def test_samples_that_crash_tshark_or_never_end_or_need_too_much_memory_do_not_affect_others(tmp_path):
     """All are in one batch. The second run repeats those that may have needed only more time or memory."""
-    place = Workplace(tmp_path)
     settings = {"batches": {"samples": 10}, "digest": {"engine": "tshark", "memory_mb": 16, "max_seconds": 60}}
+    reasons = {"crash": "tshark", "hang": "not finished after", "memory": "memory"}
+    place, alone = Workplace(tmp_path), Workplace(tmp_path / "alone")
     place.configure(missing="report", **settings)
     write_failing_captures(tmp_path / "captures")
-    failing = ["crash", "hang", "memory"]
-    place.sheet(*((name, "alpha", name, f"../captures/{name}.pcap") for name in ("good", *failing)))
+    place.sheet(*((name, "alpha", name, f"../captures/{name}.pcap") for name in ("good", *reasons)))
     with tempfile.TemporaryDirectory() as programs:  # confined tshark runs as another user, who may not read tmp_path
         Path(programs).chmod(0o755)
         place.replace_tshark(Path(programs), FAILING_TSHARK.replace("TSHARK", shutil.which("tshark") or ""))
-        ended = [place.run("--keep-going") for _ in range(2)]
-        assert [run.returncode for run in ended] == [1, 1], ended[0].stdout
+        for _ in range(2):
+            place.fail("--keep-going")
         records = {path.stem: json.loads(path.read_text()) for path in (place.campaign / "quarantine").glob("*.json")}
-        assert {name: record["rule"] for name, record in records.items()} == dict.fromkeys(failing, "digest")
-        reasons = {"crash": "tshark", "hang": "not finished after", "memory": "memory"}
+        assert {name: record["rule"] for name, record in records.items()} == dict.fromkeys(reasons, "digest")
         for name, words in reasons.items():
             log = (place.campaign / "quarantine" / f"{name}.log").read_text()
-            assert words in log and words in records[name]["reason"], (name, log, records[name])
+            assert words in log, (name, log)
+            assert words in records[name]["reason"], (name, records[name])
         printed = place.succeed("--cores", "2")
     assert "3 samples are missing from the tables" in printed, printed
-    page = (place.campaign / "report.html").read_text().replace("\xa0", " ")
-    assert "3 samples of 4 failed" in page and all(f"{name} (digest: acapella: error: " in page for name in failing)
-    alone = Workplace(tmp_path / "alone")
+    page = with_spaces((place.campaign / "report.html").read_text())
+    assert "3 samples of 4 failed" in page
+    assert all(f"{name} (digest: acapella: error: " in page for name in reasons)
     alone.configure(**settings | {"missing": "fail"})
-    shutil.copytree(tmp_path / "captures", alone.directory / "captures")
-    alone.sheet(("good", "alpha", "good", "../captures/good.pcap"))
+    alone.sheet(("good", "alpha", "good", "../../captures/good.pcap"))
     alone.succeed("process")
-    assert place.sha256("acap/good.parquet", "tables/frame_sizes.csv") == alone.sha256(
-        "acap/*", "tables/frame_sizes.csv"
-    )
+    same = ("acap/good.parquet", "tables/frame_sizes.csv")
+    assert place.sha256(*same) == alone.sha256(*same)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from acapella_testing.new_files import write_file
 
 from acapella.snakefile import replays
 from acapella.snakefile.config import checked
@@ -26,14 +27,13 @@ def installed(request, monkeypatch):
 
 
 def test_trials_include_only_environments_that_can_run(installed, capsys):
-    given = config_of()
-    found = with_replays(given)
+    given, found = config_of(), with_replays(config_of())
     expected = {"quiet": ["quiet-1", "quiet-2"]} | ({"ours": ["ours-1", "ours-2"]} if installed else {})
-    assert found["trials"] == expected
+    assert with_replays(given)["trials"] == expected
     assert found["local"]["replay"]["environments"] == (["quiet", OURS] if installed else ["quiet"])
     assert given == config_of(), "the given config is unchanged"
     warning = "acapella: warning: acapella-dpdk-replay is missing; environments not replayed: ours\n"
-    assert capsys.readouterr().err == ("" if installed else warning)
+    assert capsys.readouterr().err == ("" if installed else 2 * warning)
     assert with_replays(found) == found
 
 
@@ -69,7 +69,8 @@ def test_trials_on_fabric_match_its_environments(monkeypatch, environments, tria
     replay |= {"environments": environments} if environments else {}
     given = checked({"campaign": "c", "testbed": "fabric", "exclude": ["path-2"], "fabric": {"replay": replay}})
     found = with_replays(given)
-    assert found["trials"] == trials and found["fabric"] == given["fabric"]
+    assert found["trials"] == trials
+    assert found["fabric"] == given["fabric"]
     assert environments_with_departures(found) == [*trials]
     assert with_replays(given | {"trials": {"own": ["path-1", "path-3"]}})["trials"] == {"own": ["path-1", "path-3"]}
 
@@ -83,10 +84,11 @@ def test_environment_with_fewer_than_two_trials_is_not_compared(monkeypatch):
 @pytest.fixture
 def manifests(tmp_path):
     """Write manifests of two trials that two replayers sent."""
+    recordings = [{"file": name, "sha256": "0"} for name in ("r1", "r2")]
     for trial in ("a", "b"):
-        names = {"recordings": ["r1", "r2"], "departures": [f"{trial}.1", f"{trial}.2"]}
-        replay = {key: [{"file": name, "sha256": "0"} for name in files] for key, files in names.items()}
-        (tmp_path / f"{trial}.json").write_text(json.dumps({"replay": replay}))
+        departures = [{"file": f"{trial}.{number}", "sha256": "0"} for number in (1, 2)]
+        replay = {"recordings": recordings, "departures": departures}
+        write_file(tmp_path / f"{trial}.json", json.dumps({"replay": replay}))
     return [str(tmp_path / f"{trial}.json") for trial in ("a", "b")]
 
 
@@ -113,9 +115,8 @@ def test_kappa_gets_no_departures_if_it_cannot_use_them(manifests, key):
 
 @pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"replay": []}', '{"replay": {"departures": []}}'])
 def test_kappa_gets_no_departures_if_one_trial_has_none(tmp_path, manifests, text):
-    if text is None:
-        (tmp_path / "b.json").unlink()
-    else:
-        (tmp_path / "b.json").write_text(text)
+    (tmp_path / "b.json").unlink()
+    if text is not None:
+        write_file(tmp_path / "b.json", text)
     assert replay_files(manifests, CONSISTENCY).options() == []
     assert not replay_of(tmp_path / "b.json").get("departures")

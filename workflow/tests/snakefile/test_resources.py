@@ -2,11 +2,10 @@
 
 import math
 import re
-import subprocess
-import sys
 
 import pytest
-from acapella_testing.runs.workflow_run import ROOT
+from acapella_testing.new_files import write_file
+from acapella_testing.runs.workflow_run import ROOT, run_snakemake
 
 from acapella.cli.batch import TOGETHER_BYTES
 from acapella.snakefile import resources
@@ -24,8 +23,7 @@ class Input(list):
 
 
 def test_memory_and_time_grow_with_the_input_and_with_each_attempt():
-    memory, minutes = memory_mb("digest"), run_minutes("digest")
-    need = NEEDS["digest"]
+    memory, minutes, need = memory_mb("digest"), run_minutes("digest"), NEEDS["digest"]
     small, large = Input(a_pcap=1), Input(a_pcap=10 * GIB)
     assert memory({}, small, 1) == SNAKEMAKE_MB + need.mb + need.mb_per_mib
     assert memory({}, large, 1) == SNAKEMAKE_MB + need.mb + need.mb_per_mib * 10 * GIB
@@ -78,12 +76,10 @@ rule collect:
 
 def test_resources_are_recomputed_when_the_input_exists_and_for_each_attempt(tmp_path):
     """The capture does not exist when Snakemake plans the jobs. The job fails with less than 2,000 MiB."""
-    (tmp_path / "Snakefile").write_text(SNAKEFILE)
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--retries", "2"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    input, attempt = Input(a_pcap=10), 3
-    expected = memory_mb("digest")({}, input, attempt), run_minutes("digest")({}, input, attempt)
+    write_file(tmp_path / "Snakefile", SNAKEFILE)
+    ended = run_snakemake(["--cores", "1", "--retries", "2"], tmp_path, {})
+    assert ended.returncode == 0, ended.stdout
+    expected = [function("digest")({}, Input(a_pcap=10), 3) for function in (memory_mb, run_minutes)]
     assert (tmp_path / "a.acap").read_text().split() == [*map(str, expected)]
 
 

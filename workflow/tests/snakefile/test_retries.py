@@ -1,11 +1,10 @@
 """Tests that collections and measurements run once, even with the retries of the profile for Slurm."""
 
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
-from acapella_testing.runs.workflow_run import ROOT
+from acapella_testing.new_files import write_file
+from acapella_testing.runs.workflow_run import ROOT, run_snakemake
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
 
@@ -41,9 +40,9 @@ def test_collections_and_measurements_are_not_repeated():
 
 
 def test_rule_without_retries_runs_once_although_the_profile_has_retries(tmp_path):
-    (tmp_path / "Snakefile").write_text(SNAKEFILE)
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--retries", "2", "--keep-going", "a", "b"]
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+    write_file(tmp_path / "Snakefile", SNAKEFILE)
+    ended = run_snakemake(["--cores", "1", "--retries", "2", "--keep-going", "a", "b"], tmp_path, {})
+    assert ended.returncode == 1, ended.stdout
     attempts = [(tmp_path / f"attempts_of_{rule}").read_text().count("\n") for rule in ("collect", "digest")]
     assert attempts == [1, 3]
 

@@ -3,6 +3,7 @@
 import atexit
 
 import pytest
+from acapella_testing.new_files import write_file
 
 from acapella.snakefile.sample_sheet import SampleSheet
 from acapella.snakefile.samples import Sample
@@ -13,11 +14,10 @@ from acapella_capture.testbeds import files
 def write_sheet(tmp_path):
     """Return a function that writes a sheet with these lines and reads it."""
     for name in "ab":
-        (tmp_path / f"{name}.pcap").write_bytes(bytes(24))
+        write_file(tmp_path / f"{name}.pcap", bytes(24))
 
     def write(*lines: str) -> SampleSheet:
-        path = tmp_path / "samples.tsv"
-        path.write_text("".join(f"{line}\n" for line in ("sample\tsite\tport\tfile", *lines)))
+        path = write_file(tmp_path / "samples.tsv", "\n".join(["sample\tsite\tport\tfile", *lines, ""]))
         return SampleSheet.read(str(path), read=files.read_sheet, fault_of=files.unreadable, empty=files.no_samples)
 
     return write
@@ -42,10 +42,8 @@ def test_empty_sheet_ends_snakemake_only_when_samples_are_needed(write_sheet):
 
 
 def test_unreadable_captures_cause_a_warning_unless_they_are_excluded(write_sheet, tmp_path):
-    sheet = write_sheet("a\tWEST\tp1\ta.pcap", "lost\tWEST\tp2\tlost.pcap")
-    path = tmp_path / "lost.pcap"
-    warning = f"warning: {sheet.path} line 3: {path}: no such file; sample lost will fail"
-    assert sheet.warnings([]) == [warning]
+    sheet, path = write_sheet("a\tWEST\tp1\ta.pcap", "lost\tWEST\tp2\tlost.pcap"), tmp_path / "lost.pcap"
+    assert sheet.warnings([]) == [f"warning: {sheet.path} line 3: {path}: no such file; sample lost will fail"]
     assert sheet.warnings(["lost"]) == []
     assert (sheet.is_readable(str(tmp_path / "a.pcap")), sheet.is_readable(str(path))) == (True, False)
 

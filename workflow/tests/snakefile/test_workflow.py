@@ -8,9 +8,12 @@ import sys
 import pytest
 import yaml
 from acapella_testing.new_files import write_file
-from acapella_testing.runs.workflow_run import CAPTURES, ROOT, Workplace, run_snakemake, workplace
+from acapella_testing.processes import run
+from acapella_testing.requirements import skip_if
+from acapella_testing.runs.workflow_run import CAPTURES, ROOT, Workplace, rules_run, run_snakemake, workplace
 
 from acapella.campaign import analyze
+from acapella.flowreports import program
 from acapella.snakefile import config
 from acapella_core import schemas
 from acapella_core.errors import UserError
@@ -20,9 +23,9 @@ RULES = sorted((ROOT / "rules").glob("*.smk"))
 
 def rule_blocks():
     """Yield (name, text) of every rule in rules/."""
+    rule = re.compile(r"^( *)(?:rule|checkpoint) (\w+):\n((?:\1 +.*\n|\n)+)", re.M)
     for path in RULES:
-        for match in re.finditer(r"^( *)(?:rule|checkpoint) (\w+):\n((?:\1 +.*\n|\n)+)", path.read_text(), re.M):
-            yield f"{path.stem}:{match[2]}", match[3]
+        yield from ((f"{path.stem}:{name}", text) for _, name, text in rule.findall(path.read_text()))
 
 
 BLOCKS = dict(rule_blocks())
@@ -35,12 +38,10 @@ def test_rules_of_all_stages_are_found():
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_rule_has_log_benchmark_resources_and_calls_a_stage(name):
-    text = BLOCKS[name]
-    for directive in ("log", "benchmark", "resources", "shell", "output"):
-        assert re.search(rf"^ +{directive}:", text, re.M), directive
-    for forbidden in ("run", "script", "notebook", "wrapper"):
-        assert not re.search(rf"^ +{forbidden}:", text, re.M), forbidden
-    assert re.search(r"acapella \w+", text)
+    directives = {*re.findall(r"^ +(\w+):", BLOCKS[name], re.M)}
+    assert {"log", "benchmark", "resources", "shell", "output"} <= directives
+    assert not {"run", "script", "notebook", "wrapper"} & directives
+    assert re.search(r"acapella \w+", BLOCKS[name])
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -52,10 +53,9 @@ def test_rule_depends_on_its_code_unless_it_uses_a_testbed(name):
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_placeholders_for_paths_are_quoted(name):
-    for placeholder in re.findall(
-        r"\{(?:input|output|log|params\.campaign)[^}]*\}", BLOCKS[name].partition("shell:")[2]
-    ):
-        assert placeholder.endswith(":q}"), placeholder
+    command = BLOCKS[name].partition("shell:")[2]
+    placeholders = re.findall(r"\{(?:input|output|log|params\.campaign)[^}]*\}", command)
+    assert [each for each in placeholders if not each.endswith(":q}")] == []
 
 
 def test_rule_files_begin_with_a_description():
@@ -74,8 +74,7 @@ def test_snakemake_lint_is_clean(tmp_path):
 
 def test_dry_run_lists_every_stage_and_writes_nothing(tmp_path):
     printed = workplace(tmp_path).succeed("--dry-run")
-    for stage in ("collect", "digest", "index", "analyze", "process", "report"):
-        assert re.search(rf"^{stage} +\d+$", printed, re.M), printed
+    assert {"collect", "digest", "index", "analyze", "process", "report"} <= rules_run(printed)
     assert not (tmp_path / "results").exists()
 
 
@@ -203,11 +202,10 @@ def test_config_defaults_are_filled_in_at_every_level():
 
 
 def test_config_yaml_shows_every_key_with_its_default():
-    shown = config.checked(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
-    assert shown == config.checked({"campaign": shown["campaign"], "samples": shown["samples"]})
     text = (ROOT / "config/config.yaml").read_text()
-    for key in keys_of(schemas.json_schema("config")):
-        assert re.search(rf"^[ #]*{key}:", text, re.M), key
+    shown = config.checked(yaml.safe_load(text))
+    assert shown == config.checked({"campaign": shown["campaign"], "samples": shown["samples"]})
+    assert {*keys_of(schemas.json_schema("config"))} <= {*re.findall(r"^[ #]*(\w+):", text, re.M)}
 
 
 def test_thresholds_of_the_storage_study_must_be_ordered():
@@ -224,48 +222,44 @@ def keys_of(schema):
 
 @pytest.mark.parametrize("mistake", [{"capture": {"snaplen": "abc"}}, {"campagne": "x"}])
 def test_config_error_ends_snakemake_with_one_line(tmp_path, mistake):
-    ended = workplace(tmp_path, **mistake).run("--dry-run")
-    assert ended.returncode != 0
-    lines = [line for line in ended.stdout.splitlines() if "profile" not in line]
-    assert len(lines) == 1 and lines[0].startswith("config error: "), ended.stdout
+    assert only_line(workplace(tmp_path, **mistake)).startswith("config error: ")
+
+
+def only_line(place: Workplace) -> str:
+    """Return the line that a failed dry run prints in addition to that of the profile."""
+    (line,) = [line for line in place.fail("--dry-run").splitlines() if "profile" not in line]
+    return line
 
 
 def test_missing_temporary_directory_is_reported_before_any_job(tmp_path):
     place = workplace(tmp_path)
     place.environment["TMPDIR"] = str(tmp_path / "gone")
-    ended = place.run("--dry-run")
-    assert ended.returncode != 0
-    last = ended.stdout.splitlines()[-1]
-    assert last.startswith(f"directory of temporary files {tmp_path / 'gone'}: no such directory; "), ended.stdout
+    last = place.fail("--dry-run").splitlines()[-1]
+    assert last.startswith(f"directory of temporary files {tmp_path / 'gone'}: no such directory; "), last
 
 
 def test_duplicate_sample_names_are_rejected_with_their_lines(tmp_path):
     place = workplace(tmp_path)
-    place.sheet(
-        ("a", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("a", "s", "p2", str(CAPTURES / "beta-p1.pcap.gz"))
-    )
-    ended = place.run("--dry-run")
-    assert ended.returncode != 0
-    assert re.search(r"config error: .*samples\.tsv line 3: sample 'a' is already in line 2", ended.stdout)
+    place.sheet(*(("a", "s", port, str(CAPTURES / "alpha-p1.pcap.gz")) for port in ("p1", "p2")))
+    error = r"config error: .*samples\.tsv line 3: sample 'a' is already in line 2"
+    assert re.search(error, place.fail("--dry-run"))
 
 
 def test_empty_sheet_is_reported_with_advice(tmp_path):
     place = workplace(tmp_path)
     place.sheet()
-    ended = place.run("--dry-run")
-    assert ended.returncode != 0
-    last = ended.stdout.splitlines()[-1]
+    printed = place.fail("--dry-run")
+    last = printed.splitlines()[-1]
     assert re.match(r"config error: .*samples\.tsv: no samples; add one line per capture", last), last
-    assert not re.search(r"Exception|Error in|Traceback", ended.stdout), "one line, without Snakemake's frame"
+    assert not re.search(r"Exception|Error in|Traceback", printed), "one line, without Snakemake's frame"
 
 
 def test_empty_sheet_affects_only_targets_that_need_samples(tmp_path):
     place = workplace(tmp_path)
     place.sheet()
     assert "Congratulations" in place.succeed("--lint")
-    assert re.search(r"^conformance +1$", place.succeed("--dry-run", "conformance"), re.M)
-    plan = place.succeed("--dry-run", "storage")
-    assert all(re.search(rf"^{job} +1$", plan, re.M) for job in ("measure_storage", "storage_tables", "storage"))
+    assert "conformance" in rules_run(place.succeed("--dry-run", "conformance"))
+    assert {"measure_storage", "storage_tables", "storage"} <= rules_run(place.succeed("--dry-run", "storage"))
 
 
 def test_missing_capture_is_reported_before_any_job(tmp_path):
@@ -279,18 +273,17 @@ def test_missing_capture_is_reported_before_any_job(tmp_path):
 
 
 def test_exclusion_of_an_unknown_sample_is_an_error(tmp_path):
-    ended = workplace(tmp_path, exclude=["gamma"]).run("--dry-run")
-    assert ended.returncode != 0
-    assert "config error: exclude: 'gamma' is not a sample of config/samples.tsv\n" in ended.stdout
+    printed = workplace(tmp_path, exclude=["gamma"]).fail("--dry-run")
+    assert "config error: exclude: 'gamma' is not a sample of config/samples.tsv\n" in printed
 
 
 def test_option_configfile_replaces_config_yaml(tmp_path):
     place = workplace(tmp_path, exclude=["gamma"], trials={"mine": ["a", "b"]})
-    (tmp_path / "mine.yaml").write_text("campaign: other\n")
+    write_file(tmp_path / "mine.yaml", "campaign: other\n")
     printed = place.succeed("--dry-run", "--configfile", "mine.yaml", "--config", "pseudonyms=True")
     assert "results/other/report.html" in printed
-    (tmp_path / "mine.yaml").write_text("pseudonyms: true\n")
-    printed = place.run("--dry-run", "--configfile", "mine.yaml").stdout
+    write_file(tmp_path / "mine.yaml", "pseudonyms: true\n")
+    printed = place.fail("--dry-run", "--configfile", "mine.yaml")
     assert "config error: campaign: missing (Name of the campaign; its results are in results/<campaign>)" in printed
 
 
@@ -306,12 +299,10 @@ def test_option_configfile_replaces_config_yaml(tmp_path):
 )
 def test_invalid_config_yaml_is_reported_in_one_line(tmp_path, text, complaint):
     place = workplace(tmp_path)
-    file = tmp_path / "config" / "config.yaml"
-    file.unlink() if text is None else file.write_text(text)
-    ended = place.run("--dry-run")
-    assert ended.returncode != 0
-    lines = [line for line in ended.stdout.splitlines() if "profile" not in line]
-    assert len(lines) == 1 and lines[0].startswith(f"config error: config/config.yaml: {complaint}"), ended.stdout
+    (tmp_path / "config" / "config.yaml").unlink()
+    if text is not None:
+        write_file(tmp_path / "config" / "config.yaml", text)
+    assert only_line(place).startswith(f"config error: config/config.yaml: {complaint}")
 
 
 LOCAL = {"testbed": "local", "samples": None, "local": {"replay": {"repeats": 3}}}
@@ -335,18 +326,15 @@ LOCAL = {"testbed": "local", "samples": None, "local": {"replay": {"repeats": 3}
     ],
 )
 def test_impossible_collection_is_reported_before_it_starts(tmp_path, changes, complaint):
-    ended = workplace(tmp_path, **LOCAL | changes).run("--dry-run")
-    assert ended.returncode != 0
-    assert ended.stdout.splitlines()[-1].startswith(f"config error: {complaint}")
+    printed = workplace(tmp_path, **LOCAL | changes).fail("--dry-run")
+    assert printed.splitlines()[-1].startswith(f"config error: {complaint}")
 
 
 def test_finished_collection_needs_neither_key_nor_filter(tmp_path):
     gone = {"preprocess": {"anonymize": True, "key_file": "/nowhere/campaign.key"}}
     place = workplace(tmp_path, **LOCAL | gone)
-    ended = place.run("--dry-run")
-    assert ended.returncode != 0 and "config error: preprocess.key_file: cannot read /nowhere" in ended.stdout
-    sheet = place.campaign / "raw" / "samples.tsv"
-    write_file(sheet, "sample\tsite\tport\tfile\n")
+    assert "config error: preprocess.key_file: cannot read /nowhere" in place.fail("--dry-run")
+    write_file(place.campaign / "raw" / "samples.tsv", "sample\tsite\tport\tfile\n")
     assert "What collect would do:" in place.succeed("--dry-run")
 
 
@@ -357,18 +345,14 @@ def test_planned_samples_of_the_local_testbed_may_be_trials_or_excluded(tmp_path
 
 
 def test_demo_ignores_the_settings_of_the_user(tmp_path):
-    command = next(
-        line for line in (ROOT / "Makefile").read_text().splitlines() if "config/demo.yaml" in line and "@$" in line
-    )
-    arguments = (
-        command.partition("--cores $(CORES) ")[2].replace("config/demo.yaml", str(ROOT / "config/demo.yaml")).split()
-    )
+    demo = re.compile(r"^.*@\$.*--cores \$\(CORES\) (.*config/demo\.yaml.*)$", re.M)
+    command = demo.search((ROOT / "Makefile").read_text())[1]
+    words = command.replace("config/demo.yaml", str(ROOT / "config/demo.yaml")).split()
+    words += ["--dry-run", "--printshellcmds", "--forceall"]
     place = workplace(tmp_path, exclude=["quiet-1"], trials={"mine": ["a", "b"]}, digest={"engine": "native"})
-    plan = place.succeed(*arguments, "--dry-run", "--printshellcmds", "--forceall")
+    plan = without_times(place.succeed(*words))
     place.configure()
-    assert without_times(place.succeed(*arguments, "--dry-run", "--printshellcmds", "--forceall")) == without_times(
-        plan
-    )
+    assert without_times(place.succeed(*words)) == plan
 
 
 def without_times(printed: str) -> list[str]:
@@ -402,10 +386,12 @@ def test_trials_are_compared_only_if_the_config_has_them(tmp_path):
     printed = place.succeed("--dry-run", "--printshellcmds")
     assert re.search(r"^kappa +2$", printed, re.M), printed
     assert re.search(r"^trials +1$", printed, re.M), printed
-    assert not re.search(r"^conformance ", printed, re.M) and " --papers" not in printed, printed
+    assert "conformance" not in rules_run(printed)
+    assert " --papers" not in printed, printed
     place.configure(**TWO_TRIALS, report={"papers": True})
     with_papers = place.succeed("--dry-run", "--printshellcmds")
-    assert re.search(r"^conformance +1$", with_papers, re.M) and " --trials --papers " in with_papers, with_papers
+    assert "conformance" in rules_run(with_papers)
+    assert " --trials --papers " in with_papers, with_papers
     assert re.search(
         r"--name=alpha-p1\+beta-p1 .* -- \S+/alpha-p1\.pcap\.gz,\S+/beta-p1\.pcap\.gz \S+/alpha-p2", printed
     )
@@ -416,45 +402,35 @@ def test_trials_are_compared_only_if_the_config_has_them(tmp_path):
 
 
 def test_unknown_sample_in_a_trial_is_reported_with_its_key(tmp_path):
-    ended = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).run("--dry-run")
-    assert ended.returncode != 0
-    printed = "config error: trials.quiet[1][1]: 'gamma' is not a sample of config/samples.tsv"  # no suggestion
-    assert printed in ended.stdout.splitlines()
+    printed = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).fail("--dry-run")
+    error = "config error: trials.quiet[1][1]: 'gamma' is not a sample of config/samples.tsv"  # no suggestion
+    assert error in printed.splitlines()
 
 
 def test_flow_reports_are_planned_if_the_config_has_them(tmp_path):
-    from acapella.flowreports import program  # noqa: PLC0415
-
-    place = workplace(tmp_path)
-    place.configure(flowreports={"samples": "all", "study": True}, report={"papers": True})
-    plan = place.succeed("--dry-run")
-    jobs = ("flowreports", "flowtables", "flowreports_published", "measure_response", "measure_collector", "flowstudy")
-    if (why := program.why_unavailable()) is not None:
-        assert f"flow reports are omitted: {why}" in plan
-        assert not any(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
-        return
-    assert all(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
+    place = workplace(tmp_path, flowreports={"samples": "all", "study": True}, report={"papers": True})
+    plan, why = place.succeed("--dry-run"), program.why_unavailable()
+    jobs = {"flowreports", "flowtables", "flowreports_published", "measure_response", "measure_collector", "flowstudy"}
+    assert rules_run(plan) & jobs == (set() if why else jobs)
+    assert (f"flow reports are omitted: {why}" in plan) == bool(why)
+    skip_if(why)
     place.configure(flowreports={"samples": ["alpha"]})
-    printed = place.run("--dry-run")
-    assert printed.returncode != 0 and "config error: flowreports.samples: 'alpha' is not a sample of" in printed.stdout
+    assert "config error: flowreports.samples: 'alpha' is not a sample of" in place.fail("--dry-run")
 
 
 def test_errors_outside_jobs_are_printed_with_quiet_all(tmp_path):
     """Snakemake suppresses its own errors. The last lines are those of the error."""
-    ended = workplace(tmp_path / "place").run("--cores", "1", "--quiet", "all", "--", "unknown-target")
-    assert ended.returncode == 1
-    *_, kind, error = ended.stdout.splitlines()
-    assert kind.startswith("MissingRuleException") and "No rule to produce unknown-target" in error
+    printed = workplace(tmp_path / "place").fail("--cores", "1", "--quiet", "all", "--", "unknown-target")
+    *_, kind, error = printed.splitlines()
+    assert kind.startswith("MissingRuleException")
+    assert "No rule to produce unknown-target" in error
 
 
 @pytest.mark.parametrize("module", ["acapella_core._native", "acapella_capture"])
 def test_incomplete_installation_is_reported_in_one_line_with_quiet_all(tmp_path, module):
     program = f"import sys; sys.modules[{module!r}] = None; from snakemake.cli import main; main(sys.argv[1:])"
-    words = ["--cores", "1", "--quiet", "all", "--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", "none"]
-    ended = subprocess.run(
-        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    words = ["--cores", "1", "--quiet", "all", "--snakefile", ROOT / "Snakefile", "--workflow-profile", "none"]
+    ended = run(sys.executable, "-c", program, *words, cwd=tmp_path)
     assert ended.returncode == 1
-    assert re.fullmatch(
-        rf"acapella: error: the installation is not complete \(.*{module}.*\); run make setup\n", ended.stderr
-    )
+    error = rf"acapella: error: the installation is not complete \(.*{module}.*\); run make setup\n"
+    assert re.fullmatch(error, ended.stderr)

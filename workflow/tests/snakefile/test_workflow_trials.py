@@ -2,7 +2,6 @@
 pseudonyms.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -11,7 +10,11 @@ import shutil
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.release_records import text_of
+from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import ROOT, Workplace, only_figures, rules_run
+
+from acapella_core.files import sha256_of
 
 TRIALS = ROOT / ".test" / "trials"
 # Site, port and capture of each sample. No text of a report or figure contains these names.
@@ -61,21 +64,16 @@ def compared(tmp_path_factory) -> Workplace:
     return place
 
 
-def environments(place: Workplace) -> dict[str, dict]:
-    """Return the rows of the comparison of environments, by environment."""
-    rows = pq.read_table(place.campaign / "tables" / "consistency_environments.parquet").to_pylist()
-    return {row["environment"]: row for row in rows}
-
-
 def test_trials_are_compared_up_to_the_report(compared):
-    rows = environments(compared)
-    assert list(rows) == list(COMPARED["trials"]), "in the order of the config"
-    steady, congested = rows["lab-steady"], rows["lab-congested"]
+    found = {row["environment"]: row for row in rows(compared.campaign, "consistency_environments")}
+    assert list(found) == list(COMPARED["trials"]), "in the order of the config"
+    steady, congested, queues = found.values()
     assert (steady["U"], steady["O"], steady["undefined_runs"]) == (0, 0, 0)
     assert 0.99 < steady["kappa"] < 1
     assert congested["U"] == pytest.approx(12 / (600 + 588))
-    assert congested["O"] > 0 and congested["kappa"] < steady["kappa"]
-    assert (steady["within_ns"], rows["lab-queues"]["samples"], rows["lab-queues"]["trials"]) == (100, 3, 2)
+    assert congested["O"] > 0
+    assert congested["kappa"] < steady["kappa"]
+    assert (steady["within_ns"], queues["samples"], queues["trials"]) == (100, 3, 2)
     assert {path.stem for path in (compared.campaign / "figures").glob("*.svg")} == FIGURES
     assert 'id="consistency"' in (compared.campaign / "report.html").read_text(encoding="utf-8")
     assert "Nothing to be done" in compared.succeed()
@@ -93,7 +91,7 @@ def test_failed_rerun_keeps_catalog_and_tables_and_the_next_run_updates_them(com
     for stage, (path, message) in broken.items():
         text = path.read_text()
         write_with_old_time(path, "{")
-        printed = place.run("--forcerun", stage, "--until", stage).stdout
+        printed = place.fail("--forcerun", stage, "--until", stage)
         assert f"acapella: these jobs failed:\n  {stage}: " in printed, printed
         assert re.search(rf"^  {stage}: acapella: error: {message}", printed, re.M), printed
         assert "deleted earlier results" not in printed
@@ -110,20 +108,19 @@ def write_with_old_time(path, text):
 
 
 def test_published_tables_of_all_stages_are_views_of_the_catalog(compared):
-    con = duckdb.connect(str(compared.campaign / "catalog.duckdb"), read_only=True)
-    tables = {path.stem for path in (compared.campaign / "tables").glob("*.parquet")}
-    assert {"consistency", "frame_sizes"} <= tables
-    for name in tables:
-        rows = pq.read_metadata(compared.campaign / "tables" / f"{name}.parquet").num_rows
-        assert con.execute(f"select count(*) from {name}").fetchone() == (rows,), name
+    tables = {path.stem: pq.read_metadata(path).num_rows for path in (compared.campaign / "tables").glob("*.parquet")}
+    assert {"consistency", "frame_sizes"} <= tables.keys()
+    with duckdb.connect(str(compared.campaign / "catalog.duckdb"), read_only=True) as con:
+        for name, count in tables.items():
+            assert con.execute(f"select count(*) from {name}").fetchone() == (count,), name
 
 
 def test_provenance_contains_the_checksums_of_trial_captures(compared):
     provenance = json.loads((compared.campaign / "provenance" / "consistency.json").read_text(encoding="utf-8"))
-    checksum = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, (_, _, path) in SAMPLES.items()}
-    assert provenance["inputs"]["lab-queues"] == {f"{A}+{C}": [checksum[A], checksum[C]], B: [checksum[B]]}
+    a, b, c = (sha256_of(path) for *_, path in SAMPLES.values())
+    assert provenance["inputs"]["lab-queues"] == {f"{A}+{C}": [a, c], B: [b]}
     for name, digest in provenance["outputs"].items():
-        assert hashlib.sha256((compared.campaign / name).read_bytes()).hexdigest() == digest
+        assert sha256_of(compared.campaign / name) == digest
 
 
 def test_changed_baseline_compares_only_its_environment_again(compared, tmp_path_factory):
@@ -146,31 +143,18 @@ def test_published_files_contain_no_true_names_with_pseudonyms(compared, tmp_pat
     place.configure(**COMPARED, pseudonyms=True)
     place.succeed("--cores", "2")
     true = {*SAMPLES, *COMPARED["trials"], *(name for site, port, _ in SAMPLES.values() for name in (site, port))}
-    patterns = (
-        "tables/*",
-        "figures/*",
-        "consistency/*",
-        "report.html",
-        "provenance/*",
-    )
-    published = {path for pattern in patterns for path in place.campaign.glob(pattern)}
+    named = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, true))})")
+    public = {"tables", "figures", "consistency", "provenance"}
+    published = {path for name in public for path in place.campaign.glob(f"{name}/*")} | {
+        place.campaign / "report.html"
+    }
     assert len(published) > 50
     for path in published:
-        printed = everything_in(path)
-        assert not {name for name in true if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}", printed)}, path
+        printed = text_of(path) if path.suffix == ".parquet" else path.read_text(encoding="utf-8")
+        assert named.findall(printed) == [], path
     private = {"raw", "acap", "flows", "partial", "kappa", "logs", "benchmarks", "catalog.duckdb", "pseudonyms.tsv"}
-    private.add("config.json")
     beside = {path.relative_to(place.campaign).parts[0] for path in place.campaign.rglob("*") if path not in published}
-    public = {"tables", "figures", "consistency", "provenance"}
-    assert beside - public == private, "as in results/README.md"
-    kappas = pq.read_table(place.campaign / "tables" / "consistency.parquet").to_pylist()
-    shown = {row[trial] for row in kappas for trial in ("trial_a", "trial_b")}
+    assert beside - public == {*private, "config.json"}, "as in results/README.md"
+    pairs = rows(place.campaign, "consistency")
+    shown = {row[trial] for row in pairs for trial in ("trial_a", "trial_b")}
     assert all(re.fullmatch(r"S\d-P\d-0000(\+S\d-P\d-0000)?", name) for name in shown)
-
-
-def everything_in(path) -> str:
-    """Return the text of a file; for Parquet, its metadata and cells."""
-    if path.suffix != ".parquet":
-        return path.read_text(encoding="utf-8")
-    table = pq.read_table(path)
-    return f"{table.schema.metadata} {table.to_pylist()}"

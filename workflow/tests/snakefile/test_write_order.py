@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.new_files import new_directory
+from acapella_testing.processes import run
 from acapella_testing.requirements import require_success
 from acapella_testing.runs.workflow_run import Workplace
 
@@ -56,22 +56,15 @@ def test_order_is_checked(tmp_path):
 def test_results_are_synced_before_they_get_their_names(tmp_path, batches):
     require_success(["strace", "--seccomp-bpf", "-f", "-o", os.devnull, "true"], "strace")
     (tmp_path / "cache").mkdir(mode=0o700)
-    place = Workplace(tmp_path)
+    place, calls = Workplace(tmp_path), new_directory(tmp_path / "calls")
     place.configure(digest={"engine": "native", "cache": str(tmp_path / "cache")}, **batches)
-    (tmp_path / "captures").mkdir()
-    write_pcap(tmp_path / "captures" / "s.pcap", busy_port())
-    place.sheet(("s", "alpha", "p1", "../captures/s.pcap"))
-    (tmp_path / "calls").mkdir()
-    command = [*STRACE, "-o", str(tmp_path / "calls" / "thread"), *place.command("--cores", "2")]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    place.add_samples(["s"])
+    ended = run(*STRACE, "-o", calls / "thread", *place.command("--cores", "2"), cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
-    renamed, faults = set(), []
-    for path in (tmp_path / "calls").iterdir():
-        found, wrong = faults_of(path.read_text().splitlines(), tmp_path)
-        renamed |= found
-        faults += wrong
-    results = {path for path in place.campaign.rglob("*") if path.is_file()}
-    results = {path for path in results if not str(path.relative_to(place.campaign)).startswith(NOT_RESULTS)}
-    assert [fault for fault in faults if Path(fault.partition(": ")[0]) in results] == []
+    of_threads = [faults_of(path.read_text().splitlines(), tmp_path) for path in calls.iterdir()]
+    renamed = {path for paths, _ in of_threads for path in paths}
+    files = {str(path.relative_to(place.campaign)): path for path in place.campaign.rglob("*") if path.is_file()}
+    results = {path for name, path in files.items() if not name.startswith(NOT_RESULTS)}
+    assert [fault for _, faults in of_threads for fault in faults if Path(fault.partition(": ")[0]) in results] == []
     assert results - renamed == set()
     assert len(results) > 50

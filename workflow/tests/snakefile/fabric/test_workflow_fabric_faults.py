@@ -10,11 +10,13 @@ from acapella_testing.fabric.behavior import BEHAVIORS, PAGE, PRECAUTIONS
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.fabric.orchestrator import HOST, TAGS, StoredSlice
 from acapella_testing.fabric.program import environment
-from acapella_testing.runs.workflow_run import ROOT, Workplace, only_figures, run_snakemake
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.runs.workflow_run import ROOT, only_figures, run_snakemake
 
 PORTS = {"STAR": ["HundredGigE0/0/0/5"], "UTAH": ["HundredGigE0/0/0/2"]}
 COLLECT = {"mode": "sites", "sites": [*PORTS], "instances": 1, "port_selection": "fixed", "ports": PORTS}
 SHORT = {"wait_timeout_s": 3, "mirror_timeout_s": 3, "release_timeout_s": 3}
+IMPATIENT = ("stuck", "kept", "refusing")  # faults that are tested with SHORT
 # The value of each switch, and whether the campaign still has results.
 FAULTS = {
     "create_status": ([503] * 8, True),
@@ -50,8 +52,7 @@ SOME = [*random.Random(17).sample([name for name, (_, results) in FAULTS.items()
 
 @pytest.fixture
 def fabric(tmp_path):
-    (tmp_path / "fabric").mkdir()
-    with loopback_fabric(tmp_path / "fabric") as created:
+    with loopback_fabric(new_directory(tmp_path / "fabric")) as created:
         created.give_token(refresh_token="refresh-1")
         yield created
 
@@ -59,12 +60,11 @@ def fabric(tmp_path):
 def switch_on(fabric: Loopback, name: str) -> None:
     """Switch on a fault. For pages, the project has more slices than one reply contains."""
     owners = (fabric.orchestrator.faults, fabric.nodes, fabric.orchestrator)
-    owner = next(each for each in owners if hasattr(each, name))
-    setattr(owner, name, FAULTS[name][0])
+    setattr(next(each for each in owners if hasattr(each, name)), name, FAULTS[name][0])
     if name == "page":
         other = StoredSlice("", "", "StableOK", "", "", "StableOK", holds=False)
-        for number in range(PAGE + 1):
-            fabric.orchestrator.slices[str(number)] = replace(other, slice_id=str(number), name=f"other-{number}")
+        for number in map(str, range(PAGE + 1)):
+            fabric.orchestrator.slices[number] = replace(other, slice_id=number, name=f"other-{number}")
 
 
 def ours(fabric: Loopback) -> list[str]:
@@ -78,25 +78,19 @@ def test_each_fault_of_the_table_is_tested():
 @pytest.mark.parametrize("name", FAULTS if os.environ.get("ACAPELLA_SOAK") else SOME)
 def test_campaign_ends_with_results_or_one_line_and_nothing_left_unnamed(fabric, tmp_path, name):
     switch_on(fabric, name)
-    place = Workplace(tmp_path)
-    settings = fabric.settings(**(SHORT if name in ("stuck", "kept", "refusing") else {}))
-    config = {
-        "campaign": "tiny",
-        "testbed": "fabric",
-        "capture": {"sample_s": 0.3},
-        "collect": COLLECT,
-        "fabric": asdict(settings),
-    } | only_figures()
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
-    words = ["--profile", "fabric", "--configfile", str(tmp_path / "mine.yaml"), "--directory", str(tmp_path)]
+    campaign, settings = tmp_path / "results" / "tiny", fabric.settings(**(SHORT if name in IMPATIENT else {}))
+    config = {"campaign": "tiny", "testbed": "fabric", "capture": {"sample_s": 0.3}, "collect": COLLECT}
+    config |= only_figures() | {"fabric": asdict(settings)}
+    file = write_file(tmp_path / "mine.yaml", yaml.safe_dump(config))
+    words = ["--profile", "fabric", "--configfile", str(file), "--directory", str(tmp_path)]
     ended = run_snakemake(words, ROOT, environment(fabric))
-    log = (place.campaign / "logs" / "collect.log").read_text()
+    log = (campaign / "logs" / "collect.log").read_text()
     shown = f"{ended.stdout}\n{log}"
     assert "Traceback" not in log, shown
     assert (ended.returncode == 0) is FAULTS[name][1], shown
     if ended.returncode == 0:
         assert ours(fabric) == [], shown
-        assert (place.campaign / "report.html").is_file()
+        assert (campaign / "report.html").is_file()
         return
     last = log.strip().splitlines()[-1]
     assert last.startswith("acapella: error: "), shown

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.fabric.loopback import loopback_fabric
+from acapella_testing.generated.files_campaign import failed
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.release_records import write_key
+from acapella_testing.requirements import require
 from acapella_testing.runs.workflow_run import DIGESTS, Workplace, collect_in_process, only_figures, rules_run
 
 from acapella.cli.main import main
@@ -23,8 +27,7 @@ COMPARED = (*DIGESTS, "tables/*", "figures/*.svg")
 
 @pytest.fixture(scope="module")
 def fabric(tmp_path_factory):
-    if not PROGRAM.is_file():
-        pytest.skip(f"no {PROGRAM.name} here: build/digest.log")
+    require(PROGRAM.is_file(), f"no {PROGRAM.name} here: build/digest.log")
     with loopback_fabric(tmp_path_factory.mktemp("fabric")) as created:
         yield created
 
@@ -41,52 +44,45 @@ def runs(fabric, tmp_path_factory):
 
     The second one has the captures that the nodes of the first deleted.
     """
-    place, kept = Workplace(tmp_path_factory.mktemp("node")), tmp_path_factory.mktemp("kept")
+    place, here, kept = (Workplace(tmp_path_factory.mktemp(name)) for name in ("node", "here", "kept"))
+    delete = node_digest.delete_on_node
 
     def keep(testbed, node, file):
         path = fabric.nodes.home(node) / f"acapella-{place.campaign.name}" / file
         if path.is_file():
-            shutil.copy(path, kept)
+            shutil.copy(path, kept.directory)
         delete(testbed, node, file)
 
-    delete = node_digest.delete_on_node
     configure(place, fabric, "hybrid", collect=COLLECT | {"digest_on": "node"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_digest, "delete_on_node", keep)
         collect_in_process(place)
     printed = place.succeed("--cores", "2")
-    here = Workplace(tmp_path_factory.mktemp("here"))
     configure(here, fabric, "native")
-    fetch_captures(place, here, kept)
+    fetch_captures(place, here, kept.directory)
     here.succeed("--cores", "2")
     return place, here, printed
 
 
 def fetch_captures(place: Workplace, here: Workplace, kept: Path) -> None:
     """Create the output of rule collect with captures instead of digests."""
-    raw = here.campaign / "raw"
-    raw.mkdir(parents=True)
+    raw = new_directory(here.campaign / "raw")
     (here.campaign / "collect.json").touch()
     sheet = (place.campaign / "raw" / "samples.tsv").read_text(encoding="utf-8")
     for path in (place.campaign / "raw").glob("*.json"):
         manifest = json.loads(path.read_text(encoding="utf-8"))
         sheet = sheet.replace(manifest.pop("node_digest")["file"], manifest["file"])
-        (raw / path.name).write_text(json.dumps(manifest), encoding="utf-8")
+        write_file(raw / path.name, json.dumps(manifest))
         shutil.copy(kept / manifest["file"], raw)
-    (raw / "samples.tsv").write_text(sheet, encoding="utf-8")
-
-
-def files_of(place: Workplace) -> dict[str, bytes]:
-    """Return the results that have to be the same in both runs, by path."""
-    paths = sorted(path for pattern in COMPARED for path in place.campaign.glob(pattern))
-    return {str(path.relative_to(place.campaign)): path.read_bytes() for path in paths}
+    write_file(raw / "samples.tsv", sheet)
 
 
 def test_tables_and_figures_equal_those_of_fetched_captures(runs):
     place, here, _ = runs
-    made = files_of(place)
-    assert made == files_of(here)
-    assert {"tables/capture_quality.csv", "figures/frame_sizes.svg"} <= made.keys() and len(made) > 40
+    made = place.sha256(*COMPARED)
+    assert made == here.sha256(*COMPARED)
+    assert {"tables/capture_quality.csv", "figures/frame_sizes.svg"} <= made.keys()
+    assert len(made) > 40
     assert (place.campaign / "report.html").is_file()
 
 
@@ -99,9 +95,10 @@ def test_no_capture_is_fetched(runs):
 
 def test_engine_native_is_reported_and_recorded(runs):
     place, _, printed = runs
-    assert printed.count(WARNING) == 1 and "digest" in rules_run(printed)
+    assert printed.count(WARNING) == 1
+    assert "digest" in rules_run(printed)
     acaps = list((place.campaign / "acap").glob("*.parquet"))
-    assert len(acaps) == 2 and {metadata_of(acap)["engine"] for acap in acaps} == {"native"}
+    assert [metadata_of(acap)["engine"] for acap in acaps] == ["native"] * 2
 
 
 def test_finished_campaign_is_complete(runs):
@@ -111,18 +108,11 @@ def test_finished_campaign_is_complete(runs):
 
 
 def test_commands_that_need_captures_state_that_they_were_not_fetched(runs, tmp_path, capsys):
-    place, _, _ = runs
-    key = tmp_path / "key"
-    assert main(["anonymize", "--new-key", str(key)]) == 0
-    capsys.readouterr()
-    for words in (
-        ["extract", str(place.campaign), "--where", "true", "-o", str(tmp_path / "out.pcap")],
-        ["release", str(place.campaign), "-o", str(tmp_path / "public"), "--key-file", str(key)],
-    ):
-        assert main(words) == 2
-        printed = capsys.readouterr().err
-        assert "was not fetched: it was digested on its node (collect.digest_on)" in printed, printed
-        assert printed.count("\n") == 1
+    campaign, key = runs[0].campaign, write_key(tmp_path / "key")
+    extract = ["extract", campaign, "--where", "true", "-o", tmp_path / "out.pcap"]
+    for words in (extract, ["release", campaign, "-o", tmp_path / "public", "--key-file", key]):
+        error = failed(capsys, *words)
+        assert "was not fetched: it was digested on its node (collect.digest_on)" in error
 
 
 @pytest.mark.parametrize(
@@ -136,9 +126,8 @@ def test_commands_that_need_captures_state_that_they_were_not_fetched(runs, tmp_
     ],
 )
 def test_stages_that_need_captures_are_rejected_before_a_request(changes, message, fabric, tmp_path):
-    place = Workplace(tmp_path / "work")
+    place, before = Workplace(tmp_path / "work"), len(fabric.orchestrator.requests)
     configure(place, fabric, "native", collect=COLLECT | {"digest_on": "node"}, **changes)
-    before = len(fabric.orchestrator.requests)
-    ended = place.run("--cores", "1")
-    assert ended.returncode == 1 and len(fabric.orchestrator.requests) == before
-    assert ended.stdout.splitlines()[-1].startswith(f"config error: {message}")
+    last = place.fail("--cores", "1").splitlines()[-1]
+    assert last.startswith(f"config error: {message}")
+    assert len(fabric.orchestrator.requests) == before

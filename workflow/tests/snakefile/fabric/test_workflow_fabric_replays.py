@@ -67,13 +67,10 @@ def place(tmp_path_factory):
 
 def join(prefix: list[str], interfaces: list[str]) -> None:
     """Connect the interfaces by a bridge that has the name of the receiver, on which every frame can be recorded."""
-    for line in (
-        f"link add {RECEIVER} type bridge mcast_snooping 0",
-        f"link set {RECEIVER} addrgenmode none",
-        *(f"link set {interface} master {RECEIVER}" for interface in interfaces),
-        f"link set {RECEIVER} up",
-    ):
-        subprocess.run([*prefix, "ip", *line.split()], check=True)
+    lines = [f"add {RECEIVER} type bridge mcast_snooping 0", f"set {RECEIVER} addrgenmode none"]
+    lines += [*(f"set {interface} master {RECEIVER}" for interface in interfaces), f"set {RECEIVER} up"]
+    for line in lines:
+        subprocess.run([*prefix, "ip", "link", *line.split()], check=True)
 
 
 def test_dry_run_lists_upload_trials_and_their_comparison(place):
@@ -92,7 +89,8 @@ def test_environments_of_the_replay_are_compared_without_a_list_of_trials(place)
 
 def test_kappa_of_the_path_is_computed_from_the_departures(place):
     for row in rows(place.campaign, "consistency"):
-        assert row["path_kappa_lo"] <= row["path_kappa_hi"] <= 1 and 0 < row["kappa_replayer"] <= 1
+        assert row["path_kappa_lo"] <= row["path_kappa_hi"] <= 1
+        assert 0 < row["kappa_replayer"] <= 1
 
 
 def test_table_of_replays_has_the_settings_and_the_delays_of_the_senders(place):
@@ -103,8 +101,7 @@ def test_table_of_replays_has_the_settings_and_the_delays_of_the_senders(place):
         for key in ("sender", "replayers", "polling", "largest_gap_ns", "median_gap_ns", "skew_ns", "skew_error_ns"):
             assert row[key] == manifest[key], key
         assert row["path"] == manifest["path"]["kind"] == "slice"
-        expected = (2, 2) if environment == "dual" else (1, 1)
-        assert (row["replayers"], row["speed"]) == expected
+        assert (row["replayers"], row["speed"]) == ((2, 2) if environment == "dual" else (1, 1))
         assert (row["skew_ns"] is None) == (row["skew_error_ns"] is None) == (environment == "single")
         assert row["median_gap_ns"] == replay_capture.GAP_NS // manifest["speed"]
         assert row["cpu_lost"] == (row["largest_gap_ns"] > row["median_gap_ns"])
@@ -113,4 +110,5 @@ def test_table_of_replays_has_the_settings_and_the_delays_of_the_senders(place):
 def test_figures_show_replayer_and_path(place):
     assert "replayer alone" in (place.campaign / "figures" / "kappa_replayer.svg").read_text(encoding="utf-8")
     page = (place.campaign / "report.html").read_text(encoding="utf-8")
-    assert "How trials were sent" in page and 'id="table-consistency_replays"' in page
+    assert "How trials were sent" in page
+    assert 'id="table-consistency_replays"' in page

@@ -4,13 +4,11 @@ test_slurm_faults.py has the tests with faults.
 """
 
 from acapella_testing.runs import slurm_runs
-from acapella_testing.runs.workflow_run import DIGESTS, workplace
+from acapella_testing.runs.workflow_run import DIGESTS
 
 
 def test_jobs_run_by_sbatch_write_the_same_bytes(tmp_path):
-    local, slurm = workplace(tmp_path / "local"), workplace(tmp_path / "slurm")
-    for place in (local, slurm):  # each Slurm job starts Snakemake twice, so only one capture
-        place.sheet(("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"))
+    local, slurm = (slurm_runs.one_sample(tmp_path / name) for name in ("local", "slurm"))
     stages = ("--until", "collect", "digest")
     local.succeed("--cores", "2", *stages)
     with slurm_runs.cluster() as cluster:

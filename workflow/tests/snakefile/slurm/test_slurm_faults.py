@@ -7,11 +7,10 @@ import os
 import random
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from acapella_testing.runs import slurm_runs
-from acapella_testing.runs.workflow_run import Workplace, workplace
+from acapella_testing.runs.workflow_run import workplace
 
 pytestmark = pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
 RESULTS = ("acap/*", "flows/*", "tables/*", "provenance/*")
@@ -22,7 +21,7 @@ DOWN_S = 25  # longer than the queries after which Slurm's plugin forgets its jo
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     """Return a campaign of one sample, processed without Slurm."""
-    place = one_sample(tmp_path_factory.mktemp("local") / "place")
+    place = slurm_runs.one_sample(tmp_path_factory.mktemp("local") / "place")
     place.succeed("--cores", "2", "process")
     return place
 
@@ -30,20 +29,12 @@ def local(tmp_path_factory):
 @pytest.fixture
 def place(tmp_path):
     """Return the same campaign before its first run."""
-    return one_sample(tmp_path / "slurm")
-
-
-def one_sample(directory: Path) -> Workplace:
-    """Return a campaign with only one sample, because each Slurm job starts Snakemake twice."""
-    place = workplace(directory)
-    place.sheet(("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"))
-    return place
+    return slurm_runs.one_sample(tmp_path / "slurm")
 
 
 def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
-    place = workplace(tmp_path, batches={"samples": 2})
+    place, accounts = workplace(tmp_path, batches={"samples": 2}), set()
     with slurm_runs.cluster(accounting=True) as cluster:
-        accounts = set()
 
         def fault():
             """The controller sends jobs to the database a few seconds after they have started."""
@@ -59,9 +50,8 @@ def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
 
 def test_jobs_of_a_failed_node_run_again(local, place):
     """The node loses power while it runs a job, and is repaired after Slurm has noticed it."""
-    wait = random.Random(SEED)
+    wait, failed = random.Random(SEED), []
     with slurm_runs.cluster() as cluster:
-        failed = []
 
         def fault():
             job, node = slurm_runs.wait_for(lambda: slurm_runs.jobs_in_state(cluster, "RUNNING"), "a job")[0]
@@ -78,10 +68,9 @@ def test_jobs_of_a_failed_node_run_again(local, place):
 
 
 def test_job_over_its_memory_is_repeated_with_more(local, place):
+    more = ("--set-resources", "analyze:mem_mb=30 * 50**(attempt - 1)")
     with slurm_runs.cluster(over_memory_kill=True) as cluster:
-        printed = slurm_runs.run_on(
-            cluster, place, "process", "--set-resources", "analyze:mem_mb=30 * 50**(attempt - 1)"
-        )
+        printed = slurm_runs.run_on(cluster, place, "process", *more)
         logs = [*place.directory.glob(".snakemake/slurm_logs/*/*/*.log"), *cluster.directory.glob("slurmd-*.log")]
         assert any("exceeded memory limit" in log.read_text() for log in logs), printed
     assert "Trying to restart job" in printed
@@ -90,10 +79,8 @@ def test_job_over_its_memory_is_repeated_with_more(local, place):
 
 def test_one_run_completes_a_campaign_without_a_failed_sample(local, place):
     """The file of a second sample is not a capture."""
-    (place.directory / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
     place.configure(missing="report")
-    captures = {"alpha-p1": "alpha-p1.pcap.gz", "letter": "letter.pcap"}
-    place.sheet(*((name, "alpha", "p1", f"../captures/{file}") for name, file in captures.items()))
+    place.add_letter()
     with slurm_runs.cluster() as cluster:
         printed = slurm_runs.run_on(cluster, place, "--retries", "0")
         launched = cluster.launched()
@@ -123,6 +110,7 @@ def test_run_continues_after_a_restart_of_the_controller(local, place, number):
 
 def test_job_over_its_time_limit_is_repeated_with_more(local, place, tmp_path):
     """tshark hangs in the first attempt."""
+    more = ("--set-resources", "digest:runtime=attempt**4")
     place.replace_tshark(tmp_path / "first", "sleep 1000")
     with slurm_runs.cluster() as cluster:
 
@@ -130,8 +118,6 @@ def test_job_over_its_time_limit_is_repeated_with_more(local, place, tmp_path):
             slurm_runs.wait_for(lambda: slurm_runs.jobs_in_state(cluster, "TIMEOUT", "digest"), "a time limit")
             place.replace_tshark(tmp_path / "first", 'exec tshark "$@"')
 
-        printed = slurm_runs.run_on(
-            cluster, place, "process", "--set-resources", "digest:runtime=attempt**4", fault=fault
-        )
+        printed = slurm_runs.run_on(cluster, place, "process", *more, fault=fault)
     assert "SLURM status is: 'TIMEOUT'" in printed
     assert place.sha256(*RESULTS) == local.sha256(*RESULTS)

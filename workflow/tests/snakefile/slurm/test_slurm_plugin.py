@@ -1,6 +1,7 @@
 """Tests the changes to Snakemake's plugin for Slurm, with the installed plugin and without Slurm."""
 
 import asyncio
+import contextlib
 import importlib
 from types import SimpleNamespace
 
@@ -23,34 +24,23 @@ class Clock:
         self.seconds += seconds
 
 
-class Limiter:
-    """A rate limiter without limits."""
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        return None
-
-
 @pytest.fixture
 def plugin(monkeypatch):
     """Return a copy of the plugin's module, whose executor needs no workflow and whose queries answer `states`."""
     module = importlib.reload(pytest.importorskip(slurm_plugin.MODULE))
     for name in ("get_min_job_age", "is_query_tool_available"):
         monkeypatch.setattr(module, name, lambda *_: 300)
-    module.states = {}
 
     async def query_job_status(*_):
         return (None, None) if module.states is None else (module.states, 0.1)
 
-    module.query_job_status = query_job_status
-    settings = SimpleNamespace(init_seconds_before_status_checks=1, status_attempts=2)
-    settings.keep_successful_logs = settings.requeue = True
+    module.states, module.query_job_status = {}, query_job_status
+    settings = {"init_seconds_before_status_checks": 1, "status_attempts": 2, "keep_successful_logs": True}
+    silent = dict.fromkeys(("debug", "info", "warning"), lambda *_, **__: None)
     for name, value in {
-        "workflow": SimpleNamespace(executor_settings=settings),
-        "logger": SimpleNamespace(**{level: lambda *_, **__: None for level in ("debug", "info", "warning")}),
-        "status_rate_limiter": Limiter(),
+        "workflow": SimpleNamespace(executor_settings=SimpleNamespace(**settings, requeue=True)),
+        "logger": SimpleNamespace(**silent),
+        "status_rate_limiter": contextlib.nullcontext(),
         "run_uuid": "run",
         "get_status_command": lambda self: "squeue",
         "report_job_success": lambda self, job, **_: self.reports.append((job.external_jobid, "success")),
@@ -62,23 +52,22 @@ def plugin(monkeypatch):
     importlib.reload(module)
 
 
-def executor_of(module):
-    """Return an executor with the part of its state that queries use."""
+def executor_of(module, answers=None, clock=None):
+    """Return an executor with the part of its state that queries use, corrected if ``answers`` of Slurm are given."""
+    if answers is not None:
+        slurm_plugin.install(module)
+        module.Executor.patience = Patience(answers, clock or Clock())
     executor = object.__new__(module.Executor)
-    executor.reports = []
     for name in ("calls", "total_seconds", "failures", "max_seconds"):
         setattr(executor, f"_status_query_{name}", 0)
-    executor._next_seconds_between_status_checks = slurm_plugin.MAX_CHECK_S
+    executor._next_seconds_between_status_checks, executor.reports = slurm_plugin.MAX_CHECK_S, []
     executor._status_query_min_seconds, executor._status_query_cycle_rows = None, []
     return executor
 
 
-def job(identifier: str) -> SimpleNamespace:
-    return SimpleNamespace(external_jobid=identifier, aux={}, job=None)
-
-
-def kept(executor, jobs) -> list[str]:
-    """Return the jobs that the executor will query again."""
+def kept(executor, *names: str) -> list[str]:
+    """Return which of the jobs with these identifiers the executor will query again."""
+    jobs = [SimpleNamespace(external_jobid=name, aux={}, job=None) for name in names]
 
     async def collect():
         return [found.external_jobid async for found in executor.check_active_jobs(jobs)]
@@ -89,51 +78,41 @@ def kept(executor, jobs) -> list[str]:
 def test_plugin_forgets_jobs_whose_state_it_cannot_query(plugin):
     """If this fails, the plugin has been corrected, and slurm_plugin.py may no longer be needed."""
     plugin.states = None
-    assert kept(executor_of(plugin), [job("1")]) == []
+    assert kept(executor_of(plugin), "1") == []
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["no controller", "controller that stops before the query"])
 def test_jobs_are_kept_if_their_state_is_unknown(plugin, answers):
-    slurm_plugin.install(plugin)
-    plugin.Executor.patience = Patience(lambda: answers)
-    plugin.states = None
-    executor = executor_of(plugin)
-    assert kept(executor, [job("1"), job("2")]) == ["1", "2"]
+    plugin.states, executor = None, executor_of(plugin, lambda: answers)
+    assert kept(executor, "1", "2") == ["1", "2"]
     assert executor.reports == []
 
 
 def test_ended_jobs_are_reported_once(plugin):
-    slurm_plugin.install(plugin)
-    plugin.Executor.patience = Patience(lambda: True)
+    executor = executor_of(plugin, lambda: True)
     plugin.states = {"1": "COMPLETED", "2": "RUNNING", "3": "TIMEOUT"}
-    executor = executor_of(plugin)
-    assert kept(executor, [job("1"), job("2"), job("3")]) == ["2"]
+    assert kept(executor, "1", "2", "3") == ["2"]
     for _ in range(4):  # the plugin adds 10 s each time
-        assert kept(executor, [job("2")]) == ["2"]
+        assert kept(executor, "2") == ["2"]
     assert executor.next_seconds_between_status_checks == slurm_plugin.MAX_CHECK_S
     assert [name for name, _ in executor.reports] == ["1", "3"]
 
 
 def test_job_that_slurm_has_lost_fails_after_some_time(plugin):
-    slurm_plugin.install(plugin)
     clock = Clock()
-    plugin.Executor.patience = Patience(lambda: True, clock)
+    executor = executor_of(plugin, lambda: True, clock)
     plugin.states = {"2": "RUNNING", "7": "RUNNING"}
-    jobs = [job("1"), job("2"), job("7_3")]
-    executor = executor_of(plugin)
     for _ in range(3):
-        assert kept(executor, jobs) == ["1", "2", "7_3"]
+        assert kept(executor, "1", "2", "7_3") == ["1", "2", "7_3"]
         clock.sleep(LOST_S / 3)
-    assert kept(executor, jobs) == ["2", "7_3"]
+    assert kept(executor, "1", "2", "7_3") == ["2", "7_3"]
     assert executor.reports == [("1", LOST)]
 
 
 def test_submission_waits_for_a_controller_that_has_answered_before(plugin, monkeypatch):
-    slurm_plugin.install(plugin)
     clock, answers = Clock(), iter([True, False, False, True])
     monkeypatch.setattr(slurm_plugin.time, "sleep", clock.sleep)
-    plugin.Executor.patience = Patience(lambda: next(answers), clock)
-    executor = executor_of(plugin)
+    executor = executor_of(plugin, lambda: next(answers), clock)
     for name in "ab":
         executor.run_job(name)
     assert executor.reports == [("a", "submitted"), ("b", "submitted")]

@@ -13,13 +13,20 @@ from pathlib import Path
 from acapella_testing.requirements import skip_if
 from acapella_testing.runs import slurm_cluster
 from acapella_testing.runs.slurm_cluster import Cluster
-from acapella_testing.runs.workflow_run import ROOT, Workplace
+from acapella_testing.runs.workflow_run import ROOT, Workplace, workplace
 
 # Unlike the profile, check the status of jobs every few seconds.
 STATUS_CHECKS = ("--slurm-init-seconds-before-status-checks", "4", "--seconds-between-status-checks", "1")
 PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), "--latency-wait", "5", *STATUS_CHECKS]
 TIMEOUT_S = 900  # reached only if something hangs
 POLL_S = 0.2
+
+
+def one_sample(directory: Path) -> Workplace:
+    """Return a campaign with only one sample, because each Slurm job starts Snakemake twice."""
+    place = workplace(directory)
+    place.sheet(("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"))
+    return place
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +40,7 @@ case " $* " in
 esac
 """
 SETTINGS = {"campaign": "tiny", "testbed": "files", "samples": "config/samples.tsv", "figures": {"formats": ["svg"]}}
+LETTER = "Dear reader, this is not a capture at all.\n"
 ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
 FIGURES = ("capture_quality", "frame_sizes", "throughput")  # figures of a run that does not need all of them
 
@@ -133,6 +134,25 @@ class Workplace:
         lines = ["\t".join(row) for row in (("sample", "site", "port", "file"), *rows)]
         (self.directory / "config" / "samples.tsv").write_text("\n".join(lines) + "\n")
 
+    def add_samples(self, names: Iterable[str]) -> None:
+        """Write the sheet of samples, and their captures, each with different bytes, if they are missing."""
+        from acapella_testing.frames.traces import busy_port, write_pcap  # noqa: PLC0415 (scapy is slow to import)
+
+        frames, names = busy_port(), [*names]
+        (self.directory / "captures").mkdir(exist_ok=True)
+        paths = [self.directory / "captures" / f"{name}.pcap" for name in names]
+        for number, path in enumerate(paths):
+            if not path.exists():
+                write_pcap(path, [(ts_ns + number, frame) for ts_ns, frame in frames])
+        self.sheet(*((path.stem, "alpha", "p1", f"../captures/{path.name}") for path in paths))
+
+    def add_letter(self, *rows: tuple[str, str, str, str]) -> None:
+        """Add a sample `letter` whose capture is a text to the sheet, and ``rows``."""
+        write_file(self.directory / "captures" / "letter.pcap", LETTER)
+        with (self.directory / "config" / "samples.tsv").open("a") as sheet:
+            for row in (("letter", "alpha", "p3", "../captures/letter.pcap"), *rows):
+                sheet.write("\t".join(row) + "\n")
+
     def replace_tshark(self, directory: Path, instead: str) -> None:
         """Put a tshark on PATH that runs the shell command ``instead`` for a capture; skip the test without tshark."""
         tshark = shutil.which("tshark")
@@ -180,6 +200,12 @@ class Workplace:
         """Run Snakemake and return its output. Fails the test if Snakemake fails."""
         ended = self.run(*arguments)
         assert ended.returncode == 0, ended.stdout
+        return ended.stdout
+
+    def fail(self, *arguments: str) -> str:
+        """Run Snakemake and return its output. Fails the test if Snakemake succeeds."""
+        ended = self.run(*arguments)
+        assert ended.returncode != 0, ended.stdout
         return ended.stdout
 
     def sha256(self, *patterns: str) -> dict[str, str]:
