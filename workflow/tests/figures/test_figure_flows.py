@@ -5,7 +5,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from acapella_testing.generated.generated_tables import write_table, write_tables
+from acapella_testing.generated.generated_tables import source_with, write_table
 from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
@@ -19,7 +19,7 @@ from acapella.figures.theme import text_width
 
 @pytest.mark.parametrize(("names", "on_top"), [(["A", "B", "C"], True), ([f"S{n}" for n in range(30)], False)])
 def test_lines_of_sites_are_on_top_while_they_have_names(names, on_top, tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", names=names)))
+    source = source_with(tmp_path, names=names)
     spec = figure_module("flow_sizes").draw(source).chart.to_dict()
     lines = list(dict.fromkeys(row["line"] for row in spec["data"]["values"]))
     assert (lines[0] == "all sites, stitched across samples") == on_top
@@ -86,7 +86,7 @@ def test_flows_of_duration_zero_have_no_duration_panel(tmp_path):
 
 @pytest.mark.parametrize(("name", "column"), [("flow_sizes", "bytes"), ("flow_times", "value")])
 def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column, tmp_path):
-    figure = compose.compose_figure(name, Source(Campaign(write_tables(tmp_path / "made", sites=2))))
+    figure = compose.compose_figure(name, source_with(tmp_path, sites=2))
     chart = figure.spec["concat"][0]
     for panel in chart.get("vconcat", [chart]):
         assert panel["mark"]["interpolate"] == "linear", "a step has the value of one threshold up to the next one"
@@ -103,7 +103,7 @@ def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column
 @pytest.mark.parametrize("sites", [1, 30])
 @pytest.mark.parametrize("name", ["flow_sizes", "flow_times"])
 def test_shares_have_a_tick_with_a_label_at_50_percent(name, sites, tmp_path):
-    figure = compose.compose_figure(name, Source(Campaign(write_tables(tmp_path / "made", sites=sites))))
+    figure = compose.compose_figure(name, source_with(tmp_path, sites=sites))
     chart = figure.spec["concat"][0]
     panels = chart.get("vconcat", [chart])
     for panel in panels:
@@ -116,7 +116,7 @@ def test_shares_have_a_tick_with_a_label_at_50_percent(name, sites, tmp_path):
 
 
 def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=2)))
+    source = source_with(tmp_path, sites=2)
     text = words(svg_of(compose.compose_figure("flow_times", source)))
     for label in ("1 µs", "10 µs", "100 µs", "1 ms", "10 s", "100 s", "1 k", "10 k", "100 k", "1 M", "1 G"):
         assert f" {label} " in f" {text} ", label

@@ -1,9 +1,8 @@
 """Tests the figures of distinct headers and deepest stacks (bars for few sites, points for many) and header shares."""
 
 import pytest
-from acapella_testing.generated.generated_tables import write_tables
+from acapella_testing.generated.generated_tables import source_with
 
-from acapella.campaign.layout import Campaign
 from acapella.figures import compose, encapsulations, header_depth, header_occurrence, theme
 from acapella.figures.source import Source
 from acapella.figures.theme import text_width
@@ -17,7 +16,7 @@ def drawn_panels(source: Source) -> list[dict]:
 
 @pytest.mark.parametrize("sites", [header_depth.MAX_BARS + 1, 30])
 def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=sites)))
+    source = source_with(tmp_path, sites=sites)
     panels = drawn_panels(source)
     orders = [panel["layer"][0]["encoding"]["x"]["sort"] for panel in panels]
     assert orders[0] == orders[1]
@@ -35,7 +34,7 @@ def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, t
 
 
 def test_few_sites_have_bars(tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=header_depth.MAX_BARS)))
+    source = source_with(tmp_path, sites=header_depth.MAX_BARS)
     assert "hconcat" in compose.compose_figure("header_depth", source).spec["concat"][0]
     panels = drawn_panels(source)
     scales = [panel["layer"][0]["encoding"]["x"]["scale"] for panel in panels]
@@ -44,7 +43,7 @@ def test_few_sites_have_bars(tmp_path):
 
 
 def test_payload_is_not_a_header_of_a_stack(tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
+    source = source_with(tmp_path, sites=1)
     rows = {row["site"]: row for row in source.rows("header_depth")}
     headers = {row["header"] for row in source.rows("header_occurrence") if row["site"] == "all"}
     assert "Data" in headers
@@ -55,7 +54,7 @@ def test_payload_is_not_a_header_of_a_stack(tmp_path):
 @pytest.mark.parametrize(("rank", "share"), [(header_occurrence.MAX_HEADERS, 0.02), (3, 0.001)])
 def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
     """IPv6 comes after the headers that are drawn, or has a bar of less than one pixel."""
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
+    source = source_with(tmp_path, sites=1)
     (row,) = [row for row in source.rows("header_occurrence") if (row["site"], row["header"]) == ("all", "TCP")]
     names = ["TCP", *(f"header {n}" for n in range(1, rank)), "IPv6"]
     shares = [0.9, *(max(share, 0.5 - 0.01 * n) for n in range(1, rank)), share]
@@ -75,7 +74,7 @@ def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
     ],
 )
 def test_site_without_a_header_or_an_encapsulation_has_a_dot_at_0(name, column, share, most, tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=30)))
+    source = source_with(tmp_path, sites=30)
     rows = [row for row in source.rows(name) if row["site"] == "all" or row["site"][-1] != "3" or row[share] > 0.2]
     source.required_rows = lambda _: rows
     shares = {(row["site"], row[column]): 100 * row[share] for row in rows}

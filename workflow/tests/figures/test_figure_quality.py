@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from acapella_testing.generated.generated_tables import write_table, write_tables
+from acapella_testing.generated.generated_tables import source_with, write_table, write_tables
 from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
@@ -124,7 +124,7 @@ def test_capture_quality_distinguishes_unknown_from_zero(samples, expected, colu
 
 
 def test_capture_quality_states_bytes_not_read_after_an_error(tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
+    source = source_with(tmp_path, sites=1)
     assert "Not read" not in " ".join(capture_quality.draw(source).key)
     for row, unread in zip(source.quality, (2_300_000, None, 200_000), strict=False):
         row["file_unread_bytes"] = unread

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from acapella_testing.generated.generated_tables import change_table, write_table, write_tables
+from acapella_testing.generated.generated_tables import change_table, source_with, write_table, write_tables
 from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
@@ -13,7 +13,7 @@ from acapella.figures.source import Source
 
 
 def test_caption_states_the_watched_time_of_captures_without_times(tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
+    source = source_with(tmp_path, sites=1)
     sentence = "from the first to the last frame"
     assert sentence not in " ".join(throughput.draw(source).key)
     source.quality[0]["actual_by"] = "frames"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.csv_rows import read_rows
-from acapella_testing.generated.generated_tables import change_table, write_table, write_tables
+from acapella_testing.generated.generated_tables import change_table, source_with, write_table, write_tables
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
 from acapella.campaign.layout import Campaign
@@ -179,7 +179,7 @@ def figure_data(figure: compose.ComposedFigure, layer: dict) -> list[dict]:
 
 def test_control_characters_in_names_are_drawn_escaped(tmp_path):
     """The renderer terminates the process at some control characters."""
-    source = Source(Campaign(write_tables(tmp_path / "made", names=["W\x1b]0;x\x07\x01"], ports=1, samples=1)))
+    source = source_with(tmp_path, names=["W\x1b]0;x\x07\x01"], ports=1, samples=1)
     assert "W\\x1b]0;x\\x07\\x01" in words(svg_of(compose.compose_figure("capture_quality", source)))
 
 

@@ -30,7 +30,9 @@ from acapella_testing.generated.generated_traffic import (
 )
 from acapella_testing.new_files import write_file
 
+from acapella.campaign.layout import Campaign
 from acapella.common import tables
+from acapella.figures.source import Source
 from acapella_core.arrow_tables import arrow_schema
 
 ALL = "all"
@@ -75,6 +77,11 @@ TABLES = (
     *("flow_sizes", "flow_times", "throughput", "tcp_control", "ip_versions", "applications", "top_flows"),
     *("restrictions", "header_stack_sizes"),
 )
+
+
+def source_with(directory: Path, **shape) -> Source:
+    """Write tables (`write_tables`) and return their source."""
+    return Source(Campaign(write_tables(directory / "made", **shape)))
 
 
 def write_table(directory: Path, name: str, rows: list[dict]) -> None:
