@@ -5,15 +5,13 @@ import re
 from itertools import pairwise
 
 import pytest
-from acapella_testing.generated.generated_tables import source_with, write_table
+from acapella_testing.generated.generated_tables import source_of_rows, source_with
 from acapella_testing.svg_text import with_spaces, words
 
-from acapella.campaign.layout import Campaign
 from acapella.common.wording import nanoseconds, scaled
 from acapella.figures import compose
 from acapella.figures.registry import figure_module
 from acapella.figures.save import svg_of
-from acapella.figures.source import Source
 from acapella.figures.theme import text_width
 
 
@@ -21,8 +19,7 @@ from acapella.figures.theme import text_width
 def test_lines_of_sites_are_on_top_while_they_have_names(names, on_top, tmp_path):
     source = source_with(tmp_path, names=names)
     spec = figure_module("flow_sizes").draw(source).chart.to_dict()
-    lines = list(dict.fromkeys(row["line"] for row in spec["data"]["values"]))
-    assert (lines[0] == "all sites, stitched across samples") == on_top
+    assert (spec["data"]["values"][0]["line"] == "all sites, stitched across samples") == on_top
     drawn = svg_of(compose.compose_figure("flow_sizes", source))
     widths = set(re.findall(r'stroke-width="([0-9.]+)"[^>]*stroke-dasharray', drawn))
     assert "4" in widths
@@ -37,9 +34,8 @@ def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
 
 def flow_times(directory, *rows: dict) -> compose.ComposedFigure:
     """Return the figure of these rows of flow_times."""
-    write_table(directory, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
-    write_table(directory, "flow_times", list(rows))
-    return compose.compose_figure("flow_times", Source(Campaign(directory)))
+    quality = [{"site": "S0", "sample": "a", "frames": 99}]
+    return compose.compose_figure("flow_times", source_of_rows(directory, capture_quality=quality, flow_times=rows))
 
 
 @pytest.mark.parametrize(
@@ -61,6 +57,9 @@ def test_title_states_the_medians_that_exist(rows, panels, expected, tmp_path):
     assert len(figure.spec["concat"][0]["vconcat"]) == panels
 
 
+UNIT_PREFIXES = ("", "k", "M", "G", "T")
+
+
 @pytest.mark.parametrize("top", range(4, 12))
 def test_labels_of_neighboring_ticks_do_not_overlap(top, tmp_path):
     spread = {10**power: top + 1 - power for power in range(3, top + 1)}
@@ -70,12 +69,11 @@ def test_labels_of_neighboring_ticks_do_not_overlap(top, tmp_path):
     low, high = (math.log10(end) for end in x["scale"]["domain"])
     every = 3 if " % 3 == 0 ? " in x["axis"]["labelExpr"] else 1  # ticks with a label
     powers = [power for value in x["axis"]["values"] if (power := round(math.log10(value))) % every == 0]
-    places = [rates["width"] * (power - low) / (high - low) for power in powers]
-    units = ("", "k", "M", "G", "T")
-    widths = [text_width([f"{10 ** (power % 3)} {units[power // 3]}"]) for power in powers]
-    assert len(places) > 1
-    for (left, right), (one, other) in zip(pairwise(places), pairwise(widths), strict=True):
-        assert right - left > (one + other) / 2
+    assert len(powers) > 1
+    widths = [text_width([f"{10 ** (power % 3)} {UNIT_PREFIXES[power // 3]}"]) for power in powers]
+    room = rates["width"] * every / (high - low)
+    assert {right - left for left, right in pairwise(powers)} == {every}
+    assert all(room > (one + other) / 2 for one, other in pairwise(widths))
 
 
 def test_flows_of_duration_zero_have_no_duration_panel(tmp_path):
@@ -84,18 +82,23 @@ def test_flows_of_duration_zero_have_no_duration_panel(tmp_path):
     assert "no flow has more than one frame" in figure.description + str(figure.spec)
 
 
+def panels_of(figure):
+    """Return the charts of a figure of flows."""
+    chart = figure.spec["concat"][0]
+    return chart.get("vconcat", [chart])
+
+
 @pytest.mark.parametrize(("name", "column"), [("flow_sizes", "bytes"), ("flow_times", "value")])
 def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column, tmp_path):
     figure = compose.compose_figure(name, source_with(tmp_path, sites=2))
-    chart = figure.spec["concat"][0]
-    for panel in chart.get("vconcat", [chart]):
+    for panel in panels_of(figure):
         assert panel["mark"]["interpolate"] == "linear", "a step has the value of one threshold up to the next one"
         values = panel.get("data", figure.spec.get("data"))["values"]
         line = [row for row in values if row["line"] == "all sites, stitched across samples"]
         above = max(row[column] for row in line if row["ccdf"] > 0.5)
         below = min(row[column] for row in line if row["ccdf"] <= 0.5)
-        text_of = {"wire": "B", "rate_bps": "bit/s"}.get(line[0]["measure"])
-        ends = [scaled(end, text_of) if text_of else nanoseconds(end) for end in (above, below)]
+        unit = {"wire": "B", "rate_bps": "bit/s"}.get(line[0]["measure"])
+        ends = [scaled(end, unit) if unit else nanoseconds(end) for end in (above, below)]
         assert f"between {ends[0]} and {ends[1]}" in figure.title
     assert "ten thresholds per decade" in figure.description
 
@@ -104,22 +107,22 @@ def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column
 @pytest.mark.parametrize("name", ["flow_sizes", "flow_times"])
 def test_shares_have_a_tick_with_a_label_at_50_percent(name, sites, tmp_path):
     figure = compose.compose_figure(name, source_with(tmp_path, sites=sites))
-    chart = figure.spec["concat"][0]
-    panels = chart.get("vconcat", [chart])
-    for panel in panels:
+    for panel in panels_of(figure):
         y = panel["encoding"]["y"]
         assert {0.5, 1} <= set(y["axis"]["values"])
         assert y["axis"]["labelOverlap"] is False
         low, high = map(math.log10, y["scale"]["domain"])
         assert panel["height"] * math.log10(2) / (high - low) >= 12, "both labels have room"
-    assert words(svg_of(figure)).count(" 50 % ") == len(panels)
+    assert words(svg_of(figure)).count(" 50 % ") == len(panels_of(figure))
+
+
+LABELS = ("1 µs", "10 µs", "100 µs", "1 ms", "10 s", "100 s", "1 k", "10 k", "100 k", "1 M", "1 G")
 
 
 def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
-    source = source_with(tmp_path, sites=2)
-    text = words(svg_of(compose.compose_figure("flow_times", source)))
-    for label in ("1 µs", "10 µs", "100 µs", "1 ms", "10 s", "100 s", "1 k", "10 k", "100 k", "1 M", "1 G"):
-        assert f" {label} " in f" {text} ", label
+    figure = compose.compose_figure("flow_times", source_with(tmp_path, sites=2))
+    text = f" {words(svg_of(figure))} "
+    assert [label for label in LABELS if f" {label} " not in text] == []
 
 
 @pytest.mark.parametrize(

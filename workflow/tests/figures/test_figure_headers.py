@@ -18,15 +18,15 @@ def drawn_panels(source: Source) -> list[dict]:
 def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, tmp_path):
     source = source_with(tmp_path, sites=sites)
     panels = drawn_panels(source)
-    orders = [panel["layer"][0]["encoding"]["x"]["sort"] for panel in panels]
-    assert orders[0] == orders[1]
+    first, second = ([panel["layer"][0]["encoding"][axis] for panel in panels] for axis in "xy")
+    order = first[0]["sort"]
+    assert order == first[1]["sort"]
     rows = {row["site"]: row for row in source.rows("header_depth")}
-    assert set(orders[0]) == set(rows) - {"all"}
-    counts = [rows[site]["distinct_headers"] for site in orders[0]]
+    assert set(order) == set(rows) - {"all"}
+    counts = [rows[site]["distinct_headers"] for site in order]
     assert counts == sorted(counts, reverse=True)
-    axes = [panel["layer"][0]["encoding"]["y"] for panel in panels]
-    assert [axis["title"] for axis in axes] == ["distinct headers (labels)", "deepest stack (headers)"]
-    assert axes[0]["scale"] == axes[1]["scale"]
+    assert [axis["title"] for axis in second] == ["distinct headers (labels)", "deepest stack (headers)"]
+    assert second[0]["scale"] == second[1]["scale"]
     assert panels[0]["height"] == panels[1]["height"]
     whole = rows["all"]
     sentence = f"All sites: {whole['distinct_headers']} distinct headers, deepest stack {whole['deepest_stack']}."
@@ -36,10 +36,9 @@ def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, t
 def test_few_sites_have_bars(tmp_path):
     source = source_with(tmp_path, sites=header_depth.MAX_BARS)
     assert "hconcat" in compose.compose_figure("header_depth", source).spec["concat"][0]
-    panels = drawn_panels(source)
-    scales = [panel["layer"][0]["encoding"]["x"]["scale"] for panel in panels]
-    assert scales[0] == scales[1]
-    assert panels[0]["width"] == panels[1]["width"]
+    first, second = drawn_panels(source)
+    assert first["layer"][0]["encoding"]["x"]["scale"] == second["layer"][0]["encoding"]["x"]["scale"]
+    assert first["width"] == second["width"]
 
 
 def test_payload_is_not_a_header_of_a_stack(tmp_path):
@@ -56,11 +55,9 @@ def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
     """IPv6 comes after the headers that are drawn, or has a bar of less than one pixel."""
     source = source_with(tmp_path, sites=1)
     (row,) = [row for row in source.rows("header_occurrence") if (row["site"], row["header"]) == ("all", "TCP")]
-    names = ["TCP", *(f"header {n}" for n in range(1, rank)), "IPv6"]
-    shares = [0.9, *(max(share, 0.5 - 0.01 * n) for n in range(1, rank)), share]
-    source.required_rows = lambda _: [
-        {**row, "header": name, "frame_share": one} for name, one in zip(names, shares, strict=True)
-    ]
+    others = {f"header {n}": max(share, 0.5 - 0.01 * n) for n in range(1, rank)}
+    shares = {"TCP": 0.9, **others, "IPv6": share}
+    source.required_rows = lambda _: [{**row, "header": name, "frame_share": one} for name, one in shares.items()]
     figure = compose.compose_figure("header_occurrence", source)
     assert figure.title.startswith("Of all frames: TCP in 90.0")
     assert "IPv6" not in figure.title

@@ -1,9 +1,10 @@
 """Tests figure capture_quality and losses in subtitles: marks, counts of unknown losses, and titles."""
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
-from acapella_testing.generated.generated_tables import source_with, write_table, write_tables
+from acapella_testing.generated.generated_tables import source_of_rows, source_with, write_tables
 from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
@@ -38,14 +39,14 @@ def quality_marks(figure: compose.ComposedFigure, place: int) -> list[dict]:
 
 
 @pytest.mark.parametrize("campaign", ["one_site", "three_ports", "thirty_sites"])
-def test_marks_of_capture_quality_do_not_overlap_and_count_their_samples(campaign, campaigns):
-    source, figure = campaigns[campaign], compose.compose_figure("capture_quality", campaigns[campaign])
+def test_marks_of_capture_quality_do_not_overlap_and_count_their_samples(campaign, campaigns, drawn):
+    source, figure = campaigns[campaign], drawn("capture_quality", campaign)
     for place, (column, _) in enumerate(capture_quality.PANELS):
+        known = Counter(row["site"] for row in source.quality if capture_quality.share(row, column) is not None)
         marks = quality_marks(figure, place)
-        known = [row for row in source.quality if capture_quality.share(row, column) is not None]
         for site in source.sites:
             own = sorted((mark for mark in marks if mark["site"] == site), key=lambda mark: mark["x"])
-            assert sum(mark["samples"] for mark in own) == sum(row["site"] == site for row in known)
+            assert sum(mark["samples"] for mark in own) == known[site]
             assert all(mark["number"] == str(mark["samples"]) for mark in own)
             sizes = [capture_quality.DOT if mark["samples"] == 1 else capture_quality.MARK for mark in own]
             rooms = [(one + other) / 2 for one, other in pairwise(sizes)]
@@ -53,23 +54,29 @@ def test_marks_of_capture_quality_do_not_overlap_and_count_their_samples(campaig
 
 
 def test_zero_loss_and_small_loss_have_separate_marks(tmp_path):
-    rows = [{"site": "S0", "sample": f"s{n}", "frames": 10**7, **COUNTED} for n in range(3)]
-    rows[2] |= {"lost_frames": 5, "loss_share": 5e-7}
-    write_table(tmp_path, "capture_quality", rows)
-    marks = quality_marks(compose.compose_figure("capture_quality", Source(Campaign(tmp_path))), 0)
-    found = sorted((mark["samples"], with_spaces(mark["text"])) for mark in marks)
+    lost = ({}, {}, {"lost_frames": 5, "loss_share": 5e-7})
+    figure = compose.compose_figure(
+        "capture_quality", quality_of(tmp_path, [COUNTED | {"frames": 10**7} | own for own in lost])
+    )
+    found = sorted((mark["samples"], with_spaces(mark["text"])) for mark in quality_marks(figure, 0))
     assert found == [(1, "< 0.0001 %"), (2, "0 %")]
 
 
-def test_unknown_loss_is_never_drawn_as_zero(campaigns):
+def quality_of(directory, samples):
+    """Return the tables of samples of a site that have these columns in capture_quality."""
+    rows = [{"site": "S0", "sample": f"s{n}", "frames": 99, **columns} for n, columns in enumerate(samples)]
+    return source_of_rows(directory, capture_quality=rows)
+
+
+def test_unknown_loss_is_never_drawn_as_zero(campaigns, drawn):
     source = campaigns["thirty_sites"]
-    drawn = quality_marks(compose.compose_figure("capture_quality", source), 0)
+    marks = quality_marks(drawn("capture_quality", "thirty_sites"), 0)
     known = [row for row in source.quality if row["lost_frames"] is not None]
     assert len(known) < len(source.quality)
     for site in source.sites:
-        zero = sum(row["samples"] for row in drawn if row["site"] == site and row["x"] == 0)
+        zero = sum(row["samples"] for row in marks if row["site"] == site and row["x"] == 0)
         assert zero == sum(row["loss_share"] == 0 for row in known if row["site"] == site)
-    assert sum(row["samples"] for row in drawn) == len(known)
+    assert sum(row["samples"] for row in marks) == len(known)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +98,7 @@ def test_unknown_loss_is_never_drawn_as_zero(campaigns):
     ],
 )
 def test_complete_file_does_not_prove_that_nothing_was_lost(counters, expected, tmp_path):
-    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99, **counters}])
-    assert with_spaces(loss_summary(Source(Campaign(tmp_path)).quality)).startswith(expected)
+    assert with_spaces(loss_summary(quality_of(tmp_path, [counters]).quality)).startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +121,7 @@ def test_complete_file_does_not_prove_that_nothing_was_lost(counters, expected, 
     ],
 )
 def test_capture_quality_distinguishes_unknown_from_zero(samples, expected, columns, tmp_path):
-    rows = [{"site": "S0", "sample": f"s{n}", "frames": 99, **row} for n, row in enumerate(samples)]
-    write_table(tmp_path, "capture_quality", rows)
-    figure = compose.compose_figure("capture_quality", Source(Campaign(tmp_path)))
+    figure = compose.compose_figure("capture_quality", quality_of(tmp_path, samples))
     assert with_spaces(figure.title) == expected
     text = words(svg_of(figure))
     assert [gap.heading[1] for gap in capture_quality.UNKNOWN_LOSSES if " ".join(gap.heading) in text] == columns

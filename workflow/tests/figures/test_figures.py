@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.csv_rows import read_rows
-from acapella_testing.generated.generated_tables import change_table, source_with, write_table, write_tables
+from acapella_testing.generated.generated_tables import change_table, source_of_rows, source_with, write_tables
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
 from acapella.campaign.layout import Campaign
@@ -68,26 +68,24 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", TRAFFIC_FIGURES)
-def test_figure_states_subject_samples_loss_units_and_data(name, campaign, campaigns, drawn, svg):
-    figure, text = drawn(name, campaign), words(svg(name, campaign))
+def test_figure_states_subject_samples_loss_units_and_data(name, campaign, campaigns, drawn, text):
+    figure, shown, quality = drawn(name, campaign), text(name, campaign), campaigns[campaign].quality
     assert not figure.empty
-    assert with_spaces(figure.title)[:40] in text
-    for expected in (sample_summary(campaigns[campaign].quality), loss_summary(campaigns[campaign].quality)):
-        assert with_spaces(expected) in text
-    for unit in UNITS[name]:
-        assert unit in text
-    assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
+    assert with_spaces(figure.title)[:40] in shown
+    assert with_spaces(sample_summary(quality)) in shown
+    assert with_spaces(loss_summary(quality)) in shown
+    assert [unit for unit in UNITS[name] if unit not in shown] == []
+    assert f"Data: tables/{figure_module(name).TABLE}.csv" in shown
 
 
 @pytest.mark.parametrize("campaign", EMPTY)
 @pytest.mark.parametrize("name", TRAFFIC_FIGURES)
-def test_figure_without_data_states_the_reason(name, campaign, drawn, svg):
+def test_figure_without_data_states_the_reason(name, campaign, drawn, text):
     if (name, campaign) == ("capture_quality", "no_frames"):
         assert not drawn(name, campaign).empty  # samples without frames still have a quality
         return
-    text = words(svg(name, campaign))
-    assert f"{figure_module(name).SUBJECT}: no data" in text
-    assert f"No data: {EMPTY[campaign][1]}." in text
+    assert f"{figure_module(name).SUBJECT}: no data" in text(name, campaign)
+    assert f"No data: {EMPTY[campaign][1]}." in text(name, campaign)
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
@@ -102,11 +100,10 @@ def test_text_does_not_overlap_and_is_inside_the_figure(campaign, svg, browser):
 
 
 @pytest.mark.parametrize("name", TRAFFIC_FIGURES)
-def test_titles_name_the_filter_if_all_samples_are_filtered(name, drawn, svg):
+def test_titles_name_the_filter_if_all_samples_are_filtered(name, drawn, text):
     shown = f"(samples: {shortened(f'filter {LONG_FILTER}; one frame in 1000', restrictions.MAX_LENGTH)})"
-    title = drawn(name, "filtered").title
-    assert title.endswith(shown), title
-    assert shown in words(svg(name, "filtered"))
+    assert drawn(name, "filtered").title.endswith(shown)
+    assert shown in text(name, "filtered")
     assert "(samples: " not in drawn(name, "one_site").title
 
 
@@ -134,8 +131,8 @@ def test_figures_of_traffic_state_how_much_is_excluded_and_why(tmp_path):
 
 def test_restricted_samples_that_count_beside_others_are_stated(tmp_path):
     source = with_restrictions(tmp_path, restriction="sampling")
-    notes = notes_of("header_depth", source)
-    assert f"included: 2 samples, {sum(row['frames'] for row in source.quality[:2]):,} frames (sampling)" in notes
+    frames = sum(row["frames"] for row in source.quality[:2])
+    assert f"included: 2 samples, {frames:,} frames (sampling)" in notes_of("header_depth", source)
 
 
 def site_marks(figure: compose.ComposedFigure) -> tuple[int, list[dict]]:
@@ -147,28 +144,27 @@ def site_marks(figure: compose.ComposedFigure) -> tuple[int, list[dict]]:
 
 
 @pytest.mark.parametrize("name", ["encapsulations", "header_occurrence"])
-@pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
-def test_sites_have_visible_marks_with_their_names(name, campaign, campaigns, drawn, svg):
-    source, figure = campaigns[campaign], drawn(name, campaign)
+def test_marks_of_a_single_site_are_omitted(name, drawn, text):
+    assert site_marks(drawn(name, "one_site"))[1] == []
+    assert "one site" not in text(name, "one_site")
+
+
+@pytest.mark.parametrize("name", ["encapsulations", "header_occurrence"])
+@pytest.mark.parametrize("campaign", ["hostile", "thirty_sites"])
+def test_sites_have_visible_marks_with_their_names(name, campaign, campaigns, drawn, text):
+    figure = drawn(name, campaign)
     lines, marks = site_marks(figure)
-    if campaign == "one_site":
-        assert marks == []
-        assert "one site" not in words(svg(name, campaign))
-        return
-    middle = figure.spec["concat"][0]["layer"][lines]["mark"].get("yOffset", 0)
+    layers = figure.spec["concat"][0]["layer"]
+    middle = layers[lines]["mark"].get("yOffset", 0)
     assert all(n > lines and abs(layer["mark"]["yOffset"] - middle) > 2 for n, layer in marks)
-    bar = figure.spec["concat"][0]["layer"][0]["mark"]
-    assert middle == bar.get("yOffset", 0)  # the interval is centered on its bar
-    drawn = [value for _, layer in marks for value in figure_data(figure, layer)]
-    assert {value["site"] for value in drawn} == set(source.sites)
+    assert middle == layers[0]["mark"].get("yOffset", 0)  # the interval is centered on its bar
+    shown = [value for _, layer in marks for value in figure_data(figure, layer)]
+    assert {value["site"] for value in shown} == set(campaigns[campaign].sites)
     assert any(tip["field"] == "site" for tip in marks[0][1]["encoding"]["tooltip"])
-    text = words(svg(name, campaign))
-    if campaign == "hostile":
-        legend = {value["mark"] for value in drawn}
-        assert len(legend) == 3
-        assert all(mark in text for mark in legend)
-    else:
-        assert "dot: one site (named by the tooltip in the .html file)" in text
+    legend = {value["mark"] for value in shown if campaign == "hostile"}
+    assert len(legend) == (3 if campaign == "hostile" else 0)
+    dots = "dot: one site (named by the tooltip in the .html file)"
+    assert all(mark in text(name, campaign) for mark in legend or {dots})
 
 
 def figure_data(figure: compose.ComposedFigure, layer: dict) -> list[dict]:
@@ -198,8 +194,7 @@ def test_same_tables_give_the_same_bytes_in_any_directory_order_and_process(tmp_
 
 def hashes(directory: Path) -> dict[str, str]:
     """Return the SHA-256 checksum of every file of the figures."""
-    files = sorted((directory / "figures").iterdir())
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (directory / "figures").iterdir()}
 
 
 def test_only_and_formats_select_the_written_files(tmp_path):
@@ -256,17 +251,17 @@ def replace_column(path, name, value):
 def test_damaged_table_is_reported_in_one_line(damage, tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
     damage(directory / "tables" / "header_depth.parquet")
-    error = error_of(capsys, directory, "--only", "header_depth")
-    assert "header_depth.parquet: does not match this version's schema: " in error
+    expected = "header_depth.parquet: does not match this version's schema: "
+    assert expected in error_of(capsys, directory, "--only", "header_depth")
     assert not (directory / "figures").exists()
 
 
 def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
-    directory = write_tables(tmp_path / "made", sites=2)
-    published = [float(row["share"]) for row in read_rows(directory / "tables" / "frame_sizes.csv") if row["share"]]
-    rows = Source(Campaign(directory)).rows("frame_sizes")
-    assert [row["share"] for row in rows if row["share"] is not None] == published
-    assert pq.read_table(directory / "tables" / "frame_sizes.parquet")["share"].to_pylist() != published
+    source = source_with(tmp_path, sites=2)
+    tables = source.campaign.directory / "tables"
+    published = [float(row["share"]) for row in read_rows(tables / "frame_sizes.csv") if row["share"]]
+    assert [row["share"] for row in source.rows("frame_sizes") if row["share"] is not None] == published
+    assert pq.read_table(tables / "frame_sizes.parquet")["share"].to_pylist() != published
 
 
 @pytest.mark.parametrize(
@@ -283,14 +278,11 @@ def test_frames_without_encapsulation_are_called_plain(shares, expected):
     assert with_spaces(encapsulations.title(ranked)).startswith(expected)
 
 
-def test_shades_differ_in_gray_print():
-    def gray(color):
-        red, green, blue = (int(color[place : place + 2], 16) for place in (1, 3, 5))
-        return 0.299 * red + 0.587 * green + 0.114 * blue
-
-    for colors in ((*STANDARD, *JUMBO), LEVELS, DECADES):
-        grays = [gray(color) for color in colors]
-        assert all(light - dark > 12 for light, dark in pairwise(grays))
+@pytest.mark.parametrize("colors", [(*STANDARD, *JUMBO), LEVELS, DECADES])
+def test_shades_differ_in_gray_print(colors):
+    parts = ([int(color[place : place + 2], 16) for place in (1, 3, 5)] for color in colors)
+    grays = [0.299 * red + 0.587 * green + 0.114 * blue for red, green, blue in parts]
+    assert all(light - dark > 12 for light, dark in pairwise(grays))
 
 
 def test_intervals_are_drawn_only_if_the_table_has_them(svg):
@@ -304,25 +296,21 @@ def test_pdf_cross_reference_table_is_correct(svg):
     start = int(re.search(rb"startxref\n(\d+)\n", content)[1])
     table = content[start:].split(b"trailer")[0].splitlines()[2:]
     assert len(table) > 20
-    for number, entry in enumerate(table):
-        offset, _, used = entry.split()
-        if used == b"n":
-            assert content[int(offset) :].startswith(b"%d 0 obj" % number)
+    used = [(n, int(entry.split()[0])) for n, entry in enumerate(table) if entry.split()[2] == b"n"]
+    assert [n for n, offset in used if not content[offset:].startswith(b"%d 0 obj" % n)] == []
 
 
-def test_untrusted_names_are_escaped(campaigns, tmp_path):
-    figure = compose.compose_figure("header_depth", campaigns["hostile"])
-    for path in save(figure, tmp_path, "header_depth", ["svg", "html"]):
+def test_untrusted_names_are_escaped(drawn, tmp_path):
+    for path in save(drawn("header_depth", "hostile"), tmp_path, "header_depth", ["svg", "html"]):
         content = path.read_text(encoding="utf-8")
         assert "alert(" in content  # the name is present,
         assert "<script>alert" not in content  # but never as markup
         assert "<img src=x" not in content
 
 
-def test_too_many_ports_are_reduced_to_the_busiest_of_each_site(campaigns):
-    figure = compose.compose_figure("throughput", campaigns["long_names"])
-    assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
-    assert "of each site only the busiest port" in figure.description
+def test_too_many_ports_are_reduced_to_the_busiest_of_each_site(drawn):
+    assert drawn("throughput", "long_names").title.startswith("30\N{NO-BREAK SPACE}ports")
+    assert "of each site only the busiest port" in drawn("throughput", "long_names").description
 
 
 def sizes(site: str, stack: str, low: int, high: int, *counts: int) -> dict:
@@ -355,30 +343,28 @@ def sizes(site: str, stack: str, low: int, high: int, *counts: int) -> dict:
 )
 def test_share_of_short_frames_without_payload_includes_every_site(sites, expected, tmp_path):
     quality = [{"site": site, "sample": site, "frames": 200} for site in sites]
-    write_table(tmp_path, "capture_quality", quality)
     rows = [sizes(site, *row) for site, own in sites.items() for row in own]
-    write_table(tmp_path, "header_stack_sizes", [*rows, *({**row, "site": "all"} for row in rows)])
-    figure = compose.compose_figure("header_stack_sizes", Source(Campaign(tmp_path)))
+    rows += [{**row, "site": "all"} for row in rows]
+    source = source_of_rows(tmp_path, capture_quality=quality, header_stack_sizes=rows)
+    figure = compose.compose_figure("header_stack_sizes", source)
     assert with_spaces(figure.title) == expected
-    drawn = words(svg_of(figure))
     cut = any(len(row) > 6 for own in sites.values() for row in own)
-    assert ("segments with a truncated header do not count" in drawn) == cut
-    assert ("1 site without frames of at most 127 B" in drawn) == ("B" in sites and sites["B"][0][1] > 127)
+    assert ("segments with a truncated header do not count" in words(svg_of(figure))) == cut
+    without = "B" in sites and sites["B"][0][1] > 127
+    assert ("1 site without frames of at most 127 B" in words(svg_of(figure))) == without
 
 
-def test_frames_are_counted_in_exactly_one_segment_of_a_bar(campaigns):
-    source = campaigns["thirty_sites"]
-    spec = compose.compose_figure("header_stack_sizes", source).spec["concat"][0]["vconcat"]
-    bars = spec[0]["layer"][0]["data"]["values"]
-    rows = [row for row in source.rows("header_stack_sizes") if row["site"] == "all"]
+def test_frames_are_counted_in_exactly_one_segment_of_a_bar(campaigns, drawn):
+    frames, stacks, sites = drawn("header_stack_sizes", "thirty_sites").spec["concat"][0]["vconcat"]
+    bars = frames["layer"][0]["data"]["values"]
+    rows = [row for row in campaigns["thirty_sites"].rows("header_stack_sizes") if row["site"] == "all"]
     for name in {row["bin"] for row in rows}:
         own = [bar for bar in bars if bar["label"] == name]
         assert sum(bar["frames"] for bar in own) == sum(row["frames"] for row in rows if row["bin"] == name)
         assert sum(bar["share"] for bar in own) == pytest.approx(100)
-    stacks = spec[1]["layer"][0]["data"]["values"]
     small = sum(row["frames"] for row in rows if row["bin_hi"] and row["bin_hi"] <= 127)
-    assert sum(bar["frames"] for bar in stacks) == small
-    assert len({bar["label"] for bar in spec[2]["data"]["values"]}) == 30
+    assert sum(bar["frames"] for bar in stacks["layer"][0]["data"]["values"]) == small
+    assert len({bar["label"] for bar in sites["data"]["values"]}) == 30
 
 
 @pytest.mark.parametrize(
@@ -391,42 +377,41 @@ def test_axis_of_flows_has_whole_numbers_once(flows, ticks):
 
 
 @pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
-def test_axis_of_header_shares_ends_at_100_percent(campaign, campaigns):
-    layers = compose.compose_figure("header_occurrence", campaigns[campaign]).spec["concat"][0]["layer"]
-    scales = [layer["encoding"]["x"]["scale"] for layer in layers if "scale" in layer["encoding"]["x"]]
-    assert scales
-    assert all(scale["domain"] == [0, 100] for scale in scales)
+def test_axis_of_header_shares_ends_at_100_percent(campaign, drawn):
+    layers = drawn("header_occurrence", campaign).spec["concat"][0]["layer"]
+    domains = [x["scale"]["domain"] for x in (layer["encoding"]["x"] for layer in layers) if "scale" in x]
+    assert domains
+    assert all(domain == [0, 100] for domain in domains)
     assert all(layer["mark"].get("shape") != "diamond" for layer in layers)
+
+
+REDRAWN = ["frame_sizes", "flow_sizes"]
 
 
 def test_figure_is_redrawn_only_if_its_code_options_files_or_a_table_change(tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
-    names = ["frame_sizes", "flow_sizes"]
+    files = [directory / "figures" / f"{name}.svg" for name in REDRAWN]
 
     def drawn(*versions: str, options: tuple[str, ...] = ()) -> list[str]:
-        codes = [f"{name}={version}" for name, version in zip(names, versions, strict=False)]
-        words = ["campaign", "figures", str(directory), "--only", *names, "--formats", "svg", *options]
+        codes = [f"{name}={version}" for name, version in zip(REDRAWN, versions, strict=False)]
+        words = ["campaign", "figures", str(directory), "--only", *REDRAWN, "--formats", "svg", *options]
         assert cli.main([*words, *(["--code", *codes] if codes else [])]) == 0
         return re.findall(r"^figures: .*/(\w+) \(svg\)", capsys.readouterr().err, re.MULTILINE)
 
-    def sums() -> list[str]:
-        return [hashlib.sha256((directory / "figures" / f"{name}.svg").read_bytes()).hexdigest() for name in names]
-
-    assert drawn("1", "1") == names
-    before = sums()
+    assert drawn("1", "1") == REDRAWN
+    before = hashes(directory)
     os.utime(directory / "tables" / "flow_sizes.parquet")
     assert drawn("1", "1") == [], "only the time of a table has changed"
-    for name in names:
-        os.utime(directory / "figures" / f"{name}.svg")  # as Snakemake does at the end of the job
+    for path in files:
+        os.utime(path)  # as Snakemake does at the end of the job
     assert drawn("1", "1") == []
-    for name in names:
-        times = [(directory / part).stat().st_mtime for part in (f"figures/{name}.svg", "tables/flow_sizes.parquet")]
-        assert times[0] >= times[1], "Snakemake would draw it again"
-    assert drawn("2", "1") == names[:1]
-    (directory / "figures" / "flow_sizes.svg").write_text("edited")
-    assert drawn("2", "1") == names[1:]
-    assert sums() == before
-    assert drawn("2", "1", options=("--missing", "1")) == names
+    table_time = (directory / "tables" / "flow_sizes.parquet").stat().st_mtime
+    assert min(path.stat().st_mtime for path in files) >= table_time, "Snakemake would draw it again"
+    assert drawn("2", "1") == REDRAWN[:1]
+    files[1].write_text("edited")
+    assert drawn("2", "1") == REDRAWN[1:]
+    assert hashes(directory) == before
+    assert drawn("2", "1", options=("--missing", "1")) == REDRAWN
     change_table(directory, "flow_sizes", lambda _, row: row.update(flows_ge=max(1, row["flows_ge"] - 1)))
-    assert drawn("2", "1", options=("--missing", "1")) == names
-    assert drawn() == names, "without versions, all figures are drawn"
+    assert drawn("2", "1", options=("--missing", "1")) == REDRAWN
+    assert drawn() == REDRAWN, "without versions, all figures are drawn"

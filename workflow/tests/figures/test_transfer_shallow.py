@@ -2,11 +2,11 @@
 
 import pytest
 from acapella_testing.generated import generated_transfers as made
+from acapella_testing.generated import transfer_tables
 from acapella_testing.generated.generated_wire import Capture
-from acapella_testing.generated.transfer_tables import rows, tables
+from acapella_testing.generated.transfer_tables import rows
 from acapella_testing.svg_text import with_spaces
 
-from acapella.campaign.layout import Campaign
 from acapella.figures import transfer_gain, transfer_shallow
 from acapella.figures.source import Source
 from acapella.report import transfers
@@ -18,24 +18,22 @@ def run(directory, algorithm: str, seconds: float, resent: int) -> None:
     ``resent``: how many of the 100 segments are retransmitted. Acknowledgments take 900 ms.
     """
     capture = Capture()
-    for place in range(100):
-        capture.send(100 + place, place)
-    for place in range(resent):
-        capture.send(300 + place, place)
+    for start, segments in ((100, 100), (300, resent)):
+        for place in range(segments):
+            capture.send(start + place, place)
     capture.acknowledge(1000, 50)
     capture.acknowledge(1100, 100)
     document = made.document(made.Sent(100_000, 100_000, seconds, seconds, resent), algorithm=algorithm, captured=0)
-    more = {"settings": {"algorithm": algorithm, "rate_bps": 10**6, "buffer_bytes": 5000}, "wire": "wire.parquet"}
-    more["measured"] = {"rtt_ns": 10**9, "rate_bps": 10**6, "buffer_bytes": 5000}
-    capture.write(made.cell(directory, algorithm, [document], **more))
+    path = {"rate_bps": 10**6, "buffer_bytes": 5000}
+    more = {"settings": {"algorithm": algorithm, **path}, "measured": {"rtt_ns": 10**9, **path}}
+    capture.write(made.cell(directory, algorithm, [document], wire="wire.parquet", **more))
 
 
 def source_of(directory, bbr: tuple[float, int], cubic: tuple[float, int]) -> Source:
     """Return the tables of a run of each algorithm: its seconds, and retransmitted segments."""
     run(directory, "bbr", *bbr)
     run(directory, "cubic", *cubic)
-    tables(directory)
-    return Source(Campaign(directory))
+    return transfer_tables.source_of(directory)
 
 
 def test_medians_of_the_wire_match_values_computed_by_hand(tmp_path):
@@ -69,11 +67,11 @@ def test_large_gain_is_not_explained(tmp_path):
     assert transfer_shallow.explanation(source) == ""
 
 
-def values(**changes) -> dict:
-    """Return a row of transfer_shallow in which nothing limits the algorithm."""
-    row = {"settings": 4, "settings_captured": 4, "settings_window_limited": 0, "rate_share": 0.5, "queue_ns": 1e6}
-    row["settings_window_unknown"] = 0
-    return row | {"wire_retransmits": 9.0, "wire_retransmitted_share": 0.01, "wire_flight_bdp": 1.2} | changes
+UNLIMITED = {
+    **{"settings": 4, "settings_captured": 4, "settings_window_limited": 0, "settings_window_unknown": 0},
+    **{"rate_share": 0.5, "queue_ns": 1e6},
+    **{"wire_retransmits": 9.0, "wire_retransmitted_share": 0.01, "wire_flight_bdp": 1.2},
+}
 
 
 @pytest.mark.parametrize(
@@ -93,4 +91,4 @@ def values(**changes) -> dict:
     ],
 )
 def test_reason_follows_from_the_values(bbr, cubic, reason):
-    assert reason in with_spaces(transfer_shallow.text(values(**bbr), values(**cubic)))
+    assert reason in with_spaces(transfer_shallow.text(UNLIMITED | bbr, UNLIMITED | cubic))

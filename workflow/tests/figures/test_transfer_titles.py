@@ -6,10 +6,9 @@ import statistics
 
 import pytest
 from acapella_testing.generated import generated_transfers as made
+from acapella_testing.generated.transfer_tables import source_of
 from acapella_testing.svg_text import with_spaces
 
-from acapella.campaign.layout import Campaign
-from acapella.cli import main as cli
 from acapella.figures import (
     transfer_completion,
     transfer_gain,
@@ -23,7 +22,7 @@ from acapella.figures import (
     transfer_streams,
 )
 from acapella.figures.registry import figure_module
-from acapella.figures.source import NoData, Source
+from acapella.figures.source import NoData
 from acapella.report import transfers
 from acapella_core import schemas
 
@@ -55,8 +54,7 @@ def test_setting_whose_runs_overlap_has_no_winner(low, high, outcome):
     row = gain_row(1.0, "faster_bbr", low, high)
     assert transfer_outcome.outcome(row) == outcome
     title = "BBR is faster in 0, Cubic in 0, undecided (runs overlap) in 2 of 2 settings; median gain +1 %"
-    if outcome == "undecided":
-        assert with_spaces(transfer_gain.title([row, row])) == title
+    assert (with_spaces(transfer_gain.title([row, row])) == title) == (outcome == "undecided")
 
 
 @pytest.mark.parametrize(
@@ -93,11 +91,9 @@ def test_figure_of_gain_is_drawn_if_bbr_transferred_nothing(tmp_path):
         document = made.document(made.Sent(size, size, 2.0, 2.0), algorithm=algorithm)
         # 102,400 B of 400 Mbit/s x 60 ms = 3 MB
         made.cell(tmp_path, algorithm, [document], settings={"algorithm": algorithm}, measured=FAST)
-    assert cli.main(["campaign", "transfers", str(tmp_path)]) == 0
-    source = Source(Campaign(tmp_path))
-    figure = transfer_gain.draw(source)
+    source = source_of(tmp_path)
     note = "median gain with buffers below 0.1 BDP: \N{MINUS SIGN}\N{INFINITY} % (1 setting)"
-    assert note in with_spaces(" ".join(figure.key))
+    assert note in with_spaces(" ".join(transfer_gain.draw(source).key))
     assert [row["algorithm"] for row in source.rows("transfer_shallow")] == ["bbr", "cubic"]
 
 
@@ -127,12 +123,11 @@ def test_completion_times_that_overlap_have_no_winner():
 
 
 def test_best_ratio_has_the_shortest_mean_completion():
-    second = 10**9
     cells = [
-        {"setting": 1, "algorithm": "cubic", "ratio": 1.0, "completion_ns": 8 * second},  # the other run took 16 s
-        {"setting": 2, "algorithm": "cubic", "ratio": 2.0, "completion_ns": 10 * second},
+        {"setting": 1, "algorithm": "cubic", "ratio": 1.0, "completion_ns": 8e9},  # the other run took 16 s
+        {"setting": 2, "algorithm": "cubic", "ratio": 2.0, "completion_ns": 10e9},
     ]
-    settings = [ratio_row(1, "cubic", 1.0, 12.0 * second, low=8.0 * second), ratio_row(2, "cubic", 2.0, 10.0 * second)]
+    settings = [ratio_row(1, "cubic", 1.0, 12e9, low=8e9), ratio_row(2, "cubic", 2.0, 10e9)]
     assert with_spaces(transfer_ratios.title(cells, [], settings)) == (
         "Cubic: r = 2 completes first after 10 s (mean of 2 runs), but runs with r = 1 overlap; "
         "its flows end within 5.00 % of each other (mean; largest 8.00 %)"
@@ -143,10 +138,9 @@ def ratio_row(  # noqa: PLR0913
     setting: int, algorithm: str, ratio: float, ns: float, delay_ns: int = 0, *, low: float | None = None
 ) -> dict:
     """Return a row of transfer_settings of two runs, of the same duration unless the fastest took `low` ns."""
-    row = dict.fromkeys((*transfer_scope.FIXED, "buffer_bytes")) | {"delay_ns": delay_ns, "ratio": ratio}
-    row |= {"runs": 2, "ends_apart_mean": 0.05, "ends_apart_high": 0.08, "completion_ns_mean": ns}
-    row |= {"completion_ns_low": low or ns, "completion_ns_high": 2 * ns - (low or ns)}
-    return row | {"setting": setting, "algorithm": algorithm}
+    row = completion_row(setting, algorithm, ns, low or ns, 2 * ns - (low or ns))
+    shared = {"delay_ns": delay_ns, "ratio": ratio, "runs": 2, "ends_apart_mean": 0.05, "ends_apart_high": 0.08}
+    return dict.fromkeys((*transfer_scope.FIXED, "buffer_bytes")) | shared | row
 
 
 @pytest.mark.parametrize(
@@ -198,26 +192,33 @@ def stream_row(streams: int, difference_s: float, gain: float, size: int = 2**30
 def test_titles_of_parallel_streams_name_what_varies():
     rows = [stream_row(1, 2.0, 10.0), stream_row(5, -1.0, 30.0)]
     mean = "Cubic minus BBR, mean over the numbers of streams: 0.5 s for 1 GiB"
+    largest = "The gain of BBR per stream is largest with 5 streams{}: 30 %"
     assert with_spaces(transfer_streams.title(rows)) == mean
-    assert with_spaces(transfer_per_stream.title(rows)) == "The gain of BBR per stream is largest with 5 streams: 30 %"
+    assert with_spaces(transfer_per_stream.title(rows)) == largest.format("")
     sizes = [*rows, stream_row(1, 4.0, 5.0, 5 * 2**30)]
     assert with_spaces(transfer_streams.title(sizes)) == f"{mean} and 4 s for 5 GiB"
-    largest = "The gain of BBR per stream is largest with 5 streams, {}: 30 %"
-    assert with_spaces(transfer_per_stream.title(sizes)) == largest.format("1 GiB")
+    assert with_spaces(transfer_per_stream.title(sizes)) == largest.format(", 1 GiB")
     delays = [*rows, stream_row(5, 9.0, 20.0, delay_ns=60_000_000)]
     assert with_spaces(transfer_streams.title(delays)) == "Cubic minus BBR: \N{MINUS SIGN}1 to 9 s in 3 settings"
-    assert with_spaces(transfer_per_stream.title(delays)) == largest.format("delay 0 ms")
+    assert with_spaces(transfer_per_stream.title(delays)) == largest.format(", delay 0 ms")
 
 
 def test_lines_of_several_reorderings_are_not_joined():
-    row = {"streams": 1, "algorithm": "bbr", "x": 1.0} | dict.fromkeys(transfer_lines.OTHERS) | {"reorder_percent": 0.0}
-    rows = [row, row | {"streams": 2, "reorder_percent": 5.0}]
+    row = dict.fromkeys(transfer_lines.OTHERS) | {"algorithm": "bbr", "x": 1.0}
+    rows = [row | {"streams": 1, "reorder_percent": 0.0}, row | {"streams": 2, "reorder_percent": 5.0}]
     with pytest.raises(NoData):  # no settings have several numbers of streams
         transfer_lines.stream_rows(rows, "x")
 
 
-@pytest.mark.parametrize("name", ["throughput", "completion", "gain", "retransmits"])
-def test_titles_count_only_the_settings_that_are_drawn(tmp_path, name):
+DRAWN_TITLES = {
+    "throughput": "Throughput: BBR 40 Mbit/s, Cubic 40 Mbit/s",
+    "completion": "BBR completes first in 0, Cubic in 0, equal within 0.5 % in 8 of 8 settings",
+    "gain": "BBR is faster in 0, Cubic in 0, equal within 0.5 % in 8 of 8 settings; median gain 0 %",
+    "retransmits": "BBR retransmits more than Cubic in 0 of 8 settings, 2 to 6 times as much in 0",
+}
+
+
+def test_titles_count_only_the_settings_that_are_drawn(tmp_path):
     for number in range(transfer_heatmap.MAX_GROUPS + 1):  # BBR at 10 MB in 2 s; in the last group, 8 times as fast
         for algorithm, delay in itertools.product(("bbr", "cubic"), (0, 60)):
             fast = number == transfer_heatmap.MAX_GROUPS and algorithm == "bbr"
@@ -225,17 +226,9 @@ def test_titles_count_only_the_settings_that_are_drawn(tmp_path, name):
             settings = {"algorithm": algorithm, "delay_ms": delay, "rate_bps": 10**6 * (number + 1)}
             document = made.document(sent, algorithm=algorithm)
             made.cell(tmp_path, f"{algorithm}-{number}-{delay}", [document], settings=settings)
-    assert cli.main(["campaign", "transfers", str(tmp_path)]) == 0
-    title = with_spaces(figure_module(f"transfer_{name}").draw(Source(Campaign(tmp_path))).title)
-    assert (
-        title
-        == {
-            "throughput": "Throughput: BBR 40 Mbit/s, Cubic 40 Mbit/s",
-            "completion": "BBR completes first in 0, Cubic in 0, equal within 0.5 % in 8 of 8 settings",
-            "gain": "BBR is faster in 0, Cubic in 0, equal within 0.5 % in 8 of 8 settings; median gain 0 %",
-            "retransmits": "BBR retransmits more than Cubic in 0 of 8 settings, 2 to 6 times as much in 0",
-        }[name]
-    )
+    source = source_of(tmp_path)
+    titles = {name: with_spaces(figure_module(f"transfer_{name}").draw(source).title) for name in DRAWN_TITLES}
+    assert titles == DRAWN_TITLES
 
 
 @pytest.mark.parametrize(
@@ -257,9 +250,9 @@ def test_setting_counts_as_its_cell_is_printed(gain, comparison, printed, outcom
     row = gain_row(gain, comparison)
     assert (transfer_gain.text(row), transfer_outcome.outcome(row)) == (printed, outcome)
     title = with_spaces(transfer_gain.title([row, gain_row(20.0, "faster_bbr")]))
-    numbers = [1 + (outcome == "bbr"), int(outcome == "cubic")]
     equal = ", equal within 0.5 % in 1" if outcome == "equal" else ""
-    assert title.startswith(f"BBR is faster in {numbers[0]}, Cubic in {numbers[1]}{equal} of 2 settings")
+    begin = f"BBR is faster in {1 + (outcome == 'bbr')}, Cubic in {int(outcome == 'cubic')}{equal} of 2 settings"
+    assert title.startswith(begin)
 
 
 def test_report_names_the_faster_algorithm_as_the_figure_does():
@@ -268,8 +261,7 @@ def test_report_names_the_faster_algorithm_as_the_figure_does():
 
 
 def test_schema_distinguishes_the_sign_in_the_table_from_the_rule_of_figures():
-    (about,) = [
-        column["about"] for column in schemas.table("transfer_gain")["columns"] if column["name"] == "comparison"
-    ]
+    columns = {column["name"]: column for column in schemas.table("transfer_gain")["columns"]}
+    about = columns["comparison"]["about"]
     assert about.startswith("sign of the difference")
     assert f"figures and the report treat a gain up to {transfer_outcome.EQUAL_PERCENT} % as equal" in about

@@ -96,6 +96,13 @@ def write_table(directory: Path, name: str, rows: list[dict]) -> None:
     pyarrow.csv.write_csv(tables.rounded(table), directory / "tables" / f"{name}.csv")
 
 
+def source_of_rows(directory: Path, **rows: list[dict]) -> Source:
+    """Write tables of these rows, by name of the table, and return their source."""
+    for name, own in rows.items():
+        write_table(directory, name, own)
+    return Source(Campaign(directory))
+
+
 def change_table(directory: Path, name: str, change: Callable[[int, dict], object]) -> None:
     """Rewrite a table after calling ``change`` with the number of each row and the row."""
     rows = pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist()

@@ -4,12 +4,20 @@ from pathlib import Path
 
 import duckdb
 
+from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
+from acapella.figures.source import Source
 
 
 def tables(directory, *options: str) -> None:
     """Write the tables of a campaign."""
     assert cli.main(["campaign", "transfers", str(directory), *options]) == 0
+
+
+def source_of(directory) -> Source:
+    """Write the tables of a campaign and return their source."""
+    tables(directory)
+    return Source(Campaign(directory))
 
 
 def rows(directory, name: str, columns: str = "*") -> list[tuple]:
