@@ -28,44 +28,47 @@ ALL_64 = (1 << 64) - 1
 
 def control_of(model: Preprocess) -> str:
     """Return the control file that gives the program the model's settings."""
-    registers = {"sample_flows_below": model.flows_below, "sample_packets_below": model.packets_below}
-    registers |= {"sample_every": model.every, "cut_snap": model.snap, "cut_headers_only": model.headers_only}
-    lines = [f"register {name} 0 {value}" for name, value in (registers | {"edit_which": model.edit}).items()]
+    registers = {"sample_flows_below": model.flows_below, "sample_packets_below": model.packets_below,
+                 "sample_every": model.every, "cut_snap": model.snap, "cut_headers_only": model.headers_only,
+                 "edit_which": model.edit}  # fmt: skip
+    lines = [f"register {name} 0 {value}" for name, value in registers.items()]
     lines += _rules("filter_flows", "filter", model.filter, FILTER_KEY)
-    for prefix, table, widths in (
-        ("edit_macs", model.macs, (48,)),
-        ("edit_ipv4", model.ipv4, (32,)),
-        ("edit_ipv6", model.ipv6, (64, 64)),
-    ):
-        lines += _address_rules(prefix, table, widths)
+    for kind, widths in {"macs": (48,), "ipv4": (32,), "ipv6": (64, 64)}.items():
+        lines += _address_rules(f"edit_{kind}", getattr(model, kind), widths)
     return "\n".join(lines) + "\n"
 
 
 def _rules(name: str, prefix: str, table: Table, key: dict[str, int]) -> list[str]:
-    action, arguments = table.default
-    lines = [" ".join((f"table {name} default action {prefix}_{action}", *map(str, arguments)))]
+    lines = [f"table {name} default action {_call(prefix, *table.default)}"]
     for rule in table.rules:
         fields = " ".join("{:#x}/{:#x}".format(*rule.match.get(field, (0, 0))) for field in key)
-        called = " ".join((f"{prefix}_{rule.action}", *map(str, rule.arguments)))
+        called = _call(prefix, rule.action, rule.arguments)
         lines.append(f"table {name} add match {fields} priority {rule.priority} action {called}")
     return lines
 
 
+def _call(prefix: str, action: str, arguments: tuple[int, ...]) -> str:
+    """Return the call of an action."""
+    return " ".join((f"{prefix}_{action}", *map(str, arguments)))
+
+
+def _parts(value: int, widths: tuple[int, ...]) -> list[int]:
+    """Return the parts of an address, which have these widths."""
+    return [value >> sum(widths[n + 1 :]) & (1 << width) - 1 for n, width in enumerate(widths)]
+
+
 def _address_rules(prefix: str, table: Table, widths: tuple[int, ...]) -> list[str]:
     """Return the statements for a table of addresses, whose values are divided into fields of these widths."""
-    names, shifts = [f"part_{n}" for n in range(len(widths))], [sum(widths[n + 1 :]) for n in range(len(widths))]
-
-    def parts(value: int) -> list[int]:
-        return [value >> shift & (1 << width) - 1 for width, shift in zip(widths, shifts, strict=True)]
+    names = [f"part_{n}" for n in range(len(widths))]
 
     def divided(arguments: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(part for argument in arguments for part in parts(argument))
+        return tuple(part for argument in arguments for part in _parts(argument, widths))
 
-    rules = [
-        Rule(dict(zip(names, zip(*map(parts, rule.match["address"]), strict=True), strict=True)),
-             rule.action, divided(rule.arguments), rule.priority)
-        for rule in table.rules
-    ]  # fmt: skip
+    rules = []
+    for rule in table.rules:
+        address, mask = (_parts(value, widths) for value in rule.match["address"])
+        match = dict(zip(names, zip(address, mask, strict=True), strict=True))
+        rules.append(Rule(match, rule.action, divided(rule.arguments), rule.priority))
     action, arguments = table.default
     return _rules(f"{prefix}_addresses", prefix, Table((action, divided(arguments)), rules), dict.fromkeys(names))
 
@@ -75,8 +78,9 @@ def compare(model: Preprocess, frames: list[Frame], directory) -> Result:
     ran = run("preprocess", frames, control_of(model), directory)
     for number, (frame, result) in enumerate(zip(frames, ran.outcomes, strict=True)):
         verdict = model.frame(frame.raw, frame.wire, frame.port)
-        expected = (verdict.reason, verdict.sequence, verdict.hash, verdict.raw if verdict.reason == SENT else None)
-        assert (REASONS[result.reason], result.sequence, result.hash, result.raw) == expected, (
+        raw = verdict.raw if verdict.reason == SENT else None
+        found = (REASONS[result.reason], result.sequence, result.hash, result.raw)
+        assert found == (verdict.reason, verdict.sequence, verdict.hash, raw), (
             f"frame {number}: {frame.raw.hex()} wire {frame.wire}: {parse(frame.raw, frame.wire)}"
         )
         assert (result.port, result.wire_length) == (frame.port, max(frame.wire, result.length))
@@ -131,8 +135,8 @@ def some_addresses(seed: int, pool: list[bytes], default: str) -> Table:
 
 def edits(seed: int, default: str = "keep") -> dict:
     """Return settings that rewrite all kinds of addresses."""
-    tables = {"macs": some_addresses(seed, MACS, default), "ipv4": some_addresses(seed + 1, IPV4, default),
-              "ipv6": some_addresses(seed + 2, IPV6, default)}  # fmt: skip
+    pools = {"macs": MACS, "ipv4": IPV4, "ipv6": IPV6}
+    tables = {name: some_addresses(seed + n, pool, default) for n, (name, pool) in enumerate(pools.items())}
     return {"edit": EDIT_MACS | EDIT_IPV4 | EDIT_IPV6, **tables}
 
 
@@ -176,12 +180,10 @@ def test_correct_checksums_remain_correct_and_wrong_ones_wrong(tmp_path):
     """Checksums are computed over the complete packet here, independently of the model."""
     frames = [frame for frame in generated_frames(61, FRAMES) if frame.wire == len(frame.raw)]
     outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes
-    compared = 0
-    for frame, result in zip(frames, outcomes, strict=True):
-        before, after = (checksums_hold(raw, parse(frame.raw)) for raw in (frame.raw, result.raw))
-        assert after == before, f"{frame.raw.hex()} became {result.raw.hex()}"
-        compared += len(before)
-    assert compared > FRAMES // 3
+    places = [parse(frame.raw) for frame in frames]
+    before = [checksums_hold(frame.raw, place) for frame, place in zip(frames, places, strict=True)]
+    assert [checksums_hold(result.raw, place) for result, place in zip(outcomes, places, strict=True)] == before
+    assert sum(map(len, before)) > FRAMES // 3
 
 
 def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
@@ -230,8 +232,8 @@ def test_packets_are_sampled_at_the_requested_share(tmp_path, share):
     control = f"register sample_packets_below 0 {int(share * 2**32)}\n"
     ran = run("preprocess", frames, control, tmp_path)
     assert abs(ran.statistics["out"] - 4000 * share) < 4 * (4000 * share * (1 - share)) ** 0.5
-    again = [tagged(frame) for frame in frames]  # the same packets at a different place: tagged, one hop later
-    other = run("preprocess", again, control, tmp_path)
+    # the same packets at a different place: tagged, one hop later
+    other = run("preprocess", [tagged(frame) for frame in frames], control, tmp_path)
     assert [result.outcome for result in ran.outcomes] == [result.outcome for result in other.outcomes]
 
 
@@ -243,8 +245,7 @@ def segment(src: int, dst: int, ports: tuple[int, int] = (7, 9), seq: int = 0, f
 
 def tagged(frame: Frame) -> Frame:
     """Return the frame with an additional VLAN tag and MPLS label, a smaller TTL, and different MAC addresses."""
-    ttl = bytes([frame.raw[22] - 1])
-    tags = b"\x81\x00\x00\x64\x88\x47\x00\x01\x01\x40"
+    tags, ttl = b"\x81\x00\x00\x64\x88\x47\x00\x01\x01\x40", bytes([frame.raw[22] - 1])
     return Frame(b"\x02" * 12 + tags + frame.raw[14:22] + ttl + frame.raw[23:])
 
 
