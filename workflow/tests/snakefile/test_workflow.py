@@ -47,8 +47,8 @@ def test_rule_has_log_benchmark_resources_and_calls_a_stage(name):
 @pytest.mark.parametrize("name", BLOCKS)
 def test_rule_depends_on_its_code_unless_it_uses_a_testbed(name):
     samples_a_testbed = name == "collect:collect" and "collect.json" in BLOCKS[name]
-    uses_a_testbed = samples_a_testbed or name == "transfer_run:transfer"
-    assert bool(re.search(r"digest_of_(code|figure)\(", BLOCKS[name])) != uses_a_testbed
+    uses_its_code = not samples_a_testbed and name != "transfer_run:transfer"
+    assert bool(re.search(r"digest_of_(code|figure)\(", BLOCKS[name])) == uses_its_code
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -91,9 +91,7 @@ def test_dry_run_of_profile_fabric_prints_the_request_without_a_token(tmp_path, 
     arguments = ["--profile", "fabric", "--dry-run", "--directory", str(tmp_path)]
     ended = run_snakemake(arguments, ROOT, {"HOME": str(tmp_path)})
     assert ended.returncode == 0, ended.stdout
-    for printed in ("sites: STAR", "2 cores", "Net.PortMirroring", "VM.NoLimitDisk", "Component.SmartNIC_ConnectX_6",
-                 "missing: no project_id", "cannot read the token file"):  # fmt: skip
-        assert printed in ended.stdout
+    assert [text for text in REQUEST if text not in ended.stdout] == []
 
 
 @pytest.mark.parametrize(
@@ -193,11 +191,16 @@ def test_stage_that_needs_samples_is_an_error_without_them(changes, key):
         config.checked({"campaign": "x", "transfer": {"grid": {}}} | changes)
 
 
+REQUEST = (
+    *("sites: STAR", "2 cores", "Net.PortMirroring", "VM.NoLimitDisk", "Component.SmartNIC_ConnectX_6"),
+    *("missing: no project_id", "cannot read the token file"),
+)
+
+
 def test_config_defaults_are_filled_in_at_every_level():
     filled = config.checked({"campaign": "x", "samples": "s.tsv", "analysis": {"top_flows": 7}})
-    analysis = dict(filled["analysis"])
-    assert analysis.pop("congestion") == analyze.congestion_limits()
-    assert analysis == {"top_flows": 7, "throughput_bin_s": 1, "traffic": "unfiltered"}
+    expected = {"top_flows": 7, "throughput_bin_s": 1, "traffic": "unfiltered"}
+    assert filled["analysis"] == expected | {"congestion": analyze.congestion_limits()}
     assert filled["digest"]["engine"] == "hybrid"
 
 
@@ -249,8 +252,9 @@ def test_empty_sheet_is_reported_with_advice(tmp_path):
     place = workplace(tmp_path)
     place.sheet()
     printed = place.fail("--dry-run")
-    last = printed.splitlines()[-1]
-    assert re.match(r"config error: .*samples\.tsv: no samples; add one line per capture", last), last
+    assert re.search(r"^config error: .*samples\.tsv: no samples; add one line per capture.*\n?\Z", printed, re.M), (
+        printed
+    )
     assert not re.search(r"Exception|Error in|Traceback", printed), "one line, without Snakemake's frame"
 
 
@@ -345,8 +349,9 @@ def test_planned_samples_of_the_local_testbed_may_be_trials_or_excluded(tmp_path
 
 
 def test_demo_ignores_the_settings_of_the_user(tmp_path):
-    demo = re.compile(r"^.*@\$.*--cores \$\(CORES\) (.*config/demo\.yaml.*)$", re.M)
-    command = demo.search((ROOT / "Makefile").read_text())[1]
+    (command,) = re.findall(
+        r"^.*@\$.*--cores \$\(CORES\) (.*config/demo\.yaml.*)$", (ROOT / "Makefile").read_text(), re.M
+    )
     words = command.replace("config/demo.yaml", str(ROOT / "config/demo.yaml")).split()
     words += ["--dry-run", "--printshellcmds", "--forceall"]
     place = workplace(tmp_path, exclude=["quiet-1"], trials={"mine": ["a", "b"]}, digest={"engine": "native"})
@@ -355,10 +360,12 @@ def test_demo_ignores_the_settings_of_the_user(tmp_path):
     assert without_times(place.succeed(*words)) == plan
 
 
+DIFFERING = re.compile(r" *(Date|Workflow ID|Config MD5|space: captures of up to|\[)")
+
+
 def without_times(printed: str) -> list[str]:
     """Return the lines of a plan sorted by text, without those that differ between runs."""
-    differing = re.compile(r" *(Date|Workflow ID|Config MD5|space: captures of up to|\[)")
-    return sorted(line for line in printed.splitlines() if not differing.match(line))
+    return sorted(line for line in printed.splitlines() if not DIFFERING.match(line))
 
 
 def test_committed_captures_are_reproducible(tmp_path):

@@ -145,40 +145,51 @@ def times(place: Workplace, pattern: str) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in place.campaign.glob(pattern)}
 
 
+BATCHES = SAMPLES // BATCH
+
+
+STAGES = dict.fromkeys(("collect", "digest", "analyze"), BATCHES)
+
+
+DRAWN = {"figures": 1, "report": 1}
+
+
+TABLES = {"process": 1, **DRAWN}
+
+
+ONCE = {"samples": 1, "index": 1, **TABLES}
+
+
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="1,000 samples take minutes: make soak")
 def test_each_change_of_a_large_campaign_runs_only_jobs_that_depend_on_it(tree, tmp_path):
     """The core is not built again, so that all runs write the same digests."""
     place, names = Workplace(tmp_path), [f"s{sample:04}" for sample in range(SAMPLES + 1)]
     place.configure(batches={"samples": BATCH}, digest={"engine": "native"})
     place.add_samples(names[:-1])
-    batches = SAMPLES // BATCH
-    stages = dict.fromkeys(("collect", "digest", "analyze"), batches)
-    once = dict.fromkeys(("samples", "index", "process", "figures", "report"), 1)
-    drawn, tables = {"figures": 1, "report": 1}, {"process": 1, "figures": 1, "report": 1}
 
     def jobs() -> Counter:
         return executed(run(place, tree, "--cores", "2"))
 
-    assert jobs() == stages | once
+    assert jobs() == STAGES | ONCE
     with edited(tree, COMMENTS, MESSAGES):
         assert jobs() == {}
     with edited(tree, FIGURE):
-        assert jobs() == drawn
+        assert jobs() == DRAWN
         log = (place.campaign / "logs" / "figures.log").read_text()
         assert re.findall(r"^figures: \S+/(\w+) \(svg\)", log, re.M) == ["flow_sizes"]
-    assert jobs() == drawn
+    assert jobs() == DRAWN
     assert jobs() == {}
     digests, partials = place.sha256("acap/*", "flows/*"), times(place, "batches/partial/*/*")
     with edited(tree, {"sql/analyze/stacks.sql": "\norder by all\n"}):
-        assert jobs() == tables | {"analyze": batches}
+        assert jobs() == TABLES | {"analyze": BATCHES}
         made = [path.stem for path, _ in times(place, "batches/partial/*/*").items() - partials.items()]
-        assert made == ["stacks"] * batches
+        assert made == ["stacks"] * BATCHES
     with edited(tree, DISSECTOR):
-        assert jobs() == stages | once
+        assert jobs() == STAGES | ONCE
         before = times(place, "acap/*/*")
         assert len(before) == SAMPLES
         place.add_samples(names)
-        assert jobs() == once | {"collect": 1, "digest": 1, "analyze": 1}
+        assert jobs() == ONCE | {"collect": 1, "digest": 1, "analyze": 1}
         assert before.items() <= times(place, "acap/*/*").items()
     now = place.sha256("acap/*", "flows/*")
     assert len(now) == 2 * (SAMPLES + 1)

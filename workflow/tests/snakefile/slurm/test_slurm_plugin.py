@@ -24,6 +24,24 @@ class Clock:
         self.seconds += seconds
 
 
+SETTINGS = {"init_seconds_before_status_checks": 1, "status_attempts": 2, "keep_successful_logs": True, "requeue": True}
+
+
+EXECUTOR = {  # what a workflow, Slurm and a log would be to the plugin's executor
+    "workflow": SimpleNamespace(executor_settings=SimpleNamespace(**SETTINGS)),
+    "logger": SimpleNamespace(**dict.fromkeys(("debug", "info", "warning"), lambda *_, **__: None)),
+    "status_rate_limiter": contextlib.nullcontext(),
+    "run_uuid": "run",
+    "get_status_command": lambda self: "squeue",
+    "report_job_success": lambda self, job, **_: self.reports.append((job.external_jobid, "success")),
+    "report_job_error": lambda self, job, msg=None, **_: self.reports.append((job.external_jobid, msg)),
+    "run_job": lambda self, job: self.reports.append((job, "submitted")),
+}
+
+
+QUERIES = dict.fromkeys((f"_status_query_{name}" for name in ("calls", "total_seconds", "failures", "max_seconds")), 0)
+
+
 @pytest.fixture
 def plugin(monkeypatch):
     """Return a copy of the plugin's module, whose executor needs no workflow and whose queries answer `states`."""
@@ -35,18 +53,7 @@ def plugin(monkeypatch):
         return (None, None) if module.states is None else (module.states, 0.1)
 
     module.states, module.query_job_status = {}, query_job_status
-    settings = {"init_seconds_before_status_checks": 1, "status_attempts": 2, "keep_successful_logs": True}
-    silent = dict.fromkeys(("debug", "info", "warning"), lambda *_, **__: None)
-    for name, value in {
-        "workflow": SimpleNamespace(executor_settings=SimpleNamespace(**settings, requeue=True)),
-        "logger": SimpleNamespace(**silent),
-        "status_rate_limiter": contextlib.nullcontext(),
-        "run_uuid": "run",
-        "get_status_command": lambda self: "squeue",
-        "report_job_success": lambda self, job, **_: self.reports.append((job.external_jobid, "success")),
-        "report_job_error": lambda self, job, msg=None, **_: self.reports.append((job.external_jobid, msg)),
-        "run_job": lambda self, job: self.reports.append((job, "submitted")),
-    }.items():
+    for name, value in EXECUTOR.items():
         monkeypatch.setattr(module.Executor, name, value, raising=False)
     yield module
     importlib.reload(module)
@@ -58,10 +65,8 @@ def executor_of(module, answers=None, clock=None):
         slurm_plugin.install(module)
         module.Executor.patience = Patience(answers, clock or Clock())
     executor = object.__new__(module.Executor)
-    for name in ("calls", "total_seconds", "failures", "max_seconds"):
-        setattr(executor, f"_status_query_{name}", 0)
-    executor._next_seconds_between_status_checks, executor.reports = slurm_plugin.MAX_CHECK_S, []
-    executor._status_query_min_seconds, executor._status_query_cycle_rows = None, []
+    vars(executor).update(QUERIES, _status_query_min_seconds=None, _status_query_cycle_rows=[], reports=[])
+    executor._next_seconds_between_status_checks = slurm_plugin.MAX_CHECK_S
     return executor
 
 
@@ -121,9 +126,8 @@ def test_submission_waits_for_a_controller_that_has_answered_before(plugin, monk
 
 @pytest.mark.parametrize(("before", "seconds"), [(False, 0), (True, WAIT_S)])
 def test_wait_for_the_controller_is_limited(before, seconds, monkeypatch):
-    clock = Clock()
+    clock, answers = Clock(), iter([before])
     monkeypatch.setattr(slurm_plugin.time, "sleep", clock.sleep)
-    answers = iter([before])
     patience = Patience(lambda: next(answers, False), clock)
     patience.answers()
     patience.wait()
