@@ -61,15 +61,15 @@ def lossy(seed: int, streams: int, frames: int, far: int) -> tuple[list[Frame], 
     for _ in range(frames):
         now += rnd.randrange(1_000_000)
         stream, data, kind = created[rnd.randrange(streams)], rnd.randrange(1, 60), rnd.random()
-        begin = stream.sent
+        begin, waiting = stream.sent, late[stream.client]
         if kind < 0.15:
             stream.sent += data
-            late[stream.client] += [(begin, data)] if kind >= 0.05 else []  # the others are lost before the tap
+            waiting += [(begin, data)] if kind >= 0.05 else []  # the others are lost before the tap
             continue
         if kind < 0.30:
             begin = max(1, begin - rnd.randrange(far))
-        elif kind < 0.40 and late[stream.client]:
-            begin, data = late[stream.client].pop(rnd.randrange(len(late[stream.client])))
+        elif kind < 0.40 and waiting:
+            begin, data = waiting.pop(rnd.randrange(len(waiting)))
         out.append(Frame(stream.frame(begin, data), timestamp_ns=now))
     out += [Frame(stream.frame(stream.sent, 0, FIN | ACK), timestamp_ns=now + 1) for stream in created.values()]
     return out, created
@@ -92,22 +92,19 @@ def test_loss_is_within_the_interval_and_exact_while_few_holes_are_open(seed, fr
     assert any(stream.gap and stream.retransmitted for stream in streams.values())
 
 
+JUMPS = (2**29, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 3 * 2**30)
+
+
 def wild(seed: int, count: int) -> list[Frame]:
     """Return numbers that jump by up to half of the number space, near the bounds of a window."""
     rnd, out, now = random.Random(seed), [], START_NS
     highest = [rnd.choice((0, 2**30 - 200, rnd.getrandbits(32))) for _ in range(6)]
     for _ in range(count):
         now += rnd.randrange(10_000_000)
-        at, data, kind = rnd.randrange(6), rnd.choice((0, 1, rnd.randrange(60), 1400)), rnd.random()
-        seq, flags = highest[at], ACK
-        if kind < 0.25:
-            seq += rnd.randrange(1, 100)
-        elif kind < 0.6:
-            seq -= rnd.randrange(1, 3000)
-        elif kind < 0.64:
-            seq += rnd.choice((2**29, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 3 * 2**30, rnd.getrandbits(32)))
-        elif kind < 0.67:
-            flags = rnd.choice((SYN, FIN | ACK, SYN | FIN))
+        at, data = rnd.randrange(6), rnd.choice((0, 1, rnd.randrange(60), 1400))
+        steps = (0, rnd.randrange(1, 100), -rnd.randrange(1, 3000), rnd.choice((*JUMPS, rnd.getrandbits(32))))
+        (step,) = rnd.choices(steps, (36, 25, 35, 4))
+        seq, flags = highest[at] + step, ACK if step or rnd.random() < 0.92 else rnd.choice((SYN, FIN | ACK, SYN | FIN))
         if (seq + data - highest[at]) % 2**32 < 2**31:
             highest[at] = seq + data
         segment = ipv4(TCP, at, SERVER, tcp((40000, PORT), (seq, 1), flags, data=data))

@@ -53,8 +53,7 @@ def made_spec(seed: int) -> str:
 
 def spec_of(fields: list[str], lines: list[str]) -> str:
     """Return a program with these fields of the metadata and these instructions."""
-    struct = "".join(f"\t{field}\n" for field in fields)
-    body = "".join(f"\t{line}\n" for line in lines)
+    struct, body = ("".join(f"\t{line}\n" for line in part) for part in (fields, lines))
     return f"struct metadata_t {{\n{struct}}}\nmetadata instanceof metadata_t\n\napply {{\n{body}}}\n"
 
 
@@ -62,17 +61,15 @@ def executed(spec: str) -> list[int]:
     """Return the final values of the fields that are not temporaries."""
     lines = spec.splitlines()
     body = fold_metadata.instructions(lines[slice(*fold_metadata.split(lines))])
-    places = {one.label: at for at, one in enumerate(body) if one.label}
-    values: dict[str, int] = {}
-    at = 0
+    places, values, at = {one.label: place for place, one in enumerate(body) if one.label}, {}, 0
     while body[at].words[0] != "tx":
         operation, target, *operands = body[at].words
         at += 1
         read = [values[word] if word.startswith("m.") else int(word, 0) for word in operands]
-        if operation in JUMPS:
-            at = places[target] if JUMPS[operation](*read) else at
-        else:
+        if operation not in JUMPS:
             values[target] = OPERATIONS[operation](values.get(target, 0), *read)
+        elif JUMPS[operation](*read):
+            at = places[target]
     return [values[name] for name in KEPT]
 
 

@@ -21,14 +21,8 @@ from acapella_core.errors import UserError
 RULES = sorted((ROOT / "rules").glob("*.smk"))
 
 
-def rule_blocks():
-    """Yield (name, text) of every rule in rules/."""
-    rule = re.compile(r"^( *)(?:rule|checkpoint) (\w+):\n((?:\1 +.*\n|\n)+)", re.M)
-    for path in RULES:
-        yield from ((f"{path.stem}:{name}", text) for _, name, text in rule.findall(path.read_text()))
-
-
-BLOCKS = dict(rule_blocks())
+RULE = re.compile(r"^( *)(?:rule|checkpoint) (\w+):\n((?:\1 +.*\n|\n)+)", re.M)
+BLOCKS = {f"{path.stem}:{name}": text for path in RULES for _, name, text in RULE.findall(path.read_text())}
 
 
 def test_rules_of_all_stages_are_found():
@@ -53,8 +47,7 @@ def test_rule_depends_on_its_code_unless_it_uses_a_testbed(name):
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_placeholders_for_paths_are_quoted(name):
-    command = BLOCKS[name].partition("shell:")[2]
-    placeholders = re.findall(r"\{(?:input|output|log|params\.campaign)[^}]*\}", command)
+    placeholders = re.findall(r"\{(?:input|output|log|params\.campaign)[^}]*\}", BLOCKS[name].partition("shell:")[2])
     assert [each for each in placeholders if not each.endswith(":q}")] == []
 
 
@@ -244,8 +237,7 @@ def test_missing_temporary_directory_is_reported_before_any_job(tmp_path):
 def test_duplicate_sample_names_are_rejected_with_their_lines(tmp_path):
     place = workplace(tmp_path)
     place.sheet(*(("a", "s", port, str(CAPTURES / "alpha-p1.pcap.gz")) for port in ("p1", "p2")))
-    error = r"config error: .*samples\.tsv line 3: sample 'a' is already in line 2"
-    assert re.search(error, place.fail("--dry-run"))
+    assert re.search(r"config error: .*samples\.tsv line 3: sample 'a' is already in line 2", place.fail("--dry-run"))
 
 
 def test_empty_sheet_is_reported_with_advice(tmp_path):
@@ -427,8 +419,8 @@ def test_flow_reports_are_planned_if_the_config_has_them(tmp_path):
 
 def test_errors_outside_jobs_are_printed_with_quiet_all(tmp_path):
     """Snakemake suppresses its own errors. The last lines are those of the error."""
-    printed = workplace(tmp_path / "place").fail("--cores", "1", "--quiet", "all", "--", "unknown-target")
-    *_, kind, error = printed.splitlines()
+    words = ("--cores", "1", "--quiet", "all", "--", "unknown-target")
+    *_, kind, error = workplace(tmp_path / "place").fail(*words).splitlines()
     assert kind.startswith("MissingRuleException")
     assert "No rule to produce unknown-target" in error
 
