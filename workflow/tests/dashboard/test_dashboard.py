@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from acapella_testing.browser_pages import opened_page
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.generated_campaigns import (
@@ -21,6 +20,7 @@ from acapella_testing.generated.generated_campaigns import (
     write_rows,
 )
 from acapella_testing.new_files import write_file
+from acapella_testing.runs.browser_pages import opened_page
 
 from acapella.cli import main as cli
 from acapella.dashboard import campaigns, history, page, summaries

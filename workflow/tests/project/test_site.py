@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from acapella_testing.browser_pages import opened_page
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 from acapella_testing.requirements import require
+from acapella_testing.runs.browser_pages import opened_page
 from acapella_testing.source_tree import ROOT, script
 
 SCRIPT = ROOT / "workflow" / "setup" / "site" / "build.py"

@@ -6,12 +6,12 @@ import json
 import re
 
 import pytest
-from acapella_testing.browser_pages import opened_page
 from acapella_testing.generated import generated_flowreports, generated_trials, storage_study
 from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.generated_report import note, quality_with
 from acapella_testing.generated.generated_tables import write_tables
 from acapella_testing.new_files import write_file
+from acapella_testing.runs.browser_pages import opened_page
 from acapella_testing.svg_text import words
 
 from acapella.campaign.layout import Campaign

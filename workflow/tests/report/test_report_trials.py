@@ -4,9 +4,9 @@ import re
 import shutil
 
 import pytest
-from acapella_testing.browser_pages import opened_page
 from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.generated_trials import PACKETS, odd_baseline, shapes, source_of, write_replays
+from acapella_testing.runs.browser_pages import opened_page
 from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.layout import Campaign
