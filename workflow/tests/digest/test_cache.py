@@ -1,6 +1,5 @@
 """Tests the cache of digests: damaged entries are reported and computed again, and files are private."""
 
-import hashlib
 import itertools
 import os
 import re
@@ -12,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
-from acapella_testing.generated.tiny import SECOND, add_sample, flow
-from acapella_testing.new_files import write_file
+from acapella_testing.generated.tiny import SECOND, add_sample
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.processes import with_umask
 from acapella_testing.runs.workflow_run import Workplace
 
 from acapella.campaign.layout import Campaign
@@ -33,6 +33,7 @@ from acapella.digest.cache import (
     store,
     sum_file,
 )
+from acapella_core.files import sha256_of
 
 DIGESTS = ("acap/*", "flows/*")
 
@@ -42,7 +43,7 @@ def flip(position):
     end.
     """
 
-    def change(entry: Path, _) -> None:
+    def change(entry: Path, _=None) -> None:
         content = bytearray(entry.read_bytes())
         content[int(position * len(content)) if 0 < position < 1 else position] ^= 0xFF
         entry.write_bytes(content)
@@ -69,14 +70,13 @@ def replace_by_link(entry: Path, other: Path) -> None:
 
 def replace_by_other(entry: Path, other: Path) -> None:
     """Replace an entry with the content and the checksum of another entry."""
-    entry.write_bytes(other.read_bytes())
-    checksum = hashlib.sha256(entry.read_bytes()).hexdigest()
-    entry.with_name(f"{entry.name}.sha256").write_text(f"{checksum}  {other.name}\n")
+    shutil.copyfile(other, entry)
+    sum_file(entry).write_text(f"{sha256_of(entry)}  {other.name}\n")
 
 
 def forget_checksum(entry: Path, _) -> None:
     """Remove the checksum of an entry."""
-    entry.with_name(f"{entry.name}.sha256").unlink()
+    sum_file(entry).unlink()
 
 
 def open_to_all(entry: Path, _) -> None:
@@ -115,9 +115,9 @@ def campaign_of(directory: Path, cache: Path, samples=SAMPLES, **settings) -> Wo
     """Return a workplace that uses a cache. Each sample has a separate capture."""
     place = Workplace(directory)
     place.configure(digest={"engine": "native", "cache": str(cache)}, **settings)
-    (directory / "captures").mkdir()
+    captures = new_directory(directory / "captures")
     for shift, sample in enumerate(samples):
-        write_pcap(directory / "captures" / f"{sample}.pcap", busy_port(shift=shift))
+        write_pcap(captures / f"{sample}.pcap", busy_port(shift=shift))
     place.sheet(*((sample, "alpha", f"port-{sample}", f"../captures/{sample}.pcap") for sample in samples))
     return place
 
@@ -127,13 +127,16 @@ def cached(tmp_path_factory) -> tuple[Workplace, Path]:
     """Return a campaign whose digests are in a cache, and the cache, created with umask 0. Tests do not modify them."""
     directory = tmp_path_factory.mktemp("cached")
     place = campaign_of(directory / "first", directory / "cache", [*SAMPLES, "spare"])
-    before = os.umask(0)
-    try:
+    with with_umask(0):
         (directory / "cache").mkdir()
         place.succeed("--until", "digest")
-    finally:
-        os.umask(before)
     return place, directory / "cache"
+
+
+@pytest.fixture
+def copied(cached, tmp_path) -> Path:
+    """Return a copy of the cache that a test may modify."""
+    return shutil.copytree(cached[1], tmp_path / "cache")
 
 
 def file_of(place: Workplace, sample: str, kind: str) -> Path:
@@ -153,11 +156,9 @@ def check_all(cache: Path) -> None:
         subprocess.run("sha256sum --quiet -c *.sha256", cwd=directory, shell=True, check=True)
 
 
-def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached, tmp_path):
+def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached, copied, tmp_path):
     """Each sample has different damage to its acap or flow table. The entries of the last sample are intact."""
-    first, original = cached
-    cache = tmp_path / "cache"
-    shutil.copytree(original, cache)
+    (first, original), cache = cached, copied
     kinds = dict(zip(SAMPLES, itertools.cycle(("acap", "flows")), strict=False))
     entries = {sample: cache / entry_of(first, sample, kind) for sample, kind in kinds.items()}
     intact = cache / entry_of(first, "spare", "acap")
@@ -165,18 +166,19 @@ def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached
         change(entries[sample], intact)
     second = campaign_of(tmp_path / "second", cache, [*SAMPLES, "spare"])
     second.succeed("--until", "digest")
-    logs = {path.stem: path.read_text() for path in (second.campaign / "logs" / "digest").glob("*.log")}
-    printed = "".join(logs.values())
+    logs = second.campaign / "logs" / "digest"
+    printed = "".join(path.read_text() for path in logs.glob("*.log"))
     for sample, (_, words) in zip(SAMPLES, DAMAGE.values(), strict=True):
         (report,) = (line for line in printed.splitlines() if f" of sample {sample} " in line)
         assert re.fullmatch(rf"warning: cache entry {entries[sample]} of .*{words}.*; the digest is .* again", report)
     assert len(re.findall("^warning: ", printed, re.M)) == len(SAMPLES)
-    assert ": from the cache " in logs["spare"]
+    assert ": from the cache " in (logs / "spare.log").read_text()
     assert second.sha256(*DIGESTS) == first.sha256(*DIGESTS)
     check_all(cache)
     for entry in original.glob("??/*"):
         copy = cache / entry.relative_to(original)
-        assert not copy.is_symlink() and copy.read_bytes() == entry.read_bytes()
+        assert not copy.is_symlink()
+        assert copy.read_bytes() == entry.read_bytes()
     assert [path.read_text() for path in cache.glob("??/*.rejected/*/notes.txt")] == ["mine\n"]
 
 
@@ -187,16 +189,14 @@ def state(directory: Path) -> dict[Path, tuple]:
 
 
 @pytest.mark.parametrize("batches", [{}, {"batches": {"samples": 3}}], ids=["single", "batches"])
-def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, batches):
+def test_entries_damaged_during_a_run_do_not_end_it(cached, copied, tmp_path, batches):
     """The entries keep their modification time, as after a disk error or if a program restores it.
 
     Snakemake treats the output as complete, so without the check `index` is the first to read the damage. Dry runs
     delete nothing.
     """
-    first, original = cached
-    cache = tmp_path / "cache"
-    shutil.copytree(original, cache)
-    samples = sorted([*LATER, REMOVED, INTACT])
+    (first, _), cache, damaged = cached, copied, [*LATER, REMOVED]
+    samples = sorted([*damaged, INTACT])
     place = campaign_of(tmp_path / "second", cache, samples, **batches)
     place.succeed("--until", "digest")
     entries = {sample: cache / entry_of(place, sample, "acap") for sample in samples}
@@ -209,7 +209,6 @@ def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, batches):
         DAMAGE[damage][0](entries[sample], entries[sample])
         os.utime(entries[sample], ns=(before.st_atime_ns, before.st_mtime_ns))
     entries[REMOVED].unlink()
-    damaged = [*LATER, REMOVED]
     before = state(cache) | state(place.campaign)
     looking = (("process", "--dry-run"), ("--lint",), ("--unlock",), ("process", "--summary"))
     for arguments in () if batches else looking:  # only once: both cases start with the same files
@@ -220,13 +219,15 @@ def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, batches):
             assert len(re.findall(r"^Job \d+: digest s", printed, re.M)) == len(damaged), printed
     printed = place.succeed("index" if batches else "process")
     for sample in damaged:
-        assert len(re.findall(rf"^warning: cache entry {entries[sample]} of sample {sample} ", printed, re.M)) == 1, (
-            printed
-        )
+        warning = rf"^warning: cache entry {entries[sample]} of sample {sample} "
+        assert len(re.findall(warning, printed, re.M)) == 1, printed
     assert len(re.findall("^warning: ", printed, re.M)) == len(damaged)
     assert not changed(entries[INTACT]), "its checksum would be computed before every run"
-    theirs = {Path(name).name: checksum for name, checksum in first.sha256("acap/*").items()}
-    assert all(theirs[Path(name).name] == checksum for name, checksum in place.sha256("acap/**/*.parquet").items())
+    ours, theirs = (
+        {(Path(name).name, checksum) for name, checksum in each.sha256("acap/**/*.parquet").items()}
+        for each in (place, first)
+    )
+    assert ours <= theirs
     assert (place.campaign / ("catalog.duckdb" if batches else "provenance/process.json")).is_file()
     check_all(cache)
     assert all(file_of(place, sample, "acap").is_symlink() for sample in samples)
@@ -234,21 +235,18 @@ def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, batches):
 
 @pytest.mark.parametrize("kind", ["acap", "flows"])
 def test_index_detects_damage_with_an_unchanged_modification_time(kind, tmp_path, capsys):
-    directory, cache = tmp_path / "made", tmp_path / "cache"
-    cache.mkdir()
+    directory, cache = tmp_path / "made", new_directory(tmp_path / "cache")
     for sample in ("a", "b"):
-        add_sample(directory, sample, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+        add_sample(directory, sample)
     for number, output in enumerate(sorted(directory.glob("*/*.parquet"))):
-        entry = cache / f"{number:064x}_{output.parent.name}.parquet"
-        keep(output, entry)
+        keep(output, cache / f"{number:064x}_{output.parent.name}.parquet")
     assert cli.main(["campaign", "index", str(directory)]) == 0
     assert cli.main(["sql", str(directory), "select count(*) as n from frames"]) == 0
     assert capsys.readouterr().out.endswith("\nn\n4\n")
     link = directory / kind / "b.parquet"
     entry, before = link.readlink(), link.stat()
-    flip(0.1)(entry, None)
+    flip(0.1)(entry)
     os.utime(entry, ns=(before.st_atime_ns, before.st_mtime_ns))
-    capsys.readouterr()
     assert cli.main(["campaign", "index", str(directory)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{entry}: sample b: the cache entry is damaged: " in line
@@ -266,8 +264,7 @@ def test_other_users_cannot_read_or_write_entries_with_umask_0(cached):
 
 
 def test_unwritable_cache_does_not_end_a_run(tmp_path):
-    (tmp_path / "file").write_text("")
-    place = campaign_of(tmp_path / "place", tmp_path / "file" / "cache", ["s0"])
+    place = campaign_of(tmp_path / "place", write_file(tmp_path / "file", "") / "cache", ["s0"])
     place.succeed("--until", "digest")
     printed = (place.campaign / "logs" / "digest" / "s0.log").read_text()
     assert re.search(r"^warning: sample s0 is not cached: .*: Not a directory$", printed, re.M), printed
@@ -276,9 +273,8 @@ def test_unwritable_cache_does_not_end_a_run(tmp_path):
 
 def test_change_after_verification_is_detected_with_any_system_clock(tmp_path, monkeypatch):
     """The local clock is an hour ahead of the clock of the file system, for example of a file server."""
-    directory, cache = tmp_path / "made", tmp_path / "cache"
-    cache.mkdir()
-    add_sample(directory, "a", ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    directory, cache = tmp_path / "made", new_directory(tmp_path / "cache")
+    add_sample(directory, "a")
     entry = cache / f"{0:064x}_acap.parquet"
     keep(directory / "acap" / "a.parquet", entry)
     os.utime(sum_file(entry), ns=(0, 0))
@@ -287,10 +283,11 @@ def test_change_after_verification_is_detected_with_any_system_clock(tmp_path, m
     time.sleep(0.05)  # exceeds the resolution of file timestamps
     assert damaged_entries(directory, "a") == {}
     record_verified()
-    assert not changed(entry) and sum_file(entry).stat().st_mtime_ns < ahead_ns
+    assert not changed(entry)
+    assert sum_file(entry).stat().st_mtime_ns < ahead_ns
     assert sorted(cache.iterdir()) == [entry, sum_file(entry)]
     time.sleep(0.05)
-    flip(0.1)(entry, None)
+    flip(0.1)(entry)
     assert changed(entry) and entry in damaged_entries(directory, "a")
 
 
@@ -299,14 +296,17 @@ def filled(directory: Path, sizes: list[int]) -> list[Path]:
     entries = []
     for number, size in enumerate(sizes):
         entry = entries_of(directory / "cache", f"{number:064x}")[0]
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        output = directory / f"{number}.parquet"
-        output.write_bytes(b"PAR1" + bytes(size) + b"PAR1")
-        keep(output, entry)
-        os.utime(entry, ns=(number * SECOND, number * SECOND))
-        os.utime(sum_file(entry), ns=(number * SECOND, number * SECOND))
+        new_directory(entry.parent)
+        keep(output_of(directory / f"{number}.parquet", size), entry)
+        for path in (entry, sum_file(entry)):
+            os.utime(path, ns=(number * SECOND, number * SECOND))
         entries.append(entry)
     return entries
+
+
+def output_of(path: Path, size: int) -> Path:
+    """Write a file that begins and ends like a Parquet file."""
+    return write_file(path, b"PAR1" + bytes(size) + b"PAR1")
 
 
 @pytest.mark.parametrize(
@@ -324,8 +324,8 @@ def test_prune_removes_the_least_recently_used_digests(tmp_path, capsys, argumen
     entries = filled(tmp_path, [10_000] * 3)
     assert cli.main(["campaign", "cache", str(tmp_path / "cache"), *arguments]) == 0
     assert f"{tmp_path / 'cache'}: 3 digests, 29.7 KiB\n" in capsys.readouterr().out
-    assert [entry.exists() for entry in entries] == [number in kept for number in range(3)]
-    assert [sum_file(entry).exists() for entry in entries] == [number in kept for number in range(3)]
+    assert [n for n, entry in enumerate(entries) if entry.exists()] == kept
+    assert [n for n, entry in enumerate(entries) if sum_file(entry).exists()] == kept
 
 
 def test_used_digest_is_pruned_last(tmp_path):
@@ -333,8 +333,8 @@ def test_used_digest_is_pruned_last(tmp_path):
     flows = [entry.with_name(entry.name.replace("_acap", "_flows")) for entry in (first, second)]
     for source, entry in zip((first, second), flows, strict=True):
         keep(Path(shutil.copyfile(source, tmp_path / entry.name)), entry)
-        os.utime(sum_file(entry), ns=(0, 0))
-        os.utime(entry, ns=(0, 0))
+        for path in (entry, sum_file(entry)):
+            os.utime(path, ns=(0, 0))
     assert fetch([first, flows[0]], [tmp_path / "a.parquet", tmp_path / "b.parquet"])
     assert [digest.entries[0] for digest in digests(tmp_path / "cache")] == [second, first]
 
@@ -358,25 +358,23 @@ def test_entries_of_other_users_are_used_only_in_a_shared_cache(tmp_path, monkey
 
 
 def test_new_directories_and_entries_of_a_shared_cache_are_shared(tmp_path):
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    cache.chmod(0o2770)
-    entry = entries_of(cache, "0" * 64)[0]
-    output = tmp_path / "a.parquet"
-    output.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
-    store([entry], [output])
-    assert output.resolve() == entry
+    new_directory(tmp_path / "cache").chmod(0o2770)
+    entry = stored_in(tmp_path)
     assert entry.parent.stat().st_mode & 0o7777 == 0o2770
     assert {entry.stat().st_mode & 0o777, sum_file(entry).stat().st_mode & 0o777} == {0o640}
 
 
-def private_in(directory: Path) -> bool:
-    """Store an entry in the cache in ``directory``; return whether only this user can read it and write to it."""
-    (entry,) = entries_of(directory / "cache", "0" * 64)[:1]
-    output = directory / "a.parquet"
-    output.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+def stored_in(directory: Path) -> Path:
+    """Store an entry in the cache in ``directory``; return it."""
+    entry, output = entries_of(directory / "cache", "0" * 64)[0], output_of(directory / "a.parquet", 100)
     store([entry], [output])
     assert output.resolve() == entry
+    return entry
+
+
+def private_in(directory: Path) -> bool:
+    """Store an entry in the cache in ``directory``; return whether only this user can read it and write to it."""
+    entry = stored_in(directory)
     written = [path.stat().st_mode & 0o022 for path in (entry.parent.parent, entry.parent, entry)]
     return not any(written) and entry.stat().st_mode & 0o777 == 0o600
 
@@ -391,13 +389,10 @@ def test_new_cache_in_a_directory_of_a_group_is_private(tmp_path, mode):
 def test_cache_created_by_mkdir_in_a_directory_of_a_group_is_private(tmp_path):
     """With umask 002, `mkdir` creates a directory of mode 2775 there."""
     tmp_path.chmod(0o2775)
-    before = os.umask(0o002)
-    try:
+    with with_umask(0o002):
         (tmp_path / "cache").mkdir()
         assert (tmp_path / "cache").stat().st_mode & 0o7777 == 0o2775
         assert private_in(tmp_path)
-    finally:
-        os.umask(before)
 
 
 def test_entries_of_a_group_without_this_user_are_not_used(tmp_path, monkeypatch):
@@ -426,52 +421,54 @@ def test_concurrent_writers_of_an_entry_leave_an_intact_one(tmp_path):
     assert not list((tmp_path / "cache").rglob("*.part"))
 
 
+@pytest.fixture
+def digest(tmp_path):
+    """Return a function that digests a capture with a cache and returns the exit code."""
+    words = ["--engine", "native", "--cache", str(tmp_path / "cache")]
+
+    def run(source: Path, name: str, *options: str) -> int:
+        return cli.main(["digest", str(source), *words, "-o", str(tmp_path / name), *options])
+
+    return run
+
+
 @pytest.mark.parametrize(
     "change", [["--port", "p2"], ["--deep-frames", "3"], ["--max-ratio", "9"], ["--cache-key", "b"]]
 )
-def test_different_parameters_use_different_entries(tmp_path, change):
+def test_different_parameters_use_different_entries(tmp_path, digest, change):
     capture = write_pcap(tmp_path / "x.pcap", busy_port())
-    words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache"), "--port", "p1"]
     for number, more in enumerate(([], [], change)):
-        assert cli.main([*words, "-o", str(tmp_path / f"{number}.parquet"), *more]) == 0
+        assert digest(capture, f"{number}.parquet", "--port", "p1", *more) == 0
     links = [(tmp_path / f"{number}.parquet").resolve() for number in range(3)]
     assert links[0] == links[1] != links[2]
 
 
-def test_version_in_the_metadata_matches_the_program(tmp_path, monkeypatch):
+def test_version_in_the_metadata_matches_the_program(tmp_path, digest, monkeypatch):
     """Snakemake passes the versions of code and tshark as --cache-key; it does not contain the program's version."""
     capture = write_pcap(tmp_path / "x.pcap", busy_port())
-    words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache"), "--cache-key", "a"]
     for version in ("1.0", "2.0"):
         monkeypatch.setattr(command, "__version__", version)
-        output = tmp_path / f"{version}.parquet"
-        assert cli.main([*words, "-o", str(output)]) == 0
-        assert metadata_of(output)["version"] == version
+        assert digest(capture, f"{version}.parquet", "--cache-key", "a") == 0
+        assert metadata_of(tmp_path / f"{version}.parquet")["version"] == version
 
 
-def test_damaged_capture_from_the_cache_has_the_same_exit_code_and_message(tmp_path, capsys):
+def test_damaged_capture_from_the_cache_has_the_same_exit_code_and_message(tmp_path, digest, capsys):
     capture = write_pcap(tmp_path / "x.pcap", busy_port())
     capture.write_bytes(capture.read_bytes() + b"\xff" * 100)
-    words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache")]
-    ended = []
-    for name in ("a", "b"):
-        code = cli.main([*words, "-o", str(tmp_path / f"{name}.parquet")])
-        ended.append((code, capsys.readouterr().err.splitlines()[-1]))
-    assert ended[0] == ended[1] and ended[0][0] == 1
-    assert cli.main([*words, "-o", str(tmp_path / "c.parquet"), "--damaged", "keep"]) == 0
+    ended = [
+        (digest(capture, f"{name}.parquet"), capsys.readouterr().err.splitlines()[-1]) for name in ("first", "cached")
+    ]
+    assert ended[0] == ended[1]
+    assert ended[0][0] == 1
+    assert digest(capture, "c.parquet", "--damaged", "keep") == 0
 
 
-def test_checksum_of_a_storage_finds_a_digest_and_is_verified_before_one_is_stored(tmp_path, capsys):
+def test_checksum_of_a_storage_finds_a_digest_and_is_verified_before_one_is_stored(tmp_path, digest, capsys):
     capture = write_pcap(tmp_path / "x.pcap", busy_port())
     other = write_file(tmp_path / "other.pcap", "bytes that are not read")
-    checksum = hashlib.sha256(capture.read_bytes()).hexdigest()
-    words = ["--engine", "native", "--cache", str(tmp_path / "cache"), f"--sha256={checksum}"]
-
-    def digest(source: Path, name: str) -> int:
-        return cli.main(["digest", str(source), *words, "-o", str(tmp_path / name)])
-
-    assert digest(other, "wrong.parquet") == 2
+    checksum = f"--sha256={sha256_of(capture)}"
+    assert digest(other, "wrong.parquet", checksum) == 2
     assert capsys.readouterr().err.endswith("does not have the SHA-256 of its object in storage; fetch it again\n")
     assert digests(tmp_path / "cache") == []
-    assert [digest(capture, "a.parquet"), digest(other, "b.parquet")] == [0, 0]
+    assert [digest(capture, "a.parquet", checksum), digest(other, "b.parquet", checksum)] == [0, 0]
     assert (tmp_path / "a.parquet").resolve() == (tmp_path / "b.parquet").resolve()

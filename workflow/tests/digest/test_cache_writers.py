@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import new_directory, write_file
 
 from acapella.cli import main as cli
 from acapella.digest import cache
@@ -14,15 +15,19 @@ from acapella_core import files
 def entry(tmp_path) -> Path:
     """Return the path of an entry in an empty cache."""
     path = cache.entries_of(tmp_path / "cache", "0" * 64)[0]
-    path.parent.mkdir(parents=True)
-    return path
+    return new_directory(path.parent) / path.name
 
 
 def output(directory: Path, name: str) -> Path:
     """Return a new output with the same bytes as all others."""
-    path = directory / f"{name}.parquet"
-    path.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
-    return path
+    return write_file(directory / f"{name}.parquet", b"PAR1" + bytes(100) + b"PAR1")
+
+
+def stored(directory: Path, entry: Path, name: str = "writer") -> Path:
+    """Store a new output as an entry; return the output."""
+    written = output(directory, name)
+    cache.store([entry], [written])
+    return written
 
 
 def test_reader_between_the_steps_of_a_writer_removes_nothing(tmp_path, entry, monkeypatch, capsys):
@@ -35,8 +40,7 @@ def test_reader_between_the_steps_of_a_writer_removes_nothing(tmp_path, entry, m
         link(source, target)
 
     monkeypatch.setattr(cache, "atomic_link", read_first)
-    written = output(tmp_path, "writer")
-    cache.store([entry], [written])
+    written = stored(tmp_path, entry)
     assert found == [True] and capsys.readouterr().err == ""
     assert written.resolve() == (tmp_path / "reader.parquet").resolve() == entry
     assert cache.fault_of(entry) is None
@@ -58,7 +62,7 @@ def test_directory_created_by_another_user_at_the_same_time_keeps_its_mode(entry
 
 def test_reader_does_not_remove_an_entry_that_it_cannot_use(tmp_path, entry):
     """Another process may have replaced it after it was read."""
-    cache.store([entry], [output(tmp_path, "writer")])
+    stored(tmp_path, entry)
     cache.sum_file(entry).write_text("")
     assert not cache.fetch([entry], [tmp_path / "reader.parquet"])
     assert entry.is_file() and cache.sum_file(entry).is_file()
@@ -66,12 +70,12 @@ def test_reader_does_not_remove_an_entry_that_it_cannot_use(tmp_path, entry):
 
 def test_failed_writer_keeps_the_entry_of_another_writer(tmp_path, entry, monkeypatch):
     """The other writer stores its entry after this one has found none, and this one then fails."""
-    first, check = output(tmp_path, "first"), cache.quick_fault
+    check, first = cache.quick_fault, []
 
     def check_first(path: Path) -> str | None:
         fault = check(path)
         monkeypatch.setattr(cache, "quick_fault", check)
-        cache.store([entry], [first])
+        first.append(stored(tmp_path, entry, "first"))
         return fault
 
     def fail(*_) -> None:
@@ -80,10 +84,9 @@ def test_failed_writer_keeps_the_entry_of_another_writer(tmp_path, entry, monkey
     monkeypatch.setattr(cache, "quick_fault", check_first)
     assert not cache.fetch([entry], [tmp_path / "second.parquet"])
     monkeypatch.setattr(cache.shutil, "copyfile", fail)
-    second = output(tmp_path, "second")
-    cache.store([entry], [second])
+    second = stored(tmp_path, entry, "second")
     assert not second.is_symlink() and second.is_file()
-    assert first.resolve() == entry and cache.fault_of(entry) is None
+    assert first[0].resolve() == entry and cache.fault_of(entry) is None
 
 
 def test_writer_does_not_remove_the_temporary_file_of_another_writer(tmp_path, entry, monkeypatch, capsys):
@@ -95,8 +98,7 @@ def test_writer_does_not_remove_the_temporary_file_of_another_writer(tmp_path, e
         finish(directory, name, mode)
 
     monkeypatch.setattr(files, "finish", start_other)
-    written = output(tmp_path, "writer")
-    cache.store([entry], [written])
+    written = stored(tmp_path, entry)
     assert capsys.readouterr().err == ""
     assert written.resolve() == entry and cache.fault_of(entry) is None
 
@@ -105,8 +107,7 @@ def test_writer_does_not_remove_the_temporary_file_of_another_writer(tmp_path, e
 def test_use_of_an_entry_of_another_member_of_the_group_is_recorded(tmp_path, entry, monkeypatch, verified):
     """Only the owner of a file may set its times."""
     entry.parent.chmod(0o2770)
-    written = output(tmp_path, "writer")
-    cache.store([entry], [written])
+    stored(tmp_path, entry)
     checksum, set_times = cache.sum_file(entry), os.utime
     set_times(checksum, ns=(0, 0))
     os.chown(checksum, 4242, -1)
@@ -123,12 +124,13 @@ def test_use_of_an_entry_of_another_member_of_the_group_is_recorded(tmp_path, en
         cache.record_verified()
     else:
         assert cache.fetch([entry], [tmp_path / "reader.parquet"])
-    assert checksum.stat().st_mtime_ns > 0 and checksum.read_text() == text
+    assert checksum.stat().st_mtime_ns > 0
+    assert checksum.read_text() == text
     assert checksum.stat().st_mode & 0o777 == 0o640
 
 
 def test_prune_removes_files_of_interrupted_writers(tmp_path, entry):
-    cache.store([entry], [output(tmp_path, "writer")])
+    stored(tmp_path, entry)
     old, new = (cache.sum_file(entry.with_name(f"{name * 64}_acap.parquet")) for name in "12")
     abandoned = entry.with_name(f".{entry.name}.0123abcd.part")
     with files.atomic_path(entry) as in_use:

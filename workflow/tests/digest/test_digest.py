@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.frames.pcap_files import header, write_pcap
+from acapella_testing.frames.pcap_files import header, record, write_pcap
 from acapella_testing.frames.pcapng_files import packet_block, simple_block, write_pcapng
 from acapella_testing.frames.traces import YEAR_586524_US
 from acapella_testing.native_programs import native_program
-from acapella_testing.new_files import new_directory
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.processes import run
 from acapella_testing.requirements import require
 from acapella_testing.runs.digest_run import START, frames
@@ -24,6 +24,9 @@ from acapella_testing.runs.digest_run import START, frames
 from acapella.cli.main import main
 from acapella.common.tables import arrow_schema
 from acapella.digest.acap_files import metadata_of
+
+((_, FRAME),) = frames(1)
+WILD = struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100  # a record of an impossible length
 
 
 @pytest.fixture
@@ -104,8 +107,7 @@ def test_killed_digest_leaves_no_output_and_a_restart_gives_the_same_bytes(diges
 
 
 def test_file_header_without_records_gives_empty_tables(digest, tmp_path):
-    (tmp_path / "h.pcap").write_bytes(header())
-    assert digest(tmp_path / "h.pcap") == 0
+    assert digest(write_pcap(tmp_path / "h.pcap", [])) == 0
     assert pq.read_table(digest.acap).num_rows == pq.read_table(digest.flows).num_rows == 0
     metadata = digest.metadata()
     assert metadata["frames"] == 0 and metadata["first_ns"] is None and metadata["clock_resolution_ns"] is None
@@ -137,8 +139,7 @@ def test_truncated_record_header_warning_gives_position_and_size(digest, tmp_pat
 def test_impossible_capture_length_ends_reading_with_an_error(digest, capture, capsys, caplen):
     """The frames after the invalid record are not read, so the output does not contain the whole file."""
     size = capture.stat().st_size
-    with capture.open("ab") as out:
-        out.write(struct.pack("<IIII", 1, 1, caplen, caplen) + b"x" * 100)
+    write_file(capture, capture.read_bytes() + struct.pack("<IIII", 1, 1, caplen, caplen) + b"x" * 100)
     assert digest(capture) == 1
     metadata = digest.metadata()
     assert (metadata["file_issue"], metadata["frames"]) == ("bad_caplen", 300)
@@ -151,8 +152,7 @@ def test_impossible_capture_length_ends_reading_with_an_error(digest, capture, c
 
 
 def test_damaged_keep_writes_the_same_files_with_a_warning(digest, capture, capsys):
-    with capture.open("ab") as out:
-        out.write(struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100)
+    write_file(capture, capture.read_bytes() + WILD)
     assert digest(capture) == 1
     failed = digest.hashes()
     one_line(capsys)
@@ -163,8 +163,7 @@ def test_damaged_keep_writes_the_same_files_with_a_warning(digest, capture, caps
 
 
 def test_damaged_block_in_the_middle_is_an_error(digest, tmp_path, capsys):
-    (_, frame), *_ = frames(1)
-    source, block = write_pcapng(tmp_path / "w.pcapng", [(1, frame)] * 3), 32 + -(-len(frame) // 4) * 4
+    source, block = write_pcapng(tmp_path / "w.pcapng", [(1, FRAME)] * 3), 32 + -(-len(FRAME) // 4) * 4
     damaged = bytearray(source.read_bytes())
     damaged[-2 * block + 4 : -2 * block + 8] = struct.pack("<I", 4)  # shorter than the shortest block
     source.write_bytes(damaged)
@@ -177,9 +176,9 @@ def test_damaged_block_in_the_middle_is_an_error(digest, tmp_path, capsys):
 
 @pytest.mark.parametrize("content", [b"", b"\xd4\xc3", b"just some text, no capture at all\n" * 9])
 def test_file_that_is_not_a_capture_is_rejected_in_one_line(digest, tmp_path, capsys, content):
-    (tmp_path / "bad.pcap").write_bytes(content)
-    assert digest(tmp_path / "bad.pcap") == 2
-    assert str(tmp_path / "bad.pcap") in one_line(capsys)
+    bad = write_file(tmp_path / "bad.pcap", content)
+    assert digest(bad) == 2
+    assert str(bad) in one_line(capsys)
     assert digest.written() == []
 
 
@@ -200,8 +199,7 @@ def test_malformed_frames_are_kept_with_their_issue(digest, tmp_path):
 
 @pytest.mark.parametrize("link_type", [147, 9999])  # LINKTYPE_USER0, and an unassigned value
 def test_capture_of_an_unsupported_link_type_is_rejected(digest, tmp_path, capsys, link_type):
-    source = tmp_path / "u.pcap"
-    source.write_bytes(header()[:20] + struct.pack("<IIIII", link_type, 1, 1, 4, 4) + b"abcd")
+    source = write_pcap(tmp_path / "u.pcap", [(START, b"abcd")], link_type=link_type)
     assert digest(source) == 2
     message = one_line(capsys)
     assert str(source) in message and f"link type {link_type}" in message and "--engine hybrid" in message
@@ -209,8 +207,7 @@ def test_capture_of_an_unsupported_link_type_is_rejected(digest, tmp_path, capsy
 
 
 def test_unsupported_link_type_among_others_is_an_issue_and_a_warning(digest, tmp_path, capsys):
-    (_, frame), *_ = frames(1)
-    assert digest(write_pcapng(tmp_path / "u.pcap", [(1, frame), (9999, b"abcd")])) == 0
+    assert digest(write_pcapng(tmp_path / "u.pcap", [(1, FRAME), (9999, b"abcd")])) == 0
     known, unknown = digest.rows()
     assert known["issue"] is None
     assert unknown["l4_by"] == "unsure" and unknown["issue"] == "unsupported_link_type"
@@ -224,8 +221,8 @@ def test_input_and_both_outputs_must_differ(digest, capture, capsys):
 
 
 def test_unwritable_directory_error_names_the_directory(digest, capture, tmp_path, capsys):
-    (tmp_path / "file").write_text("in the way")
-    words = ["-o", str(tmp_path / "file" / "a.parquet"), "--flows", str(tmp_path / "f.parquet"), "--engine", "native"]
+    acap = write_file(tmp_path / "file", "in the way") / "a.parquet"
+    words = ["-o", str(acap), "--flows", str(tmp_path / "f.parquet"), "--engine", "native"]
     assert main(["digest", str(capture), *words]) == 2
     assert "cannot write" in one_line(capsys)
     assert not (tmp_path / "f.parquet").exists()
@@ -234,8 +231,7 @@ def test_unwritable_directory_error_names_the_directory(digest, capture, tmp_pat
 def test_full_disk_leaves_no_incomplete_files(digest, capture):
     """A limit on the file size simulates the full disk: writes fail in the middle in the same way."""
     small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # noqa: E731
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-    result = run(*digest.argv(capture), preexec_fn=small, env=environment)
+    result = run(*digest.argv(capture), preexec_fn=small, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
     assert result.returncode == 75
     assert result.stderr.endswith("t.parquet: cannot write: File too large\n")
     assert result.stderr.count("\n") == 1
@@ -259,10 +255,8 @@ def test_bulk_tcp_uses_at_most_20_bytes_per_frame(digest, tmp_path):
 def test_wrong_checksum_keeps_the_frames_and_is_an_error(digest, capture, tmp_path, capsys):
     packed = bytearray(gzip.compress(capture.read_bytes()))
     packed[-5] ^= 0xFF
-    (tmp_path / "bad.pcap.gz").write_bytes(packed)
-    whole = digest(capture), digest.metadata()["frames"]
-    assert digest(tmp_path / "bad.pcap.gz") == 1
-    assert (0, digest.metadata()["frames"]) == whole
+    assert digest(write_file(tmp_path / "bad.pcap.gz", bytes(packed))) == 1
+    assert digest.metadata()["frames"] == 300
     assert digest.metadata()["file_issue"] == "bad_compression"
     assert "incorrect data check" in one_line(capsys)
 
@@ -276,8 +270,7 @@ def test_impossible_record_is_attributed_to_the_wrong_checksum_after_it(digest, 
     made_up = struct.pack("<IIII", 1, 1, 2**32 - 1, 60) + bytes(5_000_000)
     whole = capture.read_bytes() + made_up
     packed = bytearray(subprocess.run([program, "-c"], input=whole, capture_output=True, check=True).stdout)
-    bad = capture.with_name("bad.packed")
-    bad.write_bytes(packed)
+    bad = write_file(capture.with_name("bad.packed"), bytes(packed))
     assert (digest(bad), digest.metadata()["file_issue"]) == (1, "bad_caplen")
     capsys.readouterr()
     packed[-8 if program == "gzip" else -1] ^= 0xFF  # in gzip, the checksum is followed by the length
@@ -292,26 +285,21 @@ def test_zeros_in_the_middle_of_gzip_data_are_damage(digest, tmp_path, capsys):
     packed = bytearray(gzip.compress(write_pcap(tmp_path / "t.pcap", frames(300) * 10).read_bytes()))
     middle = len(packed) // 2
     packed[middle : middle + 64] = bytes(64)
-    (tmp_path / "bad.pcap.gz").write_bytes(packed)
-    assert digest(tmp_path / "bad.pcap.gz") == 1
+    assert digest(write_file(tmp_path / "bad.pcap.gz", bytes(packed))) == 1
     assert digest.metadata()["file_issue"] == "bad_compression"
     assert "gzip: " in one_line(capsys)
 
 
 def test_capture_without_frames_is_noted(digest, tmp_path, capsys):
-    (tmp_path / "h.pcap").write_bytes(header())
-    assert digest(tmp_path / "h.pcap") == 0
-    assert one_line(capsys) == f"acapella: note: {tmp_path / 'h.pcap'}: no frames\n"
+    capture = write_pcap(tmp_path / "h.pcap", [])
+    assert digest(capture) == 0
+    assert one_line(capsys) == f"acapella: note: {capture}: no frames\n"
 
 
 def test_malformed_frames_are_counted_in_one_note(digest, tmp_path, capsys):
-    (_, frame), *_ = frames(1)
-    odd = bytearray(header())
-    odd[16:20] = struct.pack("<I", len(frame))
-    for second, captured, wire in ((9, frame, 99), (8, b"", 60), (7, frame + b"x", 99), (9, b"", 0), (9, frame, 20)):
-        odd += struct.pack("<IIII", second, 0, len(captured), wire) + captured
-    (tmp_path / "o.pcap").write_bytes(odd)
-    assert digest(tmp_path / "o.pcap") == 0
+    odd = ((9, FRAME, 99), (8, b"", 60), (7, FRAME + b"x", 99), (9, b"", 0), (9, FRAME, 20))
+    content = header(len(FRAME)) + b"".join(record(second * 10**9, data, wire) for second, data, wire in odd)
+    assert digest(write_file(tmp_path / "o.pcap", content)) == 0
     parts = "1 frame captured longer than the snap length, 1 captured longer than on the wire, 2 empty"
     note = f"{parts}, 2 with an earlier timestamp than the previous frame"
     assert one_line(capsys) == f"acapella: note: {tmp_path / 'o.pcap'}: {note}\n"
@@ -320,14 +308,10 @@ def test_malformed_frames_are_counted_in_one_note(digest, tmp_path, capsys):
 
 def test_frames_without_a_timestamp_are_excluded_from_times(digest, tmp_path, capsys):
     """Simple packet blocks of pcapng have no timestamp."""
-    (_, frame), *_ = frames(1)
-    digest(write_pcapng(tmp_path / "m.pcapng", [(1, frame), (1, frame)], extra=simple_block(frame)))
+    digest(write_pcapng(tmp_path / "m.pcapng", [(1, FRAME), (1, FRAME)], extra=simple_block(FRAME)))
     assert one_line(capsys) == f"acapella: note: {tmp_path / 'm.pcapng'}: 1 frame without a time\n"
-    assert [(row["ts_ns"], row["issue"]) for row in pq.read_table(digest.acap).to_pylist()] == [
-        (None, "no_timestamp"),
-        (1_000_000, None),
-        (1_000_000, None),
-    ]
+    expected = [(None, "no_timestamp"), (1_000_000, None), (1_000_000, None)]
+    assert [(row["ts_ns"], row["issue"]) for row in digest.rows()] == expected
     metadata = digest.metadata()
     assert (metadata["first_ns"], metadata["last_ns"], metadata["untimed"]) == (1_000_000, 1_000_000, 1)
     (flow,) = pq.read_table(digest.flows).to_pylist()
@@ -345,12 +329,11 @@ def test_default_flow_table_is_next_to_the_acap(capture, tmp_path, capsys):
 
 @pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
 def test_implausible_timestamp_is_an_issue_and_excluded_from_times(digest, tmp_path, capsys, engine):
-    (_, frame), *_ = frames(1)
-    broken = frame[:20]  # the issue of its IPv4 header has precedence
+    broken = FRAME[:20]  # the issue of its IPv4 header has precedence
     second_2106 = (1 << 32) * 1_000_000
-    times = ((frame, YEAR_586524_US), (frame, second_2106 - 1), (frame, second_2106), (broken, YEAR_586524_US))
+    times = ((FRAME, YEAR_586524_US), (FRAME, second_2106 - 1), (FRAME, second_2106), (broken, YEAR_586524_US))
     blocks = b"".join(packet_block(0, stamp, data) for data, stamp in times)
-    assert digest(write_pcapng(tmp_path / "y.pcapng", [(1, frame)], extra=blocks), "--engine", engine) == 0
+    assert digest(write_pcapng(tmp_path / "y.pcapng", [(1, FRAME)], extra=blocks), "--engine", engine) == 0
     assert "3 dated outside the years 1970 to 2106, whose timestamps are not used" in one_line(capsys)
     rows = digest.rows()
     last_ns = second_2106 * 1000 - 1000
@@ -366,9 +349,8 @@ def test_implausible_timestamp_is_an_issue_and_excluded_from_times(digest, tmp_p
 
 
 def test_capture_without_timestamps_has_no_first_and_last_time(digest, tmp_path):
-    (_, frame), *_ = frames(1)
-    source = write_pcapng(tmp_path / "s.pcapng", [(1, frame)], extra=simple_block(frame) * 2)
-    source.write_bytes(source.read_bytes()[: -32 - -(-len(frame) // 4) * 4])
+    source = write_pcapng(tmp_path / "s.pcapng", [(1, FRAME)], extra=simple_block(FRAME) * 2)
+    source.write_bytes(source.read_bytes()[: -32 - -(-len(FRAME) // 4) * 4])
     assert digest(source) == 0
     assert (digest.metadata()["first_ns"], digest.metadata()["last_ns"]) == (None, None)
     (flow,) = pq.read_table(digest.flows).to_pylist()

@@ -4,7 +4,6 @@ import gzip
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -12,18 +11,20 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.frames import pcap_files
+from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.pcapng_files import write_stamped, write_untimed
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.processes import children_of
 from acapella_testing.runs.digest_run import START, Digest, frames
 from acapella_testing.waiting import wait_until
 
 
 def pcap(records, *, link_type: int = 1, ns: bool = True) -> bytes:
     """Return a pcap file with frames (time, bytes) and timestamps in nanoseconds or microseconds."""
-    parts = [struct.pack("<IHHiIII", 0xA1B23C4D if ns else 0xA1B2C3D4, 2, 4, 0, 0, 65535, link_type)]
-    for ts_ns, frame in records:
-        seconds, rest = divmod(ts_ns, 10**9)
-        parts += [struct.pack("<IIII", seconds, rest if ns else rest // 1000, len(frame), len(frame)), frame]
-    return b"".join(parts)
+    unit_ns = 1 if ns else 1000
+    made = (pcap_files.record(ts_ns, frame, unit_ns=unit_ns) for ts_ns, frame in records)
+    return pcap_files.header(link_type=link_type, unit_ns=unit_ns) + b"".join(made)
 
 
 def tables(digest: Digest) -> list:
@@ -44,8 +45,7 @@ def of_three_queues(directory, records) -> list[Path]:
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
 def test_files_of_several_queues_are_merged_by_time(digest, tmp_path, engine):
     records = frames(300)
-    (tmp_path / "whole.pcap").write_bytes(pcap(records))
-    assert digest(tmp_path / "whole.pcap", "--engine", engine) == 0
+    assert digest(write_pcap(tmp_path / "whole.pcap", records), "--engine", engine) == 0
     expected = tables(digest)
     names = of_three_queues(tmp_path, records)
     assert digest([names[2], *names[:2]], "--engine", engine) == 0
@@ -56,22 +56,17 @@ def test_files_of_several_queues_are_merged_by_time(digest, tmp_path, engine):
 
 
 def test_frames_with_equal_times_are_in_the_order_of_the_files(digest, tmp_path):
-    first, second = ([(START, bytes(length))] * 2 for length in (60, 61))
-    for name, records in (("a.pcap", first), ("b.pcap", second)):
-        (tmp_path / name).write_bytes(pcap(records))
-    lengths = []
-    for names in (("a.pcap", "b.pcap"), ("b.pcap", "a.pcap")):
-        assert digest([tmp_path / name for name in names]) == 0
-        lengths.append(pq.read_table(digest.acap)["wire_len"].to_pylist())
-    assert lengths == [[60, 60, 61, 61], [61, 61, 60, 60]]
+    paths = [write_pcap(tmp_path / f"{length}.pcap", [(START, bytes(length))] * 2) for length in (60, 61)]
+    for files, lengths in ((paths, [60, 60, 61, 61]), (paths[::-1], [61, 61, 60, 60])):
+        assert digest(files) == 0
+        assert [row["wire_len"] for row in digest.rows()] == lengths
 
 
 def test_implausible_timestamps_do_not_delay_a_merge(digest, tmp_path):
-    records = frames(30)
-    year_2128 = 5 * 10**18
+    records, year_2128 = frames(30), 5 * 10**18
     odd = [(START + 2500, bytes(60)), (year_2128, bytes(61)), (START + 3500, bytes(62))]
-    (tmp_path / "whole.pcap").write_bytes(pcap(records))
-    assert digest([tmp_path / "whole.pcap", write_stamped(tmp_path / "odd.pcapng", odd)]) == 0
+    whole = write_pcap(tmp_path / "whole.pcap", records)
+    assert digest([whole, write_stamped(tmp_path / "odd.pcapng", odd)]) == 0
     rows = [(row["ts_ns"], row["wire_len"]) for row in digest.rows()]
     plain = [(ts_ns, len(frame)) for ts_ns, frame in records]
     assert rows == [*plain[:3], (START + 2500, 60), (None, 61), plain[3], (START + 3500, 62), *plain[4:]]
@@ -105,13 +100,13 @@ def test_damaged_file_of_a_merge_exits_with_1(digest, tmp_path, capsys):
     ids=["no capture", "another link type", "no time"],
 )
 def test_incompatible_files_are_rejected_in_one_line_without_output(digest, tmp_path, capsys, other, message):
-    (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
+    files = [write_pcap(tmp_path / "z.pcap", frames(3)), tmp_path / "a.pcap"]
     if other is None:
-        write_untimed(tmp_path / "a.pcap", [bytes(60)])
+        write_untimed(files[1], [bytes(60)])
     else:
-        (tmp_path / "a.pcap").write_bytes(other)
+        files[1].write_bytes(other)
     before = digest.written()
-    assert digest([tmp_path / "z.pcap", tmp_path / "a.pcap"]) == 2
+    assert digest(files) == 2
     stderr = capsys.readouterr().err
     assert message in stderr
     assert stderr.count("\n") == 1
@@ -119,29 +114,27 @@ def test_incompatible_files_are_rejected_in_one_line_without_output(digest, tmp_
 
 
 def test_file_listed_twice_is_rejected(digest, tmp_path, capsys):
-    (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
-    assert digest([tmp_path / "z.pcap"] * 2) == 2
+    assert digest([write_pcap(tmp_path / "z.pcap", frames(3))] * 2) == 2
     assert "different files" in capsys.readouterr().err
 
 
-def is_tshark(pid: str) -> bool:
+def is_tshark(pid: int) -> bool:
     return "tshark" in Path(f"/proc/{pid}/comm").read_text()
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     """More data than a pipe holds is still to be written, but its reader has exited."""
-    sources = [tmp_path / name for name in ("a.pcap", "b.pcap")]
-    for shift, source in enumerate(sources):
-        header, record = (created := pcap([(START + shift, bytes(514))]))[:24], created[24:]
-        source.write_bytes(header + record * 100_000)
-    (created := tmp_path / "made").mkdir()
-    command = [sys.executable, "-m", "acapella.cli.main", "digest", *map(str, sources), "--engine", "tshark"]
-    command += ["-o", str(created / "a.parquet"), "--flows", str(created / "f.parquet")]
+    sources = [
+        write_file(tmp_path / name, pcap_files.header() + pcap_files.record(START + shift, bytes(514)) * 100_000)
+        for shift, name in enumerate(("a.pcap", "b.pcap"))
+    ]
+    created = new_directory(tmp_path / "made")
+    command = [sys.executable, "-m", "acapella.cli.main", "digest", *sources, "--engine", "tshark"]
+    command += ["-o", created / "a.parquet", "--flows", created / "f.parquet"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
-        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
         try:
-            wait_until(lambda: [pid for pid in children.read_text().split() if is_tshark(pid)], running=running)
+            wait_until(lambda: [pid for pid in children_of(running.pid) if is_tshark(pid)], running=running)
             time.sleep(0.3)
             os.killpg(running.pid, signal.SIGINT)
             stderr = running.communicate(timeout=300)[1]
@@ -159,8 +152,7 @@ def queues(tmp_path_factory) -> tuple[Path, list[str]]:
     directory = tmp_path_factory.mktemp("queues")
     order = [name for n in range(50_000) for name in ("b.pcap", *(["a.pcap"] * (n % 3)), "c.pcap")]
     for name, length in LENGTHS.items():
-        records = [(START + at, bytes(length)) for at, other in enumerate(order) if other == name]
-        (directory / name).write_bytes(pcap(records))
+        write_pcap(directory / name, [(START + at, bytes(length)) for at, other in enumerate(order) if other == name])
     return directory, order
 
 
@@ -177,10 +169,11 @@ def test_frames_of_a_merged_acap_have_the_names_of_their_files(digest, queues, e
 
 def test_files_with_equal_names_are_distinguished_without_their_directories(digest, tmp_path):
     names = ("one/port.pcap", "two/port.pcap", "port.pcap (2)", "three/port.pcap")
-    for at, name in enumerate(names):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(pcap([(START + at, bytes(60))])[: None if at < 3 else -5])
-    assert digest([tmp_path / name for name in names]) == 0
+    paths = [
+        write_file(tmp_path / name, pcap([(START + at, bytes(60))])[: None if at < 3 else -5])
+        for at, name in enumerate(names)
+    ]
+    assert digest(paths) == 0
     files = ["port.pcap", "port.pcap (2)", "port.pcap (2) (2)"]
     assert pq.read_table(digest.acap)["file"].to_pylist() == files
     assert digest.metadata()["files"] == [*files, "port.pcap (3)"]
@@ -189,17 +182,14 @@ def test_files_with_equal_names_are_distinguished_without_their_directories(dige
 
 
 def test_merged_acaps_do_not_depend_on_the_directory_of_their_captures(digest, tmp_path):
-    hashes = []
-    for directory in (tmp_path / "here", tmp_path / "there"):
-        directory.mkdir()
-        assert digest(of_three_queues(directory, frames(300))) == 0
-        hashes.append(digest.hashes())
-    assert hashes[0] == hashes[1]
+    assert digest(of_three_queues(new_directory(tmp_path / "here"), frames(300))) == 0
+    hashes = digest.hashes()
+    assert digest(of_three_queues(new_directory(tmp_path / "there"), frames(300))) == 0
+    assert digest.hashes() == hashes
 
 
 def test_digest_of_one_file_has_no_file_column(digest, tmp_path):
-    (tmp_path / "one.pcap").write_bytes(pcap(frames(3)))
-    assert digest(tmp_path / "one.pcap", "--engine", "native") == 0
+    assert digest(write_pcap(tmp_path / "one.pcap", frames(3)), "--engine", "native") == 0
     assert "file" not in pq.read_table(digest.acap).column_names
     assert "files" not in digest.metadata()
 
@@ -224,5 +214,5 @@ for name, arguments in (("NativeDigest", (None, None, 8)), ("NativeTags", (8, No
 
 def test_thread_that_writes_a_pipe_runs_while_the_core_reads_it(tmp_path):
     """Runs a separate process, because a process whose threads wait for each other cannot be interrupted."""
-    (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
-    subprocess.run([sys.executable, "-c", READS_A_PIPE, tmp_path / "z.pcap"], check=True, timeout=60)
+    capture = write_pcap(tmp_path / "z.pcap", frames(3))
+    subprocess.run([sys.executable, "-c", READS_A_PIPE, capture], check=True, timeout=60)

@@ -48,14 +48,11 @@ def spaced(frames, gap_ns=1_000):
 def check(tmp_path, frames, site="S", port="p1", snaplen=262144):
     """Digest ``frames`` and compare every column; return the rows of the flow table."""
     capture = write_pcap(tmp_path / "t.pcap", frames, snaplen)
-    acap, flows = tmp_path / "t.parquet", tmp_path / "t.flows.parquet"
-    digest([str(capture)], str(acap), str(flows), Options("native", site=site, port=port))
+    paths = (tmp_path / "t.parquet", tmp_path / "t.flows.parquet")
+    digest([str(capture)], *map(str, paths), Options("native", site=site, port=port))
+    frame_rows, rows = (pq.read_table(path).to_pylist() for path in paths)
     seen = [plain_flows.read_frame(ts_ns, data[:snaplen], len(data)) for ts_ns, data in frames]
-    expected = plain_flows.flow_table(seen, site, port)
-    rows = pq.read_table(flows).to_pylist()
-    frame_rows = pq.read_table(acap).to_pylist()
-    assert len(rows) == len(expected)
-    for row, want in zip(rows, expected, strict=True):
+    for row, want in zip(rows, plain_flows.flow_table(seen, site, port), strict=True):
         for name, value in want.items():
             same = row[name] == (pytest.approx(value, rel=1e-12, abs=1e-6) if isinstance(value, float) else value)
             assert same, f"flow {row['flow']}, {name}: {row[name]!r}, not {value!r}"
@@ -83,17 +80,9 @@ def handshake(client=100, server=500):
 
 
 def test_complete_connection(tmp_path):
-    talk = [
-        *handshake(),
-        tcp(A, B, "PA", 101, 501, 50),
-        tcp(B, A, "A", 501, 151),
-        tcp(B, A, "PA", 501, 151, 700),
-        tcp(A, B, "A", 151, 1201),
-        tcp(A, B, "FA", 151, 1201),
-        tcp(B, A, "FA", 1201, 152),
-        tcp(A, B, "A", 152, 1202),
-    ]
-    client, server = check(tmp_path, spaced(map(ether, talk)))
+    talk = [*handshake(), tcp(A, B, "PA", 101, 501, 50), tcp(B, A, "A", 501, 151), tcp(B, A, "PA", 501, 151, 700)]
+    talk += [tcp(A, B, "A", 151, 1201), tcp(A, B, "FA", 151, 1201), tcp(B, A, "FA", 1201, 152)]
+    client, server = check(tmp_path, spaced(map(ether, [*talk, tcp(A, B, "A", 152, 1202)])))
     assert client["handshake_rtt_ns"] == 2_000
     assert client["peer_flow"] == 1 and server["peer_flow"] == 0
     assert not client["cut_start"] and not client["cut_end"]
@@ -102,8 +91,7 @@ def test_complete_connection(tmp_path):
 def test_sequence_numbers_wrap_around(tmp_path):
     start = 2**32 - 1500
     data = [tcp(A, B, "A", start + 500 * i, 9, 500) for i in (0, 1, 2, 3, 4, 2, 5, 3)]
-    acks = [tcp(B, A, "A", 9, start + 1500)] * 4
-    client, server = check(tmp_path, spaced(map(ether, [*data, *acks])))
+    client, server = check(tmp_path, spaced(map(ether, data + [tcp(B, A, "A", 9, start + 1500)] * 4)))
     assert client["retransmitted_bytes"] == 1000
     assert server["duplicate_acks"] == 3
 
@@ -116,23 +104,19 @@ def test_retransmissions_overlap_and_fill_gaps(tmp_path):
 
 def test_reordered_and_keepalive_frames(tmp_path):
     data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in (3, 0, 2, 1, 5, 4)]
-    keepalive = tcp(A, B, "A", 1599, 1, 1)
-    check(tmp_path, spaced(map(ether, [*data, keepalive, keepalive])))
+    check(tmp_path, spaced(map(ether, data + [tcp(A, B, "A", 1599, 1, 1)] * 2)))
 
 
 def test_duplicate_acks_need_all_five_conditions(tmp_path):
     data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in range(6)]
-    ack = tcp(B, A, "A", 1, 1200)
-    counted = [ack, ack]
     others = [
         tcp(B, A, "A", 1, 1200, window=99),  # (e) different window
         tcp(B, A, "A", 1, 1200, window=99, length=5),  # (b) data
         tcp(B, A, "FA", 6, 1200, window=99),  # (c) FIN
         tcp(B, A, "A", 7, 1100, window=99),  # (d) not the highest acknowledgment number
-        tcp(B, A, "A", 7, 1600, window=99),
-        tcp(B, A, "A", 7, 1600, window=99),  # (a) nothing outstanding
+        *[tcp(B, A, "A", 7, 1600, window=99)] * 2,  # (a) nothing outstanding
     ]
-    rows = check(tmp_path, spaced(map(ether, [*data, ack, *counted, *others])))
+    rows = check(tmp_path, spaced(map(ether, [*data, *[tcp(B, A, "A", 1, 1200)] * 3, *others])))
     assert rows[1]["duplicate_acks"] == 2
     assert rows[0]["duplicate_acks"] == 0
 
@@ -145,10 +129,9 @@ def test_handshake_with_a_retransmission_has_no_round_trip_time(tmp_path, repeat
 
 
 def test_labels_differ_per_direction(tmp_path):
-    there = {"vlan": 7, "labels": (100, 200), "pseudowire": True}
-    back = {"vlan": 7, "labels": (101, 201), "pseudowire": True}
+    labels = {A: (100, 200), B: (101, 201)}
     talk = [*handshake(), tcp(A, B, "PA", 101, 501, 10), tcp(B, A, "A", 501, 111)]
-    frames = [ether(packet, **(there if packet.src == A else back)) for packet in talk]
+    frames = [ether(packet, 7, labels[packet.src], pseudowire=True) for packet in talk]
     client, server = check(tmp_path, spaced(frames))
     assert client["peer_flow"] == 1 and server["peer_flow"] == 0
     assert client["mpls"] == [100, 200] and server["mpls"] == [101, 201]
@@ -178,12 +161,10 @@ def test_flow_whose_only_candidate_has_a_different_peer_has_no_peer(tmp_path):
 
 def test_better_peer_that_appears_later_restarts_the_count(tmp_path):
     data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in range(3)]
-    ack = tcp(B, A, "A", 1, 1000)
-    frames = [ether(packet, vlan=20) for packet in data]
-    frames += [ether(ack, vlan=10)] * 4  # compared with VLAN 20
-    frames += [ether(packet, vlan=10) for packet in data]  # same header stack: the peer hereafter
-    frames += [ether(ack, vlan=10)] * 2
-    rows = check(tmp_path, spaced(frames))
+    ack = ether(tcp(B, A, "A", 1, 1000), vlan=10)
+    before, after = ([ether(packet, vlan) for packet in data] for vlan in (20, 10))
+    # The first four are compared with VLAN 20. The peer of the others has the same header stack.
+    rows = check(tmp_path, spaced([*before, *[ack] * 4, *after, *[ack] * 2]))
     assert [row["peer_flow"] for row in rows] == [None, 2, 1]
     assert rows[1]["duplicate_acks"] == 2
 
@@ -256,8 +237,7 @@ def test_frames_without_ip_have_no_flow(tmp_path):
 
 def test_decreasing_timestamps(tmp_path):
     frame = ether(IP(src=A, dst=B) / UDP(sport=1, dport=2))
-    times = [50, 70, 10, 10, 90, 5]
-    (row,) = check(tmp_path, [(START + t, frame) for t in times])
+    (row,) = check(tmp_path, [(START + t, frame) for t in (50, 70, 10, 10, 90, 5)])
     assert (row["first_ns"], row["last_ns"], row["iat_min_ns"]) == (START + 5, START + 90, -85)
 
 
@@ -266,10 +246,8 @@ def test_missing_site_and_port(tmp_path):
 
 
 def test_more_than_16_runs_of_stacks_are_truncated(tmp_path):
-    packets = [
-        ether(IP(src=A, dst=B) / UDP(sport=1, dport=2)),
-        ether(IP(src=B, dst=A) / IP(src=A, dst=B) / UDP(sport=1, dport=2)),
-    ]
+    inner = IP(src=A, dst=B) / UDP(sport=1, dport=2)
+    packets = [ether(inner), ether(IP(src=B, dst=A) / inner)]
     (row,) = check(tmp_path, spaced([packets[i // 2 % 2] for i in range(70)]))
     assert len(row["stacks"]) == 16 and row["stacks_cut"]
 
@@ -283,18 +261,10 @@ def test_random_conversations(tmp_path, seed):
     draw = random.Random(seed)
     frames, now = [], START
     for _ in range(draw.randrange(50, 400)):
-        src, dst = draw.choice([(A, B), (B, A)])
-        seq = 2**32 - 400 + 100 * draw.randrange(9)
-        packet = tcp(
-            src,
-            dst,
-            draw.choice(FLAG_CHOICES),
-            seq,
-            2**32 - 400 + 100 * draw.randrange(9),
-            draw.choice([0, 0, 0, 1, 100, 250]),
-            draw.choice([10, 10, 10, 20]),
-            ports=draw.choice([(1, 2), (1, 3)]),
-        )
+        ends, flags = draw.choice([(A, B), (B, A)]), draw.choice(FLAG_CHOICES)
+        seq, ack = (2**32 - 400 + 100 * draw.randrange(9) for _ in range(2))
+        length, window = draw.choice([0, 0, 0, 1, 100, 250]), draw.choice([10, 10, 10, 20])
+        packet = tcp(*ends, flags, seq, ack, length, window, ports=draw.choice([(1, 2), (1, 3)]))
         now += draw.choice([0, 1, 1000, 10**6, -500])
         vlan = draw.choice([None, 1, 1, 2]) if seed % 2 else None
         frames.append((now, ether(packet, vlan, labels=draw.choice([(), (16,)]) if seed % 3 == 0 else ())))

@@ -8,6 +8,7 @@ from collections import defaultdict
 import dpkt
 import pytest
 from acapella_testing.native_programs import native_program
+from acapella_testing.processes import run
 
 UNDERLAY_BYTES = 14 + 4 + 4 + 4 + 4  # Ethernet, VLAN, MPLS, MPLS, control word
 UINT32 = 2**32
@@ -40,8 +41,7 @@ def test_shorter_capture_is_a_prefix_of_a_longer_one(fabric):
 
 
 def test_timestamps_increase_and_lengths_are_truncated(fabric):
-    reader = dpkt.pcap.Reader(io.BytesIO(fabric))
-    frames = list(reader)
+    frames = list(dpkt.pcap.Reader(io.BytesIO(fabric)))
     assert len(frames) == 20000
     assert all(a < b for (a, _), (b, _) in itertools.pairwise(frames))
     assert max(len(frame) for _, frame in frames) == 200
@@ -114,6 +114,6 @@ def test_closed_pipe_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("words", [["--frames", "-1"], ["--profile", "x"], ["--snaplen"], ["--unknown", "1"]])
 def test_invalid_arguments_are_rejected(words):
-    answer = subprocess.run([native_program("acapella-generate"), *words], check=False, capture_output=True, text=True)
+    answer = run(native_program("acapella-generate"), *words)
     assert answer.returncode == 2
     assert answer.stderr.startswith("acapella-generate: error: ") and answer.stderr.count("\n") == 1

@@ -3,14 +3,13 @@
 They can differ only for frames in an Ethernet pseudowire, because nothing else depends on vendors.
 """
 
-import struct
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.oracles.core_against_tshark import ethernet_frames, pcap
+from acapella_testing.oracles.core_against_tshark import ethernet_frames, pcap, vendor_prefixes
 from acapella_testing.requirements import require
 
 from acapella.common import vendors
@@ -51,11 +50,10 @@ def tables(lists, tmp_path, monkeypatch):
     return created
 
 
-def test_frames_of_the_corpus_do_not_differ(frames, tables, capsys):
+def test_frames_of_the_corpus_do_not_differ(frames, tables):
     with_tshark, included = tables(frames)
-    assert with_tshark == included and len(included) == len(frames) > 50_000
-    with capsys.disabled():
-        print(f"\nvendors: none of {len(frames)} frames of the corpus differ")
+    assert with_tshark == included
+    assert len(included) == len(frames) > 50_000
 
 
 def both_known(prefixes: set[bytes], payload: bytes) -> bool:
@@ -64,7 +62,7 @@ def both_known(prefixes: set[bytes], payload: bytes) -> bool:
 
 
 @pytest.mark.parametrize("word", CONTROL_WORDS)
-def test_only_pseudowires_with_an_unlisted_vendor_differ(word, frames, tables, program, capsys):
+def test_only_pseudowires_with_an_unlisted_vendor_differ(word, frames, tables, program):
     """Each frame of the corpus in a pseudowire, behind one label."""
     payloads = [(CONTROL_WORDS[word] + frame)[: SNAPLEN - len(OUTER)] for _, frame in frames]
     lengths = [wire + len(CONTROL_WORDS[word]) + len(OUTER) for wire, _ in frames]
@@ -73,23 +71,8 @@ def test_only_pseudowires_with_an_unlisted_vendor_differ(word, frames, tables, p
     unequal = [pc.not_equal(with_tshark[name], included[name]) for name in ("stack", "l4_by")]
     differing = {number for number, differs in enumerate(pc.or_(*unequal).to_pylist()) if differs}
     ours = {bytes.fromhex(prefix.replace(":", "")) for prefix in vendors.prefixes(vendors.INCLUDED.read_text())}
-    theirs = tshark_prefixes(program)
+    theirs = vendor_prefixes(program)
     decided = [(both_known(ours, payload), both_known(theirs, payload)) for payload in payloads]
     assert differing <= {number for number, (here, there) in enumerate(decided) if here != there}
-    named = {part for number in differing for part in (payloads[number][:3], payloads[number][6:9])}
-    missing = sorted(part.hex(":") for part in named & (theirs - ours))
-    with capsys.disabled():
-        print(f"\nvendors: {word} control word, {len(differing)} of {len(frames)} frames in a pseudowire differ")
-        print(f"vendors: prefixes that the included list lacks: {' '.join(missing) or 'none'}")
+    missing = {part for number in differing for part in (payloads[number][:3], payloads[number][6:9])} & (theirs - ours)
     assert bool(missing) == bool(differing) == (word == "without")
-
-
-def tshark_prefixes(program) -> set[bytes]:
-    """Return the prefixes of three bytes in tshark's lists."""
-    found = set()
-    for name in vendors.FILES:
-        for line in (vendors.directory_of(program) / name).read_text(encoding="utf-8").splitlines():
-            digits = line.split("\t")[0].split(" ")[0].replace("-", ":").split(":")
-            if len(digits) == 3 and not line.startswith("#") and "/" not in digits[2]:
-                found.add(struct.pack("!3B", *(int(byte, 16) for byte in digits)))
-    return found

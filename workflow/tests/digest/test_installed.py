@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.new_files import write_file
 
 from acapella.cli import main as cli
 from acapella.digest import installed
@@ -13,12 +14,10 @@ from acapella.digest import installed
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
     """Copy the directories of the program so that tests can edit their files."""
-    copies = []
-    for directory in installed.directories():
-        copies.append(tmp_path / "program" / directory.name)
-        shutil.copytree(directory, copies[-1])
+    program = tmp_path / "program"
+    copies = [shutil.copytree(directory, program / directory.name) for directory in installed.directories()]
     monkeypatch.setattr(installed, "directories", lambda: tuple(copies))
-    yield tmp_path / "program"
+    yield program
     installed.code_sha256.cache_clear()
 
 
@@ -45,9 +44,7 @@ def test_edited_program_does_not_use_entries_of_the_original(tmp_path, copy, edi
 
 def test_different_core_does_not_use_the_entries_of_this_one(tmp_path, copy, monkeypatch):
     before = digest_of(tmp_path, "a")
-    core = tmp_path / "core.so"
-    core.write_bytes(b"another core")
-    monkeypatch.setattr(installed._native, "__file__", str(core))
+    monkeypatch.setattr(installed._native, "__file__", str(write_file(tmp_path / "core.so", b"another core")))
     assert digest_of(tmp_path, "b") != before
 
 
@@ -61,6 +58,5 @@ def test_compiled_modules_do_not_change_the_key(copy):
     installed.code_sha256.cache_clear()
     before = installed.code_sha256()
     installed.code_sha256.cache_clear()
-    (copy / "digest" / "__pycache__").mkdir(exist_ok=True)
-    (copy / "digest" / "__pycache__" / "new.pyc").write_bytes(b"code")
+    write_file(copy / "digest" / "__pycache__" / "new.pyc", b"code")
     assert installed.code_sha256() == before

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from acapella_testing.native_programs import ROOT, native_program
+from acapella_testing.processes import run
 from acapella_testing.requirements import required
 
 from acapella.common import tshark
@@ -22,23 +23,11 @@ FLOWS_MIB = {"native": 310, "hybrid": 355}
 def peak_mib(directory, engine: str, flows: int, *options: str) -> float:
     """Return the peak memory of `acapella digest` itself, reading one frame per flow from standard input."""
     generator = [native_program("acapella-generate"), "--profile", "single", "--frames", flows, "--flows", flows]
-    words = [
-        sys.executable,
-        "-m",
-        "acapella_bench.peak",
-        "digest",
-        "-",
-        "-o",
-        directory / "a",
-        "--flows",
-        directory / "f",
-    ]
-    words += ["--engine", engine, *options]
+    words = ["digest", "-", "-o", directory / "a", "--flows", directory / "f", "--engine", engine, *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
     with subprocess.Popen([str(word) for word in generator], stdout=subprocess.PIPE) as frames:
-        output = subprocess.run(
-            [str(word) for word in words], stdin=frames.stdout, stdout=subprocess.PIPE, check=True, env=environment
-        ).stdout
+        measure = (sys.executable, "-m", "acapella_bench.peak")
+        output = run(*measure, *words, stdin=frames.stdout, env=environment, check=True).stdout
     return json.loads(output.splitlines()[-1])["own_kib"] / 1024
 
 

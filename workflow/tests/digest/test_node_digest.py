@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 from acapella_testing.frames import pcapng_files, traces
 from acapella_testing.frames.pcap_files import header, record, write_pcap
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from acapella_testing.runs.digest_run import START, Digest, frames
 from acapella_testing.runs.workflow_run import CAPTURES
 
@@ -26,16 +28,12 @@ PLACE = (f"--site={SITE}", f"--port={PORT}")
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason=f"no {PROGRAM.name} here: build/digest.log")
 
 
-def on_node(capture: Path, out: Path, memory: int = 1 << 30, **changes) -> subprocess.CompletedProcess:
+def on_node(capture: Path, out: Path, **changes) -> subprocess.CompletedProcess:
     """Run the program as a collection does."""
     record, lists = node_digest_record()
-    vendors = []
-    for name, content in lists.items():
-        (out.parent / f"vendors-{name}").write_bytes(content)
-        vendors.append(str(out.parent / f"vendors-{name}"))
+    vendors = [write_file(out.parent / f"vendors-{name}", content) for name, content in lists.items()]
     text = json.dumps(record | {"site": SITE, "port": PORT} | changes)
-    command = [str(PROGRAM), str(capture), str(out), SITE, PORT, str(memory), text, *vendors]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run(PROGRAM, capture, out, SITE, PORT, 1 << 30, text, *vendors)
 
 
 def many_flows() -> list[tuple[int, bytes]]:
@@ -48,21 +46,17 @@ def many_flows() -> list[tuple[int, bytes]]:
 
 def captures(directory: Path) -> dict[str, Path]:
     """Return captures by name."""
-    found = {}
-    for path in sorted(CAPTURES.glob("*.pcap.gz")):
-        found[path.stem] = directory / path.stem
-        found[path.stem].write_bytes(gzip.decompress(path.read_bytes()))
-    found["mixed"] = write_pcap(directory / "mixed.pcap", traces.busy_port(), 200)
-    found["pcapng"] = pcapng_files.write_stamped(directory / "some.pcapng", frames(50))
-    found["untimed"] = directory / "untimed.pcapng"
-    pcapng_files.write_untimed(found["untimed"], [frame for _, frame in frames(5)])
-    found["empty"] = write_pcap(directory / "empty.pcap", [])
-    found["many"] = write_pcap(directory / "many.pcap", many_flows(), 100)
-    found["truncated"] = directory / "truncated.pcap"
-    found["truncated"].write_bytes(found["mixed"].read_bytes()[:-7])
-    found["damaged"] = directory / "damaged.pcap"
-    found["damaged"].write_bytes(header() + record(START, frames(1)[0][1]) + b"\xff" * 16 + bytes(400))
-    return found
+    mixed = write_pcap(directory / "mixed.pcap", traces.busy_port(), 200)
+    damaged = header() + record(START, frames(1)[0][1]) + b"\xff" * 16 + bytes(400)
+    found = [
+        *(write_file(directory / path.stem, gzip.decompress(path.read_bytes())) for path in CAPTURES.glob("*.pcap.gz")),
+        *(mixed, pcapng_files.write_stamped(directory / "some.pcapng", frames(50))),
+        pcapng_files.write_untimed(directory / "untimed.pcapng", [frame for _, frame in frames(5)]),
+        *(write_pcap(directory / "empty.pcap", []), write_pcap(directory / "many.pcap", many_flows(), 100)),
+        write_file(directory / "truncated.pcap", mixed.read_bytes()[:-7]),
+        write_file(directory / "damaged.pcap", damaged),
+    ]
+    return {path.stem: path for path in found}
 
 
 @pytest.fixture
@@ -97,18 +91,29 @@ def test_files_equal_a_local_digest_of_the_capture(compared):
 
 
 def test_compressed_file_gives_the_same_digest(tmp_path, digest):
-    capture = write_pcap(tmp_path / "a.pcap", frames(40))
-    assert on_node(capture, tmp_path / "a.columns").returncode == 0
-    plain = result(digest, tmp_path / "a.columns")
-    with pa.CompressedOutputStream(str(tmp_path / "a.columns.zst"), "zstd") as out:
-        out.write((tmp_path / "a.columns").read_bytes())
-    assert result(digest, tmp_path / "a.columns.zst") == plain
+    columns = made_on_node(tmp_path, 40)
+    plain = result(digest, columns)
+    assert result(digest, compressed(columns)) == plain
+
+
+def made_on_node(directory: Path, count: int, **changes) -> Path:
+    """Return the file that the program writes of a number of frames."""
+    columns = directory / "a.columns"
+    assert on_node(write_pcap(directory / "a.pcap", frames(count)), columns, **changes).returncode == 0
+    return columns
+
+
+def compressed(path: Path) -> Path:
+    """Compress a file with zstd; return the path of the compressed one."""
+    packed = path.with_name(f"{path.name}.zst")
+    with pa.CompressedOutputStream(str(packed), "zstd") as out:
+        out.write(path.read_bytes())
+    return packed
 
 
 def test_program_prints_the_facts_of_the_capture(tmp_path):
     capture = write_pcap(tmp_path / "a.pcap", frames(40), 200)
-    ended = on_node(capture, tmp_path / "a.columns")
-    facts = json.loads(ended.stdout)
+    facts = json.loads(on_node(capture, tmp_path / "a.columns").stdout)
     assert facts["frames"] == 40 and facts["snaplen"] == 200 and facts["file_issue"] is None
     assert facts["longest_frame_bytes"] == max(len(frame) for _, frame in frames(40))
 
@@ -122,10 +127,8 @@ def test_program_prints_the_facts_of_the_capture(tmp_path):
     ],
 )
 def test_failure_is_one_line_and_leaves_no_file(out, memory, status, reason, tmp_path):
-    capture = write_pcap(tmp_path / "a.pcap", frames(40))
-    path = Path(out.format(tmp_path))
-    command = [str(PROGRAM), str(capture), str(path), SITE, PORT, str(memory), "{}"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    capture, path = write_pcap(tmp_path / "a.pcap", frames(40)), Path(out.format(tmp_path))
+    ended = run(PROGRAM, capture, path, SITE, PORT, memory, "{}")
     assert ended.returncode == status and ended.stderr.count("\n") == 1
     assert ended.stderr.startswith("acapella-digest: error: ") and reason in ended.stderr
     assert not path.is_file()
@@ -141,73 +144,55 @@ def test_failure_is_one_line_and_leaves_no_file(out, memory, status, reason, tmp
     ],
 )
 def test_different_options_or_format_are_an_error(options, changes, reason, digest, capsys):
-    tmp_path = digest.directory
-    capture = write_pcap(tmp_path / "a.pcap", frames(4))
-    assert on_node(capture, tmp_path / "a.columns", **changes).returncode == 0
-    assert digest(tmp_path / "a.columns", *options) == 2
+    assert digest(made_on_node(digest.directory, 4, **changes), *options) == 2
     printed = capsys.readouterr().err
     assert reason in printed and printed.count("\n") == 1
     assert not digest.acap.exists() and not digest.flows.exists()
 
 
 def test_digest_of_a_different_version_with_the_same_format_is_accepted_with_its_version(tmp_path, digest):
-    capture = write_pcap(tmp_path / "a.pcap", frames(4))
-    assert on_node(capture, tmp_path / "a.columns", version="0.0.1").returncode == 0
-    assert digest(tmp_path / "a.columns", *PLACE) == 0
+    assert digest(made_on_node(tmp_path, 4, version="0.0.1"), *PLACE) == 0
     assert {metadata_of(path)["version"] for path in (digest.acap, digest.flows)} == {"0.0.1"}
 
 
 def test_limit_of_decompression_applies(tmp_path, digest, capsys):
-    capture = write_pcap(tmp_path / "a.pcap", frames(40))
-    on_node(capture, tmp_path / "a.columns")
-    assert digest(tmp_path / "a.columns", *PLACE, "--max-decompressed=1K") == 2
+    assert digest(made_on_node(tmp_path, 40), *PLACE, "--max-decompressed=1K") == 2
     assert "has more bytes than --max-decompressed permits" in capsys.readouterr().err
 
 
 def test_limit_of_the_compression_ratio_applies(tmp_path, digest, capsys, monkeypatch):
     monkeypatch.setattr(node_digest, "FREE_OF_RATIO", 0)
-    capture = write_pcap(tmp_path / "a.pcap", frames(40) * 100)
-    on_node(capture, tmp_path / "a.columns")
-    assert digest(tmp_path / "a.columns", *PLACE, "--max-ratio=1") == 0
-    with pa.CompressedOutputStream(str(tmp_path / "b.columns.zst"), "zstd") as out:
-        out.write((tmp_path / "a.columns").read_bytes())
-    assert digest(tmp_path / "b.columns.zst", *PLACE, "--max-ratio=1") == 2
+    columns = made_on_node(tmp_path, 4000)
+    assert digest(columns, *PLACE, "--max-ratio=1") == 0
+    assert digest(compressed(columns), *PLACE, "--max-ratio=1") == 2
     assert "has a higher compression ratio than --max-ratio permits" in capsys.readouterr().err
 
 
 def test_block_longer_than_any_batch_is_an_error(tmp_path, digest, capsys):
-    capture = write_pcap(tmp_path / "a.pcap", frames(4))
-    on_node(capture, tmp_path / "a.columns")
-    content = bytearray((tmp_path / "a.columns").read_bytes())
-    at = content.index(b"frames  ") + 8
-    content[at : at + 8] = struct.pack("<Q", (256 << 20) + 8)
-    (tmp_path / "b.columns").write_bytes(content)
-    assert digest(tmp_path / "b.columns", *PLACE) == 2
+    columns = made_on_node(tmp_path, 4)
+    before, kind, after = columns.read_bytes().partition(b"frames  ")
+    columns.write_bytes(before + kind + struct.pack("<Q", (256 << 20) + 8) + after[8:])
+    assert digest(columns, *PLACE) == 2
     assert "a block has an unknown kind or length" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("key", node_digest.COMPARED)
 def test_facts_that_differ_from_the_tables_are_an_error(tmp_path, digest, capsys, key):
-    capture = write_pcap(tmp_path / "a.pcap", frames(40))
-    on_node(capture, tmp_path / "a.columns")
-    content = (tmp_path / "a.columns").read_bytes()
-    at = content.index(b"facts   ")
-    (length,) = struct.unpack_from("<Q", content, at + 8)
-    facts = json.loads(content[at + 16 : at + 16 + length])
-    facts[key] += 1
-    text = json.dumps(facts).encode()
-    block = b"facts   " + struct.pack("<Q", len(text)) + text + bytes(-len(text) % 8)
-    (tmp_path / "b.columns").write_bytes(content[:at] + block)
-    assert digest(tmp_path / "b.columns", *PLACE) == 2
+    columns = made_on_node(tmp_path, 40)
+    before, kind, block = columns.read_bytes().partition(b"facts   ")
+    (length,) = struct.unpack_from("<Q", block)
+    facts = json.loads(block[8 : 8 + length])
+    text = json.dumps(facts | {key: facts[key] + 1}).encode()
+    columns.write_bytes(before + kind + struct.pack("<Q", len(text)) + text + bytes(-len(text) % 8))
+    assert digest(columns, *PLACE) == 2
     assert f"its tables have a different number of {key} than its facts" in capsys.readouterr().err
     assert not digest.acap.exists()
 
 
 def test_truncated_or_altered_file_is_an_error_in_one_line_or_valid(tmp_path, digest, capsys):
     """A node is not trusted: whatever its file contains, pyarrow finds it valid, or nothing is written."""
-    capture = write_pcap(tmp_path / "a.pcap", frames(30))
-    on_node(capture, tmp_path / "a.columns")
-    whole, draw = (tmp_path / "a.columns").read_bytes(), random.Random(1)
+    columns, draw = made_on_node(tmp_path, 30), random.Random(1)
+    whole = columns.read_bytes()
     altered = [whole[: draw.randrange(8, len(whole))] for _ in range(40)]
     for _ in range(300):
         content = bytearray(whole)
@@ -215,8 +200,8 @@ def test_truncated_or_altered_file_is_an_error_in_one_line_or_valid(tmp_path, di
         altered.append(bytes(content))
     refused = 0
     for content in altered:
-        (tmp_path / "b.columns").write_bytes(content)
-        status = digest(tmp_path / "b.columns", *PLACE)
+        columns.write_bytes(content)
+        status = digest(columns, *PLACE)
         printed = capsys.readouterr().err
         refused += status == 2
         assert status == 0 or (status == 2 and printed.count("\n") == 1 and not digest.acap.exists()), printed

@@ -5,12 +5,13 @@ also wrapped in labels without a control word and with a sequence number, which 
 """
 
 import itertools
+import os
 import struct
 from pathlib import Path
 
 import pytest
 from acapella_testing.oracles import core_against_tshark
-from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap, report
+from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap
 from acapella_testing.oracles.layer_agreement import errata
 from acapella_testing.requirements import require
 
@@ -42,7 +43,7 @@ BODIES = (
     b"\5\xdd" + IPV4,  # neither length nor ethertype
     b"\x81\0\0\5\x08\0" + IPV4,
 )
-EVERY_NTH = 3  # share of the corpus's frames: one in three
+EVERY_NTH = 3 if "ACAPELLA_SOAK" in os.environ else 8  # each of these frames of the corpus
 SNAPLEN = 200
 
 
@@ -73,7 +74,6 @@ def test_combinations_of_headers_agree_with_tshark(reference, tmp_path):
         for destination, source, word, body, depth in itertools.product(DESTINATIONS, SOURCES, WORDS, BODIES, (1, 2, 3))
     ]
     agreement = compared(reference, [(len(each), each) for each in created], tmp_path)
-    report("combinations", agreement)
     assert agreement.disagreements == 0, agreement.first
     assert set(agreement.errata) <= {entry.name for entry in errata()}
     assert agreement.sure_share > 0.85  # the rest: associated channels, and ethertypes that tshark decides
@@ -86,7 +86,6 @@ def test_truncated_frames_agree_with_tshark(reference, tmp_path):
         for cut in range(len(OUTER) + 4, len(whole)):
             frames += [(len(whole), whole[:cut]), (cut, whole[:cut]), (cut + 3, whole[:cut])]
     agreement = compared(reference, frames, tmp_path)
-    report("cuts", agreement)
     assert agreement.disagreements == 0, agreement.first
     assert agreement.sure_share > 0.8
 
@@ -102,11 +101,9 @@ def test_corpus_after_labels_agrees(form, corpus, reference, tmp_path, monkeypat
         frames.append((wire + len(head), (head + inner)[:SNAPLEN]))
     answers = tmp_path / "answers.tsv"
     agreement = compared(reference, frames, tmp_path, answers)
-    report(f"{part}, sequence numbers: {sequenced}", agreement)
     assert agreement.disagreements == 0, agreement.first
     assert agreement.errata == {}
     monkeypatch.setattr(core_against_tshark, "vendor_options", lambda _: [])
     unaided = compared(reference, frames, tmp_path, answers)
-    report(f"{part}, sequence numbers: {sequenced}, vendors unknown", unaided)
     assert unaided.disagreements == 0, unaided.first
     assert agreement.sure_share > unaided.sure_share + 0.2

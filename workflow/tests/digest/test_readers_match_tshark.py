@@ -13,6 +13,8 @@ from pathlib import Path
 import duckdb
 import pytest
 from acapella_testing.native_programs import ROOT, native_program
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from acapella_testing.requirements import require_programs
 
 from acapella.verify.comparison import load_errata
@@ -43,7 +45,7 @@ Frame = tuple[int, int, int]  # ts_ns, wire_len, cap_len
 
 def our_frames(files: list[Path]) -> dict[Path, tuple[list[Frame], str]]:
     """Return the frames of each file, and how the file ended, from the core's readers."""
-    dump = subprocess.run([native_program("acapella-dump-records"), *files], check=True, capture_output=True, text=True)
+    dump = run(native_program("acapella-dump-records"), *files, check=True)
     results: dict[Path, tuple[list[Frame], str]] = {}
     name, frames = Path(), []
     for line in dump.stdout.splitlines():
@@ -82,8 +84,7 @@ def tshark_frames(file: Path) -> list[Frame]:
     type.
     """
     fields = ["frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type"]
-    command = ["tshark", "-n", "-r", str(file), "-T", "fields", *(word for f in fields for word in ("-e", f))]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = run("tshark", "-n", "-r", file, "-T", "fields", *(word for f in fields for word in ("-e", f)))
     rows = (line.split("\t") for line in done.stdout.splitlines())
     return [(epoch_ns(time), int(wire), int(captured)) for time, wire, captured, encapsulation in rows if encapsulation]
 
@@ -185,7 +186,6 @@ def test_formats_and_malformed_files_have_the_frames_of_tshark(name, content, tm
 
     If one of the first three records is truncated, tshark detects another variant of modified_smp and patched.
     """
-    file = tmp_path / "capture"
-    file.write_bytes(content)
+    file = write_file(tmp_path / "capture", content)
     differs = name in ("ixia", "ixia_cut", "modified_smp_cut", "patched_cut")
     assert (our_frames([file])[file][0] != tshark_frames(file)) == differs

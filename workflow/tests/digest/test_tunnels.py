@@ -1,13 +1,14 @@
 """Compares flows of tenants with equal addresses, and their tunnel identifiers, with the reference naive_tunnels."""
 
-import csv
+import os
 import random
 import shutil
-import subprocess
 
 import pytest
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.oracles import naive_tunnels
 from acapella_testing.oracles.naive_tunnels import CARRIES_IP_ALONE, FIRST, KEYS, LARGEST, NETWORK, WRAP, frame
+from acapella_testing.processes import run
 from acapella_testing.tunnel_digests import digested, whole
 
 from acapella.cli.main import main
@@ -15,7 +16,7 @@ from acapella.common import tshark
 from acapella_core import schemas
 
 TYPES = [name for name in WRAP if name != "vlan"]
-TENANTS = 1000
+TENANTS = 1000 if "ACAPELLA_SOAK" in os.environ else 200
 LINK = ("vlan", "pppoe_session", "pbb_isid")  # headers that IP does not precede
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 ENGINES = ["native", *(pytest.param(name, marks=needs_tshark) for name in ("tshark", "hybrid"))]
@@ -42,6 +43,11 @@ def check(tmp_path, frames, engine="native"):
     return frame_rows, flow_rows
 
 
+def peers(tmp_path, frames):
+    """Return the peer of each flow, after `check`."""
+    return [row["peer_flow"] for row in check(tmp_path, whole(frames))[1]]
+
+
 def tenants(before, name, count, behind=()):
     """Return frames in both directions of ``count`` tenants, each with a separate tunnel inside `before` and around
     `behind`.
@@ -66,8 +72,8 @@ def test_tenants_have_separate_flows(tmp_path, name):
 @pytest.mark.parametrize("vlans", [(7, 7), (7, 8)], ids=str)
 def test_flows_of_two_networks_are_not_peers(tmp_path, name, vlans):
     first = FIRST.get(name, 1)
-    stacks = [[("vlan", vlan), (name, i)] for vlan, i in zip(vlans, (first, first + 1), strict=True)]
-    _, flows = check(tmp_path, whole([frame(stacks[0]), frame(stacks[1], back=True)]))
+    there, back = ([("vlan", vlan), (name, i)] for vlan, i in zip(vlans, (first, first + 1), strict=True))
+    _, flows = check(tmp_path, whole([frame(there), frame(back, back=True)]))
     assert [(row["peer_flow"], row["peer_candidates"]) for row in flows] == [(None, 0)] * 2
 
 
@@ -76,15 +82,12 @@ def test_tenants_with_a_vlan_per_direction_have_the_peer_of_their_network(tmp_pa
     ids = range(FIRST.get(name, 1), FIRST.get(name, 1) + 3)
     there = [frame([("vlan", 10 + i % 3), (name, i)]) for i in ids]
     back = [frame([("vlan", 20 + i % 2), (name, i)], back=True) for i in ids]
-    _, flows = check(tmp_path, whole([*there, *back]))
-    assert [row["peer_flow"] for row in flows] == [3, 4, 5, 0, 1, 2]
+    assert peers(tmp_path, [*there, *back]) == [3, 4, 5, 0, 1, 2]
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name not in NETWORK])
 def test_identifiers_that_differ_per_direction_do_not_separate_peers(tmp_path, name):
-    there, back = frame([(name, 1)]), frame([(name, 2)], back=True)
-    _, flows = check(tmp_path, whole([there, back]))
-    assert [row["peer_flow"] for row in flows] == [1, 0]
+    assert peers(tmp_path, [frame([(name, 1)]), frame([(name, 2)], back=True)]) == [1, 0]
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name not in NETWORK])
@@ -106,19 +109,20 @@ def test_peers_do_not_depend_on_the_order_of_frames(tmp_path, seed):
         for i in (1, 2, 3)
     ]
     frames = [frame(stack, back=back) for stack in stacks for back in (False, True) if chance.random() < 0.7]
-    _, flows = check(tmp_path, whole(frames))
-    pairs = {(row["flow_id"], row["peer_flow_id"]) for row in flows}
+
+    def pairs() -> set[tuple]:
+        return {(row["flow_id"], row["peer_flow_id"]) for row in check(tmp_path, whole(frames))[1]}
+
+    before = pairs()
     chance.shuffle(frames)
-    _, flows = check(tmp_path, whole(frames))
-    assert {(row["flow_id"], row["peer_flow_id"]) for row in flows} == pairs
-    assert any(peer for _, peer in pairs)
+    assert pairs() == before
+    assert any(peer for _, peer in before)
 
 
 def test_positions_that_differ_per_direction_do_not_separate_peers(tmp_path):
     there = [frame([("vxlan_vni", vni)]) for vni in (5, 6)]
     back = [frame([("gre_key", 1), ("vxlan_vni", vni)], back=True) for vni in (5, 6)]
-    _, flows = check(tmp_path, whole([*there, *back]))
-    assert [row["peer_flow"] for row in flows] == [2, 3, 0, 1]
+    assert peers(tmp_path, [*there, *back]) == [2, 3, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -191,11 +195,10 @@ def with_first_byte(name, first, **ports):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tunnel(tmp_path, engine):
     frames, counts = [], []
-    for name, first_bytes in FIRST_BYTES.items():
-        for first, valid in first_bytes.items():
-            ends = ({}, {"src": PORTS[name], "dst": 40000}, {"src": PORTS[name]})
-            frames += [with_first_byte(name, first, **ports) for ports in ends]
-            counts += [valid, False, valid]
+    for name, first, valid in [(name, *one) for name, values in FIRST_BYTES.items() for one in values.items()]:
+        ends = ({}, {"src": PORTS[name], "dst": 40000}, {"src": PORTS[name]})
+        frames += [with_first_byte(name, first, **ports) for ports in ends]
+        counts += [valid, False, valid]
     rows, flows = check(tmp_path, whole(frames), engine)
     assert [bool(flows[row["flow"]]["tunnels"]) for row in rows] == counts
     assert {row["src"] for row in flows} == {"10.0.0.1"}
@@ -204,11 +207,10 @@ def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tu
 def clients(chance, server_port):
     """Return 1,000 datagrams with random payload per direction and tunnel port, from clients that use these ports."""
     talk = []
-    for port in PORTS.values():
-        for _ in range(1000):
-            there, back = (chance.randbytes(chance.randrange(20, 200)) for _ in range(2))
-            talk.append(naive_tunnels.outer(17, naive_tunnels.udp(port, server_port, there)))
-            talk.append(naive_tunnels.outer(17, naive_tunnels.udp(server_port, port, back), back=True))
+    for port in [port for port in PORTS.values() for _ in range(1000)]:
+        there, back = (chance.randbytes(chance.randrange(20, 200)) for _ in range(2))
+        talk.append(naive_tunnels.outer(17, naive_tunnels.udp(port, server_port, there)))
+        talk.append(naive_tunnels.outer(17, naive_tunnels.udp(server_port, port, back), back=True))
     return [naive_tunnels.ethernet(0x0800, packet) for packet in talk]
 
 
@@ -422,25 +424,17 @@ def test_verify_finds_no_difference_in_tunnels_of_truncated_frames(tmp_path, cap
     frames = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4321))]))]
     digested(tmp_path, frames)
     main(["verify", "--engine", "native", str(tmp_path / "t.pcap")])  # other columns of truncated frames may differ
-    printed = capsys.readouterr().out
-    (line,) = [line.split() for line in printed.splitlines() if line.startswith("tunnels ")]
+    (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("tunnels ")]
     assert int(line[1].replace(",", "")) > len(frames) / 2
     assert line[2:4] == ["0", "0"]
 
 
 @needs_tshark
 def test_bits_and_field_of_every_tunnel_type_match_tshark():
-    with (schemas.root() / "tunnels.tsv").open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t"))
+    rows = read_rows(schemas.root() / "tunnels.tsv")
     assert [row["type"] for row in rows] == TYPES
     for directions, types in (("same", NETWORK), ("mostly_same", KEYS)):
         assert {row["type"] for row in rows if row["directions"] == directions} == set(types)
     fields = {name for row in rows for name in row["fields"].split(", ")}
-    command = [tshark.find().path, "-G", "fields"]
-    known = {line.split("\t")[2] for line in run_text(command).splitlines() if line.startswith("F\t")}
-    assert fields <= known
-
-
-def run_text(command):
-    """Return the standard output of a command."""
-    return subprocess.run(command, check=True, capture_output=True, text=True, env=tshark.environment()).stdout
+    listed = run(tshark.find().path, "-G", "fields", check=True, env=tshark.environment()).stdout
+    assert fields <= {line.split("\t")[2] for line in listed.splitlines() if line.startswith("F\t")}

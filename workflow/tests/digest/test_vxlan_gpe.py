@@ -2,10 +2,10 @@
 
 import random
 import shutil
-import subprocess
 
 import pytest
 from acapella_testing.oracles import naive_tunnels
+from acapella_testing.processes import run
 from acapella_testing.tunnel_digests import digested, whole
 
 OUTER = ("192.0.2.1", "192.0.2.2")
@@ -38,8 +38,7 @@ def random_payloads(ports):
 def read_by_tshark(capture):
     """Yield the IP headers of every frame, and the set of (source, destination) pairs of the inner ones."""
     fields = [part for name in FIELDS for part in ("-e", name)]
-    command = ["tshark", "-n", "-r", capture, "-T", "fields", *fields]
-    for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
+    for line in run("tshark", "-n", "-r", capture, "-T", "fields", *fields, check=True).stdout.splitlines():
         protocols, *ends = line.split("\t")
         pairs = [pair for at in (0, 2) for pair in zip(ends[at].split(","), ends[at + 1].split(","), strict=False)]
         headers = [VERSIONS[token] for token in protocols.split(":") if token in VERSIONS]

@@ -68,6 +68,22 @@ def run(*words: object, check: bool = False, **options: object) -> subprocess.Co
     return subprocess.run([str(word) for word in words], capture_output=True, text=True, check=check, **options)
 
 
+@contextlib.contextmanager
+def with_umask(mask: int) -> Iterator[None]:
+    """Set this process's umask during the block. Fails if the block changes it."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        assert os.umask(before) == mask
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that any thread of a process has started."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in lists for child in path.read_text().split()]
+
+
 def runs(*words: str) -> bool:
     """Return whether a process with this command line runs."""
     command = "".join(f"{word}\0" for word in words).encode()

@@ -59,12 +59,13 @@ def pcap(frames: list[tuple[int, bytes]]) -> bytes:
     return pcap_files.header() + b"".join(pcap_files.record(10**9, frame, wire) for wire, frame in frames)
 
 
-def report(name: str, agreement: Agreement) -> None:
-    print(
-        f"{name}: {agreement.frames} frames, sure {agreement.sure_share:.4f}, disagreements {agreement.disagreements}, "
-        f"errata {agreement.errata} ({agreement.errata_share:.4f}), whole stacks {agreement.whole} right "
-        f"{agreement.whole_wrong} wrong"
-    )
+def vendor_prefixes(reference: tshark.Tshark) -> set[bytes]:
+    """Return the prefixes of three bytes in the vendor lists of ``reference``."""
+    directory = vendors.directory_of(reference)
+    lines = [line for name in vendors.FILES for line in (directory / name).read_text(encoding="utf-8").splitlines()]
+    addresses = [line.split("\t")[0].split(" ")[0].replace("-", ":") for line in lines if not line.startswith("#")]
+    parts = [address.split(":") for address in addresses if address.count(":") == 2 and "/" not in address]
+    return {bytes(int(byte, 16) for byte in three) for three in parts}
 
 
 def ethernet_frames(path: Path) -> Iterator[tuple[int, bytes]]:
