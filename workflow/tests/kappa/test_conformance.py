@@ -1,11 +1,11 @@
 """Every kappa that the CHOIR paper printed is recomputed: verdicts and errata; a changed digit is detected."""
 
-import csv
 import math
 
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.csv_rows import read_rows, write_rows
+from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require
 from acapella_testing.source_tree import ROOT
 
@@ -30,9 +30,8 @@ def altered(tmp_path, place, column, text):
     (row,) = (row for row in rows if (row["environment"], row["run"]) == place)
     assert row[column] != text
     row[column] = text
-    path = tmp_path / "altered.csv"
-    write_rows(path, rows)
-    return path
+    write_rows(tmp_path / "altered.csv", rows)
+    return tmp_path / "altered.csv"
 
 
 def test_printed_kappas_agree_or_have_an_erratum(tmp_path, capsys):
@@ -60,19 +59,14 @@ def test_altered_value_changes_only_its_own_verdict(place, column, text, verdict
 
 
 def test_disagreement_without_erratum_is_an_error(tmp_path, capsys):
-    path = altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853")
-    assert cli.main(["campaign", "conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853"), ERRATA, tmp_path)
     assert "Local Single-Replayer, run B: kappa 0.9853 is printed, its components allow 0.985475 to 0.985525" in error
-    assert error.count("\n") == 1
 
 
 def refused(capsys, printed, errata, directory) -> str:
     """Return the error message of the command, which is one line."""
-    assert (
-        cli.main(["campaign", "conformance", "--printed", str(printed), "--errata", str(errata), "-o", str(directory)])
-        == 2
-    )
+    files = ["--printed", str(printed), "--errata", str(errata), "-o", str(directory)]
+    assert cli.main(["campaign", "conformance", *files]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error
@@ -82,9 +76,7 @@ def errata_with(tmp_path, old: str, new: str):
     """Write a copy of the errata with one place changed."""
     text = ERRATA.read_text(encoding="utf-8")
     assert text.count(old) == 1
-    path = tmp_path / "errata.yaml"
-    path.write_text(text.replace(old, new), encoding="utf-8")
-    return path
+    return write_file(tmp_path / "errata.yaml", text.replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -162,21 +154,15 @@ def test_erratum_for_an_agreeing_row_is_an_error(tmp_path, capsys):
 @pytest.mark.parametrize("at", [1, 5, 40, 41])
 def test_missing_and_duplicate_rows_are_errors(tmp_path, capsys, at):
     lines = PRINTED.read_text(encoding="utf-8").splitlines(keepends=True)
-    path = tmp_path / "printed.csv"
-    path.write_text("".join(lines[:at] + lines[at + 1 :]), encoding="utf-8")
-    assert "0 rows here, 1 in " in refused(capsys, path, ERRATA, tmp_path)
-    path.write_text("".join([*lines, lines[at]]), encoding="utf-8")
-    assert "2 rows here, 1 in " in refused(capsys, path, ERRATA, tmp_path)
+    for rows, count in ((lines[:at] + lines[at + 1 :], 0), ([*lines, lines[at]], 2)):
+        path = write_file(tmp_path / "printed.csv", "".join(rows))
+        assert f"{count} rows here, 1 in " in refused(capsys, path, ERRATA, tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "environment,run\na,b\n", "environment,run,U,O,L,I,kappa\na,b,0,0,0,x,1\n"])
 def test_invalid_table_of_printed_numbers_is_an_error(content, tmp_path, capsys):
-    path = tmp_path / "printed.csv"
-    path.write_text(content, encoding="utf-8")
-    assert cli.main(["campaign", "conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert "not a table of environment, run, U, O, L, I, kappa" in error
-    assert error.count("\n") == 1
+    path = write_file(tmp_path / "printed.csv", content)
+    assert "not a table of environment, run, U, O, L, I, kappa" in refused(capsys, path, ERRATA, tmp_path)
 
 
 def test_printed_number_covers_all_numbers_that_round_to_it():
@@ -205,12 +191,10 @@ def test_recomputed_kappa_is_equation_5_within_its_interval():
 def test_verdicts_match_an_independent_recomputation():
     require(FACTS.is_file(), f"no facts: {FACTS} is not there")
     called = {"ok": "agrees", "ok_loose": "agrees_loosely", "DISAGREE": "disagrees"}
-    with FACTS.open(encoding="utf-8", newline="") as stream:
-        facts = {(row["environment"], row["run"]): row for row in csv.DictReader(stream)}
+    facts = {(row["environment"], row["run"]): row for row in read_rows(FACTS)}
     rows = verdicts()
-    assert {key: called[fact["verdict"]] for key, fact in facts.items()} == {
-        key: row["verdict"] for key, row in rows.items()
-    }
+    assert facts.keys() == rows.keys()
     for key, fact in facts.items():
+        assert rows[key]["verdict"] == called[fact["verdict"]], key
         assert rows[key]["kappa_lo"] == pytest.approx(float(fact["kappa_lo"]), abs=2e-6)
         assert rows[key]["kappa_hi"] == pytest.approx(float(fact["kappa_hi"]), abs=2e-6)

@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 from acapella_testing.frames.pcap_files import records
 from acapella_testing.frames.trial_captures import START_NS, codes, kappa, pair, steady, write
+from acapella_testing.new_files import write_file
 
 ZERO = {"U": 0, "O": 0, "O_published": 0, "O_kendall": 0, "L": 0, "L_offset_removed": 0, "I": 0}
 
@@ -53,8 +54,7 @@ def test_i_of_a_stretched_trial_follows_from_its_factor(compared, times, by):
 def test_all_but_the_first_delayed_is_one_changed_gap(compared):
     x = 777
     found = compared(steady(20), [0] + [ns + x for ns in steady(20)[1:]])
-    spans = found["duration_a_ns"] + found["duration_b_ns"]
-    assert found["I"] == float(Fraction(x, spans))
+    assert found["I"] == float(Fraction(x, found["duration_a_ns"] + found["duration_b_ns"]))
     assert found["L"] == float(Fraction(19 * x, 20 * found["duration_b_ns"]))
     assert (found["offset_ns"], found["L_offset_removed"]) == (x, float(Fraction(x, 20 * found["duration_b_ns"])))
     assert found["within_ns"] == {"10": 19 / 20}
@@ -82,16 +82,15 @@ def test_permutations_up_to_7_in_separate_windows(compared):
         offsets += [window * length + 11 * n for n in range(len(order))]
     found = compared(offsets, (offsets, in_b), "--window", f"{length}ns")
     assert len(found["timeline"]) == len(orders)
-    distances, moved = 0, 0
-    for order, window in zip(orders, found["timeline"], strict=True):
-        moves = naive_kappa.moved(list(order))
-        distance, n = sum(abs(a - b) for a, b in moves), len(order)
+    moves = [naive_kappa.moved(list(order)) for order in orders]
+    distances = [sum(abs(a - b) for a, b in moved) for moved in moves]
+    for order, distance, window in zip(orders, distances, found["timeline"], strict=True):
+        n = len(order)
         pairs = max(1, n * (n - 1) // 2)
         assert window["O"] == float(Fraction(2 * distance, n * (n + 1)))
         assert window["O_kendall"] == float(Fraction(naive_kappa.inversions(list(order)), pairs))
-        distances, moved = distances + distance, moved + len(moves)
-    assert found["integers"]["order"]["distance"] == distances
-    assert found["moves"]["count"] == moved
+    assert found["integers"]["order"]["distance"] == sum(distances)
+    assert found["moves"]["count"] == sum(map(len, moves))
 
 
 @pytest.mark.parametrize("files", [2, 3])
@@ -150,9 +149,7 @@ def test_compressed_and_pcapng_trials_are_read_alike(tmp_path, capsys):
 
     a, b = write(tmp_path / "a.pcap", steady(9)), write(tmp_path / "b.pcap", [ns + ns % 5 for ns in steady(9)])
     plain = pair(capsys, a, b)
-    packed = tmp_path / "b.pcap.gz"
-    packed.write_bytes(gzip.compress(b.read_bytes()))
-    assert pair(capsys, a, packed) == plain
+    assert pair(capsys, a, write_file(tmp_path / "b.pcap.gz", gzip.compress(b.read_bytes()))) == plain
     trace = [(ns, frame) for ns, _, frame in records(b.read_bytes())]
     assert pair(capsys, a, write_stamped(tmp_path / "b.pcapng", trace)) == plain
 

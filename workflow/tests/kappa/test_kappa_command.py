@@ -13,6 +13,7 @@ import pytest
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.pcapng_files import write_untimed
 from acapella_testing.frames.trial_captures import START_NS, kappa, packet, packet_6, pair, steady, tagged, write
+from acapella_testing.new_files import write_file
 
 from acapella.cli.main import main
 from acapella.kappa import selection
@@ -143,8 +144,7 @@ def test_trailer_tags_of_either_layout_as_identities(tmp_path, capsys, layouts):
 def test_damaged_bytes_are_reported_with_exit_code_1(trials, tmp_path, capsys):
     packed = bytearray(gzip.compress(trials[1].read_bytes()))
     packed[-6] ^= 0xFF  # a byte of the checksum
-    damaged = tmp_path / "c.pcap.gz"
-    damaged.write_bytes(packed)
+    damaged = write_file(tmp_path / "c.pcap.gz", bytes(packed))
     assert main(["kappa", str(trials[0]), str(damaged), "--json"]) == 1
     message = capsys.readouterr()
     assert [warning["code"] for warning in json.loads(message.out)["pairs"][0]["warnings"]] == ["cut_file"]
@@ -153,8 +153,8 @@ def test_damaged_bytes_are_reported_with_exit_code_1(trials, tmp_path, capsys):
 
 
 def test_impossible_record_is_damage_unless_damaged_keep(trials, tmp_path, capsys):
-    wild = tmp_path / "c.pcap"
-    wild.write_bytes(trials[1].read_bytes() + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
+    record = struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100)
+    wild = write_file(tmp_path / "c.pcap", trials[1].read_bytes() + record)
     command = ["kappa", str(trials[0]), str(wild), "--json"]
     assert main(command) == 1
     failed = capsys.readouterr()
@@ -277,22 +277,16 @@ def test_full_disk_at_standard_output_is_an_error(trials, words):
 
 def test_unwritable_temporary_file_error_names_its_directory(tmp_path):
     trials = [write(tmp_path / f"{name}.pcap", steady(5_000)) for name in "ab"]
-    done = run(
-        trials,
-        *("--memory", "1", "--json", "--spool", str(tmp_path)),
-        stdout=subprocess.DEVNULL,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
-    )
+    options = {"stdout": subprocess.DEVNULL}
+    options |= {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))}
+    done = run(trials, "--memory", "1", "--json", "--spool", str(tmp_path), **options)
     assert (done.returncode, done.stderr.count("\n")) == (75, 1)
-    assert (
-        f"temporary files are in {tmp_path}; free space there, or use another directory: --spool DIRECTORY"
-        in done.stderr
-    )
+    advice = "free space there, or use another directory: --spool DIRECTORY"
+    assert f"temporary files are in {tmp_path}; {advice}" in done.stderr
 
 
 def test_file_that_is_not_a_capture_error_names_the_file(trials, tmp_path, capsys):
-    other = tmp_path / "note.txt"
-    other.write_text("this is not a capture")
+    other = write_file(tmp_path / "note.txt", "this is not a capture")
     assert main(["kappa", str(trials[0]), str(other)]) == 2
     assert "note.txt" in capsys.readouterr().err
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_frames import BASE_NS, disturbed, plain, sent
+from acapella_testing.new_files import write_file
 from acapella_testing.oracles import naive_kappa
 
 from acapella.kappa import ratios
@@ -84,8 +85,8 @@ def test_windows_sum_to_the_whole_trial(tmp_path):
         assert sum(entry[name] for entry in pair["windows"]) == pair[name]
     assert sum(entry["latency_sum"] for entry in pair["windows"]) == pair["latency"]["sum"]
     assert sum(entry["gap_sum"] for entry in pair["windows"]) == pair["gap"]["sum"]
-    assert sum(entry["gaps_a_sum"] for entry in pair["windows"]) == pair["duration_a_ns"]
-    assert sum(entry["gaps_b_sum"] for entry in pair["windows"]) == pair["duration_b_ns"]
+    for name in "ab":
+        assert sum(entry[f"gaps_{name}_sum"] for entry in pair["windows"]) == pair[f"duration_{name}_ns"]
 
 
 def filled(spacing: dict) -> dict[int, tuple[int, int]]:
@@ -115,10 +116,8 @@ def test_opposite_order_reverses_every_pair(tmp_path):
 
 def test_histograms_count_every_common_packet(tmp_path):
     pair, _ = disturbed_pair(tmp_path, 6, 200)
-    for kind in ("gap", "latency"):
-        histogram = pair["histograms"][kind]
-        counted = histogram["zero"] + sum(histogram["negative"]) + sum(histogram["positive"])
-        assert counted == pair["n_common"]
+    for histogram in (pair["histograms"][kind] for kind in ("gap", "latency")):
+        assert histogram["zero"] + sum(histogram["negative"]) + sum(histogram["positive"]) == pair["n_common"]
         assert histogram["starts_ns"][::5] == [10**k for k in range(12)]
 
 
@@ -166,13 +165,9 @@ def test_split_points_between_files_do_not_matter(tmp_path):
     rng = random.Random(9)
     first = [(ts_ns + n, frame) for n, (ts_ns, frame) in enumerate(sent(120, rng))]  # all times differ
     a, whole = write_pcap(tmp_path / "a.pcap", first), write_pcap(tmp_path / "whole.pcap", first)
-    for points in ([40], [1, 2, 119], [60, 60, 90]):
-        bounds = [0, *points, len(first)]
-        parts = [
-            write_pcap(tmp_path / f"part{k}.pcap", first[begin:end])
-            for k, (begin, end) in enumerate(itertools.pairwise(bounds))
-            if begin < end
-        ]
+    for points in ([40], [1, 2, 119], [60, 90]):
+        bounds = itertools.pairwise([0, *points, len(first)])
+        parts = [write_pcap(tmp_path / f"{begin}.pcap", first[begin:end]) for begin, end in bounds]
         assert pair_of(a, parts) == pair_of(a, whole)
 
 
@@ -206,17 +201,13 @@ def test_truncated_file_keeps_its_complete_packets(tmp_path):
 
 
 def test_unreadable_file_error_names_the_file(tmp_path):
-    text = tmp_path / "note.txt"
-    text.write_text("no capture")
     with pytest.raises(UserError, match=r"note\.txt"):
-        compare([[text]], pairs=[])
+        compare([[write_file(tmp_path / "note.txt", "no capture")]], pairs=[])
     with pytest.raises(UserError, match=r"gone\.pcap"):
         compare([[tmp_path / "gone.pcap"]], pairs=[])
 
 
 def test_core_rejects_a_file_listed_twice(tmp_path):
-    path = write_pcap(tmp_path / "a.pcap", sent(3, random.Random(1)))
-    copy = tmp_path / "copy.pcap"
-    copy.write_bytes(path.read_bytes())
+    copies = [write_pcap(tmp_path / f"{name}.pcap", sent(3, random.Random(1))) for name in "ab"]
     with pytest.raises(UserError, match="the same file"):
-        compare([[path, copy]], pairs=[])
+        compare([copies], pairs=[])

@@ -5,8 +5,9 @@ import struct
 
 import numpy as np
 import pytest
-from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.frames.pcap_files import pcap, write_pcap
 from acapella_testing.frames.trial_frames import BASE_NS, ethernet, ipv4, ipv6, plain, sent, udp
+from acapella_testing.new_files import write_file
 
 from acapella_core.errors import UserError
 from acapella_core.kappa import IdentityRule, Selection, compare
@@ -150,16 +151,14 @@ def test_frame_with_a_length_field_is_identified_by_it_and_its_payload(tmp_path,
     frame = ethernet(data, len(data))
     assert common(tmp_path, frame, wrap(frame))
     assert common(tmp_path, frame, wrap(frame), snaplens=(50, 65535))
-    other = ethernet(data[:-1] + b"?", len(data))
-    assert not common(tmp_path, frame, wrap(other))
-    shorter = ethernet(data[:-1] + b"?", len(data) - 1)
-    assert not common(tmp_path, frame, wrap(shorter))
+    for length in (len(data), len(data) - 1):
+        assert not common(tmp_path, frame, wrap(ethernet(data[:-1] + b"?", length)))
 
 
 @pytest.mark.parametrize("snaplens", [(65535, 60), (60, 50), (50, 65535), (42, 65535)])
 def test_shortest_truncation_applies_to_all_trials(tmp_path, snaplens):
-    a = [(BASE_NS + n, plain(n)) for n in range(20)]
-    files = [[write_pcap(tmp_path / f"{k}.pcap", a, snaplen=snaplen)] for k, snaplen in enumerate(snaplens)]
+    trial = [(BASE_NS + n, plain(n)) for n in range(20)]
+    files = [[write_pcap(tmp_path / f"{k}.pcap", trial, snaplen)] for k, snaplen in enumerate(snaplens)]
     result = compare(files, pairs=[(0, 1)])
     assert result["pairs"][0]["n_common"] == 20
     assert {trial["identity_bytes"] for trial in result["trials"]} == {min(snaplens) - 14}
@@ -190,12 +189,8 @@ def test_packets_truncated_to_a_few_bytes_are_excluded(tmp_path, packet, least):
 
 def test_truncation_found_late_applies_from_the_start(tmp_path):
     packets = [(BASE_NS + n, plain(n)) for n in range(3000)]
-    whole = write_pcap(tmp_path / "whole.pcap", packets[:2000])
-    late = write_pcap(tmp_path / "late.pcap", packets[2000:], snaplen=45)
-    other = write_pcap(tmp_path / "other.pcap", packets)
-    merged = tmp_path / "merged.pcap"
-    merged.write_bytes(whole.read_bytes() + late.read_bytes()[24:])
-    result = compare([[merged], [other]], pairs=[(0, 1)])
+    merged = write_file(tmp_path / "merged.pcap", pcap(packets[:2000]) + pcap(packets[2000:], snaplen=45)[24:])
+    result = compare([[merged], [write_pcap(tmp_path / "other.pcap", packets)]], pairs=[(0, 1)])
     assert result["pairs"][0]["n_common"] == 3000
     assert [trial["identity_bytes"] for trial in result["trials"]] == [31, 31]
 
@@ -214,21 +209,25 @@ def test_choirs_trailer(tmp_path, layout):
     for accepted in (layout, "auto"):
         assert common(tmp_path, a, rewritten, kind="tag", tag=accepted)
         assert not common(tmp_path, a, ethernet(ipv4(udp(1))) + trailer(6, layout), kind="tag", tag=accepted)
-    other = {"v1": "v2", "v2": "v1"}[layout]
     path = write_pcap(tmp_path / "t.pcap", [(BASE_NS, a), (BASE_NS, plain(1)), (BASE_NS, b"short")])
-    for rule, packets in ((layout, 1), (other, 0)):
-        trial = compare([[path]], pairs=[], identity=IdentityRule(kind="tag", tag=rule))["trials"][0]
-        assert (trial["packets"], trial["without_identity"]) == (packets, 3 - packets)
+    for rule in ("v1", "v2"):
+        packets = int(rule == layout)
+        assert packets_of(path, kind="tag", tag=rule) == (packets, 3 - packets)
+
+
+def packets_of(path, **rule) -> tuple[int, int]:
+    """Return the numbers of packets with and without an identity."""
+    trial = compare([[path]], pairs=[], identity=IdentityRule(**rule))["trials"][0]
+    return trial["packets"], trial["without_identity"]
 
 
 @pytest.mark.parametrize("layouts", [("v1", "v1"), ("v2", "v2"), ("v1", "v2"), ("v2", "v1")])
 def test_tag_consists_of_time_node_and_port_in_both_layouts(tmp_path, layouts):
-    first, second = layouts
-    a = ethernet(ipv4(udp(1)))
-    tag = trailer(5, first)
-    assert common(tmp_path, a + tag, a + trailer(5, second), kind="tag")
+    (first, second), a = layouts, ethernet(ipv4(udp(1)))
+    tagged = a + trailer(5, first)
+    assert common(tmp_path, tagged, a + trailer(5, second), kind="tag")
     for other in (trailer(6, second), trailer(5, second, node=4), trailer(5, second, port=2)):
-        assert not common(tmp_path, a + tag, a + other, kind="tag")
+        assert not common(tmp_path, tagged, a + other, kind="tag")
 
 
 def test_byte_regions(tmp_path):
@@ -236,11 +235,9 @@ def test_byte_regions(tmp_path):
     assert common(tmp_path, plain(1), b"\7" * 14 + plain(1)[14:], **rule)
     assert not common(tmp_path, plain(1), plain(2), **rule)
     path = write_pcap(tmp_path / "r.pcap", [(BASE_NS, plain(1)), (BASE_NS, plain(1)[:49])])
-    trial = compare([[path]], pairs=[], identity=IdentityRule(**rule))["trials"][0]
-    assert (trial["packets"], trial["without_identity"]) == (1, 1)
+    assert packets_of(path, **rule) == (1, 1)
     cut = write_pcap(tmp_path / "c.pcap", [(BASE_NS, plain(1))], snaplen=45)
-    trial = compare([[cut]], pairs=[], identity=IdentityRule(**rule))["trials"][0]
-    assert (trial["packets"], trial["without_identity"]) == (0, 1), "the second region is not captured whole"
+    assert packets_of(cut, **rule) == (0, 1), "the second region is not captured whole"
 
 
 def test_identity_of_the_complete_frame(tmp_path):

@@ -84,10 +84,10 @@ def estimate(setup: Setup, a, b, *, burst_error: bool = True) -> dict:
     return replay_result.bounded(native, trials, core.compare_numbered)
 
 
-def runs_of(setup: Setup, runs: int) -> list[tuple[dict, dict]]:
-    """Return (truth, estimate) of several seeds."""
-    pairs = [replay_simulation.two_replays(setup, seed) for seed in range(runs)]
-    return [(replay_simulation.truth(a, b), estimate(setup, a, b)) for a, b in pairs]
+def runs_of(setup: Setup, seeds: range, **options) -> list[tuple[dict, dict]]:
+    """Return (truth, estimate) of several seeds. ``options``: those of `estimate`."""
+    pairs = [replay_simulation.two_replays(setup, seed) for seed in seeds]
+    return [(replay_simulation.truth(a, b), estimate(setup, a, b, **options)) for a, b in pairs]
 
 
 def covers(truth: dict, found: dict, name: str) -> bool:
@@ -102,22 +102,17 @@ def width(found: dict, name: str = "kappa") -> float:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_interval_covers_the_true_kappa(name, record_property):
-    runs = runs_of(CLASSES[name].with_packets(PACKETS), RUNS)
+    setup, replayer = CLASSES[name], CLASSES[name].replayer
+    runs = runs_of(setup.with_packets(PACKETS), range(RUNS))
     covered = {part: sum(covers(truth, found, part) for truth, found in runs) for part in NAMES}
-    widths = statistics.median(width(found) for _, found in runs)
     record_property("covered", covered)
-    print(
-        f"{name}: of {RUNS} runs of {PACKETS} packets {covered}; median true kappa "
-        f"{statistics.median(truth['kappa'] for truth, _ in runs):.5f}, median width {widths:.2g}"
-    )
     assert all(count >= COVERED for count in covered.values()), covered
-    lost = statistics.median(1 - truth["kappa"] for truth, _ in runs)
     # A random error of sigma changes a gap by 2 sigma between two trials. I is relative to the mean gap.
-    error = 2 * math.hypot(CLASSES[name].receiver_error_ns, CLASSES[name].replayer.stamp_error_ns)
-    in_bursts = 2 * CLASSES[name].replayer.wire_ns
+    error = 2 * math.hypot(setup.receiver_error_ns, replayer.stamp_error_ns) + 2 * replayer.wire_ns
     # A drift D changes L by up to 3 D and I by up to 2 D of the duration; an offset S changes a gap by 2 S.
-    clocks = 2 * CLASSES[name].replayer.drift_ns / PACKETS + 2 * CLASSES[name].replayer.second_ns
-    assert widths < lost + (error + in_bursts + clocks) / CLASSES[name].gap_ns
+    clocks = 2 * replayer.drift_ns / PACKETS + 2 * replayer.second_ns
+    lost = statistics.median(1 - truth["kappa"] for truth, _ in runs)
+    assert statistics.median(width(found) for _, found in runs) < lost + (error + clocks) / setup.gap_ns
 
 
 # If the path reorders, there are swaps of close packets that errors may have caused. These are rare in short trials, so
@@ -138,24 +133,19 @@ def test_interval_shrinks_with_the_number_of_packets(name, sizes):
         setup = CLASSES[name].with_packets(packets)
         pairs = [replay_simulation.two_replays(setup, seed) for seed in range(9 if SOAK else 5)]
         medians.append(statistics.median(width(estimate(setup, a, b)) for a, b in pairs))
-    print(f"{name}: median widths of {sizes} packets: {', '.join(f'{value:.2g}' for value in medians)}")
     assert all(later < earlier for earlier, later in itertools.pairwise(medians))
 
 
 @pytest.mark.parametrize("name", ["perfect path", "loss, large", "jitter, small", "reordering, large", "all"])
 def test_interval_shrinks_to_the_true_kappa_with_the_errors(name):
-    setup = CLASSES[name].with_packets(1_000)
-    (a, b) = replay_simulation.two_replays(replace(setup, receiver_error_ns=0.0), 1)
-    truth = replay_simulation.truth(a, b)
+    setup = replace(CLASSES[name].with_packets(1_000), receiver_error_ns=0.0)
     # Without errors of timestamps the correction is exact except for the rounding of times to 1 ns.
-    found = estimate(replace(setup, receiver_error_ns=0.0), a, b)
+    ((truth, found),) = runs_of(setup, range(1, 2))
     for part in NAMES:
         assert width(found, part) == 0
         assert found[part] == pytest.approx(truth[part], abs=4 / setup.gap_ns)
-    widths = []
-    for error_ns in (1.0, 10.0, 100.0):
-        noisy = replace(setup, receiver_error_ns=error_ns)
-        widths.append(width(estimate(noisy, *replay_simulation.two_replays(noisy, 1))))
+    noisy = [runs_of(replace(setup, receiver_error_ns=error_ns), range(1, 2)) for error_ns in (1.0, 10.0, 100.0)]
+    widths = [width(found) for ((_, found),) in noisy]
     assert 0 < widths[0] < widths[1] < widths[2]
 
 
@@ -176,10 +166,9 @@ def test_overstated_errors_keep_coverage(name, factor):
     setup = CLASSES[name].with_packets(500)
     for seed in range(5):
         a, b = replay_simulation.two_replays(setup, seed)
-        truth, exact = replay_simulation.truth(a, b), estimate(setup, a, b)
         found = estimate(replace(setup, receiver_error_ns=factor * setup.receiver_error_ns), a, b)
-        assert all(covers(truth, found, part) for part in NAMES)
-        assert width(found) > width(exact)
+        assert all(covers(replay_simulation.truth(a, b), found, part) for part in NAMES)
+        assert width(found) > width(estimate(setup, a, b))
 
 
 def test_understated_errors_lose_coverage():
@@ -199,8 +188,7 @@ def test_departures_of_several_queues_are_within_their_bounds():
     setup = Setup(packets=400, path=Path(jitter_ns=100), replayer=replayer, receiver_error_ns=20)
     numbering = replayed.Numbering(["r"], [setup.packets], [1])
     a, _ = replay_simulation.two_replays(setup, 1)
-    rows = replay_files.rows_of(a)
-    after = a.true_ns - a.departed_ns
+    rows, after = replay_files.rows_of(a), a.true_ns - a.departed_ns
     found = replayed.schedule_of([rows], numbering, None)
     assert not found.unknown and (after <= found.late_ns).all()
     one_queue = replayed.schedule_of([replace(rows, queue=np.zeros_like(rows.queue))], numbering, None)
@@ -211,10 +199,8 @@ def test_departures_of_several_queues_are_within_their_bounds():
 def test_interval_of_several_queues_covers_the_true_kappa_without_a_burst_error():
     replayer = Replayer(late_ns=500, burst=4, wire_ns=12_000, queues=3)
     setup = Setup(packets=PACKETS, path=ALL, replayer=replayer, receiver_error_ns=20)
-    for seed in range(RUNS // 2):
-        a, b = replay_simulation.two_replays(setup, seed)
-        found = estimate(setup, a, b, burst_error=False)
-        assert all(covers(replay_simulation.truth(a, b), found, name) for name in NAMES)
+    for truth, found in runs_of(setup, range(RUNS // 2), burst_error=False):
+        assert all(covers(truth, found, name) for name in NAMES)
 
 
 def bias(x: np.ndarray, error: float) -> np.ndarray:
@@ -223,17 +209,18 @@ def bias(x: np.ndarray, error: float) -> np.ndarray:
         return np.zeros(len(x))
     u = x / error
     density = np.exp(-0.5 * u**2) / math.sqrt(2 * math.pi)
-    upper = np.array([math.erfc(value / math.sqrt(2)) / 2 for value in u])
-    return error * (2 * density - 2 * u * upper)
+    return error * (2 * density - 2 * u * upper_tail(u))
+
+
+def upper_tail(u: np.ndarray) -> np.ndarray:
+    """Return the probability that a standard normal variable is larger."""
+    return np.array([math.erfc(value / math.sqrt(2)) / 2 for value in u])
 
 
 def expectation(x: np.ndarray, error: float) -> np.ndarray:
     """Return E k(x + error e): a Gaussian of width t becomes one of width sqrt(t^2 + error^2)."""
-    terms = [
-        weight * t / math.hypot(t, error) * np.exp(-0.5 * x**2 / (t**2 + error**2))
-        for weight, t in zip(interval.KERNEL, interval.WIDTHS, strict=True)
-    ]
-    return sum(terms)
+    kernel = zip(interval.KERNEL, interval.WIDTHS, strict=True)
+    return sum(w * t / math.hypot(t, error) * np.exp(-0.5 * x**2 / (t**2 + error**2)) for w, t in kernel)
 
 
 @pytest.mark.parametrize("error", [0, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 1])
@@ -244,8 +231,7 @@ def test_kernel_bounds_the_bias_of_absolute_values(error):
 
 def test_swap_kernel_bounds_the_probability_of_a_swap():
     x = np.linspace(0, 12, 24_001)  # in standard deviations of the distance
-    probability = np.array([math.erfc(value / math.sqrt(2)) / 2 for value in x])
-    assert (0.7072 / math.sqrt(2) * np.exp(-0.25 * x**2) >= probability).all()
+    assert (0.7072 / math.sqrt(2) * np.exp(-0.25 * x**2) >= upper_tail(x)).all()
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -305,10 +291,8 @@ def test_duration_by_wrong_clocks_is_within_its_error(seed):
 def test_simulation_agrees_with_the_naive_reference(seed):
     setup = replace(CLASSES["all"], packets=120, path=Path(jitter_ns=3_000, loss=0.05, reordered=0.2))
     a, b = replay_simulation.two_replays(setup, seed)
-    trials = [
-        [naive_kappa.Packet(int(ns), (n,)) for n, ns in zip(*replay_simulation.perfect_trial(*pair), strict=True)]
-        for pair in ((a, b), (b, a))
-    ]
+    perfect = [replay_simulation.perfect_trial(*pair) for pair in ((a, b), (b, a))]
+    trials = [[naive_kappa.Packet(int(ns), (n,)) for n, ns in zip(*trial, strict=True)] for trial in perfect]
     naive = naive_kappa.compare(*trials)
-    truth = replay_simulation.truth(a, b)
-    assert truth == pytest.approx({part: float(naive[part]) for part in NAMES}, rel=1e-12)
+    expected = {part: float(naive[part]) for part in NAMES}
+    assert replay_simulation.truth(a, b) == pytest.approx(expected, rel=1e-12)

@@ -32,29 +32,32 @@ COMPONENTS = ("U", "O", "L", "I", "kappa")
 @pytest.fixture
 def replay(tmp_path):
     """Write a recording of 200 packets, and two trials with jitter, loss and reordering."""
-    rng = random.Random(1)
-    recording = write_pcap(tmp_path / "r.pcap", [(ns, packet(n)) for n, ns in enumerate(TIMES)])
-    trials = []
-    for name in "ab":
+    rng, files = random.Random(1), Files(tmp_path)
+    write_pcap(files.recording, frames_at(TIMES))
+    for path in files.trials:
         kept = [(ns + rng.randrange(3 * GAP_NS), n) for n, ns in enumerate(TIMES) if rng.random() < 0.95]
-        trials.append(write_pcap(tmp_path / f"{name}.pcap", [(ns, packet(n)) for ns, n in sorted(kept)]))
-    return Files(tmp_path, recording, trials)
+        write_pcap(path, [(ns, packet(n)) for ns, n in sorted(kept)])
+    return files
+
+
+def frames_at(times) -> list[tuple[int, bytes]]:
+    """Return packets 0, 1, ... at these times."""
+    return [(int(ns), packet(n)) for n, ns in enumerate(times)]
 
 
 class Files:
     """The files of a replay in a directory."""
 
-    def __init__(self, directory, recording, trials):
-        self.directory = directory
-        self.recording = recording
-        self.trials = trials
+    def __init__(self, directory):
+        self.directory, self.recording = directory, directory / "r.pcap"
+        self.trials = [directory / f"{name}.pcap" for name in "ab"]
 
     def words(self, *departures, recording=None) -> list[str]:
         """Return the arguments of the command for columns of departures, or for a path."""
-        paths = []
-        for number, rows in enumerate(departures):
-            path = self.directory / f"{number}.parquet"
-            paths.append(write_departures(path, self.recording, rows) if isinstance(rows, dict) else rows)
+        paths = [
+            write_departures(self.directory / f"{n}.parquet", self.recording, rows) if isinstance(rows, dict) else rows
+            for n, rows in enumerate(departures)
+        ]
         named = ["--recording", recording or self.recording]
         return [str(word) for word in (*self.trials, *named, "--departures", *paths)]
 
@@ -67,9 +70,13 @@ class Files:
 def error(capsys, words) -> str:
     """Return the message of a command that fails."""
     assert main(["kappa", *words]) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    return message.removeprefix("acapella: error: ").rstrip("\n")
+    (message,) = capsys.readouterr().err.splitlines()
+    return message.removeprefix("acapella: error: ")
+
+
+def warnings_of(found: dict, code: str) -> list[str]:
+    """Return the texts of a pair's warnings with a code."""
+    return [entry["text"] for entry in found["warnings"] if entry["code"] == code]
 
 
 def test_perfect_departures_leave_the_measured_kappa(replay, capsys):
@@ -98,9 +105,7 @@ def test_deviation_of_a_departure_cancels_that_of_the_arrival(tmp_path, capsys, 
     """A known error of the replayer, however large, changes nothing in the corrected kappa."""
     setup = Setup(packets=300, path=Path(jitter_ns=800, loss=0.03, reordered=0.05))
     a, b = replay_simulation.two_replays(setup, seed)
-    truth = replay_simulation.truth(a, b)
-    rng = np.random.default_rng(seed)
-    moved = []
+    rng, moved = np.random.default_rng(seed), []
     for replay in (a, b):
         deviation = rng.integers(0, 50_000, size=300)
         arrived = replay.arrived_ns + deviation[replay.number]
@@ -108,6 +113,7 @@ def test_deviation_of_a_departure_cancels_that_of_the_arrival(tmp_path, capsys, 
         changed = {"arrived_ns": arrived[order], "number": replay.number[order]}
         moved.append(replace(replay, departed_ns=replay.requested_ns + deviation, **changed))
     found = pair(capsys, *write_replays(tmp_path, *moved))
+    truth = replay_simulation.truth(a, b)
     assert {name: found["corrected"][name] for name in COMPONENTS} == pytest.approx(truth, rel=1e-12)
     assert found["kappa"] < found["corrected"]["kappa"]
 
@@ -139,11 +145,11 @@ def test_command_covers_the_true_kappa(tmp_path, capsys):
 def test_replayer_is_compared_like_captures_of_its_departures(tmp_path, capsys):
     a, b = replay_simulation.two_replays(Setup(packets=400, replayer=Replayer(late_ns=20_000, unsent=0.05)), 5)
     found = pair(capsys, *write_replays(tmp_path, a, b))["replayer"]
-    captures = []
-    for name, replay in (("da", a), ("db", b)):
-        rows = sorted((int(ns), n) for n, ns in enumerate(replay.departed_ns) if replay.sent[n])
-        captures.append(write_pcap(tmp_path / f"{name}.pcap", [(ns, packet(n)) for ns, n in rows]))
-    captured = pair(capsys, *captures)
+    departed = [
+        sorted(frame for frame, sent in zip(frames_at(replay.departed_ns), replay.sent, strict=True) if sent)
+        for replay in (a, b)
+    ]
+    captured = pair(capsys, *(write_pcap(tmp_path / f"d{n}.pcap", rows) for n, rows in enumerate(departed)))
     assert captured["U"] > 0
     assert captured["I"] > 0
     for name in found.keys() - {"not_sent_a", "not_sent_b", "order_a", "order_b"}:
@@ -153,7 +159,7 @@ def test_replayer_is_compared_like_captures_of_its_departures(tmp_path, capsys):
 def test_packets_that_were_not_sent_are_loss_of_the_replayer_only(replay, capsys):
     outcome = np.where(np.arange(COUNT) % 10 == 3, "ring_full", "sent")
     unsent = pa.array(TIMES, mask=outcome != "sent")
-    arrivals = [(ns, packet(n)) for n, ns in enumerate(TIMES)]
+    arrivals = frames_at(TIMES)
     replay.arrive(arrivals, [row for n, row in enumerate(arrivals) if outcome[n] == "sent"])
     found = pair(capsys, *replay.words(columns(), columns(outcome=outcome, departed_ns=unsent)))
     assert found["U"] == found["replayer"]["U"] == pytest.approx(20 / 380)
@@ -198,16 +204,20 @@ def test_only_burst_has_no_bound_without_burst_error(replay, capsys):
     assert pair(capsys, *replay.words(rows, rows), "--burst-error", "1us")["corrected"]["kappa_hi"] > 0
 
 
+def in_bursts(size: int) -> dict:
+    """Return columns of departures in bursts, of which only the first packet has a separate time."""
+    first = np.arange(COUNT) % size == 0
+    stamps = columns()["requested_ns"][np.arange(COUNT) // size * size]
+    return columns(resolved=first, burst_first=first, departed_ns=stamps)
+
+
 def test_interval_widened_by_bursts_is_a_warning(replay, capsys):
     """There is no warning if the interval is narrow, or wide for a different reason."""
 
     def text(rows, *options):
-        found = pair(capsys, *replay.words(rows, rows), *options)["warnings"]
-        return [entry["text"] for entry in found if entry["code"] == "wide_interval"]
+        return warnings_of(pair(capsys, *replay.words(rows, rows), *options), "wide_interval")
 
-    first = np.arange(COUNT) % 8 == 0
-    stamps = columns()["requested_ns"][np.arange(COUNT) // 8 * 8]
-    bursts = columns(resolved=first, burst_first=first, departed_ns=stamps)
+    bursts = in_bursts(8)
     (line,) = text(bursts)
     assert "because 175 packets of trial A and 175 packets of trial B left in bursts" in line
     assert "--pace single" in line
@@ -227,13 +237,13 @@ def test_nothing_sent_has_no_corrected_kappa(replay, capsys):
 
 def test_packets_in_no_recording_are_kept_in_the_trial(replay, capsys):
     """A duplicate made by the path, and frames of other hosts, count as in the measured kappa."""
-    rows = [(ns, packet(n)) for n, ns in enumerate(TIMES)]
+    rows = frames_at(TIMES)
     extra = [(TIMES[50] + 100, packet(50)), (TIMES[90] + 7, arp(1)), (TIMES[20] - 3, arp(2))]
     replay.arrive(sorted([*rows, extra[1]]), sorted([*rows, *extra]))
     found = pair(capsys, *replay.words(columns(), columns()))
     assert (found["corrected"]["other_a"], found["corrected"]["other_b"]) == (1, 3)
     assert found["n_common"] == found["corrected"]["n_common"] == 201
-    (text,) = [entry["text"] for entry in found["warnings"] if entry["code"] == "not_in_recording"]
+    (text,) = warnings_of(found, "not_in_recording")
     assert text.startswith("not in the recording: 1 packet of trial A and 3 packets of trial B. ")
     assert "Turn off IPv6" in text
     assert {name: found["corrected"][name] for name in COMPONENTS} == {name: found[name] for name in COMPONENTS}
@@ -256,7 +266,7 @@ def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
 
 def test_recording_not_in_timestamp_order(replay, capsys):
     """Packets are numbered by their place in the file."""
-    frames = [(ns, packet(n)) for n, ns in enumerate(TIMES)]
+    frames = frames_at(TIMES)
     write_pcap(replay.recording, frames[::-1])
     late = 1_000_000 * (np.arange(COUNT) % 2)  # of frame n of the file
     requested = np.array(TIMES[::-1])
@@ -268,18 +278,16 @@ def test_recording_not_in_timestamp_order(replay, capsys):
 
 
 def test_loops_are_numbered_after_each_other(replay, capsys):
-    twice = {name: np.concatenate((values, values)) for name, values in columns().items()}
-    second = np.arange(2 * COUNT) >= COUNT
-    twice["loop"] = second.astype(np.int32)
-    twice["requested_ns"] = twice["requested_ns"] + second * 10**9
-    twice["departed_ns"] = twice["requested_ns"] + 300 * (np.arange(2 * COUNT) % 3)
-    rows = [(int(ns), packet(n % COUNT)) for n, ns in enumerate(twice["departed_ns"])]
+    second, twice = np.arange(2 * COUNT) >= COUNT, {name: np.tile(values, 2) for name, values in columns().items()}
+    requested = twice["requested_ns"] + second * 10**9
+    departed = requested + 300 * (np.arange(2 * COUNT) % 3)
+    twice |= {"loop": second.astype(np.int32), "requested_ns": requested, "departed_ns": departed}
+    rows = [(int(ns), packet(n % COUNT)) for n, ns in enumerate(departed)]
     replay.arrive(rows, rows)
     found = pair(capsys, *replay.words(twice, twice))
     assert found["corrected"]["n_common"] == found["replayer"]["n_common"] == 2 * COUNT
     assert found["corrected"]["kappa"] == 1
-    found = pair(capsys, *replay.words(twice, columns()))
-    assert found["corrected"]["excluded_a"] == COUNT
+    assert pair(capsys, *replay.words(twice, columns()))["corrected"]["excluded_a"] == COUNT
 
 
 def test_trials_of_two_replayers(tmp_path, capsys):
@@ -288,17 +296,15 @@ def test_trials_of_two_replayers(tmp_path, capsys):
     recordings = [write_pcap(tmp_path / f"r{source}.pcap", rows) for source, rows in enumerate(sent)]
     words, departures = [], []
     for side, late_ns in (("a", [0, 0]), ("b", [0, 40])):
-        arrivals, paths = [], []
-        for source, rows in enumerate(sent):
+        arrivals = [(ns + late_ns[source], content) for source, rows in enumerate(sent) for ns, content in rows]
+        words.append(write_pcap(tmp_path / f"{side}.pcap", sorted(arrivals)))
+        paths = [tmp_path / f"{side}{source}.parquet" for source in range(2)]
+        departures.append(",".join(map(str, paths)))
+        for path, recording, rows, late in zip(paths, recordings, sent, late_ns, strict=True):
             requested = np.array([ns for ns, _ in rows])
-            arrivals += [(ns + late_ns[source], content) for ns, content in rows]
-            of_source = columns(requested_ns=requested, departed_ns=requested + late_ns[source])
-            path = tmp_path / f"{side}{source}.parquet"
-            paths.append(str(write_departures(path, recordings[source], of_source, clock_error_ns="25")))
-        words.append(str(write_pcap(tmp_path / f"{side}.pcap", sorted(arrivals))))
-        departures.append(",".join(paths))
-    words += ["--recording", *map(str, recordings), "--departures", *departures]
-    found = pair(capsys, *words)
+            of_source = columns(requested_ns=requested, departed_ns=requested + late)
+            write_departures(path, recording, of_source, clock_error_ns="25")
+    found = pair(capsys, *words, "--recording", *recordings, "--departures", *departures)
     assert found["kappa"] < 1
     assert found["replayer"]["kappa"] == found["kappa"]
     corrected = found["corrected"]
@@ -337,9 +343,9 @@ def test_rounding_of_a_coarse_clock_is_the_default_error(replay, capsys):
 def test_text_has_a_line_for_replayer_and_path(replay, capsys):
     late = columns(departed_ns=columns()["requested_ns"] + 50 * (np.arange(COUNT) % 2))
     assert main(["kappa", *replay.words(columns(), late), "--arrival-error", "20ns"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    (replayer,) = [line for line in lines if line.startswith("  replayer ")]
-    (path,) = [line for line in lines if line.startswith("  path ")]
+    replayer, path = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith(("  replayer ", "  path "))
+    ]
     assert replayer.startswith("  replayer    kappa 0.9")
     assert "I 0.0" in replayer
     assert " to " in path
@@ -367,10 +373,9 @@ def test_departures_of_a_different_recording_are_an_error(replay, capsys):
     assert "0.parquet: departures of a different recording: SHA-256 " in message
 
 
-def rewritten(path, change) -> object:
+def rewrite(path, change) -> None:
     """Change the table of a file of departures."""
     pq.write_table(change(pq.read_table(path)), path)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -395,7 +400,7 @@ def rewritten(path, change) -> object:
 )
 def test_files_in_a_different_format_are_errors(replay, capsys, change, message):
     words = replay.words(columns(), columns())
-    rewritten(words[-1], change)
+    rewrite(words[-1], change)
     assert message in error(capsys, words)
 
 
@@ -446,19 +451,15 @@ def test_recording_without_the_identity_is_an_error(replay, capsys):
 
 def test_memory_limit_of_the_correction_names_its_option(replay, capsys):
     assert main(["kappa", *replay.words(columns(), columns()), "--memory", "50k"]) == 75
-    message = capsys.readouterr().err
+    (message,) = capsys.readouterr().err.splitlines()
     assert "raise --memory" in message
-    assert message.count("\n") == 1
 
 
 def test_several_ports_are_bounded_separately(replay, capsys):
     """A packet may depart at any time until the next burst of its port."""
-    port = (np.arange(COUNT) % 2).astype(np.int16)
-    first = np.arange(COUNT) % 8 < 2
-    requested = columns()["requested_ns"]
-    rows = columns(
-        port=port, burst_first=first, resolved=first, departed_ns=requested[np.arange(COUNT) // 8 * 8 + port]
-    )
+    port, first = (np.arange(COUNT) % 2).astype(np.int16), np.arange(COUNT) % 8 < 2
+    stamps = columns()["requested_ns"][np.arange(COUNT) // 8 * 8 + port]
+    rows = columns(port=port, burst_first=first, resolved=first, departed_ns=stamps)
     found = pair(capsys, *replay.words(rows, rows))["corrected"]
     assert found["unresolved_a"] == COUNT * 6 // 8
     assert found["kappa_lo"] < found["kappa"] < found["kappa_hi"]
@@ -470,24 +471,22 @@ def test_full_queue_of_the_driver_is_a_warning(replay, capsys):
     outcome = np.where(np.arange(COUNT) == 7, "ring_full", "sent")
     found = pair(capsys, *replay.words(columns(), columns(retries=retried, outcome=outcome)))
     assert (found["corrected"]["retried_a"], found["corrected"]["retried_b"]) == (0, 4)
-    (text,) = [entry["text"] for entry in found["warnings"] if entry["code"] == "full_queue"]
+    (text,) = warnings_of(found, "full_queue")
     assert text.startswith("the driver's queue was full for 4 packets of trial B: ")
-    found = pair(capsys, *replay.words(columns(), columns()))
-    assert "full_queue" not in [entry["code"] for entry in found["warnings"]]
+    assert warnings_of(pair(capsys, *replay.words(columns(), columns())), "full_queue") == []
 
 
 def test_departures_without_queues_need_a_burst_error(replay, capsys):
     """Files of older versions have no queues. They are needed only if the departures of some packets are unknown."""
-    first = np.arange(COUNT) % 4 == 0
-    known = replay.words(columns(), columns())
-    for path in known[known.index("--departures") + 1 :]:
-        rewritten(path, lambda table: table.drop_columns(["queue"]))
-    assert pair(capsys, *known)["corrected"] is not None
-    stamps = columns()["requested_ns"][np.arange(COUNT) // 4 * 4]
-    bursts = columns(burst_first=first, resolved=first, departed_ns=stamps)
-    words = replay.words(bursts, bursts)
-    for path in words[words.index("--departures") + 1 :]:
-        rewritten(path, lambda table: table.drop_columns(["queue"]))
+
+    def without_queues(rows):
+        words = replay.words(rows, rows)
+        for path in words[-2:]:
+            rewrite(path, lambda table: table.drop_columns(["queue"]))
+        return words
+
+    assert pair(capsys, *without_queues(columns()))["corrected"] is not None
+    words = without_queues(in_bursts(4))
     assert pair(capsys, *words)["corrected_unknown"] == f"trial A: {NO_QUEUE}"
     assert pair(capsys, *words, "--burst-error", "1us")["corrected"]["kappa_hi"] > 0
 

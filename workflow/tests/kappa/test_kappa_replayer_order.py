@@ -19,22 +19,17 @@ def two_replayers(tmp_path):
         ``swapped[n]`` ns after its departure, or immediately. ``times``: the requested ones.
         """
         deviations = np.array([late_ns[n % 2] + (own or {}).get(n, 0) for n in range(COUNT)])
-        words, departures, recordings = [], [], []
+        sent = [(ns, packet(n)) for n, ns in enumerate(times)]
+        arrivals = sorted((ns + int(deviations[n]) + swapped.get(n, 0), data) for n, (ns, data) in enumerate(sent))
+        words = [str(write_pcap(tmp_path / f"{side}.pcap", arrivals)) for side in "ab"]
+        recordings, departures = [], []
         for source in range(2):
-            rows = [(ns, packet(n)) for n, ns in enumerate(times) if n % 2 == source]
-            recordings.append(write_pcap(tmp_path / f"recording{source}.pcap", rows))
-        for side in "ab":
-            arrivals = [(ns + int(deviations[n]) + swapped.get(n, 0), packet(n)) for n, ns in enumerate(times)]
-            words.append(str(write_pcap(tmp_path / f"{side}.pcap", sorted(arrivals))))
-            paths = []
-            for source in range(2):
-                requested = np.array(times[source::2])
-                departed = requested + deviations[source::2]
-                rows = columns(len(requested), requested_ns=requested, departed_ns=departed)
-                path = tmp_path / f"{side}{source}.parquet"
-                paths.append(str(write_departures(path, recordings[source], rows, **metadata)))
-            departures.append(",".join(paths))
-        return [*words, "--recording", *map(str, recordings), "--departures", *departures]
+            recordings.append(write_pcap(tmp_path / f"recording{source}.pcap", sent[source::2]))
+            requested = np.array(times[source::2])
+            rows = columns(len(requested), requested_ns=requested, departed_ns=requested + deviations[source::2])
+            path = tmp_path / f"{source}.parquet"
+            departures.append(str(write_departures(path, recordings[source], rows, **metadata)))
+        return [*words, "--recording", *map(str, recordings), "--departures", *[",".join(departures)] * 2]
 
     return write
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, tagged, write
+from acapella_testing.new_files import write_file
 
 from acapella.cli.main import main
 from acapella.kappa import baseline, warnings
@@ -26,6 +27,11 @@ def text_of(entry: dict, code: str) -> str:
     return next(warning["text"] for warning in entry["warnings"] if warning["code"] == code)
 
 
+def coarse(numbers) -> list[tuple[int, bytes]]:
+    """Return packets of a steady trial with times in microseconds."""
+    return [((START_NS + ns) // 1000 * 1000, packet(n)) for n, ns in LATE if n in numbers]
+
+
 @pytest.fixture
 def clean(tmp_path):
     """Write a trial without a defect."""
@@ -38,11 +44,7 @@ def test_clean_trials_have_no_warning(compared):
 
 
 def test_microsecond_grid_is_reported(tmp_path, capsys, clean):
-    coarse = write_pcap(
-        tmp_path / "b.pcap",
-        [((START_NS + ns) // 1000 * 1000, packet(n)) for n, ns in enumerate(steady(100))],
-    )
-    warning = only(pair(capsys, clean, coarse), "coarse_clock")
+    warning = only(pair(capsys, clean, write_pcap(tmp_path / "b.pcap", coarse(range(100)))), "coarse_clock")
     assert warning["components"] == ["O", "L", "I"]
     assert "trial B" in warning["text"]
     assert "b.pcap are multiples of 1 µs" in warning["text"]
@@ -50,9 +52,8 @@ def test_microsecond_grid_is_reported(tmp_path, capsys, clean):
 
 def test_single_coarse_file_of_a_trial_is_reported(tmp_path, capsys, clean):
     fine = write(tmp_path / "fine.pcap", steady(100)[::2], range(0, 100, 2))
-    stamps = [(START_NS + ns) // 1000 * 1000 for ns in steady(100)[1::2]]
-    coarse = write_pcap(tmp_path / "coarse.pcap", [(ns, packet(2 * n + 1)) for n, ns in enumerate(stamps)])
-    warning = only(pair(capsys, clean, f"{fine},{coarse}"), "coarse_clock")
+    other = write_pcap(tmp_path / "coarse.pcap", coarse(range(1, 100, 2)))
+    warning = only(pair(capsys, clean, f"{fine},{other}"), "coarse_clock")
     assert "coarse.pcap" in warning["text"]
     assert "fine.pcap" not in warning["text"]
 
@@ -154,9 +155,9 @@ HOUR_NS = 3_600 * 10**9 + 7
 def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, in_b):
     """Kappa is nearly 1, because jitter is divided by a duration that is mostly the pause."""
     trials = []
-    for name, late in (("A", in_a), ("B", in_b)):
-        offsets = [ns + (ns * 7 % 1_001 if name == "B" else 0) for ns in steady(100)]
-        numbers = [*range(100), *([100 if stray == "common" else 200 + ord(name)] if late else [])]
+    for name, late, jitter in (("A", in_a, 1), ("B", in_b, 1_001)):
+        offsets = [ns + ns * 7 % jitter for ns in steady(100)]
+        numbers = [*range(100), *[100 if stray == "common" else 200 + ord(name)] * late]
         trials.append(write(tmp_path / f"{name}.pcap", offsets + [HOUR_NS] * late, numbers))
     found = pair(capsys, *trials)
     assert found["I"] < 1e-4
@@ -221,8 +222,7 @@ def test_equal_packets_are_reported_as_ambiguous(compared):
 
 
 def test_truncated_file_is_reported(tmp_path, capsys, clean):
-    cut = tmp_path / "b.pcap"
-    cut.write_bytes(clean.read_bytes()[:-10])
+    cut = write_file(tmp_path / "b.pcap", clean.read_bytes()[:-10])
     warning = only(pair(capsys, clean, cut), "cut_file")
     assert "b.pcap (cut in the middle of a record)" in warning["text"]
     assert warning["components"] == ["U", "L", "I"]
@@ -268,18 +268,17 @@ def test_snap_length_that_removed_tags_is_reported(tmp_path, capsys, snaplen):
 
 
 def test_warnings_are_in_each_affected_pair(tmp_path, capsys, clean):
-    cut = tmp_path / "c.pcap"
-    cut.write_bytes(clean.read_bytes()[:-10])
+    cut = write_file(tmp_path / "c.pcap", clean.read_bytes()[:-10])
     other = write(tmp_path / "b.pcap", [ns + ns % 3 for ns in steady(100)])
     found = kappa(capsys, clean, other, cut, "--all-pairs")["pairs"]
     assert [codes(entry) for entry in found] == [[], ["cut_file"], ["cut_file"]]
 
 
 def test_schema_lists_every_warning_code():
-    checks = [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]
-    known = json_schema("kappa")["$defs"]["warning"]["properties"]["code"]["enum"]
+    checks = [check.__name__ for check in (*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS)]
     of_departures = (warnings.FULL_QUEUE, warnings.NOT_IN_RECORDING, warnings.WIDE, warnings.OFFSET)
-    assert sorted([*(check.__name__ for check in checks), baseline.CODE, *of_departures]) == sorted(known)
+    known = json_schema("kappa")["$defs"]["warning"]["properties"]["code"]["enum"]
+    assert sorted([*checks, baseline.CODE, *of_departures]) == sorted(known)
 
 
 def jittered(count: int, odd_by: int, run: int) -> list[int]:

@@ -6,6 +6,7 @@ import re
 import shutil
 import struct
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from acapella_testing.altered_digests import replaced, tamper
 from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcapng_files import SECTION, block, interface, packet_block, write_pcapng, write_untimed
 from acapella_testing.frames.traces import START_NS, busy_frames, busy_port, write_pcap
-from acapella_testing.new_files import new_directory
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.cli.main import main
@@ -53,20 +54,29 @@ def remembered(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def verify(capsys):
+    """Return a function that runs `acapella verify` and returns the exit code and what it prints."""
+
+    def run(*words) -> tuple[int, str]:
+        return main(["verify", *map(str, words)]), capsys.readouterr().out
+
+    return run
+
+
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
-def test_correct_digest_agrees(engine, capture, capsys):
-    assert main(["verify", str(capture), "--engine", engine]) == 0
-    out = capsys.readouterr().out
+def test_correct_digest_agrees(engine, capture, verify):
+    code, out = verify(capture, "--engine", engine)
+    assert code == 0
     assert f"1 file, {len(busy_port())} frames" in out
     assert "unexplained on what the core decided: 0 frames" in out
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
-def test_capture_without_frames_has_no_share_of_agreement(engine, tmp_path, capsys):
-    assert main(["verify", str(write_pcap(tmp_path / "none.pcap", [])), "--engine", engine]) == 0
-    out = capsys.readouterr().out
+def test_capture_without_frames_has_no_share_of_agreement(engine, tmp_path, verify):
+    code, out = verify(write_pcap(tmp_path / "none.pcap", []), "--engine", engine)
+    assert code == 0
     assert "1 file, 0 frames" in out
-    assert "100.000 %" not in out
     assert "%" not in out
     assert "unexplained on what the core decided: 0 frames" in out
 
@@ -95,9 +105,8 @@ def digest_of(capture: Path, engine: str, directory: Path, column: str) -> tuple
 
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
 def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, capsys):
-    packet = bytes.fromhex(
-        "0800 4500002800010000400666cd 0a000001 0a000002 1389 0050 00000001 00000000 5002 1000 0000 0000"
-    )
+    tcp = "1389 0050 00000001 00000000 5002 1000 0000 0000"
+    packet = bytes.fromhex(f"0800 4500002800010000400666cd 0a000001 0a000002 {tcp}")
     capture = write_pcap(tmp_path / "tags.pcap", [(START_NS, tagged(types, packet)) for types in TAGGED])
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out
@@ -111,16 +120,11 @@ def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 def test_labels_dissected_by_tshark_keep_their_order(engine, tmp_path, capsys):
     """IPv6 of length 0, which the core leaves to tshark, below reserved labels (0 to 15, RFC 3032 2.1) and others."""
-    packet = (
-        bytes.fromhex("60000000 0000 1140") + bytes(15) + b"\1" + bytes(15) + b"\2" + bytes.fromhex("9c409c4100080000")
-    )
+    packet = f"60000000 0000 1140 {'00' * 15}01 {'00' * 15}02 9c409c4100080000"
     stacks = [[17, 0, 16], [0, 17, 16], [7, 99, 15, 16]]
-    trace = []
-    for labels in stacks:
-        entries = [label << 12 | (at == len(labels)) << 8 | 64 for at, label in enumerate(labels, 1)]
-        frame = bytes.fromhex(f"{ETHERNET} 8847") + struct.pack(f"!{len(entries)}I", *entries) + packet
-        trace.append((START_NS, frame))
-    capture = write_pcap(tmp_path / "labels.pcap", trace)
+    entries = [[f"{n << 12 | (n == labels[-1]) << 8 | 64:08x}" for n in labels] for labels in stacks]
+    frames = [bytes.fromhex(f"{ETHERNET} 8847 {' '.join(words)} {packet}") for words in entries]
+    capture = write_pcap(tmp_path / "labels.pcap", [(START_NS, frame) for frame in frames])
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert re.search(r"^mpls +3 +0 +0 ", capsys.readouterr().out, re.M)
     frames, labels = digest_of(capture, engine, tmp_path, "mpls")
@@ -141,10 +145,10 @@ def test_labels_dissected_by_tshark_keep_their_order(engine, tmp_path, capsys):
         ("vlan", ("flow", lambda flow: flow + 1)),
     ],
 )
-def test_wrong_frame_is_reported(layer, change, capture, monkeypatch, capsys):
+def test_wrong_frame_is_reported(layer, change, capture, monkeypatch, verify):
     tamper(monkeypatch, replaced(*change))
-    assert main(["verify", str(capture)]) == 1
-    out = capsys.readouterr().out
+    code, out = verify(capture)
+    assert code == 1
     assert f"{capture}: frame 1, {layer}: ours" in out
     assert "unexplained on what the core decided: 1 frame\n" in out
 
@@ -170,11 +174,11 @@ def test_missing_frame_is_reported(capture, monkeypatch, capsys):
     assert "frame 3, frames: ours None, tshark 'there'" in capsys.readouterr().out
 
 
-def test_above_layer_4_may_differ_and_is_counted(capture, monkeypatch, capsys):
+def test_above_layer_4_may_differ_and_is_counted(capture, monkeypatch, verify):
     named = next(row for row, text in enumerate(tshark_lines(tshark.find(), capture)) if text.endswith(":data"))
     tamper(monkeypatch, replaced("protocols", lambda text: text.replace(":data", ":ssh"), named))
-    assert main(["verify", str(capture)]) == 1
-    out = capsys.readouterr().out
+    code, out = verify(capture)
+    assert code == 1
     assert out.endswith("unexplained on what the core decided: 0 frames\n")
     assert f"frame {named + 1}, protocols: ours" in out
     counts = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
@@ -195,16 +199,15 @@ def test_first_limits_the_number_of_printed_frames(first, capture, monkeypatch, 
 
 
 @pytest.mark.parametrize("erratum", ERRATA)
-def test_erratum_is_counted_separately(erratum, tmp_path, capsys):
+def test_erratum_is_counted_separately(erratum, tmp_path, verify):
     assert erratum["clause"].startswith("draft-ietf-opsawg-pcap " if erratum["excuses"] == "time" else "RFC ")
-    capture = tmp_path / "erratum.pcap"
-    if "capture" in erratum:
-        capture.write_bytes(bytes.fromhex(erratum["capture"]))
-    else:
-        write_pcap(capture, [(START_NS, bytes.fromhex(erratum["frame"]))])
+    content = bytes.fromhex(erratum.get("capture", "")) or pcap_files.pcap(
+        [(START_NS, bytes.fromhex(erratum["frame"]))]
+    )
+    capture = write_file(tmp_path / "erratum.pcap", content)
     frames = len(tshark_lines(tshark.find(), capture))
-    assert main(["verify", str(capture)]) == 0
-    out = capsys.readouterr().out
+    code, out = verify(capture)
+    assert code == 0
     places = ", ".join(f"{capture}:{frame + 1}" for frame in range(frames))
     assert f"erratum {erratum['name']}: {pluralize(frames, 'frame')} ({places})" in out
 
@@ -220,10 +223,9 @@ def test_erratum_is_counted_separately(erratum, tmp_path, capsys):
 )
 @pytest.mark.parametrize("row", [0, 1], ids=["negative in tshark", "positive in tshark"])
 def test_erratum_of_time_excuses_nothing_else(row, layer, change, tmp_path, monkeypatch):
-    capture = tmp_path / "erratum.pcap"
-    capture.write_bytes(bytes.fromhex(next(entry["capture"] for entry in ERRATA if entry["excuses"] == "time")))
+    content = next(entry["capture"] for entry in ERRATA if entry["excuses"] == "time")
     tamper(monkeypatch, replaced(*change, row))
-    result = compare(capture, "hybrid")
+    result = compare(write_file(tmp_path / "erratum.pcap", bytes.fromhex(content)), "hybrid")
     assert (row + 1, layer) in places_of(result)
     assert result.faults == 1
 
@@ -257,14 +259,11 @@ def test_outer_tags_are_compared_with_any_header_after_the_stack(tag, ethertype,
     """The core gets a different VLAN id or label than tshark."""
     layer, at, changed = tag
     frame = bytes.fromhex(ERRATA[0]["frame"].replace("0208004500", f"02{ethertype}4500"))
-    capture = write_pcap(tmp_path / "shown.pcap", [(START_NS, frame)])
     other = frame[:at] + bytes.fromhex(changed) + frame[at + len(changed) // 2 :]
-    altered = write_pcap(tmp_path / "other.pcap", [(START_NS, other)])
+    capture, altered = (write_pcap(tmp_path / f"{n}.pcap", [(START_NS, each)]) for n, each in enumerate((frame, other)))
     sound = tables.write_our_digest
     assert main(["verify", str(capture)]) == 0
-    monkeypatch.setattr(
-        tables, "write_our_digest", lambda file, engine, directory, limits=None: sound(altered, engine, directory)
-    )
+    monkeypatch.setattr(tables, "write_our_digest", lambda _, *more, limits=None: sound(altered, *more))
     result = compare(capture, "native")
     assert places_of(result) == [(1, layer)]
     assert result.faults == 1
@@ -294,9 +293,9 @@ def test_malformed_frames_are_dissected_like_tshark_or_left_to_it(engine, tmp_pa
     assert result.faults == 0, [list(ODD)[frame - 1] for frame, _ in places_of(result)]
 
 
-def test_frames_undecided_by_native_are_reported(capture, capsys):
-    assert main(["verify", str(capture), "--engine", "native"]) == 0
-    out = capsys.readouterr().out
+def test_frames_undecided_by_native_are_reported(capture, verify):
+    code, out = verify(capture, "--engine", "native")
+    assert code == 0
     compared = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
     count, places = not_compared(out, "above layer 4")
     assert count > 0
@@ -315,27 +314,25 @@ def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("first", [0, 1, 10])
-def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, capsys):
+def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, verify):
     cut = bytes.fromhex(f"{ETHERNET} 8100 00")  # inside the VLAN tag
     frames = [cut, *busy_frames(), cut]
     one = write_pcap(tmp_path / "one.pcap", [(START_NS, frame) for frame in frames])
     other = write_pcap(tmp_path / "other.pcap", [(START_NS, cut)])
-    assert main(["verify", str(one), str(other), "--first", str(first)]) == 0
-    out = capsys.readouterr().out
+    code, out = verify(one, other, "--first", first)
+    assert code == 0
     assert out.count("not compared, ") == 1
     count, places = not_compared(out, "vlan, mpls, tunnels")
     named = [f"{one}:1", f"{one}:{len(frames)}", f"{other}:1"][:first]
     assert (count, places) == (3, [*named, "..."] if 0 < first < 3 else named)
 
 
-def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, capsys):
+def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, verify):
     timed = busy_frames()[:5]
     head = write_untimed(tmp_path / "untimed.pcapng", timed[:2])
-    one = head.read_bytes()
-    mixed = tmp_path / "mixed.pcapng"
-    mixed.write_bytes(one + packet_block(0, 1000, timed[2]))
-    assert main(["verify", str(head), str(mixed)]) == 0
-    out = capsys.readouterr().out
+    mixed = write_file(tmp_path / "mixed.pcapng", head.read_bytes() + packet_block(0, 1000, timed[2]))
+    code, out = verify(head, mixed)
+    assert code == 0
     assert "2 files, 5 frames" in out
     agree = {line.split()[0]: line.split()[1:4] for line in out.splitlines() if line.startswith(("time", "lengths"))}
     assert agree == {"time": ["1", "0", "0"], "lengths": ["5", "0", "0"]}
@@ -343,11 +340,11 @@ def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("time_ns", [0, START_NS])
-def test_time_on_one_side_only_is_a_disagreement(time_ns, tmp_path, monkeypatch, capsys):
+def test_time_on_one_side_only_is_a_disagreement(time_ns, tmp_path, monkeypatch, verify):
     untimed = write_untimed(tmp_path / "untimed.pcapng", busy_frames()[:2])
     tamper(monkeypatch, replaced("ts_ns", lambda _: time_ns, row=1))
-    assert main(["verify", str(untimed)]) == 1
-    out = capsys.readouterr().out
+    code, out = verify(untimed)
+    assert code == 1
     assert f"{untimed}: frame 2, time: ours '{time_ns}', tshark None" in out
     assert not_compared(out, "time") == (1, [f"{untimed}:1"])
 
@@ -367,23 +364,22 @@ def test_protocol_after_an_authentication_header_agrees(tmp_path):
     assert result.native == 1
 
 
-def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(tmp_path, capsys):
+def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(tmp_path, verify):
     custom = block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")
     journal = block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
-    frames = [(1, frame) for _, frame in busy_port()]
-    assert main(["verify", str(write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal))]) == 0
-    out = capsys.readouterr().out
+    frames = [(1, frame) for frame in busy_frames()]
+    code, out = verify(write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal))
+    assert code == 0
     assert "2 blocks that are not frames; tshark numbers them" in out
     assert f"1 file, {len(frames)} frames" in out
 
 
-def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
+def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, verify):
     """Compares a few captures; test_dissect_matches_tshark compares all of them, joined."""
     for part in ("ndpi", "tcpdump"):
         for file in sorted((corpus / part).glob("*.pcap*"))[:: 40 if SOAK else 240]:
             (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a directory, files that tshark rejects are skipped
-    code = main(["verify", str(tmp_path)])
-    out = capsys.readouterr().out
+    code, out = verify(tmp_path)
     assert "unexplained on what the core decided: 0 frames" in out
     kinds = set(re.findall(r"^disagreement, ([^,:]+)", out, re.M))
     assert kinds <= {"protocols", "above layer 4"}
@@ -392,25 +388,22 @@ def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
 
 def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
     """Write a capture whose file header declares an FCS at the end of each frame; ``kept``: bytes captured of each."""
-    frames = [frame + fcs for _, frame in busy_port()]
+    head, make = pcap_files.header(link_type=1 | 0x04000000 | len(fcs) // 2 << 28), pcap_files.record
     if path.suffix == ".pcapng":
-        head = SECTION + interface(options=struct.pack("<HHB3x", 13, 1, len(fcs)))
-        parts = [packet_block(0, at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]
-    else:
-        head = pcap_files.header(link_type=1 | 0x04000000 | len(fcs) // 2 << 28)
-        parts = [pcap_files.record(at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]
-    path.write_bytes(head + b"".join(parts))
-    return path
+        head, make = SECTION + interface(options=struct.pack("<HHB3x", 13, 1, len(fcs))), partial(packet_block, 0)
+    frames = [frame + fcs for frame in busy_frames()]
+    parts = [make(at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]
+    return write_file(path, head + b"".join(parts))
 
 
 @pytest.mark.parametrize("name", ["f.pcap", "f.pcapng"])
 @pytest.mark.parametrize("kept", [None, 62, 60])
 def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
-    plain = tables.write_our_digest(capture, "native", tmp_path)
-    required = pq.read_table(plain.frames, columns=["wire_len"])
-    found = new_directory(tmp_path / "found")
     file = with_fcs(tmp_path / name, b"\xde\xad\xbe\xef", kept)
-    frames = pq.read_table(tables.write_our_digest(file, "native", found).frames)
+    required, frames = (
+        pq.read_table(tables.write_our_digest(each, "native", new_directory(tmp_path / place)).frames)
+        for place, each in (("plain", capture), ("found", file))
+    )
     assert frames["wire_len"] == required["wire_len"]
     assert frames["cap_len"].to_pylist() == [min(kept or length, length) for length in required["wire_len"].to_pylist()]
     for engine in ("native", "tshark"):
@@ -418,7 +411,7 @@ def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
         assert (result.frames, result.faults) == (len(frames), 0)
 
 
-def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monkeypatch, capsys):
+def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monkeypatch, verify):
     """500 wrong times, followed by two kinds of wrong network headers; each kind is reported."""
     frames = [(START_NS + at, frame) for at, (_, frame) in enumerate(busy_port() * 40)][:600]
     captures = [write_pcap(tmp_path / f"{name}.pcap", frames) for name in "ab"]
@@ -428,15 +421,15 @@ def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monke
         texts = table["protocols"].to_pylist()
         for row in range(550, 600):
             texts[row] = texts[row].replace(":ip:", ":ipv6:" if row % 2 else ":arp:")
-        wrong = replaced("protocols", lambda text: text)(table)
-        wrong = wrong.set_column(wrong.schema.get_field_index("protocols"), "protocols", pa.array(texts))
-        return wrong.set_column(wrong.schema.get_field_index("ts_ns"), "ts_ns", pa.array(times, pa.int64()))
+        for name, column in (("protocols", pa.array(texts)), ("ts_ns", pa.array(times, pa.int64()))):
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+        return table
 
     tamper(monkeypatch, change)
     protocols = tshark_lines(tshark.find(), captures[0])
     wrong = [row for row in range(550, 600) if ":ip:" in protocols[row]]
-    assert main(["verify", *map(str, captures), "--first", "3"]) == 1
-    out = capsys.readouterr().out
+    code, out = verify(*captures, "--first", 3)
+    assert code == 1
     answers = r"(?:, ours '([^']*)', tshark '([^']*)')?"
     kinds = re.findall(rf"^disagreement, ([^,:]*){answers}.*: ([0-9,]+) frames$", out, re.M)
     assert {kind[0] for kind in kinds[:-1]} == {"network"}
