@@ -1,11 +1,11 @@
 """Extracts frames of campaigns and releases: the catalog determines the captures."""
 
-import csv
 import gzip
 import shutil
-import subprocess
 
 import pytest
+from acapella_testing import processes
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.oracles.naive_captures import packets
 from acapella_testing.runs.workflow_run import CAPTURES
@@ -19,10 +19,8 @@ SYN, SYN_FILTER = "tcp_flags & 18 = 2", "tcp.flags.syn == 1 && tcp.flags.ack == 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """Return a campaign of the small captures."""
-    rows = []
-    for capture in sorted(CAPTURES.glob("*.gz")):
-        name = capture.name.removesuffix(".pcap.gz")
-        rows.append((name, *name.split("-"), str(capture)))
+    captures = {path.name.removesuffix(".pcap.gz"): str(path) for path in sorted(CAPTURES.glob("*.gz"))}
+    rows = [(name, *name.split("-"), path) for name, path in captures.items()]
     return processed(tmp_path_factory.mktemp("extract"), rows, "--pseudonyms")
 
 
@@ -39,8 +37,7 @@ def extract(source, target, *options: str) -> int:
 
 def filtered(capture, target, condition: str):
     """Return the packets of a capture that tshark's display filter selects."""
-    words = ["tshark", "-r", str(capture), "-Y", condition, "-F", "pcapng", "-w", str(target)]
-    subprocess.run(words, check=True, capture_output=True)
+    processes.run("tshark", "-r", capture, "-Y", condition, "-F", "pcapng", "-w", target, check=True)
     return frames_of(target)
 
 
@@ -80,9 +77,8 @@ def test_numbers_of_frames_need_a_sample(campaign, tmp_path, capsys):
 
 def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_path, capsys):
     """The tables of this campaign have pseudonyms, its catalog does not."""
-    mapping = read_rows(campaign / "pseudonyms.tsv", delimiter="\t")
-    (beta,) = [row for row in mapping if row["true_sample"] == "beta-p1"]
-    assert extract(campaign, tmp_path / "out.pcap", "--sample", beta["sample"]) == 0
+    mapping = {row["true_sample"]: row["sample"] for row in read_rows(campaign / "pseudonyms.tsv")}
+    assert extract(campaign, tmp_path / "out.pcap", "--sample", mapping["beta-p1"]) == 0
     assert (tmp_path / "out.pcap").read_bytes() == gzip.decompress((CAPTURES / "beta-p1.pcap.gz").read_bytes())
     flows = read_rows(campaign / "tables" / "top_flows.csv")
     for flow in (flows[0], flows[len(flows) // 2]):
@@ -90,14 +86,9 @@ def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_pa
         assert len(packets(tmp_path / "out.pcapng")) >= int(flow["frames"]) > 0, "frames of all samples of its site"
     assert extract(campaign, tmp_path / "none.pcapng", "--flow", flows[0]["flow_id"], "--where", "false") == 0
     capsys.readouterr()
-    assert extract(campaign, tmp_path / "no.pcapng", "--flow", "0" * 32) == 2 and not (tmp_path / "no.pcapng").exists()
+    assert extract(campaign, tmp_path / "no.pcapng", "--flow", "0" * 32) == 2
+    assert not (tmp_path / "no.pcapng").exists()
     assert f"{campaign}: --flow {'0' * 32}: no such flow; " in capsys.readouterr().err
-
-
-def read_rows(path, **options) -> list[dict[str, str]]:
-    """Return the rows of a text table."""
-    with path.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines, **options))
 
 
 def test_unknown_sample_is_reported(campaign, tmp_path, capsys):
@@ -120,13 +111,17 @@ def test_missing_capture_is_reported_in_one_line(campaign, tmp_path, capsys):
     assert extract(campaign, tmp_path / "out.pcapng", "--where", "site = 'alpha'") == 0
 
 
+def with_changed_end(content: bytes) -> bytes:
+    """Return the content with a different last byte."""
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
 @pytest.mark.parametrize("positions", [True, False])
 def test_changed_capture_is_reported_in_one_line(campaign, tmp_path, capsys, positions, monkeypatch):
     capture = raw_capture(campaign, "beta-p1")
-    content = bytearray(gzip.decompress(capture.read_bytes()))
-    content[-1] ^= 1
+    content = with_changed_end(gzip.decompress(capture.read_bytes()))
     capture.unlink()
-    capture.write_bytes(gzip.compress(bytes(content)))
+    capture.write_bytes(gzip.compress(content))
     if not positions:
         monkeypatch.setattr("acapella.digest.acap_files.positions_of", lambda _: None)
     assert extract(campaign, tmp_path / "out.pcapng", "--where", "true") == 2
@@ -144,8 +139,5 @@ def test_released_acaps_select_frames_of_the_released_captures(finished, tmp_pat
     expected = [p for capture in captures for p in filtered(capture, tmp_path / "e.pcapng", SYN_FILTER)]
     assert expected
     assert frames_of(tmp_path / "out.pcapng") == expected
-    capture = captures[0]
-    content = bytearray(capture.read_bytes())
-    content[-1] ^= 1
-    capture.write_bytes(content)
+    captures[0].write_bytes(with_changed_end(captures[0].read_bytes()))
     assert extract(public, tmp_path / "changed.pcapng", "--where", "true") == 2

@@ -20,10 +20,13 @@ from typing import NamedTuple
 
 import duckdb
 import pytest
+from acapella_testing import processes
 from acapella_testing.collector_input import CONTROL, reports
 from acapella_testing.frames.report_frames import pcap
 from acapella_testing.frames.traces import write_pcap
 from acapella_testing.generated.files_campaign import collected
+from acapella_testing.new_files import new_directory
+from acapella_testing.release_records import write_key
 from acapella_testing.requirements import skip_if
 from acapella_testing.runs.warm_acapella import FAULTS, LIBRARY, PROGRAM
 from acapella_testing.runs.warm_python import WarmPython
@@ -99,13 +102,10 @@ def run(command):
     program, variables = command
 
     def run_command(directory, words, armed_by=None, fail="", **environment) -> subprocess.CompletedProcess:
-        environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
-        if armed_by or not SOAK:
-            environment |= variables
+        environment |= {"PYTHONDONTWRITEBYTECODE": "1"} | (variables if armed_by or not SOAK else {})
         if armed_by:
             environment |= {"ACAPELLA_FAIL_FROM": armed_by, "ACAPELLA_FAIL": fail}
-        line, printed = [*program, *words], {"capture_output": True, "text": True, "timeout": 300}
-        return subprocess.run(line, cwd=directory, env=os.environ | environment, check=False, **printed)
+        return processes.run(*program, *words, cwd=directory, env=os.environ | environment, timeout=300)
 
     return run_command
 
@@ -140,8 +140,7 @@ for _ in range(2):
         print(error.errno in (5, 28))
 """
     fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": "armed", "ACAPELLA_FAIL": f"{kind}:1"}
-    command = [sys.executable, "-I", "-S", "-c", code]
-    ended = subprocess.run(command, cwd=tmp_path, env=fault, capture_output=True, text=True, check=True)
+    ended = processes.run(sys.executable, "-I", "-S", "-c", code, cwd=tmp_path, env=fault, check=True)
     assert ended.stdout.split() == ["True", "done"], ended.stderr
 
 
@@ -153,14 +152,12 @@ def before(tmp_path_factory) -> dict[str, Path]:
     campaign = collected(tmp_path_factory.mktemp("faults"), rows)
     for *_, capture in rows:
         shutil.copy(capture, campaign)
-    (campaign / "key").write_bytes(bytes(range(32)))
-    (campaign / "key").chmod(0o600)
+    write_key(campaign / "key")
     (campaign / "control").write_text(CONTROL)
     (campaign / "reports.pcap").write_bytes(pcap(reports(30)))
     made = {}
     for name, stage in STAGES.items():
-        made[name] = campaign.parent / name
-        shutil.copytree(campaign, made[name])
+        made[name] = shutil.copytree(campaign, campaign.parent / name)
         if name == "analyze":
             done(campaign, ("campaign", "analyze", ".", "--sample", SAMPLES[1]))
         if name in ("index", "analyze", "process"):
@@ -192,9 +189,8 @@ def rows(path: Path) -> str:
 
 def chosen(kind: str, total: int, seed: str) -> list[int]:
     """Return the numbers of the calls to fail, from 1."""
-    some = ALLOCATIONS if kind == "malloc" else total
-    count = min(total, some if SOAK else CHOSEN[kind])
-    return sorted(random.Random(seed).sample(range(1, total + 1), count))
+    most = CHOSEN[kind] if not SOAK else ALLOCATIONS if kind == "malloc" else total
+    return sorted(random.Random(seed).sample(range(1, total + 1), min(total, most)))
 
 
 @pytest.fixture(scope="module", params=STAGES)
@@ -231,8 +227,7 @@ def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, 
                 assert "already contains results" in repeated.stderr, what  # it never replaces collected results
             else:
                 assert repeated.returncode == 0, what
-                again = contents(directory)
-                differing = {path for path in again.keys() | new.keys() if again.get(path) != new.get(path)}
+                differing = {path for path, _ in contents(directory).items() ^ new.items()}
                 # It lists the checksum of catalog.duckdb, whose bytes may differ.
                 assert differing <= {"public/SHA256SUMS"}, (differing, what)
                 assert not list(directory.rglob("*.part*")), (left, what)
@@ -295,8 +290,8 @@ def incomplete(directory: Path, temporary: Path) -> list[str]:
 def test_next_run_removes_incomplete_files_of_a_killed_command(name, before, run, tmp_path):
     kind, stage = KILLED[name]
     skip_if(name == "flowreports" and program.why_unavailable())
-    directory, temporary = shutil.copytree(before.get(name, before["digest"]), tmp_path / "killed"), tmp_path / "tmp"
-    temporary.mkdir()
+    directory = shutil.copytree(before.get(name, before["digest"]), tmp_path / "killed")
+    temporary = new_directory(tmp_path / "tmp")
     ended = run(directory, *stage, f"{kind}:1", ACAPELLA_FAIL_BY="kill", TMPDIR=str(temporary))
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert incomplete(directory, temporary)

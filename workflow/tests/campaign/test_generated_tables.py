@@ -15,16 +15,20 @@ from acapella.figures.source import Source
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory) -> dict[str, list[dict]]:
     """Return all tables of a campaign of three sites."""
-    source = Source(Campaign(write_tables(tmp_path_factory.mktemp("made"))))
+    return tables_of(write_tables(tmp_path_factory.mktemp("made")))
+
+
+def tables_of(directory) -> dict[str, list[dict]]:
+    """Return all tables of a campaign."""
+    source = Source(Campaign(directory))
     return {name: source.rows(name) for name in TABLES}
 
 
 def summed(rows: list[dict], column: str, **wanted) -> dict[str, int]:
     """Return the sum of a column at each site, over the rows with the `wanted` values."""
     found = defaultdict(int)
-    for row in rows:
-        if all(row[name] == value for name, value in wanted.items()):
-            found[row["site"]] += row[column]
+    for row in [row for row in rows if wanted.items() <= row.items()]:
+        found[row["site"]] += row[column]
     return dict(found)
 
 
@@ -49,10 +53,9 @@ def test_generated_tables_have_the_frames_of_the_samples(column, tables):
 
 @pytest.mark.parametrize("site", ["S0", "all"])
 def test_lengths_headers_and_encapsulations_agree(site, tables):
-    stacks = defaultdict(int)
-    for row in tables["header_stack_sizes"]:
-        if row["site"] == site:
-            stacks[row["bin"]] += row["frames"]
+    stacks, own = defaultdict(int), [row for row in tables["header_stack_sizes"] if row["site"] == site]
+    for row in own:
+        stacks[row["bin"]] += row["frames"]
     sizes = {r["bin"]: r["frames"] for r in tables["frame_sizes"] if (r["site"], r["length"]) == (site, "outer")}
     assert {name: frames for name, frames in sizes.items() if frames} == stacks
     headers = {row["header"]: row for row in tables["header_occurrence"] if row["site"] == site}
@@ -62,8 +65,7 @@ def test_lengths_headers_and_encapsulations_agree(site, tables):
     tagged = [row for row in tables["encapsulations"] if row["site"] == site and "VLAN" in row["encapsulation"]]
     assert headers["VLAN"]["frames"] == sum(row["frames"] for row in tagged)
     assert all(row["share_lo"] <= row["share"] <= row["share_hi"] for row in tagged)
-    tcp = sum(r["tcp_frames"] + r["cut_tcp_frames"] for r in tables["header_stack_sizes"] if r["site"] == site)
-    assert headers["TCP"]["frames"] == tcp
+    assert headers["TCP"]["frames"] == sum(row["tcp_frames"] + row["cut_tcp_frames"] for row in own)
 
 
 def test_flows_of_all_tables_agree(tables):
@@ -78,11 +80,9 @@ def test_flows_of_all_tables_agree(tables):
     assert summed(tables["applications"], "frames") == with_all(summed(tables["flows_per_sample"], "flow_frames"))
     for row in tables["top_flows"]:
         assert row["site"] in ("all", row["largest_site"])
-    largest = {row["rank"]: row for row in tables["top_flows"] if row["site"] == "all"}
-    reached = [
-        row for row in tables["flow_sizes"] if (row["scope"], row["flows_ge"]) == ("campaign", 1)
-    ]  # the largest flow
-    assert all(row["bytes"] <= largest[1]["wire_bytes"] for row in reached)
+    largest = next(row for row in tables["top_flows"] if (row["site"], row["rank"]) == ("all", 1))
+    reached = [row["bytes"] for row in tables["flow_sizes"] if (row["scope"], row["flows_ge"]) == ("campaign", 1)]
+    assert max(reached) <= largest["wire_bytes"]
 
 
 LINK_BPS = 100 * 10**9  # rate of the ports, type HundredGigE
@@ -94,33 +94,30 @@ PARTS = {"tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames", "iss
 @pytest.fixture(scope="module", params=[1, 2, 30])
 def sized(request, tmp_path_factory) -> dict[str, list[dict]]:
     """Return all tables of a campaign of 1, 2 or 30 sites."""
-    source = Source(Campaign(write_tables(tmp_path_factory.mktemp("sized"), sites=request.param)))
-    return {name: source.rows(name) for name in TABLES}
+    return tables_of(write_tables(tmp_path_factory.mktemp("sized"), sites=request.param))
 
 
 def test_no_share_is_below_0_or_above_1(sized):
-    for name, rows in sized.items():
-        for row in rows:
-            shares = {column: row[column] for column in row if "share" in column or column == "ccdf"}
-            shares.pop("occurrence_share", None)  # a frame may contain a header more than once
-            assert all(value is None or 0 <= value <= 1 for value in shares.values()), (name, shares)
-            assert all(row[part] <= row["frames"] for part in PARTS & set(row)), (name, row)
+    for name, row in [(name, row) for name, rows in sized.items() for row in rows]:
+        shares = {column: row[column] for column in row if "share" in column or column == "ccdf"}
+        shares.pop("occurrence_share", None)  # a frame may contain a header more than once
+        assert all(value is None or 0 <= value <= 1 for value in shares.values()), (name, shares)
+        assert all(row[part] <= row["frames"] for part in PARTS & set(row)), (name, row)
     for row in sized["header_occurrence"]:
         assert row["frame_share"] <= row["occurrence_share"]
 
 
 def test_bytes_correspond_to_possible_frame_lengths(sized):
-    for name in ("capture_quality", "flows_per_sample", "throughput", "top_flows", "applications", "encapsulations"):
-        for row in sized[name]:
-            least = RAW if row.get("encapsulation") == "none" else LEAST
-            assert least * row["frames"] <= row["wire_bytes"] <= 9216 * row["frames"], (name, row)
-            assert bool(row["frames"]) == bool(row["wire_bytes"]), (name, row)
+    names = ("capture_quality", "flows_per_sample", "throughput", "top_flows", "applications", "encapsulations")
+    for name, row in [(table, row) for table in names for row in sized[table]]:
+        least = RAW if row.get("encapsulation") == "none" else LEAST
+        assert least * row["frames"] <= row["wire_bytes"] <= 9216 * row["frames"], (name, row)
+        assert bool(row["frames"]) == bool(row["wire_bytes"]), (name, row)
 
 
 def test_frames_and_flows_of_samples_have_possible_lengths():
     draw = random.Random(1)
-    made = [one for site in ("A", "B", "C") for one in samples_of_site(site, 2, 4, 2000, draw)]
-    for one in made:
+    for one in [one for site in ("A", "B", "C") for one in samples_of_site(site, 2, 4, 2000, draw)]:
         for cell in one.cells:
             least = RAW if cell.encapsulation == "none" else LEAST
             assert least <= cell.outer <= 9216 and cell.inner <= cell.outer, cell

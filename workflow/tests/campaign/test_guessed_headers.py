@@ -1,15 +1,17 @@
 """Headers that tshark guesses from the payload of unknown flows are counted and marked as heuristic in figures."""
 
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
 from acapella_testing.generated.generated_tables import change_table, write_tables
+from acapella_testing.processes import run
 from acapella_testing.runs.stages import analyzed_by_tshark, rows
-from acapella_testing.svg_text import words
+from acapella_testing.source_tree import ROOT
+from acapella_testing.svg_text import with_spaces, words
 from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.campaign.layout import Campaign
@@ -39,12 +41,10 @@ def campaign(tmp_path_factory) -> Path:
     On ports without a protocol: two STUN datagrams after 60 unknown ones, five after 60 unknown ones, and a single one.
     On the port of STUN: four.
     """
-    draw = random.Random(1)
-    frames = [datagram(b"\1" + draw.randbytes(40), 40_001) for _ in range(60)]
-    frames += [datagram(LIKE_STUN, 40_001)] * 2
-    frames += [datagram(b"\1" + draw.randbytes(40), 40_003) for _ in range(60)] + [datagram(LIKE_STUN, 40_003)] * 5
-    frames += [datagram(LIKE_STUN, 40_002)] + [datagram(LIKE_STUN, 3478)] * 4
-    frames += [datagram(QUERY, 53)] * 3
+    draw, frames = random.Random(1), []
+    for port, count in ((40_001, 2), (40_003, 5)):
+        frames += [datagram(b"\1" + draw.randbytes(40), port) for _ in range(60)] + [datagram(LIKE_STUN, port)] * count
+    frames += [datagram(LIKE_STUN, 40_002)] + [datagram(LIKE_STUN, 3478)] * 4 + [datagram(QUERY, 53)] * 3
     return analyzed_by_tshark(tmp_path_factory.mktemp("guessed"), frames)
 
 
@@ -53,9 +53,8 @@ def test_headers_of_unknown_flows_are_counted_as_guessed(campaign):
     assert guessed == GUESSED + 4, "tshark takes the datagrams for STUN, on any port"
     for site in ("WEST", "all"):
         found = {row["header"]: row for row in rows(campaign, "header_occurrence") if row["site"] == site}
-        assert {name: row["guessed_frames"] for name, row in found.items() if row["guessed_frames"]} == {
-            "STUN": GUESSED
-        }
+        counts = {name: row["guessed_frames"] for name, row in found.items() if row["guessed_frames"]}
+        assert counts == {"STUN": GUESSED}
         assert found["STUN"]["frames"] == guessed
         assert found["DNS"]["frames"] == 3
 
@@ -75,26 +74,22 @@ def test_heuristics_and_ports_match_tshark():
     """Compares with ``tshark -G`` of version 4.0. The table may list IANA ports that tshark does not use."""
     if not (version := tshark.find().version).startswith("4.0."):
         pytest.skip(f"the table is that of tshark 4.0, not {version}")
-    lists = {}
-    for name in ("heuristic-decodes", "decodes"):
-        command = [tshark.find().path, "-G", name]
-        lists[name] = [
-            line.split("\t")
-            for line in subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
-        ]
-    enabled = {(row[1], row[0]) for row in lists["heuristic-decodes"] if row[0] in TRANSPORTS and row[2] == "T"}
-    path = Path(__file__).parents[3] / "schemas" / "heuristics.tsv"
-    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
-    ports = {(token, transport): set(numbers.split()) for token, transport, numbers in lines}
+    heuristics, decodes = (
+        [line.split("\t") for line in run(tshark.find().path, "-G", name, check=True).stdout.splitlines()]
+        for name in ("heuristic-decodes", "decodes")
+    )
+    enabled = {(row[1], row[0]) for row in heuristics if row[0] in TRANSPORTS and row[2] == "T"}
+    listed = [row.values() for row in read_rows(ROOT / "schemas" / "heuristics.tsv")]
+    ports = {(token, transport): set(numbers.split()) for token, transport, numbers in listed}
     assert ports.keys() == enabled
-    for table, port, token, *_ in (row for row in lists["decodes"] if len(row) > 2):
+    for table, port, token, *_ in (row for row in decodes if len(row) > 2):
         transport = table.removesuffix(".port")
         if transport != table and port != "0" and (token, transport) in enabled:
             assert port in ports[token, transport], (token, transport)
 
 
-def with_guesses(tmp_path, header: str, *, whole: bool) -> Source:
-    """Return a campaign in which all frames of a header, or all but one, are guessed."""
+def with_guesses(tmp_path, header: str, *, whole: bool) -> tuple[Source, int]:
+    """Return a campaign in which all frames of a header, or all but one, are guessed, and their number."""
     directory = write_tables(tmp_path / "made", sites=2)
 
     def guess(_: int, row: dict) -> None:
@@ -102,22 +97,26 @@ def with_guesses(tmp_path, header: str, *, whole: bool) -> Source:
             row["guessed_frames"] = row["frames"] - (not whole)
 
     change_table(directory, "header_occurrence", guess)
-    return Source(Campaign(directory))
+    source = Source(Campaign(directory))
+    found = [row for row in source.rows("header_occurrence") if (row["site"], row["header"]) == ("all", header)]
+    return source, found[0]["frames"]
+
+
+def drawn(name: str, source: Source) -> str:
+    """Return the text of a figure."""
+    return words(svg_of(compose.compose_figure(name, source))).replace("  ", " ")
 
 
 def test_figures_mark_headers_that_are_always_guessed(tmp_path):
-    source = with_guesses(tmp_path, "GTP", whole=True)
-    assert "GTP (heuristic)" in words(svg_of(compose.compose_figure("header_occurrence", source)))
-    frames = next(r["frames"] for r in source.rows("header_occurrence") if (r["site"], r["header"]) == ("all", "GTP"))
-    text = words(svg_of(compose.compose_figure("header_depth", source)))
-    assert f"Included heuristic headers: GTP ({frames:,} frames)" in text.replace("  ", " ")
+    source, frames = with_guesses(tmp_path, "GTP", whole=True)
+    assert "GTP (heuristic)" in drawn("header_occurrence", source)
+    assert f"Included heuristic headers: GTP ({frames:,} frames)" in drawn("header_depth", source)
 
 
 def test_headers_that_some_flow_confirms_are_marked_by_share(tmp_path):
-    source = with_guesses(tmp_path, "GTP", whole=False)
-    frames = next(r["frames"] for r in source.rows("header_occurrence") if (r["site"], r["header"]) == ("all", "GTP"))
-    share = percent((frames - 1) / frames).replace("\N{NO-BREAK SPACE}", " ")
-    assert f"GTP (heuristic in {share})" in words(svg_of(compose.compose_figure("header_occurrence", source)))
-    text = words(svg_of(compose.compose_figure("header_depth", source))).replace("  ", " ")
+    source, frames = with_guesses(tmp_path, "GTP", whole=False)
+    share = with_spaces(percent((frames - 1) / frames))
+    assert f"GTP (heuristic in {share})" in drawn("header_occurrence", source)
+    text = drawn("header_depth", source)
     assert "recognized by payload alone" in text
     assert f"Included heuristic headers: GTP ({frames - 1:,} of {frames:,} frames)" in text

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.generated_tables import write_tables
+from acapella_testing.new_files import write_file
 from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
@@ -30,8 +31,8 @@ def summed(tmp_path):
     """Return a function that writes the tables of a text of outcomes and returns the campaign's directory."""
 
     def directory_of(text: str, *options: str):
-        (tmp_path / "outcomes.csv").write_text(text)
-        words = [str(tmp_path / "outcomes.csv"), "-o", str(tmp_path / "one" / "tables"), *options]
+        outcomes = write_file(tmp_path / "outcomes.csv", text)
+        words = [str(outcomes), "-o", str(tmp_path / "one" / "tables"), *options]
         assert cli.main(["campaign", "outcomes", *words]) == 0
         return tmp_path / "one"
 
@@ -109,8 +110,7 @@ def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(directory):
     ],
 )
 def test_title_states_that_reasons_are_equally_frequent(sites, expected):
-    rows = [{"unsuccessful_sites": 3, "sites_of_all": 6}]
-    shown = with_spaces(outcome_reasons.title(rows, Counter(sites)))
+    shown = with_spaces(outcome_reasons.title([{"unsuccessful_sites": 3, "sites_of_all": 6}], Counter(sites)))
     assert shown == f"3 of 6 sites (50.0 %) were degraded, incomplete or failed{expected}"
     assert shown.count("%") == 1, "shares of one whole alone"
 
@@ -180,11 +180,12 @@ def test_figure_of_reasons_without_data_states_why(lines, expected, printed, sum
     ],
 )
 def test_invalid_table_of_outcomes_is_reported_in_one_line(tmp_path, capsys, content):
+    outcomes = tmp_path / "outcomes.csv"
     if content is not None:
-        (tmp_path / "outcomes.csv").write_bytes(content)
-    assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path)]) == 2
+        outcomes.write_bytes(content)
+    assert cli.main(["campaign", "outcomes", str(outcomes), "-o", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"acapella: error: {tmp_path / 'outcomes.csv'}: ")
+    assert line.startswith(f"acapella: error: {outcomes}: ")
     assert len(line) < 1000
 
 

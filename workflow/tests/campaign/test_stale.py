@@ -1,13 +1,14 @@
 """Tests the cleanup after samples were removed from the sheet: files that are removed, moved, or kept."""
 
 import json
-import os
 import re
 import shutil
 
 import duckdb
 import pytest
 from acapella_testing.generated.tiny import add_sample
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.processes import with_umask
 from acapella_testing.runs.workflow_run import ROOT, workplace
 
 from acapella.campaign.layout import Campaign, provenance_names
@@ -28,8 +29,7 @@ def campaign(tmp_path):
 def write(directory, content="", **files):
     """Write files, given as path and text, with their directories."""
     for name, text in files.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text(text or content)
+        write_file(directory / name, text or content)
 
 
 def names(directory):
@@ -45,18 +45,16 @@ def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign)
     assert before - after == removed
     assert after - before == {"logs/stale.log", "stale/raw/c.pcap", "stale/raw/c.json"}
     assert (campaign.directory / "stale/raw/c.pcap").read_bytes() == b"c"
-    assert first.startswith(
-        "acapella: removed 5 files and directories of samples that are not in the sheet; 2 of them moved"
-    )
+    removal = "acapella: removed 5 files and directories of samples that are not in the sheet; 2 of them moved"
+    assert first.startswith(removal)
     assert [line.strip() for line in listed] == (campaign.directory / "logs/stale.log").read_text().splitlines()
     assert len(listed) == 5
     assert remove_stale(campaign, ["a", "b"]) == []
 
 
 def test_records_of_failed_samples_are_removed_with_them(campaign):
-    write(
-        campaign.directory, "{}", **{f"quarantine/{name}.{suffix}": "" for name in "bd" for suffix in ("json", "log")}
-    )
+    records = [f"quarantine/{name}.{suffix}" for name in "bd" for suffix in ("json", "log")]
+    write(campaign.directory, "{}", **dict.fromkeys(records, ""))
     remove_stale(campaign, ["a", "b", "c"])
     assert names(campaign.directory / "quarantine") == {"b.json", "b.log"}
 
@@ -87,10 +85,9 @@ def test_links_are_removed_and_never_followed(campaign, tmp_path):
     links |= {"partial/d": "directory", "flowreports/c": "directory"}
     add_sample(directory, "d")
     for place, target in links.items():
-        path = directory / place
-        path.parent.mkdir(exist_ok=True)
-        path.unlink(missing_ok=True)
-        path.symlink_to(outside / target)
+        new_directory((directory / place).parent)
+        (directory / place).unlink(missing_ok=True)
+        (directory / place).symlink_to(outside / target)
     (directory / "partial" / "c" / "inner").symlink_to(outside / "directory")
     remove_stale(campaign, ["a", "b"])
     assert not [place for place in links if (directory / place).is_symlink()]
@@ -110,10 +107,8 @@ def test_files_without_a_sample_are_kept_and_listed(campaign, tmp_path):
     (directory / "raw" / "linked.json").symlink_to(directory / "raw" / "a.json")
     *_, line = remove_stale(campaign, ["a", "b"])
     unknown = ("acap/backup.parquet", "acap/mine.parquet", "flows/c.parquet", "partial/notes")
-    assert line.startswith(
-        "acapella: 4 files or directories belong to no sample of the campaign and were not removed; "
-    )
-    assert line.endswith(": " + ", ".join(str(directory / name) for name in unknown))
+    start = "acapella: 4 files or directories belong to no sample of the campaign and were not removed; "
+    assert line.startswith(start) and line.endswith(": " + ", ".join(str(directory / name) for name in unknown))
     assert (directory / "acap" / "mine.parquet").is_symlink()
     assert (directory / "partial" / "notes" / "todo.txt").exists()
     assert (directory / "acap" / "backup.parquet").read_bytes() == (directory / "acap" / "a.parquet").read_bytes()
@@ -152,11 +147,8 @@ def test_nothing_is_removed_without_a_sample_to_remove(campaign, tmp_path, linke
 
 
 def test_moved_captures_are_private(campaign):
-    before = os.umask(0)
-    try:
+    with with_umask(0):
         remove_stale(campaign, ["a", "b"])
-    finally:
-        os.umask(before)
     assert (campaign.directory / "stale" / "raw").stat().st_mode & 0o777 == 0o700
 
 
@@ -230,9 +222,8 @@ def test_files_of_a_sample_removed_from_the_sheet_are_removed_but_not_those_of_u
     place.succeed("--dry-run", "--until", "digest")
     assert (place.campaign / "acap" / "beta-p1.parquet").exists()
     printed = place.run("--keep-going", "--until", "collect", "digest").stdout
-    assert re.search(
-        r"^acapella: removed 4 files and directories of samples that are not in the sheet; list: ", printed, re.M
-    )
+    removal = "acapella: removed 4 files and directories of samples that are not in the sheet; list: "
+    assert [line for line in printed.splitlines() if line.startswith(removal)]
     assert not [name for name in names(place.campaign) if name.startswith(("acap", "flows", "raw")) and "beta" in name]
     assert (tmp_path / "captures" / "beta-p1.pcap.gz").is_file()
     con = duckdb.connect()
