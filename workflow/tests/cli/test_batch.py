@@ -9,13 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.generated.digests import write_manifest
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.waiting import wait_until
 
 from acapella.campaign.batches import (
     STAGES,
@@ -58,11 +59,9 @@ sys.exit(main.main(sys.argv[1:]))
 @pytest.fixture
 def campaign(tmp_path) -> Path:
     """Return a campaign with a plan of one batch; the port of each sample has its name."""
-    for name in SAMPLES:
-        write_pcap(tmp_path / f"{name}.pcap", busy_port())
-    directory = tmp_path / "results"
-    directory.mkdir()
-    write_plan(directory, [Member("b0001", name, "site", name, str(tmp_path / f"{name}.pcap")) for name in SAMPLES])
+    captures = {name: str(write_pcap(tmp_path / f"{name}.pcap", busy_port())) for name in SAMPLES}
+    directory = new_directory(tmp_path / "results")
+    write_plan(directory, [Member("b0001", name, "site", name, capture) for name, capture in captures.items()])
     return directory
 
 
@@ -74,13 +73,23 @@ def words(campaign: Path, *options: str) -> list[str]:
 
 def outcomes(campaign: Path) -> list[str]:
     """Return the outcomes of the samples."""
-    lines = (campaign / "batches" / "digest" / "b0001.tsv").read_text().splitlines()[1:]
-    return [line.split("\t")[1] for line in lines]
+    return column(campaign / "batches" / "digest" / "b0001.tsv", 1)
+
+
+def column(path: Path, number: int) -> list[str]:
+    """Return a column of a .tsv file."""
+    return [line.split("\t")[number] for line in path.read_text().splitlines()[1:]]
 
 
 def failures(campaign: Path) -> dict[str, int]:
     """Return the exit codes of the failed samples."""
     return read_failures(campaign / "logs" / "batches" / "digest" / "b0001.failed.tsv")
+
+
+def end_by(number: int) -> None:
+    """Send a signal to this process, without the message of pytest."""
+    faulthandler.disable()
+    os.kill(os.getpid(), number)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGSEGV, 139), (signal.SIGKILL, 137)])
@@ -89,8 +98,7 @@ def test_crash_of_a_sample_does_not_affect_the_others(campaign, monkeypatch, num
 
     def crash_or_run():
         if "--port=s1" in sys.argv:
-            faulthandler.disable()  # of pytest
-            os.kill(os.getpid(), number)
+            end_by(number)
         return original()
 
     monkeypatch.setattr(batch.entry, "main", crash_or_run)
@@ -125,10 +133,10 @@ def test_exit_code_of_several_failures_is_the_smallest(campaign):
 def test_failed_sample_has_no_output_not_even_an_earlier_one(campaign, damage, code):
     assert cli.main(words(campaign)) == 0
     capture = campaign.parent / "s1.pcap"
-    content = capture.read_bytes()
-    capture.unlink()
     if damage:
-        capture.write_bytes(content + damage)
+        capture.write_bytes(capture.read_bytes() + damage)
+    else:
+        capture.unlink()
     assert cli.main(words(campaign)) == code
     for kind in ("acap", "flows"):
         assert sorted(path.stem for path in (campaign / kind).glob("*/*")) == ["s0", "s2"]
@@ -138,22 +146,16 @@ def test_failed_sample_has_no_output_not_even_an_earlier_one(campaign, damage, c
 def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number, code):
     running = subprocess.Popen([sys.executable, "-c", SLEEPER, *words(campaign)], start_new_session=True)
     log = campaign / "logs" / "digest" / shard_of("s1") / "s1.log"
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (log.is_file() and log.read_text().endswith("\n")):
-        assert running.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    sample = int(log.read_text())
+    wait_until(lambda: log.is_file() and log.read_text().endswith("\n"), running=running)
+    sample = Path(f"/proc/{int(log.read_text())}")
     running.send_signal(number)
     assert running.wait(TIMEOUT_S) == code
-    while Path(f"/proc/{sample}").exists() and " Z " not in Path(f"/proc/{sample}/stat").read_text():
-        assert time.monotonic() < deadline, "the sample is still processed"
-        time.sleep(0.02)
+    wait_until(lambda: not sample.exists() or " Z " in (sample / "stat").read_text(), "the sample is still processed")
     assert not Campaign.at(campaign).acap("s2").exists()
     assert read_current(current_file(campaign, "digest", "b0001")) == "s1"
     assert cli.main(words(campaign)) == 0
     assert outcomes(campaign) == ["kept", "done", "done"]
-    costs = campaign / "benchmarks" / "batches" / "digest" / "b0001.samples.tsv"
-    processed = [line.split("\t")[0] for line in costs.read_text().splitlines()[1:]]
+    processed = column(campaign / "benchmarks" / "batches" / "digest" / "b0001.samples.tsv", 0)
     assert processed == ["s2", "s1"], "the sample that was interrupted is not the last one"
     assert read_current(current_file(campaign, "digest", "b0001")) is None
 
@@ -183,21 +185,14 @@ def test_interrupted_analysis_is_not_complete_with_the_earlier_options(campaign,
 
     def write_tables():
         for path in tables:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(sys.argv[-1])
+            write_file(path, sys.argv[-1])
             if sys.argv[-1] == "--bin-ns=2":
-                faulthandler.disable()  # of pytest
-                os.kill(os.getpid(), signal.SIGKILL)
+                end_by(signal.SIGKILL)
         return 0
 
-    def run(bin_ns: int) -> int:
-        output = str(campaign / "batches" / "analyze" / "b0001.tsv")
-        return cli.main(
-            ["campaign", "batch", str(campaign), "analyze", "b0001", "-o", output, "--", f"--bin-ns={bin_ns}"]
-        )
-
     monkeypatch.setattr(batch.entry, "main", write_tables)
-    assert [run(1), run(2), run(1)] == [0, 137, 0]
+    words = ["campaign", "batch", str(campaign), "analyze", "b0001", "-o", str(campaign / "b0001.tsv"), "--"]
+    assert [cli.main([*words, f"--bin-ns={bin_ns}"]) for bin_ns in (1, 2, 1)] == [0, 137, 0]
     assert {path.read_text() for path in tables} == {"--bin-ns=1"}
 
 
@@ -205,8 +200,7 @@ def test_interrupted_analysis_is_not_complete_with_the_earlier_options(campaign,
 def test_analysis_without_one_of_its_tables_is_incomplete(campaign, lost):
     outputs = outputs_of(campaign, STAGES["analyze"], read_plan(campaign)[0])
     for path in outputs:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("table")
+        write_file(path, "table")
     journal = Journal(campaign, "analyze", "b0001")
     journal.add({"s1": "key"}, outputs)
     assert journal.is_complete("s1", "key", outputs)
@@ -229,8 +223,7 @@ def partials(campaign: Path) -> dict[str, list[dict]]:
 
 def analyzed_samples(campaign: Path) -> list[str]:
     """Return the samples that the last run of the analysis processed."""
-    costs = campaign / "benchmarks" / "batches" / "analyze" / "b0001.samples.tsv"
-    return sorted(line.split("\t")[0] for line in costs.read_text().splitlines()[1:])
+    return sorted(column(campaign / "benchmarks" / "batches" / "analyze" / "b0001.samples.tsv", 0))
 
 
 @pytest.fixture
@@ -257,11 +250,13 @@ def test_changed_query_recreates_only_its_table(digested, monkeypatch, together_
     before = partials(digested)
     assert remade_tables(digested) == set() and analyzed_samples(digested) == []
     assert remade_tables(digested, stacks=2, congestion=2) == {"stacks", "congestion"}
-    assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
+    assert analyzed_samples(digested) == [*SAMPLES]
+    assert partials(digested) == before
     assert remade_tables(digested, stacks=2, congestion=2) == set()
     os.utime(Campaign.at(digested).acap("s1"))  # now it is analyzed, and a different query has changed for the others
     assert remade_tables(digested, stacks=2, congestion=2, quality=2) == {*queries.names("analyze")}
-    assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
+    assert analyzed_samples(digested) == [*SAMPLES]
+    assert partials(digested) == before
     assert remade_tables(digested, stacks=2, congestion=2, quality=2) == set()
 
 
@@ -277,8 +272,7 @@ def test_failed_changed_query_recreates_all_tables(digested, monkeypatch, killed
         path = digested / "batches" / "partial" / "b0001" / "stacks.parquet"
         pq.write_table(pq.read_table(path).slice(1), path)
         if killed:
-            faulthandler.disable()  # of pytest
-            os.kill(os.getpid(), signal.SIGKILL)
+            end_by(signal.SIGKILL)
         return 2
 
     monkeypatch.setattr(batch.entry, "main", lose_rows)
@@ -288,15 +282,13 @@ def test_failed_changed_query_recreates_all_tables(digested, monkeypatch, killed
 
 def test_analysis_of_a_batch_computes_only_missing_results(digested):
     """One acap is damaged: the others are complete. When it is repaired, only this sample is analyzed."""
-    campaign = digested
-    (campaign / "partial" / "s0").mkdir(parents=True)
-    acap = Campaign.at(campaign).acap("s1")
-    whole = acap.read_bytes()
+    campaign, acap = digested, Campaign.at(digested).acap("s1")
+    alone, whole = new_directory(campaign / "partial" / "s0"), acap.read_bytes()
     acap.write_bytes(whole[:-10])
     assert analyze(campaign) == 2
     assert read_failures(campaign / "logs" / "batches" / "analyze" / "b0001.failed.tsv") == {"s1": 2}
     assert {row["sample"] for row in partials(campaign)["quality"]} == {"s0", "s2"}
-    assert not (campaign / "partial" / "s0").exists()
+    assert not alone.exists()
     acap.write_bytes(whole)
     assert analyze(campaign) == 0
     assert analyzed_samples(campaign) == ["s1"]
@@ -328,7 +320,8 @@ def test_rows_of_a_failed_sample_that_leaves_the_batch_are_removed(digested):
     assert analyze(campaign) == 0
     before = partials(campaign)
     Campaign.at(campaign).acap("s1").write_bytes(b"PAR1, but not a table: PAR1")
-    assert analyze(campaign) == 2 and partials(campaign) == before
+    assert analyze(campaign) == 2
+    assert partials(campaign) == before
     write_plan(campaign, [member for member in plan if member.sample != "s1"])
     assert analyze(campaign) == 0
     rows = {name: [row for row in table if row["sample"] != "s1"] for name, table in before.items()}
@@ -339,14 +332,14 @@ def test_rows_of_a_failed_sample_that_leaves_the_batch_are_removed(digested):
 
 def test_crash_before_the_journal_leaves_a_sample_in_one_table(digested, monkeypatch):
     """The tables of an analysis without batches are removed before the sample counts as complete."""
-    (digested / "partial" / "s0").mkdir(parents=True)
+    alone = new_directory(digested / "partial" / "s0")
 
     def crash(*_):
         raise OSError(errno.EIO, "the disk fails")
 
     monkeypatch.setattr(batch.Journal, "add", crash)
     assert analyze(digested) == OUTSIDE
-    assert not (digested / "partial" / "s0").exists()
+    assert not alone.exists()
 
 
 def test_two_processes_do_not_analyze_a_batch_at_the_same_time(digested, monkeypatch, capsys):
@@ -361,7 +354,8 @@ def test_two_processes_do_not_analyze_a_batch_at_the_same_time(digested, monkeyp
         original(stream, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    assert analyze(digested) == 0 and analyze(digested) == 0
+    assert analyze(digested) == 0
+    assert analyze(digested) == 0
     assert capsys.readouterr().err.count("waiting for a different process that runs analyze of batch b0001") == 1
     assert set(partials(digested)) == set(queries.names("analyze"))
 
@@ -384,12 +378,8 @@ def test_batches_are_limited_and_samples_keep_their_batch():
     sizes = {"a": 10, "b": 10, "c": 95, "d": 10, "e": 300, "f": 1}
     first = extended({}, [*sizes], sizes, most=3, most_bytes=100)
     assert first == {"a": "b0001", "b": "b0001", "c": "b0002", "d": "b0003", "e": "b0004", "f": "b0005"}
-    assert extended(first, ["x", "f", "b", "y"], {}, most=3, most_bytes=100) == {
-        "x": "b0006",
-        "f": "b0005",
-        "b": "b0001",
-        "y": "b0006",
-    }
+    later = {"x": "b0006", "f": "b0005", "b": "b0001", "y": "b0006"}
+    assert extended(first, [*later], {}, most=3, most_bytes=100) == later
     assert [*extended({}, "abcdefg", {}, most=3, most_bytes=1).values()].count("b0001") == 3
     names = [f"s{number}" for number in range(10_000)]
     stages = 3 * len({*extended({}, names, {}, most=200, most_bytes=1).values()})

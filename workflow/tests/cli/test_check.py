@@ -9,7 +9,8 @@ import time
 
 import duckdb
 import pytest
-from acapella_testing.generated.tiny import add_sample, flow
+from acapella_testing.generated.tiny import add_sample
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs.stages import analyze_campaign
 from acapella_testing.runs.workflow_run import ROOT
 
@@ -28,12 +29,11 @@ def created(tmp_path_factory):
     root = tmp_path_factory.mktemp("checked")
     directory = root / "made"
     for name in "ab":
-        add_sample(directory, name, ("WEST", "p1"), (0, 20), [flow(1, 2)], sha256=SHA256)
-    for path in (root / "mine.pcap", directory / "raw" / "b.pcap"):
-        path.write_bytes(CAPTURE)
-    (directory / "raw" / "a.pcap").symlink_to(root / "mine.pcap")
+        add_sample(directory, name, sha256=SHA256)
+    write_file(directory / "raw" / "b.pcap", CAPTURE)
+    (directory / "raw" / "a.pcap").symlink_to(write_file(root / "mine.pcap", CAPTURE))
     sheet = ("sample\tsite\tport\tfile", "a\tWEST\tp1\ta.pcap", "b\tWEST\tp1\tb.pcap", "")
-    (directory / "raw" / "samples.tsv").write_text("\n".join(sheet))
+    write_file(directory / "raw" / "samples.tsv", "\n".join(sheet))
     return analyze_campaign(directory)
 
 
@@ -84,28 +84,26 @@ def test_replaced_provenance_of_an_earlier_version_is_not_verified(directory, ch
 
 
 def test_linked_provenance_directory_is_not_read(directory, check, tmp_path):
-    (directory / "provenance").rename(tmp_path / "elsewhere")
-    (directory / "provenance").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "elsewhere" / "process.json").write_text("{")
+    elsewhere = (directory / "provenance").rename(tmp_path / "elsewhere")
+    (directory / "provenance").symlink_to(elsewhere)
+    write_file(elsewhere / "process.json", "{")
     code, lines = check(directory)
     assert code == 1
-    assert lines[0] == f"provenance: is a symbolic link to {tmp_path / 'elsewhere'}"
+    assert lines[0] == f"provenance: is a symbolic link to {elsewhere}"
     assert not any("cannot be read" in line for line in lines), lines
 
 
 def test_records_of_failed_samples_are_files_of_the_workflow(directory, check):
-    (directory / "quarantine").mkdir()
     for name in ("c.json", "c.log"):
-        (directory / "quarantine" / name).write_text("{}")
+        write_file(directory / "quarantine" / name, "{}")
     code, (line,) = check(directory)
     assert code == 0
     assert "failed samples 2" in line and "other file" not in line
 
 
 def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_listed(directory, check):
-    (directory / "figures").mkdir()
     for name in ("figures/flow_sizes.svg", "figures/mine.svg", "report.html", "no\x1btes.txt", "tables/mine.csv"):
-        (directory / name).write_text("text")
+        write_file(directory / name, "text")
     code, lines = check(directory)
     assert code == 1
     assert lines[0] == "no\\x1btes.txt: its name has control characters"
@@ -123,10 +121,9 @@ def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_list
 def test_outputs_of_rules_have_a_known_kind():
     """Acaps, flow tables and captures are in lists; of a directory, a file in it."""
     wildcards = {"table": "frame_sizes", "figure": "flow_sizes", "suffix": "csv", "format": "svg", "batch": "b0001"}
-    paths = set()
-    for rules in (ROOT / "rules").glob("*.smk"):
-        for path in re.findall(r'"<campaign>/([^"]+)"', rules.read_text()):
-            paths.add(re.sub(r"{+(\w+)}+", lambda found: wildcards.get(found[1], "x1"), path))
+    rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+    written = re.findall(r'"<campaign>/([^"]+)"', rules)
+    paths = {re.sub(r"{+(\w+)}+", lambda found: wildcards.get(found[1], "x1"), path) for path in written}
     assert len(paths) > 50
     in_directories = {"partial/x1": "partial/x1/quality.parquet"}
     assert kind_of("partial/x1/.snakemake_timestamp") == "partial"
@@ -136,9 +133,9 @@ def test_outputs_of_rules_have_a_known_kind():
 
 
 def test_cache_entries_are_not_findings(directory, check, tmp_path):
-    (tmp_path / "cache").mkdir()
+    cache = new_directory(tmp_path / "cache")
     for number, output in enumerate(sorted((*directory.glob("acap/*"), *directory.glob("flows/*")))):
-        keep(output, tmp_path / "cache" / f"{number:064x}_{output.parent.name}.parquet")
+        keep(output, cache / f"{number:064x}_{output.parent.name}.parquet")
     assert (directory / "acap" / "a.parquet").is_symlink()
     assert check(directory)[0] == 0
 
@@ -155,10 +152,10 @@ def rewrite(name, **changes):
 
 @pytest.mark.parametrize("tampered", [False, True])
 def test_departures_of_a_trial_are_verified(directory, check, tampered):
-    replay = {}
-    for key, name in (("departures", "b.departures.parquet"), ("recordings", "replayed.pcap")):
-        (directory / "raw" / name).write_bytes(CAPTURE)
-        replay[key] = [{"file": name, "sha256": SHA256}]
+    names = {"departures": "b.departures.parquet", "recordings": "replayed.pcap"}
+    for name in names.values():
+        write_file(directory / "raw" / name, CAPTURE)
+    replay = {key: [{"file": name, "sha256": SHA256}] for key, name in names.items()}
     rewrite("raw/b.json", replay=replay)(directory)
     if tampered:
         append("raw/b.departures.parquet")(directory)
@@ -321,9 +318,8 @@ def test_tampered_file_is_reported_in_one_line(change, expected, directory, chec
 
 
 def test_catalog_query_cannot_read_files_outside_the_campaign(directory, check, tmp_path):
-    (tmp_path / "secret.csv").write_text("sample,site,port\nsecret,x,y\n")
-    in_catalog("drop view samples")(directory)
-    in_catalog(f"create view samples as from read_csv('{tmp_path}/secret.csv')")(directory)
+    secret = write_file(tmp_path / "secret.csv", "sample,site,port\nsecret,x,y\n")
+    in_catalog(f"drop view samples; create view samples as from read_csv('{secret}')")(directory)
     code, lines = check(directory)
     assert code == 1
     assert any(line.startswith("catalog.duckdb: Permission Error") for line in lines), lines
@@ -334,8 +330,7 @@ def released(tmp_path):
     """Write files like those of a release, with their checksums."""
     directory = tmp_path / "public"
     for name, content in RELEASED.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_bytes(content)
+        write_file(directory / name, content)
         append("SHA256SUMS", f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())(directory)
     return directory
 

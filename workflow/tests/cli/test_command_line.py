@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 
 from acapella.cli import commands, doctor
@@ -93,10 +94,9 @@ def test_control_characters_in_an_error_are_escaped(capsys):
 
 def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, capsys):
     """Applies to warnings of digest, kappa and anonymize, to the output of verify, and to notes of a collection."""
-    name = "a\x1b[2J\nb.pcap"
-    capture = write_pcap(tmp_path / name, busy_port())
+    capture = write_pcap(tmp_path / "a\x1b[2J\nb.pcap", busy_port())
     capture.write_bytes(capture.read_bytes()[:-5])
-    (tmp_path / "c\x1b]0;x\x07.txt").write_text("text")
+    write_file(tmp_path / "c\x1b]0;x\x07.txt", "text")
     main(["digest", str(capture), "-o", str(tmp_path / "a.parquet"), "--engine", "native"])
     main(["anonymize", "--new-key", str(tmp_path / "key")])
     main(["anonymize", str(capture), "-o", str(tmp_path / "b.pcap"), "--key-file", str(tmp_path / "key")])
@@ -104,10 +104,9 @@ def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, ca
     main(["verify", str(tmp_path)])
     outcome = Outcome("mine", "", "S\x1bX", "failed", "no\x07")
     list(collect.report_progress([outcome, {"sample": "s", "frames_captured": 1, "notes": ["n\x1b"]}], []))
-    printed = capsys.readouterr()
+    printed, named = capsys.readouterr(), "a\\x1b[2J\\nb.pcap"
     lines = [*printed.out.split("\n"), *printed.err.split("\n")]
     assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
-    named = "a\\x1b[2J\\nb.pcap"
     assert sum(named in line for line in printed.err.split("\n")) == 3, printed.err
     assert any(named in line and line.startswith("A ") for line in lines)
     assert "skipped: " in printed.err and "c\\x1b]0;x\\x07.txt" in printed.err
@@ -211,9 +210,8 @@ def test_exception_that_nobody_can_catch_ends_in_one_line(tmp_path):
     if (compiler := shutil.which("g++")) is None:
         pytest.skip("no C++ compiler")
     throws = r'extern "C" void fail() noexcept { throw std::runtime_error("first\nsecond"); }'
-    (tmp_path / "throws.cpp").write_text(f"#include <stdexcept>\n{throws}\n")
-    library = tmp_path / "throws.so"
-    run(compiler, "-shared", "-fPIC", "-o", library, tmp_path / "throws.cpp", check=True)
+    source, library = write_file(tmp_path / "throws.cpp", f"#include <stdexcept>\n{throws}\n"), tmp_path / "throws.so"
+    run(compiler, "-shared", "-fPIC", "-o", library, source, check=True)
     code = f"import ctypes, acapella_core._native; ctypes.CDLL({str(library)!r}).fail()"
     ended = run(sys.executable, "-c", code)
     assert ended.returncode == INTERNAL
@@ -251,7 +249,7 @@ ctypes.string_at(0)
 
 def test_command_line_does_not_import_pandas(tmp_path):
     """If pandas is installed, as with FABRIC's client, pyarrow imports it for its first array."""
-    (tmp_path / "pandas.py").write_text("print('imported')\n__version__ = '3.0'\n")
+    write_file(tmp_path / "pandas.py", "print('imported')\n__version__ = '3.0'\n")
     code = """
 import sys
 from acapella.cli.main import main

@@ -1,10 +1,10 @@
 """Commands: their number, their examples, names of earlier versions, and completion in a shell."""
 
 import shlex
-import subprocess
 from itertools import takewhile
 
 import pytest
+from acapella_testing.processes import run
 
 from acapella import __version__
 from acapella.cli import commands
@@ -63,12 +63,9 @@ def test_examples_in_the_help_of_a_command_can_be_parsed(words, capsys):
 def test_former_command_name_error_names_the_current_command(earlier, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*earlier.split(), "x", "--option"])
-    (line,) = capsys.readouterr().err.splitlines()
     now = RENAMED[earlier]
-    assert (ended.value.code, line) == (
-        2,
-        f"acapella: error: {earlier!r} is now 'acapella {now}'; acapella {now} --help describes it",
-    )
+    line = f"acapella: error: {earlier!r} is now 'acapella {now}'; acapella {now} --help describes it\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, line)
     assert tuple(now.split()) in EVERY_COMMAND
 
 
@@ -87,9 +84,7 @@ def completion(tmp_path_factory):
             ' COMP_WORDS=(acapella "$@"); COMP_CWORD=$#; $function acapella "${@: -1}" "${@: -2:1}";'
             ' printf "%s\\n" "${COMPREPLY[@]}"'
         )
-        command = ["bash", "-c", program, "bash", *words]
-        shown = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout
-        return set(shown.split())
+        return set(run("bash", "-c", program, "bash", *words, cwd=directory, check=True).stdout.split())
 
     return completed
 

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from acapella_testing.new_files import write_file
+from acapella_testing.processes import executable
 
 from acapella.cli import doctor
 from acapella.cli.main import main
@@ -46,9 +47,7 @@ def test_hints_name_commands_of_this_project():
 
 
 def test_version_is_parsed_from_the_output_of_each_program(tmp_path, monkeypatch):
-    fake = tmp_path / "tshark"
-    fake.write_text("#!/bin/sh\necho 'Running as root.' >&2\necho 'TShark 9.8.7'\n")
-    fake.chmod(0o755)
+    executable(tmp_path / "tshark", "#!/bin/sh\necho 'Running as root.' >&2\necho 'TShark 9.8.7'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = doctor.program(next(each for each in doctor.PROGRAMS if each.name == "tshark"))
     assert (found.available, found.state, found.install) == (True, "TShark 9.8.7", None)
@@ -67,8 +66,7 @@ NO_CLUSTER = "for n in 1 2; do echo 'sinfo: error: no configuration at 10.1' >&2
 )
 def test_slurm_without_a_cluster_is_reported_as_missing(script, version, seen, tmp_path, monkeypatch):
     for name in ("sbatch", "sinfo"):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f"#!/bin/sh\n{script}\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = doctor.cluster()
     assert found.state == seen
@@ -93,8 +91,7 @@ def test_programs_are_read_from_the_list_of_packages(tmp_path):
 
 def test_rdma_devices_are_listed_with_the_state_of_their_ports(tmp_path):
     assert doctor.rdma(tmp_path / "none").install == "an RDMA-capable NIC"
-    port = tmp_path / "mlx5_0" / "ports" / "1"
-    write_file(port / "state", "4: ACTIVE\n")
+    write_file(tmp_path / "mlx5_0" / "ports" / "1" / "state", "4: ACTIVE\n")
     found = doctor.rdma(tmp_path)
     assert (found.available, found.state, found.install) == (True, "mlx5_0 4: ACTIVE", None)
 

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import threading
 import time
@@ -19,7 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.collector_input import BASE, CONTROL, SLOTS, reports
 from acapella_testing.frames.report_frames import BYTES, frame, pcap, report
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from acapella_testing.requirements import require_success
+from acapella_testing.waiting import wait_until
 
 from acapella.cli.main import main
 from acapella.collector import output_directory, rejections, top
@@ -33,18 +35,14 @@ from acapella_core.errors import UserError
 @pytest.fixture
 def control(tmp_path) -> Path:
     """Write a program's control file; return its path."""
-    path = tmp_path / "qp.control"
-    path.write_text(CONTROL)
-    return path
+    return write_file(tmp_path / "qp.control", CONTROL)
 
 
 @pytest.fixture
 def capture(tmp_path) -> Path:
     """Write 30 reports of 3 flows and a frame to an unknown queue pair."""
-    path = tmp_path / "reports.pcap"
     stray = frame(report(2), psn=0, address=BASE, queue_pair=9)
-    path.write_bytes(pcap([*reports(30), stray]))
-    return path
+    return write_file(tmp_path / "reports.pcap", pcap([*reports(30), stray]))
 
 
 @pytest.fixture
@@ -126,8 +124,7 @@ UNREAD = ["; only the part before this was read", "6 reports, 3 flows"]
 )
 def test_damaged_capture_or_one_of_other_frames_exits_with_1(file, expected, phrases, collect, tmp_path):
     name, content = file
-    (tmp_path / name).write_bytes(content)
-    code, lines = collect(tmp_path / name)
+    code, lines = collect(write_file(tmp_path / name, content))
     messages = "\n".join(lines)
     assert code == expected
     assert [phrase for phrase in phrases if phrase not in messages] == []
@@ -137,9 +134,8 @@ def test_damaged_capture_or_one_of_other_frames_exits_with_1(file, expected, phr
 def test_full_flow_table_is_an_error(capture, collect, tmp_path):
     code, (*_, last) = collect(capture, "--memory", "1")
     assert code == 1
-    assert last.startswith(
-        "collector: error: 30 of 30 reports are missing from the results: the flow table was full (table_full)"
-    )
+    reason = "30 of 30 reports are missing from the results: the flow table was full (table_full)"
+    assert last.startswith(f"collector: error: {reason}")
     assert last.endswith("increase --memory; exit code 1")
     assert counters_of(tmp_path / "out")["reports"]["table_full"] == 30
 
@@ -218,8 +214,8 @@ def during_run(do):
         except BaseException as failure:
             failures.append(failure)
         finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-            os.kill(os.getpid(), signal.SIGTERM)  # twice, as Snakemake does after Ctrl-C: nothing is lost
+            for _ in range(2):  # as Snakemake does after Ctrl-C: nothing is lost
+                os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=attempt)
     thread.start()
@@ -228,13 +224,12 @@ def during_run(do):
 
 def client_of(out: Path, flows: int):
     """Return a client of the collector in a directory, once it has a number of flows."""
-    deadline = time.monotonic() + 180  # reached only if it hangs
-    while time.monotonic() < deadline:
+
+    def client():
         ask = connect(out) if out.is_dir() else None
-        if ask and ask("state")["state"]["reports"]["flows"] >= flows:
-            return ask
-        time.sleep(0.01)
-    raise TimeoutError(out)
+        return ask if ask and ask("state")["state"]["reports"]["flows"] >= flows else None
+
+    return wait_until(client, out)
 
 
 def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
@@ -252,8 +247,7 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
                     ask(**request)
         query = "select count(*) n from flows"
         for arguments in (["top", out, "-n", "1"], ["sql", out, query, "--format", "csv"], again[1:]):
-            command = [sys.executable, "-m", "acapella.cli.main", "p4", *map(str, arguments)]
-            shown[arguments[0]] = subprocess.run(command, capture_output=True, text=True, check=False)
+            shown[arguments[0]] = run(sys.executable, "-m", "acapella.cli.main", "p4", *arguments)
         shown["mode"] = (out / output_directory.SOCKET).stat().st_mode & 0o777
 
     thread, failures = during_run(update)
@@ -333,8 +327,7 @@ def test_rates_are_relative_to_the_previous_request():
 
 
 def test_file_that_is_not_a_capture_is_an_error(collect, tmp_path):
-    bad = tmp_path / "bad.pcap"
-    bad.write_bytes(b"no capture at all, but long enough to be looked at")
+    bad = write_file(tmp_path / "bad.pcap", b"no capture at all, but long enough to be looked at")
     code, (*_, last) = collect(bad)
     assert code == 2
     assert f"acapella: error: {bad}: " in last
@@ -367,17 +360,14 @@ sys.exit(code)
 def full_disk(control, tmp_path):
     """Run a collector with many flows and a series row per report on a file system of a given size."""
     require_success(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], "file system in a namespace")
-    capture = tmp_path / "many.pcap"
-    capture.write_bytes(pcap(reports(40_000, flows=20_000)))
+    capture = write_file(tmp_path / "many.pcap", pcap(reports(40_000, flows=20_000)))
 
-    def run(size: str) -> tuple:
-        directory = tmp_path / size
-        arguments = [str(directory), size, str(capture), "--control", str(control), "--window", "0"]
-        command = ["unshare", "-rm", sys.executable, "-c", FULL_DISK, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.returncode, done.stderr.splitlines(), directory.with_name(f"{size}.kept")
+    def run_on(size: str) -> tuple:
+        arguments = [tmp_path / size, size, capture, "--control", control, "--window", "0"]
+        done = run("unshare", "-rm", sys.executable, "-c", FULL_DISK, *arguments)
+        return done.returncode, done.stderr.splitlines(), tmp_path / f"{size}.kept"
 
-    return run
+    return run_on
 
 
 def rows(path: Path) -> int:

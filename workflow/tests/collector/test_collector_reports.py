@@ -1,12 +1,13 @@
 """Invalid reports, ICRC compared with scapy and tshark, snapshots of a running collector, and invalid options."""
 
-import subprocess
 import threading
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from acapella_testing.frames.report_frames import BYTES, LAYOUTS, frame, icrc, pcap, report
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from acapella_testing.requirements import require, require_programs
 from acapella_testing.waiting import in_background
 
@@ -45,9 +46,9 @@ def test_invalid_report_is_counted_by_reason_and_discarded(reason):
 
 
 def test_truncated_frame_is_counted_as_truncated(tmp_path):
-    (tmp_path / "cut.pcap").write_bytes(pcap([frame(GOOD, psn=0, address=BASE)], cut=100))
+    cut = write_file(tmp_path / "cut.pcap", pcap([frame(GOOD, psn=0, address=BASE)], cut=100))
     with Collector(RING, Options(series_ns=None)) as collector:
-        collector.feed(tmp_path / "cut.pcap")
+        collector.feed(cut)
         found = collector.finish()
     assert (found["truncated"], found["accepted"], found["flows"]) == (1, 0, 0)
 
@@ -60,12 +61,8 @@ def test_random_bytes_are_counted_and_discarded():
 
 def test_duplicate_and_reordered_sequence_numbers_are_distinguished():
     found = counters(*[frame(GOOD, psn=psn, address=BASE) for psn in (2**24 - 1, 0, 4, 4, 2, 2)])
-    assert {name: found[name] for name in ("accepted", "psn_gap_lost", "psn_duplicate", "psn_reordered")} == {
-        "accepted": 3,
-        "psn_gap_lost": 3,
-        "psn_duplicate": 2,
-        "psn_reordered": 1,
-    }
+    expected = {"accepted": 3, "psn_gap_lost": 3, "psn_duplicate": 2, "psn_reordered": 1}
+    assert found.items() >= expected.items()
 
 
 def test_columns_match_the_schemas():
@@ -91,8 +88,7 @@ def test_icrc_matches_scapy(vlans):
     packets = pytest.importorskip("scapy.layers.l2", reason="scapy is not installed")
     pytest.importorskip("scapy.contrib.roce", reason="this scapy has no RoCE")
     data = frame(GOOD, psn=77, address=BASE, vlans=vlans)
-    dissected = packets.Ether(data)
-    transport = dissected["BTH"]
+    transport = packets.Ether(data)["BTH"]
     assert transport.opcode == 0x2A
     assert transport.psn == 77
     assert transport.dqpn == 0x11
@@ -105,18 +101,15 @@ def test_tshark_dissects_reports_cleanly_and_shows_the_same_icrc(tmp_path, numbe
     created = GOOD if number == 2 else report(1, timestamp=5)
     good = [frame(created, psn=n, address=BASE + n * BYTES[number], vlans=(5,) * (n % 3)) for n in range(6)]
     damaged = frame(created, psn=6, address=BASE, damage_icrc=True)
-    (tmp_path / "r.pcap").write_bytes(pcap([*good, damaged]))
+    capture = write_file(tmp_path / "r.pcap", pcap([*good, damaged]))
     names = ("bth.opcode", "bth.psn", "reth.r_key", "reth.dmalen", "invariant.crc")
     fields = [*(f"-einfiniband.{name}" for name in names), "-e_ws.malformed", "-e_ws.expert.message"]
-    command = ["tshark", "-nr", tmp_path / "r.pcap", "-Tfields", *fields]
-    reported = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    reported = run("tshark", "-nr", capture, "-Tfields", *fields, check=True).stdout.splitlines()
     # tshark 4.0 shows the ICRC of each frame and checks none; its number has the bytes in their order.
     crcs = [f"0x{data[-4:].hex()}" for data in (*good, damaged)]
     expected = [f"42\t{n}\t4660\t{BYTES[number]}\t{crc}\t\t" for n, crc in enumerate(crcs)]
     assert [line.replace("0x00001234", "4660") for line in reported] == expected
-    assert counters(*good, damaged, number=number) | {"accepted": 6, "bad_icrc": 1} == counters(
-        *good, damaged, number=number
-    )
+    assert counters(*good, damaged, number=number).items() >= {"accepted": 6, "bad_icrc": 1}.items()
 
 
 def test_snapshots_are_consistent_while_reports_are_fed():

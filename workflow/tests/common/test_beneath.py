@@ -63,10 +63,9 @@ def error_of_openat2(directory: Path, path: bytes) -> int:
 @pytest.fixture
 def results(tmp_path, way):
     """Return a protected directory. Tests that use it run with both ways to open directories."""
-    directory = tmp_path / "results"
-    (directory / "tables").mkdir(parents=True)
-    beneath.protect(directory)
-    return directory
+    new_directory(tmp_path / "results" / "tables")
+    beneath.protect(tmp_path / "results")
+    return tmp_path / "results"
 
 
 def write_text(target):
@@ -133,15 +132,13 @@ def test_directory_replaced_between_any_two_steps_is_not_followed(results, outsi
     """The directory is replaced after the first step, after the second, and so on. The file is either written to the
     directory, which has moved, or there is an error.
     """
-    inner, written = results / "tables" / "inner", []
-    steps = 0
+    inner, written, steps = results / "tables" / "inner", [], []
 
     def counted(step):
         def after(*words, **more):
-            nonlocal steps
             found = step(*words, **more)
-            steps += 1
-            if steps == len(written):
+            steps.append(step)
+            if len(steps) == len(written):
                 written[-1] = replaced_by_link(inner, outside) / "profile"
             return found
 
@@ -153,7 +150,7 @@ def test_directory_replaced_between_any_two_steps_is_not_followed(results, outsi
         shutil.rmtree(results / "tables")
         inner.mkdir(parents=True)
         written.append(None)
-        steps = 0
+        steps.clear()
         with contextlib.suppress(UserError):
             atomic_text(inner / "profile", "text")
     assert (inner / "profile").read_text() == "text"  # in the last round, the directory was not replaced
@@ -168,10 +165,8 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def test_directory_replaced_repeatedly_is_never_followed(results, outside):
-    directory, link = results / "tables" / "inner", results / "tables" / "link"
-    directory.mkdir()
+    directory, link, over = new_directory(results / "tables" / "inner"), results / "tables" / "link", threading.Event()
     link.symlink_to(outside)
-    over = threading.Event()
 
     def replace():
         while not over.is_set():
@@ -205,19 +200,18 @@ def test_campaign_directory_can_be_a_link(results, tmp_path, monkeypatch):
 
 
 def test_jobs_read_the_directory_from_the_environment(tmp_path, outside, monkeypatch):
-    (tmp_path / "campaign").mkdir()
-    (tmp_path / "campaign" / "acap").symlink_to(outside)
-    monkeypatch.setenv(beneath.VARIABLE, str(tmp_path / "campaign"))
+    acap = new_directory(tmp_path / "campaign") / "acap"
+    acap.symlink_to(outside)
+    monkeypatch.setenv(beneath.VARIABLE, str(acap.parent))
     with pytest.raises(UserError, match="is a symbolic link"):
-        atomic_text(tmp_path / "campaign" / "acap" / "profile", "text")
+        atomic_text(acap / "profile", "text")
 
 
 def test_captures_are_linked_except_into_a_linked_directory(results, outside):
-    captures.link(outside / "profile", results / "raw" / "a.pcap")
-    captures.link(outside / "profile", results / "raw" / "a.pcap")
-    assert (results / "raw" / "a.pcap").read_text() == "mine"
-    shutil.rmtree(results / "raw")
-    (results / "raw").symlink_to(outside)
+    for _ in range(2):
+        captures.link(outside / "profile", results / "raw" / "a.pcap")
+        assert (results / "raw" / "a.pcap").read_text() == "mine"
+    replaced_by_link(results / "raw", outside)
     with pytest.raises(UserError, match="is a symbolic link"):
         captures.link(outside / "profile", results / "raw" / "b.pcap")
 
@@ -247,8 +241,7 @@ def test_fetched_capture_does_not_follow_links(results, outside):
     with pytest.raises(UserError, match=r"\.b\.pcap\.partial: is a symbolic link"):
         transfer.fetch("node", "b.pcap", raw / "b.pcap")
     assert "raw/.b.pcap.partial is a symbolic link" in refusal(results)
-    shutil.rmtree(raw)
-    raw.symlink_to(outside)
+    replaced_by_link(raw, outside)
     with pytest.raises(UserError, match="is a symbolic link"):
         transfer.fetch("node", "a.pcap", raw / "a.pcap")
 
@@ -260,17 +253,14 @@ def test_locks_and_incomplete_files_of_a_collection_do_not_follow_links(results,
     (results.parent / ".outcomes.csv.lock").symlink_to(outside / "profile")
     with pytest.raises(UserError, match=r"\.outcomes\.csv\.lock: is a symbolic link"):
         outcomes.merge(results.parent / "outcomes.csv", [])
-    (results / "raw").mkdir()
-    (results / "raw" / ".a.pcap.part").touch()
+    part = write_file(results / "raw" / ".a.pcap.part", "")
     coordinator.remove_parts(results / "raw")
     assert list((results / "raw").iterdir()) == []
-    elsewhere = new_directory(results.parent / "elsewhere")
-    (elsewhere / ".a.pcap.part").touch()
-    (results / "raw").rmdir()
-    (results / "raw").symlink_to(elsewhere)
+    part.touch()
+    replaced_by_link(results / "raw", results / "raw.moved")
     with pytest.raises(UserError, match="raw: is a symbolic link"):
         coordinator.remove_parts(results / "raw")
-    assert (elsewhere / ".a.pcap.part").exists()
+    assert part.exists()
 
 
 @pytest.mark.parametrize(
@@ -290,14 +280,11 @@ def test_commands_reject_links_in_results_of_another_user(command, place, campai
     directory = shutil.copytree(campaign, outside.parent / "copy")
     if command == "index":  # index removes samples that are not in the sheet and lists them in logs/
         first = min(path.stem for path in (directory / "acap").iterdir())
-        sheet = f"sample\tsite\tport\tfile\n{first}\tSITE00\tp0\tx.pcap\n"
-        (directory / "raw" / "samples.tsv").write_text(sheet)
+        write_file(directory / "raw" / "samples.tsv", f"sample\tsite\tport\tfile\n{first}\tSITE00\tp0\tx.pcap\n")
     target = directory / place
-    if target.is_dir():
-        shutil.rmtree(target)
-    with contextlib.suppress(FileNotFoundError):
-        target.unlink()
-    target.parent.mkdir(exist_ok=True)
+    if target.exists():
+        target.rename(outside.parent / "before")
+    new_directory(target.parent)
     target.symlink_to(outside if "." not in target.name else outside / "profile")
     more = ["--only", "throughput", "--formats", "svg"] if command == "figures" else []
     assert cli.main(["campaign", command, str(directory), *more]) == 2
@@ -308,8 +295,7 @@ def test_commands_reject_links_in_results_of_another_user(command, place, campai
 def test_snakemake_does_not_start_in_a_campaign_with_links(tmp_path, outside):
     """The shells of Snakemake's jobs would write their logs through the links."""
     started = workplace(tmp_path)
-    started.campaign.mkdir(parents=True)
-    (started.campaign / "logs").symlink_to(outside)
+    (new_directory(started.campaign) / "logs").symlink_to(outside)
     ended = started.run("--dry-run", "--quiet")
     assert ended.returncode == 1
     assert ended.stdout.splitlines()[1:] == [
@@ -334,11 +320,9 @@ OURS = {"raw/a.pcap": "../mine.pcap", "acap/b.parquet": f"/cache/{CACHED}_acap.p
 
 def test_links_created_by_the_workflow_are_accepted(tmp_path):
     for place, target in (LINKS | OURS).items():
-        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / place).symlink_to(target)
-    assert {str(place): what for place, what in links(tmp_path)} == {
-        place: f"is a symbolic link to {target}" for place, target in LINKS.items()
-    }
+        (new_directory((tmp_path / place).parent) / Path(place).name).symlink_to(target)
+    expected = {place: f"is a symbolic link to {target}" for place, target in LINKS.items()}
+    assert {str(place): what for place, what in links(tmp_path)} == expected
 
 
 @pytest.mark.parametrize("below", ["", "demo", "demo/tables"])

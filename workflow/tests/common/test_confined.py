@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from acapella_testing import processes
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.processes import ATTEMPT, PYTHON, confined_python, executable, running, until_confined
+from acapella_testing.release_records import write_key
 from acapella_testing.requirements import require_success
 
 from acapella.cli.commands import CAMPAIGN
@@ -74,10 +76,9 @@ def fake(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh"
 @needs_landlock
 @needs_seccomp
 def test_confined_program_has_no_access_to_files_network_or_users(tmp_path, monkeypatch):
-    secret, made = tmp_path / "outside" / "secret", tmp_path / "outside" / "made"
-    secret.parent.mkdir(mode=0o777)
+    secret = write_file(tmp_path / "outside" / "secret", "secret")
+    made = secret.with_name("made")
     secret.parent.chmod(0o777)
-    secret.write_text("secret")
     secret.chmod(0o644)
     reading, writing = os.pipe()
     os.set_inheritable(reading, True)
@@ -194,8 +195,7 @@ def test_display_filter_and_reference_have_time_limits(capture, monkeypatch, tmp
 
 def test_program_that_fills_the_disk_with_errors_is_terminated(monkeypatch, tmp_path):
     monkeypatch.setattr(confined, "FILE_BYTES", 1 << 20)
-    program = fake(tmp_path / "bin", "yes complaint >&2", monkeypatch)
-    with program.start("-", FIELDS) as run:
+    with fake(tmp_path / "bin", "yes complaint >&2", monkeypatch).start("-", FIELDS) as run:
         with pytest.raises(UserError, match="tshark failed"):
             run.finish()
         assert os.fstat(run.error_output.fileno()).st_size == 1 << 20
@@ -210,8 +210,7 @@ def test_program_that_cannot_run_is_reported_in_one_line(tmp_path):
 @needs_landlock
 @needs_seccomp
 def test_process_that_confines_itself_writes_only_below_its_outputs(tmp_path):
-    inside, outside = tmp_path / "in", tmp_path / "out"
-    inside.mkdir()
+    inside, outside = new_directory(tmp_path / "in"), tmp_path / "out"
     write_file(outside / "there", "kept")
     code = f"""{ATTEMPT}
 import ctypes, os, platform, signal, socket, subprocess
@@ -238,8 +237,8 @@ print([refused(attempt) for attempt in (
     lambda: called(libc.syscall(SYS_CLONE3, 0, 0)),
 )])
 """
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    denied, refused, found = errno.EACCES, errno.EPERM, json.loads(shown)
+    denied, refused = errno.EACCES, errno.EPERM
+    found = json.loads(processes.run(sys.executable, "-c", code, check=True).stdout)
     assert found.pop(5) in (denied, errno.EXDEV)  # EXDEV: without the right to move files between directories
     assert found == [0, 0, 0, denied, denied, refused, 0, refused, errno.ENOSYS]
     assert (outside / "there").read_text() == "kept"
@@ -266,8 +265,7 @@ def test_digest_confines_itself_and_writes_both_tables(capture, tmp_path):
 def test_commands_that_read_files_of_others_are_confined(tmp_path, command):
     """Each command waits for its input, a pipe without a writer."""
     os.mkfifo(tmp_path / "read")
-    (tmp_path / "key").write_bytes(bytes(32))
-    (tmp_path / "key").chmod(0o600)
+    write_key(tmp_path / "key")
     with running([ACAPELLA, *command], cwd=tmp_path) as process:
         assert until_confined(process)["NoNewPrivs"] == "1"
 
@@ -293,7 +291,7 @@ def test_commands_that_read_files_of_others_are_confined(tmp_path, command):
 )
 def test_readers_of_a_campaign_write_only_inside_it(tmp_path, command, writes):
     for name in ("campaign", "other", "tmp"):
-        (tmp_path / name).mkdir()
+        new_directory(tmp_path / name)
     code = f"""{ATTEMPT}
 import os, signal
 import acapella.{CAMPAIGN.modules[command[1]]} as module
@@ -304,8 +302,8 @@ def run(args):
 module.run = run
 cli.main()
 """
-    environment, script = os.environ | {"TMPDIR": str(tmp_path / "tmp")}, [sys.executable, "-c", code, *command]
-    done = subprocess.run(script, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    done = processes.run(sys.executable, "-c", code, *command, cwd=tmp_path, env=environment, check=True)
     expected = [0 if writes else errno.EACCES, errno.EACCES, errno.EPERM]
     assert [int(number) for number in done.stdout.split()] == expected, done.stderr
 
@@ -358,8 +356,7 @@ def test_confined_process_can_only_signal_itself(how):
             process.wait(60)
     else:
         script = "from acapella_core.confinement import confine_self; confine_self()\n" + SIGNALS
-        command = [sys.executable, "-c", script, str(os.getpid())]
-        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        text = processes.run(sys.executable, "-c", script, os.getpid(), check=True).stdout
     found = json.loads(text)
     assert set(found["others"]) == {errno.EPERM}, text
     assert set(found["own"]) == {0}, text
@@ -380,8 +377,7 @@ def test_doctor_reports_the_user_of_tshark():
     command = f"from acapella.cli.doctor import confinement; print({states})"
     for prefix, expected in (((), "a separate user" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
         require_success([*prefix, "true"], "user namespaces")
-        done = subprocess.run([*prefix, sys.executable, "-c", command], check=True, capture_output=True, text=True)
-        assert expected in done.stdout
+        assert expected in processes.run(*prefix, sys.executable, "-c", command, check=True).stdout
 
 
 def test_home_directory_next_to_a_program_is_not_readable(monkeypatch, tmp_path):

@@ -9,8 +9,17 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
-from acapella_testing.new_files import new_directory
-from acapella_testing.processes import ATTEMPT, confined_python, executable, running, status_of, until_confined
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.processes import (
+    ATTEMPT,
+    children_of,
+    confined_python,
+    executable,
+    run,
+    running,
+    status_of,
+    until_confined,
+)
 from acapella_testing.requirements import require, require_success, skip_if
 from acapella_testing.waiting import wait_until
 
@@ -40,9 +49,7 @@ exit 0
 @pytest.fixture
 def program(tmp_path):
     """Return a program that attempts forbidden actions, a directory that it may write to, and one that it may not."""
-    own, other = tmp_path / "own", tmp_path / "other"
-    own.mkdir()
-    other.mkdir()
+    own, other = (new_directory(tmp_path / name) for name in ("own", "other"))
     return executable(tmp_path / "program", ATTEMPTS), own, other
 
 
@@ -76,21 +83,19 @@ def test_probe_program_detects_allowed_operations(program):
 @pytest.mark.parametrize("start", [confinement.start, lambda command: run_program.start_loader([], command)])
 def test_started_program_has_resource_limits(start):
     process = start(["/bin/sleep", "600"])
-    try:
-        found = [resource.prlimit(process.pid, what)[0] for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU)]
-        assert found == [confinement.MEMORY_BYTES, confinement.CPU_S]
-        assert resource.prlimit(process.pid, resource.RLIMIT_CORE) == (0, 0)
-    finally:
-        process.kill()
-        process.wait()
+    limits = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_CORE)
+    found = [resource.prlimit(process.pid, what) for what in limits]
+    process.kill()
+    process.wait()
+    assert [soft for soft, _ in found[:2]] == [confinement.MEMORY_BYTES, confinement.CPU_S]
+    assert found[2] == (0, 0)
 
 
 @needs_landlock
 @needs_seccomp
 def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     """Checks the programs that ``run_tool`` runs, and editcap."""
-    directory = new_directory(tmp_path / "own")
-    other = tmp_path / "made"
+    directory, other = new_directory(tmp_path / "own"), tmp_path / "made"
     script = f"grep Seccomp: /proc/self/status; echo x > {other}; echo done"
     printed, _ = meters.run_tool(["/bin/sh", "-c", script], directory, "tried", tmp_path)
     assert printed.read_text().split() == ["Seccomp:", "2", "done"]
@@ -106,31 +111,28 @@ def test_confinement_does_not_change_the_output_of_flow_meters(name, tmp_path, m
     meter = meters.METERS[name]
     skip_if(meter.why_unavailable())
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
-    results = []
-    for place in ("confined", "plain"):
-        directory = new_directory(tmp_path / place)
-        if place == "plain":
-            monkeypatch.setattr(
-                meters.confinement, "start", lambda words, _=(), **more: subprocess.Popen(words, **more)
-            )
-        file, own = meter.read(capture, directory)
+
+    def read(place: str) -> tuple:
+        file, own = meter.read(capture, new_directory(tmp_path / place))
         flows = sorted(line for line in file.read_text().splitlines() if "FLOW" in line or "|" in line)
-        results.append((own, [line.partition("FLOW")[2] or line for line in flows]))
-    assert results[0] == results[1]
-    assert results[0][1]
+        return own, [line.partition("FLOW")[2] or line for line in flows]
+
+    confined = read("confined")
+    assert confined[1]
+    monkeypatch.setattr(meters.confinement, "start", lambda words, _=(), **more: subprocess.Popen(words, **more))
+    assert read("plain") == confined
 
 
 def test_nfpcapd_does_not_read_pipes(tmp_path):
     """This is why nfpcapd gets a copy. If it read pipes, the capture could be streamed."""
     skip_if(meters.METERS["nfdump"].why_unavailable())
-    capture = write_pcap(tmp_path / "port.pcap", busy_port())
-    (tmp_path / "flows").mkdir()
+    capture = write_pcap(tmp_path / "port.pcap", busy_port()).read_bytes()
+    flows = new_directory(tmp_path / "flows")
     os.mkfifo(tmp_path / "fifo")
     for name in (str(tmp_path / "fifo"), "/dev/stdin", "-"):
-        command = [meters.which("nfpcapd"), "-r", name, "-w", str(tmp_path / "flows")]
-        done = subprocess.run(command, input=capture.read_bytes(), capture_output=True, timeout=60, check=False)
-        assert done.returncode != 0, name
-        assert list((tmp_path / "flows").iterdir()) == []
+        command = [meters.which("nfpcapd"), "-r", name, "-w", flows]
+        assert subprocess.run(command, input=capture, capture_output=True, timeout=60, check=False).returncode, name
+        assert list(flows.iterdir()) == []
 
 
 @needs_seccomp
@@ -152,11 +154,8 @@ def test_p4_run_confines_its_loader(tmp_path):
     command = [ACAPELLA, "p4", "run", "preprocess", "--in", capture, "--out", "kept.pcap", "--pipeline", "interpreted"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
     try:
-        lists = Path(f"/proc/{process.pid}/task")
-        own = wait_until(lambda: [child for each in lists.glob("*/children") for child in each.read_text().split()])
-        assert [(status_of(int(child))["Seccomp"], status_of(int(child))["NoNewPrivs"]) for child in own] == [
-            ("2", "1")
-        ]
+        (child,) = wait_until(lambda: children_of(process.pid))
+        assert (status_of(child)["Seccomp"], status_of(child)["NoNewPrivs"]) == ("2", "1")
     finally:
         process.terminate()
         process.wait()
@@ -185,10 +184,9 @@ def test_commands_that_run_programs_on_captures_are_confined(tmp_path, command):
 def prepare(directory: Path) -> None:
     """Write the other inputs of the commands above."""
     pair = {"number": 0x11, "key": 7, "base": 4096, "end": 4096 + 192 * 64, "psn": 0}
-    lines = [f"register qp_{name} 0 {value}\n" for name, value in pair.items()]
-    (directory / "qp.txt").write_text("".join(lines))
-    (directory / "sheet.tsv").write_text("sample\tsite\tport\tfile\na\ts\tp\tport.pcap\n")
-    (directory / "config.yaml").write_text("testbed: files\nsamples: sheet.tsv\n")
+    write_file(directory / "qp.txt", "".join(f"register qp_{name} 0 {value}\n" for name, value in pair.items()))
+    write_file(directory / "sheet.tsv", "sample\tsite\tport\tfile\na\ts\tp\tport.pcap\n")
+    write_file(directory / "config.yaml", "testbed: files\nsamples: sheet.tsv\n")
 
 
 @needs_landlock
@@ -211,7 +209,7 @@ print(json.dumps([refused(attempt) for attempt in (
     lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
 )]))
 """
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    shown = run(sys.executable, "-c", code, check=True).stdout
     assert json.loads(shown) == [0, 0, 1, 1, 1, 1]
 
 
@@ -247,8 +245,7 @@ def test_root_of_a_user_namespace_is_not_reported_as_limited():
     """The kernel does not limit processes of the real root, and a namespace does not show which user its root is."""
     require_success(["unshare", "-r", "true"], "user namespaces")
     code = "from acapella.common import confined as c; print(c.status_of_trial()[c.PROCESSES] == str(c.TASKS))"
-    command = ["unshare", "-r", sys.executable, "-c", code]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+    assert run("unshare", "-r", sys.executable, "-c", code, check=True).stdout == "False\n"
 
 
 def test_confined_program_has_a_limit_of_processes(tmp_path):

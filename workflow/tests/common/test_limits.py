@@ -2,8 +2,6 @@
 
 import json
 import os
-import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.frames.pcap_files import header
+from acapella_testing.frames.pcap_files import header, record
 from acapella_testing.frames.pcapng_files import SECTION, interface
 from acapella_testing.native_programs import ROOT
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from acapella_testing.requirements import require_programs
 
 from acapella.cli.main import main
@@ -29,6 +29,7 @@ PCAP = header()
 HEADER = [("s", "<u4"), ("ns", "<u4"), ("cap", "<u4"), ("wire", "<u4")]  # header of a record
 MIB = 1 << 20
 FREE_OF_RATIO = 16 * MIB
+SMALL_FRAMES = (MIB - len(PCAP)) // 16  # empty frames in 1 MiB
 
 
 def zstd(plain: bytes) -> bytes:
@@ -46,9 +47,8 @@ def bomb(tmp_path_factory) -> Path:
 
 def own_mib(*words: object, code: int = 0) -> tuple[float, str]:
     """Return the peak memory of an `acapella` command itself in MiB, and its standard error."""
-    command = [sys.executable, "-m", "acapella_bench.peak", *map(str, words)]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    ended = run(sys.executable, "-m", "acapella_bench.peak", *words, env=environment)
     assert ended.returncode == code, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])["own_kib"] / 1024, ended.stderr
 
@@ -63,11 +63,10 @@ def test_digest_of_a_decompression_bomb_ends_at_the_maximum_ratio(bomb, tmp_path
     arguments = ["digest", str(bomb), "-o", str(out), "--engine", "native"]
     assert main(arguments) == DAMAGED
     assert "exceed 10000 times the compressed bytes (--max-ratio)" in capsys.readouterr().err
-    frames = pq.ParquetFile(out).metadata.num_rows
-    assert FREE_OF_RATIO / 16 - 40_000 < frames < FREE_OF_RATIO / 16 + 40_000
+    assert pq.read_metadata(out).num_rows == pytest.approx(FREE_OF_RATIO / 16, abs=40_000)
     assert main([*arguments, "--max-decompressed", "1M", "--damaged", "keep"]) == 0
     assert "more than 1048576 decompressed bytes (--max-decompressed)" in capsys.readouterr().err
-    assert pq.ParquetFile(out).metadata.num_rows == (MIB - len(PCAP)) // 16
+    assert pq.read_metadata(out).num_rows == SMALL_FRAMES
 
 
 def test_readers_stop_at_a_decompression_bomb(bomb, tmp_path, capsys):
@@ -76,8 +75,7 @@ def test_readers_stop_at_a_decompression_bomb(bomb, tmp_path, capsys):
     small = ["--max-decompressed", "1M"]
     assert main(["anonymize", str(bomb), "-o", str(tmp_path / "out.pcap"), "--key-file", str(key), *small]) == DAMAGED
     assert "--max-decompressed" in capsys.readouterr().err
-    other = tmp_path / "other.pcap"
-    other.write_bytes(PCAP + struct.pack("<IIII", 1, 0, 60, 60) + bytes(60))
+    other = write_file(tmp_path / "other.pcap", PCAP + record(10**9, bytes(60)))
     assert main(["kappa", str(bomb), str(other), "--json", *small]) == DAMAGED
     assert json.loads(capsys.readouterr().out)["trials"][0]["files"][0]["end"] == "decompression_limit"
     merged = ["digest", str(bomb), str(other), "-o", str(tmp_path / "m.parquet"), "--engine", "native", *small]
@@ -85,7 +83,7 @@ def test_readers_stop_at_a_decompression_bomb(bomb, tmp_path, capsys):
     assert "zeros.pcap.zst: more than 1048576 decompressed bytes" in capsys.readouterr().err
     found = scan(bomb, decompression.limits("1M", 10))
     assert found.fault.startswith("decompression limit at byte ")
-    assert found.frames == (MIB - len(PCAP)) // 16
+    assert found.frames == SMALL_FRAMES
 
 
 QUEUE_PAIR = """\
@@ -93,12 +91,10 @@ register qp_number 0 0x11
 register qp_base 0 0x100000
 register qp_end 0 0x1c0000
 """
-SMALL_FRAMES = (MIB - len(PCAP)) // 16  # empty frames in 1 MiB
 
 
 def test_collector_stops_at_a_decompression_bomb(bomb, tmp_path, capsys):
-    control, directory = tmp_path / "qp.control", tmp_path / "reports"
-    control.write_text(QUEUE_PAIR)
+    control, directory = write_file(tmp_path / "qp.control", QUEUE_PAIR), tmp_path / "reports"
     words = ["p4", "collect", str(bomb), "--control", str(control), "-o", str(directory), "--max-decompressed", "1M"]
     assert main(words) == DAMAGED
     assert "more than 1048576 decompressed bytes (--max-decompressed)" in capsys.readouterr().err
@@ -144,15 +140,13 @@ def test_tshark_and_core_read_a_decompression_bomb_up_to_the_same_byte(bomb, tmp
 
 @pytest.mark.parametrize("words", [("--max-ratio", "0"), ("--max-decompressed", "much"), ("--memory", "-1")])
 def test_invalid_limits_are_rejected(words, tmp_path, capsys):
-    source = tmp_path / "a.pcap"
-    source.write_bytes(PCAP)
+    source = write_file(tmp_path / "a.pcap", PCAP)
     assert main(["digest", str(source), "-o", str(tmp_path / "a.parquet"), "--engine", "native", *words]) == MISTAKE
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_interface_blocks_are_limited(tmp_path):
-    path = tmp_path / "interfaces.pcapng.zst"
-    path.write_bytes(zstd(SECTION) + zstd(interface() * (1 << 18)) * 100)
+    path = write_file(tmp_path / "interfaces.pcapng.zst", zstd(SECTION) + zstd(interface() * (1 << 18)) * 100)
     assert path.stat().st_size < 200_000
     options = ["--engine", "native", "--damaged", "keep", "--max-ratio", "100000"]
     mib, error = own_mib("digest", path, "-o", tmp_path / "i.parquet", *options)
@@ -200,19 +194,17 @@ def test_too_many_flows_end_at_the_memory_limit(tmp_path):
 
 
 def test_equal_packets_are_compared_within_the_memory_limit(tmp_path):
-    count = 400_000
-    trials = [tmp_path / "a.pcap.zst", tmp_path / "b.pcap.zst"]
-    for step_ns, path in enumerate(trials, 1):
-        path.write_bytes(zstd(PCAP + copies(count, step_ns).tobytes()))
-    empty = tmp_path / "empty.pcap"
-    empty.write_bytes(PCAP)
-    base, _ = own_mib("kappa", empty, empty, "--json", "-o", tmp_path / "e.json")
-    results = []
-    for memory in ("16M", "1G"):
-        out = tmp_path / f"{memory}.json"
-        mib, _ = own_mib("kappa", *trials, "--json", "-o", out, "--memory", memory)
-        results.append((mib, out.read_bytes()))
-    (small, spilled), (_, plain) = results
+    count, out = 400_000, tmp_path / "out.json"
+    trials = [
+        write_file(tmp_path / f"{step_ns}.pcap.zst", zstd(PCAP + copies(count, step_ns).tobytes()))
+        for step_ns in (1, 2)
+    ]
+    empty = write_file(tmp_path / "empty.pcap", PCAP)
+    base, _ = own_mib("kappa", empty, empty, "--json", "-o", out)
+    small, _ = own_mib("kappa", *trials, "--json", "-o", out, "--memory", "16M")
+    spilled = out.read_bytes()
+    own_mib("kappa", *trials, "--json", "-o", out, "--memory", "1G")
+    plain = out.read_bytes()
     assert spilled == plain
     (pair,) = json.loads(plain)["pairs"]
     # B takes twice the time: each gap changes by 1 ns, each latency by the packet's number.

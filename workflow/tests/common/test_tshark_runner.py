@@ -6,11 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.new_files import new_directory, write_file
-from acapella_testing.processes import executable, runs
+from acapella_testing.processes import executable, run, runs
 from acapella_testing.runs.workflow_run import TSHARK
 from acapella_testing.waiting import wait_until
 
@@ -29,7 +30,7 @@ def answers(program, source) -> list[bytes]:
 
 
 def test_tshark_has_every_preference(program):
-    shown = subprocess.run([program.path, "-G", "defaultprefs"], capture_output=True, text=True, check=True).stdout
+    shown = run(program.path, "-G", "defaultprefs", check=True).stdout
     known = {line.removeprefix("#").partition(":")[0] for line in shown.splitlines()}
     assert {preference.partition(":")[0] for preference in tshark.PREFERENCES} <= known
 
@@ -71,10 +72,8 @@ def test_tshark_is_terminated_at_the_end_of_the_block(program):
 
 
 def test_failure_contains_the_error_of_tshark(program, tmp_path):
-    text = tmp_path / "notes.pcap"
-    text.write_text("no capture\n" * 10)
     with pytest.raises(UserError, match=r"notes\.pcap: tshark failed .*isn't a capture file"):
-        answers(program, text)
+        answers(program, write_file(tmp_path / "notes.pcap", "no capture\n" * 10))
 
 
 def test_truncated_capture_is_accepted_on_request(program, capture):
@@ -104,6 +103,11 @@ def test_missing_tshark_error_names_the_fix_in_one_line(engine, capture, tmp_pat
     assert main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), "--engine", "native"]) == 0
 
 
+def path_with(program: Path) -> str:
+    """Return PATH with the directory of a program first."""
+    return f"{program.parent}:{os.environ['PATH']}"
+
+
 # Exits with 0 on the capture of one frame that distinguishes a broken tshark from a broken capture.
 UNLESS_INTACT = f"[ $(wc -c) = {len(tshark.INTACT)} ] && exit 0; "
 
@@ -124,8 +128,7 @@ UNLESS_INTACT = f"[ $(wc -c) = {len(tshark.INTACT)} ] && exit 0; "
 )
 def test_failed_tshark_is_reported_in_one_line_without_output(script, message, capture, monkeypatch, capsys):
     text = f'#!/bin/sh\n[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit\n{script}\n'
-    fake = executable(capture.parent / "bin" / "tshark", text)
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", path_with(executable(capture.parent / "bin" / "tshark", text)))
     out = new_directory(capture.parent / "out")
     code = main(["digest", str(capture), "-o", str(out / "a.parquet"), "--flows", str(out / "f.parquet")])
     assert code == (OUTSIDE if "kill" in script or "it fails on" in message else 2)
@@ -142,10 +145,10 @@ def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program
     capture = write_pcap(tmp_path / "c.pcap", [(START_NS + at, b"\x02" * 1000) for at in range(frames)])
     seconds = f"3600.{os.getpid()}{engine == 'hybrid':d}{frames}"
     text = TSHARK.format(instead=f"exec sleep {seconds}", tshark=program.path)
-    fake = executable(tmp_path / "bin" / "tshark", text)
+    environment = os.environ | {"PATH": path_with(executable(tmp_path / "bin" / "tshark", text))}
     command = [sys.executable, "-m", "acapella.cli.main", "digest", capture, "--engine", engine]
     command += ["--tshark-timeout", "3600", "-o", tmp_path / "a.parquet", "--flows", tmp_path / "f.parquet"]
-    with subprocess.Popen(command, env=os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}"}) as digest:
+    with subprocess.Popen(command, env=environment) as digest:
         wait_until(lambda: runs("sleep", seconds), running=digest)
         digest.send_signal(signal.SIGINT)
         assert digest.wait(timeout=60) == 130
@@ -157,17 +160,13 @@ def test_digest_that_never_ends_fails_at_its_time_limit(engine, tmp_path, monkey
     """tshark neither reads nor prints. The limit is 0.5 s, and a few milliseconds for the size of the capture."""
     seconds = f"3600.{os.getpid()}5{engine == 'hybrid':d}"
     text = TSHARK.format(instead=f"exec sleep {seconds}", tshark=program.path)
-    fake = executable(tmp_path / "bin" / "tshark", text)
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    capture, out = write_pcap(tmp_path / "c.pcap", busy_port()), tmp_path / "out"
-    out.mkdir()
+    monkeypatch.setenv("PATH", path_with(executable(tmp_path / "bin" / "tshark", text)))
+    capture, out = write_pcap(tmp_path / "c.pcap", busy_port()), new_directory(tmp_path / "out")
     words = ["--engine", engine, "--max-seconds", "0.5", "-o", str(out / "a.parquet")]
     previous = signal.getsignal(signal.SIGALRM)
     assert main(["digest", str(capture), *words]) == OUTSIDE
-    assert re.fullmatch(
-        rf"acapella: error: {capture}: not finished after \d s; raise --max-seconds, or use --engine native\n",
-        capsys.readouterr().err,
-    )
+    what = r"not finished after \d s; raise --max-seconds, or use --engine native"
+    assert re.fullmatch(f"acapella: error: {capture}: {what}\n", capsys.readouterr().err)
     assert list(out.iterdir()) == []
     assert not runs("sleep", seconds)
     assert signal.getsignal(signal.SIGALRM) == previous

@@ -2,14 +2,13 @@
 
 import hashlib
 import os
-import struct
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.new_files import new_directory
-from acapella_testing.oracles.core_against_tshark import pcap
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.oracles.core_against_tshark import pcap, vendor_prefixes
 from acapella_testing.processes import executable, run
 from acapella_testing.requirements import require
 from acapella_testing.source_tree import ROOT
@@ -31,9 +30,7 @@ def program(program) -> tshark.Tshark:
 
 @pytest.fixture
 def capture(tmp_path) -> Path:
-    file = tmp_path / "sequenced.pcap"
-    file.write_bytes(pcap([(len(SEQUENCED) + 20, SEQUENCED + bytes(20))]))
-    return file
+    return write_file(tmp_path / "sequenced.pcap", pcap([(len(SEQUENCED) + 20, SEQUENCED + bytes(20))]))
 
 
 def deciders(capture: Path, engine: str = "native") -> tuple[list[str], dict]:
@@ -80,9 +77,8 @@ def test_without_tshark_the_included_list_decides_and_is_recorded(capture, monke
 
 
 def test_included_list_contains_the_prefixes_of_its_words():
-    listing = "# 0000:00\n001b:21-23,ff 5254:00\n"
-    expected = ["00:1b:21", "00:1b:22", "00:1b:23", "00:1b:ff", "52:54:00"]
-    assert list(vendors.prefixes(listing)) == expected
+    prefixes = vendors.prefixes("# 0000:00\n001b:21-23,ff 5254:00\n")
+    assert list(prefixes) == ["00:1b:21", "00:1b:22", "00:1b:23", "00:1b:ff", "52:54:00"]
     text = vendors.INCLUDED.read_text()
     count = int(text.split("# prefixes: ")[1].split("\n")[0])
     assert len(vendors.included().core) == len(set(vendors.prefixes(text))) == count > 30_000
@@ -117,10 +113,4 @@ def test_vendor_lists_next_to_the_program_are_used(capture, monkeypatch, tmp_pat
 
 def test_vendor_lists_are_read_completely_and_decide(program):
     """Counts all three-byte prefixes of the installed lists with a separate parser."""
-    prefixes = set()
-    for name in vendors.FILES:
-        for line in (vendors.directory_of(program) / name).read_text(encoding="utf-8").splitlines():
-            address = line.split("\t")[0].split(" ")[0].replace("-", ":")
-            if not line.startswith("#") and address.count(":") == 2 and "/" not in address:
-                prefixes.add(struct.pack("!3B", *(int(byte, 16) for byte in address.split(":"))))
-    assert len(vendors.find(program).core) == len(prefixes) > 10_000
+    assert len(vendors.find(program).core) == len(vendor_prefixes(program)) > 10_000
