@@ -17,14 +17,11 @@ N = 2000
 def pairs_of(measure: str) -> list[dict]:
     """Return exact values over six decades, measured without error; losses with intervals of a width of 0.2 %."""
     draw = random.Random(measure)
-    rows = []
-    for _ in range(N):
-        exact = draw.uniform(0.001, 0.3) if KINDS[measure] is INTERVAL else round(10 ** draw.uniform(1, 7))
-        rows.append({"measure": measure, "triggers": "all", "exact": float(exact), "measured": float(exact)})
-        rows[-1] |= {"outside": False, "covered": None, "width": None}
-        if KINDS[measure] is INTERVAL:
-            rows[-1] |= {"covered": True, "width": 0.002}
-    return rows
+    losses = KINDS[measure] is INTERVAL
+    exact = [draw.uniform(0.001, 0.3) if losses else float(round(10 ** draw.uniform(1, 7))) for _ in range(N)]
+    known = {"measure": measure, "triggers": "all", "outside": False}
+    known |= {"covered": True, "width": 0.002} if losses else {"covered": None, "width": None}
+    return [{**known, "exact": value, "measured": value} for value in exact]
 
 
 def verdict(rows: list[dict]) -> str | None:
@@ -43,6 +40,11 @@ def damaged(rows: list[dict], share: float, factor: float) -> list[dict]:
     many = round(share * len(rows))
     wrong = [row | {"measured": row["exact"] * factor, "covered": row["covered"] and False} for row in rows[:many]]
     return wrong + rows[many:]
+
+
+def changed(rows: list[dict], many: int, **values) -> list[dict]:
+    """Return the pairs with other values in the first ones."""
+    return [row | values for row in rows[:many]] + rows[many:]
 
 
 @pytest.mark.parametrize("measure", agreement.MEASURES)
@@ -81,22 +83,21 @@ def test_one_percent_of_values_wrong_by_1000_does_not_agree(measure):
 @pytest.mark.parametrize("measure", agreement.MEASURES)
 def test_values_that_are_all_2_percent_high_do_not_agree(measure):
     why = verdict(damaged(pairs_of(measure), 1, 1.02))
-    assert why is not None and "R2" not in why
+    assert why is not None
+    assert "R2" not in why
 
 
 @pytest.mark.parametrize("measure", agreement.MEASURES)
 def test_six_percent_missing_do_not_agree(measure):
-    rows = pairs_of(measure)
-    assert verdict([row | {"measured": None} for row in rows[: 6 * N // 100]] + rows[6 * N // 100 :]) == "6 % missing"
-    assert verdict([row | {"measured": None} for row in rows[: 4 * N // 100]] + rows[4 * N // 100 :]) is None
+    for percent, expected in ((6, "6 % missing"), (4, None)):
+        assert verdict(changed(pairs_of(measure), percent * N // 100, measured=None)) == expected
 
 
 @pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is INTERVAL])
 def test_correct_but_too_wide_intervals_do_not_agree(measure):
-    rows = pairs_of(measure)
-    assert "median width 90 %" in verdict([row | {"width": 0.9} for row in rows])
-    assert verdict([row | {"width": 0.9} for row in rows[: N // 50]] + rows[N // 50 :]) == "p99 width 90 %"
-    assert verdict([row | {"width": None, "covered": None} for row in rows]) == "no intervals"
+    assert "median width 90 %" in verdict(changed(pairs_of(measure), N, width=0.9))
+    assert verdict(changed(pairs_of(measure), N // 50, width=0.9)) == "p99 width 90 %"
+    assert verdict(changed(pairs_of(measure), N, width=None, covered=None)) == "no intervals"
 
 
 @pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is INTERVAL])
@@ -105,13 +106,12 @@ def test_wide_intervals_of_the_few_flows_with_loss_do_not_agree(measure):
     lossless = {"exact": 0.0, "measured": 0.0, "width": 0.0}
     rows = [row | {"width": 1 - row["exact"]} for row in pairs_of(measure)[:12]]
     wide = sorted(row["width"] for row in rows)
-    rest = [row | lossless for row in pairs_of(measure)[12:]]
-    why = verdict(rows + rest)
-    assert why == f"median width {100 * wide[5]:.3g} %, p99 width {100 * wide[11]:.3g} %"
-    assert verdict([row | {"width": 0.002} for row in rows] + rest) is None
-    assert verdict([row | lossless for row in rows] + rest) == "too few values: 0 above 0"
-    unknown = [row | lossless | {"width": 0.9} for row in rows]
-    assert "median width 90 %" in verdict(pairs_of(measure)[:10] + unknown + rest), "of flows without loss"
+    rows += changed(pairs_of(measure)[12:], N, **lossless)
+    assert verdict(rows) == f"median width {100 * wide[5]:.3g} %, p99 width {100 * wide[11]:.3g} %"
+    assert verdict(changed(rows, 12, width=0.002)) is None
+    assert verdict(changed(rows, 12, **lossless)) == "too few values: 0 above 0"
+    unknown = changed(rows, 12, **lossless | {"width": 0.9})
+    assert "median width 90 %" in verdict(pairs_of(measure)[:10] + unknown), "of flows without loss"
 
 
 @pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is COUNT])

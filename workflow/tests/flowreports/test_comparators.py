@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from acapella_testing.frames.traces import MS, START_NS, underlay, write_pcap
+from acapella_testing.new_files import write_file
 from acapella_testing.requirements import skip_if
 from scapy.layers.inet import IP, TCP, UDP
 
@@ -36,6 +37,20 @@ def seen(tmp_path_factory):
     return capture, flows
 
 
+@pytest.fixture
+def packed(seen, tmp_path):
+    """Return the capture compressed by gzip."""
+    return write_file(tmp_path / "t.pcap.gz", gzip.compress(seen[0].read_bytes()))
+
+
+def compared(capsys, code: int, capture, flows) -> list[str]:
+    """Run `acapella p4 compare` with softflowd; return the lines of its error messages and of its table."""
+    needs("softflowd")
+    assert main(["p4", "compare", str(capture), "--flows", str(flows), "--tool", "softflowd"]) == code
+    printed = capsys.readouterr()
+    return printed.err.splitlines() + printed.out.splitlines()
+
+
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
 def test_meter_finds_flows_of_plain_frames_but_not_of_labeled_ones(tool, seen):
     needs(tool)
@@ -49,31 +64,24 @@ def test_meter_finds_flows_of_plain_frames_but_not_of_labeled_ones(tool, seen):
     assert {"softflowd": found["own"].get("ignored"), "nfdump": found["own"].get("unknown")}[tool] is not None
 
 
-def test_compressed_capture_gives_the_same_flows(seen, tmp_path):
-    import gzip  # noqa: PLC0415
-
+def test_compressed_capture_gives_the_same_flows(seen, packed):
     needs("softflowd")
-    packed = tmp_path / "t.pcap.gz"
-    packed.write_bytes(gzip.compress(seen[0].read_bytes()))
     assert compare(packed, seen[1], ["softflowd"]) == compare(*seen, ["softflowd"])
 
 
-def test_only_a_meter_that_reads_files_gets_a_copy_of_at_most_half_of_the_space(seen, tmp_path, monkeypatch):
+def test_only_a_meter_that_reads_files_gets_a_copy_of_at_most_half_of_the_space(seen, packed, monkeypatch):
     needs("softflowd")
     needs("nfdump")
-    packed = tmp_path / "t.pcap.gz"
-    packed.write_bytes(gzip.compress(seen[0].read_bytes()))
     free = SimpleNamespace(f_bavail=1, f_frsize=2 * seen[0].stat().st_size - 200)
     monkeypatch.setattr(meters.os, "statvfs", lambda _: free)
-    assert compare(packed, seen[1], ["softflowd"]) == compare(seen[0], seen[1], ["softflowd"])
+    assert compare(packed, seen[1], ["softflowd"]) == compare(*seen, ["softflowd"])
     with pytest.raises(meters.CopyTooLargeError, match=r"t\.pcap\.gz: exceeds the decompression limits"):
         compare(packed, seen[1], ["nfdump"])
 
 
 def test_nothing_is_decompressed_without_a_meter(seen, tmp_path, monkeypatch):
     """Then limits and damage of the capture have no effect."""
-    damaged = tmp_path / "t.pcap.gz"
-    damaged.write_bytes(b"\x1f\x8b" + bytes(9))
+    damaged = write_file(tmp_path / "t.pcap.gz", b"\x1f\x8b" + bytes(9))
     monkeypatch.setattr(meters, "which", lambda _: None)
     assert all("is not installed" in one["skipped"] for one in compare(damaged, seen[1])["tools"])
 
@@ -81,36 +89,24 @@ def test_nothing_is_decompressed_without_a_meter(seen, tmp_path, monkeypatch):
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
 def test_meter_reads_complete_frames_of_a_truncated_capture(tool, seen, tmp_path):
     needs(tool)
-    cut = tmp_path / "cut.pcap"
-    cut.write_bytes(seen[0].read_bytes()[:-5])  # within the last frame, which is after labels
+    cut = write_file(tmp_path / "cut.pcap", seen[0].read_bytes()[:-5])  # within the last frame, which is after labels
     (found,), (whole,) = (compare(capture, seen[1], [tool])["tools"] for capture in (cut, seen[0]))
     assert {**found, "own": None} == {**whole, "own": None}
 
 
 def test_invalid_capture_error_has_the_tools_message(seen, tmp_path):
     needs("softflowd")
-    bad = tmp_path / "bad.pcap"
-    bad.write_bytes(seen[0].read_bytes()[:10])
     with pytest.raises(UserError) as error:
-        compare(bad, seen[1], ["softflowd"])
-    assert "bad.pcap" in str(error.value) and "starting data collection" not in str(error.value)
+        compare(write_file(tmp_path / "bad.pcap", seen[0].read_bytes()[:10]), seen[1], ["softflowd"])
+    assert "bad.pcap" in str(error.value)
+    assert "starting data collection" not in str(error.value)
 
 
 def test_connection_of_zeek_is_two_flows(tmp_path):
-    line = {
-        "id.orig_h": "10.0.0.1",
-        "id.orig_p": 5000,
-        "id.resp_h": "10.0.0.2",
-        "id.resp_p": 80,
-        "proto": "tcp",
-        "orig_pkts": 3,
-        "orig_ip_bytes": 720,
-        "resp_pkts": 2,
-        "resp_ip_bytes": 100,
-    }
+    line = {"id.orig_h": "10.0.0.1", "id.orig_p": 5000, "id.resp_h": "10.0.0.2", "id.resp_p": 80, "proto": "tcp"}
+    line |= {"orig_pkts": 3, "orig_ip_bytes": 720, "resp_pkts": 2, "resp_ip_bytes": 100}
     ping = {**line, "id.orig_h": "fe80::1", "id.resp_h": "fe80::2", "proto": "icmp", "resp_pkts": 0, "resp_ip_bytes": 0}
-    log = tmp_path / "conn.log"
-    log.write_text("".join(json.dumps(row) + "\n" for row in (line, line, ping)))
+    log = write_file(tmp_path / "conn.log", "".join(json.dumps(row) + "\n" for row in (line, line, ping)))
     con = queries.connect()
     make_table(con, "measured", "zeek", {"log": str(log)})
     assert con.execute("from measured order by src").fetchall() == [
@@ -131,30 +127,22 @@ def test_missing_tool_is_skipped_with_a_reason(seen, monkeypatch, capsys):
 
 
 def test_invalid_capture_is_a_one_line_error(seen, tmp_path, capsys):
-    needs("softflowd")
-    bad = tmp_path / "bad.pcap"
-    bad.write_bytes(bytes.fromhex("a1b2c3d4") + b"nonsense")
-    assert main(["p4", "compare", str(bad), "--flows", str(seen[1]), "--tool", "softflowd"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    bad = write_file(tmp_path / "bad.pcap", bytes.fromhex("a1b2c3d4") + b"nonsense")
+    (line,) = compared(capsys, 2, bad, seen[1])
     assert line.startswith(f"acapella: error: {bad}: softflowd cannot read it: ")
 
 
-def test_damaged_capture_is_an_error_with_the_counts_of_whole_frames(seen, tmp_path, capsys):
-    needs("softflowd")
-    content = bytearray(gzip.compress(seen[0].read_bytes()))
-    damaged = tmp_path / "damaged.pcap.gz"
-    content[-5] ^= 0xFF  # the checksum, after all data
-    damaged.write_bytes(content)
-    assert main(["p4", "compare", str(damaged), "--flows", str(seen[1]), "--tool", "softflowd"]) == 1
-    printed = capsys.readouterr()
-    assert printed.err.startswith(f"acapella: error: {damaged}: at byte ") and printed.err.count("\n") == 1
-    assert "softflowd" in printed.out
+def test_damaged_capture_is_an_error_with_the_counts_of_whole_frames(seen, packed, capsys):
+    content = packed.read_bytes()
+    packed.write_bytes(content[:-5] + bytes([content[-5] ^ 0xFF]) + content[-4:])  # the checksum, after all data
+    error, *printed = compared(capsys, 1, packed, seen[1])
+    assert error.startswith(f"acapella: error: {packed}: at byte ")
+    assert "softflowd" in printed[-1]
+    assert "error" not in printed[0]
 
 
 def test_flow_table_without_flows_is_compared(seen, tmp_path, capsys):
-    needs("softflowd")
-    empty = write_pcap(tmp_path / "empty.pcap", [])
-    flows = tmp_path / "empty.flows.parquet"
+    empty, flows = write_pcap(tmp_path / "empty.pcap", []), tmp_path / "empty.flows.parquet"
     assert main(["digest", str(empty), "-o", str(tmp_path / "e.parquet"), "--flows", str(flows)]) == 0
-    assert main(["p4", "compare", str(seen[0]), "--flows", str(flows), "--tool", "softflowd"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["exact", "0", "0", "0"]
+    capsys.readouterr()
+    assert compared(capsys, 0, seen[0], flows)[1].split()[:4] == ["exact", "0", "0", "0"]

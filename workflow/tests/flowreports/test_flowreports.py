@@ -1,6 +1,5 @@
 """End-to-end tests of flow reports: a capture through P4 program and collector, compared with its digest."""
 
-import collections
 import contextlib
 import json
 import math
@@ -20,7 +19,8 @@ from acapella_testing.frames import traces
 from acapella_testing.frames.compressed import damaged
 from acapella_testing.frames.report_frames import icrc
 from acapella_testing.native_programs import native_program
-from acapella_testing.processes import run
+from acapella_testing.new_files import new_directory
+from acapella_testing.processes import children_of, run
 from acapella_testing.requirements import require, require_programs
 from acapella_testing.waiting import wait_until
 from scapy.utils import RawPcapReader
@@ -49,6 +49,11 @@ def reports(capture: Path, output: Path, *options: str) -> int:
     return cli.main(["p4", "reports", str(capture), "-o", str(output), *options])
 
 
+def counts_of(directory: Path) -> dict[tuple[str, str], int]:
+    """Return the counters by stage and name."""
+    return {(row["stage"], row["counter"]): row["value"] for row in table(directory, "counts")}
+
+
 def by_measure(directory: Path) -> dict[str, dict]:
     """Return the rows of accuracy by measure."""
     return {row["measure"]: row for row in table(directory, "accuracy")}
@@ -73,17 +78,16 @@ def test_values_are_exact_with_a_large_sketch(busy):
         assert row["missing"] == 0, measure
     assert found["throughput_reports"]["equal"] == found["throughput_reports"]["n"]
     assert found["bytes"]["outside"] == 1, "the flow inside GRE"
-    tunnels = [row for row in table(busy, "compared_flows") if row["found"] == "collector"]
-    assert {row["ip_proto"] for row in tunnels} == {47}, "the tunnel's own flow is what the program sees of it"
+    tunnels = {row["ip_proto"] for row in table(busy, "compared_flows") if row["found"] == "collector"}
+    assert tunnels == {47}, "the tunnel's own flow is what the program sees of it"
 
 
 @needs_program
 def test_measures_per_report_are_counted_by_bins(busy):
-    pairs = [row for row in table(busy, "pairs") if row["exact"] and row["measured"]]
-    expected = collections.Counter(
+    expected = Counter(
         (row["measure"], *(round(20 * math.log10(row[name])) for name in ("exact", "measured")))
-        for row in pairs
-        if row["measure"] in AT_REPORTS
+        for row in table(busy, "pairs")
+        if row["measure"] in AT_REPORTS and row["exact"] and row["measured"]
     )
     con = queries.connect()
     con.read_parquet(str(busy / "pairs.parquet")).create_view("pairs")
@@ -114,9 +118,10 @@ def test_small_sketch_never_undercounts(busy):
 def test_windows_without_a_reason_are_exact_with_a_small_sketch(busy, tmp_path):
     """Some windows are wrong, and all of these have the reason; most flows do not have it."""
     assert reports(busy.parent / "busy.pcap", tmp_path, "--epoch", "1s", "--size", "2x32") == 0
-    windows = table(tmp_path, "judged_windows")
-    known = [row for row in windows if row["reason"] is None]
-    shared = [row for row in windows if row["reason"] == "sketch_load"]
+    known, shared = (
+        [row for row in table(tmp_path, "judged_windows") if row["reason"] == reason]
+        for reason in (None, "sketch_load")
+    )
     assert all(row["bytes"] == row["bytes_measured"] for row in known) and known
     assert any(row["bytes"] < row["bytes_measured"] for row in shared)
     assert all(row["bytes"] <= row["bytes_high"] and row["bytes_low"] is None for row in shared)
@@ -124,18 +129,17 @@ def test_windows_without_a_reason_are_exact_with_a_small_sketch(busy, tmp_path):
 
 @needs_program
 def test_counters_account_for_all_reports(busy):
-    counts = {(row["stage"], row["counter"]): row["value"] for row in table(busy, "counts")}
-    frames, probes = counts["program", "in"], counts["program", "probes"]
+    counts = counts_of(busy)
     without = sum(value for (stage, name), value in counts.items() if stage == "program" and "no_report" in name)
-    assert frames + probes == counts["program", "reports"] + without
+    assert counts["program", "in"] + counts["program", "probes"] == counts["program", "reports"] + without
     sent = counts["balance", "reports_sent"]
     assert sent == counts["program", "reports"] == counts["collector", "frames"]
     assert sent == counts["balance", "reports_accepted"] + counts["balance", "reports_not_taken"]
     assert counts["balance", "reports_not_taken"] == counts["collector", "bad_icrc"] == 0
     seconds = table(busy, "seconds")
     assert sum(row["reports"] + row["probes"] for row in seconds) == sent
-    stamps = program.report_times(busy / "reports.pcap", Settings())
-    assert sum(row["probes"] for row in seconds) == sum(stamps["probe"].to_pylist())
+    probes = program.report_times(busy / "reports.pcap", Settings())["probe"].to_pylist()
+    assert sum(row["probes"] for row in seconds) == sum(probes)
 
 
 @needs_program
@@ -202,8 +206,8 @@ def check_damage(busy, capture: Path, capsys, error: str) -> None:
     last_line = capsys.readouterr().err.splitlines()[-1]
     assert last_line.startswith(error)
     assert last_line.endswith("; exit code 1")
-    expected = [row | {"sample": "wild"} for row in table(busy, "compared_flows")]
-    assert table(capture.parent / "made", "compared_flows") == expected
+    found = [row | {"sample": "busy"} for row in table(capture.parent / "made", "compared_flows")]
+    assert found == table(busy, "compared_flows")
 
 
 @needs_program
@@ -222,8 +226,7 @@ def test_damaged_capture_is_reported_on_up_to_the_damage(busy, tmp_path, capsys)
 
 def loader_runs(parent: int) -> bool:
     """Return whether a child of a process is the loader and has opened its (still unnamed) output file."""
-    tasks = Path(f"/proc/{parent}/task").glob("*/children")  # a separate thread starts the loader
-    for child in [child for task in tasks for child in task.read_text().split()]:
+    for child in children_of(parent):  # a separate thread starts the loader
         with contextlib.suppress(OSError):  # it has ended, or has not become the loader yet
             links = [path.readlink().name for path in Path(f"/proc/{child}/fd").iterdir()]
             if Path(f"/proc/{child}/exe").resolve().name == program.LOADER:
@@ -235,8 +238,7 @@ def loader_runs(parent: int) -> bool:
 def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
     whole = (busy.parent / "busy.pcap").read_bytes()
     path = damaged(tmp_path / "wild.pcap.zst", "zstd", whole, whole)
-    error = f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: "
-    check_damage(busy, path, capsys, error)
+    check_damage(busy, path, capsys, f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: ")
 
 
 @needs_program
@@ -245,10 +247,10 @@ def test_stopped_run_leaves_no_incomplete_reports(busy, tmp_path, number, times)
     long, created = tmp_path / "long.pcap", tmp_path / "made"
     header, records = (content := (busy.parent / "busy.pcap").read_bytes())[:24], content[24:]
     long.write_bytes(header + records * (2**25 // len(records)))
-    (scratch := tmp_path / "tmp").mkdir()
-    command = [sys.executable, "-m", "acapella.cli.main", "p4", "reports", str(long), "-o", str(created)]
-    options = {"stderr": subprocess.PIPE, "text": True, "env": os.environ | {"TMPDIR": str(scratch)}}
-    with subprocess.Popen(command, **options) as running:
+    scratch = new_directory(tmp_path / "tmp")
+    command = [sys.executable, "-m", "acapella.cli.main", "p4", "reports", long, "-o", created]
+    environment = os.environ | {"TMPDIR": str(scratch)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
         wait_until(lambda: loader_runs(running.pid), running=running)
         for _ in range(times):
             running.send_signal(number)
@@ -274,12 +276,10 @@ def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
     both = table(tmp_path / "both", "accuracy")
     for name, rows in apart.items():
         assert {row["triggers"] for row in rows} == {name}
-        order = sorted(rows, key=lambda row: row["measure"])
-        assert sorted((row for row in both if row["triggers"] == name), key=lambda row: row["measure"]) == order
+        assert {row["measure"]: row for row in both if row["triggers"] == name} == {row["measure"]: row for row in rows}
     assert len(both) == len(apart["all"]) + len(apart["published"])
     packets = {row["triggers"]: row for row in both if row["measure"] == "packets"}
-    flows = [row for row in table(tmp_path / "both", "compared_flows") if row["found"] == "both"]
-    without = sum(row["ip_proto"] != 6 for row in flows)
+    without = sum(row["ip_proto"] != 6 for row in table(tmp_path / "both", "compared_flows") if row["found"] == "both")
     assert packets["published"]["missing"] >= without > packets["all"]["missing"] == 0
     assert [words for words in lines if words[0] == "published"] and ["all", "packets"] in lines
     flows = [row for row in table(tmp_path / "published", "compared_flows") if row["iat_measured_ns"] is not None]
@@ -300,10 +300,9 @@ def test_empty_capture_has_no_flows(tmp_path):
 def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     """R2 above 0.99 on values and on logarithms, over at least six resets of 10 s."""
     require(CORPUS.is_dir(), f"no corpus at {CORPUS}")
-    capture = tmp_path / "wrapped.pcap"
+    capture, created = tmp_path / "wrapped.pcap", tmp_path / "made"
     spread = ["--frames", "60000", "--snaplen", "200", "--seed", "7", "--mean-gap-ns", "1200000"]
-    subprocess.run([sys.executable, str(UNDERLAY), *spread, "-o", str(capture), str(CORPUS / "ndpi")], check=True)
-    created = tmp_path / "made"
+    run(sys.executable, UNDERLAY, *spread, "-o", capture, CORPUS / "ndpi", check=True)
     assert reports(capture, created) == 0
     assert json.loads((created / "program.json").read_text())["epochs"] >= 7
     found = by_measure(created)
@@ -315,8 +314,8 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     for measure in ("iat", "iat_reports", "bytes_in_flight", "acknowledged_bytes"):
         assert found[measure]["equal"] == found[measure]["n"] > 0, (measure, found[measure])
     assert found["loss"]["covered_share"] == found["retransmitted"]["covered_share"] == 1
-    flows = [row for row in table(created, "compared_flows") if row["found"] == "both" and not row["outside"]]
-    for row in flows:
+    compared = table(created, "compared_flows")
+    for row in [row for row in compared if row["found"] == "both" and not row["outside"]]:
         exact, measured = row["acknowledged_bytes"], row["acknowledged_measured_bytes"]
         assert exact is None or (measured == exact) == (row["acknowledged_reason"] is None), row
         assert None in (exact, measured) or measured <= exact, row
@@ -337,26 +336,25 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
         assert not bounded or row["bytes_low"] <= row["bytes"] <= row["bytes_high"], row
     assert all(row["held"] == row["bounded"] for row in reasons.values())
     assert sum(row["bounded"] for row in reasons.values()) == sum(row["bytes_high"] is not None for row in windows)
-    flows = {row["flow"]: row for row in table(created, "compared_flows") if row["found"] != "exact"}
+    flows = {row["flow"]: row["bytes_measured"] for row in compared if row["found"] != "exact"}
     sums = Counter()
     for row in windows:
         sums[row["flow"]] += row["bytes_measured"]
-    assert {flow: sums[flow] for flow in flows} == {flow: row["bytes_measured"] for flow, row in flows.items()}
-    counted = {(row["stage"], row["counter"]): row["value"] for row in table(created, "counts")}
-    assert counted["balance", "reports_not_taken"] == 0
+    assert {flow: sums[flow] for flow in flows} == flows
+    assert counts_of(created)["balance", "reports_not_taken"] == 0
 
 
 @needs_program
 def test_long_flows_at_the_papers_sketch_size_are_exact(tmp_path):
     """Bulk TCP over at least six resets: ACKs trigger many reports of each flow."""
-    capture = tmp_path / "long.pcap"
-    shape = ["--profile", "iperf", "--frames", "20000", "--flows", "8", "-o", str(capture)]
-    subprocess.run([native_program("acapella-generate"), *shape], check=True)
-    created = tmp_path / "made"
+    capture, created = tmp_path / "long.pcap", tmp_path / "made"
+    shape = ["--profile", "iperf", "--frames", "20000", "--flows", "8", "-o", capture]
+    run(native_program("acapella-generate"), *shape, check=True)
     assert reports(capture, created, "--epoch", "3ms", "--interval", "1ms") == 0
     assert json.loads((created / "program.json").read_text())["epochs"] >= 6
     found = by_measure(created)
     for measure in (*EXACT, "throughput_reports"):
         assert found[measure]["equal"] == found[measure]["n"] > 0, measure
         assert found[measure]["missing"] == found[measure]["extra"] == 0, measure
-    assert found["bytes"]["r2"] in (None, 1) and found["packets"]["r2"] in (None, 1)
+    assert found["bytes"]["r2"] in (None, 1)
+    assert found["packets"]["r2"] in (None, 1)

@@ -1,5 +1,6 @@
 """Comparison of measured and exact flows in SQL against a naive computation, with deliberately wrong measurements."""
 
+import itertools
 import math
 import random
 import statistics
@@ -8,7 +9,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 import pytest
-from acapella_testing.exact_flows import exact_results, keyed, rows
+from acapella_testing.exact_flows import exact_results, rows
 from acapella_testing.frames import traces
 from acapella_testing.oracles.naive_flowreports import nearest_rank
 
@@ -25,6 +26,29 @@ KINDS = (
     | {"ip_version": pa.uint8(), "src": pa.string(), "dst": pa.string(), "ip_proto": pa.uint8()}
     | {"src_port": pa.uint16(), "dst_port": pa.uint16(), "partly_followed": pa.bool_()}
 )
+REPORTED = """
+create temp view reported_series as
+select k.number as flow, p.ts_ns as window_ns, p.ip_len::ubigint as bytes, 1::ubigint as packets, p.iat_ns,
+    a.flight_bytes as bytes_in_flight, a.acknowledged_bytes - coalesce(lag(a.acknowledged_bytes ignore nulls)
+        over (partition by p.key order by p.frame), 0) as acknowledged_bytes
+from packets as p inner join (values {keys}) as k (number, key) on p.key = k.key
+left join (
+    select * from acknowledgments qualify row_number() over (partition by key, ts_ns order by frame desc) = 1
+) as a on a.key = p.key and a.ts_ns = p.ts_ns
+order by p.frame;
+create temp view report_stamps as select row_number() over () as place, window_ns as ts_ns, window_ns as packet_ns,
+    iat_ns, false as shared from reported_series;
+create temp view reported_windows as select flow, window_ns // {length_ns} * {length_ns} as window_ns,
+    1::ubigint as windows, sum(bytes)::ubigint as bytes from reported_series group by all;
+"""
+JUDGED = """
+create temp table report_stamps as select * from stamps;
+create temp table reported_series as select *, ts_ns as window_ns from stamps;
+create temp table reported_flows as select * from starts;
+create temp table measured_numbers as select flow as number, flow from starts;
+create temp table compared_flows as select flow, 'both' as found, false as outside from starts;
+create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint);
+"""
 
 
 def report(con, change) -> None:
@@ -33,31 +57,8 @@ def report(con, change) -> None:
     known = {"reports": 1, "partly_followed": False}
     flows = [{**row, "flow": number, **known, **derived(row)} for number, row in enumerate(changed)]
     con.register("reported_flows", pa.Table.from_pylist(flows, pa.schema(KINDS)))
-    acked = (
-        "(select a.* from acknowledgments as a "
-        "qualify row_number() over (partition by key, ts_ns order by frame desc) = 1)"
-    )
-    stamps = (
-        "select k.number as flow, p.ts_ns as window_ns, p.ip_len::ubigint as bytes, 1::ubigint as packets, p.iat_ns, "
-        "a.flight_bytes as bytes_in_flight, "
-        "a.acknowledged_bytes - coalesce(lag(a.acknowledged_bytes ignore nulls) over "
-        "(partition by p.key order by p.frame), 0) as acknowledged_bytes "
-        f"from packets as p left join {acked} as a on a.key = p.key and a.ts_ns = p.ts_ns "
-    )
-    begins = f"window_ns // {WINDOW_NS} * {WINDOW_NS}"
     keys = ", ".join(f"({row['flow']}, {row['key']})" for row in flows)
-    con.execute(
-        f"create temp view reported_series as {stamps} inner join (values {keys}) as k (number, key) on p.key = k.key "
-        "order by p.frame"
-    )
-    con.execute(
-        "create temp view report_stamps as select row_number() over () as place, window_ns as ts_ns, "
-        "window_ns as packet_ns, iat_ns, false as shared from reported_series"
-    )
-    con.execute(
-        f"create temp view reported_windows as select flow, {begins} as window_ns, 1::ubigint as windows, "
-        "sum(bytes)::ubigint as bytes from reported_series group by all"
-    )
+    con.execute(REPORTED.format(keys=keys, length_ns=WINDOW_NS))
 
 
 def derived(row):
@@ -91,18 +92,14 @@ def register(con, name: str, columns: tuple[str, ...], rows: list[tuple]) -> Non
 
 def judged_windows(con, length_ns: int) -> list[dict]:
     """Return the rows of judged_windows, made from stamps, starts (flow, start_ns) and compared_windows."""
-    con.execute("create temp table report_stamps as select * from stamps")
-    con.execute("create temp table reported_series as select *, ts_ns as window_ns from stamps")
-    con.execute("create temp table reported_flows as select * from starts")
-    con.execute("create temp table measured_numbers as select flow as number, flow from starts")
-    con.execute("create temp table compared_flows as select flow, 'both' as found, false as outside from starts")
-    con.execute("create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint)")
+    con.execute(JUDGED)
     for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
         made_exact.create(con, name, {"length_ns": length_ns, "probes": True})
     return rows(con, "select * from judged_windows order by flow, window_ns")
 
 
 STAMPS = ("flow", "ts_ns", "bytes", "packets", "packet_ns", "iat_ns", "place", "shared")
+WINDOWS = ("sample", "flow", "window_ns", "bytes", "bytes_measured")
 
 
 def test_windows_in_one_row_get_equal_shares():
@@ -141,16 +138,12 @@ def test_r2_is_one_without_error(tmp_path):
 
 def test_wrong_values_missing_flows_and_others(tmp_path):
     draw = random.Random(3)
-    exact = {}
 
     def change(row):
         if row["src_port"] == 42000:
             return None
-        exact[keyed(row)] = row["bytes"]
-        again = {**row, "bytes": row["bytes"] + draw.choice([0, 0, 0, 40, 4000])}
-        if row["dst_port"] == 7001:
-            again["src"] = "192.0.2.77"
-        return again
+        other = {"src": "192.0.2.77"} if row["dst_port"] == 7001 else {}
+        return row | other | {"bytes": row["bytes"] + draw.choice([0, 0, 0, 40, 4000])}
 
     con, found = made_accuracy(tmp_path, change)
     got = found["bytes"]
@@ -162,7 +155,7 @@ def test_wrong_values_missing_flows_and_others(tmp_path):
     assert {(row["src_port"], row["dst_port"]) for row in lost} == {(42000, 5201), (7000, 7001)}
     assert got["missing"] == len(lost)
     assert got["extra"] == sum(row["found"] == "collector" for row in flows) == 1
-    errors = [abs(got - exact) / exact for exact, got in pairs]
+    errors = [abs(measured - exact) / exact for exact, measured in pairs]
     assert got["equal"] == sum(a == b for a, b in pairs) < len(pairs)
     assert got["r2"] == pytest.approx(r2(pairs), rel=1e-9)
     assert got["r2_log"] == pytest.approx(r2([(math.log(a), math.log(b)) for a, b in pairs]), rel=1e-9)
@@ -212,13 +205,8 @@ def bounds_of(reports, start_ns, length_ns):
     low, high, before = Counter(), Counter(), start_ns
     for at, size, count, last, gap in reports:
         until = at if last is None else last
-        if count == 1 and last is not None:
-            begin = last
-        elif count == 2 and gap is not None:
-            begin = last - gap
-        else:
-            begin = min(before, until)
-        windows = range(begin // length_ns, until // length_ns + 1)
+        known = {1: last, 2: None if gap is None else last - gap}.get(count)  # time of the first packet
+        windows = range((min(before, until) if known is None else known) // length_ns, until // length_ns + 1)
         for window in windows:
             high[window] += size
             low[window] += size if len(windows) == 1 else 0
@@ -234,15 +222,14 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
     register(con, "stamps", STAMPS, [(*report, place, False) for place, report in enumerate(reports)])
     register(con, "starts", ("flow", "start_ns"), [(number, own[0][0]) for number, (own, _) in enumerate(flows)])
     exact = Counter()
-    for number, (packets, _) in enumerate(flows):
-        for at, size in packets:
-            exact[number, at // length_ns] += size
-    places = [(flow, window) for flow in range(len(flows)) for window in range(max(at for _, at in exact) + 1)]
+    for number, at, size in [(number, *packet) for number, (packets, _) in enumerate(flows) for packet in packets]:
+        exact[number, at // length_ns] += size
+    places = itertools.product(range(len(flows)), range(max(at for _, at in exact) + 1))
     windows = [
         ("s", flow, at * length_ns, exact[flow, at], round(exact[flow, at] * draw.choice([1, 1, 1.05, 2])))
         for flow, at in places
     ]
-    register(con, "compared_windows", ("sample", "flow", "window_ns", "bytes", "bytes_measured"), windows)
+    register(con, "compared_windows", WINDOWS, windows)
     bounds = {number: bounds_of(own, packets[0][0], length_ns) for number, (packets, own) in enumerate(flows)}
     codes = set()
     for row in judged_windows(con, length_ns):
@@ -264,7 +251,7 @@ def test_windows_with_a_report_that_may_overcount_have_no_lower_bound():
     register(con, "stamps", STAMPS, stamps)
     register(con, "starts", ("flow", "start_ns"), [(0, 5)])
     windows = [("s", 0, 10 * place, 7, 7) for place in range(10)]
-    register(con, "compared_windows", ("sample", "flow", "window_ns", "bytes", "bytes_measured"), windows)
+    register(con, "compared_windows", WINDOWS, windows)
     found = judged_windows(con, 10)
     assert [row["window_ns"] for row in found if row["reason"] == "sketch_load"] == [30, 40]
     assert all((row["bytes_low"] is None) == (row["reason"] == "sketch_load") for row in found)

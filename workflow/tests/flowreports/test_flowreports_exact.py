@@ -1,6 +1,8 @@
 """Exact flows in SQL against a naive computation."""
 
+import itertools
 import random
+from collections import defaultdict
 
 import pytest
 from acapella_testing.exact_flows import KEY, WINDOW_NS, exact_results, keyed, rows
@@ -26,29 +28,35 @@ def check(tmp_path, trace):
         if found[key]["missing_bytes"] is not None:
             assert {name: found[key][name] for name in LOSSES} == {name: values[name] for name in LOSSES}, key
     check_acknowledgments(con, frames)
-    windows = rows(con, f"select w.*, {', '.join(KEY)} from exact_windows as w inner join exact_flows as k using (key)")
+    windows = with_keys(con, "exact_windows")
     seen = {(keyed(row), row["window_ns"]): (row["packets"], row["bytes"]) for row in windows}
     assert seen == naive.windows(frames, WINDOW_NS)
     return found
 
 
+def opening(tmp_path, trace):
+    """Return the flow of a connection that opens it, after `check`."""
+    (row,) = (row for row in check(tmp_path, trace).values() if row["opens"])
+    return row
+
+
 def check_acknowledgments(con, frames):
     """Compare bytes in flight and acknowledged bytes after every packet of every TCP flow."""
-    groups = {}
+    groups, found = defaultdict(list), defaultdict(dict)
     for frame in frames:
         if frame["key"] is not None and frame["tcp"]:
-            groups.setdefault(naive.key_of(frame), []).append(frame)
-    ways = {}
+            groups[naive.key_of(frame)].append(frame)
+    for row in with_keys(con, "acknowledgments"):
+        found[keyed(row)][row["frame"]] = (row["flight_bytes"], row["acknowledged_bytes"])
     for key, members in groups.items():
-        ways.setdefault(naive.way_of(key), []).extend(members)
-    query = f"select a.*, {', '.join(KEY)} from acknowledgments as a inner join exact_flows as k using (key)"
-    found = {}
-    for row in rows(con, query):
-        found.setdefault(keyed(row), {})[row["frame"]] = (row["flight_bytes"], row["acknowledged_bytes"])
-    for key, members in groups.items():
-        other = ways.get(naive.back_of(naive.way_of(key)), [])
-        required = naive.acknowledgments(members, [frame for frame in other if naive.key_of(frame) != key])
-        assert found.get(key, {}) == required, key
+        reverse = naive.back_of(naive.way_of(key))
+        others = [groups[other] for other in groups if other != key and naive.way_of(other) == reverse]
+        assert found[key] == naive.acknowledgments(members, list(itertools.chain(*others))), key
+
+
+def with_keys(con, table):
+    """Return the rows of a table of flows with the columns of the key."""
+    return rows(con, f"select t.*, {', '.join(KEY)} from {table} as t inner join exact_flows as k using (key)")
 
 
 def test_lost_and_repeated_bytes_are_counted_across_the_wrap_of_sequence_numbers(tmp_path):
@@ -58,10 +66,9 @@ def test_lost_and_repeated_bytes_are_counted_across_the_wrap_of_sequence_numbers
     for size in (1000, 1000, 1000, 500, 1000):
         c.send(0, "A", b"x" * size)
     c.send(1, "A")
-    kept = [packet for place, packet in enumerate(c.trace) if place not in (4, 6)]
-    c.trace, c.seq[0] = kept, c.seq[0] - 1000
-    c.send(0, "A", b"x" * 1000).send(0, "FA").send(1, "A")
-    (row,) = (row for row in check(tmp_path, c.trace).values() if row["opens"])
+    del c.trace[6], c.trace[4]
+    c.seq[0] -= 1000
+    row = opening(tmp_path, c.send(0, "A", b"x" * 1000).send(0, "FA").send(1, "A").trace)
     assert (row["missing_bytes"], row["retransmitted_bytes"], row["distinct_bytes"]) == (1500, 1000, 3000)
 
 
@@ -74,16 +81,14 @@ def test_flows_in_all_encapsulations_are_exact(tmp_path):
 def test_retransmitted_syn_gives_no_rtt_syn(tmp_path):
     c = traces.Connection("vlan", traces.START_NS).send(0, "S")
     c.seq[0] -= 1
-    c.handshake()
-    (row,) = (row for row in check(tmp_path, c.trace).values() if row["opens"])
+    row = opening(tmp_path, c.handshake().trace)
     assert (row["rtt_syn_ns"], row["rtt_ack_ns"]) == (None, 5 * traces.MS)
 
 
 def test_retransmitted_syn_ack_gives_no_rtt_ack(tmp_path):
     c = traces.Connection("mpls", traces.START_NS).send(0, "S").send(1, "SA")
     c.seq[1] -= 1
-    c.send(1, "SA").send(0, "A")
-    (row,) = (row for row in check(tmp_path, c.trace).values() if row["opens"])
+    row = opening(tmp_path, c.send(1, "SA").send(0, "A").trace)
     assert (row["rtt_syn_ns"], row["rtt_ack_ns"]) == (traces.MS, None)
 
 
@@ -97,25 +102,16 @@ def test_random_conversations(tmp_path, seed):
         c = draw.choice(connections)
         c.now = traces.START_NS + place * 7_777_777
         c.seq = [draw.choice([0, 1, 2**32 - 1]), draw.choice([0, 1, 2**32 - 1])]
-        c.trace = []
-        c.send(
-            draw.choice([0, 1]), draw.choice(["S", "S", "SA", "SA", "A", "PA", "R", "FA"]), b"x" * draw.choice([0, 9])
-        )
-        trace += c.trace
+        flags = ["S", "S", "SA", "SA", "A", "PA", "R", "FA"]
+        c.send(draw.choice([0, 1]), draw.choice(flags), b"x" * draw.choice([0, 9]))
+        trace.append(c.trace[-1])
     check(tmp_path, trace)
 
 
 def test_years_without_frames_have_no_rows_in_seconds():
-    con = queries.connect()
-    year = 365 * 86_400 * 1_000_000_000
-    con.execute("create table packets as select unnest([5, 2000000005, $year]) as ts_ns", {"year": year})
-    con.execute(
-        "create table report_stamps as select unnest([5, $year]) as ts_ns, unnest([false, true]) as probe",
-        {"year": year},
-    )
-    query = queries.text("flowreports", "seconds")
-    found = con.execute(
-        f"select second, whole, packets, reports, probes from ({query}) order by all", {"of_sample": "a"}
-    )
-    last = year // 10**9 - 1
-    assert found.fetchall() == [(0, True, 1, 1, 0), (2, True, 1, 0, 0), (last, False, 1, 0, 1)]
+    con, year_s = queries.connect(), 365 * 86_400
+    con.execute(f"create table packets as select unnest([5, 2000000005, {year_s}000000000]) as ts_ns")
+    con.execute("create table report_stamps as select ts_ns, ts_ns > 5 as probe from packets where ts_ns != 2000000005")
+    columns = "select second, whole, packets, reports, probes"
+    found = con.execute(f"{columns} from ({queries.text('flowreports', 'seconds')}) order by all", {"of_sample": "a"})
+    assert found.fetchall() == [(0, True, 1, 1, 0), (2, True, 1, 0, 0), (year_s - 1, False, 1, 0, 1)]

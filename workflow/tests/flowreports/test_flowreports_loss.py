@@ -61,6 +61,11 @@ def measured(directory: Path, flows: list[list[bytes]]) -> tuple[list[dict], dic
     return rows, {key[2]: row for key, row in naive.flows(read_frames(capture)).items()}
 
 
+def flow_of(*segments: tuple, client: int = 0) -> list[bytes]:
+    """Return the frames of (sequence number, flags, payload) of a flow."""
+    return [segment(client, *one) for one in segments]
+
+
 def covered(row: dict, exact: int, low: int = 0, high: int = 0) -> bool:
     """Return whether the loss interval, shortened by ``low`` and ``high`` at its ends, contains the exact number."""
     begin = row["missing_measured_bytes"]
@@ -72,22 +77,21 @@ def test_loss_intervals_are_the_narrowest_that_cover_the_missing_bytes(seed, tmp
     draw = random.Random(seed)
     rows, required = measured(tmp_path, [lossy_flow(draw, client) for client in range(250)])
     assert len(rows) == len(required) == 250
-    exact = {row["src"]: required[row["src"]]["missing_bytes"] for row in rows}
-    missed = [(row["src"], exact[row["src"]], row) for row in rows if not covered(row, exact[row["src"]])]
-    assert not missed, (len(missed), missed[0])
-    unsure = [row for row in rows if row["uncertain_bytes"]]
+    exact = [(row, required[row["src"]]["missing_bytes"]) for row in rows]
+    assert [(row, missing) for row, missing in exact if not covered(row, missing)] == []
+    unsure = [(row, missing) for row, missing in exact if row["uncertain_bytes"]]
     assert unsure and len(unsure) < len(rows) / 2
     assert any(row["missing_measured_bytes"] for row in rows if not row["uncertain_bytes"])
     for ends in ({"low": 1}, {"high": 1}):
-        assert not all(covered(row, exact[row["src"]], **ends) for row in unsure), ends
+        assert not all(covered(*one, **ends) for one in unsure), ends
 
 
 def test_segment_without_data_uses_no_sequence_number(tmp_path):
     """A capture that begins with a keep-alive or a stray ACK: numbers begin with the first data (RFC 9293)."""
     flows = [
-        [segment(0, 999, ACK), segment(0, 1000, ACK, 50)],
-        [segment(1, 500_000, ACK), segment(1, 1000, ACK, 50), segment(1, 1050, ACK, 50)],
-        [segment(2, 999, ACK), segment(2, 1000, ACK), segment(2, 1000, FIN | ACK)],
+        flow_of((999, ACK), (1000, ACK, 50)),
+        flow_of((500_000, ACK), (1000, ACK, 50), (1050, ACK, 50), client=1),
+        flow_of((999, ACK), (1000, ACK), (1000, FIN | ACK), client=2),
     ]
     rows, _ = measured(tmp_path, flows)
     assert [(row["missing_measured_bytes"], row["uncertain_bytes"]) for row in rows] == [(0, 0)] * 3
@@ -95,16 +99,14 @@ def test_segment_without_data_uses_no_sequence_number(tmp_path):
 
 def test_fin_below_the_highest_number_fills_its_hole_once(tmp_path):
     """Data beyond the FIN opens a hole that begins at the FIN's number; a repeated FIN is not payload."""
-    flow = [segment(0, 1000, ACK, 50), segment(0, 1100, ACK, 50), *[segment(0, 1050, FIN | ACK)] * 2]
-    (row,), _ = measured(tmp_path, [flow])
+    (row,), _ = measured(tmp_path, [flow_of((1000, ACK, 50), (1100, ACK, 50), *[(1050, FIN | ACK)] * 2)])
     assert (row["missing_measured_bytes"], row["retransmitted_measured_bytes"], row["uncertain_bytes"]) == (49, 0, 0)
 
 
 def test_payload_at_the_number_of_an_earlier_fin_is_a_retransmission(tmp_path):
-    flow = [segment(0, 1000, ACK, 50), segment(0, 1050, FIN | ACK), segment(0, 1050, ACK, 2)]
-    (row,), _ = measured(tmp_path, [flow])
-    names = ("retransmitted_bytes", "retransmitted_measured_bytes", "uncertain_bytes", "missing_measured_bytes")
-    assert [row[name] for name in names] == [1, 1, 0, 0]
+    (row,), _ = measured(tmp_path, [flow_of((1000, ACK, 50), (1050, FIN | ACK), (1050, ACK, 2))])
+    assert (row["retransmitted_bytes"], row["retransmitted_measured_bytes"]) == (1, 1)
+    assert (row["uncertain_bytes"], row["missing_measured_bytes"]) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -112,27 +114,21 @@ def test_coverage_and_width_of_intervals_match_a_plain_loop(seed):
     draw, con = random.Random(seed), queries.connect()
     names = ("missing_bytes", "missing_measured_bytes", "uncertain_bytes", "payload_bytes", "retransmitted_bytes")
     con.execute(f"create table compared_flows ({', '.join(f'{name} ubigint' for name in names)}, outside boolean)")
-    kept, unbounded, covered, uncertain, widths = 0, 0, 0, 0, []
+    rows = []
     for _ in range(draw.randrange(1, 200)):
-        missing, low, more = (draw.choice([None, *range(6)]) for _ in names[:3])
-        payload, outside = draw.randrange(4), draw.random() < 0.1
-        again = draw.randrange(payload + 1)
-        con.execute(
-            "insert into compared_flows values (?, ?, ?, ?, ?, ?)", [missing, low, more, payload, again, outside]
-        )
-        if outside or missing is None or low is None:
-            continue
-        if more is None:
-            unbounded += 1
-            continue
-        kept += 1
-        covered += low <= missing <= low + more
-        uncertain += more > 0
-        if payload - again + missing > 0:
-            widths.append(more / (payload - again + missing))
+        payload = draw.randrange(4)
+        counts = [draw.choice([None, *range(6)]) for _ in names[:3]]
+        rows.append([*counts, payload, draw.randrange(payload + 1), draw.random() < 0.1])
+    con.executemany("insert into compared_flows values (?, ?, ?, ?, ?, ?)", rows)
+    bounded = [row for row in rows if not row[5] and None not in row[:2]]
+    kept = [row for row in bounded if row[2] is not None]
+    covered = sum(low <= missing <= low + more for missing, low, more, *_ in kept)
+    sizes = [(more, payload - again + missing) for missing, _, more, payload, again, _ in kept]
+    widths = [more / size for more, size in sizes if size > 0]
     (found,) = con.execute(queries.text("flowreports", "loss_intervals")).fetchall()
     quantiles = [naive.nearest_rank(widths, share) if widths else None for share in (0.5, 0.99)]
-    assert found == (kept, unbounded, covered, uncertain, *quantiles)
+    uncertain = sum(more > 0 for more, _ in sizes)
+    assert found == (len(kept), len(bounded) - len(kept), covered, uncertain, *quantiles)
 
 
 def test_loss_outside_all_intervals_does_not_agree():

@@ -1,7 +1,7 @@
 """The derived metrics of the P4/RDMA paper's table II, compared with exact counts of generated TCP connections."""
 
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,6 +13,7 @@ from acapella.cli import main as cli
 pytestmark = pytest.mark.usefixtures("data_plane")
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 MS, MODULUS = traces.MS, 2**32
+SUMMED = ("bytes", "packets", "payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks")
 
 
 class Conversation:
@@ -24,9 +25,7 @@ class Conversation:
     def __init__(self, start_ns: int, port: int = 1000, host: int = 1):
         self.now, self.frames = start_ns, []
         self.ends = {"client": (bytes((10, 0, 0, host)), port), "server": (bytes((10, 1, 0, 2)), 80)}
-        self.counts = {side: Counter() for side in self.ends}
-        self.stamps = {side: [] for side in self.ends}
-        self.flights = {side: [] for side in self.ends}
+        self.counts, self.stamps, self.flights = defaultdict(Counter), defaultdict(list), defaultdict(list)
         self.closed = dict.fromkeys(self.ends)
 
     def open(self, client: int, server: int, halves: tuple[int, int] = (10, 5)) -> None:
@@ -50,6 +49,12 @@ class Conversation:
         self.count(side, flags, seq, size)
         if flags & ACK:
             self.acknowledge(other, ack, pure=size == 0 and not flags & (SYN | FIN))
+
+    def data(self, seq: int, size: int, *acks: int, after: int = 1) -> None:
+        """Add data of the client, and acknowledgments of the server."""
+        self.send("client", ACK, seq, 1, size, after=after)
+        for ack in acks:
+            self.send("server", ACK, 1, ack)
 
     def count(self, side: str, flags: int, seq: int, size: int) -> None:
         """Add a segment to the counts of its direction."""
@@ -81,9 +86,8 @@ class Conversation:
     def expected(self, side: str) -> dict:
         """Return the expected columns of table flow_reports."""
         counts, stamps = self.counts[side], self.stamps[side]
-        names = ("bytes", "packets", "payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks")
         return {
-            **{name: counts[name] for name in (*names, "acknowledged_bytes")},
+            **{name: counts[name] for name in (*SUMMED, "acknowledged_bytes")},
             **{"start_ns": stamps[0], "end_ns": stamps[-1], "duration_ns": stamps[-1] - stamps[0]},
             "ended": self.closed[side] is not None,
             "packet_size_mean": counts["bytes"] / counts["packets"],
@@ -107,7 +111,7 @@ def assert_same(created: Conversation, flows: list[dict], series: list[dict]) ->
         expected = created.expected(side)
         assert {name: flow[name] for name in expected} == expected, side
         known = [row for row in series if row["flow"] == flow["flow"]]
-        for name in ("bytes", "packets", "payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks"):
+        for name in SUMMED:
             assert sum(row[name] for row in known) == flow[name], (side, name)
     client = [row["bytes_in_flight_max"] for row in series if row["flow"] == flows[0]["flow"]]
     assert max(flight for flight in client if flight is not None) == max(created.flights["client"])
@@ -116,22 +120,15 @@ def assert_same(created: Conversation, flows: list[dict], series: list[dict]) ->
 def test_loss_counts_are_exact_across_sequence_number_wraparound(tmp_path):
     created = Conversation(traces.START_NS)
     created.open(MODULUS - 3000, 5000)
-    for seq in (1, 1001):
-        created.send("client", ACK, seq, 1, 1000, after=100)
-    created.send("server", ACK, 1, 2001)
+    created.data(1, 1000, after=100)
+    created.data(1001, 1000, 2001, after=100)
     for seq in (3001, 4001, 5001):  # 2001 is lost after the tap: three duplicate ACKs
-        created.send("client", ACK, seq, 1, 1000, after=100)
-        created.send("server", ACK, 1, 2001)
-    created.send("client", ACK, 2001, 1, 1000, after=50)  # the retransmission fills the gap
-    created.send("server", ACK, 1, 6001)
-    created.send("client", ACK, 5001, 1, 1000)  # a spurious retransmission
-    created.send("server", ACK, 1, 6001)
-    created.send("client", ACK, 6501, 1, 500)  # the tap missed 500
-    created.send("server", ACK, 1, 7001)
-    for seq in (7001, 8461):
-        created.send("client", ACK, seq, 1, 1460)
-    created.send("server", ACK, 1, 8461)
-    created.send("server", ACK, 1, 9921)
+        created.data(seq, 1000, 2001, after=100)
+    created.data(2001, 1000, 6001, after=50)  # the retransmission fills the gap
+    created.data(5001, 1000, 6001)  # a spurious retransmission
+    created.data(6501, 500, 7001)  # the tap missed 500
+    created.data(7001, 1460)
+    created.data(8461, 1460, 8461, 9921)
     created.send("client", FIN | ACK, 9921, 1)
     created.send("server", FIN | ACK, 1, 9922)
     created.send("client", ACK, 9922, 2)
@@ -147,8 +144,7 @@ def test_reused_ports_begin_a_new_connection(tmp_path):
         created.now += 1000 * MS
         created.open(client, server)
         for seq in range(1, 5001, 1000):
-            created.send("client", ACK, seq, 1, 1000)
-            created.send("server", ACK, 1, seq + 1000)
+            created.data(seq, 1000, seq + 1000)
         created.send("client", FIN | ACK, 5001, 1)
         created.send("server", ACK, 1, 5002)
         created.send("server", FIN | ACK, 1, 5002)
@@ -168,9 +164,8 @@ def test_long_flows_of_different_sizes_over_six_resets(tmp_path):
         created.now += 4 * n * MS
         size = 40 + 110 * n
         for packet in range(40 + 5 * n):
-            created.send("client", ACK, 1 + packet * size, 1, size, after=63_000 // (40 + 5 * n))
-            if packet % 2:
-                created.send("server", ACK, 1, 1 + (packet + 1) * size)
+            acks = [1 + (packet + 1) * size] if packet % 2 else []
+            created.data(1 + packet * size, size, *acks, after=63_000 // (40 + 5 * n))
         frames += created.frames
     collected(tmp_path, sorted(frames), "--epoch", "10s")
     assert min(flow["epochs"] for flow in pq.read_table(tmp_path / "made" / "flows.parquet").to_pylist()) >= 6

@@ -1,5 +1,6 @@
 """TCP flows that lose their slot during a connection, with eight flows for each slot of the data plane."""
 
+import itertools
 import struct
 
 import pyarrow.parquet as pq
@@ -30,22 +31,29 @@ def handshake(flow: int, start: int) -> list[tuple[int, bytes]]:
 
 def load() -> list[tuple[int, bytes]]:
     """Return frames: long flows skip a segment, pause, send it late and retransmit another; short flows evict them."""
+    sent = [(0, SYN, 0), *((1 + SIZE * n, ACK, SIZE) for n in (0, 1, 3, 4))]
+    late = [(1 + SIZE * n, ACK, SIZE) for n in (2, 1, 5, 6)]
+    short = [(0, SYN, 0), (1, ACK, SIZE), (1 + SIZE, ACK, SIZE)]
     frames = []
     for flow in range(LONG):
-        start = traces.START_NS + flow * MS
-        sent = [(0, SYN, 0), *((1 + SIZE * n, ACK, SIZE) for n in (0, 1, 3, 4))]
-        late = [(1 + SIZE * n, ACK, SIZE) for n in (2, 1, 5, 6)]
-        frames += [(start + n * MS, segment(flow, *one)) for n, one in enumerate(sent)]
-        frames += [(start + 20 * SECOND + n * MS, segment(flow, *one)) for n, one in enumerate(late)]
+        frames += spaced(flow, flow * MS, sent) + spaced(flow, 20 * SECOND + flow * MS, late)
     for number in range(SILENT):
-        frames.append((traces.START_NS + 3 * SECOND + number, segment(LONG + SHORT + number, 0, SYN)))
+        frames += spaced(LONG + SHORT + number, 3 * SECOND + number, [(0, SYN)])
     for number in range(CONNECTIONS):
         frames += handshake(LONG + SHORT + SILENT + number, traces.START_NS + 6 * SECOND + number * MS)
     for flow in range(SHORT):
-        start = traces.START_NS + 12 * SECOND + flow * 6 * SECOND // SHORT
-        sent = [(0, SYN, 0), (1, ACK, SIZE), (1 + SIZE, ACK, SIZE)]
-        frames += [(start + n * MS, segment(LONG + flow, *one)) for n, one in enumerate(sent)]
+        frames += spaced(LONG + flow, 12 * SECOND + flow * 6 * SECOND // SHORT, short)
     return sorted(frames)
+
+
+def spaced(flow: int, at_ns: int, segments: list[tuple]) -> list[tuple[int, bytes]]:
+    """Return segments of a flow, one per ms."""
+    return [(traces.START_NS + at_ns + n * MS, segment(flow, *one)) for n, one in enumerate(segments)]
+
+
+def rows(directory, name: str) -> list[dict]:
+    """Return the rows of a result."""
+    return pq.read_table(directory / f"{name}.parquet").to_pylist()
 
 
 @pytest.fixture(scope="module")
@@ -59,39 +67,35 @@ def loaded(tmp_path_factory):
 
 
 def test_flows_with_evicted_slots_are_marked_and_counted(loaded):
-    reasons = [row["loss_reason"] for row in pq.read_table(loaded / "compared_flows.parquet").to_pylist()]
-    rows = pq.read_table(loaded / "flow_reasons.parquet").to_pylist()
-    counted = {row["reason"]: row["flows"] for row in rows if row["subject"] == "loss"}
+    reasons = [row["loss_reason"] for row in rows(loaded, "compared_flows")]
+    counted = {row["reason"]: row["flows"] for row in rows(loaded, "flow_reasons") if row["subject"] == "loss"}
     assert counted == {name or "none": reasons.count(name) for name in set(reasons)}
     assert counted["partly_followed"] > LONG / 3 and counted["no_slot"] > SHORT / 3
 
 
 def test_unmarked_loss_intervals_contain_the_exact_loss(loaded):
     """Without marks, most intervals would be wrong: data after the pause had a different slot or none."""
-    flows = pq.read_table(loaded / "compared_flows.parquet").to_pylist()
     wrong = 0
-    for row in flows:
-        for name in ("missing", "retransmitted"):
-            exact, low = row[f"{name}_bytes"], row[f"{name}_measured_bytes"]
-            if row["loss_reason"] is None:
-                assert low <= exact <= low + row["uncertain_bytes"], row
-            else:
-                assert row["uncertain_bytes"] is None, row
-                wrong += low is not None and low != exact
+    for row, name in itertools.product(rows(loaded, "compared_flows"), ("missing", "retransmitted")):
+        exact, low = row[f"{name}_bytes"], row[f"{name}_measured_bytes"]
+        if row["loss_reason"] is None:
+            assert low <= exact <= low + row["uncertain_bytes"], row
+        else:
+            assert row["uncertain_bytes"] is None, row
+            wrong += low is not None and low != exact
     assert wrong > LONG / 3
 
 
 def test_slots_of_flows_idle_for_an_epoch_are_reused(loaded):
-    rows = {row["measure"]: row for row in pq.read_table(loaded / "accuracy.parquet").to_pylist()}
-    for measure in ("rtt_syn", "rtt_ack"):
-        assert rows[measure]["n"] + rows[measure]["missing"] == CONNECTIONS
-        assert rows[measure]["missing"] <= CONNECTIONS / 20
+    for row in [row for row in rows(loaded, "accuracy") if row["measure"] in ("rtt_syn", "rtt_ack")]:
+        assert row["n"] + row["missing"] == CONNECTIONS, row
+        assert row["missing"] <= CONNECTIONS / 20, row
 
 
 def test_marked_losses_count_as_missing(loaded):
-    rows = {row["measure"]: row for row in pq.read_table(loaded / "accuracy.parquet").to_pylist()}
-    flows = [row for row in pq.read_table(loaded / "compared_flows.parquet").to_pylist() if row["payload_bytes"]]
+    found = {row["measure"]: row for row in rows(loaded, "accuracy")}
+    flows = [row for row in rows(loaded, "compared_flows") if row["payload_bytes"]]
     assert len(flows) == LONG + SHORT
     marked = sum(row["loss_reason"] is not None for row in flows)
-    assert rows["loss"]["missing"] == marked and rows["loss"]["n"] == len(flows) - marked
-    assert rows["loss"]["covered_share"] == rows["retransmitted"]["covered_share"] == 1
+    assert found["loss"]["missing"] == marked and found["loss"]["n"] == len(flows) - marked
+    assert found["loss"]["covered_share"] == found["retransmitted"]["covered_share"] == 1

@@ -32,15 +32,12 @@ def trace(*, gap_ns: int = 10_000_000, count: int = 1000) -> list[tuple[int, int
 
 def checked(directory, captures, *, epoch: str = "1s") -> Counter:
     """Compare every window with a count over the packets of all captures; return how many windows have which reason."""
-    paths = []
-    for number, packets in enumerate(captures):
-        frames = [(ts_ns, frame(port, at)) for at, (ts_ns, port) in enumerate(packets)]
-        paths.append(write_stamped(directory / f"{number}.pcapng", frames))
+    frames = [[(ts_ns, frame(port, at)) for at, (ts_ns, port) in enumerate(packets)] for packets in captures]
+    paths = [write_stamped(directory / f"{number}.pcapng", each) for number, each in enumerate(frames)]
     assert cli.main(["p4", "reports", *map(str, paths), "-o", str(directory / "made"), "--epoch", epoch]) == 0
-    expected = Counter()
-    for ts_ns, port in (packet for packets in captures for packet in packets):
-        if 0 <= ts_ns < 2**32 * SECOND - 1:
-            expected[port, ts_ns // SECOND * SECOND] += 128
+    stamps = [(port, ts_ns // SECOND * SECOND) for packets in captures for ts_ns, port in packets]
+    packets = Counter((port, window) for port, window in stamps if 0 <= window < 2**32 * SECOND)
+    expected = Counter({place: 128 * count for place, count in packets.items()})
     flows = {row["flow"]: row["src_port"] for row in rows(directory, "compared_flows") if row["found"] != "collector"}
     found = {(flows[row["flow"]], row["window_ns"]): row for row in rows(directory, "judged_windows")}
     assert expected.keys() <= found.keys()

@@ -46,17 +46,12 @@ def test_invalid_value_error_names_the_sample(created, capsys, value):
 
 
 @pytest.mark.parametrize("broken", ["a", "b", "c"])
-def test_failed_merge_names_the_sample_and_keeps_earlier_tables(tmp_path, capsys, broken):
-    directory = tmp_path / "made"
-    for sample in "abc":
-        part = directory / "flowreports" / sample / "compared_flows.parquet"
-        part.parent.mkdir(parents=True)
-        pq.write_table(arrow_schema("flowreport_flows").empty_table(), part)
-    damaged = directory / "flowreports" / broken / "compared_flows.parquet"
+def test_failed_merge_names_the_sample_and_keeps_earlier_tables(created, capsys, broken):
+    damaged = created / "flowreports" / broken / "compared_flows.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-20])
-    write_file(directory / "tables" / "flowreport_flows.parquet", b"earlier")
-    assert cli.main(["p4", "tables", str(directory), "--samples", "a", "b", "c"]) == 2
+    earlier = write_file(created / "tables" / "flowreport_flows.parquet", b"earlier")
+    assert cli.main(["p4", "tables", str(created), "--samples", "a", "b", "c"]) == 2
     error = capsys.readouterr().err
     assert f"{damaged.parent}: sample {broken} cannot be merged: " in error and error.count("\n") == 1
-    assert [path.name for path in (directory / "tables").iterdir()] == ["flowreport_flows.parquet"]
-    assert (directory / "tables" / "flowreport_flows.parquet").read_bytes() == b"earlier"
+    assert list(earlier.parent.iterdir()) == [earlier]
+    assert earlier.read_bytes() == b"earlier"

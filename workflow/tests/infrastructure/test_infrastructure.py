@@ -1,6 +1,5 @@
 """Tests the tables of the infrastructure study against a naive computation, and errors about its inputs."""
 
-import csv
 import gzip
 import hashlib
 import json
@@ -15,6 +14,7 @@ import pyarrow.parquet
 import pytest
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated import infrastructure_inputs as made
+from acapella_testing.new_files import write_file
 from acapella_testing.runs.workflow_run import rules_run, run_snakemake
 from acapella_testing.source_tree import ROOT
 
@@ -50,60 +50,47 @@ def run(campaign, *options) -> int:
 
 def walk(path) -> dict[str, tuple[set, int]]:
     """Return the uplinks (names of ports) and the ports of NICs of each site, by a walk over every edge of a graph."""
-    root = ET.parse(path).getroot()
-    tag = "{http://graphml.graphdrawing.org/xmlns}"
+    root, tag = ET.parse(path).getroot(), "{http://graphml.graphdrawing.org/xmlns}"
     keys = {key.attrib["id"]: key.attrib["attr.name"] for key in root.iter(tag + "key")}
     nodes = {
         node.attrib["id"]: {keys[data.attrib["key"]]: data.text for data in node.findall(tag + "data")}
         for node in root.iter(tag + "node")
     }
-    edges = [(edge.attrib["source"], edge.attrib["target"]) for edge in root.iter(tag + "edge")]
     near = defaultdict(set)
-    for one, other in edges:
-        near[one].add(other)
-        near[other].add(one)
+    for edge in root.iter(tag + "edge"):
+        near[edge.attrib["source"]].add(edge.attrib["target"])
+        near[edge.attrib["target"]].add(edge.attrib["source"])
     found = {}
-    for number, node in nodes.items():
-        if node["Class"] != "CompositeNode":
-            continue
-        services = {other for other in near[number] if nodes[other]["Class"] == "NetworkService"}
-        trunks = [
-            other for service in services for other in near[service] if nodes[other]["Class"] == "ConnectionPoint"
-        ]
-        uplinks = {json.loads(nodes[trunk]["Labels"])["local_name"].split(".")[0] for trunk in trunks}
+    for number, node in [(number, node) for number, node in nodes.items() if node["Class"] == "CompositeNode"]:
+        services = [other for other in near[number] if nodes[other]["Class"] == "NetworkService"]
+        trunks = [nodes[trunk] for service in services for trunk in near[service]]
+        labels = [json.loads(trunk["Labels"]) for trunk in trunks if trunk["Class"] == "ConnectionPoint"]
         nics = 0
-        for other in near[number]:
-            units = json.loads(nodes[other].get("Capacities") or '{"unit": 0}').get("unit", 0)
-            nics += {"SmartNIC": 2 * units, "SharedNIC": units // 127}.get(nodes[other]["Type"], 0)
-        found[node["Name"]] = (uplinks, nics)
+        for other in (nodes[other] for other in near[number]):
+            units = json.loads(other.get("Capacities") or '{"unit": 0}').get("unit", 0)
+            nics += {"SmartNIC": 2 * units, "SharedNIC": units // 127}.get(other["Type"], 0)
+        found[node["Name"]] = ({label["local_name"].split(".")[0] for label in labels}, nics)
     return found
 
 
 def naive_rates(path) -> dict[tuple, dict[int, tuple]]:
     """Return the rates in bytes/s (received, sent) of each port by bin."""
     last = defaultdict(dict)
-    with path.open() as stream:
-        for row in csv.DictReader(stream):
-            if "." not in row["port"]:
-                reading = [int(row[name]) for name in ("time_s", "in_bytes", "out_bytes")]
-                place = last[row["site"], row["port"]]
-                place[reading[0] // HOUR] = max(reading, place.get(reading[0] // HOUR, reading))
+    for row in [row for row in read_rows(path) if "." not in row["port"]]:
+        reading = [int(row[name]) for name in ("time_s", "in_bytes", "out_bytes")]
+        place = last[row["site"], row["port"]]
+        place[reading[0] // HOUR] = max(reading, place.get(reading[0] // HOUR, reading))
     rates = defaultdict(dict)
-    for port, readings in last.items():
-        for number, now in readings.items():
-            before = readings.get(number - 1)
-            if before and now[1] >= before[1] and now[2] >= before[2]:
-                seconds = now[0] - before[0]
-                rates[port][number] = ((now[1] - before[1]) / seconds, (now[2] - before[2]) / seconds)
+    for port, number, now in [(port, *one) for port, readings in last.items() for one in readings.items()]:
+        before = last[port].get(number - 1)
+        if before and now[1] >= before[1] and now[2] >= before[2]:
+            seconds = now[0] - before[0]
+            rates[port][number] = ((now[1] - before[1]) / seconds, (now[2] - before[2]) / seconds)
     return rates
 
 
 def naive_slices(path) -> list[tuple[datetime, datetime, set]]:
-    with path.open() as stream:
-        return [
-            (*(parse(row[name]) for name in ("start", "end")), set(row["sites"].split()))
-            for row in csv.DictReader(stream)
-        ]
+    return [(parse(row["start"]), parse(row["end"]), set(row["sites"].split())) for row in read_rows(path)]
 
 
 def parse(text: str) -> datetime:
@@ -114,10 +101,8 @@ def parse(text: str) -> datetime:
 
 
 def test_ports_of_sites_match_a_walk_over_the_graph(inputs, study):
-    expected = {
-        site: [str(len(uplinks)), str(nics)] for site, (uplinks, nics) in walk(inputs / "advertisement.graphml").items()
-    }
-    assert {row["site"]: [row["uplinks"], row["downlinks"]] for row in study["infrastructure_ports"]} == expected
+    expected = {site: (len(uplinks), nics) for site, (uplinks, nics) in walk(inputs / "advertisement.graphml").items()}
+    assert ports_of(study["infrastructure_ports"]) == expected
     assert len(expected) == SHAPE.sites
     assert {row["downlinks_from"] for row in study["infrastructure_ports"]} == {"nics"}
 
@@ -125,17 +110,16 @@ def test_ports_of_sites_match_a_walk_over_the_graph(inputs, study):
 def test_ports_of_the_real_advertisement_match_a_walk_over_its_graph(tmp_path, corpus):
     path = corpus / "fim" / "advertised_topo.graphml"
     assert run(tmp_path, "--advertisement", path) == 0
-    rows = {row["site"]: row for row in read_rows(tmp_path / "tables" / "infrastructure_ports.csv")}
-    expected = walk(path)
-    assert rows.keys() == expected.keys()
-    assert {site: int(row["uplinks"]) for site, row in rows.items()} == {
-        site: len(up) for site, (up, _) in expected.items()
-    }
-    assert {site: int(row["downlinks"] or 0) for site, row in rows.items()} == {
-        s: nics for s, (_, nics) in expected.items()
-    }
-    assert rows["MASS"]["downlinks_from"] == "unknown", "the advertisement has no NIC of this site"
-    assert sum(int(row["interfaces"]) for row in rows.values()) == 18
+    rows = read_rows(tmp_path / "tables" / "infrastructure_ports.csv")
+    assert ports_of(rows) == {site: (len(uplinks), nics) for site, (uplinks, nics) in walk(path).items()}
+    unknown = [row["site"] for row in rows if row["downlinks_from"] == "unknown"]
+    assert "MASS" in unknown, "the advertisement has no NIC of this site"
+    assert sum(int(row["interfaces"]) for row in rows) == 18
+
+
+def ports_of(rows: list[dict]) -> dict[str, tuple[int, int]]:
+    """Return the numbers of uplinks and downlinks of each site."""
+    return {row["site"]: (int(row["uplinks"]), int(row["downlinks"] or 0)) for row in rows}
 
 
 def test_model_of_a_site_lists_its_downlinks(tmp_path):
@@ -183,28 +167,29 @@ def test_simultaneous_slices_match_a_count_between_events(inputs, study):
     slices = naive_slices(inputs / "slices.csv")
     first, last = min(s[0] for s in slices), max(s[0] for s in slices)
     cuts = sorted({time for start, end, _ in slices for time in (start, end) if time <= last} | midnights(first, last))
-    parts = [
-        (one, (other - one).total_seconds(), sum(start <= one < end for start, end, _ in slices))
-        for one, other in pairwise(cuts)
-    ]
-    total = sum(seconds for _, seconds, _ in parts)
-    mean = sum(seconds * count for _, seconds, count in parts) / total
-    variance = sum(seconds * (count - mean) ** 2 for _, seconds, count in parts) / total
+    days = defaultdict(list)
+    for one, other in pairwise(cuts):
+        simultaneous = sum(start <= one < end for start, end, _ in slices)
+        days[one.strftime("%Y-%m-%d")].append(((other - one).total_seconds(), simultaneous))
+    parts = [part for of_day in days.values() for part in of_day]
+    mean = weighted_mean(parts)
+    variance = weighted_mean([(seconds, (count - mean) ** 2) for seconds, count in parts])
     (summary,) = study["infrastructure_summary"]
     assert float(summary["simultaneous_mean"]) == pytest.approx(mean)
     assert float(summary["simultaneous_stddev"]) == pytest.approx(variance**0.5)
-    assert int(summary["simultaneous_max"]) == max(count for _, _, count in parts)
-    days = defaultdict(list)
-    for time, seconds, count in parts:
-        days[time.strftime("%Y-%m-%d")].append((seconds, count))
+    assert int(summary["simultaneous_max"]) == max(count for _, count in parts)
     for row in study["infrastructure_simultaneous"]:
         of_day = days.pop(row["day"])
-        covered = sum(seconds for seconds, _ in of_day)
-        assert int(row["covered_ns"]) == covered * 10**9
-        assert float(row["slices_mean"]) == pytest.approx(sum(s * c for s, c in of_day) / covered)
+        assert int(row["covered_ns"]) == sum(seconds for seconds, _ in of_day) * 10**9
+        assert float(row["slices_mean"]) == pytest.approx(weighted_mean(of_day))
         counts = [count for _, count in of_day]
         assert [int(row["slices_min"]), int(row["slices_max"])] == [min(counts), max(counts)]
     assert not days
+
+
+def weighted_mean(parts: list[tuple[float, float]]) -> float:
+    """Return the mean of (weight, value)."""
+    return sum(weight * value for weight, value in parts) / sum(weight for weight, _ in parts)
 
 
 def midnights(first: datetime, last: datetime) -> set[datetime]:
@@ -216,9 +201,8 @@ def midnights(first: datetime, last: datetime) -> set[datetime]:
 def test_weeks_match_the_naive_computation_and_a_week_without_readings_has_nulls(inputs, study):
     rates = naive_rates(inputs / "telemetry.csv")
     bins = defaultdict(float)
-    for of_port in rates.values():
-        for number, (received, sent) in of_port.items():
-            bins[number] += received + sent
+    for number, pair in [one for of_port in rates.values() for one in of_port.items()]:
+        bins[number] += sum(pair)
     begin = int(made.START.timestamp())
     rows = study["infrastructure_weeks"]
     assert [row["week"] for row in rows] == ["2024-02-19", "2024-02-26", "2024-03-04"]
@@ -252,10 +236,9 @@ def test_utilization_of_ports_and_activity_of_sites_match_the_naive_computation(
     assert float(summary["utilization_max_median"]) == pytest.approx(statistics.median(peaks))
     assert int(summary["low_ports"]) == sum(peak <= 0.38 for peak in peaks)
     assert int(summary["line_rate_ports"]) == sum(peak >= 0.95 for peak in peaks) > 0
-    bins = defaultdict(lambda: defaultdict(float))
-    for (site, _), of_port in rates.items():
-        for number, pair in of_port.items():
-            bins[site][number] += 8 * sum(pair)
+    bins = defaultdict(Counter)
+    for site, number, pair in [(site, *one) for (site, _), of_port in rates.items() for one in of_port.items()]:
+        bins[site][number] += 8 * sum(pair)
     means = {site: statistics.fmean(of_site.values()) for site, of_site in bins.items()}
     ranked = sorted(means, key=lambda site: -means[site])
     assert [row["site"] for row in study["infrastructure_activity"]] == ranked
@@ -277,9 +260,9 @@ def test_compressed_and_parquet_exports_give_the_same_tables(tmp_path, inputs, s
         stream.writelines(rows[:half])
     (tmp_path / "b.csv").write_text("".join([rows[0], *rows[half:]]))
     pyarrow.parquet.write_table(pyarrow.csv.read_csv(tmp_path / "b.csv"), tmp_path / "b.parquet")
-    options = ("--bin", SHAPE.step_s, "--advertisement", inputs / "advertisement.graphml")
     files = ("--telemetry", tmp_path / "a.csv.gz", "--telemetry", tmp_path / "b.parquet")
-    assert run(tmp_path, *options, *files) == 0
+    files += ("--advertisement", inputs / "advertisement.graphml")
+    assert run(tmp_path, "--bin", SHAPE.step_s, *files) == 0
     for name in ("infrastructure_weeks", "infrastructure_port_use", "infrastructure_activity"):
         assert read_rows(tmp_path / "tables" / f"{name}.csv") == study[name]
     provenance = json.loads((tmp_path / "provenance" / "infrastructure.json").read_text())
@@ -317,23 +300,25 @@ TIMES = "2024-01-01T00:00:00Z,2024-01-02T00:00:00Z"
     ],
 )
 def test_malformed_input_is_a_one_line_error(tmp_path, capsys, option, text, message):
-    (tmp_path / "input.csv").write_text(text)
-    assert run(tmp_path, f"--{option}", tmp_path / "input.csv") == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert run(tmp_path, f"--{option}", write_file(tmp_path / "input.csv", text)) == 2
+    assert error_has(capsys, message)
     assert not (tmp_path / "tables").exists()
+
+
+def error_has(capsys, text: str) -> bool:
+    """Return whether the printed error, which must be one line, contains a text."""
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return text in error
 
 
 @pytest.mark.parametrize("option", HEADERS)
 def test_damaged_compressed_input_is_a_one_line_error(tmp_path, capsys, option):
     content = bytearray(gzip.compress(HEADERS[option].encode() + bytes(range(32, 127)) * 20))
     content[12:60] = bytes(byte ^ 0x5A for byte in content[12:60])
-    (tmp_path / "input.csv.gz").write_bytes(content)
-    assert run(tmp_path, f"--{option}", tmp_path / "input.csv.gz") == 2
-    error = capsys.readouterr().err
-    assert "input.csv.gz: not CSV: Error -3" in error
-    assert error.count("\n") == 1
+    assert run(tmp_path, f"--{option}", write_file(tmp_path / "input.csv.gz", bytes(content))) == 2
+    assert error_has(capsys, "input.csv.gz: not CSV: Error -3")
+    assert not (tmp_path / "tables").exists()
 
 
 @pytest.mark.parametrize(
@@ -354,17 +339,16 @@ def test_invalid_model_property_is_a_one_line_error(tmp_path, capsys, site, capa
     graph.connect(of_site, graph.add(Class="Component", Type="SmartNIC", Capacities=capacities), "has")
     graph.write(tmp_path / "model.graphml")
     assert run(tmp_path, "--advertisement", tmp_path / "model.graphml") == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert error_has(capsys, message)
+    assert not (tmp_path / "tables").exists()
 
 
 @pytest.mark.parametrize("encoding", ["unknown", "shift_jis"])
 def test_model_with_an_unsupported_encoding_is_a_one_line_error(tmp_path, capsys, encoding):
-    (tmp_path / "model.graphml").write_text(f'<?xml version="1.0" encoding="{encoding}"?><graphml/>')
-    assert run(tmp_path, "--advertisement", tmp_path / "model.graphml") == 2
-    error = capsys.readouterr().err
-    assert "model.graphml: not GraphML: " in error and error.count("\n") == 1
+    model = write_file(tmp_path / "model.graphml", f'<?xml version="1.0" encoding="{encoding}"?><graphml/>')
+    assert run(tmp_path, "--advertisement", model) == 2
+    assert error_has(capsys, "model.graphml: not GraphML: ")
+    assert not (tmp_path / "tables").exists()
 
 
 @pytest.mark.parametrize(
@@ -372,19 +356,19 @@ def test_model_with_an_unsupported_encoding_is_a_one_line_error(tmp_path, capsys
 )
 def test_option_outside_its_range_is_an_error(tmp_path, capsys, option, value):
     assert run(tmp_path, f"--{option}={value}") == 2
-    assert f"--{option}: expected" in capsys.readouterr().err
+    assert error_has(capsys, f"--{option}: expected")
+    assert not (tmp_path / "tables").exists()
 
 
 def test_pattern_without_a_file_is_an_error(tmp_path, capsys):
     assert run(tmp_path, "--slices", tmp_path / "*.csv") == 2
-    assert "no such file" in capsys.readouterr().err
+    assert error_has(capsys, "no such file")
+    assert not (tmp_path / "tables").exists()
 
 
 def test_slice_that_ends_before_it_starts_counts_only_among_all_slices(tmp_path):
-    (tmp_path / "slices.csv").write_text(
-        f"{HEADERS['slices']}1,{TIMES},A B\n2,2024-01-02T00:00:00Z,2024-01-01T00:00:00Z,A\n"
-    )
-    assert run(tmp_path, "--slices", tmp_path / "slices.csv") == 0
+    text = f"{HEADERS['slices']}1,{TIMES},A B\n2,2024-01-02T00:00:00Z,2024-01-01T00:00:00Z,A\n"
+    assert run(tmp_path, "--slices", write_file(tmp_path / "slices.csv", text)) == 0
     (row,) = read_rows(tmp_path / "tables" / "infrastructure_summary.csv")
     assert [row[name] for name in ("slices", "slices_with_duration", "within_24_h_share")] == ["2", "1", "1"]
     assert [row[name] for name in ("single_site_share", "several_sites_share")] == ["0.5", "0.5"]
@@ -402,13 +386,16 @@ def test_committed_example_matches_the_generator(tmp_path):
 
 
 def test_plan_of_the_example_has_no_stage_of_samples():
-    arguments = ["--configfile", ".test/config/infrastructure.yaml", "--dry-run"]
-    ended = run_snakemake(arguments, ROOT, {})
+    ended = run_snakemake(["--configfile", ".test/config/infrastructure.yaml", "--dry-run"], ROOT, {})
     assert ended.returncode == 0, ended.stdout
     assert rules_run(ended.stdout) == {"infrastructure", "papers", "figures", "report"}
 
 
 # ---- slice records ---------------------------------------------------------------------------------------------------
+
+
+def slice_records(output, *lists) -> int:
+    return cli.main(["campaign", "slice-records", *map(str, lists), "-o", str(output)])
 
 
 def slice_model(directory, *sites: str) -> str:
@@ -430,10 +417,9 @@ def test_slice_records_are_written_from_the_list_of_the_orchestrator_without_nam
     late = entry("2024-02-20 08:00:00 +0000", "2024-02-21 08:00:00 +0000", slice_id="s-1", model=None)
     model = slice_model(tmp_path, "UTAH", "STAR", "UTAH")
     early = entry("2024-02-19 08:00:00 +0000", "2024-02-19 09:00:00 +0000", slice_id="s-2", model=model)
-    (tmp_path / "one.json").write_text(json.dumps({"data": [late, early], "size": 2}))
-    (tmp_path / "two.json").write_text(json.dumps([late]))
-    lists = [str(tmp_path / name) for name in ("one.json", "two.json")]
-    assert cli.main(["campaign", "slice-records", *lists, "-o", str(tmp_path / "slices.csv")]) == 0
+    one = write_file(tmp_path / "one.json", json.dumps({"data": [late, early], "size": 2}))
+    two = write_file(tmp_path / "two.json", json.dumps([late]))
+    assert slice_records(tmp_path / "slices.csv", one, two) == 0
     assert (tmp_path / "slices.csv").read_text() == (
         "slice,start,end,sites\n"
         "1,2024-02-19 08:00:00 +0000,2024-02-19 09:00:00 +0000,STAR UTAH\n"
@@ -444,11 +430,12 @@ def test_slice_records_are_written_from_the_list_of_the_orchestrator_without_nam
 
 def test_slice_in_several_lists_counts_once_with_its_latest_end(tmp_path):
     start, first, renewed = (f"2024-02-{day} 08:00:00 +0000" for day in (19, 20, 22))
-    for name, end in (("a", renewed), ("b", first)):
-        (tmp_path / f"{name}.json").write_text(json.dumps([entry(start, end, slice_id="s-1", model=None)]))
-    lists = [str(tmp_path / f"{name}.json") for name in "ab"]
+    lists = [
+        write_file(tmp_path / f"{name}.json", json.dumps([entry(start, end, slice_id="s-1", model=None)]))
+        for name, end in (("a", renewed), ("b", first))
+    ]
     for arguments in (lists, lists[::-1]):
-        assert cli.main(["campaign", "slice-records", *arguments, "-o", str(tmp_path / "slices.csv")]) == 0
+        assert slice_records(tmp_path / "slices.csv", *arguments) == 0
         assert (tmp_path / "slices.csv").read_text().splitlines()[1:] == [f"1,{start},{renewed},"]
 
 
@@ -466,9 +453,6 @@ def test_slice_in_several_lists_counts_once_with_its_latest_end(tmp_path):
     ],
 )
 def test_malformed_slice_list_is_a_one_line_error(tmp_path, capsys, text, message):
-    (tmp_path / "list.json").write_text(text)
-    assert cli.main(["campaign", "slice-records", str(tmp_path / "list.json"), "-o", str(tmp_path / "out.csv")]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert slice_records(tmp_path / "out.csv", write_file(tmp_path / "list.json", text)) == 2
+    assert error_has(capsys, message)
     assert not (tmp_path / "out.csv").exists()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.generated import generated_transfers as made
+from acapella_testing.new_files import write_file
 
 from acapella.transfer import documents, iperf3
 
@@ -26,9 +27,7 @@ test_of_real.__test__ = False
 
 def write(tmp_path, content: bytes | str) -> documents.Documents:
     """Write a file and return what is read from it."""
-    path = tmp_path / "file.json"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return documents.read(path)
+    return documents.read(write_file(tmp_path / "file.json", content))
 
 
 def test_real_file_of_one_stream():
@@ -110,9 +109,8 @@ def test_constructed_3_0_without_receiver_and_retransmissions():
 
 def test_constructed_3_17_events_are_joined(tmp_path):
     whole = made.document(version="3.17")
-    lines = [{"event": "start", "data": whole["start"]}]
-    lines += [{"event": "interval", "data": interval} for interval in whole["intervals"]]
-    lines += [{"event": "end", "data": whole["end"]}]
+    events = [("start", whole["start"]), *(("interval", each) for each in whole["intervals"]), ("end", whole["end"])]
+    lines = [{"event": event, "data": data} for event, data in events]
     read = write(tmp_path, "".join(json.dumps(line) + "\n" for line in lines * 2))
     assert read.faults == []
     assert [iperf3.parse(document) for _, document in read.found] == [iperf3.parse(whole)] * 2

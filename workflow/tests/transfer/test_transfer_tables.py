@@ -5,7 +5,7 @@ import json
 import pytest
 from acapella_testing.generated import generated_transfers as made
 from acapella_testing.generated.transfer_tables import rows, tables
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import new_directory, write_file
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import transfer_ratios, transfer_throughput
@@ -23,8 +23,8 @@ def test_values_of_one_cell_match_values_computed_by_hand(tmp_path):
         made.Sent(5_000_000, 2_000_000, 2.0, 4.0, 5, 70_000),
     ]
     made.cell(tmp_path, "a", [made.document(*streams)], settings={"streams": 2})
-    found = "flow, stream, local_port, sent_bytes, sender_ns, bytes, completion_ns, throughput_bps, retransmits"
-    assert rows(tmp_path, "flows", found) == [
+    columns = "flow, stream, local_port, sent_bytes, sender_ns, bytes, completion_ns, throughput_bps, retransmits"
+    assert rows(tmp_path, "flows", columns) == [
         (0, 0, 40_005, 5_000_000, 2 * SECOND, 4_000_000, 4 * SECOND, 8_000_000, 10),
         (0, 1, 40_007, 5_000_000, 2 * SECOND, 2_000_000, 4 * SECOND, 4_000_000, 5),
     ]
@@ -124,10 +124,10 @@ def runs(directory, algorithm: str, *seconds: float, size: int = 10_000_000, **m
     """Write a run of 10 MB for each completion time."""
     for run, time in enumerate(seconds):
         sent = made.Sent(size, size, time, time, 100 if algorithm == "bbr" else 50)
-        document = made.document(sent, algorithm=algorithm)
-        values = more | {"settings": {"algorithm": algorithm} | more.get("settings", {})}
+        values = more | {"settings": {"algorithm": algorithm} | more.get("settings", {}), "run": run}
         name = f"{algorithm}-{len(list(directory.glob('transfers/*')))}"
-        made.cell(directory, name, [document], cell_id=f"{name}-{algorithm}", run=run, **values)
+        documents = [made.document(sent, algorithm=algorithm)]
+        made.cell(directory, name, documents, cell_id=f"{name}-{algorithm}", **values)
 
 
 def test_repetitions_give_mean_and_spread(tmp_path):
@@ -210,15 +210,13 @@ def files(directory) -> list[tuple]:
 
 def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
     runs(tmp_path, "bbr", 2.0)
-    for name, content in {
-        "cut": json.dumps(made.document())[:-30],
-        "failed": json.dumps({"start": {}, "intervals": [], "end": {}, "error": "unable to connect"}),
-        "twice": json.dumps(made.document()) * 2,
-    }.items():
-        made.cell(tmp_path, name, [made.document()])
-        (tmp_path / "transfers" / name / "iperf3-0.json").write_text(content)
-    made.cell(tmp_path, "missing", [made.document()])
-    (tmp_path / "transfers" / "missing" / "iperf3-0.json").unlink()
+    whole, failed = (
+        json.dumps(each)
+        for each in (made.document(), {"start": {}, "intervals": [], "end": {}, "error": "unable to connect"})
+    )
+    for name, content in (("cut", whole[:-30]), ("failed", failed), ("twice", whole * 2)):
+        write_file(made.cell(tmp_path, name, [made.document()]) / "iperf3-0.json", content)
+    (made.cell(tmp_path, "missing", [made.document()]) / "iperf3-0.json").unlink()
     made.cell(tmp_path, "crashed", [made.document()], error="no route to host")
     assert files(tmp_path) == [
         ("crashed", "transfers/crashed/cell.json", 1, "run failed: no route to host"),
@@ -252,8 +250,7 @@ def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
     ],
 )
 def test_unusable_cell_is_named(tmp_path, content, reason):
-    made.cell(tmp_path, "a", [made.document()])
-    (tmp_path / "transfers" / "a" / "cell.json").write_text(content)
+    write_file(made.cell(tmp_path, "a", [made.document()]) / "cell.json", content)
     assert files(tmp_path) == [(None, "transfers/a/cell.json", 1, reason)]
 
 
@@ -265,34 +262,34 @@ def test_incomplete_and_hidden_directories_are_not_read(tmp_path):
 
 
 def test_directories_of_an_earlier_grid_are_not_read(tmp_path):
-    made.cell(tmp_path, "a", [made.document()])
-    made.cell(tmp_path, "b", [made.document()])
-    grid = tmp_path / "transfers" / "grid.json"
-    grid.write_text(json.dumps({"version": 1, "cells": [{"cell_id": "b", "run": 0, "settings": {}}]}))
+    for name in "ab":
+        made.cell(tmp_path, name, [made.document()])
+    write_grid(tmp_path, {"cell_id": "b", "run": 0, "settings": {}})
     assert rows(tmp_path, "cells", "cell_id") == [("b",)]
-    grid.write_text('{"version": 1, "cells": [3]}')
+    write_grid(tmp_path, 3)
     tables(tmp_path)
     assert rows(tmp_path, "cells", "cell_id") == [("a",), ("b",)]
-    assert files(tmp_path)[0][1:] == (
-        "transfers/grid.json",
-        1,
-        "not a list of cells of this version: all cells are read",
-    )
+    reason = "not a list of cells of this version: all cells are read"
+    assert files(tmp_path)[0][1:] == ("transfers/grid.json", 1, reason)
+
+
+def write_grid(directory, *cells) -> None:
+    """Write the list of planned runs."""
+    write_file(directory / "transfers" / "grid.json", json.dumps({"version": 1, "cells": cells}))
 
 
 def test_planned_runs_that_are_missing_are_counted(tmp_path, capsys):
     for run in range(2):
         made.cell(tmp_path, f"a-{run}", [made.document()], cell_id="a", run=run)
     made.cell(tmp_path, "old", [made.document()])
-    grid = tmp_path / "transfers" / "grid.json"
-    grid.write_text(json.dumps({"version": 1, "cells": [{"cell_id": "a", "run": run} for run in range(5)]}))
-    (tmp_path / "transfers/a-1/iperf3-0.json").write_text("")
+    write_grid(tmp_path, *({"cell_id": "a", "run": run} for run in range(5)))
+    write_file(tmp_path / "transfers/a-1/iperf3-0.json", "")
     text = "3 of 5 planned runs are missing"
     assert files(tmp_path)[0] == (None, "transfers/grid.json", 1, text)
     assert f"transfers: transfers/grid.json: {text}" in capsys.readouterr().err
     (note,) = [line for line in transfer_throughput.SCOPE(Source(Campaign(tmp_path))) if "grid.json" in line]
     assert note == f"grid.json: {text}"
-    grid.write_text(json.dumps({"version": 1, "cells": [{"cell_id": "a", "run": run} for run in range(2)]}))
+    write_grid(tmp_path, *({"cell_id": "a", "run": run} for run in range(2)))
     tables(tmp_path)
     assert [file for _, file, _, _ in files(tmp_path)] == ["transfers/a-1/iperf3-0.json"], "no run is missing"
 
@@ -325,37 +322,29 @@ def foreign(directory, name: str, *documents: dict) -> None:
 
 
 def test_settings_in_names_of_files_and_repeated_documents(tmp_path):
-    data = tmp_path / "data"
+    data, campaign = tmp_path / "data", new_directory(tmp_path / "c")
     foreign(data, "bw-300-sz-1G-de-60-bf-100K-bbr.json", *[made.document(algorithm="bbr", version="3.5")] * 2)
     foreign(data, "bw-300-sz-1G-de-60-bf-100K-cubic.json", made.document(version="3.5"))
     foreign(data, "notes.json", made.document())
-    (tmp_path / "c").mkdir()
-    tables(tmp_path / "c", "--data", f"{data}/*.json", "--name-pattern", PATTERN)
+    tables(campaign, "--data", f"{data}/*.json", "--name-pattern", PATTERN)
     found = "run, algorithm, delay_ns, buffer_bytes, rate_bps, size_bytes, streams, mode, iperf3_version"
     common = (60_000_000, 102_400, 300_000_000, 2**30, 1, None, "3.5")
-    assert sorted(rows(tmp_path / "c", "cells", found)) == [
-        (0, "bbr", *common),
-        (0, "cubic", *common),
-        (1, "bbr", *common),
-    ]
-    assert files(tmp_path / "c") == [
-        (None, f"{data}/notes.json", 0, "the name does not match transfer.name_pattern"),
-    ]
-    assert rows(tmp_path / "c", "gain", "comparison, bbr_runs, cubic_runs") == [("equal", 2, 1)]
+    runs_found = sorted(rows(campaign, "cells", found))
+    assert runs_found == [(0, "bbr", *common), (0, "cubic", *common), (1, "bbr", *common)]
+    assert files(campaign) == [(None, f"{data}/notes.json", 0, "the name does not match transfer.name_pattern")]
+    assert rows(campaign, "gain", "comparison, bbr_runs, cubic_runs") == [("equal", 2, 1)]
 
 
 def test_settings_in_a_sheet(tmp_path):
     foreign(tmp_path / "data", "one.json", made.document(algorithm="bbr"))
     foreign(tmp_path / "data", "two.json", made.document(algorithm="cubic"))
-    sheet = tmp_path / "sheet.tsv"
-    sheet.write_text(
-        "file\tdelay_ms\tbuffer_bytes\tmode\trtt_ms\ndata/one.json\t0.5\t1M\tpublished\t90\ndata/none.json\t\t\t\t\n"
-    )
-    (tmp_path / "c").mkdir()
-    tables(tmp_path / "c", "--data", f"{tmp_path}/data/*.json", "--sheet", str(sheet))
+    lines = ["file\tdelay_ms\tbuffer_bytes\tmode\trtt_ms", "data/one.json\t0.5\t1M\tpublished\t90"]
+    sheet = write_file(tmp_path / "sheet.tsv", "\n".join([*lines, "data/none.json\t\t\t\t\n"]))
+    campaign = new_directory(tmp_path / "c")
+    tables(campaign, "--data", f"{tmp_path}/data/*.json", "--sheet", str(sheet))
     found = "algorithm, delay_ns, buffer_bytes, mode, measured_rtt_ns"
-    assert rows(tmp_path / "c", "cells", found) == [("bbr", 500_000, 2**20, "published", 90_000_000)]
-    assert [(file.rpartition("/")[2], reason) for _, file, _, reason in files(tmp_path / "c")] == [
+    assert rows(campaign, "cells", found) == [("bbr", 500_000, 2**20, "published", 90_000_000)]
+    assert [(file.rpartition("/")[2], reason) for _, file, _, reason in files(campaign)] == [
         ("none.json", "cannot read: No such file or directory"),
         ("two.json", "not in the sheet sheet.tsv"),
     ]
@@ -374,9 +363,8 @@ def test_settings_in_a_sheet(tmp_path):
     ],
 )
 def test_errors_in_a_sheet_are_reported(tmp_path, text, message):
-    (tmp_path / "sheet.tsv").write_text(text)
     with pytest.raises(UserError, match=message):
-        settings.sheet(tmp_path / "sheet.tsv")
+        settings.sheet(write_file(tmp_path / "sheet.tsv", text))
 
 
 @pytest.mark.parametrize(
@@ -408,13 +396,20 @@ def test_prediction_of_the_multipath_grid(tmp_path):
     assert errors == [(0.0,), (0.01,), (0.02,), (0.03,), (0.04,), (0.05,)]
 
 
-def test_best_ratio_uses_the_requested_sizes(tmp_path):
-    documents = [
-        made.document(made.Sent(size, size - 100 * n, 1.0, 1.0), size=size) for n, size in enumerate([5000] * 6)
-    ]
-    links = {name: {**link, "rate_bps": 10**6 if link["emulated"] else None} for name, link in made.LINKS.items()}
+def links_of(rate_bps: int) -> dict[str, dict]:
+    """Return the links of the multipath topology with a rate of the emulated ones."""
+    return {name: {**link, "rate_bps": rate_bps if link["emulated"] else None} for name, link in made.LINKS.items()}
+
+
+def multipath(directory, links: dict[str, dict], *received: int) -> None:
+    """Write a run of six flows of 5,000 bytes over the paths in turn; ``received``: bytes that arrive of each."""
+    documents = [made.document(made.Sent(5000, size, 1.0, 1.0), size=5000) for size in received]
     flows = [{"path": list(made.PATHS)[n % 3], "size_bytes": 5000} for n in range(6)]
-    made.cell(tmp_path, "a", documents, links=links, paths=made.PATHS, flows=flows)
+    made.cell(directory, "a", documents, links=links, paths=made.PATHS, flows=flows)
+
+
+def test_best_ratio_uses_the_requested_sizes(tmp_path):
+    multipath(tmp_path, links_of(10**6), *(5000 - 100 * n for n in range(6)))
     assert set(rows(tmp_path, "prediction", "best_ratio, together")) == {(2.0, True)}
     assert rows(tmp_path, "prediction", "size_bytes")[:2] == [(5000,), (4900,)], "transferred"
 
@@ -424,12 +419,10 @@ def test_best_ratio_uses_the_requested_sizes(tmp_path):
     [(("l1",), 2.0), (("l2",), 0.5), ((), 2.0), (None, 2.0)],  # four of six flows cross l1, two cross l2
 )
 def test_best_ratio_refers_to_the_link_with_the_multiplied_rate(tmp_path, multiplied, ratio):
-    links = {name: {**link, "rate_bps": 10**6 if link["emulated"] else None} for name, link in made.LINKS.items()}
+    links = links_of(10**6)
     if multiplied is not None:  # absent in files of earlier versions
         links = {name: {**link, "times_ratio": name in multiplied} for name, link in links.items()}
-    flows = [{"path": list(made.PATHS)[n % 3], "size_bytes": 5000} for n in range(6)]
-    documents = [made.document(made.Sent(5000, 5000, 1.0, 1.0), size=5000)] * 6
-    made.cell(tmp_path, "a", documents, links=links, paths=made.PATHS, flows=flows)
+    multipath(tmp_path, links, *[5000] * 6)
     assert set(rows(tmp_path, "prediction", "best_ratio, together")) == {(ratio, True)}
 
 

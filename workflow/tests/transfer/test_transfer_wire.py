@@ -18,13 +18,13 @@ def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False,
     return {row[0]: row[1:] for row in rows(tmp_path, "disagreements", "quantity, flagged, cause")}
 
 
-def steady(segments: int = 100, lost=()) -> Capture:
-    """Return a capture of segments every 10 ms, starting at 100 ms, acknowledged after 20 ms, without ``lost`` ones."""
+def steady(segments: int = 100, lost=(), *, step_ms: int = 10) -> Capture:
+    """Return a capture of segments every ``step_ms``, from 100 ms, acknowledged after 20 ms, without ``lost`` ones."""
     capture = Capture()
     for place in range(segments):
         if place not in lost:
-            capture.send(100 + 10 * place, place)
-        capture.acknowledge(120 + 10 * place, place + 1)
+            capture.send(100 + step_ms * place, place)
+        capture.acknowledge(120 + step_ms * place, place + 1)
     return capture
 
 
@@ -41,21 +41,13 @@ def test_agreement_is_not_flagged(tmp_path):
     assert rows(tmp_path, "flows", "wire_start_up_ns, wire_rtts") == [(100_000_000, 101)]
 
 
-def evenly(segments: int, step_ms: int) -> Capture:
-    """Return a capture of segments every ``step_ms``, starting at 100 ms, each acknowledged after 20 ms."""
-    capture = Capture()
-    for place in range(segments):
-        capture.send(100 + step_ms * place, place)
-        capture.acknowledge(120 + step_ms * place, place + 1)
-    return capture.in_order()
-
-
 def compared(tmp_path, cubic_segments: int) -> None:
     """Write tables of a run of BBR and one of Cubic that were asked to send 90,000 B."""
     for algorithm, segments, step_ms, seconds in (("bbr", 100, 5, 1.0), ("cubic", cubic_segments, 10, 0.8)):
         document = made.document(made.Sent(130_000, 80_000, seconds, seconds), algorithm=algorithm, captured=0)
         more = {"settings": {"algorithm": algorithm}, "flows": [{"size_bytes": 90_000}], "wire": "wire.parquet"}
-        evenly(segments, step_ms).write(made.cell(tmp_path, algorithm, [document], **more))
+        path = made.cell(tmp_path, algorithm, [document], **more)
+        steady(segments, step_ms=step_ms).in_order().write(path)
 
 
 TIMES = "algorithm, completion_source, completion_ns / 1e6, iperf3_completion_ns / 1e6, wire_completion_ns / 1e6"
@@ -222,7 +214,7 @@ def two_flows(tmp_path, paths: list[str | None], **more) -> None:
     documents = [made.document(EXACT, captured=number) for number in range(2)]
     flows = [{"path": path} for path in paths]
     path = made.cell(tmp_path, "a", documents, flows=flows, wire="wire.parquet", **more)
-    evenly(100, 10).write(path, slow)
+    steady().in_order().write(path, slow)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,17 @@ def row_of(tmp_path, capture: Capture, *, sender_ms: int = 10_000, size: int = 3
 
 def complete(first: int = 1000) -> Capture:
     """Return a capture of four segments at 100 to 103 ms, acknowledged 20, 30, 40 and 50 ms later."""
-    capture = Capture(first)
-    for place in range(4):
-        capture.send(100 + place, place)
+    capture = sent(range(4), first)
     for place in range(4):
         capture.acknowledge(100 + place + 20 + 10 * place, place + 1)
+    return capture
+
+
+def sent(places, first: int = 1000) -> Capture:
+    """Return a capture of these segments, from 100 ms on; a segment is sent at 100 ms plus its place."""
+    capture = Capture(first)
+    for place in places:
+        capture.send(100 + place, place)
     return capture
 
 
@@ -45,9 +51,7 @@ def test_sequence_numbers_wrap(tmp_path):
 
 
 def test_retransmission_counts_once_and_gives_no_round_trip(tmp_path):
-    capture = Capture()
-    for place in range(4):
-        capture.send(100 + place, place)
+    capture = sent(range(4))
     capture.acknowledge(120, 1)  # 20 ms after segment 0
     capture.acknowledge(123, 1)  # duplicate
     capture.send(130, 1)  # retransmission of segment 1
@@ -66,19 +70,14 @@ def test_retransmission_after_the_end_of_the_test_is_late(tmp_path):
 
 
 def test_frames_that_the_capture_lost_are_missing_bytes(tmp_path):
-    capture = Capture()
-    for place in (0, 3):
-        capture.send(100 + place, place)
+    capture = sent((0, 3))
     capture.acknowledge(150, 4)
     row = row_of(tmp_path, capture, cut=True)
     assert (row["bytes"], row["missing_bytes"], row["retransmits"], row["cut"]) == (2000, 2000, 0, True)
 
 
 def test_retransmission_whose_first_transmission_the_capture_lost_counts(tmp_path):
-    capture = Capture()
-    for place in (0, 2, 1):
-        capture.send(100 + place, place)
-    row = row_of(tmp_path, capture)
+    row = row_of(tmp_path, sent((0, 2, 1)))
     assert (row["bytes"], row["missing_bytes"], row["retransmits"], row["retransmitted_bytes"]) == (3000, 0, 1, 0)
 
 
@@ -99,8 +98,8 @@ def test_stream_that_is_not_in_the_capture_has_no_row(tmp_path):
 
 
 def test_capture_of_the_handshake_alone_has_no_row(tmp_path):
-    capture = Capture()
-    assert measured(*capture.write(tmp_path), [Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, 10**9)]) == []
+    paths = Capture().write(tmp_path)
+    assert measured(*paths, [Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, 10**9)]) == []
 
 
 def test_bytes_in_flight_are_sent_and_not_acknowledged(tmp_path):
@@ -116,9 +115,7 @@ def test_bytes_in_flight_are_sent_and_not_acknowledged(tmp_path):
 
 
 def test_segments_received_out_of_order_are_in_flight(tmp_path):
-    capture = Capture()
-    for place in range(4):
-        capture.send(100 + place, place)
+    capture = sent(range(4))
     for ms in (121, 122, 123):  # segment 0 was lost: duplicates
         capture.acknowledge(ms, 0)
     capture.send(130, 0)
