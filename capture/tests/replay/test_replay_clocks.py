@@ -14,6 +14,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.capture.replay_agents import program_or_skip
+from acapella_testing.capture.replay_commands import started
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from acapella_testing.requirements import require_programs, require_root
 from acapella_testing.waiting import wait_until
 
@@ -21,7 +24,6 @@ from acapella_capture.testbeds.local import replay_capture
 
 S = 10**9
 OWN_CLOCK = "import json; from acapella_capture.replay.clocks import own_clock; print(json.dumps(own_clock()))"
-REPLAY = "import sys; from acapella.cli.entry import main; sys.exit(main())"
 SET_UP = """mount -t tmpfs -o mode=755 none /run &&
 ip link set lo up && ip link add left0 type veth peer name left1 && ip link set left0 up && ip link set left1 up &&
 echo ready && exec sleep infinity
@@ -62,25 +64,19 @@ def running(prefix: list[str], *argvs: list[str]) -> Iterator[None]:
         yield
 
 
-def own_clock(prefix: list[str]) -> dict:
-    """Return the state of the clock according to `acapella replay`."""
-    done = subprocess.run([*prefix, sys.executable, "-c", OWN_CLOCK], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
 def clock_when(prefix: list[str], condition) -> dict:
-    """Return the clock once a condition holds. Raises AssertionError if that takes too long."""
+    """Return the clock according to `acapella replay` once a condition holds. Fails if that takes too long."""
 
     def found() -> dict | None:
-        return clock if condition(clock := own_clock(prefix)) else None
+        clock = json.loads(run(*prefix, sys.executable, "-c", OWN_CLOCK, check=True).stdout)
+        return clock if condition(clock) else None
 
     return wait_until(found)
 
 
 def chronyd(directory: Path, name: str, config: str) -> list[str]:
     """Return the command line of a chronyd that does not change the clock."""
-    file = directory / f"{name}.conf"
-    file.write_text(f"{config}pidfile /run/{name}.pid\n")
+    file = write_file(directory / f"{name}.conf", f"{config}pidfile /run/{name}.pid\n")
     return ["chronyd", "-x", "-d", "-u", "root", "-f", str(file)]
 
 
@@ -111,14 +107,14 @@ def test_offset_of_ptp_is_recorded_in_departures(tmp_path, prefix):
     slave = [*PTP, "-s", "-i", "left1", "--delayAsymmetry", "-2000000000"]
     with running(prefix, [*PTP, *MASTER], slave):
         clock_when(prefix, lambda clock: clock["source"] == "ptp" and clock["synchronized"] and clock["offset_ns"])
-        command = [*prefix, sys.executable, "-c", REPLAY, "replay", str(capture), "-i", "left0"]
-        done = subprocess.run([*command, "--departures", str(departures)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done
-    metadata = {key.decode(): value.decode() for key, value in pq.read_schema(departures).metadata.items()}
-    assert (metadata["clock_source"], metadata["node_clock_synchronized"]) == ("ptp", "true")
-    assert metadata["clock_offset_ns"] == metadata["node_clock_offset_ns"]
-    assert abs(int(metadata["clock_offset_ns"]) - 2 * S) < S, metadata
-    assert metadata["clock_error_ns"] == "unknown"
+        with started(capture, "-i", "left0", "--departures", departures, prefix=prefix) as process:
+            errors = process.communicate()[1]
+    assert process.returncode == 0, errors
+    metadata = pq.read_schema(departures).metadata
+    assert (metadata[b"clock_source"], metadata[b"node_clock_synchronized"]) == (b"ptp", b"true")
+    assert metadata[b"clock_offset_ns"] == metadata[b"node_clock_offset_ns"]
+    assert abs(int(metadata[b"clock_offset_ns"]) - 2 * S) < S, metadata
+    assert metadata[b"clock_error_ns"] == b"unknown"
 
 
 def test_ptp_without_a_grandmaster_is_not_synchronized(prefix):

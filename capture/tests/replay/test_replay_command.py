@@ -2,43 +2,30 @@
 
 import contextlib
 import gzip
-import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.capture.process_tree import Tree
+from acapella_testing.capture import replay_commands
+from acapella_testing.capture.process_tree import Tree, processes
 from acapella_testing.capture.replay_agents import TIMEOUT_S, secret_file, stand_in_on_path
+from acapella_testing.capture.replay_commands import replay, started
 from acapella_testing.waiting import wait_until
 
-from acapella.cli.main import main
 from acapella_capture.replay import command
 from acapella_capture.testbeds.local import replay_capture
 from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
-ENTRY = "import sys; from acapella.cli.entry import main; sys.exit(main())"
-
-
-def started(*arguments: object, **options: object) -> subprocess.Popen:
-    argv = [sys.executable, "-c", ENTRY, "replay", *map(str, arguments)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-
-
-def replay(*arguments: object) -> subprocess.CompletedProcess:
-    with started(*arguments) as process:
-        out, errors = process.communicate(timeout=TIMEOUT_S)
-    return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
-
 
 def message(done: subprocess.CompletedProcess) -> str:
     """Return the one error line of a command that failed."""
     lines = [line for line in done.stderr.splitlines() if not line.startswith("acapella-dpdk-replay: memory")]
-    assert done.returncode != 0 and len(lines) == 1, done
+    assert done.returncode != 0, done
+    assert len(lines) == 1, done
     return lines[0]
 
 
@@ -54,22 +41,22 @@ def place(tmp_path, monkeypatch):
 
 @contextlib.contextmanager
 def agent(place, *arguments: object):
-    """Run an agent on loopback; yield its process, its address, and the options of a controller."""
+    """Run an agent; yield its process, and the options of a controller."""
     secret = secret_file(place)
-    with started(*arguments, "--listen", "127.0.0.1:0", "--secret", secret) as process:
-        try:
-            lines = iter(process.stderr)
-            found = next(filter(None, (re.search(r"listening on (127\.0\.0\.1:\d+)$", line) for line in lines)))
-            yield process, ("--control", found[1], "--secret", secret)
-        finally:
-            process.kill()
+    with replay_commands.agent(*arguments, "--secret", secret) as (process, address):
+        yield process, ("--control", address, "--secret", secret)
+
+
+def replay_of_file(place, monkeypatch, **behavior: object) -> subprocess.CompletedProcess:
+    """Replay the capture with a stand-in that behaves this way."""
+    stand_in_on_path(place, monkeypatch, **behavior)
+    return replay(place / "trace.pcap", "-i", "lo")
 
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_file_is_replayed_and_its_departures_are_written(place, compressed):
-    capture = place / "trace.pcap"
+    capture = place / ("trace.pcap.gz" if compressed else "trace.pcap")
     if compressed:
-        capture = place / "trace.pcap.gz"
         capture.write_bytes(gzip.compress((place / "trace.pcap").read_bytes()))
     done = replay(capture, "--interface", "lo", "--loops", 2, "--speed", 4, "--departures", place / "d.parquet")
     assert done.returncode == 0, done
@@ -79,22 +66,20 @@ def test_file_is_replayed_and_its_departures_are_written(place, compressed):
         "0 packets more than 1 us late, 2 preemptions, largest gap of the polling loop 4.321 us",
     ]
     table = pq.read_table(place / "d.parquet")
-    metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
-    assert (metadata["recording_sha256"], metadata["speed"], metadata["pacing"]) == (sha256_of(capture), "4", "bursts")
+    metadata = [table.schema.metadata[key].decode() for key in (b"recording_sha256", b"speed", b"pacing")]
+    assert metadata == [sha256_of(capture), "4", "bursts"]
     assert table.num_rows == 40
     assert list((place / "tmp").iterdir()) == []
 
 
 def test_unsent_packets_give_exit_code_1(place, monkeypatch):
-    stand_in_on_path(place, monkeypatch, refuse=3)
-    done = replay(place / "trace.pcap", "-i", "lo")
+    done = replay_of_file(place, monkeypatch, refuse=3)
     assert done.returncode == 1
     assert done.stdout.startswith("20 packets, 17 sent (3 ring_full)\n")
 
 
 def test_packets_longer_than_the_mtu_are_explained(place, monkeypatch):
-    stand_in_on_path(place, monkeypatch, too_long=3)
-    done = replay(place / "trace.pcap", "-i", "lo")
+    done = replay_of_file(place, monkeypatch, too_long=3)
     mtu = Path("/sys/class/net/lo/mtu").read_text().strip()
     assert done.returncode == 1
     assert done.stdout.splitlines()[:2] == [
@@ -105,8 +90,7 @@ def test_packets_longer_than_the_mtu_are_explained(place, monkeypatch):
 
 def test_truncated_packets_are_a_warning(place, monkeypatch):
     assert "truncated" not in replay(place / "trace.pcap", "-i", "lo").stderr
-    stand_in_on_path(place, monkeypatch, truncated=3)
-    done = replay(place / "trace.pcap", "-i", "lo")
+    done = replay_of_file(place, monkeypatch, truncated=3)
     assert done.returncode == 0
     assert "acapella: warning: 3 of 20 packets were truncated by the capture and are sent truncated" in done.stderr
 
@@ -120,19 +104,18 @@ def test_departures_that_cannot_be_written_are_an_error_before_packets_are_sent(
 
 
 def test_packets_dropped_by_the_kernel_give_a_warning_and_exit_code_1(place, monkeypatch):
-    stand_in_on_path(place, monkeypatch, lost=3)
-    done = replay(place / "trace.pcap", "-i", "lo")
+    done = replay_of_file(place, monkeypatch, lost=3)
     assert done.returncode == 1
     assert "acapella: warning: the kernel did not send all packets of net_fake0: 3 dropped" in done.stderr
     assert done.stderr.count("warning") == 1
 
 
 def test_packets_missed_by_a_bridge_during_a_run_give_a_warning_and_exit_code_1(place, monkeypatch):
-    stand_in_on_path(place, monkeypatch, missed=3)
-    done = replay(place / "trace.pcap", "-i", "lo")
+    done = replay_of_file(place, monkeypatch, missed=3)
     assert done.returncode == 1
     line = "acapella: warning: net_fake0: packets were not received during the run: 3 missed by the device\n"
-    assert done.stderr.endswith(line) and done.stderr.count("warning") == 1
+    assert done.stderr.endswith(line)
+    assert done.stderr.count("warning") == 1
 
 
 @pytest.mark.parametrize(
@@ -149,9 +132,11 @@ def test_failed_program_is_a_one_line_error(place, monkeypatch, event, kind, why
     stand_in_on_path(place, monkeypatch, fault=f"{event}:{kind}")
     done = replay(place / "trace.pcap", "-i", "lo", "--departures", place / "d.parquet")
     lines = [line for line in done.stderr.splitlines() if line.startswith("acapella: error:")]
-    assert done.returncode == 2 and lines == [f"acapella: error: acapella-dpdk-replay: {why}"]
+    assert done.returncode == 2
+    assert lines == [f"acapella: error: acapella-dpdk-replay: {why}"]
     assert done.stderr.count("is down") == why.count("is down"), "not printed twice"
-    assert not (place / "d.parquet").exists() and list((place / "tmp").iterdir()) == []
+    assert not (place / "d.parquet").exists()
+    assert list((place / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -195,18 +180,15 @@ def test_failed_program_is_a_one_line_error(place, monkeypatch, event, kind, why
         (("--control", "127.0.0.1:1", "status", "--secret", "SECRET"), "connection failed: Connection refused"),
     ],
 )  # fmt: skip
-def test_usage_error_is_one_line(place, capsys, arguments, why):
+def test_usage_error_is_one_line(place, arguments, why):
     """Words in capitals are files: a capture, a secret, and a secret that others can read."""
     (place / "open").write_text("0" * 64)
     (place / "open").chmod(0o644)
     files = {"FILE": place / "trace.pcap", "SECRET": secret_file(place), "OPEN": place / "open"}
-    try:
-        code = main(["replay", *(str(files.get(argument, argument)) for argument in arguments)])
-    except SystemExit as ended:  # raised by the argument parser
-        code = ended.code
-    printed = capsys.readouterr()
-    assert code in (2, 75) and why in printed.err
-    assert printed.out == "" and len(printed.err.splitlines()) == 1
+    done = replay(*(files.get(argument, argument) for argument in arguments))
+    assert done.returncode in (2, 75)
+    assert why in message(done)
+    assert done.stdout == ""
 
 
 def test_new_secret_is_private_and_not_printed(place):
@@ -221,21 +203,22 @@ def test_new_secret_does_not_replace_a_file(place, content):
     path = place / "s"
     path.write_text(content)
     done = replay("--new-secret", path)
-    assert done.returncode == 2 and done.stdout == ""
+    assert done.returncode == 2
+    assert done.stdout == ""
     why = "already exists and may be in use; choose another file name, or remove it first"
     assert message(done) == f"acapella: error: --new-secret {path}: {why}"
     assert path.read_text() == content
 
 
-def test_new_secret_that_cannot_be_written_leaves_no_file(place, capsys, monkeypatch):
+def test_new_secret_that_cannot_be_written_leaves_no_file(place, monkeypatch):
     def full(path):
         raise UserError("cannot write: No space left on device", where=path)
 
     monkeypatch.setattr(command, "make_secret", full)
-    assert main(["replay", "--new-secret", str(place / "s")]) == 2
-    assert "No space left" in capsys.readouterr().err and not (place / "s").exists()
-    assert main(["replay", "--new-secret", str(place / "trace.pcap" / "s")]) == 2
-    assert f"--new-secret {place}/trace.pcap/s: cannot write: Not a directory" in capsys.readouterr().err
+    assert "No space left" in message(replay("--new-secret", place / "s"))
+    assert not (place / "s").exists()
+    why = f"--new-secret {place}/trace.pcap/s: cannot write: Not a directory"
+    assert why in message(replay("--new-secret", place / "trace.pcap" / "s"))
 
 
 def test_actions_control_an_agent_from_the_command_line(place):
@@ -243,7 +226,8 @@ def test_actions_control_an_agent_from_the_command_line(place):
     with agent(place, "--bridge", "lo", "lo", "--output", place / "out") as (process, options):
         assert "record: from_ns" in replay(*options, "record", "--until", "+500").stdout
         assert "busy" not in (stopped := replay(*options, "stop")).stderr
-        assert stopped.returncode == 0 and "packets 2" in stopped.stdout
+        assert stopped.returncode == 0
+        assert "packets 2" in stopped.stdout
         assert "file recording-1.pcapng" in replay(*options, "save").stdout
         for number in (1, 2):
             done = replay(*options, "run", "--loops", number, "--departures", place / f"{number}.parquet")
@@ -251,8 +235,8 @@ def test_actions_control_an_agent_from_the_command_line(place):
             assert f"{2 * number} packets, {2 * number} sent" in done.stdout
             table = pq.read_table(place / f"{number}.parquet")
             assert table.num_rows == 2 * number
-            checksum = table.schema.metadata[b"recording_sha256"].decode()
-            assert checksum == sha256_of(place / "out" / "recording-1.pcapng")
+            recording = place / "out" / "recording-1.pcapng"
+            assert table.schema.metadata[b"recording_sha256"].decode() == sha256_of(recording)
         assert "clear: done" in replay(*options, "clear").stdout
         assert "nothing to replay" in message(replay(*options, "run"))
         assert "idle, bridge lo lo" in replay(*options, "status").stdout
@@ -277,17 +261,15 @@ def test_interrupted_command_leaves_nothing(place, number, mode):
     """The run lasts until 2100, so that the signal arrives during it."""
     later = ("--at", "2100-01-01T00:00:00Z")
     with contextlib.ExitStack() as parts:
-        if mode == "agent":
-            process, _ = parts.enter_context(agent(place, place / "trace.pcap", "-i", "lo"))
-        elif mode == "file":
+        if mode == "file":
             process = parts.enter_context(started(place / "trace.pcap", "-i", "lo", *later))
+            wait_until(lambda: process.pid in (parent for parent, _ in processes().values()), "program")
         else:
-            _, options = parts.enter_context(agent(place, place / "trace.pcap", "-i", "lo"))
+            process, options = parts.enter_context(agent(place, place / "trace.pcap", "-i", "lo"))
+        if mode == "run":
             process = parts.enter_context(started(*options, "run", *later))
             assert process.stdout.readline().startswith("start: ")
-        if mode == "file":
-            wait_until(lambda: "python" in " ".join(children(process.pid)), "program")
-        tree = parts.enter_context(contextlib.closing(Tree.below(process.pid)))
+        tree = parts.enter_context(Tree.below(process.pid))
         process.send_signal(number)
         process.wait(TIMEOUT_S)
         assert process.returncode == {"agent": 0}.get(mode, 128 + number)
@@ -298,18 +280,10 @@ def test_interrupted_command_leaves_nothing(place, number, mode):
     assert list((place / "tmp").iterdir()) == []
 
 
-def children(pid: int) -> list[str]:
-    """Return the command lines of the processes below one."""
-    argv = ["ps", "-o", "args=", "--ppid", str(pid)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.splitlines()
-
-
 def test_killed_agent_leaves_no_program_and_the_next_command_removes_its_files(place):
-    with agent(place, place / "trace.pcap", "-i", "lo") as (process, _):
-        tree = Tree.below(process.pid)
-        os.kill(process.pid, signal.SIGKILL)
+    with agent(place, place / "trace.pcap", "-i", "lo") as (process, _), Tree.below(process.pid) as tree:
+        process.kill()
         process.wait(TIMEOUT_S)
         assert tree.gone_within(60) == []
-        tree.close()
     assert replay(place / "trace.pcap", "-i", "lo").returncode == 0
     assert list((place / "tmp").iterdir()) == []

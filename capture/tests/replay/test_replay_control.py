@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.capture.replay_agents import (
@@ -49,8 +50,20 @@ def recorded(found):
         yield group
 
 
+@pytest.fixture
+def lines() -> list[str]:
+    """Provide a list of printed lines."""
+    return []
+
+
 def silent(_line: str) -> None:
     """Print nothing."""
+
+
+def before(monkeypatch, method: str, action) -> None:
+    """Have a method of a remote call ``action`` with its arguments first."""
+    original = getattr(Remote, method)
+    monkeypatch.setattr(Remote, method, lambda *arguments: (action(*arguments), original(*arguments))[1])
 
 
 @contextlib.contextmanager
@@ -59,42 +72,21 @@ def impatient_and_slow(monkeypatch, method: str, delay):
 
     It is called with the first agent and the arguments of the method.
     """
-    original = getattr(Remote, method)
     with listening(stand_in_argv(), IMPATIENT) as first, listening(stand_in_argv()) as second:
-
-        def slow(remote, *arguments):
-            if remote.name == second.name:
-                delay(first, *arguments)
-            return original(remote, *arguments)
-
-        monkeypatch.setattr(Remote, method, slow)
+        before(monkeypatch, method, lambda remote, *words: remote.name == second.name and delay(first, *words))
         yield first, second
         assert first.agent.counts["silent"] == 0
 
 
-def interrupt_before(monkeypatch, method: str, condition) -> None:
-    """Have a method of a remote lose the connection first, if a condition of its arguments holds."""
-    original = getattr(Remote, method)
-
-    def lost(remote, *arguments):
-        if condition(remote, *arguments):
-            remote.interrupt()
-        return original(remote, *arguments)
-
-    monkeypatch.setattr(Remote, method, lost)
+def tables_of(directory, *numbers: int) -> list[pa.Table]:
+    """Return the departures of these replayers."""
+    return [pq.read_table(directory / f"d-{number}.parquet") for number in numbers]
 
 
-def rows_of(directory, *numbers: int) -> list[int]:
-    """Return the number of rows of departures of these replayers."""
-    return [pq.read_table(directory / f"d-{number}.parquet").num_rows for number in numbers]
-
-
-def test_actions_print_an_acknowledgment_of_every_replayer():
-    lines = []
+def test_actions_print_an_acknowledgment_of_every_replayer(lines):
     with agents({}, {}) as found, controlled(found) as group:
-        assert actions.simple(group, messages.Record(), lines.append) == 0
-        assert actions.simple(group, messages.Stop(), lines.append) == 0
-        assert actions.simple(group, messages.Clear(), lines.append) == 0
+        for request in (messages.Record(), messages.Stop(), messages.Clear()):
+            assert actions.simple(group, request, lines.append) == 0
     names = [agent.name for agent in found]
     assert [line.split(": ")[:2] for line in lines] == [
         [name, action] for action in ("record", "stop", "clear") for name in names
@@ -103,8 +95,7 @@ def test_actions_print_an_acknowledgment_of_every_replayer():
     assert lines[4] == f"{names[0]}: clear: done"
 
 
-def test_status_has_state_counters_and_clock():
-    lines = []
+def test_status_has_state_counters_and_clock(lines):
     with agents({"clock": 3600 * 10**9}) as found, recorded(found) as group:
         assert actions.status(group, lines.append) == 0
         text = "\n".join(lines)
@@ -126,9 +117,8 @@ def test_own_synchronization_of_a_replayer_is_reported():
     assert actions.node_clock(remote) == {}
 
 
-def test_replayers_start_together_and_their_skew_is_reported(tmp_path):
+def test_replayers_start_together_and_their_skew_is_reported(tmp_path, lines):
     """The clock of the second is 40 ms ahead: its packets depart 40 ms early, and 7 ms late by its own clock."""
-    lines = []
     with agents({}, {"clock": 40 * MS, "late": 7 * MS}) as found, recorded(found) as group:
         assert actions.run(group, RunPlan(loops=3, departures=tmp_path / "d.parquet"), lines.append) == 0
     text = "\n".join(lines)
@@ -136,11 +126,10 @@ def test_replayers_start_together_and_their_skew_is_reported(tmp_path):
     assert f"{first}: 6 packets, 6 sent" in text
     assert f"{second}: departure error: median 7 ms, 99th percentile 7 ms, largest 7 ms" in text
     assert f"{second}: 6 packets more than 1 us late, 2 preemptions, largest gap of the polling loop 4.321 us" in text
-    tables = [pq.read_table(tmp_path / f"d-{number}.parquet") for number in (1, 2)]
+    tables = tables_of(tmp_path, 1, 2)
     assert tables[0]["requested_ns"] == tables[1]["requested_ns"], "one absolute start"
-    metadata = [{key.decode(): value.decode() for key, value in table.schema.metadata.items()} for table in tables]
-    assert {one["clock_source"] for one in metadata} == {"round trips"}
-    offset, error = (int(metadata[1][f"clock_{key}_ns"]) for key in ("offset", "error"))
+    assert {table.schema.metadata[b"clock_source"] for table in tables} == {b"round trips"}
+    offset, error = (int(tables[1].schema.metadata[b"clock_%s_ns" % key]) for key in (b"offset", b"error"))
     assert abs(offset - 40 * MS) <= error
     assert next(line for line in lines if line.startswith("skew: ")).startswith(f"skew: {second} ")
 
@@ -157,8 +146,7 @@ def test_injected_skew_is_within_the_uncertainty(monkeypatch, clock, late):
     assert abs(outcomes[1].clock.offset_ns - clock) <= outcomes[1].clock.error_ns
 
 
-def test_unsent_packets_give_exit_code_1():
-    lines = []
+def test_unsent_packets_give_exit_code_1(lines):
     with agents({"refuse": 1}) as found, recorded(found) as group:
         assert actions.run(group, RunPlan(), lines.append) == 1
     assert f"{found[0].name}: 2 packets, 1 sent (1 ring_full)" in lines
@@ -178,15 +166,13 @@ def test_packets_missed_by_a_bridge_during_a_run_give_a_warning_and_exit_code_1(
     assert f"acapella: warning: {line}\n" in capsys.readouterr().err
 
 
-def test_clock_error_of_a_program_is_included(tmp_path):
-    lines = []
+def test_clock_error_of_a_program_is_included(tmp_path, lines):
     error_ns = 3600 * 10**9
     with agents({}, {"error": error_ns}) as found, recorded(found) as group:
         assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lines.append) == 0
     (skew,) = (line for line in lines if line.startswith("skew: "))
     assert "+/- 3600 s (not distinguishable from 0)" in skew
-    tables = [pq.read_table(tmp_path / f"d-{number}.parquet") for number in (1, 2)]
-    errors = [int(table.schema.metadata[b"clock_error_ns"]) for table in tables]
+    errors = [int(table.schema.metadata[b"clock_error_ns"]) for table in tables_of(tmp_path, 1, 2)]
     assert errors[0] < error_ns < errors[1]
 
 
@@ -195,7 +181,7 @@ def test_replayer_whose_departures_are_fetched_need_not_wait_for_the_others(tmp_
     wait = lambda first, _target: first.logged("disconnected")  # noqa: E731
     with impatient_and_slow(monkeypatch, "fetch_departures", wait) as found, recorded(found) as group:
         assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), silent) == 0
-    assert rows_of(tmp_path, 1, 2) == [2, 2]
+    assert [table.num_rows for table in tables_of(tmp_path, 1, 2)] == [2, 2]
 
 
 @pytest.mark.parametrize("request_", [messages.Save(), messages.Quit()])
@@ -214,7 +200,7 @@ def test_replayer_that_waits_for_a_slow_one_is_not_lost(monkeypatch, request_):
 
 
 def test_departures_are_kept_if_bye_fails(tmp_path, monkeypatch, capsys):
-    interrupt_before(monkeypatch, "request", lambda _, request: request == messages.Bye())
+    before(monkeypatch, "request", lambda remote, request: request == messages.Bye() and remote.interrupt())
     with agents({}, {}) as found:
         with recorded(found) as group:
             assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), silent) == 0
@@ -223,21 +209,19 @@ def test_departures_are_kept_if_bye_fails(tmp_path, monkeypatch, capsys):
         for agent, line in zip(sorted(found, key=lambda one: one.name), warnings, strict=True):
             assert line.startswith(f"acapella: warning: replayer {agent.name}: ")
             assert line.endswith("; its departures are complete")
-    assert rows_of(tmp_path, 1, 2) == [2, 2]
+    assert [table.num_rows for table in tables_of(tmp_path, 1, 2)] == [2, 2]
 
 
-def test_departures_of_the_others_are_kept_if_one_fetch_fails(tmp_path, monkeypatch):
-    lines = []
+def test_departures_of_the_others_are_kept_if_one_fetch_fails(tmp_path, monkeypatch, lines):
     with agents({}, {}, {}) as found:
         names = [agent.name for agent in found]
-        interrupt_before(monkeypatch, "fetch_departures", lambda remote, _: remote.name == names[1])
+        before(monkeypatch, "fetch_departures", lambda remote, _: remote.name == names[1] and remote.interrupt())
         with pytest.raises(UserError, match=f"replayer {names[1]}: "), recorded(found) as group:
             actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lines.append)
     assert {path.name for path in tmp_path.iterdir()} == {"d-1.parquet", "d-3.parquet"}
-    assert rows_of(tmp_path, 1, 3) == [2, 2]
-    text = "\n".join(lines)
-    assert f"{names[0]}: 2 packets, 2 sent" in text
-    assert f"{names[2]}: 2 packets, 2 sent" in text
+    assert [table.num_rows for table in tables_of(tmp_path, 1, 3)] == [2, 2]
+    assert f"{names[0]}: 2 packets, 2 sent" in lines
+    assert f"{names[2]}: 2 packets, 2 sent" in lines
     assert any(line.startswith(f"skew: {names[2]} ") for line in lines)
 
 
@@ -269,16 +253,11 @@ def test_start_in_the_past_is_rejected():
         actions.run(group, RunPlan(at=lambda now: now - 1), print)
 
 
-def test_nothing_is_requested_during_a_run(monkeypatch):
+def test_nothing_is_requested_during_a_run(monkeypatch, lines):
     """The run takes one second, longer than the interval of requests before and after it."""
-    original, requested, lines = Remote.request, [], []
-
-    def noted(remote, request):
-        requested.append(time.time_ns())
-        return original(remote, request)
-
+    requested = []
     with agents({}, {}) as found, recorded(found) as group:
-        monkeypatch.setattr(Remote, "request", noted)
+        before(monkeypatch, "request", lambda *_: requested.append(time.time_ns()))
         assert actions.run(group, RunPlan(speed_ppm=1), lines.append) == 0
     start_ns = next(int(line.split()[1]) for line in lines if line.startswith("start: "))
     assert not [at_ns for at_ns in requested if start_ns <= at_ns < start_ns + 10**9]
@@ -291,14 +270,9 @@ def test_replayer_that_ends_during_a_run_is_noticed_without_a_request():
         assert not remote.is_lost()
         found[0].agent.request_stop()
         wait_until(remote.is_lost, "the end of the connection")
+        scheduled = [{"period_ns": 600 * 10**9, "loops": 1}]
         with pytest.raises(UserError, match=f"replayer {found[0].name}: "):
-            actions.wait_for_end(
-                group,
-                time.time_ns(),
-                [{"period_ns": 600 * 10**9, "loops": 1}],
-                [actions.Offset(0, 0)],
-                time.time_ns,
-            )
+            actions.wait_for_end(group, time.time_ns(), scheduled, [actions.Offset(0, 0)], time.time_ns)
         remote.close()
 
 
@@ -394,10 +368,16 @@ def test_impostor_is_one_error_and_gets_no_request(answers, why):
     assert str(raised.value).isprintable()
 
 
-def test_departures_with_a_missing_part_are_an_error(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    "done",
+    [
+        *({"size": size, "part": ""} for size in (100, -1)),
+        *({"size": size, "part": "AAAA"} for size in (2, 1 << 50)),
+        *({"part": "AAAA"}, {"size": 3, "part": "?"}),
+    ],
+)
+def test_departures_with_a_missing_part_are_an_error(monkeypatch, tmp_path, done):
     remote = Remote("a:1", SECRET)
-    for done in ({"size": 100, "part": ""}, {"size": 2, "part": "AAAA"}, {"size": -1, "part": ""}, {"part": "AAAA"},
-                 {"size": 3, "part": "?"}, {"size": 1 << 50, "part": "AAAA"}):  # fmt: skip
-        monkeypatch.setattr(remote, "request", lambda request, done=done: done)
-        with pytest.raises(UserError, match="replayer a:1: "):
-            remote.fetch_departures(tmp_path / "d")
+    monkeypatch.setattr(remote, "request", lambda request: done)
+    with pytest.raises(UserError, match="replayer a:1: "):
+        remote.fetch_departures(tmp_path / "d")

@@ -34,23 +34,11 @@ def test_record_size_matches_the_contract():
 
 
 def test_records_become_rows_with_metadata(tmp_path):
-    records = [
-        record(packet=0, late=7, flags=1 | 2),
-        record(packet=1, outcome=1, flags=0, retries=5),
-        record(packet=2, outcome=3, flags=0, port=1, queue=2),
-        record(loop=1, packet=0, late=-2, flags=1 | 4),
-    ]
+    records = [record(packet=0, late=7, flags=1 | 2), record(packet=1, outcome=1, flags=0, retries=5)]
+    records += [record(packet=2, outcome=3, flags=0, port=1, queue=2), record(loop=1, late=-2, flags=1 | 4)]
     node_clock = {"source": "chrony", "offset_ns": -5, "synchronized": True}
-    origin = Origin(
-        -3,
-        9,
-        "round trips",
-        "ab" * 32,
-        2_500_000,
-        "single",
-        node_clock,
-        (Lead(7300, "loopback", -5, 7400, True), Lead()),
-    )
+    leads = (Lead(7300, "loopback", -5, 7400, True), Lead())
+    origin = Origin(-3, 9, "round trips", "ab" * 32, 2_500_000, "single", node_clock, leads)
     summary = convert(written(tmp_path / "d", records), tmp_path / "d.parquet", origin)
     table = pq.read_table(tmp_path / "d.parquet")
     assert table.schema.equals(arrow_schema("departures"))
@@ -64,23 +52,22 @@ def test_records_become_rows_with_metadata(tmp_path):
         {"loop": 1, "port": 0, "packet": 0, "requested_ns": T + 10**9, "departed_ns": T + 10**9 - 2, "outcome": "sent",
          "resolved": True, "burst_first": False, "hardware": True, "retries": 0, "queue": 0},
     ]  # fmt: skip
-    metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
-    assert metadata == {
-        "clock_offset_ns": "-3",
-        "clock_error_ns": "9",
-        "receiver_clock_error_ns": "unknown",
-        "clock_source": "round trips",
-        "recording_sha256": "ab" * 32,
-        "speed": "2.5",
-        "pacing": "single",
-        "lead_ns": "7300,unknown",
-        "lead_source": "loopback,unknown",
-        "lead_p5_ns": "-5,unknown",
-        "lead_p95_ns": "7400,unknown",
-        "lead_hardware": "true,unknown",
-        "node_clock_source": "chrony",
-        "node_clock_offset_ns": "-5",
-        "node_clock_synchronized": "true",
+    assert table.schema.metadata == {
+        b"clock_offset_ns": b"-3",
+        b"clock_error_ns": b"9",
+        b"receiver_clock_error_ns": b"unknown",
+        b"clock_source": b"round trips",
+        b"recording_sha256": b"ab" * 32,
+        b"speed": b"2.5",
+        b"pacing": b"single",
+        b"lead_ns": b"7300,unknown",
+        b"lead_source": b"loopback,unknown",
+        b"lead_p5_ns": b"-5,unknown",
+        b"lead_p95_ns": b"7400,unknown",
+        b"lead_hardware": b"true,unknown",
+        b"node_clock_source": b"chrony",
+        b"node_clock_offset_ns": b"-5",
+        b"node_clock_synchronized": b"true",
     }
     assert summary.lines() == [
         "4 packets, 2 sent (1 ring_full, 1 too_long)",
@@ -147,8 +134,7 @@ def test_rows_are_sorted_and_reproducible(tmp_path, monkeypatch):
     convert(written(tmp_path / "sorted", records), tmp_path / "a.parquet", Origin())
     convert(written(tmp_path / "shuffled", records[::-1]), tmp_path / "b.parquet", Origin())
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-    table = pq.read_table(tmp_path / "b.parquet")
-    assert list(zip(table["loop"].to_pylist(), table["packet"].to_pylist(), strict=True)) == [
+    assert [(row["loop"], row["packet"]) for row in pq.read_table(tmp_path / "b.parquet").to_pylist()] == [
         (loop, packet) for loop in range(3) for packet in range(11)
     ]
 
@@ -217,5 +203,6 @@ def test_durations_are_readable():
 
 def test_records_are_read_as_numpy_reads_them(tmp_path):
     found = departures.read(written(tmp_path / "d", [record(packet=5, late=3, retries=2)]))
-    assert found.dtype == departures.RECORD and isinstance(found, np.memmap)
+    assert found.dtype == departures.RECORD
+    assert isinstance(found, np.memmap)
     assert (found["packet"][0], found["departed_ns"][0], found["retries"][0]) == (5, T + 5003, 2)

@@ -29,17 +29,15 @@ def response(number: int, size: int, letter: int) -> list[frames.Frame]:
 
 
 def test_repeated_response_completes_one_with_a_lost_part():
-    line = b"x" * (3 * frames.TEXT_BYTES)
+    line, assembly = b"x" * (3 * frames.TEXT_BYTES), frames.Assembly()
     sent = frames.split(line, HEAD)
-    assembly = frames.Assembly()
     assert [assembly.add(frame) for frame in (sent[0], sent[2], *sent)] == [None, None, None, line, None]
 
 
 def test_parts_of_a_repeated_response_are_not_joined_with_those_of_the_next_one():
     """The repeated response to line 1 is delayed until that to line 2 arrives, whose first part was lost."""
-    size = 2 * frames.TEXT_BYTES
+    size, assembly = 2 * frames.TEXT_BYTES, frames.Assembly()
     first, second = response(1, size, ord("a")), response(2, size, ord("b"))
-    assembly = frames.Assembly()
     assembly.expect(1)
     assert [assembly.add(frame) for frame in first] == [None, b"a" * size]
     assembly.expect(2)
@@ -52,9 +50,8 @@ def test_parts_of_a_repeated_response_are_not_joined_with_those_of_the_next_one(
 
 
 def test_contradictory_part_restarts_the_response():
-    size = 3 * frames.TEXT_BYTES
+    size, assembly = 3 * frames.TEXT_BYTES, frames.Assembly()
     genuine, forged = response(0, size, ord("a")), response(0, size, ord("z"))
-    assembly = frames.Assembly()
     assert [assembly.add(frame) for frame in (genuine[0], forged[1], *genuine[1:])] == [None] * 4
     assert assembly.add(genuine[0]) == b"a" * size
     assembly.expect(0)
@@ -76,8 +73,8 @@ def test_duplicated_and_reordered_parts_give_only_the_expected_response(arrived)
         assembly = frames.Assembly()
         assembly.expect(number)
         lines = [line for part in parts if (line := assembly.add(part)) is not None]
-        needed = {part for part in range(len(response(number, size, 0)))}
-        complete = needed <= {part.part for part in parts if part.number == number}
+        found = {part.part for part in parts if part.number == number}
+        complete = found == set(range(len(response(number, size, 0))))
         assert lines == [bytes([ord("a") + number]) * size] * complete
 
 

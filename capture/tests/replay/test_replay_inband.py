@@ -59,9 +59,6 @@ class Link:
     def arrived(self, session: int) -> queue.Queue:
         return self._arrived.setdefault(session, queue.Queue())
 
-    def counted(self, name: str, number: int = 1) -> None:
-        self.running.counted(name, number)
-
 
 class LinkSocket(frame_socket.FrameSocket):
     """A controller's socket at the other end of a link."""
@@ -69,11 +66,9 @@ class LinkSocket(frame_socket.FrameSocket):
     link: Link
 
     def __init__(self, name: str, timeout_s: float):
-        self._timeout_s, self._closed, self._line = timeout_s, False, b""
-        self._parts = frames.Assembly()
+        self._timeout_s = self._wait_s = timeout_s
+        self._closed, self._line, self._parts, self._socket = False, b"", frames.Assembly(), self
         self._head = frames.Frame(REPLAYER, CONTROLLER, time.monotonic_ns(), frames.REQUEST)
-        self._socket = self
-        self._wait_s = timeout_s
         self._send()
 
     def settimeout(self, timeout_s: float) -> None:
@@ -107,7 +102,14 @@ def frame(text: bytes, session: int = 1, **changes) -> bytes:
 
 
 def line_of(link: Link, session: int = 1) -> bytes:
+    """Return the next line that the replayer has sent."""
     return frames.decode(link.arrived(session).get(timeout=TIMEOUT_S)).text
+
+
+def answer(link: Link, number: int, line: bytes) -> bytes:
+    """Send a line in a frame with a number to the replayer, and return its answer without spaces."""
+    link.to_replayer(frame(line.removesuffix(b"\n"), number=number))
+    return line_of(link).replace(b" ", b"")
 
 
 def test_requests_equal_those_over_tcp(link, tmp_path):
@@ -137,10 +139,9 @@ def test_lost_frames_are_retransmitted_and_no_request_is_executed_twice(link, pa
 
     link.lost = lost
     with Remote(NAME, SECRET) as remote:
-        for _ in range(2):
-            remote.request(messages.Record())
-            assert remote.request(messages.Stop())["packets"] == 2
-            remote.request(messages.Clear())
+        for request in 2 * (messages.Record(), messages.Stop(), messages.Clear()):
+            done = remote.request(request)
+            assert request != messages.Stop() or done["packets"] == 2
     assert seen and link.running.agent.counts["requests"] == 7, "six requests and bye"
 
 
@@ -148,12 +149,12 @@ def test_late_duplicates_in_both_directions_do_not_disturb_a_session(link):
     """All earlier frames arrive again before each new one."""
 
     def with_earlier(deliver):
-        earlier: list[bytes] = []
+        arrived: list[bytes] = []
 
         def deliver_all(data: bytes) -> None:
-            for each in (*earlier, data):
+            arrived.append(data)
+            for each in [*arrived]:
                 deliver(each)
-            earlier.append(data)
 
         return deliver_all
 
@@ -170,7 +171,7 @@ def test_late_duplicates_in_both_directions_do_not_disturb_a_session(link):
 def test_wrong_secret_is_rejected(link):
     with pytest.raises(UserError, match="the proof of the secret is wrong"), Remote(NAME, OTHER_SECRET):
         pass
-    link.counted("without_secret")
+    link.running.counted("without_secret")
 
 
 def test_tcp_and_in_band_controllers_exclude_each_other(link):
@@ -193,27 +194,21 @@ def opened(link: Link, secret: Secret = SECRET, session: int = 1) -> tuple[chann
 
 def test_forged_and_replayed_lines_are_counted_and_not_executed(link):
     writer, _ = opened(link)
-    status = writer.line(status={}).removesuffix(b"\n")
-    clear = writer.line(clear={}).removesuffix(b"\n")
-    link.to_replayer(frame(status, number=2))
-    assert b'"state"' in line_of(link)
-    link.to_replayer(frame(clear[:-2] + b"x}", number=3))
-    assert b"HMAC" in line_of(link)
-    link.counted("forged")
-    link.to_replayer(frame(status, number=4))
-    assert b"expected 2" in line_of(link)
-    link.counted("replayed")
-    link.to_replayer(frame(clear, number=5))
-    assert b'"to":2,"done"' in line_of(link).replace(b" ", b"")
+    status, clear = writer.line(status={}), writer.line(clear={})
+    assert b'"state"' in answer(link, 2, status)
+    assert b"HMAC" in answer(link, 3, clear[:-3] + b"x}")
+    link.running.counted("forged")
+    assert b"expected2" in answer(link, 4, status)
+    link.running.counted("replayed")
+    assert b'"to":2,"done"' in answer(link, 5, clear)
     assert link.running.agent.counts["requests"] == 2
 
 
 def test_line_from_a_different_session_is_forged(link):
     writer, proof = opened(link)
-    opened_again = proof.replace((1).to_bytes(8, "big"), (2).to_bytes(8, "big"), 1)
     link.to_replayer(frame(b"", 2))
     line_of(link, 2)
-    link.to_replayer(opened_again)
+    link.to_replayer(proof.replace((1).to_bytes(8, "big"), (2).to_bytes(8, "big"), 1))
     assert b"the proof of the secret is wrong" in line_of(link, 2)
     assert writer.sequence == 0
 
@@ -231,7 +226,7 @@ def test_line_from_a_different_session_is_forged(link):
 )
 def test_invalid_frames_are_counted_and_not_answered(link, data, count):
     link.to_replayer(data) if data else link.program.on_control({"event": "control", "port": 1, "frame": "no hex"})
-    link.counted(count)
+    link.running.counted(count)
     assert not link.sent
 
 
@@ -239,12 +234,7 @@ def test_quit_is_acknowledged_before_the_replayer_ends(link):
     """The response waits behind that of a slow request, during which the agent begins to exit."""
     writer, _ = opened(link)
     command = link.program.command
-
-    def slow(name: str, *arguments):
-        time.sleep(0.3)
-        return command(name, *arguments)
-
-    link.program.command = slow
+    link.program.command = lambda *words: time.sleep(0.3) or command(*words)
     for number, request in ((2, {"stop": {}}), (3, {"quit": {}})):
         link.to_replayer(frame(writer.line(**request).removesuffix(b"\n"), number=number))
     assert [line_of(link).replace(b" ", b"").partition(b'"to":')[2][:1] for _ in range(2)] == [b"1", b"2"]
@@ -255,9 +245,8 @@ def test_new_sessions_do_not_end_an_active_one(link, monkeypatch):
     writer, _ = opened(link)
     for session in (2, 3, 4):
         link.to_replayer(frame(b"", session))
-    link.counted("in_band_limited", 2)
-    link.to_replayer(frame(writer.line(bye={}).removesuffix(b"\n"), number=2))
-    assert b'"to"' in line_of(link)
+    link.running.counted("in_band_limited", 2)
+    assert b'"to"' in answer(link, 2, writer.line(bye={}))
     wait_until(lambda: link.running.agent._connected is None, "the end of the session")
     wait_until(lambda: link.to_replayer(frame(b"", 5)) or not link.arrived(5).empty(), "a session instead of the first")
 
@@ -266,11 +255,10 @@ def test_flood_of_new_sessions_is_limited(link):
     begin = time.monotonic()
     for session in range(2_000):
         link.to_replayer(frame(b"", session))
-    link.counted("in_band_limited")
-    wait_until(
-        lambda: sum(link.running.agent.counts[f"in_band_{name}"] for name in ("sessions", "limited")) == 2_000, ""
-    )
-    assert link.running.agent.counts["in_band_sessions"] <= 10 * (time.monotonic() - begin + 1)
+    link.running.counted("in_band_limited")
+    counts = link.running.agent.counts
+    wait_until(lambda: counts["in_band_sessions"] + counts["in_band_limited"] == 2_000)
+    assert counts["in_band_sessions"] <= 10 * (time.monotonic() - begin + 1)
     time.sleep(1)
     with Remote(NAME, SECRET) as remote:
         assert remote.request(messages.Status())["state"] == "idle"

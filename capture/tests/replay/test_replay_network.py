@@ -1,25 +1,24 @@
 """`acapella replay` with the real program over veth: files, a controlled bridge, and two replayers together."""
 
-import contextlib
+import functools
 import json
 import re
-import signal
-import subprocess
-import sys
 import time
+from pathlib import Path
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
-from acapella_testing.capture import replayer, veth
+from acapella_testing.capture import replay_commands, replayer, veth
 from acapella_testing.capture.process_tree import Tree
 from acapella_testing.capture.replay_agents import TIMEOUT_S, program_or_skip, secret_file
+from acapella_testing.capture.replay_commands import replay
 from acapella_testing.processes import run
-from acapella_testing.waiting import wait_until
 
 from acapella_core.files import sha256_of
 
-ENTRY = "import sys; from acapella.cli.entry import main; sys.exit(main())"
+BRIDGE = ("--bridge", "left1", "right0")
 FRAMES = dpdk.some_frames(200, seed=4, sizes=(60, 128, 512, 1514))
 SENT = [frame.data for frame in FRAMES]
 
@@ -37,8 +36,15 @@ def pairs():
 
 
 @pytest.fixture
-def secret(tmp_path):
-    return secret_file(tmp_path)
+def agent(tmp_path, pairs):
+    """Return a function that runs a replayer in the namespace; it yields its process and its address."""
+    return functools.partial(replay_commands.agent, "--secret", secret_file(tmp_path), prefix=pairs)
+
+
+@pytest.fixture
+def controlled(tmp_path, pairs):
+    """Return a function that runs an action at an address and returns its output; it must succeed."""
+    return lambda address, *action: output(pairs, "--control", address, "--secret", secret_file(tmp_path), *action)
 
 
 @pytest.fixture
@@ -46,34 +52,17 @@ def capture(tmp_path):
     return replayer.write_capture(tmp_path / "in.pcap", FRAMES)
 
 
-def argv(prefix, *arguments: object) -> list[str]:
-    return [*prefix, sys.executable, "-c", ENTRY, "replay", *map(str, arguments)]
-
-
-def replay(prefix, *arguments: object) -> str:
+def output(prefix, *arguments: object) -> str:
     """Run a command to its end and return its output; it must succeed."""
-    done = run(*argv(prefix, *arguments), timeout=TIMEOUT_S)
+    done = replay(*arguments, prefix=prefix)
     assert done.returncode == 0, done
     return done.stdout
-
-
-@contextlib.contextmanager
-def agent(prefix, *arguments: object):
-    """Run a replayer in the namespace; yield its process and its address."""
-    command = argv(prefix, *arguments, "--listen", "127.0.0.1:0")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            found = next(filter(None, (re.search(r"listening on (\S+)$", line) for line in process.stderr)))
-            yield process, found[1]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.stderr.read()
 
 
 def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, pairs, capture):
     with replayer.tcpdump(pairs, "left1", tmp_path / "got.pcap"):
         begin = time.time_ns()
-        out = replay(pairs, capture, "-i", "left0", "--loops", 2, "--departures", tmp_path / "d.parquet")
+        out = output(pairs, capture, "-i", "left0", "--loops", 2, "--departures", tmp_path / "d.parquet")
         end = time.time_ns()
     assert replayer.received(tmp_path / "got.pcap") == 2 * SENT
     assert out.startswith("400 packets, 400 sent\ndeparture error: median ")
@@ -87,103 +76,89 @@ def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, pairs, c
     assert all(at >= wanted for at, wanted in zip(times, table["requested_ns"].to_pylist(), strict=True))
 
 
-def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, pairs, secret, capture):
-    with agent(pairs, "--bridge", "left1", "right0", "--secret", secret, "-o", tmp_path) as (process, address):
-        control = ("--control", address, "--secret", secret)
-        replay(pairs, *control, "record")
-        replay(pairs, capture, "-i", "left0")
-        assert "packets 200, " in replay(pairs, *control, "stop")
-        replay(pairs, *control, "save")
+def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, pairs, agent, controlled, capture):
+    with agent(*BRIDGE, "-o", tmp_path) as (process, address):
+        controlled(address, "record")
+        output(pairs, capture, "-i", "left0")
+        assert "packets 200, " in controlled(address, "stop")
+        controlled(address, "save")
         for number in (1, 2):
             with replayer.tcpdump(pairs, "right1", tmp_path / f"{number}.pcap"):
-                out = replay(pairs, *control, "run", "--departures", tmp_path / f"{number}.parquet")
+                out = controlled(address, "run", "--departures", tmp_path / f"{number}.parquet")
             assert f"{address}: 200 packets, 200 sent\n" in out
             assert replayer.received(tmp_path / f"{number}.pcap") == SENT
-            checksum = pq.read_schema(tmp_path / f"{number}.parquet").metadata[b"recording_sha256"].decode()
-            assert checksum == sha256_of(tmp_path / "recording-1.pcapng")
-        replay(pairs, *control, "quit")
+            assert recording_sha256(tmp_path / f"{number}.parquet") == sha256_of(tmp_path / "recording-1.pcapng")
+        controlled(address, "quit")
         assert process.wait(TIMEOUT_S) == 0
 
 
-def mac_of(prefix, interface: str) -> str:
-    """Return the MAC address of an interface."""
-    done = subprocess.run([*prefix, "ip", "-j", "link", "show", interface], capture_output=True, check=True)
-    return json.loads(done.stdout)[0]["address"]
+def recording_sha256(departures: Path) -> str:
+    """Return the checksum of the recording in a file of departures."""
+    return pq.read_schema(departures).metadata[b"recording_sha256"].decode()
 
 
-def test_bridge_is_controlled_in_band_and_forwards_no_message(tmp_path, pairs, secret, capture):
-    control = ("--control", f"left0/{mac_of(pairs, 'left1')}", "--secret", secret)
-    bridge = ("--bridge", "left1", "right0", "--secret", secret, "-o", tmp_path, "--in-band")
-    with agent(pairs, *bridge) as (process, _), replayer.tcpdump(pairs, "right1", tmp_path / "out.pcap"):
-        replay(pairs, *control, "record")
-        replay(pairs, capture, "-i", "left0")
-        assert "packets 200, " in replay(pairs, *control, "stop")
-        replay(pairs, *control, "save")
-        out = replay(pairs, *control, "run", "--departures", tmp_path / "run.parquet")
-        assert "200 packets, 200 sent\n" in out
-        out = replay(pairs, *control, "status")
+def in_band_address(prefix, interface: str) -> str:
+    """Return the address at which left0 reaches a replayer with an interface."""
+    (shown,) = json.loads(run(*prefix, "ip", "-j", "link", "show", interface, check=True).stdout)
+    return f"left0/{shown['address']}"
+
+
+def test_bridge_is_controlled_in_band_and_forwards_no_message(tmp_path, pairs, agent, controlled, capture):
+    act = functools.partial(controlled, in_band_address(pairs, "left1"))
+    bridge = agent(*BRIDGE, "-o", tmp_path, "--in-band")
+    with bridge as (process, _), replayer.tcpdump(pairs, "right1", tmp_path / "out.pcap"):
+        act("record")
+        output(pairs, capture, "-i", "left0")
+        assert "packets 200, " in act("stop")
+        act("save")
+        assert "200 packets, 200 sent\n" in act("run", "--departures", tmp_path / "run.parquet")
+        out = act("status")
         messages = re.search(r"interface left1, .*received (\d+), forwarded (\d+), control (\d+), ", out)
-        assert int(messages[1]) == int(messages[2]) + int(messages[3]) and int(messages[3]) > 20, out
-        replay(pairs, *control, "quit")
+        assert int(messages[1]) == int(messages[2]) + int(messages[3]), out
+        assert int(messages[3]) > 20, out
+        act("quit")
         assert process.wait(TIMEOUT_S) == 0
-    checksum = pq.read_schema(tmp_path / "run.parquet").metadata[b"recording_sha256"].decode()
-    assert checksum == sha256_of(tmp_path / "recording-1.pcapng")
+    assert recording_sha256(tmp_path / "run.parquet") == sha256_of(tmp_path / "recording-1.pcapng")
     assert replayer.received(tmp_path / "out.pcap") == 2 * SENT
 
 
-def test_messages_are_forwarded_without_in_band(tmp_path, pairs, secret):
-    control = ("--control", f"left0/{mac_of(pairs, 'left1')}", "--secret", secret)
-    with (
-        agent(pairs, "--bridge", "left1", "right0", "--secret", secret),
-        replayer.tcpdump(pairs, "right1", tmp_path / "out.pcap"),
-    ):
-        done = subprocess.run(argv(pairs, *control, "status"), capture_output=True, text=True, check=False)
-    assert done.returncode == 75 and "no reply" in done.stderr
-    arrived = replayer.received(tmp_path / "out.pcap")
-    assert arrived and {data[12:22] for data in arrived} == {b"\x88\xb5ACAPctl2"}
+def test_messages_are_forwarded_without_in_band(tmp_path, pairs, agent):
+    words = ("--control", in_band_address(pairs, "left1"), "--secret", secret_file(tmp_path), "status")
+    with agent(*BRIDGE), replayer.tcpdump(pairs, "right1", tmp_path / "out.pcap"):
+        done = replay(*words, prefix=pairs)
+    assert done.returncode == 75
+    assert "no reply" in done.stderr
+    assert {data[12:22] for data in replayer.received(tmp_path / "out.pcap")} == {b"\x88\xb5ACAPctl2"}
 
 
-def test_two_replayers_start_together_and_their_skew_is_measured(tmp_path, pairs, secret, capture):
+def test_two_replayers_start_together_and_their_skew_is_measured(tmp_path, agent, controlled, capture):
     """Both have the same clock, so that the offset is 0 within its error."""
-    with (
-        agent(pairs, capture, "-i", "left0", "--secret", secret) as (_, first),
-        agent(pairs, capture, "-i", "right0", "--secret", secret) as (_, second),
-    ):
-        control = ("--control", f"{first},{second}", "--secret", secret)
-        out = replay(pairs, *control, "run", "--at", "+3", "--departures", tmp_path / "d.parquet")
+    with agent(capture, "-i", "left0") as (_, first), agent(capture, "-i", "right0") as (_, second):
+        out = controlled(f"{first},{second}", "run", "--at", "+3", "--departures", tmp_path / "d.parquet")
     tables = [pq.read_table(tmp_path / f"d-{number}.parquet") for number in (1, 2)]
     assert tables[0]["requested_ns"] == tables[1]["requested_ns"]
-    start = int(re.search(r"^start: (\d+) ns", out, re.MULTILINE)[1])
-    assert tables[0]["requested_ns"][0].as_py() == start
+    assert tables[0]["requested_ns"][0].as_py() == int(re.search(r"^start: (\d+) ns", out, re.MULTILINE)[1])
+    lateness = []  # on the clock of the controller
     for table in tables:
-        metadata = table.schema.metadata
-        assert abs(int(metadata[b"clock_offset_ns"])) <= int(metadata[b"clock_error_ns"])
-    medians = [
-        sorted(at - start for at, start in zip(*(table[name].to_pylist() for name in TIMES), strict=True))[99]
-        for table in tables
-    ]
-    offsets = [int(table.schema.metadata[b"clock_offset_ns"]) for table in tables]
-    skew = (medians[1] - offsets[1]) - (medians[0] - offsets[0])
-    order = "after" if skew >= 0 else "before"
+        offset_ns, error_ns = (int(table.schema.metadata[b"clock_%s_ns" % key]) for key in (b"offset", b"error"))
+        assert abs(offset_ns) <= error_ns
+        errors = pc.subtract(table["departed_ns"], table["requested_ns"])
+        lateness.append(sorted(errors.to_pylist())[99] - offset_ns)
+    order = "after" if lateness[1] - lateness[0] >= 0 else "before"
     assert re.search(rf"^skew: {second} \S+ \w+ {order} {first}, \+/- ", out, re.MULTILINE)
 
 
-TIMES = ("departed_ns", "requested_ns")
-
-
-def test_killed_replayer_leaves_no_program(pairs, secret):
-    with agent(pairs, "--bridge", "left1", "right0", "--secret", secret) as (process, _):
-        tree = Tree.below(process.pid)
+def test_killed_replayer_leaves_no_program(agent):
+    with agent(*BRIDGE) as (process, _), Tree.below(process.pid) as tree:
         assert "acapella-dpdk-r" in tree.programs()
         process.kill()
         assert tree.gone_within(60) == []
-        tree.close()
 
 
-def test_link_that_goes_down_ends_the_replayer_with_one_line(pairs, secret):
-    with agent(pairs, "--bridge", "left1", "right0", "--secret", secret) as (process, _):
-        subprocess.run([*pairs, "ip", "link", "set", "left0", "down"], check=True)
-        wait_until(lambda: process.poll() is not None, "end")
+def test_link_that_goes_down_ends_the_replayer_with_one_line(pairs, agent):
+    with agent(*BRIDGE) as (process, _):
+        run(*pairs, "ip", "link", "set", "left0", "down", check=True)
+        assert process.wait(TIMEOUT_S) == 2
         lines = [line for line in process.stderr.read().splitlines() if line.startswith("acapella: error:")]
-    assert process.returncode == 2
-    assert len(lines) == 1 and "ended: left1: no carrier; set its peer up" in lines[0]
+    (line,) = lines
+    assert "ended: left1: no carrier; set its peer up" in line

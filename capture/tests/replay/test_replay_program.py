@@ -18,13 +18,15 @@ from acapella_core.errors import UserError
 
 
 @pytest.fixture
-def capture(tmp_path):
-    path = tmp_path / "a b.pcap"  # a path may have spaces
-    replay_capture.write(path, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=20)
-    return path
+def program():
+    """Provide a stand-in."""
+    with ReplayProgram(stand_in_argv()) as running:
+        yield running
 
 
-def test_commands_are_acknowledged_and_the_state_follows(capture, tmp_path):
+def test_commands_are_acknowledged_and_the_state_follows(tmp_path):
+    capture = tmp_path / "a b.pcap"  # a path may have spaces
+    replay_capture.write(capture, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=20)
     with ReplayProgram(stand_in_argv()) as program:
         assert program.state == "idle"
         assert program.command("load", capture)["packets"] == 20
@@ -38,14 +40,13 @@ def test_commands_are_acknowledged_and_the_state_follows(capture, tmp_path):
     assert program.fault is not None
 
 
-def test_recording_is_stopped_on_request(tmp_path):
-    with ReplayProgram(stand_in_argv()) as program:
-        program.command("record", 0, 0)
-        assert program.state == "recording"
-        assert program.command("stop")["stopped_by"] == "stop"
-        assert program.command("status")["packets"] == 2
-        program.command("clear")
-        assert program.command("status")["packets"] == 0
+def test_recording_is_stopped_on_request(program):
+    program.command("record", 0, 0)
+    assert program.state == "recording"
+    assert program.command("stop")["stopped_by"] == "stop"
+    assert program.command("status")["packets"] == 2
+    program.command("clear")
+    assert program.command("status")["packets"] == 0
 
 
 @pytest.mark.parametrize("lost", [0, 3])
@@ -56,27 +57,23 @@ def test_packets_lost_before_the_program_received_them_are_a_warning(lost):
         program.command("stop")
     text = "acapella: warning: net_fake0: the recording lacks packets: 3 missed by the device"
     assert [line for line in messages if "warning" in line] == ([text] if lost else [])
+    assert "acapella-dpdk-replay: memory for 65536 packets" in messages
 
 
 def test_every_kind_of_loss_is_named_and_other_values_are_not_counted():
     """Drops of the interface may be of frames that the bridge received."""
-    reception = {
-        "missed": 1,
-        "no_mbuf": 2,
-        "interface_dropped": 3,
-        "kernel_dropped": 4,
-        "not_received": 5,
-        "received": 6,
-    }
+    kinds = ("missed", "no_mbuf", "interface_dropped", "kernel_dropped", "not_received", "received")
+    reception = {kind: number for number, kind in enumerate(kinds, 1)}
     (line,) = losses({"event": "done", "ports": [{"name": "eth1", "reception": reception}]})
-    counts = (
-        "1 missed by the device, 2 without memory, "
+    assert line == (
+        "eth1: packets were not received during the run: 1 missed by the device, 2 without memory, "
         "4 dropped by the kernel because the ring of the driver was full, 5 counted by the interface and not received"
     )
-    assert line == f"eth1: packets were not received during the run: {counts}"
     event = {"event": "done", "ports": [{"name": "eth1", "reception": {"interface_dropped": 3}}]}
-    text = "eth1: frames were counted as 3 dropped by the interface or after the bridge received them"
-    assert losses(event) == [] and drops_to_note(event) == [text]
+    assert losses(event) == []
+    assert drops_to_note(event) == [
+        "eth1: frames were counted as 3 dropped by the interface or after the bridge received them"
+    ]
     for value in (0, -1, True, "7", None, [1]):
         assert losses({"ports": [{"name": "eth1", "reception": {"missed": value}}]}) == []
     for ports in (None, 7, [7], [{"reception": 7}], [{}]):
@@ -84,22 +81,24 @@ def test_every_kind_of_loss_is_named_and_other_values_are_not_counted():
     assert losses({"ports": [{"name": "\n", "reception": {"missed": 1}}]})[0].startswith("unknown: ")
 
 
-def test_late_stop_is_not_the_reply_to_the_next_command():
-    with ReplayProgram(stand_in_argv()) as program:
-        program._process.stdin.write(b"stop\n")  # its sender does not wait for the reply
-        assert program.command("status")["state"] == "idle"
-        assert program.latest("stopped") == {"event": "stopped", "run": None}
+def test_late_stop_is_not_the_reply_to_the_next_command(program):
+    program._process.stdin.write(b"stop\n")  # its sender does not wait for the reply
+    assert program.command("status")["state"] == "idle"
+    assert program.latest("stopped") == {"event": "stopped", "run": None}
 
 
-def test_rejected_command_is_an_error_and_the_program_continues():
-    with ReplayProgram(stand_in_argv()) as program:
-        with pytest.raises(UserError, match="stop failed: nothing to stop"):
-            program.command("stop")
-        with pytest.raises(UserError, match="run failed: nothing to replay"):
-            program.command("run", 0, 1, 1_000_000)
-        with pytest.raises(UserError, match="control character"):
-            program.command("load", "a\nquit")
-        assert program.command("status")["state"] == "idle"
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("stop",), "stop failed: nothing to stop"),
+        (("run", 0, 1, 1_000_000), "run failed: nothing to replay"),
+        (("load", "a\nquit"), "control character"),
+    ],
+)
+def test_rejected_command_is_an_error_and_the_program_continues(program, command, why):
+    with pytest.raises(UserError, match=why):
+        program.command(*command)
+    assert program.command("status")["state"] == "idle"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +112,7 @@ def test_rejected_command_is_an_error_and_the_program_continues():
     ],
 )
 def test_faulty_program_is_one_error(kind, why):
-    messages = []
-    with ReplayProgram(stand_in_argv(fault=f"status:{kind}"), report=messages.append) as program:
+    with ReplayProgram(stand_in_argv(fault=f"status:{kind}"), report=str) as program:
         with pytest.raises(UserError, match=why) as raised:
             program.command("status", timeout_s=0.2 if kind == "silence" else TIMEOUT_S)
         assert "\n" not in str(raised.value)
@@ -124,30 +122,19 @@ def test_faulty_program_is_one_error(kind, why):
                 program.command("status")
 
 
-@pytest.mark.parametrize("event", ["ready"])
-@pytest.mark.parametrize("kind", ["die", "garbage"])
-def test_program_that_does_not_start_is_an_error(event, kind):
-    with (
-        pytest.raises(UserError, match=r"link of net_fake0 is down|not an event"),
-        ReplayProgram(stand_in_argv(fault=f"{event}:{kind}"), report=str),
-    ):
-        pass
+@pytest.mark.parametrize(("kind", "why"), [("die", "link of net_fake0 is down"), ("garbage", "not an event")])
+def test_program_that_does_not_start_is_an_error(kind, why):
+    with pytest.raises(UserError, match=why):
+        ReplayProgram(stand_in_argv(fault=f"ready:{kind}"), report=str).start()
 
 
 def test_missing_program_is_an_error(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="cannot start: No such file"), ReplayProgram([str(tmp_path / "none")]):
-        pass
+    with pytest.raises(UserError, match="cannot start: No such file"):
+        ReplayProgram([str(tmp_path / "none")]).start()
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(UserError, match=r"acapella-dpdk-replay is missing; apt-get install .*make setup"):
         programs.executable()
-
-
-def test_messages_of_the_program_are_reported():
-    messages = []
-    with ReplayProgram(stand_in_argv(), report=messages.append):
-        pass
-    assert messages == ["acapella-dpdk-replay: memory for 65536 packets"]
 
 
 PARENT = """\

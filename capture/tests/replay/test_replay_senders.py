@@ -1,10 +1,12 @@
 """What the senders of trials report: gaps, skew, and how their threads are scheduled."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.new_files import new_directory, write_file
 
 from acapella_capture.replay import actions
 from acapella_capture.replay import local as replay_local
@@ -34,8 +36,7 @@ def test_deviation_of_each_port_is_measured_separately():
     records = np.zeros(6, RECORD)
     records["port"] = [0, 1, 0, 1, 0, 1]
     records["requested_ns"] = [0, 10, 20, 30, 40, 50]
-    records["departed_ns"] = records["requested_ns"] + np.array([1, 100, 2, 104, 3, 102])
-    records["departed_ns"][5] = NO_TIME
+    records["departed_ns"] = [1, 110, 22, 134, 43, NO_TIME]
     first, second = deviations_of(records, [HERE, THERE], 7)
     assert (first.name, first.median_ns) == ("site1-host1:eth0", 2)
     assert (second.name, second.median_ns) == ("site1-replayer2:replay2", 100)
@@ -52,8 +53,7 @@ def test_deviation_of_each_port_is_measured_separately():
 )
 def test_real_time_priority_needs_permission_and_time_to_sleep(monkeypatch, allowed, mean_gap_ns, expected):
     monkeypatch.setattr(replay_sender, "priority_allowed", lambda node: allowed)
-    sender = AcapellaSender([HERE], [Part(Path("x"), "x")], 1500, 1, mean_gap_ns)
-    assert sender._scheduling(HERE.node) == expected
+    assert AcapellaSender([HERE], [Part(Path("x"), "x")], 1500, 1, mean_gap_ns)._scheduling(HERE.node) == expected
 
 
 class FakeProgram:
@@ -83,10 +83,8 @@ def sender_of(*programs: FakeProgram) -> AcapellaSender:
     endpoints = [HERE, THERE][: len(programs)]
     parts = [Part(Path("x"), "x", number * 1_000_000) for number in range(len(programs))]
     sender = AcapellaSender(endpoints, parts, 1500, 2, 500_000)
-    sender._processes = [
-        replay_sender.Process(part, (endpoint,), program)
-        for part, endpoint, program in zip(parts, endpoints, programs, strict=True)
-    ]
+    each_endpoint = [(endpoint,) for endpoint in endpoints]
+    sender._processes = [*map(replay_sender.Process, parts, each_endpoint, programs)]
     return sender
 
 
@@ -94,7 +92,8 @@ def test_replayers_get_the_same_absolute_start_plus_the_offset_of_their_part():
     programs = [FakeProgram(), FakeProgram()]
     assert sender_of(*programs).send() == 6
     (first,), (second,) = (program.commands for program in programs)
-    assert first[0] == second[0] == "run" and second[1] - first[1] == 500_000
+    assert first[0] == second[0] == "run"
+    assert second[1] - first[1] == 500_000
     assert first[2:] == second[2:] == (1, 2_000_000)
 
 
@@ -137,40 +136,33 @@ DONE = {"clock": {"error_ns": 20, "largest_error_ns": 700}}
 @pytest.mark.parametrize(("clock", "expected"), [(DONE["clock"], 700), ({"error_ns": 20}, 20)])
 def test_error_of_a_replayers_clock_is_the_largest_of_the_run(monkeypatch, tmp_path, clock, expected):
     monkeypatch.setattr(replay_sender, "SPOOL", tmp_path)
-    (tmp_path / "part.pcap").write_bytes(b"frames")
-    sender = AcapellaSender([HERE], [Part(tmp_path / "part.pcap", "replayed.pcap")], 1500, 1, 500_000)
-    process = replay_sender.Process(sender._parts[0], (HERE,), FakeProgram(), {"clock": clock})
-    sender._processes = [process]
-    (tmp_path / "raw").mkdir()
-    sender.deliver("single-1", tmp_path / "raw")
+    part = Part(write_file(tmp_path / "part.pcap", b"frames"), "replayed.pcap")
+    sender = AcapellaSender([HERE], [part], 1500, 1, 500_000)
+    sender._processes = [replay_sender.Process(sender._parts[0], (HERE,), FakeProgram(), {"clock": clock})]
+    sender.deliver("single-1", new_directory(tmp_path / "raw"))
     metadata = pq.read_schema(tmp_path / "raw" / "single-1.departures.parquet").metadata
     assert metadata[b"clock_error_ns"] == metadata[b"receiver_clock_error_ns"] == str(expected).encode()
     assert actions.program_clock(Offset(5, 1_000), {"clock": clock}) == Offset(5, 1_000 + expected)
 
 
+def chrony(error_ns: int | None) -> dict[str, object]:
+    """Return the state of a clock that chrony synchronizes."""
+    return {"source": "chrony", "offset_ns": 5, "synchronized": True, "error_ns": error_ns}
+
+
 @pytest.mark.parametrize(("system_ns", "expected"), [(1_000, b"1700"), (None, b"unknown")])
 def test_error_of_a_single_replayers_clock_includes_the_program(monkeypatch, tmp_path, system_ns, expected):
-    state = {"source": "chrony", "offset_ns": 5, "synchronized": True, "error_ns": system_ns}
-    monkeypatch.setattr(replay_local, "own_clock", lambda: state)
+    monkeypatch.setattr(replay_local, "own_clock", lambda: chrony(system_ns))
     recording = replay_local.Recording(tmp_path / "x.pcap", 1, "ab" * 32)
     done = DONE | {"speed_ppm": 1_000_000}
     replay_local.departures(FakeProgram(), recording, tmp_path / "d.parquet", done, "bursts")
     assert pq.read_schema(tmp_path / "d.parquet").metadata[b"clock_error_ns"] == expected
 
 
-class FakeNodeSender:
-    """A node's sender whose clock chrony knows."""
-
-    done = DONE
-
-    def clock_state(self):
-        return {"source": "chrony", "offset_ns": 5, "synchronized": True, "error_ns": 1_000}
-
-
 def test_error_of_a_single_replayers_clock_on_a_node_includes_the_program(tmp_path):
-    (tmp_path / "part.pcap").write_bytes(b"frames")
     replayer = fabric_replay.Replayer.__new__(fabric_replay.Replayer)
-    replayer._senders, replayer._parts = [FakeNodeSender()], [Part(tmp_path / "part.pcap", "replayed.pcap")]
+    replayer._senders = [SimpleNamespace(done=DONE, clock_state=lambda: chrony(1_000))]
+    replayer._parts = [Part(write_file(tmp_path / "part.pcap", b"frames"), "replayed.pcap")]
     replayer._speed_ppm = 1_000_000
     (origin,) = replayer._origins([])
     assert (origin.clock_offset_ns, origin.clock_error_ns, origin.receiver_clock_error_ns) == (5, 1_700, None)
@@ -185,7 +177,9 @@ def test_tcpreplay_has_the_speed_and_the_priority(monkeypatch, speed, rate_pps, 
     monkeypatch.setattr(replay_tcpreplay, "priority_allowed", lambda node: allowed)
     sender = replay_tcpreplay.TcpreplaySender(HERE, Path("x.pcap"), speed, rate_pps)
     argv = sender.argv()
-    assert (argv[0] == "chrt") == allowed and argv[-2:] == ["--intf1=eth0", "x.pcap"]
+    assert (argv[0] == "chrt") == allowed
+    assert argv[-2:] == ["--intf1=eth0", "x.pcap"]
     assert [word for word in argv if word.startswith(("--pps", "--multiplier"))] == ([expected] if expected else [])
     report = sender.deliver("quiet-1", Path())
-    assert report["priority"] == (PRIORITY if allowed else 0) and report["largest_gap_ns"] is None
+    assert report["priority"] == (PRIORITY if allowed else 0)
+    assert report["largest_gap_ns"] is None

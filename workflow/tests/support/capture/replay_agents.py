@@ -170,9 +170,15 @@ class Peer:
         self.ask(stop={})
 
     def run_to_end(self) -> None:
-        """Send the recording once."""
+        """Have a stand-in record two packets and send them once."""
+        self.record()
         self.ask(run={"at_ns": time.time_ns() + 10**8, "loops": 1, "speed_ppm": 1_000_000})
         wait_until(lambda: self.ask(status={})["done"]["run"], "end of the run")
+
+    def leave(self) -> dict:
+        """End the session; return the message after the acknowledgment, as hear() does."""
+        self.ask(bye={})
+        return self.hear()
 
     def close(self) -> None:
         self._lines.close()

@@ -7,6 +7,7 @@ ACAPELLA_STAND_IN: `clock=NS` (its clock is NS ahead of this machine's), `late=N
 a run are ring_full), `lost=N` (the kernel drops N packets of a run), `error=NS` (of its clock).
 """
 
+import collections
 import json
 import os
 import struct
@@ -27,24 +28,16 @@ class StandIn:
     """The state of the program."""
 
     def __init__(self, options: dict[str, str]):
-        self.clock_ns = int(options.get("clock", 0))
-        self.late_ns = int(options.get("late", 0))
-        self.refused = int(options.get("refuse", 0))
-        self.too_long = int(options.get("too_long", 0))
-        self.truncated = int(options.get("truncated", 0))
-        self.lost = int(options.get("lost", 0))
-        self.error_ns = int(options.get("error", 0))
-        self.missed = int(options.get("missed", 0))
-        self.fault_event, _, self.fault_kind = options.get("fault", "").partition(":")
+        self.fault_event, _, self.fault_kind = options.pop("fault", "").partition(":")
+        self.number = collections.Counter({name: int(value) for name, value in options.items()})
         self.gaps: list[int] = []  # times of the packets since the first
         self.activity = "idle"
         self.stopped = threading.Event()
         self.writing = threading.Lock()
         self.run: tuple[int, int, int] | None = None
-        self.sent = 0
 
     def now(self) -> int:
-        return time.time_ns() + self.clock_ns
+        return time.time_ns() + self.number["clock"]
 
     def event(self, name: str, **values: object) -> None:
         """Print an event, or what a faulty program does instead."""
@@ -84,7 +77,7 @@ class StandIn:
             stamps.append(seconds * 10**9 + rest * (1 if data[:4] == b"\x4d\x3c\xb2\xa1" else 1000))
             at += 16 + size
         self.gaps = [stamp - stamps[0] for stamp in stamps]
-        self.event("loaded", file=file, packets=len(stamps), truncated=self.truncated)
+        self.event("loaded", file=file, packets=len(stamps), truncated=self.number["truncated"])
 
     def on_record(self, start: str, until: str) -> None:
         self.begin("recording", max(int(start), self.now()), int(until))
@@ -95,8 +88,7 @@ class StandIn:
 
     def begin(self, activity: str, start: int, until: int) -> None:
         """Start a thread that ends the activity."""
-        if self.activity != "idle":
-            raise ValueError(f"a {self.activity} is active; stop it first")
+        self.expect_idle()
         self.activity = activity
         self.stopped.clear()
         if activity == "recording":
@@ -112,20 +104,22 @@ class StandIn:
         self.activity = "idle"
         if activity == "recording":
             self.gaps = self.gaps or [0, 1000]
-            ports = [{"name": "net_fake0", "reception": {"missed": self.missed, "no_mbuf": 0, "interface_dropped": 0}}]
+            ports = [{"name": "net_fake0", "reception": self.reception()}]
             self.event("recorded", stopped_by=reason, packets=len(self.gaps), ports=ports)
             return
         total = 0 if ended else len(self.gaps) * self.run[1]
-        self.sent = max(0, total - self.refused)
-        reception = {"missed": self.missed, "no_mbuf": 0}
-        kernel = {"tx_packets": self.sent - self.lost, "tx_errors": 0, "tx_dropped": self.lost}
+        sent, lost = max(0, total - self.number["refuse"]), self.number["lost"]
+        kernel = {"tx_packets": sent - lost, "tx_errors": 0, "tx_dropped": lost}
         self.event(
-            "done", stopped_by=reason, requested=len(self.gaps) * self.run[1], sent=self.sent,
-            sent_late=self.sent if self.late_ns > LATE_NS else 0, late_ns=LATE_NS,
+            "done", stopped_by=reason, requested=len(self.gaps) * self.run[1], sent=sent,
+            sent_late=sent if self.number["late"] > LATE_NS else 0, late_ns=LATE_NS,
             polling={"polls": 9, "preemptions": 2, "largest_gap_ns": 4321},
-            ports=[{"name": "net_fake0", "queues": [self.sent], "interface": kernel, "reception": reception}],
-            clock={"error_ns": self.error_ns},
+            ports=[{"name": "net_fake0", "queues": [sent], "interface": kernel, "reception": self.reception()}],
+            clock={"error_ns": self.number["error"]},
         )  # fmt: skip
+
+    def reception(self) -> dict[str, int]:
+        return {"missed": self.number["missed"], "no_mbuf": 0, "interface_dropped": 0}
 
     def on_stop(self) -> None:
         if self.activity == "idle":
@@ -133,9 +127,12 @@ class StandIn:
             return
         self.stopped.set()
 
-    def on_clear(self) -> None:
+    def expect_idle(self) -> None:
         if self.activity != "idle":
             raise ValueError(f"a {self.activity} is active; stop it first")
+
+    def on_clear(self) -> None:
+        self.expect_idle()
         self.gaps = []
         self.event("cleared")
 
@@ -164,9 +161,9 @@ class StandIn:
             for number in range(len(self.gaps) * loops):
                 loop, packet = divmod(number, len(self.gaps))
                 at = start + loop * period + self.gaps[packet]
-                refused = number < self.refused
-                departed, outcome = (NEVER, RING_FULL) if refused else (at + self.late_ns, 0)
-                if number < self.too_long:
+                refused = number < self.number["refuse"]
+                departed, outcome = (NEVER, RING_FULL) if refused else (at + self.number["late"], 0)
+                if number < self.number["too_long"]:
                     departed, outcome = NEVER, TOO_LONG
                 out.write(RECORD.pack(loop, 0, outcome, 3, packet, at, departed, 5 if refused else 0, 0, 0))
         self.event("saved", command="departures", file=file, packets=len(self.gaps) * loops)
