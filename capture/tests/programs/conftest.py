@@ -26,6 +26,13 @@ def replay_program() -> None:
 
 
 @pytest.fixture
+def direct() -> Iterator[tuple[str, ...]]:
+    """Provide a namespace where out0 sends to in0."""
+    with veth.namespace(("out0", "in0")) as prefix:
+        yield prefix
+
+
+@pytest.fixture
 def bridged() -> Iterator[tuple[str, ...]]:
     """Provide a namespace where a program connects left0 and right1."""
     with veth.namespace(("left0", "left1"), ("right0", "right1")) as prefix:

@@ -1,10 +1,10 @@
 """acapella-dpdk-capture after a P4 program: frames that it sends are written, others are counted."""
 
-import struct
 from dataclasses import replace
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.new_files import write_file
 
 PROGRAM = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec"
 CONTROL = """
@@ -22,19 +22,14 @@ def some_traffic(count: int) -> list[dpdk.Frame]:
     types = [0x0806 if n % 3 == 0 else 0x86DD if n % 5 == 0 else 0x0800 for n in range(count)]
     frames = dpdk.some_frames(count)
     frames[1] = dpdk.some_frames(1, sizes=(20000,))[0]
-    return [
-        replace(frame, data=frame.data[:12] + struct.pack("!H", kind) + frame.data[14:])
-        for frame, kind in zip(frames, types, strict=True)
-    ]
+    data = [frame.data[:12] + kind.to_bytes(2) + frame.data[14:] for frame, kind in zip(frames, types, strict=True)]
+    return [replace(frame, data=each) for frame, each in zip(frames, data, strict=True)]
 
 
 def test_frames_sent_by_the_program_are_written_and_others_counted(tmp_path):
     frames = some_traffic(1000)
-    (tmp_path / "in.pcap").write_bytes(dpdk.pcap_bytes(frames))
-    (tmp_path / "control").write_text(CONTROL)
-    run = dpdk.capture(tmp_path, "--vdev", f"net_pcap0,rx_pcap={tmp_path / 'in.pcap'}", "--stop-when-idle", 0.2,
-                       "--p4", PROGRAM, "--p4-control", tmp_path / "control", "--filter", "ip", "--sample", 2,
-                       name="c.pcapng")  # fmt: skip
+    words = ["--p4", PROGRAM, "--p4-control", write_file(tmp_path / "control", CONTROL), "--filter", "ip"]
+    run = dpdk.capture_of(tmp_path, frames, *words, "--sample", 2, name="c.pcapng")
     assert run.status == 0, run.stderr
     sent = [(n, frame) for n, frame in enumerate(frames) if frame.data[12:14] != b"\x08\x06"]
     passed = [(n, frame) for n, frame in sent if frame.data[12:14] == b"\x08\x00"]
@@ -57,10 +52,8 @@ def test_frames_sent_by_the_program_are_written_and_others_counted(tmp_path):
 )
 def test_impossible_options_are_rejected_in_one_line(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "control").write_text("# of no such table\ntable other add match 1 action keep 1\n")
-    (tmp_path / "in.pcap").write_bytes(dpdk.pcap_bytes(dpdk.some_frames(5)))
-    run = dpdk.capture(tmp_path, "--vdev", f"net_pcap0,rx_pcap={tmp_path / 'in.pcap'}", *arguments)
+    write_file(tmp_path / "control", "# of no such table\ntable other add match 1 action keep 1\n")
+    run = dpdk.capture_of(tmp_path, dpdk.some_frames(5), *arguments)
     assert run.status in (1, 2)
-    errors = [line for line in run.stderr.splitlines() if "error: " in line]
-    assert len(errors) == 1 and message in errors[0], run.stderr
+    assert [message in line for line in run.stderr.splitlines() if "error: " in line] == [True], run.stderr
     assert not list(tmp_path.glob("c.*"))

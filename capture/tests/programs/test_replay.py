@@ -9,6 +9,8 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
+from acapella_testing.frames import pcapng_files
+from acapella_testing.new_files import write_file
 from acapella_testing.processes import run, running
 
 FRAMES = dpdk.some_frames(500, seed=5, sizes=(60, 64, 128, 512, 1514))
@@ -26,6 +28,20 @@ def capture(tmp_path):
     return replayer.write_capture(tmp_path / "in.pcap", FRAMES)
 
 
+@pytest.fixture
+def idle():
+    """Provide a program without packets, which sends to a null device."""
+    with replayer.Replayer(*NULL) as program:
+        yield program
+
+
+@pytest.fixture
+def loaded(capture):
+    """Provide a program with the packets of the capture, which sends to a null device."""
+    with replayer.loaded(capture, *NULL) as program:
+        yield program
+
+
 def to_file(tmp_path) -> tuple:
     return ("--vdev", f"net_pcap0,tx_pcap={tmp_path / 'out.pcap'}", "--tx", "net_pcap0")
 
@@ -41,20 +57,20 @@ def test_loops_send_the_packets_of_a_file_bit_for_bit_and_in_order(tmp_path, cap
     assert replayer.sent_to_file(tmp_path / "out.pcap") == 3 * [frame.data for frame in FRAMES]
 
 
-def test_departures_name_each_packet_and_its_requested_time(tmp_path, capture):
-    with replayer.loaded(capture, *NULL) as program:
-        at_ns = replayer.soon_ns()
-        done = program.run(loops=2, speed_ppm=2_000_000, at_ns=at_ns)
-        found = program.departures(tmp_path / "d")
-        assert program.end() == 0, program.messages
+def test_departures_name_each_packet_and_its_requested_time(tmp_path, loaded):
+    at_ns = replayer.soon_ns()
+    done = loaded.run(loops=2, speed_ppm=2_000_000, at_ns=at_ns)
+    found = loaded.departures(tmp_path / "d")
+    assert loaded.end() == 0, loaded.messages
     assert [(each.loop, each.packet) for each in found] == [(loop, i) for loop in (0, 1) for i in range(len(FRAMES))]
     span = FRAMES[-1].ts_ns - FRAMES[0].ts_ns
     period = (span + span // (len(FRAMES) - 1)) * 1_000_000 // 2_000_000
-    assert done["period_ns"] == period and done["at_ns"] == at_ns
+    assert (done["period_ns"], done["at_ns"]) == (period, at_ns)
     for each in found:
         offset = (FRAMES[each.packet].ts_ns - FRAMES[0].ts_ns) * 1_000_000 // 2_000_000
         assert each.requested_ns == at_ns + each.loop * period + offset
-        assert each.outcome == "sent" and each.departed_ns >= each.requested_ns
+        assert each.outcome == "sent"
+        assert each.departed_ns >= each.requested_ns
     stamps = [each.departed_ns for each in found]
     assert stamps == sorted(stamps)
     assert (done["first_departed_ns"], done["last_departed_ns"]) == (stamps[0], stamps[-1])
@@ -83,11 +99,11 @@ def test_interfaces_of_a_file_are_sent_to_the_ports_in_order(tmp_path, capture):
     """A saved recording of two ports returns to these ports."""
     parts = [FRAMES[:200], FRAMES[200:300]]
     order = sorted(((f.ts_ns, port, f) for port, part in enumerate(parts) for f in part), key=lambda one: one[:2])
-    path = tmp_path / "two.pcapng"
-    path.write_bytes(pcapng_section(2) + b"".join(pcapng_packet(port, frame) for _, port, frame in order))
-    devices = [f"net_pcap{i},tx_pcap={tmp_path / f'out{i}.pcap'}" for i in range(2)]
-    options = [option for i, device in enumerate(devices) for option in ("--vdev", device, "--tx", f"net_pcap{i}")]
-    with replayer.loaded(path, *options) as program:
+    blocks = [pcapng_files.SECTION, *2 * [pcapng_files.interface(options=pcapng_files.option(9, b"\x09"))]]
+    blocks += [pcapng_files.packet_block(port, frame.ts_ns, frame.data, frame.wire) for _, port, frame in order]
+    path = write_file(tmp_path / "two.pcapng", b"".join(blocks))
+    devices = [("--vdev", f"net_pcap{i},tx_pcap={tmp_path}/out{i}.pcap", "--tx", f"net_pcap{i}") for i in range(2)]
+    with replayer.loaded(path, *devices[0], *devices[1]) as program:
         program.run(speed_ppm=10_000_000)
         program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
         program.ask("clear", "cleared")
@@ -96,24 +112,6 @@ def test_interfaces_of_a_file_are_sent_to_the_ports_in_order(tmp_path, capture):
         assert program.end() == 0, program.messages
     for port, part in enumerate(parts):
         assert replayer.sent_to_file(tmp_path / f"out{port}.pcap") == 2 * [frame.data for frame in part]
-
-
-def pcapng_section(interfaces: int) -> bytes:
-    """Return a section header, and interfaces with ns times."""
-    section = block(0x0A0D0D0A, 0x1A2B3C4D.to_bytes(4, "little") + b"\1\0\0\0" + b"\xff" * 8)
-    return section + interfaces * block(1, b"\1\0\0\0\0\0\0\0" + b"\x09\0\1\0\x09\0\0\0" + bytes(4))
-
-
-def pcapng_packet(interface: int, frame: dpdk.Frame) -> bytes:
-    fields = (interface, frame.ts_ns >> 32, frame.ts_ns & 0xFFFFFFFF, len(frame.data), frame.wire)
-    return block(
-        6, b"".join(field.to_bytes(4, "little") for field in fields) + frame.data + bytes(-len(frame.data) % 4)
-    )
-
-
-def block(kind: int, body: bytes) -> bytes:
-    size = (12 + len(body)).to_bytes(4, "little")
-    return kind.to_bytes(4, "little") + size + body + size
 
 
 def test_packets_over_the_mtu_are_rejected_before_the_start(tmp_path, capture):
@@ -150,31 +148,24 @@ INVALID = {
 }
 
 
-def test_program_continues_after_invalid_commands():
-    with replayer.Replayer(*NULL) as program:
-        for line, message in INVALID.items():
-            assert program.ask(line, "error")["message"] == message
-            assert program.ask("status", "status")["state"] == "idle"
-        assert program.end() == 0, program.messages
+def test_program_continues_after_invalid_commands(idle):
+    for line, message in INVALID.items():
+        assert idle.ask(line, "error")["message"] == message
+        assert idle.ask("status", "status")["state"] == "idle"
+    assert idle.ask("stop", "stopped", "error") == {"event": "stopped", "run": None}, "after the end it is no error"
+    assert idle.ask("status", "status", "error")["state"] == "idle"
+    assert idle.end() == 0, idle.messages
 
 
-def test_stop_after_the_end_is_not_an_error():
-    with replayer.Replayer(*NULL) as program:
-        assert program.ask("stop", "stopped", "error") == {"event": "stopped", "run": None}
-        assert program.ask("status", "status", "error")["state"] == "idle"
-        assert program.end() == 0, program.messages
-
-
-def test_start_in_the_past_and_second_recording_are_rejected(tmp_path, capture):
-    with replayer.loaded(capture, *NULL) as program:
-        assert "ns in the past" in program.ask("run 1 1 1000000", "error")["message"]
-        assert program.ask(f"load {capture}", "error")["message"] == "the recording has 500 packets; clear it first"
-        missing = "/nonexistent/a: No such file or directory; create the directory first"
-        assert program.ask("save /nonexistent/a", "error")["message"] == missing
-        assert "raise --departures" in program.ask("run 0 1000000 1000000", "error")["message"]
-        program.ask("clear", "cleared")
-        assert program.ask(f"load {capture}", "loaded")["packets"] == len(FRAMES)
-        assert program.end() == 0, program.messages
+def test_start_in_the_past_and_second_recording_are_rejected(capture, loaded):
+    assert "ns in the past" in loaded.ask("run 1 1 1000000", "error")["message"]
+    assert loaded.ask(f"load {capture}", "error")["message"] == "the recording has 500 packets; clear it first"
+    missing = "/nonexistent/a: No such file or directory; create the directory first"
+    assert loaded.ask("save /nonexistent/a", "error")["message"] == missing
+    assert "raise --departures" in loaded.ask("run 0 1000000 1000000", "error")["message"]
+    loaded.ask("clear", "cleared")
+    assert loaded.ask(f"load {capture}", "loaded")["packets"] == len(FRAMES)
+    assert loaded.end() == 0, loaded.messages
 
 
 def test_file_larger_than_memory_is_rejected(capture):
@@ -185,13 +176,13 @@ def test_file_larger_than_memory_is_rejected(capture):
         assert program.end() == 0, program.messages
 
 
-def test_stopped_run_reports_packets_not_sent(tmp_path, capture):
-    with replayer.loaded(capture, *NULL) as program:
-        program.ask("run 0 100 1000", "running")  # 1000 times as slow: 8 minutes
-        done = replayer.checked(program.ask("stop", "done"))
-        found = program.departures(tmp_path / "d")
-        assert program.end() == 0, program.messages
-    assert done["stopped_by"] == "stop" and done["dropped"]["stopped"] > 0
+def test_stopped_run_reports_packets_not_sent(tmp_path, loaded):
+    loaded.ask("run 0 100 1000", "running")  # 1000 times as slow: 8 minutes
+    done = replayer.checked(loaded.ask("stop", "done"))
+    found = loaded.departures(tmp_path / "d")
+    assert loaded.end() == 0, loaded.messages
+    assert done["stopped_by"] == "stop"
+    assert done["dropped"]["stopped"] > 0
     assert sum(each.outcome == "stopped" for each in found) == done["dropped"]["stopped"]
 
 
@@ -200,9 +191,7 @@ def test_program_that_ends_during_a_run_reports_it_and_leaves_nothing(tmp_path, 
     before = leftovers()
     with replayer.loaded(capture, *NULL) as program:
         program.ask("run 0 100 1000", "running")
-        if isinstance(how, signal.Signals):
-            program.process.send_signal(how)
-        assert (program.ended() if isinstance(how, signal.Signals) else program.end(how)) == 0, program.messages
+        assert program.end(how) == 0, program.messages
         assert program.errors() == []
     events = {event["event"]: event for event in program.events}
     assert replayer.checked(events["done"])["stopped_by"] == "stop"
@@ -227,16 +216,15 @@ def leftovers() -> set[str]:
 
 
 def test_closed_standard_output_ends_the_program_with_one_line():
-    argv = [str(replayer.built_or_skip()), *map(str, replayer.SMALL), *NULL]
+    argv = [replayer.built_or_skip(), *map(str, replayer.SMALL), *NULL]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with running(argv, **pipes, env=replayer.environment()) as process:
-        assert b'"event": "ready"' in process.stdout.readline()
+    with running(argv, **pipes, env=replayer.environment(), text=True, bufsize=1) as process:
+        assert '"event": "ready"' in process.stdout.readline()
         process.stdout.close()
-        process.stdin.write(b"status\n")
-        process.stdin.flush()
+        process.stdin.write("status\n")
         assert process.wait(dpdk.LIMIT_S) == 1
-        lines = [line for line in process.stderr.read().decode().splitlines() if "error: " in line]
-        assert lines == ["acapella-dpdk-replay: error: standard output cannot be written"]
+        lines = [line for line in process.stderr if "error: " in line]
+        assert lines == ["acapella-dpdk-replay: error: standard output cannot be written\n"]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +236,13 @@ def test_closed_standard_output_ends_the_program_with_one_line():
         (["--vdev", "net_null0", "--bridge", "net_null0"], 2, "--bridge net_null0: not two ports"),
         (["--vdev", "net_null0", "--bridge", "net_null0,net_null0"], 1, "net_null0: named twice"),
         ([*NULL, "--burst", "65"], 2, "--burst 65: not a whole number from 1 to 64"),
+        ([*NULL, "--cpus", "0,9999"], 1, "--cpus 0,9999: this machine has no CPU 9999; nproc prints their number"),
         ([*NULL, "--lead-ns", "5"], 2, "--lead-ns: applies to --pace single only"),
+        (
+            ["--vdev", "net_null0", "--bridge", "net_null0,net_null1", "--pace", "single", "--measure-lead", "tx"],
+            2,
+            "--measure-lead: applies to --tx, not to --bridge",
+        ),
         ([*NULL, "--packets", "1G", "--max-frame", "9000"], 1, "lower --packets, --max-frame or --departures"),
         ([*NULL, "--packets", "65536", "--memory-mb", "64"], 1, "lower --packets, or raise --memory-mb"),
         ([*NULL, "surplus"], 2, "surplus: not an option"),
@@ -270,18 +264,18 @@ def test_real_time_priority_is_used_or_rejected_at_startup(capture):
         program.send("quit")
         if program.ended():
             pytest.skip(f"no real-time priority here: {program.errors()}")
-    done = next(event for event in program.events if event["event"] == "done")
-    assert replayer.checked(done)["priority"] == 1
+    assert replayer.checked(next(event for event in program.events if event["event"] == "done"))["priority"] == 1
 
 
-def test_clock_is_synchronized_again_during_a_run(capture):
-    with replayer.Replayer(*NULL) as program:
-        first = program.wait("ready")["clock"]
-        time.sleep(0.5)
-        later = program.ask("status", "status")["clock"]
-        assert program.end() == 0, program.messages
-    assert later["updates"] > first["updates"] and later["steps"] == 0
-    assert later["error_ns"] >= abs(later["offset_ns"]) and later["tsc_hz"] == first["tsc_hz"]
+def test_clock_is_synchronized_again(idle):
+    first = idle.wait("ready")["clock"]
+    time.sleep(0.5)
+    later = idle.ask("status", "status")["clock"]
+    assert idle.end() == 0, idle.messages
+    assert later["updates"] > first["updates"]
+    assert later["steps"] == 0
+    assert later["error_ns"] >= abs(later["offset_ns"])
+    assert later["tsc_hz"] == first["tsc_hz"]
 
 
 def test_c_tests_pass_with_sanitizers():

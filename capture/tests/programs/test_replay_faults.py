@@ -1,16 +1,20 @@
 """acapella-dpdk-replay with failing system calls and a full disk: one error, no incomplete file, and it continues."""
 
+import os
 from pathlib import Path
 
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
+from acapella_testing.capture.small_disks import small_disk_or_skip
 from acapella_testing.new_files import new_directory
-from acapella_testing.requirements import require_success
 
 FRAMES = dpdk.some_frames(300, seed=11, sizes=(60, 512, 1514))
 NULL = ("--vdev", "net_null0", "--tx", "net_null0")
+SOAK = "ACAPELLA_SOAK" in os.environ
+FILES = ("saved.pcapng", "departures")
+WHOLE = ["loaded", "done", "saved", "saved"]  # events without a fault
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +25,9 @@ def plain() -> Path:
 
 def results(program: replayer.Replayer, capture: Path, directory: Path) -> list[str]:
     """Load, run and write both files; return the events, and the messages of errors."""
-    lines = (
-        (f"load {capture}", "loaded"),
-        ("run 0 1 100000000", "done"),
-        (f"save {directory / 'saved.pcapng'}", "saved"),
-        (f"departures {directory / 'departures'}", "saved"),
-    )
-    events = [program.ask(line, kind, "error") for line, kind in lines]
+    lines = [f"load {capture}", "run 0 1 100000000", f"save {directory}/saved.pcapng"]
+    lines.append(f"departures {directory}/departures")
+    events = [program.ask(line, kind, "error") for line, kind in zip(lines, WHOLE, strict=True)]
     assert all(event["error_ns"] for event in events if event["event"] == "done")
     assert program.end() == 0, program.messages
     return [event.get("message", event["event"]) for event in events]
@@ -44,31 +44,27 @@ def with_fault(tmp_path: Path, preload: Path, plain: Path, call: str) -> tuple[l
     return found, {path.name: path.stat().st_size for path in directory.iterdir()}
 
 
-@pytest.mark.parametrize("kind", ["sync", "rename", "malloc"])
-def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, preload, plain, kind):
+@pytest.mark.parametrize(("kind", "most"), [("sync", 11), ("rename", 11), ("malloc", 11 if SOAK else 5)])
+def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, preload, plain, kind, most):
     found, complete = with_fault(tmp_path, preload, plain, f"{kind}:0")  # none fails
-    assert found == ["loaded", "done", "saved", "saved"]
-    assert set(complete) == {"saved.pcapng", "departures"}
+    assert found == WHOLE
+    assert set(complete) == set(FILES)
     failed = 0
-    for number in range(1, 12):
+    for number in range(1, most + 1):
         found, files = with_fault(tmp_path, preload, plain, f"{kind}:{number}")
-        written = [
-            name for name, text in zip(("saved.pcapng", "departures"), found[2:], strict=True) if text == "saved"
-        ]
-        assert files == {name: complete[name] for name in written}, (number, found)
-        failed += found != ["loaded", "done", "saved", "saved"]
+        saved = (name for name, text in zip(FILES, found[2:], strict=True) if text == "saved")
+        assert files == {name: complete[name] for name in saved}, (number, found)
+        failed += found != WHOLE
+        if found == WHOLE and kind != "malloc":  # there are fewer calls; memory may be optional
+            break
     assert failed >= 2
 
 
 def test_full_disk_is_an_error_event_and_leaves_no_file(tmp_path):
     capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
-    directory = new_directory(tmp_path / "disk")
-    mount, keep = f"mount -t tmpfs -o size=64K none {directory}", f"ls -A {directory} >{tmp_path}/left"
-    require_success(["unshare", "-m", *mount.split()], "tmpfs")
-    script = f'{mount} && "$@"; status=$?; {keep}; exit $status'
-    prefix = ("unshare", "-m", "sh", "-c", script, "sh")
-    with replayer.Replayer(*NULL, prefix=prefix) as program:
+    directory = tmp_path / "disk"
+    with replayer.Replayer(*NULL, prefix=small_disk_or_skip(directory, "64K")) as program:
         found = results(program, capture, directory)
     assert found[2] == f"{directory}/saved.pcapng: No space left on device; free some space or write elsewhere"
     assert found[3] == "saved"  # 12 KB
-    assert (tmp_path / "left").read_text().split() == ["departures"]
+    assert [path.name for path in (tmp_path / "left").iterdir()] == ["departures"]

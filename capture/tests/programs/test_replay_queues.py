@@ -1,49 +1,43 @@
 """acapella-dpdk-replay with several queues: flows keep their order, and the counters of the queues add up."""
 
-import contextlib
 import random
+import signal
 import struct
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
+from acapella_testing.processes import run
 from acapella_testing.waiting import wait_until
 
 FLOWS = 24
 QUEUES = 3
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _program() -> None:
-    replayer.built_or_skip()
+pytestmark = pytest.mark.usefixtures("replay_program")
 
 
 def flow_frames(count: int, seed: int) -> list[dpdk.Frame]:
-    """Return UDP frames of several flows, numbered within each flow, 10 to 100 us apart."""
-    choose, frames, at_ns, sequence = random.Random(seed), [], 1_700_000_000_000_000_000, [0] * FLOWS
-    for _ in range(count):
+    """Return numbered UDP frames of several flows, 10 to 100 us apart."""
+    choose, frames, at_ns = random.Random(seed), [], 1_700_000_000_000_000_000
+    for number in range(count):
         flow = choose.randrange(FLOWS)
-        payload = struct.pack(">II", flow, sequence[flow]) + bytes(choose.randrange(12, 400))
+        payload = struct.pack(">II", flow, number) + bytes(choose.randrange(12, 400))
         udp = struct.pack(">HHHH", 4000 + flow, 9, 8 + len(payload), 0) + payload
         addresses = bytes((10, seed, 0, flow, 10, seed, 1, flow))
         ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0) + addresses
         data = b"\x02\0\0\0\0\x01\x02\0\0\0\0\x02\x08\0" + ip + udp
         frames.append(dpdk.Frame(at_ns, len(data), data))
-        sequence[flow] += 1
         at_ns += choose.randrange(10_000, 100_000)
     return frames
 
 
 def by_flow(frames: list[bytes]) -> dict[bytes, list[bytes]]:
     """Return the frames of each flow in their order; others, such as IPv6 of the kernel, are omitted."""
-    flows: dict[bytes, list[bytes]] = {}
-    for data in frames:
-        if data[12:14] == b"\x08\0":
-            flows.setdefault(data[26:34], []).append(data)
-    return flows
+    ours = [data for data in frames if data[12:14] == b"\x08\0"]
+    return {flow: [data for data in ours if data[26:34] == flow] for flow in {data[26:34] for data in ours}}
 
 
 def saved_frames(path, received: list[int]) -> list[bytes]:
@@ -56,10 +50,9 @@ def saved_frames(path, received: list[int]) -> list[bytes]:
 
 
 def bridge_words(pairs: int, queues: int) -> list[object]:
-    words: list[object] = []
-    for number, interface in enumerate(("left1", "right0")):
-        words += ["--vdev", f"net_af_packet{number},iface={interface},qpairs={pairs}"]
-    return [*words, "--bridge", "net_af_packet0,net_af_packet1", "--queues", queues]
+    devices = [f"net_af_packet{number},iface={name},qpairs={pairs}" for number, name in enumerate(("left1", "right0"))]
+    bridge = ("--bridge", "net_af_packet0,net_af_packet1")
+    return ["--vdev", devices[0], "--vdev", devices[1], *bridge, "--queues", queues]
 
 
 def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
@@ -72,41 +65,39 @@ def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
         program.ask("record 0 0", "recording")
         with replayer.tcpdump(bridged, "right1", tmp_path / "live.pcap"):
             veth.send_capture(bridged, "left0", sent)
-        status = program.ask("status", "status")
+        port, _ = program.ask("status", "status")["ports"]
         assert program.ask("stop", "recorded")["packets"] == len(frames)
         program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
         with replayer.tcpdump(bridged, "right1", tmp_path / "replayed.pcap"):
             done = program.run()
-        program.ask(f"departures {tmp_path / 'departures'}", "saved")
+        departed = program.departures(tmp_path / "departures")
         assert program.end() == 0, program.messages
     for name in ("live", "replayed"):
         assert by_flow(replayer.received(tmp_path / f"{name}.pcap")) == expected, name
-    departed = replayer.read_departures(tmp_path / "departures")
     saved = dpdk.read_pcapng(tmp_path / "saved.pcapng").frames
     assert [one.queue for one in departed] == [frame.queue for frame in saved]
-    received = [queue["received"] for queue in status["ports"][0]["queues"]]
-    assert sum(received) == status["ports"][0]["received"] == len(frames) and min(received) > 0
+    received = [queue["received"] for queue in port["queues"]]
+    assert sum(received) == port["received"] == len(frames)
+    assert min(received) > 0
     assert by_flow(saved_frames(tmp_path / "saved.pcapng", received)) == expected
-    for queue in status["ports"][0]["queues"]:
+    for queue in port["queues"]:
         assert queue["received"] == queue["forwarded"] + sum(queue["dropped"].values())
-    assert done["ports"][1]["queues"] == received and done["ports"][0]["queues"] == [0] * QUEUES
+    assert done["ports"][1]["queues"] == received
+    assert done["ports"][0]["queues"] == [0] * QUEUES
 
 
-def test_bridge_of_tap_devices_uses_their_queues(tmp_path):
+def test_bridge_of_tap_devices_uses_their_queues(tmp_path, direct):
     """The kernel selects the queue of a flow. It may also send other frames on the interfaces."""
     frames = flow_frames(300, seed=4)
     sent = replayer.write_capture(tmp_path / "in.pcap", frames)
     words = ("--vdev", "net_tap0,iface=left", "--vdev", "net_tap1,iface=right", "--bridge", "net_tap0,net_tap1")
-    with (
-        veth.namespace(("any0", "any1")) as prefix,
-        replayer.Replayer(*words, "--queues", QUEUES, prefix=prefix) as program,
-    ):
+    with replayer.Replayer(*words, "--queues", QUEUES, prefix=direct) as program:
         program.ask("record 0 0", "recording")
-        with replayer.tcpdump(prefix, "right", tmp_path / "live.pcap"):
-            veth.send_capture(prefix, "left", sent)
+        with replayer.tcpdump(direct, "right", tmp_path / "live.pcap"):
+            veth.send_capture(direct, "left", sent)
         (port, _) = program.ask("status", "status")["ports"]
         recorded = program.ask("stop", "recorded")
-        with replayer.tcpdump(prefix, "right", tmp_path / "replayed.pcap"):
+        with replayer.tcpdump(direct, "right", tmp_path / "replayed.pcap"):
             done = program.run()
         assert program.end() == 0, program.messages
     for name in ("live", "replayed"):
@@ -117,24 +108,24 @@ def test_bridge_of_tap_devices_uses_their_queues(tmp_path):
     assert sum(sum(port["queues"]) for port in done["ports"]) == done["sent"] == recorded["packets"]
 
 
-def test_interface_with_several_tx_queues_receives_flows_in_order(tmp_path):
+def test_interface_with_several_tx_queues_receives_flows_in_order(tmp_path, direct):
     """Measures the lead time with probes, which are not counted as packets of the run."""
     frames = flow_frames(300, seed=3)
     capture = replayer.write_capture(tmp_path / "in.pcap", frames)
-    with veth.namespace(("out0", "in0")) as prefix:
-        words = [*("--vdev", f"net_af_packet0,iface=out0,qpairs={QUEUES}"), *("--tx", "net_af_packet0")]
-        words += ["--vdev", f"net_af_packet1,iface=in0,qpairs={QUEUES}", "--measure-lead", "net_af_packet1"]
-        with replayer.Replayer(*words, "--pace", "single", "--queues", QUEUES, prefix=prefix) as program:
-            (port,) = program.wait("ready")["ports"]
-            assert (port["tx_queues"], port["lead"]["source"]) == (QUEUES, "loopback")
-            program.ask(f"load {capture}", "loaded")
-            with replayer.tcpdump(prefix, "in0", tmp_path / "got.pcap"):
-                done = program.run(loops=2)
-            assert program.end() == 0, program.messages
+    words = sender_to(f"net_af_packet0,iface=out0,qpairs={QUEUES}")
+    words += ["--vdev", f"net_af_packet1,iface=in0,qpairs={QUEUES}", "--measure-lead", "net_af_packet1"]
+    with replayer.Replayer(*words, "--pace", "single", prefix=direct) as program:
+        (port,) = program.wait("ready")["ports"]
+        assert (port["tx_queues"], port["lead"]["source"]) == (QUEUES, "loopback")
+        program.ask(f"load {capture}", "loaded")
+        with replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
+            done = program.run(loops=2)
+        assert program.end() == 0, program.messages
     flows = by_flow([frame.data for frame in frames])
     assert by_flow(replayer.received(tmp_path / "got.pcap")) == {flow: 2 * data for flow, data in flows.items()}
     sent = done["ports"][0]["queues"]
-    assert sum(sent) == done["sent"] == 2 * len(frames) and min(sent) > 0
+    assert sum(sent) == done["sent"] == 2 * len(frames)
+    assert min(sent) > 0
 
 
 @pytest.mark.parametrize(
@@ -145,17 +136,13 @@ def test_interface_with_several_tx_queues_receives_flows_in_order(tmp_path):
     ],
 )
 def test_unsupported_number_of_queues_is_a_one_line_error(bridged, pairs, queues, why):
-    with replayer.Replayer(*bridge_words(pairs, queues), prefix=bridged) as program:
-        assert program.ended() == 1
-        assert program.errors() == [f"acapella-dpdk-replay: error: {why}"]
+    assert replayer.startup_error(*bridge_words(pairs, queues), prefix=bridged) == (1, why)
 
 
 def test_more_queues_than_a_file_has_are_a_one_line_error(tmp_path):
-    words = ("--vdev", f"net_pcap0,tx_pcap={tmp_path / 'out.pcap'}", "--tx", "net_pcap0", "--queues", 2)
-    with replayer.Replayer(*words) as program:
-        assert program.ended() == 1
-        (line,) = program.errors()
-    assert "net_pcap0: has 1 Tx queues, not 2; lower --queues" in line
+    status, line = replayer.startup_error(*sender_to(f"net_pcap0,tx_pcap={tmp_path / 'out.pcap'}"))
+    assert status == 1
+    assert f"net_pcap0: has 1 Tx queues, not {QUEUES}; lower --queues" in line
 
 
 def memif(role: str, path) -> str:
@@ -169,12 +156,12 @@ def wait_for(socket: Path, program: replayer.Replayer) -> None:
 
 def bridge_to_nowhere(device: str) -> list[object]:
     """Return the arguments of a bridge that records what arrives at a device."""
-    pair = f"{device.split(',', maxsplit=1)[0]},net_null0"
+    pair = f"{device.partition(',')[0]},net_null0"
     return ["--vdev", device, "--vdev", "net_null0,no-rx=1", "--bridge", pair, "--queues", QUEUES]
 
 
 def sender_to(device: str) -> list[object]:
-    return ["--vdev", device, "--tx", device.split(",", maxsplit=1)[0], "--queues", QUEUES]
+    return ["--vdev", device, "--tx", device.partition(",")[0], "--queues", QUEUES]
 
 
 def check_that_queues_carry_flows(tmp_path, sending: replayer.Replayer, receiving: replayer.Replayer) -> None:
@@ -184,12 +171,14 @@ def check_that_queues_carry_flows(tmp_path, sending: replayer.Replayer, receivin
     sending.ask(f"load {replayer.write_capture(tmp_path / 'in.pcap', frames)}", "loaded")
     done = sending.run()
     wait_until(lambda: receiving.ask("status", "status")["ports"][0]["received"] >= len(frames))
-    status = receiving.ask("status", "status")
+    (port, _) = receiving.ask("status", "status")["ports"]
     assert receiving.ask("stop", "recorded")["packets"] == len(frames)
     receiving.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
-    received = [queue["received"] for queue in status["ports"][0]["queues"]]
+    received = [queue["received"] for queue in port["queues"]]
     assert by_flow(saved_frames(tmp_path / "saved.pcapng", received)) == by_flow([frame.data for frame in frames])
-    assert received == done["ports"][0]["queues"] and min(received) > 0 and sum(received) == done["sent"] == len(frames)
+    assert received == done["ports"][0]["queues"]
+    assert sum(received) == done["sent"] == len(frames)
+    assert min(received) > 0
 
 
 def test_memif_carries_the_queues_of_a_replayer_to_those_of_a_bridge(tmp_path):
@@ -202,36 +191,32 @@ def test_memif_carries_the_queues_of_a_replayer_to_those_of_a_bridge(tmp_path):
 
 
 @pytest.mark.parametrize("direction", ["receive", "send"])
-def test_af_xdp_with_several_queues(tmp_path, direction):
+def test_af_xdp_with_several_queues(tmp_path, direct, direction):
     """The other end is the program that created the tap device: a veth interface offers AF_XDP only one queue."""
     veth.af_xdp_or_skip()
     tap, xdp = "net_tap0,iface=tap", f"net_af_xdp0,iface=tap,start_queue=0,queue_count={QUEUES},force_copy=1"
+    no_ipv6 = "net.ipv6.conf.default.disable_ipv6=1"  # the kernel would send its frames to the tap device
+    run(*direct, "sysctl", "-q", "-w", no_ipv6, check=True)
     tap_words, xdp_words = bridge_to_nowhere(tap), sender_to(xdp)
     if direction == "receive":
         tap_words, xdp_words = sender_to(tap), bridge_to_nowhere(xdp)
-    with veth.namespace(("any0", "any1")) as prefix, contextlib.ExitStack() as programs:
-        no_ipv6 = "net.ipv6.conf.default.disable_ipv6=1"  # the kernel would send its frames to the tap device
-        subprocess.run([*prefix, "sysctl", "-q", "-w", no_ipv6], check=True)
-        owner = programs.enter_context(replayer.Replayer(*tap_words, prefix=prefix))
+    with replayer.Replayer(*tap_words, prefix=direct) as owner:
         owner.wait("ready")
-        other = programs.enter_context(replayer.Replayer(*xdp_words, prefix=prefix))
-        sending, receiving = (owner, other) if direction == "receive" else (other, owner)
-        check_that_queues_carry_flows(tmp_path, sending, receiving)
-        for program in (other, owner):
-            assert program.end() == 0, program.messages
+        with replayer.Replayer(*xdp_words, prefix=direct) as other:
+            pair = (owner, other) if direction == "receive" else (other, owner)
+            check_that_queues_carry_flows(tmp_path, *pair)
+            assert other.end() == 0, other.messages
+            assert owner.end() == 0, owner.messages
 
 
 def test_link_that_stays_down_is_a_one_line_error(tmp_path):
-    with replayer.Replayer("--vdev", memif("server", tmp_path / "memif"), "--tx", "net_memif0") as program:
-        assert program.ended() == 1
-        assert program.errors() == ["acapella-dpdk-replay: error: net_memif0: the link is down; connect it"]
+    words = ("--vdev", memif("server", tmp_path / "memif"), "--tx", "net_memif0")
+    assert replayer.startup_error(*words) == (1, "net_memif0: the link is down; connect it")
 
 
 def test_interrupted_wait_for_a_link_is_a_one_line_error(tmp_path):
     with replayer.Replayer("--vdev", memif("server", tmp_path / "memif"), "--tx", "net_memif0") as program:
         wait_for(tmp_path / "memif", program)
         time.sleep(0.3)
-        program.process.terminate()
-        assert program.ended() == 1
-        text = "net_memif0: SIGTERM while the link was down"
-        assert program.errors() == [f"acapella-dpdk-replay: error: {text}"]
+        assert program.end(signal.SIGTERM) == 1
+        assert program.errors() == ["acapella-dpdk-replay: error: net_memif0: SIGTERM while the link was down"]

@@ -1,5 +1,6 @@
 """Tags of acapella-dpdk-replay: CHOIR's trailer, and lengths and checksums that are corrected for it."""
 
+import itertools
 import struct
 
 import pytest
@@ -14,21 +15,24 @@ A4, B4 = bytes((10, 0, 0, 1)), bytes((10, 0, 0, 2))
 A6, B6 = bytes.fromhex("fd" + "00" * 14 + "01"), bytes.fromhex("fd" + "00" * 14 + "02")
 
 
+# by protocol: layout and fields of a header without length and checksum, and the place of the checksum
+HEADS = {
+    17: ("!HHHH", (5000, 5001, 0, 0), 6),
+    6: ("!HHIIHHHH", (5000, 443, 1, 2, 0x5018, 8192, 0, 0), 16),
+    1: ("!BBHHH", (8, 0, 0, 1, 1), 2),
+    58: ("!BBHHH", (128, 0, 0, 1, 1), 2),
+}
 pytestmark = pytest.mark.usefixtures("replay_program")
 
 
 def layer4(protocol: int, payload: bytes, pseudo: bytes, summed: bool = True) -> bytes:
     """Return UDP, TCP, ICMP or ICMPv6 with its checksum; other protocols have only a payload."""
-    heads = {
-        17: (struct.pack("!HHHH", 5000, 5001, 8 + len(payload), 0), 6),
-        6: (struct.pack("!HHIIHHHH", 5000, 443, 1, 2, 0x5018, 8192, 0, 0), 16),
-        1: (struct.pack("!BBHHH", 8, 0, 0, 1, 1), 2),
-        58: (struct.pack("!BBHHH", 128, 0, 0, 1, 1), 2),
-    }
-    if protocol not in heads:
+    if protocol not in HEADS:
         return payload
-    head, at = heads[protocol]
-    data = head + payload
+    layout, fields, at = HEADS[protocol]
+    data = struct.pack(layout, *fields) + payload
+    if protocol == 17:
+        data = data[:4] + struct.pack("!H", len(data)) + data[6:]
     if not summed:
         return data
     prefix = b"" if protocol == 1 else pseudo + struct.pack("!IBBBB", len(data), 0, 0, 0, protocol)
@@ -74,10 +78,14 @@ def trailer(ns: int, node: int, port: int) -> bytes:
     return stamp + struct.pack("!HH", node, port) + stamp[1::-1] + b"\x65\x87"
 
 
+def spaced(frames: list[bytes], gap_ns: int) -> list[dpdk.Frame]:
+    """Return frames with these gaps."""
+    return [dpdk.Frame(START_NS + i * gap_ns, len(data), data) for i, data in enumerate(frames)]
+
+
 def replayed(tmp_path, frames: list[bytes], *words: object, gap_ns: int = 1000) -> list[bytes]:
     """Return the packets sent from `frames`, which are `gap_ns` apart."""
-    captured = [dpdk.Frame(START_NS + i * gap_ns, len(data), data) for i, data in enumerate(frames)]
-    path = replayer.write_capture(tmp_path / "in.pcap", captured)
+    path = replayer.write_capture(tmp_path / "in.pcap", spaced(frames, gap_ns))
     out = tmp_path / "out.pcap"
     with replayer.loaded(path, "--vdev", f"net_pcap0,tx_pcap={out}", "--tx", "net_pcap0", *words) as program:
         assert program.run()["sent"] == len(frames)
@@ -99,9 +107,8 @@ def test_frame_is_followed_by_its_trailer_and_otherwise_unchanged(tmp_path):
 
 def test_lengths_and_checksums_include_the_trailer_as_payload(tmp_path):
     sent = replayed(tmp_path, FRAMES, "--tag", "fixed", "--node", 300)
-    payloads = [(make, payload) for make in MAKERS.values() for payload in PAYLOADS]
-    for i, ((make, payload), data) in enumerate(zip(payloads, sent, strict=True)):
-        assert data == make(payload + trailer(START_NS + i * 1000, 300, 0)), (list(MAKERS)[i // len(PAYLOADS)], i)
+    for i, ((name, payload), data) in enumerate(zip(itertools.product(MAKERS, PAYLOADS), sent, strict=True)):
+        assert data == MAKERS[name](payload + trailer(START_NS + i * 1000, 300, 0)), (name, i)
 
 
 def test_fragments_keep_their_layer_4_header(tmp_path):
@@ -109,7 +116,8 @@ def test_fragments_keep_their_layer_4_header(tmp_path):
     sent = replayed(tmp_path, frames, "--tag", "fixed")
     for i, (before, after) in enumerate(zip(frames, sent, strict=True)):
         assert after[34:] == before[34:] + trailer(START_NS + i * 1000, 0, 0)
-        assert struct.unpack_from("!H", after, 16)[0] == len(after) - 14 and checksum(after[14:34]) == 0
+        assert struct.unpack_from("!H", after, 16)[0] == len(after) - 14
+        assert checksum(after[14:34]) == 0
 
 
 @pytest.mark.parametrize("cut", range(12, 60, 3))
@@ -127,8 +135,5 @@ def test_packets_of_a_burst_have_distinct_trailers(tmp_path):
 
 def test_kappa_matches_tagged_packets(tmp_path, capsys):
     sent = replayed(tmp_path, [MAKERS["udp"](b"same")] * 50, "--tag", "fixed")
-    trials = []
-    for name, step in (("a", 1000), ("b", 2000)):
-        frames = [dpdk.Frame(START_NS + i * step, len(data), data) for i, data in enumerate(sent)]
-        trials.append(replayer.write_capture(tmp_path / f"{name}.pcap", frames))
+    trials = [replayer.write_capture(tmp_path / f"{step}.pcap", spaced(sent, step)) for step in (1000, 2000)]
     assert pair(capsys, "--identity", "tag", *trials)["n_common"] == 50

@@ -1,10 +1,10 @@
 """tcpdump's command line, and the counts that it prints, in both formats."""
 
 import shutil
-import subprocess
 from dataclasses import replace
 
 import pytest
+from acapella_testing.processes import run
 
 from acapella_capture.programs import tcpdump
 from acapella_capture.programs.tcpdump import Counts, Tcpdump, last_counts
@@ -25,10 +25,7 @@ def test_counts_are_parsed_on_request_and_at_the_end():
 
 
 def test_drops_of_the_interface_are_parsed():
-    log = (
-        "1 packet captured\n1 packet received by filter\n0 packets dropped by kernel\n5 packets dropped by interface\n"
-    )
-    assert last_counts(log).dropped_interface == 5
+    assert last_counts(f"{FINAL.format(1)}5 packets dropped by interface\n").dropped_interface == 5
 
 
 def test_log_without_counts_yields_none():
@@ -39,10 +36,7 @@ def test_filter_is_never_parsed_as_an_option():
     settings = replace(parse_settings({"testbed": "local"}).capture, filter="-w/tmp/elsewhere")
     assert Tcpdump(None, "node", "eth0", settings, "out")._argv[-2:] == ["--", "-w/tmp/elsewhere"]
     if shutil.which("tcpdump", path=sandbox.search_path()):
-        tried = subprocess.run(
-            ["tcpdump", "-d", "--", "icmp"], capture_output=True, check=False, env={"PATH": sandbox.search_path()}
-        )
-        assert tried.returncode == 0
+        assert run("tcpdump", "-d", "--", "icmp", env={"PATH": sandbox.search_path()}).returncode == 0
 
 
 STATUS = "tcpdump: {0} packets captured, {0} packets received by filter, 0 packets dropped by kernel\n"

@@ -110,6 +110,14 @@ def read_pcapng(path: Path) -> Pcapng:
     return found
 
 
+def read_capture(path: Path) -> tuple[list[Frame], int]:
+    """Return the whole records of a file of either format, and the number of bytes after them."""
+    if ".pcapng" in path.name:
+        found = read_pcapng(path)
+        return found.frames, found.left
+    return read_pcap(path)
+
+
 def fragments() -> list[Frame]:
     """Return two IPv4 fragments of a UDP datagram, which together exceed the MTU."""
     ethernet = bytes.fromhex("02000000000102000000000208 00")
@@ -216,3 +224,8 @@ def from_file(directory: Path, frames: list[Frame], number: int = 0) -> list[obj
     path = directory / f"input{number}.pcap"
     path.write_bytes(pcap_bytes(frames))
     return ["--vdev", f"net_pcap{number},rx_pcap={path}", "--stop-when-idle", "0.1", "--when-full", "wait"]
+
+
+def capture_of(directory: Path, frames: list[Frame], *arguments: object, name: str = "c.pcap") -> Run:
+    """Capture all of `frames` with these arguments; return the result."""
+    return capture(directory, *from_file(directory, frames), *arguments, name=name)

@@ -138,11 +138,14 @@ class Replayer:
         self.ask(f"departures {path}", "saved")
         return read_departures(path)
 
-    def end(self, how: str = "quit") -> int:
-        """End the program by a command or by the end of its input; return its exit code."""
+    def end(self, how: str | signal.Signals = "quit") -> int:
+        """End the program by a command, a signal, or the end of its input; return its exit code."""
         if how == "quit":
             self.send("quit")
-        self.process.stdin.close()
+        if isinstance(how, signal.Signals):
+            self.process.send_signal(how)
+        else:
+            self.process.stdin.close()
         return self.ended()
 
     def ended(self) -> int:
@@ -158,6 +161,15 @@ class Replayer:
     def errors(self) -> list[str]:
         """Return the error lines of the program; those of DPDK are not among them."""
         return [line for line in self.messages.splitlines() if line.startswith("acapella-dpdk-replay: error: ")]
+
+
+def startup_error(*arguments: object, prefix: tuple[str, ...] = ()) -> tuple[int, str]:
+    """Run the program with arguments that it rejects; return its exit code and its message, which is one line."""
+    with Replayer(*arguments, prefix=prefix) as program:
+        status = program.ended()
+    (line,) = program.errors()
+    assert program.events == []
+    return status, line.removeprefix("acapella-dpdk-replay: error: ")
 
 
 @contextlib.contextmanager
