@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,9 +13,10 @@ from acapella_testing import c_programs
 from acapella_testing.capture import replayer, veth
 from acapella_testing.capture.dpdk_writer import read_pcap
 from acapella_testing.capture.process_tree import processes
+from acapella_testing.capture.small_disks import small_disk_or_skip
 from acapella_testing.generated import traffic_models as models
-from acapella_testing.processes import running
-from acapella_testing.requirements import require_success
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run, running, status_of
 from acapella_testing.waiting import wait_until
 
 from acapella_capture.generate import command as generate
@@ -40,15 +40,13 @@ def variables(tmp_path) -> dict[str, str]:
 @pytest.fixture
 def prefix():
     """Provide a namespace where out0 sends to in0."""
-    with veth.namespace(("out0", "in0")) as prefix:
-        yield prefix
+    with veth.namespace(("out0", "in0")) as inside:
+        yield inside
 
 
-def command(tmp_path: Path, text: str, *options: str) -> list[str]:
+def command(tmp_path: Path, text: str, *options: object) -> list[object]:
     """Return the command line of a model."""
-    (tmp_path / "model.yaml").write_text(text)
-    words = [str(Path(sys.executable).parent / "acapella"), "generate", str(tmp_path / "model.yaml")]
-    return [*words, *options]
+    return [Path(sys.executable).parent / "acapella", "generate", write_file(tmp_path / "model.yaml", text), *options]
 
 
 def starts_of(path: Path) -> list[bytes]:
@@ -60,20 +58,19 @@ def starts_of(path: Path) -> list[bytes]:
 def test_interface_receives_the_packets_of_the_file(tmp_path, prefix, variables):
     sent, file = tmp_path / "sent.json", tmp_path / "file.pcap"
     with replayer.tcpdump(prefix, "in0", tmp_path / "got.pcap"):
-        argv = [*prefix, *command(tmp_path, MODEL, "--interface", "out0", "--expected", str(sent))]
-        done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False)
+        done = run(*prefix, *command(tmp_path, MODEL, "--interface", "out0", "--expected", sent), env=variables)
         assert done.returncode == 0, done.stderr
-    subprocess.run(command(tmp_path, MODEL, "-o", str(file)), env=variables, check=True, capture_output=True)
+    run(*command(tmp_path, MODEL, "-o", file), env=variables, check=True)
     document = json.loads(sent.read_text())
     expected = json.loads((tmp_path / "file.pcap.generated.json").read_text())
-    assert [flow["packets"] for flow in document["flows"]] == [300, 200] and document["dropped"] == 0
+    assert [flow["packets"] for flow in document["flows"]] == [300, 200]
+    assert document["dropped"] == 0
     assert [flow["bytes"] for flow in document["flows"]] == [flow["bytes"] for flow in expected["flows"]]
     assert (document["timing"]["ended"], document["timing"]["drained"]) == ("complete", True)
     assert document["output"] == "interface"
     assert starts_of(tmp_path / "got.pcap") == starts_of(file)
-    spans = [flow["last_ns"] - flow["first_ns"] for flow in document["flows"]]
-    assert all(first >= document["start_ns"] for first in (flow["first_ns"] for flow in document["flows"]))
-    assert all(span > 0 for span in spans) and "500 packets" in done.stdout
+    assert all(document["start_ns"] <= flow["first_ns"] < flow["last_ns"] for flow in document["flows"])
+    assert "500 packets" in done.stdout
 
 
 # Sockets of in0 join the groups that the next processes would use for out0, and the packets are generated.
@@ -97,12 +94,11 @@ sys.exit(code)
 
 
 def test_program_starts_again_if_its_fanout_group_is_taken(tmp_path, prefix, variables):
-    (tmp_path / "model.yaml").write_text(MODEL)
+    command(tmp_path, MODEL)
     variables["ASAN_OPTIONS"] = "detect_leaks=0"  # it does not find the threads of a process in a PID namespace
     for groups, starts, code in ((6, 50, 0), (100, 2, 2)):
-        script = IN_TAKEN_GROUPS.format(groups=groups, starts=starts)
-        argv = [*prefix, "unshare", "--pid", "--fork", sys.executable, "-c", script]
-        done = subprocess.run(argv, capture_output=True, text=True, env=variables, cwd=tmp_path, check=False)
+        python = [*prefix, "unshare", "--pid", "--fork", sys.executable, "-c"]
+        done = run(*python, IN_TAKEN_GROUPS.format(groups=groups, starts=starts), env=variables, cwd=tmp_path)
         assert done.returncode == code, done.stderr
         assert 1 < int(done.stdout.split()[-1]) <= starts
     assert "no such port" in done.stderr and "could not set PACKET_FANOUT" in done.stderr, done.stderr
@@ -110,17 +106,17 @@ def test_program_starts_again_if_its_fanout_group_is_taken(tmp_path, prefix, var
 
 def test_interrupt_ends_the_run_and_reports_sent_packets(tmp_path, prefix, variables):
     sent = tmp_path / "sent.json"
-    argv = [*prefix, *command(tmp_path, ENDLESS, "--interface", "out0", "--expected", str(sent))]
+    argv = [*prefix, *command(tmp_path, ENDLESS, "--interface", "out0", "--expected", sent)]
     with (
         replayer.tcpdump(prefix, "in0", tmp_path / "got.pcap"),
         running(argv, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as process,
     ):
-        while not (tmp_path / "got.pcap").exists() or (tmp_path / "got.pcap").stat().st_size < 10_000:
-            assert process.poll() is None, process.stderr.read()
+        wait_until(lambda: sum(path.stat().st_size for path in tmp_path.glob("got.pcap")) >= 10_000, running=process)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 1, process.stderr.read()
     document = json.loads(sent.read_text())
-    assert document["timing"]["ended"] == "stop" and document["packets"] > 0
+    assert document["timing"]["ended"] == "stop"
+    assert document["packets"] > 0
 
 
 def test_c_tests_pass_with_sanitizers():
@@ -140,8 +136,7 @@ def test_all_reasons_why_packets_were_not_sent_are_reported(capsys):
 
 
 def test_missing_interface_is_a_one_line_error(tmp_path, prefix, variables):
-    argv = [*prefix, *command(tmp_path, MODEL, "--interface", "none0")]
-    done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False)
+    done = run(*prefix, *command(tmp_path, MODEL, "--interface", "none0"), env=variables)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "no interface 'none0'" in done.stderr
 
@@ -150,27 +145,21 @@ def writes_file(parent: int) -> bool:
     """Return whether a child of a process is acapella-dpdk-generate and handles signals."""
     for pid in [pid for pid, (parent_pid, _) in processes().items() if parent_pid == parent]:
         with contextlib.suppress(OSError):
-            status = Path(f"/proc/{pid}/status").read_text()
-            caught = int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16)
-            if "acapella-dpdk-g" in status and caught & 1 << signal.SIGINT - 1:
+            status = status_of(pid)
+            if status["Name"] == "acapella-dpdk-g" and int(status["SigCgt"], 16) & 1 << signal.SIGINT - 1:
                 return True
     return False
 
 
 def test_full_disk_is_an_error_of_the_machine(tmp_path, variables):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = f"mount -t tmpfs -o size=16K none {disk}"
-    require_success(["unshare", "-m", *mount.split()], "tmpfs")
-    words = command(tmp_path, MODEL, "-o", f"{disk}/a.pcap")
-    argv = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", *words]
-    done = subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+    prefix = small_disk_or_skip(tmp_path / "disk", "16K")
+    done = run(*prefix, *command(tmp_path, MODEL, "-o", tmp_path / "disk" / "a.pcap"), env=variables)
     assert (done.returncode, done.stderr.count("\n")) == (OUTSIDE, 1), done.stderr
     assert "a.pcap: No space left on device; free some space or write elsewhere" in done.stderr
 
 
 def test_interrupt_leaves_no_file(tmp_path, variables):
-    argv = command(tmp_path, ENDLESS, "-o", str(tmp_path / "out.pcap"))
+    argv = command(tmp_path, ENDLESS, "-o", tmp_path / "out.pcap")
     with running(argv, env=variables, stderr=subprocess.PIPE, start_new_session=True) as process:
         wait_until(lambda: writes_file(process.pid), running=process)
         os.killpg(process.pid, signal.SIGINT)

@@ -1,19 +1,20 @@
 """Invalid models are rejected in one line; no content of the file raises any other exception."""
 
-import argparse
 import contextlib
 import math
 import os
 import random
 import signal
-import struct
 import subprocess
 
 import numpy as np
 import pytest
 import yaml
+from acapella_testing.capture.commands import run_command
+from acapella_testing.capture.interrupted_reading import interrupted
 from acapella_testing.generated import traffic_models as models
-from acapella_testing.processes import running
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 
 from acapella_capture.generate import command, expected, model, program
 from acapella_capture.generate.compiled import Gaps
@@ -60,9 +61,7 @@ FAULTY = {
 
 def read(tmp_path, text: str | bytes):
     """Read a model."""
-    path = tmp_path / "model.yaml"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return model.read(path, lambda _: ((5, 6), (70, 80)))
+    return model.read(write_file(tmp_path / "model.yaml", text), lambda _: ((5, 6), (70, 80)))
 
 
 @pytest.mark.parametrize(("text", "message"), FAULTY.items(), ids=range(len(FAULTY)))
@@ -72,31 +71,23 @@ def test_invalid_model_is_rejected_in_one_line(tmp_path, text, message):
     assert "\n" not in str(error.value)
 
 
+VALUES = (
+    "",
+    *["0", "-1", "1e400", ".inf", "null", "[]", "{}", "true", "'\\0'", "zeros"],
+    "[1, 2]",
+    "{a: 1}",
+    "2" * 5000,
+)
+
+
 def mutated(text: str, chance: random.Random) -> str:
     """Return a text with some random changes of values, lines and characters."""
-    values = (
-        "",
-        "0",
-        "-1",
-        "1e400",
-        ".inf",
-        "null",
-        "[]",
-        "{}",
-        "[1, 2]",
-        "true",
-        "'\\0'",
-        "2" * 5000,
-        "{a: 1}",
-        "zeros",
-    )
     for _ in range(chance.randint(1, 2)):
-        kind = chance.randrange(4)
-        lines = text.split("\n")
+        kind, lines = chance.randrange(4), text.split("\n")
         line = chance.randrange(len(lines))
         if kind == 0:
             head, colon, _ = lines[line].partition(": ")
-            lines[line] = head + colon + chance.choice(values)
+            lines[line] = head + colon + chance.choice(VALUES)
         elif kind == 1:
             del lines[line]
         elif kind == 2:
@@ -112,35 +103,27 @@ def test_mutated_models_are_accepted_or_rejected(tmp_path):
     chance = random.Random(19)
     read_well = refused = 0
     texts = [models.flow(name, headers, at, 5) for at, (name, (headers, _)) in enumerate(models.TEMPLATES.items())]
-    texts += [
-        models.flow(name, headers, 0, 5, f"  malformed: {errors}") for name, (headers, errors) in models.ERRORS.items()
-    ]
+    for name, (headers, errors) in models.ERRORS.items():
+        texts.append(models.flow(name, headers, 0, 5, f"  malformed: {errors}"))
     for _ in range(400):
-        text = mutated("flows:\n" + chance.choice(texts) + "\n", chance)
         try:
-            compiled = read(tmp_path, text)
+            compiled = read(tmp_path, mutated("flows:\n" + chance.choice(texts) + "\n", chance))
         except UserError as error:
             assert "\n" not in str(error)
             refused += 1
         else:
             assert compiled.text().startswith("acapella-model 1\n")
             read_well += 1
-    assert read_well > 20 and refused > 200
+    assert read_well > 20
+    assert refused > 200
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM"])
 def test_signal_stops_reading_a_trace(generator, tmp_path, name):
-    path, packet = tmp_path / "fifo", struct.pack("<IIII", 1, 0, 64, 64) + bytes(64)
-    os.mkfifo(path)
-    argv = [program.executable(), "--trace", path]
-    with running(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        with contextlib.suppress(BrokenPipeError), path.open("wb", buffering=0) as trace:
-            trace.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1) + 10_000 * packet)
-            process.send_signal(signal.Signals[f"SIG{name}"])
-            for _ in range(500):
-                trace.write(1000 * packet)
-        assert process.wait() == 1
-        assert f"interrupted by SIG{name}" in process.stderr.read()
+    argv = [program.executable(), "--trace", tmp_path / "fifo"]
+    code, errors = interrupted(signal.Signals[f"SIG{name}"], tmp_path / "fifo", *argv)
+    assert code == 1
+    assert f"interrupted by SIG{name}" in errors
 
 
 TABLE = """template,name,packets,rate_bps,1.dst,2.src,sizes
@@ -187,10 +170,11 @@ def test_invalid_table_is_rejected_with_its_line(tmp_path, table, message):
 
 
 def test_digest_of_the_model_includes_its_table(tmp_path):
-    (tmp_path / "flows.csv").write_text(TABLE)
-    before = read(tmp_path, TEMPLATE).sha256
-    (tmp_path / "flows.csv").write_text(TABLE.replace("first", "other"))
-    assert read(tmp_path, TEMPLATE).sha256 != before
+    digests = set()
+    for table in (TABLE, TABLE.replace("first", "other")):
+        write_file(tmp_path / "flows.csv", table)
+        digests.add(read(tmp_path, TEMPLATE).sha256)
+    assert len(digests) == 2
     assert yaml.safe_load(TEMPLATE)["table"] == "flows.csv"
 
 
@@ -202,11 +186,9 @@ def test_flow_table_with_too_many_packets_is_rejected(tmp_path, monkeypatch, end
 
 
 def test_packets_shorter_than_ethernet_are_not_sent(tmp_path):
-    path = tmp_path / "model.yaml"
-    path.write_text(FLOW + "    malformed: [{truncate: 13, every: 100}]\n")
-    parser = command.register_parser(argparse.ArgumentParser().add_subparsers())
+    path = write_file(tmp_path / "model.yaml", FLOW + "    malformed: [{truncate: 13, every: 100}]\n")
     with pytest.raises(UserError, match="flow 'flow0': packets of 13 bytes"):
-        command.run(parser.parse_args([str(path), "--interface", "none0"]))
+        run_command(command, path, "--interface", "none0")
 
 
 def test_model_does_not_depend_on_the_math_library(tmp_path, monkeypatch):
@@ -226,19 +208,9 @@ def test_times_at_a_rate_do_not_overflow():
 
 WORDS = (
     "",
-    "0",
-    "-1",
-    "3",
-    "8",
-    "65535",
-    "65536",
-    "4294967296",
+    *["0", "-1", "3", "8", "65535", "65536", "4294967296", "0x1p+70", "nan", "list", "x"],
     str(2**63),
     str(2**64 - 1),
-    "0x1p+70",
-    "nan",
-    "list",
-    "x",
 )
 
 
@@ -257,12 +229,8 @@ def damaged(text: str, chance: random.Random) -> str:
 @pytest.mark.parametrize("seed", range(400 if SOAK else 8))
 def test_damaged_compiled_model_is_executed_or_rejected_in_one_line(generator, tmp_path, seed):
     chance = random.Random(seed)
-    path = tmp_path / "model"
-    path.write_text(damaged(read(tmp_path, models.random_model(seed, 4)).text(), chance))
+    path = write_file(tmp_path / "model", damaged(read(tmp_path, models.random_model(seed, 4)).text(), chance))
     argv = [program.executable(), "--model", path, "--output", tmp_path / "out.pcap", "--start-ns", "1"]
-    with running(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            errors = process.communicate(timeout=10)[1]
-        except subprocess.TimeoutExpired:
-            return  # a model with more packets; the program is ended
-    assert (process.returncode, errors.count("\n")) in ((0, 0), (1, 1)), errors
+    with contextlib.suppress(subprocess.TimeoutExpired):  # of a model with more packets; the program is ended
+        done = run(*argv, timeout=10)
+        assert (done.returncode, done.stderr.count("\n")) in ((0, 0), (1, 1)), done.stderr

@@ -90,8 +90,7 @@ def on_off(gap: int, on: float, off: float) -> Law:
     central = [sum(math.comb(order, k) * (-last * off) ** (order - k) * (last * math.factorial(k) * off**k if k else 1)
                    for k in range(order + 1)) for order in (2, 4)]  # fmt: skip
     durations = [f"{{exponential: {{mean_ns: {mean_ns}}}}}" for mean_ns in (on, off)]
-    text = f"on_off: {{gap_ns: {gap}, burst: {durations[0]}, pause: {durations[1]}}}"
-    return Law(text, at_most, mean, *central)
+    return Law(f"on_off: {{gap_ns: {gap}, burst: {durations[0]}, pause: {durations[1]}}}", at_most, mean, *central)
 
 
 def of_values(text: str, probability: dict[int, float]) -> Law:
@@ -122,10 +121,8 @@ def weighted(weights: dict[int, float]) -> Law:
 def truncated_exponential(least: int, most: int, scale: float) -> Law:
     """Return sizes from ``least`` to ``most``: the integer part of an exponential distribution that ends there."""
     span = -math.expm1(-(most + 1 - least) / scale)
-    probability = {
-        size: (math.exp(-(size - least) / scale) - math.exp(-(size + 1 - least) / scale)) / span
-        for size in range(least, most + 1)
-    }
+    share = -math.expm1(-1 / scale) / span  # of the shortest
+    probability = {size: share * math.exp(-(size - least) / scale) for size in range(least, most + 1)}
     return of_values(f"exponential: {{least: {least}, most: {most}, scale_bytes: {scale}}}", probability)
 
 
@@ -134,10 +131,14 @@ GAPS += [on_off(100, 1500.0, 9000.0), on_off(1000, 300.0, 500.0)]
 SIZES = [uniform(60, 1514), weighted({64: 7, 594: 4, 1518: 1}), truncated_exponential(60, 1514, 300.0)]
 
 
+def pairs_of(made) -> np.ndarray:
+    """Return time and size of each packet of a capture."""
+    return np.frombuffer(output_of(["--trace", str(made.path)]), np.int64).reshape(-1, 2)
+
+
 def trace_of(generate, lines: str) -> tuple[np.ndarray, np.ndarray]:
     """Return gaps and sizes of the packets of a model."""
-    made = generate(HEAD + lines)
-    pairs = np.frombuffer(output_of(["--trace", str(made.path)]), np.int64).reshape(-1, 2)
+    pairs = pairs_of(generate(HEAD + lines))
     assert len(pairs) == PACKETS
     return np.diff(pairs[:, 0]), pairs[:, 1]
 
@@ -168,21 +169,19 @@ def test_constant_rates_have_no_drift(generate, gaps, rate):
 
 def test_gaps_and_sizes_of_a_trace_are_repeated(generate, tmp_path):
     """The last gap of a repetition is the mean of the others."""
-    first = generate(
-        HEAD.replace(str(PACKETS), "100") + "    gaps: {poisson: {mean_ns: 999}}\n    sizes: {uniform: [60, 200]}\n",
-        "trace",
-    )
-    source = np.frombuffer(output_of(["--trace", str(first.path)]), np.int64).reshape(-1, 2)
+    lines = "    gaps: {poisson: {mean_ns: 999}}\n    sizes: {uniform: [60, 200]}\n"
+    times, lengths = pairs_of(generate(HEAD.replace(str(PACKETS), "100") + lines, "trace")).T
     gaps, sizes = trace_of(generate, "    gaps: {trace: trace.pcap}\n    sizes: {trace: trace.pcap}\n")
-    once = np.append(np.diff(source[:, 0]), int(np.diff(source[:, 0]).mean()))
+    once = np.append(np.diff(times), int(np.diff(times).mean()))
     assert np.array_equal(gaps, np.resize(once, PACKETS - 1))
-    assert np.array_equal(sizes, np.resize(source[:, 1], PACKETS))
+    assert np.array_equal(sizes, np.resize(lengths, PACKETS))
 
 
-def test_rates_of_flow_and_port_are_never_exceeded(generate):
-    for limit in ("    rate_bps: 50000000\n", "port: {rate_bps: 50000000}\n"):
-        gaps, sizes = trace_of(
-            generate, f"    gaps: {{poisson: {{mean_ns: 40000}}}}\n    sizes: {{uniform: [60, 300]}}\n{limit}"
-        )
-        spent = sizes[:-1] * 8 * 20  # ns at 50 Mbit/s
-        assert (gaps >= spent).all() and (gaps == spent).any() and (gaps > spent).any()
+@pytest.mark.parametrize("limit", ["    rate_bps: 50000000\n", "port: {rate_bps: 50000000}\n"])
+def test_rates_of_flow_and_port_are_never_exceeded(generate, limit):
+    lines = "    gaps: {poisson: {mean_ns: 40000}}\n    sizes: {uniform: [60, 300]}\n"
+    gaps, sizes = trace_of(generate, lines + limit)
+    spent = sizes[:-1] * 8 * 20  # ns at 50 Mbit/s
+    assert (gaps >= spent).all()
+    assert (gaps == spent).any()
+    assert (gaps > spent).any()

@@ -1,16 +1,17 @@
 """The counts of a monitor match a known schedule of delay, loss, duplication and reordering."""
 
-import argparse
 import json
 import struct
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from acapella_testing.capture.commands import run_command
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.tunnel_frames import checksum
 from acapella_testing.generated import stamped_traffic as traffic
 from acapella_testing.generated.stamped_traffic import ENCAPSULATIONS, PATTERNS, START_NS, Flow, Schedule
+from acapella_testing.new_files import write_file
 from acapella_testing.oracles import naive_monitor as naive
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,16 +47,13 @@ def monitored(directory: Path, **options) -> dict[str, list[dict]]:
 
 def check_against_naive(directory: Path, flows: list[Flow], rows: dict[str, list[dict]]) -> None:
     """Compare the tables of a monitor with the contents of both captures."""
-    offsets = {row["flow"]: row["stamp_offset"] for row in traffic.expected(flows)["flows"]}
-    sent = naive.packets_sent(directory / "sent.pcap", offsets)
-    by_flow, times = naive.arrivals(directory / "arrived.pcap", sent, offsets)
+    by_flow, times = naive.received(directory, traffic.expected(flows)["flows"])
     for index, flow in enumerate(flows):
         wanted = naive.row_of(by_flow.get(index, []), flow.packets)
         found = rows["monitor_flows"][index]
         assert {name: found[name] for name in wanted} == wanted, index
         check_histograms(rows, index, by_flow.get(index, []))
-    gaps = [b - a for a, b in pairwise(times)]
-    assert buckets(rows, tables.WHOLE_PORT, "gap") == naive.histogram(gaps)
+    assert buckets(rows, tables.WHOLE_PORT, "gap") == naive.histogram([b - a for a, b in pairwise(times)])
 
 
 def check_histograms(rows: dict[str, list[dict]], flow: int, packets: list) -> None:
@@ -101,13 +99,12 @@ def test_counts_equal_naive_ones_for_any_traffic(tmp_path, flows, schedule):
 
 
 def test_foreign_and_malformed_packets_are_counted(tmp_path):
-    good = traffic.framed("", traffic.ipv4(17, traffic.udp(b"foreign packet of another program", 99), 3))
-    wrong_sum = good[:24] + b"\0\0" + good[26:]
-    wrong_version = good[:14] + b"\x65" + good[15:]
-    too_long = good[:16] + b"\xff\xff" + good[18:]
+    good = with_stamp(b"foreign packet of another program", 99)
+    changes = {24: b"\0\0", 14: b"\x65", 16: b"\xff\xff"}  # of checksum, version and length
+    wrong = [good[:at] + value + good[at + len(value) :] for at, value in changes.items()]
     short_header = good[:14] + b"\x42" + good[15:]
-    nested = traffic.MACS + b"\x81\x00" * 1 + struct.pack(">HH", 1, 0x8100) * 40
-    others = [good, wrong_sum, wrong_version, too_long, short_header, good[:20], good[:9], nested, b""]
+    nested = traffic.MACS + b"\x81\x00" + struct.pack(">HH", 1, 0x8100) * 40
+    others = [good, *wrong, short_header, good[:20], good[:9], nested, b""]
     times = [(START_NS + 50 * index, frame) for index, frame in enumerate(others)]
     traffic.write(tmp_path, FLOWS[:1], Schedule(), times)
     (port,) = monitored(tmp_path)["monitor_ports"]
@@ -119,8 +116,7 @@ def test_foreign_and_malformed_packets_are_counted(tmp_path):
 def test_stamp_of_an_unknown_flow_or_sequence_number_is_invalid(tmp_path):
     traffic.write(tmp_path, FLOWS[:2], Schedule())
     stamps = [traffic.stamp(2, 0, START_NS), traffic.stamp(1, 60, START_NS)]
-    frames = [traffic.framed("", traffic.ipv4(17, traffic.udp(stamp, 6000), 1)) for stamp in stamps]
-    write_pcap(tmp_path / "arrived.pcap", [(START_NS, frame) for frame in frames])
+    write_pcap(tmp_path / "arrived.pcap", [(START_NS, with_stamp(stamp, 6000)) for stamp in stamps])
     (port,) = monitored(tmp_path)["monitor_ports"]
     assert (port["received"], port["invalid"], port["stamped"], port["lost"]) == (2, 2, 0, 120)
 
@@ -177,11 +173,13 @@ def test_rule_selects_by_the_innermost_headers(tmp_path, rule, flows, others):
 
 def trace_of(sequences: list[int]) -> list[tuple[int, bytes]]:
     """Return packets of flow 0 with these sequence numbers, 1 us apart and 10 us late."""
-    return [
-        (START_NS + 1000 * place + 10_000,
-         traffic.framed("", traffic.ipv4(17, traffic.udp(traffic.stamp(0, sequence, START_NS + 1000 * place), 1), 1)))
-        for place, sequence in enumerate(sequences)
-    ]  # fmt: skip
+    stamps = [traffic.stamp(0, sequence, START_NS + 1000 * place) for place, sequence in enumerate(sequences)]
+    return [(START_NS + 1000 * place + 10_000, with_stamp(stamp)) for place, stamp in enumerate(stamps)]
+
+
+def with_stamp(stamp: bytes, port: int = 1) -> bytes:
+    """Return a UDP packet with a stamp."""
+    return traffic.framed("", traffic.ipv4(17, traffic.udp(stamp, port), 1))
 
 
 def flow_of(tmp_path: Path, sequences: list[int], **options) -> dict:
@@ -204,8 +202,7 @@ def test_packet_older_than_the_window_is_unclassified(tmp_path):
 
 
 def test_extent_beyond_the_latest_discontinuities_is_unknown(tmp_path):
-    skipping = list(range(0, 80, 2))
-    row = flow_of(tmp_path, [*skipping, 1, 77])
+    row = flow_of(tmp_path, [*list(range(0, 80, 2)), 1, 77])
     assert (row["reordered"], row["extent_known"], row["extent_max"]) == (2, 1, 2)
 
 
@@ -220,8 +217,7 @@ def test_truncated_packets_are_counted_with_their_wire_length(tmp_path):
 
 
 def test_truncated_file_is_reported(tmp_path, capsys):
-    traffic.write(tmp_path, FLOWS[:1], Schedule())
-    path = tmp_path / "arrived.pcap"
+    path, _ = traffic.write(tmp_path, FLOWS[:1], Schedule())
     path.write_bytes(path.read_bytes()[:-1])
     (port,) = monitored(tmp_path)["monitor_ports"]
     assert (port["received"], port["lost"]) == (59, 1)
@@ -253,9 +249,8 @@ def test_truncated_file_is_reported(tmp_path, capsys):
 def test_usage_errors_are_reported_in_one_line(tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     write_pcap(tmp_path / "a.pcap", [])
-    parser = command.register_parser(argparse.ArgumentParser().add_subparsers())
     with pytest.raises(UserError) as error:
-        command.run(parser.parse_args(options))
+        run_command(command, *options)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -264,14 +259,12 @@ def test_usage_errors_are_reported_in_one_line(tmp_path, monkeypatch, options, m
 def test_too_large_numbers_in_the_expected_list_are_rejected(tmp_path, name):
     document = traffic.expected(FLOWS[:1])
     document["flows"][0][name] = 2**64
-    path = tmp_path / "sent.json"
-    path.write_text(json.dumps(document))
+    path = write_file(tmp_path / "sent.json", json.dumps(document))
     with pytest.raises(UserError, match=str(2**64)):
         expected.read(path).records()
 
 
 def test_capture_without_packets_has_empty_rows(tmp_path):
-    path = write_pcap(tmp_path / "a.pcap", [])
-    rows = rows_of(Settings(files=(path,)), correct=False)
+    rows = rows_of(Settings(files=(write_pcap(tmp_path / "a.pcap", []),)), correct=False)
     assert (rows["monitor_ports"][0]["received"], rows["monitor_ports"][0]["first_ns"]) == (0, None)
     assert [rows[table] for table in tables.TABLES[1:]] == [[], [], [], []]

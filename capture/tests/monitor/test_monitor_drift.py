@@ -47,10 +47,8 @@ def test_two_points_have_no_line():
 
 @pytest.mark.usefixtures("monitor_on_path")
 def test_correction_removes_the_drift_from_latencies(tmp_path):
-    flows = [Flow(400, 100_000, 20)]
-    traffic.write(tmp_path, flows, Schedule(jitter_ns=5000, drift=80e-6))
-    wanted = expected.read(tmp_path / "sent.generated.json")
-    arrived = Settings(files=(tmp_path / "arrived.pcap",), wanted=wanted)
+    traffic.write(tmp_path, [Flow(400, 100_000, 20)], Schedule(jitter_ns=5000, drift=80e-6))
+    arrived = Settings((tmp_path / "arrived.pcap",), wanted=expected.read(tmp_path / "sent.generated.json"))
     rows, plain = rows_of(arrived, correct=True), rows_of(arrived, correct=False)
     (clock,), (row,) = rows["monitor_clocks"], rows["monitor_flows"]
     assert clock["rate_ppm"] == pytest.approx(80, abs=3)  # 5 us of jitter in 40 ms

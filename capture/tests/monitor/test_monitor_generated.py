@@ -1,10 +1,11 @@
 """A monitor counts the packets that the generator wrote: the contract between both programs."""
 
-import argparse
 import json
 
 import pytest
 from acapella_testing import c_programs
+from acapella_testing.capture.commands import run_command
+from acapella_testing.new_files import write_file
 
 from acapella_capture.generate import command as generate
 from acapella_capture.generate import program as generator
@@ -63,13 +64,10 @@ flows:
 def test_written_packets_have_no_latency_and_no_errors(tmp_path, monkeypatch):
     built = str(c_programs.built_or_skip("acapella-dpdk-generate"))
     monkeypatch.setattr(generator, "executable", lambda: built)
-    (tmp_path / "model.yaml").write_text(MODEL)
-    out = tmp_path / "out.pcap"
-    parser = generate.register_parser(argparse.ArgumentParser().add_subparsers())
-    assert generate.run(parser.parse_args([str(tmp_path / "model.yaml"), "-o", str(out)])) == 0
-    document = json.loads((tmp_path / "out.pcap.generated.json").read_text())
-    wanted = expected.read(tmp_path / "out.pcap.generated.json")
-    rows = rows_of(Settings(files=(out,), wanted=wanted), correct=False)
+    out, generated = tmp_path / "out.pcap", tmp_path / "out.pcap.generated.json"
+    assert run_command(generate, write_file(tmp_path / "model.yaml", MODEL), "-o", out) == 0
+    document = json.loads(generated.read_text())
+    rows = rows_of(Settings(files=(out,), wanted=expected.read(generated)), correct=False)
     (port,) = rows["monitor_ports"]
     assert (port["received"], port["bytes"]) == (document["packets"], document["bytes"])
     assert (port["foreign"], port["invalid"], port["lost"], port["reordered"]) == (50, 0, 0, 0)
@@ -81,5 +79,4 @@ def test_written_packets_have_no_latency_and_no_errors(tmp_path, monkeypatch):
             assert (row["unique"], row["bytes"], row["bit_errors"]) == (flow["packets"], flow["bytes"], 0)
             assert (row["latency_min_ns"], row["latency_max_ns"], row["jitter_ns"]) == (0, 0, 0)
             assert (row["first_ns"], row["last_ns"]) == (flow["first_ns"], flow["last_ns"])
-            after = flow["pattern_offset"] * flow["packets"]
-            assert row["bits_checked"] == 8 * (flow["bytes"] - after)
+            assert row["bits_checked"] == 8 * (flow["bytes"] - flow["pattern_offset"] * flow["packets"])

@@ -4,14 +4,9 @@ Counts decide. The link holds packets for longer than the generator sends, so th
 however busy the machine is; a run in which this does not hold is repeated with a longer delay.
 """
 
-import argparse
-import json
 import os
-import signal
 import statistics
 import struct
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,14 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import impaired_path, replayer
+from acapella_testing.capture.commands import ACAPELLA, monitors, run_command
 from acapella_testing.capture.impaired_path import CLEAN, EARLY_NS, IMPAIRED, ROUTER_MAC, Impairments
+from acapella_testing.frames import pcap_files
+from acapella_testing.generated import traffic_models as models
+from acapella_testing.new_files import write_file
 from acapella_testing.oracles import naive_captures
 from acapella_testing.oracles import naive_monitor as naive
+from acapella_testing.processes import run
 from acapella_testing.waiting import wait_until
 
 from acapella_capture.monitor import command
 
-ACAPELLA = Path(sys.executable).parent / "acapella"
 PACKETS = 400  # fewer than the queues of the kernel and of the monitor contain
 STAMP_AT = 42
 CLOCK_NS = 10_000_000  # CLOCK_STEP_NS: a clock that differs more from the system clock is set, and counted
@@ -38,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("monitor_on_path")
 
 
 @dataclass(frozen=True)
-class Run:
+class Measured:
     """The tables of a monitor, and by flow the packets that it wrote: arrival, sequence number, departure."""
 
     directory: Path
@@ -49,27 +48,12 @@ class Run:
 
 def model(directory: Path) -> Path:
     """Write a model with a flow for each way."""
-    flows = [
-        {
-            "name": network,
-            "headers": [
-                {"ethernet": {"src": "02:00:00:00:00:01", "dst": ROUTER_MAC}},
-                {"ipv4": {"src": "10.8.0.1", "dst": f"{network}.1"}},
-                {"udp": {"src": 5000, "dst": 6000}},
-            ],
-            "packets": PACKETS,
-            "sizes": 100,
-            "payload": "prbs31",
-            "gaps": {"poisson": {"mean_ns": 50_000}},
-        }
-        for network in (CLEAN, IMPAIRED)
-    ]
-    path = directory / "model.yaml"
-    path.write_text(json.dumps({"seed": 3, "flows": flows}))
-    return path
+    mac = f'{{src: "02:00:00:00:00:01", dst: "{ROUTER_MAC}"}}'
+    flows = [models.udp_flow(way, PACKETS, mac=mac, src="10.8.0.1", dst=f"{way}.1") for way in (CLEAN, IMPAIRED)]
+    return write_file(directory / "model.yaml", "\n".join(["seed: 3", "flows:", *flows, ""]))
 
 
-def measure(prefix: tuple[str, ...], link: impaired_path.Link, directory: Path) -> Run:
+def measure(prefix: tuple[str, ...], link: impaired_path.Link, directory: Path) -> Measured:
     """Send the packets of the model and monitor them; capture the sent and the arriving packets."""
     before, earlier = link.counts(), impaired_path.arrived(prefix)
 
@@ -78,30 +62,22 @@ def measure(prefix: tuple[str, ...], link: impaired_path.Link, directory: Path) 
         through_link = counts["received"] == PACKETS and counts["queued"] == 0
         return through_link and impaired_path.arrived(prefix) - earlier >= PACKETS + counts["sent"]
 
-    directory.mkdir()
     path = f"{c_programs.built_or_skip('acapella-dpdk-generate').parent}:{os.environ['PATH']}"
     variables = {**replayer.environment(), "PATH": path}
     tables, wanted = directory / "tables", directory / "wanted.pcap.generated.json"
     generate = [ACAPELLA, "generate", model(directory)]
-    subprocess.run([*generate, "-o", directory / "wanted.pcap"], env=variables, check=True, capture_output=True)
-    argv = [*prefix, ACAPELLA, "monitor", "--interface", "arrived0", "--expected", wanted, "--write",
-            directory / "arrived.pcapng", "--snaplen", 0, "-o", tables]  # fmt: skip
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": variables}
-    with subprocess.Popen([*map(str, argv)], **pipes) as monitor:
-        try:
-            assert "listening" in monitor.stderr.readline()
-            with replayer.tcpdump(prefix, "router0", directory / "sent.pcap"):
-                done = subprocess.run([*prefix, *generate, "--interface", "sent0"], **pipes, check=False)
-                assert done.returncode == 0, done.stderr
-                wait_until(all_arrived, running=monitor)
-            monitor.send_signal(signal.SIGINT)  # packets that arrived before it are counted
-            _, err = monitor.communicate(timeout=120)
-        finally:
-            monitor.kill()
-    assert monitor.returncode == 0, err
+    run(*generate, "-o", directory / "wanted.pcap", env=variables, check=True)
+    words = ["--interface", "arrived0", "--expected", wanted, "--write", directory / "arrived.pcapng", "--snaplen", "0"]
+    with (
+        monitors(prefix, [*words, "-o", tables], env=variables) as (monitor,),
+        replayer.tcpdump(prefix, "router0", directory / "sent.pcap"),
+    ):
+        done = run(*prefix, *generate, "--interface", "sent0", env=variables)
+        assert done.returncode == 0, done.stderr
+        wait_until(all_arrived, running=monitor)
     (port,) = pq.read_table(tables / "monitor_ports.parquet").to_pylist()
     rows = pq.read_table(tables / "monitor_flows.parquet").to_pylist()
-    return Run(directory, rows, port, packets_of(directory / "arrived.pcapng"))
+    return Measured(directory, rows, port, packets_of(directory / "arrived.pcapng"))
 
 
 def packets_of(path: Path) -> dict[int, list]:
@@ -120,9 +96,9 @@ def latencies(packets: list) -> list[int]:
     return [ns - departure for ns, _, departure, *_ in packets]
 
 
-def is_ordered(run: Run, at_once: set[int], delay_ns: int) -> bool:
+def is_ordered(measured: Measured, at_once: set[int], delay_ns: int) -> bool:
     """Return whether all packets without delay arrived before the first delayed one could."""
-    packets = run.packets[1]
+    packets = measured.packets[1]
     last_at_once = max(ns for ns, sequence, *_ in packets if sequence in at_once)
     return last_at_once < min(departure for _, _, departure, *_ in packets) + delay_ns - EARLY_NS - CLOCK_NS
 
@@ -134,23 +110,27 @@ def test_counts_match_the_schedule_and_delays_are_not_shorter(tmp_path, capsys):
         for attempt in range(4):
             link.set(replace(impairments, delay_ns=impairments.delay_ns << 2 * attempt))
             before = link.counts()
-            run = measure(prefix, link, tmp_path / str(attempt))
-            if is_ordered(run, set(at_once), impairments.delay_ns << 2 * attempt):
+            measured = measure(prefix, link, tmp_path / str(attempt))
+            if is_ordered(measured, set(at_once), impairments.delay_ns << 2 * attempt):
                 break
         counts = {name: value - before[name] for name, value in link.counts().items()}
     assert (counts["received"], counts["lost"], counts["full"], counts["unsent"]) == (PACKETS, len(lost), 0, 0)
-    assert [sequence for _, sequence, *_ in run.packets[1]] == at_once + later
-    clean, impaired = run.rows
+    assert [sequence for _, sequence, *_ in measured.packets[1]] == at_once + later
+    clean, impaired = measured.rows
     assert [clean[name] for name in COUNTS[:6]] == [PACKETS, PACKETS, 0, 0, 0, 0]
-    check_row(impaired, run.packets[1])
-    check_row(clean, run.packets[0])
-    assert impaired["lost"] == len(lost) == len(set(range(PACKETS)) - {sequence for _, sequence, *_ in run.packets[1]})
+    check_row(impaired, measured.packets[1])
+    check_row(clean, measured.packets[0])
+    assert (
+        impaired["lost"]
+        == len(lost)
+        == len(set(range(PACKETS)) - {sequence for _, sequence, *_ in measured.packets[1]})
+    )
     assert impaired["duplicates"] == counts["duplicated"] == len(at_once + later) - len(set(at_once + later))
     assert impaired["reordered"] == len({sequence for sequence in later if sequence < max(at_once)})
-    delayed = [packet for packet in run.packets[1] if packet[1] in set(later)]
+    delayed = [packet for packet in measured.packets[1] if packet[1] in set(later)]
     assert min(latencies(delayed)) >= impairments.delay_ns - EARLY_NS - CLOCK_NS
-    assert (run.port["dropped_kernel"], run.port["missed"], run.port["clock_steps"]) == (0, 0, 0)
-    check_loss_events(run, lost)
+    assert (measured.port["dropped_kernel"], measured.port["missed"], measured.port["clock_steps"]) == (0, 0, 0)
+    check_loss_events(measured, lost)
 
 
 def check_row(row: dict, packets: list) -> None:
@@ -160,13 +140,12 @@ def check_row(row: dict, packets: list) -> None:
         assert row[name] == (pytest.approx(wanted[name]) if isinstance(wanted[name], float) else wanted[name]), name
 
 
-def check_loss_events(run: Run, lost: list[int]) -> None:
+def check_loss_events(measured: Measured, lost: list[int]) -> None:
     """Find the lost packets by their hashes, in captures of both ends of the path."""
-    parser = command.register_parser(argparse.ArgumentParser().add_subparsers())
-    words = [run.directory / "arrived.pcapng", "--sent", run.directory / "sent.pcap", "-o", run.directory / "losses"]
-    command.run(parser.parse_args([str(word) for word in words]))
-    rows = pq.read_table(run.directory / "losses" / "monitor_losses.parquet").to_pylist()
-    frames = [frame for _, _, frame in naive.records((run.directory / "sent.pcap").read_bytes())]
+    sent, output = measured.directory / "sent.pcap", measured.directory / "losses"
+    run_command(command, measured.directory / "arrived.pcapng", "--sent", sent, "-o", output)
+    rows = pq.read_table(output / "monitor_losses.parquet").to_pylist()
+    frames = [frame for _, _, frame in pcap_files.records(sent.read_bytes())]
     assert len(frames) == 2 * PACKETS
     found = [number for row in rows for number in range(row["first_packet"], row["last_packet"] + 1)]
     stamps = [struct.unpack_from(">2I", frames[number], STAMP_AT + 2) for number in found]
@@ -180,10 +159,10 @@ def test_delays_are_within_the_measured_noise_floor(tmp_path, delay_ns):
         link.set(Impairments())
         floor = sorted(latencies(measure(prefix, link, tmp_path / "floor").packets[1]))
         link.set(Impairments(delay_ns))
-        run = measure(prefix, link, tmp_path / "delayed")
+        measured = measure(prefix, link, tmp_path / "delayed")
         late_ns = link.counts()["late_p50_ns"]
-    found = sorted(latencies(run.packets[1]))
-    assert [run.rows[1][name] for name in COUNTS[:6]] == [PACKETS, PACKETS, 0, 0, 0, 0]
+    found = sorted(latencies(measured.packets[1]))
+    assert [measured.rows[1][name] for name in COUNTS[:6]] == [PACKETS, PACKETS, 0, 0, 0, 0]
     noise_ns = floor[len(floor) * 99 // 100] - floor[0] + EARLY_NS + late_ns
     print(f"floor {floor[0]} to {floor[-1]} ns, delayed by {statistics.median(found) - statistics.median(floor)} ns")
     assert abs(statistics.median(found) - statistics.median(floor) - delay_ns) <= noise_ns

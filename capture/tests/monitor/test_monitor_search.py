@@ -1,5 +1,6 @@
 """Searches for the highest rate and the longest burst without loss, on a simulated device."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -13,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import impaired_path, veth
+from acapella_testing.capture.commands import ACAPELLA
 from acapella_testing.generated import stamped_traffic as traffic
-from acapella_testing.processes import executable
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import executable, run
 from acapella_testing.waiting import wait_until
 
 from acapella.cli.main import main
@@ -26,6 +29,16 @@ from acapella_capture.testbeds import local
 from acapella_core.errors import UserError
 
 MOST = 1_000_000.0
+
+
+@pytest.fixture
+def no_senders(tmp_path, monkeypatch) -> list[trials.Link]:
+    """Replace the generators of trials; provide the links for which they would have been started."""
+    links: list[trials.Link] = []
+    nothing = Namespace(on_event=None, close=lambda: None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(trials, "Senders", lambda link, *_: links.append(link) or nothing)
+    return links
 
 
 def device(capacity_pps: float, queue: int = 0):
@@ -51,11 +64,14 @@ def test_highest_rate_without_loss_is_the_capacity(capacity):
 def test_search_near_an_estimate_finds_the_capacity(capacity, near):
     found = highest(device(capacity), 100, MOST, 50, near)
     tried = [value for value, _ in found.trials]
-    assert len(tried) == len(set(tried)) and all(100 <= value <= MOST for value in tried)
+    assert len(tried) == len(set(tried))
+    assert all(100 <= value <= MOST for value in tried)
     if capacity < 100:
-        assert (found.value, found.trial) == (None, None) and 100 in tried
+        assert (found.value, found.trial) == (None, None)
+        assert 100 in tried
         return
-    assert capacity - 50 <= found.value <= capacity + 1 and found.trial.good
+    assert capacity - 50 <= found.value <= capacity + 1
+    assert found.trial.good
     assert found.value == MOST or any(found.value < value <= found.value + 50 for value in tried)
     assert found.limit == ("range" if capacity == MOST else "loss")
 
@@ -115,6 +131,7 @@ def test_trial_is_reached_if_all_packets_were_sent_at_the_rate(packets, last_ns,
 
 
 @pytest.mark.parametrize("drained", [True, False])
+@pytest.mark.usefixtures("no_senders")
 def test_packets_in_the_queue_of_the_generator_are_not_lost(tmp_path, monkeypatch, drained):
     lost, limit, shown = (100, "loss", "none without loss") if drained else (None, "generator", "not reached by the")
     times = dict.fromkeys(("error_median_ns", "error_p99_ns", "error_largest_ns", "clock_error_ns"))
@@ -126,8 +143,6 @@ def test_packets_in_the_queue_of_the_generator_are_not_lost(tmp_path, monkeypatc
         counts, intervals, flows = (np.zeros(*of) for of in ((1, result.PORT), (0, result.INTERVAL), (0, result.FLOW)))
         return program.Counted([result.PortResult("in0", counts[0], intervals, flows)], [])
 
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(trials, "Senders", lambda *_: Namespace(on_event=None, close=lambda: None))
     monkeypatch.setattr(program, "count", count)
     trial = trials.run(trials.Link((("out0", "in0"),), 0.0), 60, 100_000.0, 100)
     assert (trial.offered, trial.lost, trial.reached) == (100, lost, drained)
@@ -141,8 +156,7 @@ def test_packets_in_the_queue_of_the_generator_are_not_lost(tmp_path, monkeypatc
 def test_rows_mark_the_result():
     found = highest(device(300_000.0), 100, MOST, 1000)
     table = list(rows([(1, 60, "none", "throughput", found)], 1))
-    (result,) = [row for row in table if row["result"]]
-    assert result["value"] == found.value
+    assert [row["value"] for row in table if row["result"]] == [found.value]
     assert [row["trial"] for row in table] == list(range(len(found.trials)))
 
 
@@ -151,8 +165,7 @@ def test_line_rate_of_minimum_frames():
 
 
 def test_trial_model_is_valid_for_the_generator(tmp_path):
-    path = tmp_path / "model.yaml"
-    path.write_text(json.dumps(trials.model(60, 12_345.4, 100)))
+    path = write_file(tmp_path / "model.yaml", json.dumps(trials.model(60, 12_345.4, 100)))
     (flow,) = generator_model.read(path, lambda _: ()).flows
     assert flow.packets == 100
 
@@ -164,10 +177,20 @@ while :; do sleep 0.05; done
 """
 
 
-def test_terminated_generator_removes_its_files(tmp_path, monkeypatch):
+@pytest.fixture
+def sender_of(tmp_path, monkeypatch):
+    """Return a function that starts a script as the generator of a trial."""
+
+    def start(script: str) -> trials.Senders:
+        monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", script).with_name("python")))
+        return trials.Senders(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
+
+    return start
+
+
+def test_terminated_generator_removes_its_files(tmp_path, monkeypatch, sender_of):
     monkeypatch.setenv("DIRECTORY", str(tmp_path))
-    monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", GENERATOR).with_name("python")))
-    sender = trials.Senders(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
+    sender = sender_of(GENERATOR)
     sender.on_event({"event": "listening"})
     wait_until((tmp_path / "scratch").exists)
     sender.close()
@@ -175,10 +198,8 @@ def test_terminated_generator_removes_its_files(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("status", [2, 75])
-def test_failed_generator_ends_the_search_with_its_status(tmp_path, monkeypatch, status):
-    script = f"#!/bin/sh\necho 'acapella: error: no memory' >&2\nexit {status}\n"
-    monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "acapella", script).with_name("python")))
-    sender = trials.Senders(trials.Link((("out0", "in0"),), 0.0), tmp_path, 60)
+def test_failed_generator_ends_the_search_with_its_status(sender_of, status):
+    sender = sender_of(f"#!/bin/sh\necho 'acapella: error: no memory' >&2\nexit {status}\n")
     with pytest.raises(UserError, match="acapella generate: no memory") as raised:
         wait_until(lambda: sender.on_event({}))
     sender.close()
@@ -205,8 +226,8 @@ def search(tmp_path, monkeypatch):
     """Return a function that runs `acapella monitor --search` on a Device."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     for name, module in (("monitor", program), ("generate", generator_program)):
-        (tmp_path / name).write_text("code 1")
-        monkeypatch.setattr(module, "executable", lambda path=tmp_path / name: str(path))
+        file = write_file(tmp_path / name, "code 1")
+        monkeypatch.setattr(module, "executable", lambda file=file: str(file))
     words = ["monitor", "--search", "--with-capture", "--most", "1000000", "--resolution", "10000",
              "--frame-bytes", "60", "508", "--burst-packets", "9", "-o", str(tmp_path / "tables"),
              *(word for at in "01" for word in ("--send", f"out{at}", "-i", f"in{at}"))]  # fmt: skip
@@ -245,7 +266,8 @@ def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, 
         assert search(part) == code
         tried += part.trials
         rows = table_of(tmp_path)
-        assert 0 < len(rows) <= len(tried) and rows == wanted[: len(rows)]
+        assert 0 < len(rows) <= len(tried)
+        assert rows == wanted[: len(rows)]
         assert 0 < ended(rows) < rows[0]["searches"]
         out, err = capsys.readouterr()
         assert err.splitlines()[-2:] == [
@@ -256,7 +278,8 @@ def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, 
         assert ("monitor: continues the search of an earlier run" in err) == (number > 1)
     rest = Device()
     assert search(rest) == 0
-    assert tried + rest.trials == whole.trials and table_of(tmp_path) == wanted
+    assert tried + rest.trials == whole.trials
+    assert table_of(tmp_path) == wanted
     assert not (tmp_path / "tables" / finished.NAME).exists()
 
 
@@ -290,15 +313,12 @@ def test_trials_of_a_different_search_are_not_reused(tmp_path, search, monkeypat
 
 def test_search_begins_near_the_previous_result(tmp_path, search):
     assert search(Device(), "--frame-bytes", "60", "508", "1514") == 0
-    searches = {}
-    for row in table_of(tmp_path):
-        if row["measure"] == "throughput":
-            searches.setdefault((row["ports"], row["capture"], row["frame_bytes"]), []).append(row)
-    for capture in ("none", "whole", "truncated"):
-        for ports in (1, 2):
-            results = [[row["value"] for row in searches[ports, capture, size] if row["result"]] for size in (60, 508)]
-            assert searches[ports, capture, 508][0]["value"] == results[0][0]
-            assert searches[ports, capture, 1514][0]["value"] == results[1][0]
+    rows = [row for row in table_of(tmp_path) if row["measure"] == "throughput"]
+    for place in itertools.product((1, 2), ("none", "whole", "truncated")):
+        searched = [row for row in rows if (row["ports"], row["capture"]) == place]
+        results = {row["frame_bytes"]: row["value"] for row in searched if row["result"]}
+        first = {row["frame_bytes"]: row["value"] for row in searched if row["trial"] == 0}
+        assert (first[508], first[1514]) == (results[60], results[508]), place
 
 
 def test_space_for_the_packets_is_checked_before_a_search(search, monkeypatch, capsys):
@@ -306,7 +326,8 @@ def test_space_for_the_packets_is_checked_before_a_search(search, monkeypatch, c
     monkeypatch.setattr(command.shutil, "disk_usage", lambda _: Namespace(free=2 * 10_000 * (508 + 64) - 1))
     assert (search(used), used.trials) == (75, [])
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--with-capture: packets of a trial need up to 0.0 GB" in line and "TMPDIR" in line
+    assert "--with-capture: packets of a trial need up to 0.0 GB" in line
+    assert "TMPDIR" in line
     monkeypatch.setattr(command.shutil, "disk_usage", lambda _: Namespace(free=2 * 10_000 * (508 + 64)))
     assert search(used) == 0
     assert search(Device(), "--burst-packets", "10001") == 75
@@ -329,54 +350,50 @@ def test_lowest_rate_is_one_that_the_generator_sends(most, resolution, rate_pps)
     assert lowest == trials.model(60, lowest, 2)["flows"][0]["gaps"]["packets_per_s"] == rate_pps
 
 
-def test_ports_are_in_the_order_of_the_monitor(tmp_path, monkeypatch):
+def test_ports_are_in_the_order_of_the_monitor(monkeypatch, no_senders):
     pairs = (("0000:01:00.0", "0000:01:00.1"), ("eth0", "eth1"), ("01:00.2", "01:00.3"), ("net_tap0", "net_tap1"))
-    used = {}
-
-    def sender(link, *_):
-        used["sending"] = [port for port, _ in link.pairs]
-        return Namespace(on_event=None, close=lambda: None)
+    receiving = []
 
     def count(settings, *_, **__):
-        used["receiving"] = settings.interfaces
+        receiving.extend(settings.interfaces)
         raise UserError("seen")
 
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(trials, "Senders", sender)
     monkeypatch.setattr(program, "count", count)
     with pytest.raises(UserError, match="seen"):
         trials.run(trials.Link(pairs, 0.0), 60, 100.0, 10)
-    assert used["receiving"] == ("eth1", "net_tap1", "0000:01:00.1", "01:00.3")
-    assert used["sending"] == ["eth0", "net_tap0", "0000:01:00.0", "01:00.2"]
+    assert receiving == ["eth1", "net_tap1", "0000:01:00.1", "01:00.3"]
+    assert [port for port, _ in no_senders[0].pairs] == ["eth0", "net_tap0", "0000:01:00.0", "01:00.2"]
 
 
 @pytest.fixture
-def search_process(tmp_path, monitor_on_path):
-    """Return a function that runs a search for packets of 60 bytes, after a command prefix."""
-    built = c_programs.built_or_skip("acapella-dpdk-generate").parent
-    variables = {**os.environ, "PATH": f"{built}{os.pathsep}{os.environ['PATH']}"}
-    command = [Path(sys.executable).with_name("acapella"), "monitor", "--search", "--trial-seconds", "0.2",
-               "--settle-seconds", "0.2", "--frame-bytes", "60", "--burst-packets", "0", "-o", tmp_path]  # fmt: skip
+def search_process(tmp_path):
+    """Return a function that runs a search for packets of 60 bytes, after a command prefix.
 
-    def run(*options: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
-        argv = [*prefix, *command, *options]
-        return subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+    The programs are those without the sanitizers, which start faster; test_monitor_ports.py runs the others.
+    """
+    built = [
+        c_programs.built_or_skip(name, c_programs.PLAIN) for name in ("acapella-monitor", "acapella-dpdk-generate")
+    ]
+    path = os.pathsep.join([*(str(program.parent) for program in built), os.environ["PATH"]])
+    words = ["--trial-seconds", 0.2, "--settle-seconds", 0.2, "--frame-bytes", 60, "--burst-packets", 0]
+    words += ["--most", 500, "-o", tmp_path / "tables"]
 
-    return run
+    def search(*options: object, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+        return run(*prefix, ACAPELLA, "monitor", "--search", *words, *options, env=os.environ | {"PATH": path})
+
+    return search
 
 
 def test_search_over_a_veth_measures_the_rate_and_latency(tmp_path, search_process):
     with veth.namespace(("left0", "right0")) as prefix:
-        words = ("--send", "left0", "--interface", "right0", "--most", "500", "--with-capture")
-        done = search_process(*words, prefix=prefix)
+        done = search_process("--send", "left0", "--interface", "right0", "--with-capture", prefix=prefix)
     assert done.returncode == 0, done.stderr
-    rows = pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()
+    rows = table_of(tmp_path)
     assert rows[0]["offered"] == 100
     assert {row["capture"] for row in rows} == {"none", "whole", "truncated"}
     assert {row["ports"] for row in rows} == {1}
     assert all(row["latency_min_ns"] <= row["latency_mean_ns"] <= row["latency_max_ns"] for row in rows)
-    result = [row for row in rows if row["result"]]
-    assert all(row["lost"] == 0 and row["reached"] for row in result)
+    assert all(row["lost"] == 0 and row["reached"] for row in rows if row["result"])
     assert "60 B" in done.stdout
     assert "monitor: 1 port, 60 B, capture truncated, throughput: " in done.stderr
 
@@ -394,9 +411,9 @@ def test_ports_used_together_share_a_trial():
 
 
 def test_search_with_two_pairs_also_sends_to_both_at_once(tmp_path, search_process):
-    done = search_process("--virtual", "2", "--most", "500", "--resolution", "400")
+    done = search_process("--virtual", 2, "--resolution", 400)
     assert done.returncode == 0, done.stderr
-    rows = pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()
+    rows = table_of(tmp_path)
     assert [row["offered"] for row in rows if row["trial"] == 0] == [100, 200]
     assert [row["ports"] for row in rows if row["trial"] == 0] == [1, 2]
     assert all(row["lost"] == 0 for row in rows if row["result"])
@@ -410,9 +427,10 @@ def test_pairs_that_receive_the_packets_of_each_other_are_an_error(search_proces
         for line in (*lines, *(f"set {port} master bridge0" for _, port in pairs)):
             impaired_path.run(prefix, "ip", "link", *line.split())
         words = ["--send", "left0", "-i", "right0", "--send", "left1", "-i", "right1"]
-        done = search_process(*words, "--most", "500", "--resolution", "400", prefix=prefix)
+        done = search_process(*words, "--resolution", 400, prefix=prefix)
     assert "monitor: 1 port, 60 B, capture none, throughput: " in done.stderr
-    assert (done.returncode, "receives duplicates, or packets of a different pair" in done.stderr) == (2, True)
+    assert done.returncode == 2
+    assert "receives duplicates, or packets of a different pair" in done.stderr
 
 
 @pytest.mark.parametrize(

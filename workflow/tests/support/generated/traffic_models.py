@@ -83,6 +83,16 @@ def flow(name: str, headers: list[str], number: int, packets: int, more: str = "
     return "\n".join(f"  {line}" for line in [*lines, *more.splitlines()])
 
 
+def udp_flow(  # noqa: PLR0913 (its fields)
+    name: str, packets: int, *, mac: str = "{}", src: str = "10.0.0.1", dst: str = "10.0.0.2", port: int = 6000,
+    sizes: str = "100", mean_ns: int = 50_000,
+) -> str:  # fmt: skip
+    """Return a flow of UDP to a port, with gaps of a Poisson process and the pattern prbs31."""
+    headers = f"[{{ethernet: {mac}}}, {{ipv4: {{src: {src}, dst: {dst}}}}}, {{udp: {{src: 5000, dst: {port}}}}}]"
+    shape = f"sizes: {sizes}, payload: prbs31, gaps: {{poisson: {{mean_ns: {mean_ns}}}}}"
+    return f"  - {{name: '{name}', headers: {headers}, packets: {packets}, {shape}}}"
+
+
 def every_template(packets: int = 60) -> str:
     """Return a model with a flow for each template."""
     flows = [flow(name, headers, at, packets) for at, (name, (headers, _)) in enumerate(TEMPLATES.items())]

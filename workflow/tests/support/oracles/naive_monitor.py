@@ -44,6 +44,12 @@ def arrivals(path: Path, sent: dict, offsets: dict[int, int]) -> tuple[dict[int,
     return by_flow, times
 
 
+def received(directory: Path, flows: list[dict]) -> tuple[dict[int, list], list[int]]:
+    """Return the arrivals in arrived.pcap of the packets in sent.pcap, for rows of the list of generated flows."""
+    offsets = {row["flow"]: row["stamp_offset"] for row in flows}
+    return arrivals(directory / "arrived.pcap", packets_sent(directory / "sent.pcap", offsets), offsets)
+
+
 def row_of(packets: list, number_sent: int) -> Row:
     """Return the expected counts of a flow (columns of schemas/tables/monitor_flows.yaml)."""
     first = first_copies(packets)

@@ -1,0 +1,39 @@
+"""Commands of acapella in this process, and monitors as processes."""
+
+import argparse
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from acapella_testing.processes import running
+
+ACAPELLA = Path(sys.executable).with_name("acapella")
+
+
+def run_command(module: ModuleType, *words: object) -> int:
+    """Run the command of a module with these arguments in this process; return its exit code."""
+    parser = module.register_parser(argparse.ArgumentParser().add_subparsers())
+    return module.run(parser.parse_args([*map(str, words)]))
+
+
+@contextlib.contextmanager
+def monitors(prefix: tuple[str, ...], *arguments: list, **options) -> Iterator[list[subprocess.Popen]]:
+    """Run `acapella monitor` in a namespace with each list of arguments. They count until the end of the block.
+
+    Their messages are in the attribute ``messages`` afterwards. ``options``: of subprocess.Popen.
+    """
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    with contextlib.ExitStack() as started:
+        argvs = [[*map(str, (*prefix, ACAPELLA, "monitor", *words))] for words in arguments]
+        processes = [started.enter_context(running(argv, **pipes)) for argv in argvs]
+        for process in processes:
+            assert "listening on " in process.stderr.readline()
+        yield processes
+        for process in processes:
+            process.send_signal(signal.SIGINT)  # packets that arrived before it are counted
+            process.output, process.messages = process.communicate(timeout=120)
+            assert process.returncode == 0, process.messages
