@@ -4,13 +4,14 @@ or stay on the node.
 
 import argparse
 import contextlib
-import csv
 import re
 import threading
 import time
 
 import pytest
 from acapella_testing.capture.fake_testbed import FRAME, PCAP, FakeMirror, FakeTcpdump, FakeTestbed
+from acapella_testing.csv_rows import read_rows
+from acapella_testing.new_files import write_file
 
 from acapella_capture import collect
 from acapella_capture.control import coordinator, outcomes
@@ -28,7 +29,6 @@ from acapella_capture.control.watchdog import (
 )
 from acapella_capture.plan import samples as plan
 from acapella_capture.settings import parse_settings
-from acapella_capture.testbeds.base import InsufficientResources
 from acapella_core.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("fake_tcpdump")
@@ -45,8 +45,7 @@ def collected(testbed, directory, **keys) -> list[dict]:
 
 
 def outcomes_of(campaign) -> dict[str, tuple[str, str]]:
-    with (campaign / "outcomes.csv").open() as lines:
-        return {row["site"]: (row["outcome"], row["reason"]) for row in csv.DictReader(lines)}
+    return {row["site"]: (row["outcome"], row["reason"]) for row in read_rows(campaign / "outcomes.csv")}
 
 
 def test_sites_record_their_outcomes_and_release_their_resources(tmp_path):
@@ -67,8 +66,7 @@ def test_port_of_a_listening_node_is_skipped_without_delaying_others(tmp_path, m
     reported = list(coordinator.collect(FakeTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
     assert [item["port"] for item in reported if isinstance(item, dict)] == ["p", "q"]
     assert not [item for item in reported if isinstance(item, Failure)]
-    left_out = "own leads to one of our listening nodes and is skipped"
-    assert outcomes_of(tmp_path / "c") == {"S": ("success", left_out)}
+    assert outcomes_of(tmp_path / "c") == {"S": ("success", "own leads to one of our listening nodes and is skipped")}
 
 
 def test_internal_error_at_one_site_is_raised_after_the_other_sites_finish(tmp_path):
@@ -98,8 +96,7 @@ def test_interrupted_collection_releases_all_sites_and_records_stopped(tmp_path)
 
 def test_mirrors_of_a_site_start_and_stop_in_parallel_within_the_telemetry_interval(tmp_path, monkeypatch):
     """Both mirrors wait at a barrier, which breaks if they start or stop one after the other."""
-    testbed, asked_s = FakeTestbed("p", "q"), []
-    testbed.receivers = ("capture0", "capture1")
+    testbed, asked_s = FakeTestbed("p", "q", receivers=("capture0", "capture1")), []
     for name in ("start", "stop"):
         meeting = threading.Barrier(2)
         monkeypatch.setattr(FakeMirror, name, lambda _, meeting=meeting: meeting.wait(300))
@@ -149,15 +146,13 @@ def test_error_contains_the_first_reason_if_all_sites_fail(tmp_path):
 
 
 def test_node_keeps_a_file_until_its_checksum_matches(tmp_path):
-    testbed = FakeTestbed("p")
-    testbed.broken_fetches = 2
+    testbed = FakeTestbed("p", broken_fetches=2)
     assert gather(testbed, "S-listener", "a.pcap", tmp_path, settings().collect).read_bytes() == PCAP + FRAME
     assert [call for call, _ in testbed.calls] == ["fetch", "fetch", "fetch", "rm"]
 
 
 def test_node_keeps_a_file_whose_checksum_never_matches(tmp_path):
-    testbed = FakeTestbed("p")
-    testbed.broken_fetches = 9
+    testbed = FakeTestbed("p", broken_fetches=9)
     with pytest.raises(UserError, match=r"checksum .* after the transfer, .* on S-listener"):
         gather(testbed, "S-listener", "a.pcap", tmp_path, settings(fetch_tries=2).collect)
     assert [call for call, _ in testbed.calls] == ["fetch", "fetch"]
@@ -170,8 +165,8 @@ def test_capture_is_fetched_uncompressed_without_zstd(tmp_path):
 
 
 def test_release_all_lists_and_releases_leftovers(capsys):
-    testbed, args = FakeTestbed("p"), argparse.Namespace(campaign="results/c", config="c.yaml")
-    testbed.left = ("acapella-c-STAR",)
+    testbed = FakeTestbed("p", left=("acapella-c-STAR",))
+    args = argparse.Namespace(campaign="results/c", config="c.yaml")
     collect.release_all([testbed], args)
     assert testbed.calls == [("release", "all")]
     assert capsys.readouterr().out == "left: acapella-c-STAR\nreleased\n"
@@ -198,8 +193,7 @@ def test_table_of_outcomes_that_cannot_be_written_is_an_error_after_the_release(
 
 
 def test_manifest_contains_watchdog_findings(tmp_path):
-    testbed = FakeTestbed("dies")
-    testbed.seen, testbed.rate_bps = "1000000 - 61 0", 10**13  # more in 10 ms than fits onto the disk
+    testbed = FakeTestbed("dies", seen="1000000 - 61 0", rate_bps=10**13)  # more in 10 ms than fits onto the disk
     (manifest, *_) = coordinator.collect(testbed, settings(instances=1), tmp_path / "c")
     assert manifest["ended_early"] == "the capture program exited unexpectedly"
     assert "run1-S-dies-both-1: S-listener sent no heartbeat for 61 s" in manifest["notes"]
@@ -207,16 +201,10 @@ def test_manifest_contains_watchdog_findings(tmp_path):
     assert [int(found[1]) > 1024 for found in needed if found] == [True]
 
 
-def test_site_with_fewer_nodes_is_degraded_and_names_the_shortage(tmp_path, monkeypatch):
-    def allocate(site, request):
-        if request.instances > 1:
-            raise InsufficientResources("no cores", where="testbed")
-        return testbed.instances(site)
-
-    testbed = FakeTestbed("p", "q", "r")
-    monkeypatch.setattr(testbed, "allocate", allocate)
+def test_site_with_fewer_nodes_is_degraded_and_names_the_shortage(tmp_path):
+    testbed = FakeTestbed("p", "q", "r", most_instances=1)
     assert len(collected(testbed, tmp_path)) == 3
-    assert outcomes_of(tmp_path / "c") == {"S": ("degraded", "refused 2: testbed: no cores")}
+    assert outcomes_of(tmp_path / "c") == {"S": ("degraded", "refused 2: testbed: no storage")}
 
 
 def test_samples_start_in_separate_periods_until_the_time_limit(tmp_path):
@@ -227,17 +215,14 @@ def test_samples_start_in_separate_periods_until_the_time_limit(tmp_path):
 
 
 def test_mirrors_keep_their_ports_if_possible(tmp_path):
-    testbed = FakeTestbed("p", "q")
-    testbed.receivers = ("capture0", "capture1")
+    testbed = FakeTestbed("p", "q", receivers=("capture0", "capture1"))
     samples = collected(testbed, tmp_path, port_selection="busiest", cycles=5)
     assert len(samples) == 10
     assert len({(each["port"], each["receiver"]) for each in samples}) == 2
 
 
 def test_incomplete_files_of_a_killed_collection_are_removed(tmp_path):
-    half = tmp_path / "c" / "raw" / ".run1-S-p-both-1.pcap.part"
-    half.parent.mkdir(parents=True)
-    half.touch()
+    half = write_file(tmp_path / "c" / "raw" / ".run1-S-p-both-1.pcap.part", "")
     assert len(collected(FakeTestbed("p"), tmp_path, instances=1)) == 1
     assert not half.exists()
 
@@ -253,18 +238,21 @@ def test_watchdog_parses_the_status_and_detects_a_full_disk():
     assert disk_shortage(NodeStatus(None, None, None, None), 64 * MB) is None
 
 
-def test_growth_is_unknown_without_enough_frames():
-    def growing(*looks: NodeStatus) -> bool | None:
-        watch = NodeHistory()
-        for look in looks:
-            watch.add(look)
-        return watch.growing()
-
-    assert growing(NodeStatus(1, None, 0, 0)) is None
-    assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 500, 0, 9)) is True
-    assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 0, 0, 9)) is None  # so few frames may be in a buffer
-    assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 0, 0, 90_000)) is False
-    assert growing(NodeStatus(1, None, 0, None), NodeStatus(1, 0, 0, None)) is None
+@pytest.mark.parametrize(
+    ("frames", "later", "expected"),
+    [
+        (0, [], None),
+        (0, [NodeStatus(1, 500, 0, 9)], True),
+        (0, [NodeStatus(1, 0, 0, 9)], None),  # so few frames may be in a buffer
+        (0, [NodeStatus(1, 0, 0, 90_000)], False),
+        (None, [NodeStatus(1, 0, 0, None)], None),
+    ],
+)
+def test_growth_is_unknown_without_enough_frames(frames, later, expected):
+    watch = NodeHistory()
+    for status in (NodeStatus(1, None, 0, frames), *later):
+        watch.add(status)
+    assert watch.growing() is expected
 
 
 CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.000012,-3.1,0.0,0.1,0.0003,0.0004,16.1,"
@@ -306,7 +294,7 @@ def test_second_process_cannot_collect_the_same_campaign(tmp_path):
     first = coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c")
     next(first)
     with pytest.raises(UserError, match="c: another process is collecting this campaign; wait"):
-        list(coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c"))
-    list(coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "other"))
+        collected(FakeTestbed("p"), tmp_path)
+    assert collected(FakeTestbed("p"), tmp_path / "other")
     first.close()
-    assert list(coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c"))
+    assert collected(FakeTestbed("p"), tmp_path)

@@ -2,13 +2,16 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from acapella_testing.capture.fake_testbed import FakeTcpdump, FakeTestbed
+from acapella_testing.csv_rows import read_rows
+from acapella_testing.new_files import write_file
 
 from acapella_capture import collect
 from acapella_capture import manifest as manifests
-from acapella_capture.control import coordinator, outcomes, sampling
+from acapella_capture.control import coordinator, outcomes
 from acapella_capture.control import delivery as describe
 from acapella_capture.control.outcomes import Outcome
 from acapella_capture.control.sampling import Failure
@@ -18,24 +21,24 @@ CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n"
 
 
 @pytest.fixture
-def paper(monkeypatch):
-    """Return a function that creates the fake testbed of collect, with ports of these names."""
-    monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", FakeTcpdump)
+def collected(tmp_path, monkeypatch, fake_tcpdump):
+    """Return a function that runs acapella collect on a fake testbed with ports of these names; it returns both."""
     monkeypatch.setattr(collect.sandbox, "inside", lambda: True)
+    config = write_file(tmp_path / "config.yaml", CONFIG)
+    monkeypatch.setattr(sys, "argv", ["collect", str(tmp_path / "test"), "--config", str(config)])
 
-    def make(*ports: str) -> FakeTestbed:
-        created = FakeTestbed(*ports)
-        monkeypatch.setattr(collect, "testbed_of", lambda *_: created)
-        return created
+    def run(*ports: str) -> tuple[int, FakeTestbed]:
+        testbed = FakeTestbed(*ports)
+        monkeypatch.setattr(collect, "testbed_of", lambda *_: testbed)
+        return collect.main(), testbed
 
-    return make
+    return run
 
 
-def run(directory, monkeypatch) -> int:
-    """Run acapella collect into directory/test and return its exit code."""
-    (directory / "config.yaml").write_text(CONFIG)
-    monkeypatch.setattr(sys, "argv", ["collect", str(directory / "test"), "--config", str(directory / "config.yaml")])
-    return collect.main()
+@pytest.fixture
+def raw(tmp_path) -> Path:
+    """Provide the directory of captures."""
+    return tmp_path / "test" / "raw"
 
 
 FAULTS = {
@@ -46,43 +49,40 @@ FAULTS = {
 }
 
 
-def test_failed_samples_are_listed_and_the_others_are_taken(paper, tmp_path, monkeypatch, capsys):
-    testbed = paper("first", *FAULTS, "last")
-    assert run(tmp_path, monkeypatch) == 0
-    raw = tmp_path / "test" / "raw"
-    good = [line.split("\t")[2] for line in (raw / "samples.tsv").read_text().splitlines()]
-    assert good == ["port", "first", "last"]
-    failed = [line.split("\t") for line in (raw / "failed.tsv").read_text().splitlines()]
-    assert failed[0] == ["sample", "site", "port", "why"]
-    assert [row[2] for row in failed[1:]] == list(FAULTS)
+def test_failed_samples_are_listed_and_the_others_are_taken(collected, raw, capsys):
+    code, testbed = collected("first", *FAULTS, "last")
+    assert code == 0
+    assert [row["port"] for row in read_rows(raw / "samples.tsv")] == ["first", "last"]
+    failed = read_rows(raw / "failed.tsv")
+    assert list(failed[0]) == ["sample", "site", "port", "why"]
+    assert [row["port"] for row in failed] == list(FAULTS)
     errors = capsys.readouterr().err
-    for (sample, site, port, why), expected in zip(failed[1:], FAULTS.values(), strict=True):
-        assert site == "S" and port in sample
-        assert expected in why
+    for row, expected in zip(failed, FAULTS.values(), strict=True):
+        sample = row["sample"]
+        assert row["site"] == "S"
+        assert row["port"] in sample
+        assert expected in row["why"]
         assert f"warning: {sample} failed: " in errors
         assert not (raw / f"{sample}.json").exists()
     assert "4 samples failed: " in errors
-    outcome, *_ = outcomes.read(tmp_path / "test" / "outcomes.csv")
+    outcome, *_ = outcomes.read(raw.parent / "outcomes.csv")
     assert (outcome["outcome"], outcome["reason"]) == (
         "incomplete", f"4 of 6 samples failed; first failure: {FAULTS['no_start']}",
     )  # fmt: skip
     assert not FakeTcpdump.running  # even if the mirror failed after the capture started
-    assert (
-        len([name for name in testbed.fetched if name.endswith(".pcap")]) == 6
-    )  # captures left on a node use its disk
+    # captures left on a node use its disk
+    assert len([name for name in testbed.fetched if name.endswith(".pcap")]) == 6
 
 
-def test_capture_without_counts_is_kept(paper, tmp_path, monkeypatch):
-    paper("no_counts")
-    assert run(tmp_path, monkeypatch) == 0
-    (path,) = (tmp_path / "test" / "raw").glob("*.json")
-    manifest = manifests.read(path)
+def test_capture_without_counts_is_kept(collected, raw):
+    assert collected("no_counts")[0] == 0
+    manifest = manifests.read(next(raw.glob("*.json")))
     assert manifest["frames_captured"] == 1
     assert manifest["frames_received"] is manifest["dropped_kernel"] is manifest["dropped_interface"] is None
     assert any("counts unknown: tcpdump on listener: pcap_stats: failed" in note for note in manifest["notes"])
 
 
-def test_truncated_capture_without_counts_fails_and_is_kept_unchanged(paper, tmp_path, monkeypatch):
+def test_truncated_capture_without_counts_fails_and_is_kept_unchanged(collected, raw, monkeypatch):
     fetched, sizes = describe.gather, []
 
     def cut(*arguments):
@@ -92,38 +92,32 @@ def test_truncated_capture_without_counts_fails_and_is_kept_unchanged(paper, tmp
         return path
 
     monkeypatch.setattr(describe, "gather", cut)
-    paper("no_counts")
-    assert run(tmp_path, monkeypatch) == 2
-    raw = tmp_path / "test" / "raw"
+    assert collected("no_counts")[0] == 2
     assert " at byte 24" in (raw / "failed.tsv").read_text()
     assert [path.stat().st_size for path in raw.glob("*.pcap")] == sizes
 
 
-def test_exit_code_is_2_and_no_sheet_is_written_if_all_samples_fail(paper, tmp_path, monkeypatch, capsys):
-    paper("no_start", "no_stop")
-    assert run(tmp_path, monkeypatch) == 2
-    raw = tmp_path / "test" / "raw"
+def test_exit_code_is_2_and_no_sheet_is_written_if_all_samples_fail(collected, raw, capsys):
+    assert collected("no_start", "no_stop")[0] == 2
     assert not (raw / "samples.tsv").exists()
-    assert len((raw / "failed.tsv").read_text().splitlines()) == 3
+    assert len(read_rows(raw / "failed.tsv")) == 2
     assert (
         "no sample could be taken; reason of the first failure: tcpdump on listener: cannot start"
         in capsys.readouterr().err
     )
 
 
-def test_successful_collection_removes_an_earlier_list_of_failures(paper, tmp_path, monkeypatch):
-    paper("first", "no_stop")
-    assert run(tmp_path, monkeypatch) == 0
-    paper("first")
-    assert run(tmp_path, monkeypatch) == 0
-    assert sorted(path.suffix for path in (tmp_path / "test" / "raw").iterdir() if "no_stop" not in path.name) == [
-        ".json", ".pcap", ".tsv",
-    ]  # fmt: skip
-    assert manifests.read(next((tmp_path / "test" / "raw").glob("*.json")))["frames_captured"] == 1
+def test_successful_collection_removes_an_earlier_list_of_failures(collected, raw):
+    assert collected("first", "no_stop")[0] == 0
+    assert (raw / "failed.tsv").exists()
+    assert collected("first")[0] == 0
+    assert sorted(path.suffix for path in raw.iterdir() if "no_stop" not in path.name) == [".json", ".pcap", ".tsv"]
+    assert manifests.read(next(raw.glob("*.json")))["frames_captured"] == 1
 
 
-def test_failure_names_sample_site_port_and_reason(paper, tmp_path):
+@pytest.mark.usefixtures("fake_tcpdump")
+def test_failure_names_sample_site_port_and_reason(tmp_path):
     settings = parse_settings({"testbed": "local", "capture": {"sample_s": 0.01}})
-    reported = list(coordinator.collect(paper("no_start"), settings, tmp_path / "test"))
+    reported = list(coordinator.collect(FakeTestbed("no_start"), settings, tmp_path / "test"))
     found = [item for item in reported if not isinstance(item, Outcome)]
     assert found == [Failure("run1-S-no_start-both-1", "S", "no_start", FAULTS["no_start"])]

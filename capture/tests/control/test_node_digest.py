@@ -2,18 +2,18 @@
 
 import hashlib
 import shutil
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from acapella_testing.capture.fake_testbed import completed
 from acapella_testing.frames.pcap_files import pcap
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.requirements import require_built
 from acapella_testing.runs.digest_run import frames
 
 from acapella_capture.control import node_digest
 from acapella_capture.settings import parse_settings
-from acapella_capture.testbeds.base import CompletedProgram
 
 COLLECT = parse_settings({"testbed": "local", "collect": {"digest_on": "node"}}).collect
 FRAMES, CUT_BYTES = 20, 7
@@ -27,36 +27,29 @@ class Node:
     def __init__(self, directory: Path):
         self.directory = directory
 
-    def run(self, node, argv, *, timeout_s=30, stdin=""):
-        del node, timeout_s, stdin
-        ended = subprocess.run(argv, cwd=self.directory, capture_output=True, text=True, check=False)
-        return CompletedProgram(ended.returncode, ended.stdout, ended.stderr)
+    def run(self, _node, argv, **_):
+        return completed(argv, cwd=self.directory)
 
-    def path_on_node(self, node, file):
-        del node
+    def path_on_node(self, _node, file):
         return file
 
-    def put(self, node, source, file):
-        del node
+    def put(self, _node, source, file):
         shutil.copy(source, self.directory / file)
         (self.directory / file).chmod(0o700)
 
-    def fetch(self, node, path, target):
-        del node
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(self.directory / path, target)
+    def fetch(self, _node, path, target):
+        write_file(target, (self.directory / path).read_bytes())
 
 
 @pytest.fixture
 def node(tmp_path):
     require_built(node_digest.PROGRAM, "build/digest.log")
-    (tmp_path / "node").mkdir()
-    return Node(tmp_path / "node")
+    return Node(new_directory(tmp_path / "node"))
 
 
 def delivered(node: Node, ended_early: str | None) -> node_digest.NodeDigest:
     """Return the digest of a capture that ends within its last frame."""
-    (node.directory / "s.pcap").write_bytes(pcap(frames(FRAMES))[:-CUT_BYTES])
+    write_file(node.directory / "s.pcap", pcap(frames(FRAMES))[:-CUT_BYTES])
     place = SimpleNamespace(name="S")
     planned = SimpleNamespace(name="s", file="s.pcap", site=place, port=place)
     sample = SimpleNamespace(instance=SimpleNamespace(name="n"), planned=planned, ended_early=ended_early)
@@ -72,7 +65,8 @@ def test_capture_that_ended_early_is_truncated_to_whole_frames(node):
 
 def test_capture_truncated_without_an_early_end_has_a_fault(node):
     digest = delivered(node, None)
-    assert digest.facts.fault.startswith("truncated at byte ") and digest.facts.frames == FRAMES - 1
+    assert digest.facts.fault.startswith("truncated at byte ")
+    assert digest.facts.frames == FRAMES - 1
 
 
 def test_program_and_vendor_lists_are_uploaded_once(node):

@@ -1,10 +1,9 @@
 """Limits of a digest on its node, which are lower on nodes that the user needs for other work."""
 
-import subprocess
-from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
+from acapella_testing.processes import run
 
 from acapella_capture.control import node_digest
 from acapella_capture.control.node_digest import MEMORY_BYTES, CannotDigest, digest, memory_limit
@@ -16,9 +15,8 @@ PLANNED = SimpleNamespace(file="a.pcap", site=SimpleNamespace(name="STAR"), port
 
 def node_with(meminfo: str, *, allocates: bool = False) -> SimpleNamespace:
     """Return a testbed whose nodes print this as /proc/meminfo."""
-    return SimpleNamespace(
-        allocates=allocates, path_on_node=lambda _, file: file, run=lambda *_, **__: CompletedProgram(0, meminfo, "")
-    )
+    reply = CompletedProgram(0, meminfo, "")
+    return SimpleNamespace(allocates=allocates, path_on_node=lambda _, file: file, run=lambda *_, **__: reply)
 
 
 def test_digest_may_use_half_of_the_memory_of_a_listening_node():
@@ -37,21 +35,14 @@ def test_own_node_whose_memory_is_unknown_does_not_digest():
 
 
 def test_digest_on_an_own_node_has_low_priority(monkeypatch):
-    started: list[Sequence[str]] = []
-
-    def run(_, argv: Sequence[str], **__: object) -> CompletedProgram:
-        started.append(argv)
-        return CompletedProgram(0, "MemAvailable: 1000000 kB\n", "")
-
-    own = node_with("")
-    own.run = run
+    started: list[list[str]] = []
+    own = node_with("MemAvailable: 1000000 kB\n")
+    reply = own.run()
+    own.run = lambda _, argv, **__: started.append([*argv]) or reply
     monkeypatch.setattr(node_digest, "preparation", lambda: ({}, {}))
-    print_limits = ["sh", "-c", "cat /proc/self/oom_score_adj; nice; echo $4"]
     monkeypatch.setattr(node_digest, "programs_on_node", lambda *_: ("the-program", []))
     with pytest.raises(CannotDigest, match="printed no facts"):
         digest(own, "n1", PLANNED, "a.columns", SETTINGS)
-    argv = [*started[-1]]
-    at = argv.index("the-program")
-    argv[at : at + 1] = print_limits
-    printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["1000", "19", "256000000"]
+    at = started[-1].index("the-program")
+    started[-1][at : at + 1] = ["sh", "-c", "cat /proc/self/oom_score_adj; nice; echo $4"]
+    assert run(*started[-1], check=True).stdout.split() == ["1000", "19", "256000000"]

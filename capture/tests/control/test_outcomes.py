@@ -1,10 +1,11 @@
 """Outcomes of sites, for one campaign and for all of them."""
 
-import csv
 import functools
 import time
 
 import pytest
+from acapella_testing.csv_rows import read_rows
+from acapella_testing.new_files import new_directory
 from acapella_testing.waiting import in_background
 
 from acapella_capture.control import outcomes
@@ -29,18 +30,14 @@ def test_outcome_of_a_site_that_requested_two_nodes(allocated, taken, failed, st
 
 def test_outcomes_accumulate_over_campaigns_and_stay_incomplete_after_a_crash(tmp_path):
     for number, campaign in enumerate(("one", "two", "two")):
-        (tmp_path / campaign).mkdir(exist_ok=True)
-        table = outcomes.OutcomeTable(tmp_path / campaign, 10**18 + number * 10**10)
+        table = outcomes.OutcomeTable(new_directory(tmp_path / campaign), 10**18 + number * 10**10)
         table.record("A", "incomplete", "did not end")
         table.record("B", "incomplete", "did not end")
         table.record("A", "success", "", samples=3)
-    with (tmp_path / "two" / "outcomes.csv").open() as lines:
-        assert [(row["site"], row["outcome"]) for row in csv.DictReader(lines)] == [
-            ("A", "success"),
-            ("B", "incomplete"),
-        ]
-    with (tmp_path / "outcomes.csv").open() as lines:
-        rows = list(csv.DictReader(lines))
+    assert [(row["site"], row["outcome"]) for row in read_rows(tmp_path / "two" / "outcomes.csv")] == [
+        ("A", "success"), ("B", "incomplete"),
+    ]  # fmt: skip
+    rows = read_rows(tmp_path / "outcomes.csv")
     assert [(row["campaign"], row["site"]) for row in rows] == [
         ("one", "A"), ("one", "B"), ("two", "A"), ("two", "B"), ("two", "A"), ("two", "B"),
     ]  # fmt: skip

@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from acapella_testing.capture.fake_testbed import PCAP, FakeTestbed
-from acapella_testing.requirements import require_built, require_root
+from acapella_testing.capture.fake_testbed import PCAP, FakeTestbed, completed
+from acapella_testing.capture.small_disks import mount_command
+from acapella_testing.frames import pcap_files
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import executable, run
+from acapella_testing.requirements import require, require_built
 
 from acapella_capture.control import coordinator
 from acapella_capture.control.preprocess import NOTE, PROGRAM, anonymizer_program, preprocess, vendor_lists
@@ -25,8 +29,7 @@ def ethernet_frame() -> bytes:
     """Return a pcap record with UDP in IPv4 in Ethernet."""
     data = bytes.fromhex("c3500009") + (8 + len(SECRET)).to_bytes(2) + bytes(2) + SECRET
     ip = bytes.fromhex("4500") + (20 + len(data)).to_bytes(2) + bytes.fromhex("0001000040110000") + 2 * ADDRESS
-    frame = bytes.fromhex("020000000001020000000002") + b"\x08\0" + ip + data
-    return b"".join(number.to_bytes(4, "little") for number in (1, 0, len(frame), len(frame))) + frame
+    return pcap_files.record(10**9, bytes.fromhex("0200000000010200000000020800") + ip + data)
 
 
 class NodeTestbed(FakeTestbed):
@@ -45,16 +48,12 @@ class NodeTestbed(FakeTestbed):
     def run(self, node, argv, *, timeout_s=30, stdin=""):
         if argv[0] not in ("mv", "rm", "sha256sum") and not argv[0].endswith("acapella"):
             return super().run(node, argv, timeout_s=timeout_s, stdin=stdin)
-        if shutil.which(argv[0]) is None:
-            return CompletedProgram(127, "", "")
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)
-        return CompletedProgram(done.returncode, done.stdout, done.stderr)
+        return completed(argv, timeout=timeout_s) if shutil.which(argv[0]) else CompletedProgram(127, "", "")
 
     def fetch(self, node, path, target):
         self.fetched.append(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
         source = self.directory / path
-        target.write_bytes(source.read_bytes() if source.exists() else b"")
+        write_file(target, source.read_bytes() if source.exists() else b"")
 
 
 def taken(tmp_path: Path, **preprocess) -> tuple[list, Path]:
@@ -67,9 +66,8 @@ def taken(tmp_path: Path, **preprocess) -> tuple[list, Path]:
 
 @pytest.fixture
 def key(tmp_path) -> Path:
-    path = tmp_path / "key"
-    path.touch(mode=0o600)
-    path.write_bytes(bytes(range(32)))
+    path = write_file(tmp_path / "key", bytes(range(32)))
+    path.chmod(0o600)
     return path
 
 
@@ -110,29 +108,28 @@ def test_capture_is_not_fetched_if_anonymization_fails(tmp_path, key, change, re
 
 def test_capture_and_incomplete_output_of_a_killed_program_are_removed_from_the_node(tmp_path, key):
     """Later samples need the space."""
-    program = tmp_path / "acapella"
-    program.write_text('#!/bin/sh\necho part > "$4"\nkill -9 $$\n')
-    program.chmod(0o755)
+    program = executable(tmp_path / "acapella", '#!/bin/sh\necho part > "$4"\nkill -9 $$\n')
     (failure, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key), program=str(program))
     assert "not fetched" in failure.why
     assert not captured(raw)
-    assert (tmp_path / "node").is_dir() and not list((tmp_path / "node").glob("*.pcap*"))
+    assert (tmp_path / "node").is_dir()
+    assert not list((tmp_path / "node").glob("*.pcap*"))
 
 
 @pytest.mark.parametrize("out", ["regular", "device"])
 def test_uploaded_program_removes_incomplete_output_but_no_device(tmp_path, key, out):
-    program = Path(sys.executable).with_name(PROGRAM)
     require_built(PROGRAM, "make setup-fabric builds it")
-    target = tmp_path / "out.pcap"
+    target, limit = tmp_path / "out.pcap", ["prlimit", "--fsize=8192"]
     if out == "device":
         target.symlink_to("/dev/full")
-    (tmp_path / "in.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
-    limit = ["prlimit", "--fsize=8192"] if out == "regular" else []
-    command = [*limit, program, tmp_path / "in.pcap", target, key, "replace"]
+        limit = []
+    source = write_file(tmp_path / "in.pcap", PCAP + 5000 * ethernet_frame())
     # Python and its child processes ignore SIGXFSZ
-    done = subprocess.run(command, capture_output=True, text=True, check=False, restore_signals=False)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{target}: cannot write: " in done.stderr
-    assert target.is_symlink() == (out == "device") and Path("/dev/full").is_char_device()
+    done = run(*limit, Path(sys.executable).with_name(PROGRAM), source, target, key, "replace", restore_signals=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{target}: cannot write: " in done.stderr
+    assert target.is_symlink() == (out == "device")
+    assert Path("/dev/full").is_char_device()
     assert out == "device" or not target.exists()
 
 
@@ -171,8 +168,7 @@ class FullDisk(NodeTestbed):
         return str(self.directory / file)
 
     def run(self, node, argv, *, timeout_s=30, stdin=""):
-        done = subprocess.run([*self.inside, *argv], capture_output=True, text=True, check=False, timeout=timeout_s)
-        return CompletedProgram(done.returncode, done.stdout, done.stderr)
+        return completed([*self.inside, *argv], timeout=timeout_s)
 
     def put(self, node, source, file):
         done = self.run(node, ["cp", "-p", str(source), self.path_on_node(node, file)])
@@ -192,20 +188,11 @@ class FullDisk(NodeTestbed):
 @contextlib.contextmanager
 def small_disk_or_skip(kind: str, directory: Path):
     """Return a command prefix that mounts a file system of 24 MB at `directory`."""
-    require_root("no file systems of our own")
-    directory.mkdir()
-    image = directory.parent / "image"
-    mount = {
-        "tmpfs": f"mount -t tmpfs -o size=24M none {directory}",
-        "ext4": f"truncate -s 24M {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {directory}",
-    }[kind]
-    script = f"{mount} && echo mounted && read line; umount {directory}"
-    holder = subprocess.Popen(
-        ["unshare", "-m", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    script = f"{mount_command(kind, directory, '24M')} && echo mounted && read line; umount {directory}"
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    holder = subprocess.Popen(["unshare", "-m", "sh", "-c", script], text=True, **pipes)
     try:
-        if holder.stdout.readline() != b"mounted\n":
-            pytest.skip(f"no {kind} of our own here: {holder.stderr.read().decode().strip()}")
+        require(holder.stdout.readline() == "mounted\n", f"no {kind} of our own here")
         yield ["nsenter", f"--target={holder.pid}", "--mount"]
     finally:
         holder.communicate()  # ends with its input
@@ -217,22 +204,21 @@ def test_full_disk_keeps_the_capture_on_the_node(tmp_path, key, name, disk):
     settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
     if name == "fabric":
         require_built(PROGRAM, "make setup-fabric builds it")
-    (tmp_path / "c.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
+    capture = write_file(tmp_path / "c.pcap", PCAP + 5000 * ethernet_frame())
     with small_disk_or_skip(disk, tmp_path / "node") as inside:
         node = FullDisk(tmp_path / "node", inside, name)
-        node.put("n", tmp_path / "c.pcap", "c.pcap")
+        node.put("n", capture, "c.pcap")
         if name == "fabric":
             for each in (anonymizer_program(), *vendor_lists()):
                 node.put("n", each, each.name)
         before = node.files()
         node.fill(64 << 10)
-        with pytest.raises(UserError) as failure:
+        with pytest.raises(UserError, match=r"^node n: not anonymized, so not fetched: .*c\.pcap\.anonymized: ") as why:
             preprocess(node, "n", "c.pcap", settings)
-        message = str(failure.value)
-        assert message.startswith("node n: not anonymized, so not fetched: ") and "\n" not in message
-        assert "c.pcap.anonymized: " in message and "No space left on device; free some space" in message
+        assert "No space left on device; free some space" in str(why.value)
+        assert "\n" not in str(why.value)
         assert node.files() == before
-        assert node.run("n", ["cmp", str(tmp_path / "c.pcap"), node.path_on_node("n", "c.pcap")]).status == 0
+        assert node.run("n", ["cmp", str(capture), node.path_on_node("n", "c.pcap")]).status == 0
         assert node.run("n", ["rm", str(node.directory / "filler")]).status == 0
         assert preprocess(node, "n", "c.pcap", settings) == [NOTE]  # succeeds once there is space
         assert node.files() == before

@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import write_file
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,9 +27,8 @@ rates_bps = st.floats(min_value=0, max_value=1e11)
 
 
 def view_of(ports, receivers, cycle=0, history=(), rates=None, **options) -> SiteView:
-    return SiteView(
-        "S", cycle, tuple(Port(name, None) for name in ports), receivers, rates or {}, tuple(history), **options
-    )
+    there = tuple(Port(name, None) for name in ports)
+    return SiteView("S", cycle, there, receivers, rates or {}, tuple(history), **options)
 
 
 def run_of(select, ports, receivers, cycles, rates=None, **options) -> list[tuple[str, ...]]:
@@ -46,8 +46,7 @@ def test_busiest_samples_every_non_idle_port(ports, receivers, every, seed, data
     # each draw is of a port not sampled in this round, so a round needs at most as many draws as ports
     draws_needed = cycles_per_round(len(busy), receivers)
     cycles = draws_needed * every
-    options = {"busiest_every": every, "seed": seed, "idle_bps": 1000}
-    history = run_of(busiest, ports, receivers, 2 * cycles, rates, **options)
+    history = run_of(busiest, ports, receivers, 2 * cycles, rates, busiest_every=every, seed=seed, idle_bps=1000)
     for start in (0, cycles):
         assert set(busy) <= {name for chosen in history[: start + cycles] for name in chosen}
     if busy:
@@ -57,18 +56,16 @@ def test_busiest_samples_every_non_idle_port(ports, receivers, every, seed, data
 @given(ports=names, receivers=st.integers(1, 8), seed=st.integers())
 def test_same_seed_selects_the_same_ports(ports, receivers, seed):
     rates = {name: Rates(1e6, number * 1e6) for number, name in enumerate(ports)}
-    assert run_of(busiest, ports, receivers, 9, rates, seed=seed) == run_of(
-        busiest, ports, receivers, 9, rates, seed=seed
-    )
+    first, second = (run_of(busiest, ports, receivers, 9, rates, seed=seed) for _ in range(2))
+    assert first == second
 
 
 def test_nth_cycle_takes_the_busiest_port_not_sampled_in_the_last_n():
-    ports = ["a", "b", "c", "d", "e", "f"]
-    rates = {name: Rates(10.0 ** (10 - number), 0) for number, name in enumerate(ports)}
-    history = run_of(busiest, ports, 1, 40, rates, busiest_every=4)
+    rates = {name: Rates(10.0 ** (10 - number), 0) for number, name in enumerate("abcdef")}
+    history = run_of(busiest, "abcdef", 1, 40, rates, busiest_every=4)
     for cycle in range(3, 40, 4):
         recent = {name for chosen in history[max(0, cycle - 4) : cycle] for name in chosen}
-        assert history[cycle] == (next(name for name in ports if name not in recent),)
+        assert history[cycle] == (next(name for name in "abcdef" if name not in recent),)
 
 
 def test_busiest_adds_tx_and_rx_and_breaks_ties_by_name():
@@ -96,21 +93,14 @@ def test_mirrors_move_only_if_necessary(before, chosen, receivers):
     assert all(second[key] == port for key, port in first.items() if port in second.values())
 
 
-def documented(directory: Path) -> None:
-    """Write the module shown in docs/collect.md to a file."""
-    text = DOCS.read_text(encoding="utf-8")
-    start, end = text.index("    # my_selection.py"), text.index("    # pyproject.toml")
-    (directory / "my_selection.py").write_text(textwrap.dedent(text[start:end]))
-
-
 def test_documented_custom_selection_is_found_by_name(tmp_path, monkeypatch):
     """The selection of docs/collect.md."""
-    documented(tmp_path)
+    text = DOCS.read_text(encoding="utf-8")
+    module = text[text.index("    # my_selection.py") : text.index("    # pyproject.toml")]
+    write_file(tmp_path / "my_selection.py", textwrap.dedent(module))
     monkeypatch.syspath_prepend(tmp_path)
     mine = EntryPoint("quietest", "my_selection:quietest", selection.GROUP)
-    monkeypatch.setattr(
-        selection, "entry_points", lambda group, name=None: [mine] if name in (None, "quietest") and group else []
-    )
+    monkeypatch.setattr(selection, "entry_points", lambda group, name="quietest": [mine] * (name == mine.name))
     quietest = selection.find_selection("quietest")
     rates = {name: Rates(rate, 0) for name, rate in (("a", 9.0), ("b", 5.0), ("c", 7.0), ("idle", 0.0))}
     assert run_of(quietest, ["a", "b", "c", "idle"], 1, 4, rates) == [("b",), ("c",), ("b",), ("c",)]
@@ -127,10 +117,8 @@ def test_invalid_selection_result_is_an_error(wrong, why):
         choose_ports(lambda _: wrong, view_of("xy", 1))
 
 
-def test_exception_of_a_selection_names_site_and_cycle_in_one_line():
-    for mistake in (lambda view: view.rates["none"], lambda _: None):
-        with pytest.raises(
-            UserError, match=r"^collect.port_selection: site S, cycle 1: (Key|Type)Error: .+$"
-        ) as raised:
-            choose_ports(mistake, view_of("xy", 1))
-        assert raised.value.__cause__ is not None
+@pytest.mark.parametrize(("mistake", "name"), [(lambda view: view.rates["none"], "Key"), (lambda _: None, "Type")])
+def test_exception_of_a_selection_names_site_and_cycle_in_one_line(mistake, name):
+    with pytest.raises(UserError, match=rf"^collect.port_selection: site S, cycle 1: {name}Error: .+$") as raised:
+        choose_ports(mistake, view_of("xy", 1))
+    assert raised.value.__cause__ is not None

@@ -65,14 +65,12 @@ def test_at_most_half_of_the_mirrors_move_and_all_ports_are_sampled(ports, recei
     assert {port for cycle in chosen[: plan.cycles] for port in cycle} == set(names) or selection == "busiest"
 
 
-def test_sample_names_are_unique_for_any_number_of_receivers():
+@pytest.mark.parametrize("receivers", [1, 2, 5])
+def test_sample_names_are_unique_for_any_number_of_receivers(receivers):
     keys = settings(runs=2, capture={"directions": ["rx", "tx"]}, collect={"samples_per_run": 2, "runs_per_cycle": 2})
-    expected = 2 * 2 * 2 * 3 * 2  # runs, runs per cycle, samples per run, ports, directions
-    for receivers in (1, 2, 5):
-        names = [
-            sample for moment in batch(SitePlan(keys, site("S", "p", "q", "r"), receivers)) for sample, _ in moment
-        ]
-        assert len(set(names)) == len(names) == expected
+    plan = SitePlan(keys, site("S", "p", "q", "r"), receivers)
+    names = [sample for moment in batch(plan) for sample, _ in moment]
+    assert len(set(names)) == len(names) == 2 * 2 * 2 * 3 * 2  # runs, per cycle, samples per run, ports, directions
 
 
 @given(ports=st.integers(1, 9), receivers=st.integers(1, 9))
@@ -97,11 +95,13 @@ def ports_by_site(there, **collect) -> dict[str, list[str]]:
     return {s.name: [port.name for port in s.ports] for s in sites_to_sample(settings(collect=collect), there)}
 
 
+PORTS = (Port("a", None, "downlink"), Port("b", None, "uplink"), Port("c", None))
+THERE = [Site("S", PORTS), Site("T", PORTS[:1])]
+
+
 def test_uplinks_and_fixed_selections_skip_sites_without_ports():
-    ports = (Port("a", None, "downlink"), Port("b", None, "uplink"), Port("c", None))
-    sites = [Site("S", ports), Site("T", ports[:1])]
-    assert ports_by_site(sites, port_selection="uplinks") == {"S": ["b"]}
-    assert ports_by_site(sites, port_selection="fixed", ports={"S": ["c", "a"]}) == {"S": ["c", "a"]}
+    assert ports_by_site(THERE, port_selection="uplinks") == {"S": ["b"]}
+    assert ports_by_site(THERE, port_selection="fixed", ports={"S": ["c", "a"]}) == {"S": ["c", "a"]}
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,8 @@ def test_uplinks_and_fixed_selections_skip_sites_without_ports():
     ],
 )
 def test_site_or_port_that_cannot_be_sampled_is_an_error(keys, why):
-    ports = (Port("a", None, "downlink"), Port("b", None, "uplink"), Port("c", None))
     with pytest.raises(UserError, match=why):
-        ports_by_site([Site("S", ports), Site("T", ports[:1])], **keys)
+        ports_by_site(THERE, **keys)
 
 
 def test_number_of_cycles_is_unknown_with_a_time_limit_only():
@@ -143,11 +142,9 @@ def test_expected_bytes_are_limited_by_the_slower_of_port_and_receiver():
     assert max_sample_bytes(keys, Port("p", None), None) is None
     half = replace(keys, capture=replace(keys.capture, one_in=2))
     assert max_sample_bytes(half, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200 // 2
-    hashed = settings(capture={"sample_s": 10, "snaplen": 184, "method": "dpdk", "format": "pcapng"},
-                      collect={"mean_frame_bytes": 1000})  # fmt: skip
-    assert max_sample_bytes(hashed, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * (
-        184 + 72
-    )  # pcapng.c's options
+    hashed = replace(keys, capture=replace(keys.capture, method="dpdk", format="pcapng"))
+    size = 184 + 72  # with the options in pcapng.c
+    assert max_sample_bytes(hashed, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * size
 
 
 def test_sample_names_contain_the_run_number():

@@ -43,8 +43,8 @@ def test_captures_that_exceed_the_free_space_are_reported_with_alternatives(monk
 
 
 def test_line_of_the_advice_is_a_valid_configuration():
-    changed = yaml.safe_load(re.search("`(.+)`", ON_NODES)[1])
-    assert parse_settings({"testbed": "fabric"} | changed).collect.digest_on == "node"
+    changed = {"testbed": "fabric"} | yaml.safe_load(re.search("`(.+)`", ON_NODES)[1])
+    assert parse_settings(changed).collect.digest_on == "node"
 
 
 @pytest.mark.parametrize(("free", "rate_bps"), [(12_000_000_000, 8 * GBPS), (0, None)])
@@ -71,8 +71,7 @@ def test_digests_on_nodes_need_less_space_here(monkeypatch, tmp_path):
 def test_plan_ends_with_the_line(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     settings = parse_settings({"testbed": "local", "capture": CAPTURE, "collect": COLLECT})
-    testbed = FakeTestbed("p")
-    testbed.rate_bps = GBPS
+    testbed = FakeTestbed("p", rate_bps=GBPS)
     assert list(plan_lines(settings, testbed, testbed.sites(), tmp_path))[-2].startswith("space: captures of up to ")
 
 

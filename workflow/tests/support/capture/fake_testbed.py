@@ -2,9 +2,11 @@
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from typing import ClassVar
 
 from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 
 from acapella_capture.programs.tcpdump import Counts
 from acapella_capture.testbeds.base import (
@@ -23,6 +25,12 @@ from acapella_core.errors import UserError
 
 PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1)
 FRAME = struct.pack("<IIII", 1, 0, 60, 60) + bytes(60)
+
+
+def completed(argv: Sequence[object], **options) -> CompletedProgram:
+    """Run a program on this machine, as a testbed does on a node. ``options``: of subprocess.run."""
+    done = run(*argv, **options)
+    return CompletedProgram(done.returncode, done.stdout, done.stderr)
 
 
 class FakeMirror(Mirror):
@@ -65,16 +73,19 @@ class FakeTestbed(Testbed):
 
     name = "local"
 
-    def __init__(self, *ports: str, sites: tuple[str, ...] = ("S",)):
+    def __init__(self, *ports: str, sites: tuple[str, ...] = ("S",), **attributes: object):
+        """``attributes`` replace those below."""
         self.ports = ports
         self.site_names = sites
         self.fetched: list[str] = []
         self.calls: list[tuple[str, str]] = []
+        self.most_instances = 99  # at a site
         self.broken_fetches = 0  # number of following fetches that lose a byte
         self.left: tuple[str, ...] = ()
         self.receivers: tuple[str, ...] = ("capture0",)
         self.seen = "1000000 - 0 0"  # free KiB, bytes of the capture, seconds since the heartbeat, frames
         self.rate_bps: int | None = None
+        vars(self).update(attributes)
 
     def sites(self):
         return tuple(Site(site, tuple(Port(name, self.rate_bps) for name in self.ports)) for site in self.site_names)
@@ -85,7 +96,7 @@ class FakeTestbed(Testbed):
     def allocate(self, site, request):
         if site == "no_answer":
             raise UserError("the orchestrator did not respond", where="testbed")
-        if site == "no_storage":
+        if site == "no_storage" or request.instances > self.most_instances:
             raise InsufficientResources("no storage", where="testbed")
         return self.instances(site)
 
