@@ -1,11 +1,12 @@
 """Config errors are reported before a testbed is built or queried, in dry runs and collections."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
+from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_built
+from acapella_testing.source_tree import ROOT
 
 from acapella_capture import collect, precheck
 from acapella_capture.settings import parse_settings
@@ -20,8 +21,7 @@ needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpd
 
 def dry_run(directory, **keys):
     """Run `acapella collect --dry-run` for testbed local with these keys."""
-    path = directory / "config.yaml"
-    path.write_text(yaml.safe_dump({"testbed": "local"} | keys))
+    path = write_file(directory / "config.yaml", yaml.safe_dump({"testbed": "local"} | keys))
     parser = Parser()
     collect.add_arguments(parser)
     return collect.run(parser.parse_args([str(directory / "c"), "--config", str(path), "--dry-run"]))
@@ -55,37 +55,44 @@ def test_dry_run_reports_the_config_errors_of_a_collection(tmp_path, keys, what)
     assert "\n" not in str(raised.value)
 
 
-def test_dry_run_rejects_an_ambiguous_register_value(tmp_path, capsys):
-    spec = Path(__file__).resolve().parents[2] / "p4" / "spec" / "preprocess.spec"
-    control = tmp_path / "control.txt"
-    control.write_text("# half of the flows\nregister sample_flows_below 0 4294967297\n")
-    capture = {"method": "fpga", "p4_program": str(spec), "p4_control": str(control)}
+@pytest.mark.parametrize(
+    ("program", "wrong", "why", "right"),
+    [
+        (
+            "spec/preprocess.spec",
+            "# half of the flows\nregister sample_flows_below 0 4294967297\n",
+            "sample_flows_below 4294967297; from 0 to 4294967296",
+            "register sample_flows_below 0 2147483648\n",
+        ),
+        (
+            "loader/tests/forward.spec",
+            "# one\nregister nope 0 1\n",
+            "nope: the program has no such register",
+            "table exact add match 0x0806 action drop_for 3\n",
+        ),
+    ],
+    ids=["value", "register"],
+)
+def test_dry_run_rejects_a_control_file_that_does_not_match_its_program(tmp_path, program, wrong, why, right):
+    if program.startswith("loader"):
+        require_built(precheck.LOADER)
+    control = write_file(tmp_path / "control.txt", wrong)
+    capture = {"method": {"default": "tcpdump", "site2": "fpga"}, "p4_control": str(control)}
+    capture |= {"p4_program": str(ROOT / "p4" / program)}
     with pytest.raises(UserError) as raised:
         dry_run(tmp_path, capture=capture)
-    message = f"capture.p4_control: {control}:2: sample_flows_below 4294967297; from 0 to 4294967296"
-    assert str(raised.value) == message
-    control.write_text("register sample_flows_below 0 2147483648\n")
-    assert dry_run(tmp_path, capture=capture) is None
-    capsys.readouterr()
-
-
-def test_dry_run_rejects_a_control_file_that_does_not_match_its_program(tmp_path, capsys):
-    require_built(precheck.LOADER)
-    spec = Path(__file__).resolve().parents[2] / "p4" / "loader" / "tests" / "forward.spec"
-    control, bad = tmp_path / "control.txt", tmp_path / "bad.spec"
-    bad.write_text("no program\n")
-    capture = {"method": {"default": "tcpdump", "site2": "fpga"}, "p4_program": str(spec), "p4_control": str(control)}
-    control.write_text("# one\nregister nope 0 1\n")
-    with pytest.raises(UserError) as raised:
-        dry_run(tmp_path, capture=capture)
-    assert str(raised.value).startswith(f"capture.p4_control: {control}:2: nope: the program has no such register")
+    assert str(raised.value).startswith(f"capture.p4_control: {control}:2: {why}")
     assert "\n" not in str(raised.value)
     assert dry_run(tmp_path, capture=capture | {"method": "tcpdump"}) is None, "not used"
-    control.write_text("table exact add match 0x0806 action drop_for 3\n")
+    write_file(control, right)
     assert dry_run(tmp_path, capture=capture) is None
+
+
+def test_dry_run_rejects_an_invalid_p4_program(tmp_path):
+    require_built(precheck.LOADER)
+    bad = write_file(tmp_path / "bad.spec", "no program\n")
     with pytest.raises(UserError, match=r"^capture\.p4_program: .*bad\.spec"):
-        dry_run(tmp_path, capture=capture | {"p4_program": str(bad)})
-    capsys.readouterr()
+        dry_run(tmp_path, capture={"method": "fpga", "p4_program": str(bad)})
 
 
 def test_dry_run_prints_the_plan_of_a_valid_config(tmp_path, capsys):
@@ -105,6 +112,4 @@ def test_missing_fabric_client_is_listed(monkeypatch):
     arguments = (parse_settings({"testbed": "fabric"}).fabric, "STAR", 1, ResourceRequest(1))
     assert lacking in requirements.describe(*arguments)
     monkeypatch.setattr(requirements, "CLIENT", "json")
-    assert lacking not in requirements.describe(
-        parse_settings({"testbed": "fabric"}).fabric, "STAR", 1, ResourceRequest(1)
-    )
+    assert lacking not in requirements.describe(*arguments)

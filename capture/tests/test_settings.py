@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import write_file
 
 from acapella_capture.plan.samples import sites_to_sample
 from acapella_capture.settings import parse_settings, read_settings
@@ -20,13 +21,16 @@ def test_defaults():
 
 def test_defaults_apply_within_a_line_of_the_traffic_plan():
     item = parse_settings({"testbed": "local", "local": {"traffic": [{"kind": "dns"}]}}).local.traffic[0]
-    assert item["ip"] == 4 and item["span"] == "sample" and item["client"] is None
+    assert item["ip"] == 4
+    assert item["span"] == "sample"
+    assert item["client"] is None
 
 
 def test_default_p4_program_is_found_from_any_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     program = Path(parse_settings({"testbed": "local", "capture": {"method": "fpga"}}).capture.p4_program)
-    assert program.is_file() and program.parts[-3:] == ("p4", "spec", "preprocess.spec")
+    assert program.is_file()
+    assert program.parts[-3:] == ("p4", "spec", "preprocess.spec")
     with pytest.raises(UserError, match=r"capture\.p4_program: no file mine\.spec"):
         parse_settings({"testbed": "local", "capture": {"method": "fpga", "p4_program": "mine.spec"}})
 
@@ -72,9 +76,7 @@ def test_config_error_names_its_key(config, key):
     ("text", "what"), [("a: [", "not YAML"), ("- a\n", "not a mapping"), (None, "cannot read: No such file")]
 )
 def test_invalid_config_file_is_an_error(tmp_path, text, what):
-    path = tmp_path / "config.yaml"
-    if text is not None:
-        path.write_text(text)
+    path = tmp_path / "config.yaml" if text is None else write_file(tmp_path / "config.yaml", text)
     with pytest.raises(UserError) as raised:
         read_settings(path)
     assert what in str(raised.value)
@@ -94,13 +96,19 @@ def test_method_of_a_node_overrides_its_site_and_the_default():
     [("site3", "did you mean site"), ("sit1-listener2", "did you mean site1"), ("X", "known: site1")],
 )
 def test_method_of_an_unknown_site_suggests_known_sites(name, what):
-    sites = LocalTestbed(parse_settings({"testbed": "local"}).local).sites()
-    settings = parse_settings({"testbed": "local", "capture": {"method": {"default": "tcpdump", name: "dpdk"}}})
     with pytest.raises(UserError, match=f"capture.method: no site or listening node {name!r}; {what}"):
-        sites_to_sample(settings, sites)
-    for known in ("site1", "site2-listener", "site2-listener3"):
-        settings = parse_settings({"testbed": "local", "capture": {"method": {"default": "tcpdump", known: "dpdk"}}})
-        assert [site.name for site in sites_to_sample(settings, sites)] == ["site1", "site2"]
+        sites_with_dpdk_at(name)
+
+
+@pytest.mark.parametrize("name", ["site1", "site2-listener", "site2-listener3"])
+def test_method_of_a_known_site_or_node_is_accepted(name):
+    assert sites_with_dpdk_at(name) == ["site1", "site2"]
+
+
+def sites_with_dpdk_at(name: str) -> list[str]:
+    """Return the names of the sites to sample if the method of one site or node is dpdk."""
+    settings = parse_settings({"testbed": "local", "capture": {"method": {"default": "tcpdump", name: "dpdk"}}})
+    return [site.name for site in sites_to_sample(settings, LocalTestbed(settings.local).sites())]
 
 
 def test_unknown_host_in_the_traffic_plan_is_an_error():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
-from acapella_testing.new_files import new_directory
+from acapella_testing.new_files import write_file
 from acapella_testing.processes import run, running
 from acapella_testing.requirements import require, require_programs, require_root, required
 from acapella_testing.waiting import wait_until
@@ -69,10 +69,10 @@ def test_events_that_bpftrace_or_the_kernel_loses_are_counted():
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
     """Provide files like those of /proc/sys/vm, where writing one of a pair sets the other to 0."""
-    directory = new_directory(tmp_path / "vm")
-    for name, value in (("dirty_ratio", 20), ("dirty_background_ratio", 0), ("dirty_bytes", 0)):
-        (directory / name).write_text(f"{value}\n")
-    (directory / "dirty_background_bytes").write_text("4096\n")
+    directory = tmp_path / "vm"
+    values = {"dirty_ratio": 20, "dirty_background_ratio": 0, "dirty_bytes": 0, "dirty_background_bytes": 4096}
+    for name, value in values.items():
+        write_file(directory / name, f"{value}\n")
     monkeypatch.setattr(thresholds, "VM", directory)
     put = thresholds.put
 
@@ -105,22 +105,17 @@ def test_measurement_is_skipped_if_thresholds_cannot_be_set(settings, monkeypatc
 
 
 def test_inconsistent_frame_counts_are_an_error():
-    accounts = {
-        "generator": {"offered": 100, "refused": 30, "left": 1, "seconds": 0.5},
-        "frames": {"written": 60, "written_bytes": 6000, "dropped": {"writer_full": 9}},
-    }
-    measured = rates.counted(accounts)
-    names = ("offered", "written", "lost", "offered_ns")
-    assert [measured[name] for name in names] == [100, 60, 40, 500_000_000]
-    accounts["frames"]["written"] = 59
+    generator = {"offered": 100, "refused": 30, "left": 1, "seconds": 0.5}
+    frames = {"written": 60, "written_bytes": 6000, "dropped": {"writer_full": 9}}
+    measured = rates.counted({"generator": generator, "frames": frames})
+    assert [measured[name] for name in ("offered", "written", "lost", "offered_ns")] == [100, 60, 40, 500_000_000]
     with pytest.raises(ValueError, match="offered 100 frames differ from 59 written plus 40 lost"):
-        rates.counted(accounts)
+        rates.counted({"generator": generator, "frames": frames | {"written": 59}})
 
 
 def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
     """Run `acapella measure storage` with this PATH and return its file."""
-    argv = [*COMMAND, "-o", directory / "study.json", *arguments]
-    done = run(*argv, env=os.environ | {"PATH": path}, timeout=300)
+    done = run(*COMMAND, "-o", directory / "study.json", *arguments, env=os.environ | {"PATH": path}, timeout=300)
     assert done.returncode == 0, done.stderr
     return done, json.loads((directory / "study.json").read_text())
 
@@ -128,7 +123,8 @@ def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.
 def test_missing_bpftrace_or_root_is_recorded_in_one_line(tmp_path):
     done, measured = measure(tmp_path, str(tmp_path))
     reason = "bpftrace is missing; apt-get install bpftrace" if os.geteuid() == 0 else "not root: "
-    assert measured["skipped"].startswith(reason) and measured["runs"] == []
+    assert measured["skipped"].startswith(reason)
+    assert measured["runs"] == []
     assert done.stdout.splitlines() == [f"storage: skipped: {measured['skipped']}"]
 
 
@@ -147,7 +143,7 @@ def needs_bpftrace() -> str:
 
 def machine_thresholds() -> dict[str, int]:
     """Return the machine's thresholds while no other test has changed them."""
-    names = [f"{name}_{kind}" for name in thresholds.NAMES for kind in ("ratio", "bytes")]
+    names = (f"{name}_{kind}" for name in thresholds.NAMES for kind in ("ratio", "bytes"))
     with thresholds.exclusive():
         return {name: thresholds.value_of(name) for name in names}
 
@@ -168,7 +164,8 @@ def test_traced_and_missed_bytes_of_both_writers_equal_the_written_bytes(tmp_pat
         for each in one["intervals"]:
             assert each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0
         assert sum(each["latency_ns"] for each in one["intervals"]) >= one["intervals"][-1]["longest_ns"] > 0
-        assert one["missed_bytes"] >= 0 and one["lost_messages"] == 0
+        assert one["missed_bytes"] >= 0
+        assert one["lost_messages"] == 0
         assert one["missed_bytes"] == 0 or one["skipped_events"] != 0, "only the kernel skips events"
     # all bytes are from writev; the unaligned end is written without O_DIRECT
     for one, written in ((buffered, buffered["written_bytes"]), (direct, direct["written_bytes"] // 4096 * 4096)):
@@ -178,8 +175,8 @@ def test_traced_and_missed_bytes_of_both_writers_equal_the_written_bytes(tmp_pat
 
 def test_interrupted_study_leaves_nothing(tmp_path):
     path, before = needs_bpftrace(), machine_thresholds()
-    argv = [*COMMAND, "-o", str(tmp_path / "study.json"), "--thresholds", "10:20", "--memory-mb", "4096"]
-    argv += ["--rate", "1000", "--seconds", "60"]
+    argv = [*COMMAND, "-o", tmp_path / "study.json", "--thresholds", "10:20", "--memory-mb", "4096", "--rate", "1000"]
+    argv += ["--seconds", "60"]
     with running(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True) as process:
         wait_until(lambda: process.poll() is not None or [*tmp_path.glob("acapella-scratch-*/c.json.part")])
         process.terminate()
@@ -194,10 +191,8 @@ def test_rates_decrease_until_a_run_loses_nothing(tmp_path, monkeypatch):
     requested = []
 
     def lossy_run(*arguments):
-        rate = arguments[-1]
-        requested.append(rate)
-        lost = 10 if rate is None or rate > 600 else 0
-        return {"written": 1000, "whole_ns": 10**9, "lost": lost}
+        requested.append(arguments[-1])
+        return {"written": 1000, "whole_ns": 10**9, "lost": 10 * ((requested[-1] or 1000) > 600)}
 
     monkeypatch.setattr(rates, "run", lossy_run)
     assert len(list(rates.sweep(tmp_path, "direct", 200, 1514, 1))) == 4
