@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "collector/report/report_fields.hpp"
@@ -17,6 +18,17 @@ void put(ByteVector& to, collector::Field<Bytes> field, std::uint64_t value) {
         to[field.offset + i] = static_cast<std::byte>(value >> 8 * (Bytes - 1 - i));
 }
 
+// Returns a report with these values; `rest`: more pairs of a field and its value.
+template <std::size_t Bytes, typename... Rest>
+ByteVector with(ByteVector report, collector::Field<Bytes> field, std::uint64_t value, Rest... rest) {
+    put(report, field, value);
+    if constexpr (sizeof...(rest) == 0) {
+        return report;
+    } else {
+        return with(std::move(report), rest...);
+    }
+}
+
 inline void number(ByteVector& to, std::uint64_t value, std::size_t bytes) {
     for (std::size_t i = bytes; i-- > 0;) to.push_back(static_cast<std::byte>(value >> 8 * i));
 }
@@ -25,24 +37,15 @@ inline void number(ByteVector& to, std::uint64_t value, std::size_t bytes) {
 inline ByteVector tagged(unsigned flow, std::uint32_t epoch, std::uint64_t time, std::uint32_t sequence,
                          std::uint64_t bytes = 0) {
     using namespace collector::format2;
-    ByteVector report(kBytes);
-    put(report, version, 2);
-    put(report, ip_version, 4);
-    put(report, ip_proto, 6);
-    put(report, collector::Field<4>{src.offset + 12}, 0x0a000000 + flow);
-    put(report, collector::format2::epoch, epoch);
-    put(report, timestamp, time);
-    put(report, report_sequence, sequence);
-    put(report, collector::format2::bytes, bytes);
-    return report;
+    return with(ByteVector(kBytes), version, 2, ip_version, 4, ip_proto, 6,
+                collector::Field<4>{src.offset + 12}, 0x0a000000 + flow, collector::format2::epoch, epoch,
+                timestamp, time, report_sequence, sequence, collector::format2::bytes, bytes);
 }
 
 // Returns a report of the published format.
 inline ByteVector published(std::uint64_t time, std::uint64_t bytes, std::uint64_t packets) {
     using namespace collector::format1;
-    ByteVector report(kBytes);
-    put(report, timestamp, time);
-    put(report, packet_type, packet_type_values::ack);
+    ByteVector report = with(ByteVector(kBytes), timestamp, time, packet_type, packet_type_values::ack);
     for (std::size_t i = 0; i < 4; ++i) {
         put(report, collector::Field<4>{bytes_0.offset + 4 * i}, bytes);
         put(report, collector::Field<2>{packets_0.offset + 2 * i}, packets);

@@ -87,14 +87,9 @@ TEST(Flow, FilledGapIsSubtractedAndNewStartResetsCounts) {
     using namespace format2;
     const auto report = [](std::uint32_t time, std::uint64_t started, std::uint64_t payload,
                            std::uint64_t gap) {
-        ByteVector one = tagged(1, 1, time, time);
-        put(one, valid, valid_bits::slot | valid_bits::start | valid_bits::uncertain);
-        put(one, start, started);
-        put(one, payload_bytes, payload);
-        put(one, gap_bytes, gap);
-        put(one, uncertain_bytes, 10 * time);
-        put(one, duplicate_acks, time);
-        return one;
+        constexpr unsigned kKnown = valid_bits::slot | valid_bits::start | valid_bits::uncertain;
+        return with(tagged(1, 1, time, time), valid, kKnown, start, started, payload_bytes, payload,
+                    gap_bytes, gap, uncertain_bytes, 10 * time, duplicate_acks, time);
     };
     const FlowState flow = after(Format::tagged, {report(1, 50, 1000, 300), report(2, 50, 1300, 0),
                                                   report(3, 50, 1400, 70), report(4, 60, 2000, 80)});
@@ -108,13 +103,8 @@ TEST(Flow, SynRestartsSequenceNumbers) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint32_t end,
                            std::uint32_t acked, std::uint32_t first) {
-        ByteVector one = tagged(1, 1, time, time);
-        put(one, first_ack, first);
-        put(one, trigger, why);
-        put(one, valid, known);
-        put(one, seq_end, end);
-        put(one, ack, acked);
-        return one;
+        return with(tagged(1, 1, time, time), first_ack, first, trigger, why, valid, known, seq_end, end, ack,
+                    acked);
     };
     constexpr unsigned kSeq = valid_bits::slot | valid_bits::seq, kBoth = kSeq | valid_bits::ack;
     const std::vector<ByteVector> reports = {
@@ -129,15 +119,11 @@ TEST(Flow, SynRestartsSequenceNumbers) {
 TEST(Flow, InterArrivalTimeIsFromTheNewestReport) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned known) {
-        ByteVector one = tagged(1, 1, time, time);
-        put(one, valid, known);
-        put(one, iat, 7000);
-        return one;
+        return with(tagged(1, 1, time, time), valid, known, iat, 7000);
     };
     EXPECT_TRUE(after(Format::tagged, {report(1, valid_bits::iat)}).has(FlowState::kIat));
     EXPECT_FALSE(after(Format::tagged, {report(1, valid_bits::iat), report(2, 0)}).has(FlowState::kIat));
-    ByteVector with_gap = published(1, 1, 1);
-    put(with_gap, format1::iat, 7000);
+    const ByteVector with_gap = with(published(1, 1, 1), format1::iat, 7000);
     EXPECT_TRUE(after(Format::published, {with_gap}).has(FlowState::kIat));
     EXPECT_FALSE(after(Format::published, {with_gap, published(2, 2, 2)}).has(FlowState::kIat));
 }
@@ -145,11 +131,7 @@ TEST(Flow, InterArrivalTimeIsFromTheNewestReport) {
 TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned known, std::uint32_t first, std::uint32_t acked) {
-        ByteVector one = tagged(1, 1, time, time);
-        put(one, valid, known);
-        put(one, first_ack, first);
-        put(one, ack, acked);
-        return one;
+        return with(tagged(1, 1, time, time), valid, known, first_ack, first, ack, acked);
     };
     constexpr unsigned kAcked = valid_bits::slot | valid_bits::ack;
     EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 100, 400), report(2, kAcked, 100, 450)}).acked_bytes,
@@ -165,11 +147,7 @@ TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
 TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint64_t started) {
-        ByteVector one = tagged(1, 1, time, time);
-        put(one, trigger, why);
-        put(one, valid, known);
-        put(one, start, started);
-        return one;
+        return with(tagged(1, 1, time, time), trigger, why, valid, known, start, started);
     };
     constexpr unsigned kNth = trigger_bits::nth, kSyn = trigger_bits::syn,
                        kHeld = valid_bits::slot | valid_bits::start;
@@ -234,9 +212,7 @@ TEST(RecordPool, EveryFieldOfTheKeyCounts) {
     pool.add(key, FlowState{});
     EXPECT_TRUE(pool.has_key<Format::published>(0, key));
     const auto is_told_apart = [&](auto field) {
-        ByteVector other = report;
-        put(other, field, 1);
-        return !pool.has_key<Format::published>(0, key_of<Format::published>(other.data()));
+        return !pool.has_key<Format::published>(0, key_of<Format::published>(with(report, field, 1).data()));
     };
     EXPECT_TRUE(is_told_apart(src));
     EXPECT_TRUE(is_told_apart(dst));

@@ -49,6 +49,39 @@ std::vector<std::byte> compress(Compression compression, const std::vector<std::
     return packed;
 }
 
+std::vector<std::byte> numbered_bytes(std::size_t size) {
+    std::vector<std::byte> bytes(size);
+    for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>((i * 2654435761U) >> 13U);
+    return bytes;
+}
+
+// A pipe that a thread fills with bytes, in pieces of 1 to `longest` bytes.
+class FilledPipe {
+  public:
+    FilledPipe(const std::vector<std::byte>& bytes, std::size_t longest) {
+        EXPECT_EQ(::pipe(ends_.data()), 0);
+        writer_ = std::thread([this, &bytes, longest] {
+            for (std::size_t at = 0; at < bytes.size();) {
+                const std::size_t size = std::min(1 + at % longest, bytes.size() - at);
+                if (::write(ends_[1], bytes.data() + at, size) != static_cast<ssize_t>(size)) break;
+                at += size;
+            }
+            ::close(ends_[1]);
+        });
+    }
+    FilledPipe(const FilledPipe&) = delete;
+    FilledPipe& operator=(const FilledPipe&) = delete;
+    ~FilledPipe() {
+        writer_.join();
+        ::close(ends_[0]);
+    }
+    [[nodiscard]] int reading() const { return ends_[0]; }
+
+  private:
+    std::array<int, 2> ends_{};
+    std::thread writer_;
+};
+
 // Returns several megabytes that do not compress well.
 std::vector<std::byte> long_capture(std::size_t frames) {
     Writer out;
@@ -203,10 +236,7 @@ TEST(ByteSource, EmptyAndDamagedCompressedFilesAreRejected) {
 }
 
 TEST(ByteSource, ViewsAreContiguousAcrossTheBufferAndGrowIt) {
-    std::vector<std::byte> bytes(5U << 20U);
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-        bytes[i] = static_cast<std::byte>(i * 2654435761U >> 13U);
-    }
+    const std::vector<std::byte> bytes = numbered_bytes(std::size_t{5} << 20U);
     const auto source = ByteSource::from_memory(bytes, "memory");
     std::size_t at = 0;
     for (const std::size_t size : {1U, 1000000U, 99999U, 3U << 20U, 7U, 900000U}) {
@@ -224,18 +254,9 @@ TEST(ByteSource, ViewsAreContiguousAcrossTheBufferAndGrowIt) {
 
 TEST(ByteSource, PipeWithSingleBytes) {
     const auto file = join({pcap(), pcap_record(1, 0, 60, 60), pcap_record(2, 0, 60, 60)});
-    int ends[2];
-    ASSERT_EQ(::pipe(ends), 0);
-    std::thread writer([&] {
-        for (const std::byte b : file) {
-            ASSERT_EQ(::write(ends[1], &b, 1), 1);
-        }
-        ::close(ends[1]);
-    });
-    const auto source = ByteSource::from_descriptor(ends[0], "-");
+    const FilledPipe pipe(file, 1);
+    const auto source = ByteSource::from_descriptor(pipe.reading(), "-");
     const auto reading = read_source(*source);
-    writer.join();
-    ::close(ends[0]);
     EXPECT_EQ(reading.frames.size(), 2U);
     EXPECT_EQ(reading.info.end, FileEnd::clean);
 }
@@ -287,12 +308,6 @@ TEST(ByteSource, ReadErrorIsNotTheEndOfTheFile) {
     ::close(write_only);
 }
 
-std::vector<std::byte> numbered_bytes(std::size_t size) {
-    std::vector<std::byte> bytes(size);
-    for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>((i * 2654435761U) >> 13U);
-    return bytes;
-}
-
 // Reads until buffer_changed() is true and only then compares the views. Returns the number of such
 // comparisons.
 std::size_t read_kept(ByteSource& source, const std::vector<std::byte>& expected, std::size_t longest) {
@@ -326,20 +341,9 @@ TEST(ByteSource, PinnedViewsStayValid) {
 
 TEST(ByteSource, PinnedViewsOfAPipeStayValid) {
     const std::vector<std::byte> bytes = numbered_bytes(std::size_t{1} << 20U);
-    std::array<int, 2> ends{};
-    ASSERT_EQ(::pipe(ends.data()), 0);
-    std::thread writer([&] {
-        for (std::size_t at = 0; at < bytes.size();) {
-            const std::size_t size = std::min<std::size_t>(1 + at % 701, bytes.size() - at);
-            if (::write(ends[1], bytes.data() + at, size) != static_cast<ssize_t>(size)) break;
-            at += size;
-        }
-        ::close(ends[1]);
-    });
-    const auto source = ByteSource::from_descriptor(ends[0], "pipe");
+    const FilledPipe pipe(bytes, 701);
+    const auto source = ByteSource::from_descriptor(pipe.reading(), "pipe");
     EXPECT_GT(read_kept(*source, bytes, 5'000), 3U);
-    writer.join();
-    ::close(ends[0]);
 }
 
 }  // namespace
