@@ -7,7 +7,7 @@ import pytest
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.workflow_run import ROOT, run_snakemake
 
-from acapella.cli.batch import TOGETHER_BYTES
+from acapella.cli.batch_analysis import TOGETHER_BYTES
 from acapella.snakefile import resources
 from acapella.snakefile.resources import MIB, NEEDS, SNAKEMAKE_MB, TOGETHER_MIB, memory_mb, run_minutes
 
@@ -39,9 +39,10 @@ def test_memory_of_a_digest_is_limited_by_the_config():
     assert memory_mb("digest", at_most=100)({}, Input(a_pcap=10 * GIB), 1) == SNAKEMAKE_MB + NEEDS["digest"].mb + 100
 
 
-def test_batch_requests_time_for_a_sample_that_reaches_its_limit():
-    minutes = run_minutes("digest", limit_s=3600)({}, Input(a_pcap=1), 1)
-    assert minutes == run_minutes("digest")({}, Input(a_pcap=1), 1) + 60
+@pytest.mark.parametrize(("attempt", "samples"), [(1, 1), (2, 2), (3, 4)])
+def test_batch_requests_time_for_samples_that_reach_their_limit(attempt, samples):
+    minutes = run_minutes("digest", limit_s=3600)({}, Input(a_pcap=1), attempt)
+    assert minutes == run_minutes("digest")({}, Input(a_pcap=1), attempt) + samples * 60
     assert (ROOT / "rules" / "digest.smk").read_text().count('limit_s=config["digest"]["max_seconds"]') == 1
 
 

@@ -22,7 +22,7 @@ MAX_FACTOR = 8
 MIB = 1 << 20
 # Bytes of acap and flows for each byte of a capture: 0.12 for 17 MiB, 0.07 for 691 MiB.
 ACAP_SHARE = 0.15
-# Acaps and flows of samples that a batch analyzes together: TOGETHER_BYTES of acapella.cli.batch.
+# Acaps and flows of samples that a batch analyzes together: TOGETHER_BYTES of acapella.cli.batch_analysis.
 TOGETHER_MIB = 48
 # Memory of Snakemake, which a cluster counts as part of the job: it runs twice on the node, about 150 MiB each.
 SNAKEMAKE_MB = 400
@@ -135,7 +135,7 @@ def run_minutes(rule: str, *, engine: str | None = None, limit_s: float = 0, **w
     """Return the function for the resource `runtime` of a rule in NEEDS, in minutes. ``work``: as for `memory_mb`.
 
     ``engine``: dissection engine of a digest. ``limit_s``: time limit of a sample, which is added for batches, so that
-    a sample that exceeds it fails and does not end the batch.
+    a sample that exceeds it fails and does not end the batch. Further attempts allow for 2, 4 and 8 such samples.
     """
     need = NEEDS[rule]
     minutes_per_gib = ENGINE_MINUTES_PER_GIB.get(engine, need.minutes_per_gib)
@@ -143,7 +143,7 @@ def run_minutes(rule: str, *, engine: str | None = None, limit_s: float = 0, **w
     def runtime(wildcards, input, attempt):
         _, total, samples = amount(wildcards, input, **work)
         minutes = need.minutes + minutes_per_gib * total / 1024 + need.minutes_per_1000_samples * samples / 1000
-        return math.ceil(scaled(minutes, attempt) + limit_s / 60)
+        return math.ceil(scaled(minutes + limit_s / 60, attempt))
 
     return runtime
 
