@@ -336,3 +336,10 @@ def test_file_in_place_of_a_campaign_is_reported_in_one_line(tmp_path, below, ca
     for command in (["index"], ["analyze", "--sample", "a"], ["process"], ["report"], ["check"]):
         assert cli.main(["campaign", command[0], str(campaign), *command[1:]]) == 2
         assert capsys.readouterr().err.startswith(f"acapella: error: {expected}")
+
+
+def test_error_of_a_file_contains_its_path(tmp_path):
+    """The file is opened by its name in an open directory."""
+    with pytest.raises(IsADirectoryError) as raised:
+        beneath.open_file(tmp_path, os.O_WRONLY)
+    assert raised.value.filename == str(tmp_path)

@@ -139,6 +139,7 @@ def open_file(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
             return os.open(Path(path).name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=above)
         except OSError as error:
             if error.errno != errno.ELOOP:
+                error.filename = os.fspath(path)  # not only the name in its directory
                 raise
             raise UserError("is a symbolic link, and links are not followed here", where=path, fix=FIX) from error
 
