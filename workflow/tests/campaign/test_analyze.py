@@ -10,6 +10,7 @@ from acapella_testing.generated import tiny
 
 from acapella.campaign import analyze
 from acapella.campaign.layout import Campaign
+from acapella.cli.main import main
 from acapella_core.errors import UserError
 
 ROW_GROUP = 122_880  # rows of a row group of DuckDB
@@ -116,3 +117,16 @@ def test_invalid_manifest_is_an_error(made, tmp_path, content):
     made.manifest("a").write_text(content)
     with pytest.raises(UserError, match=r"a\.json: is not a manifest"):
         partials(made, ["a", "c"], tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "no sample; specify the names"),
+        (["--keep", "a"], "no sample, but no directory; "),
+        (["--sample", "a", "c"], "several samples, but no directory; "),
+    ],
+)
+def test_samples_and_their_directory_are_required(made, capsys, words, reason):
+    assert main(["campaign", "analyze", str(made.directory), *words]) == 2
+    assert capsys.readouterr().err.startswith(f"acapella: error: {reason}")

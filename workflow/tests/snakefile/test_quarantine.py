@@ -19,7 +19,6 @@ from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.batches import (
     STAGES,
-    Journal,
     Member,
     current_file,
     failures_file,
@@ -28,6 +27,7 @@ from acapella.campaign.batches import (
     write_failures,
     write_plan,
 )
+from acapella.campaign.journal import Journal
 from acapella.campaign.layout import Campaign
 from acapella.snakefile import config as configuration
 from acapella.snakefile import quarantine

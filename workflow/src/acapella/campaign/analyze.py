@@ -4,7 +4,7 @@ A partial table contains counts, sums, minima and maxima, but no means, so that 
 the exact tables of a campaign from the partial tables of its samples. Each is the result of a query in
 workflow/sql/analyze/, written to a Parquet file of the same name, with the name of the sample in the first column. The
 rows of a sample do not depend on the others. With --keep, the existing tables in DIR are extended: they keep the rows
-of the given samples. With --only, other tables are not changed.
+of the given samples. Without --sample, they then have no other rows. With --only, other tables are not changed.
 """
 
 import csv
@@ -47,12 +47,14 @@ def register_parser(subparsers):
     """Add `acapella campaign analyze`."""
     parser = subparsers.add_parser("analyze", help="create the partial tables of samples", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
-    parser.add_argument("--sample", nargs="+", required=True, help="names of the samples")
+    parser.add_argument(
+        "--sample", nargs="+", default=[], metavar="SAMPLE", help="samples to analyze; required without --keep"
+    )
     parser.add_argument(
         "-o",
         "--output",
         metavar="DIR",
-        help="output directory (default: CAMPAIGN/partial/SAMPLE; required for several samples)",
+        help="output directory (default: CAMPAIGN/partial/SAMPLE; required unless there is one sample)",
     )
     parser.add_argument(
         "--keep", nargs="+", default=[], metavar="SAMPLE", help="other samples whose rows in DIR are kept"
@@ -87,17 +89,24 @@ def preload(args) -> None:
 
 
 def output_of(args) -> Path:
-    """Return the directory of the partial tables. Raises UserError if it is not given for several samples."""
-    if not args.output and len(args.sample) > 1:
-        raise UserError("several samples, but no directory", fix="specify the directory of their tables with --output")
+    """Return the directory of the partial tables. Raises UserError if it is not given unless there is one sample."""
+    if not args.sample and not args.keep:
+        raise UserError("no sample", fix="specify the names of samples with --sample")
+    if not args.output and len(args.sample) != 1:
+        found = "several samples" if args.sample else "no sample"
+        raise UserError(f"{found}, but no directory", fix="specify the directory of their tables with --output")
     return Path(args.output or Path(args.campaign, "partial", args.sample[0]))
 
 
 def run(args) -> None:
-    """Write the partial tables of the samples."""
+    """Write the partial tables of the samples, or remove the rows of all others if no samples are to be analyzed."""
     campaign = open_campaign(args.campaign)
     output = output_of(args)
     beneath.protect(output)
+    if not args.sample:
+        for name in selected(args.only):
+            keep_rows(output / f"{name}.parquet", args.keep)
+        return
     parameters = {"bin_ns": args.bin_ns, **congestion_limits(args.congestion)}
     make_partials(campaign, args.sample, output, keep=args.keep, only=args.only, threads=args.threads, **parameters)
 
@@ -362,7 +371,23 @@ def write_partial(table, target: Path, kept: Sequence[str] = ()) -> Path:
     import pyarrow.parquet as pq  # noqa: PLC0415 (slow to import)
 
     if kept:
-        table = in_order([table, pq.read_table(target, filters=[("sample", "in", [*kept])])])
+        table = in_order([table, rows_of_samples(target, kept)])
     with atomic_path(target) as temporary:
         pq.write_table(table, temporary, compression="zstd")
     return target
+
+
+def keep_rows(target: Path, kept: Sequence[str]) -> None:
+    """Remove all rows of a partial table except those of some samples. Raises UserError if it cannot be read."""
+    write_partial(rows_of_samples(target, kept), target)
+
+
+def rows_of_samples(table: Path, samples: Sequence[str]):
+    """Return the rows of samples in a file of a partial table as an Arrow table. Raises UserError if it is damaged."""
+    import pyarrow as pa  # noqa: PLC0415 (slow to import)
+    import pyarrow.parquet as pq  # noqa: PLC0415 (slow to import)
+
+    try:
+        return pq.read_table(table, filters=[("sample", "in", [*samples])])
+    except pa.ArrowInvalid as error:
+        raise UserError("is damaged", where=table, fix="delete it, and run snakemake again") from error

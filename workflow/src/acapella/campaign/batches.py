@@ -1,17 +1,11 @@
-"""Assigns samples to batches, and records which samples a stage has completed.
+"""Assigns samples to batches, and defines the files of a batch in each stage.
 
 CAMPAIGN/batches/plan.jsonl lists the samples of each batch, with site, port and capture. A sample remains in its batch:
-new samples form new batches, so that other batches need not rerun. For each stage, the file
-CAMPAIGN/batches/done/STAGE/BATCH.tsv records the completed samples: the key of each (command, code and inputs) and the
-state of its output files. When a stage reruns, it skips a sample if both are unchanged. A line with an empty key marks
-a sample whose processing has started, so that the outputs of an interrupted sample do not count as complete.
-CAMPAIGN/batches/partial/BATCH/ contains the partial tables of all samples of a batch; done/analyze/BATCH.tables.tsv
-contains the version of the queries of each table, in the same format.
+new samples form new batches, so that other batches need not rerun. For each stage, a journal records the completed
+samples (journal.py). CAMPAIGN/batches/partial/BATCH/ contains the partial tables of all samples of a batch.
 """
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -23,12 +17,13 @@ from pathlib import Path
 from acapella.common import queries
 from acapella_core import beneath, names, shards
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_text
+from acapella_core.files import atomic_text, convert_errors
 
 from .layout import Campaign
 
 BATCH = "b{:04}"
-LEFT = "-"  # instead of a key: the sample is no longer in the batch, nor in its tables
+# Options that do not affect the output, or repeat --code.
+NEUTRAL_OPTIONS = ("--cache-key=", "--damaged=", "--max-seconds=", "--memory=", "--progress", "--threads=")
 BATCH_NAME = re.compile("b([0-9]{4,18})")
 
 
@@ -139,11 +134,15 @@ def state_of(path: str | os.PathLike) -> list:
 
 
 def key_of(campaign: Path, stage: Stage, member: Member, command: Sequence[str], code: str) -> str:
-    """Return the SHA-256 over everything on which the outputs of a sample depend: command, code and state of inputs."""
+    """Return the SHA-256 over everything on which the outputs of a sample depend: command, code and state of inputs.
+
+    ``command``: arguments of `acapella` that select the output; NEUTRAL_OPTIONS are ignored.
+    """
     states = [member.state()] if stage.reads_capture else []
     place = Campaign.at(campaign)
     states += [state_of(campaign / place.name(kind, member.sample, suffix)) for kind, suffix in stage.inputs]
-    described = [[*command], code, member.values if stage.reads_sheet else [], states]
+    words = [word for word in command if not str(word).startswith(NEUTRAL_OPTIONS)]
+    described = [words, code, member.values if stage.reads_sheet else [], states]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
 
@@ -168,94 +167,6 @@ def groups(samples: Sequence[str], sizes: Mapping[str, int], most_bytes: int) ->
         yield group
 
 
-@contextlib.contextmanager
-def locked(campaign: Path, stage: str, batch: str) -> Iterator[None]:
-    """Hold the lock of a batch in a stage; wait while a different process holds it.
-
-    A cluster may repeat a job that still runs on a node that it considers down, and both would extend the same tables.
-    Forks share the lock. On file systems that have no locks, processes are not excluded.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    with os.fdopen(beneath.open_file(journal_file(campaign, stage, batch), flags), "w", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            names.report(f"acapella: waiting for a different process that runs {stage} of batch {batch}")
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
-                raise
-        yield
-
-
-def journal_file(campaign: Path, stage: str, batch: str) -> Path:
-    """Return the path of the journal of a batch in a stage."""
-    return campaign / "batches" / "done" / stage / f"{batch}.tsv"
-
-
-class Journal:
-    """The completed samples of a batch in a stage. Lines are appended; the last line of a sample counts."""
-
-    def __init__(self, campaign: Path, stage: str, batch: str):
-        self.path = journal_file(campaign, stage, batch)
-        text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.is_file() else ""
-        *complete, incomplete = text.split("\n")
-        self._separator = "\n" if incomplete else ""  # the last line was not written completely, and is ignored
-        lines = [line.partition("\t")[::2] for line in complete]
-        self._recorded = dict(lines)
-        self._completed = {sample for sample, text in lines if not text.startswith("\t")}  # in any earlier run
-
-    def is_complete(self, sample: str, key: str, outputs: Sequence[Path]) -> bool:
-        """Return whether a sample was completed with this key, and its outputs exist and are unchanged."""
-        states = [state_of(path) for path in outputs]
-        return [None, None] not in states and self._recorded.get(sample) == record(key, states)
-
-    def is_started(self, sample: str) -> bool:
-        """Return whether a sample was started in an earlier run, and failed or was interrupted."""
-        return self._recorded.get(sample) == record("", [])
-
-    def has_completed(self, sample: str, outputs: Sequence[Path]) -> bool:
-        """Return whether a sample was completed with any key, and its outputs exist and are unchanged."""
-        return self.is_complete(sample, self._recorded.get(sample, "").partition("\t")[0], outputs)
-
-    def left(self, members: Iterable[str], outputs: Sequence[Path]) -> set[str]:
-        """Return the samples that have left the batch and whose rows may still be in its tables.
-
-        These include samples whose rows an earlier run has written, and whose last analysis has failed.
-        """
-        return {
-            sample
-            for sample in set(self._recorded) - {*members}
-            if self.has_completed(sample, outputs) or (self.is_started(sample) and sample in self._completed)
-        }
-
-    def remove(self, samples: Iterable[str]) -> None:
-        """Record that no output has rows of samples that have left the batch."""
-        self._append(dict.fromkeys(samples, record(LEFT, [])))
-
-    def start(self, *samples: str) -> None:
-        """Record that samples are being processed. They are incomplete until `add`."""
-        self._append(dict.fromkeys(samples, record("", [])))
-
-    def add(self, keys: Mapping[str, str], outputs: Sequence[Path]) -> None:
-        """Record that samples were completed. ``keys``: key of each sample; ``outputs``: files with their results."""
-        states = [state_of(path) for path in outputs]
-        self._append({sample: record(key, states) for sample, key in keys.items()})
-
-    def _append(self, recorded: Mapping[str, str]) -> None:
-        """Append the lines of samples."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        with os.fdopen(beneath.open_file(self.path, flags), "w", encoding="utf-8") as stream:
-            stream.write(self._separator + "".join(f"{sample}\t{text}\n" for sample, text in recorded.items()))
-        self._separator = ""
-        self._recorded |= recorded
-
-
-def record(key: str, states: Sequence[list]) -> str:
-    """Return the journal entry of a sample; its key is empty if the sample is incomplete."""
-    return f"{key}\t{json.dumps([*states])}"
-
-
 def log_of(campaign: Path, stage: str, sample: str) -> Path:
     """Return the path of a sample's log."""
     return shards.directory_of(campaign, f"logs/{stage}", sample) / f"{sample}.log"
@@ -278,7 +189,7 @@ def current_file(campaign: Path, stage: str, batch: str) -> Path:
 def recorded_as_current(path: Path, sample: str) -> Iterator[None]:
     """Record in a file that a sample is being processed. The file remains if this process is stopped or killed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with os.fdopen(beneath.open_file(path, flags), "w", encoding="utf-8") as stream:
+    with convert_errors(path), os.fdopen(beneath.open_file(path, flags), "w", encoding="utf-8") as stream:
         stream.write(sample)
     try:
         yield

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from acapella.campaign.batches import STAGES, Journal, Member, outputs_of, read_plan
+from acapella.campaign.batches import STAGES, Member, outputs_of, read_plan
 from acapella.campaign.failed_samples import directory_of, read_records
+from acapella.campaign.journal import Journal
 from acapella.campaign.layout import Campaign
 from acapella.digest.command import ENGINES
 from acapella_core import names
@@ -37,7 +38,7 @@ MAX_RUNS = 2
 VARIABLE = "ACAPELLA_FAILED_SAMPLES"  # names of the samples that failed in earlier runs of this process
 # Exit codes of jobs that a machine with more memory or time may complete.
 TEMPORARY = (None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
-NEUTRAL = ("cache", "threads")  # options of digest that do not affect whether it fails
+HARMLESS = ("cache", "threads")  # options of digest that do not affect whether it fails
 
 
 def after_failure(
@@ -72,7 +73,7 @@ def record_failures(campaign: str, config: Mapping, records: JobRecords, capture
             atomic_text(directory / f"{job.sample}.json", json.dumps(record, indent=1) + "\n")
 
 
-def state_of(capture: str) -> dict:
+def capture_state(capture: str) -> dict:
     """Return path, size and modification time of a capture; its path and a state if it is missing or unreadable."""
     try:
         status = Path(capture).stat()
@@ -116,7 +117,7 @@ def causes_of(rule: str, config: Mapping, capture: str) -> dict:
     """
     stages = ("digest", "analyze") if rule == "analyze" else (rule,)
     described = json.dumps([settings_of(stage, config) for stage in stages], sort_keys=True)
-    return {"capture": state_of(capture), "settings": hashlib.sha256(described.encode()).hexdigest()}
+    return {"capture": capture_state(capture), "settings": hashlib.sha256(described.encode()).hexdigest()}
 
 
 def settings_of(stage: str, config: Mapping) -> list:
@@ -125,7 +126,7 @@ def settings_of(stage: str, config: Mapping) -> list:
         return [code.digest("acapella_capture.collect"), collection_config(config)]
     if stage == "digest":
         engine = config["digest"]["engine"]
-        options = {key: value for key, value in config["digest"].items() if key not in NEUTRAL}
+        options = {key: value for key, value in config["digest"].items() if key not in HARMLESS}
         digests = [code.digest("acapella.digest.command", ENGINES[engine])]
         return [*digests, code.tshark_version(engine), code.vendors_sha256(), options]
     options = [config["analysis"][key] for key in ("throughput_bin_s", "congestion")]

@@ -1,0 +1,342 @@
+"""Tests stage analyze of `acapella campaign batch`: tables of several samples, and what the next run skips."""
+
+import errno
+import faulthandler
+import fcntl
+import mmap
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.runs.batch_campaign import (
+    BATCH,
+    SAMPLES,
+    analyze,
+    analyzed_samples,
+    partials,
+    write_campaign,
+    write_digests,
+)
+
+from acapella.campaign.batches import (
+    STAGES,
+    current_file,
+    outputs_of,
+    read_current,
+    read_failures,
+    read_plan,
+    write_plan,
+)
+from acapella.campaign.journal import Journal, locked
+from acapella.campaign.layout import Campaign
+from acapella.cli import batch_analysis, entry
+from acapella.cli import main as cli
+from acapella.common import queries
+from acapella_core.errors import OUTSIDE
+
+
+@pytest.fixture
+def campaign(tmp_path) -> Path:
+    """Return a campaign with a plan of one batch."""
+    return write_campaign(tmp_path / "results")
+
+
+@pytest.fixture
+def digested(campaign) -> Path:
+    """Return the campaign with digests and manifests."""
+    return write_digests(campaign)
+
+
+def test_interrupted_analysis_is_not_complete_with_the_earlier_options(campaign, monkeypatch):
+    """The analysis with other options is killed after its first table. The earlier options need all tables again."""
+    tables = [campaign / "batches" / "partial" / "b0001" / f"{name}.parquet" for name in queries.names("analyze")]
+
+    def write_tables():
+        for path in tables:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(sys.argv[-1])
+            if sys.argv[-1] == "--bin-ns=2":
+                faulthandler.disable()  # of pytest
+                os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    def run(bin_ns: int) -> int:
+        output = str(campaign / "batches" / "analyze" / "b0001.tsv")
+        return cli.main(
+            ["campaign", "batch", str(campaign), "analyze", "b0001", "-o", output, "--", f"--bin-ns={bin_ns}"]
+        )
+
+    monkeypatch.setattr(entry, "main", write_tables)
+    assert [run(1), run(2), run(1)] == [0, 137, 0]
+    assert {path.read_text() for path in tables} == {"--bin-ns=1"}
+
+
+@pytest.mark.parametrize("lost", queries.names("analyze"))
+def test_analysis_without_one_of_its_tables_is_incomplete(campaign, lost):
+    outputs = outputs_of(campaign, STAGES["analyze"], read_plan(campaign)[0])
+    for path in outputs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("table")
+    journal = Journal(campaign, "analyze", "b0001")
+    journal.add({"s1": "key"}, outputs)
+    assert journal.is_complete("s1", "key", outputs)
+    (campaign / "batches" / "partial" / "b0001" / f"{lost}.parquet").unlink()
+    assert not journal.is_complete("s1", "key", outputs)
+
+
+def remade_tables(campaign: Path, **versions: int) -> set[str]:
+    """Analyze the batch with different versions of queries; return the tables whose files have changed."""
+    paths = [*(campaign / "batches" / "partial" / "b0001").iterdir()]
+    before = [path.stat().st_mtime_ns for path in paths]
+    assert analyze(campaign, **versions) == 0
+    return {path.stem for path, time_ns in zip(paths, before, strict=True) if path.stat().st_mtime_ns != time_ns}
+
+
+@pytest.mark.parametrize("together_bytes", [0, 1 << 30], ids=["one by one", "together"])
+def test_changed_query_recreates_only_its_table(digested, monkeypatch, together_bytes):
+    monkeypatch.setattr(batch_analysis, "TOGETHER_BYTES", together_bytes)
+    assert analyze(digested) == 0
+    before = partials(digested)
+    assert remade_tables(digested) == set() and analyzed_samples(digested) == []
+    assert remade_tables(digested, stacks=2, congestion=2) == {"stacks", "congestion"}
+    assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
+    assert remade_tables(digested, stacks=2, congestion=2) == set()
+    os.utime(Campaign.at(digested).acap("s1"))  # now it is analyzed, and a different query has changed for the others
+    assert remade_tables(digested, stacks=2, congestion=2, quality=2) == {*queries.names("analyze")}
+    assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
+    assert remade_tables(digested, stacks=2, congestion=2, quality=2) == set()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_failed_changed_query_recreates_all_tables(digested, monkeypatch, killed):
+    """The first attempt leaves a table without rows of some samples."""
+    assert analyze(digested) == 0
+    before, original = partials(digested), entry.main
+
+    def lose_rows():
+        if "--only" not in sys.argv:
+            return original()
+        path = digested / "batches" / "partial" / "b0001" / "stacks.parquet"
+        pq.write_table(pq.read_table(path).slice(1), path)
+        if killed:
+            faulthandler.disable()  # of pytest
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 2
+
+    monkeypatch.setattr(entry, "main", lose_rows)
+    assert remade_tables(digested, stacks=2) == {*queries.names("analyze")}
+    assert partials(digested) == before
+
+
+def test_analysis_of_a_batch_computes_only_missing_results(digested):
+    """One acap is damaged: the others are complete. When it is repaired, only this sample is analyzed."""
+    campaign = digested
+    (campaign / "partial" / "s0").mkdir(parents=True)
+    acap = Campaign.at(campaign).acap("s1")
+    whole = acap.read_bytes()
+    acap.write_bytes(whole[:-10])
+    assert analyze(campaign) == 2
+    assert read_failures(campaign / "logs" / "batches" / "analyze" / "b0001.failed.tsv") == {"s1": 2}
+    assert {row["sample"] for row in partials(campaign)["quality"]} == {"s0", "s2"}
+    assert not (campaign / "partial" / "s0").exists()
+    acap.write_bytes(whole)
+    assert analyze(campaign) == 0
+    assert analyzed_samples(campaign) == ["s1"]
+    with_kept = partials(campaign)
+    shutil.rmtree(campaign / "batches" / "partial")
+    assert analyze(campaign) == 0
+    assert analyzed_samples(campaign) == [*SAMPLES]
+    assert partials(campaign) == with_kept
+
+
+@pytest.fixture
+def groups_analyzed(monkeypatch) -> list[list[str]]:
+    """Return a list to which the groups of samples that are analyzed will be added."""
+    groups, original = [], batch_analysis.BatchAnalysis._analyze
+
+    def analyze_group(analysis, group, **arguments):
+        groups.append([*group])
+        return original(analysis, group, **arguments)
+
+    monkeypatch.setattr(batch_analysis.BatchAnalysis, "_analyze", analyze_group)
+    return groups
+
+
+def test_failed_group_is_halved_until_the_sample_is_found(digested, groups_analyzed):
+    """Each fork rewrites all tables, so that analyzing each sample alone would take too long."""
+    acap = Campaign.at(digested).acap("s2")
+    acap.write_bytes(acap.read_bytes()[:-10])
+    assert analyze(digested) == 2
+    assert groups_analyzed == [["s0", "s1", "s2"], ["s0"], ["s1", "s2"], ["s1"], ["s2"]]
+    assert {row["sample"] for row in partials(digested)["quality"]} == {"s0", "s1"}
+
+
+def run_until_killed(campaign: Path, is_last: Callable[[int], bool]) -> bool:
+    """Analyze the batch in a process that is killed together with its fork; return whether this has happened.
+
+    ``is_last``: called in either process before a table is renamed and before the journal changes, with the number of
+    such calls so far; returns whether to kill them. The fork is confined, and cannot kill the other process itself.
+    """
+    with mmap.mmap(-1, 8) as shared:
+        calls = memoryview(shared).cast("i")  # their number, and the process to kill
+        if (job := os.fork()) == 0:
+            patch_writes(calls, is_last)
+            os._exit(analyze(campaign))
+        while not calls[1] and os.waitpid(job, os.WNOHANG) == (0, 0):
+            time.sleep(0.01)
+        stopped = calls[1]
+        calls.release()
+    if stopped:
+        for pid in dict.fromkeys((job, stopped)):  # the job first, which would process other samples
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(job, 0)
+    return bool(stopped)
+
+
+def patch_writes(calls: memoryview, is_last: Callable[[int], bool]) -> None:
+    """Replace the functions that rename a table or change the journal, as `run_until_killed` describes."""
+    replace, append = os.replace, Journal._append
+
+    def count() -> None:
+        if is_last(calls[0]):
+            calls[1] = os.getpid()
+            time.sleep(600)
+        calls[0] += 1
+
+    def replace_counted(*names, **directories):
+        count()
+        replace(*names, **directories)
+
+    def append_counted(journal, entries):
+        count()
+        append(journal, entries)
+
+    os.replace, Journal._append = replace_counted, append_counted
+
+
+def test_group_that_is_killed_with_its_job_is_divided(digested, groups_analyzed, monkeypatch):
+    """The third run processes only one sample when it is killed, so that the sample that causes this is known."""
+    monkeypatch.setattr(batch_analysis, "PARTS", 2)
+    monkeypatch.setattr(sys, "argv", ["-o"])
+
+    def run_with_large_sample() -> str | None:
+        """Return the sample during which the job was killed; None if several were processed together."""
+        assert run_until_killed(digested, lambda _: "s2" in sys.argv[: sys.argv.index("-o")])
+        return read_current(current_file(digested, "analyze", BATCH))
+
+    assert [run_with_large_sample() for _ in range(3)] == [None, None, "s2"]
+    assert {row["sample"] for row in partials(digested)["quality"]} == {"s0", "s1"}
+    assert analyze(digested) == 0
+    assert groups_analyzed == [["s2"]]
+    assert analyzed_samples(digested) == ["s2"]
+
+
+def test_parts_of_a_group_contain_all_samples():
+    samples = [f"s{number}" for number in range(200)]
+    for number in range(1, 201):
+        divided = batch_analysis.parts(samples[:number], 16)
+        assert [sample for part in divided for sample in part] == samples[:number]
+        sizes = {len(part) for part in divided}
+        assert len(divided) == min(number, 16) and max(sizes) - min(sizes) <= 1
+    assert all(len(part) <= batch_analysis.PARTS for part in batch_analysis.parts(samples, batch_analysis.PARTS))
+
+
+WRITES = 80  # of three samples that are analyzed one by one
+CHOSEN = range(WRITES) if "ACAPELLA_SOAK" in os.environ else random.Random(16).sample(range(WRITES), 3)
+
+
+@pytest.mark.parametrize("at", CHOSEN)
+def test_analysis_that_is_killed_at_any_write_is_completed(digested, monkeypatch, at):
+    monkeypatch.setattr(batch_analysis, "TOGETHER_BYTES", 0)
+    assert run_until_killed(digested, lambda number: number == at)
+    assert analyze(digested) == 0
+    assert analyze(digested) == 0 and analyzed_samples(digested) == []
+    assert not [*digested.rglob("*.part")]
+    killed = partials(digested)
+    shutil.rmtree(digested / "batches" / "partial")
+    assert analyze(digested) == 0
+    assert partials(digested) == killed
+
+
+def without(sample: str, tables: dict[str, list[dict]]) -> dict[str, list[dict]]:
+    """Return the rows of tables without those of a sample."""
+    return {name: [row for row in rows if row["sample"] != sample] for name, rows in tables.items()}
+
+
+def exclude(campaign: Path, sample: str) -> None:
+    """Remove a sample from the plan."""
+    write_plan(campaign, [member for member in read_plan(campaign) if member.sample != sample])
+
+
+@pytest.mark.parametrize("failed", [False, True], ids=["complete", "failed"])
+def test_sample_that_leaves_the_batch_costs_no_analysis_of_others(digested, failed):
+    """If its second analysis has failed before it writes a table, its earlier rows remain until it leaves."""
+    assert analyze(digested) == 0
+    before = partials(digested)
+    if failed:
+        Campaign.at(digested).acap("s1").write_bytes(b"PAR1, but not a table: PAR1")
+        assert analyze(digested) == 2 and partials(digested) == before
+    exclude(digested, "s1")
+    assert analyze(digested) == 0
+    assert analyzed_samples(digested) == [] and partials(digested) == without("s1", before)
+    assert remade_tables(digested) == set(), "the next run removes it again"
+
+
+def test_changed_queries_are_recreated_when_a_sample_leaves_the_batch(digested):
+    assert analyze(digested) == 0
+    before = partials(digested)
+    exclude(digested, "s1")
+    assert analyze(digested, stacks=2) == 0
+    assert analyzed_samples(digested) == ["s0", "s2"] and partials(digested) == without("s1", before)
+    assert remade_tables(digested, stacks=2) == set()
+
+
+@pytest.mark.parametrize("fault", ["no rows are removed", "damaged journal"])
+def test_all_samples_are_analyzed_if_the_rows_of_others_cannot_be_removed(digested, monkeypatch, fault):
+    assert analyze(digested) == 0
+    before, original = partials(digested), entry.main
+    exclude(digested, "s1")
+    if fault == "damaged journal":
+        path = Journal(digested, "analyze", BATCH).path
+        path.write_bytes(path.read_bytes().replace(b"s1\t", b"\0\0\xff"))
+    else:
+        monkeypatch.setattr(entry, "main", lambda: original() if "--sample" in sys.argv else 75)
+    assert analyze(digested) == 0
+    assert analyzed_samples(digested) == ["s0", "s2"] and partials(digested) == without("s1", before)
+    assert remade_tables(digested) == set()
+
+
+def test_crash_before_the_journal_leaves_a_sample_in_one_table(digested, monkeypatch):
+    """The tables of an analysis without batches are removed before the sample counts as complete."""
+    (digested / "partial" / "s0").mkdir(parents=True)
+
+    def crash(*_):
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(Journal, "add", crash)
+    assert analyze(digested) == OUTSIDE
+    assert not (digested / "partial" / "s0").exists()
+
+
+def test_two_processes_do_not_analyze_a_batch_at_the_same_time(digested, monkeypatch, capsys):
+    """A cluster has repeated a job that is still running, and that ends when the second job begins to wait."""
+    first, original = locked(digested, "analyze", "b0001"), fcntl.flock
+    first.__enter__()
+
+    def flock(stream, operation):
+        if operation == fcntl.LOCK_EX:  # waits
+            assert not (digested / "batches" / "partial").exists()
+            first.__exit__(None, None, None)
+        original(stream, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert analyze(digested) == 0 and analyze(digested) == 0
+    assert capsys.readouterr().err.count("waiting for a different process that runs analyze of batch b0001") == 1
+    assert set(partials(digested)) == set(queries.names("analyze"))
