@@ -1,8 +1,10 @@
 """Runs commands and a workflow on a disk that becomes full."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
@@ -10,13 +12,17 @@ import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.generated.tiny import add_sample
 from acapella_testing.requirements import require_success, skip_if
+from acapella_testing.runs import batch_campaign
 from acapella_testing.runs.stages import analyze_campaign
 from acapella_testing.runs.workflow_run import Workplace
 
+from acapella.campaign.layout import Campaign
 from acapella.cli.main import main
 from acapella.flowreports import program
 from acapella_core.errors import OUTSIDE
 
+SOAK = "ACAPELLA_SOAK" in os.environ
+BATCHED = {"batches": {"samples": 2}}
 # In a separate mount namespace: run with a small disk, list its files, enlarge the disk, and run again.
 RUN_TWICE = """\
 {prepare}
@@ -50,16 +56,17 @@ def run_twice(tmp_path):
 
 
 @pytest.fixture
-def place(tmp_path) -> Workplace:
-    """Return a campaign of one sample."""
+def place(tmp_path, request) -> Workplace:
+    """Return a campaign of one sample. Parameter: further keys of the config."""
     place = Workplace(tmp_path)
-    place.configure(digest={"engine": "native"})
+    place.configure(digest={"engine": "native"}, **request.param)
     (tmp_path / "captures").mkdir()
     write_pcap(tmp_path / "captures" / "s.pcap", busy_port())
     place.sheet(("s", "alpha", "p1", "../captures/s.pcap"))
     return place
 
 
+@pytest.mark.parametrize("place", [{}, BATCHED] if SOAK else [BATCHED], indirect=True)
 def test_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, run_twice, tmp_path):
     mount = "mkdir results && mount -t tmpfs -o size=512k none results"
     printed, files = run_twice("results", mount, "mount -o remount,size=64m results", place.command("index"), 1)
@@ -68,26 +75,30 @@ def test_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, ru
     assert line.endswith("No space left on device"), printed
     assert "acapella: no sample caused this failure" in printed.splitlines()
     assert "exclude" not in printed
-    assert "results/tiny/acap/s.parquet" in files
+    assert [name for name in files if name.startswith("results/tiny/acap/") and name.endswith("/s.parquet")]
     assert not [name for name in files if name.endswith((".part", ".wal", ".duckdb"))]
     with duckdb.connect(str(tmp_path / "kept" / "tiny" / "catalog.duckdb"), read_only=True) as con:
         assert con.execute("select sample, frames from samples").fetchall() == [("s", len(busy_port()))]
 
 
 @pytest.mark.parametrize(
-    ("limit", "cause"), [("nr_inodes=1", "No space left on device"), ("ro", "Read-only file system")]
+    ("place", "limit", "log"),
+    [({}, "nr_inodes=1", "digest/s.log"), (BATCHED, "ro", "batches/digest/b0001.log")],
+    indirect=["place"],
+    ids=["full", "read-only with batches"],
 )
-def test_unwritable_log_ends_a_run_with_a_summary_and_excludes_no_sample(place, run_twice, tmp_path, limit, cause):
+def test_unwritable_log_ends_a_run_with_a_summary_and_excludes_no_sample(place, run_twice, tmp_path, limit, log):
     """No file can be created in the directory of logs."""
-    logs = "results/tiny/logs/digest"
+    logs = f"results/tiny/logs/{log.rpartition('/')[0]}"
     mount = f"mkdir -p {logs} && mount -t tmpfs -o {limit} none {logs}"
     # `set` replaces the second run, which is not needed here.
     printed, _ = run_twice("results", mount, "set -- true", place.command("--until", "digest", "-q"), 1)
     assert "Traceback" not in printed, printed
-    error = f"acapella: error: results/tiny/logs/digest/s.log: the log cannot be written: {cause}"
+    cause = {"nr_inodes=1": "No space left on device", "ro": "Read-only file system"}[limit]
+    error = f"acapella: error: results/tiny/logs/{log}: the log cannot be written: {cause}"
     last = f"acapella: the disk is full; free space in {tmp_path}, then run snakemake again"
     if limit == "ro":
-        last = "  digest s: it was not started, or killed before it ended; Snakemake's message above gives the reason"
+        last = "  digest: it was not started, or killed before it ended; Snakemake's message above gives the reason"
         assert printed.count("acapella: no sample caused this failure\n") == 1, printed
     assert printed.splitlines()[-1] == last and printed.count(error) == 1, printed
     assert "exclude" not in printed
@@ -97,7 +108,7 @@ def test_unwritable_log_ends_a_run_with_a_summary_and_excludes_no_sample(place, 
 FILL = """\
 mkdir disk
 mount -t tmpfs -o size=64m none disk
-cp -r made disk/
+cp -a made disk/
 dd if=/dev/zero of=disk/filler bs=64k status=none 2> dd.log
 truncate -s -8K disk/filler
 """
@@ -152,7 +163,7 @@ STAGES = {  # arguments, results, and their number after the second run
 SOME = ("collect", "analyze", "index")  # the others take seconds to start
 
 
-@pytest.mark.parametrize("stage", STAGES if "ACAPELLA_SOAK" in os.environ else SOME)
+@pytest.mark.parametrize("stage", STAGES if SOAK else SOME)
 def test_stage_on_a_full_disk_leaves_no_incomplete_file_and_is_repeated(tmp_path, run_twice, stage):
     """Only analyze leaves complete files, in its output directory, which Snakemake deletes if the job fails."""
     words, pattern, number = STAGES[stage]
@@ -173,6 +184,44 @@ def test_stage_on_a_full_disk_leaves_no_incomplete_file_and_is_repeated(tmp_path
     left = {*files} - before - {"disk/filler"}
     assert left <= ({f"disk/{path.relative_to(tmp_path)}" for path in results} if stage == "analyze" else set())
     assert len([*(tmp_path / "kept" / "made").glob(pattern)]) == number
+
+
+@pytest.mark.parametrize("free_kib", [0, 4] if SOAK else [4])
+@pytest.mark.parametrize("stage", ["digest", "analyze"])
+def test_batch_on_a_full_disk_is_completed_without_its_complete_samples(
+    tmp_path, run_twice, monkeypatch, stage, free_kib
+):
+    """The digest of one of three samples changes. It cannot write a file, a table, or the list of failed samples."""
+    monkeypatch.chdir(tmp_path)  # the path of the campaign is part of the keys of complete samples
+    campaign = batch_campaign.write_digests(batch_campaign.write_campaign(Path("disk", "made")))
+    assert batch_campaign.analyze(campaign) == 0
+    capture = campaign.parent / "s1.pcap"
+    write_pcap(capture, busy_port() * 20)
+    words = {"digest": batch_campaign.digest_words, "analyze": batch_campaign.analysis_words}
+    if stage == "analyze":
+        assert main(words["digest"](campaign)) == 0
+    Path("disk").rename("before")
+    command = [sys.executable, "-m", "acapella.cli.main", *words[stage](campaign)]
+    fill = FILL.replace("made disk/", "before/. disk/").replace("-8K", f"-{free_kib}K")
+    printed, files = run_twice("disk", fill, "rm disk/filler", command, OUTSIDE)
+    last = printed.splitlines()[-1]
+    assert re.fullmatch(
+        "acapella: error: .*disk/made/.*: No space left on device.*|.*1 of 3 samples failed: .*", last
+    ), last
+    assert not [name for name in files if name.endswith(".part")]
+    kept = tmp_path / "kept" / "made"
+    costs = kept / "benchmarks" / "batches" / stage / "b0001.samples.tsv"
+    assert [line.split("\t")[0] for line in costs.read_text().splitlines()[1:]] == ["s1"]
+    Path("disk").rmdir()
+    Path("before").rename("disk")
+    assert main(words["digest"](campaign)) == 0
+    digests = {
+        place: [Campaign.at(place).acap(name).read_bytes() for name in ("s0", "s1")] for place in (kept, campaign)
+    }
+    assert digests[kept] == digests[campaign]
+    if stage == "analyze":
+        assert batch_campaign.analyze(campaign) == 0
+        assert batch_campaign.partials(kept) == batch_campaign.partials(campaign)
 
 
 @pytest.mark.parametrize(

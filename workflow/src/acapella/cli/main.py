@@ -40,6 +40,16 @@ def format_error(error: Exception) -> str:
     return f"standard output: {error.strerror}"
 
 
+def report_error(message: str) -> None:
+    """Print an error. If it cannot be printed, for example in a log on a full disk, the exit code must not change: the
+    buffer of standard error is discarded.
+    """
+    try:
+        names.report(f"acapella: error: {message}")
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 @contextlib.contextmanager
 def exceptions_for_signals() -> Iterator[list[int]]:
     """Make Ctrl-C raise KeyboardInterrupt, and the signals of `TERMINATION` raise SystemExit. Yield received signals.
@@ -123,9 +133,8 @@ def run_command(args: argparse.Namespace, received: list[int]) -> int:
     except (UserError, OSError) as error:
         if args.debug:
             raise
-        code = exit_code_of(error)
-        names.report(f"acapella: error: {format_error(error)}")
-        return code
+        report_error(format_error(error))
+        return exit_code_of(error)
     except SystemExit as ended:
         if ended.code in {128 + number for number in TERMINATION}:
             with contextlib.suppress(OSError):  # the terminal may be closed
@@ -137,7 +146,7 @@ def run_command(args: argparse.Namespace, received: list[int]) -> int:
             return 128 + (received or [signal.SIGINT])[-1]
         if args.debug or not is_out_of_memory(error):
             raise
-        names.report("acapella: error: out of memory")
+        report_error("out of memory")
         return OUTSIDE
     return code
 
