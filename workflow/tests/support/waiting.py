@@ -38,11 +38,13 @@ def in_background(*functions: Callable[[], object]) -> Iterator[None]:
             thread.join(TIMEOUT_S)
 
 
-def interrupt_when(condition: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
-    """Send SIGINT to this process, as Ctrl-C does, once a condition holds during the block."""
+def interrupt_when(
+    condition: Callable[[], object], number: signal.Signals = signal.SIGINT
+) -> contextlib.AbstractContextManager[None]:
+    """Send a signal to this process, by default that of Ctrl-C, once a condition holds during the block."""
 
     def interrupt() -> None:
         wait_until(condition)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
     return in_background(interrupt)

@@ -1,13 +1,18 @@
 """The local testbed as tests use it inside the sandbox: two sites with two hosts, every path, little traffic."""
 
+import concurrent.futures
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from acapella_testing.capture.pcap_records import frames
 from acapella_testing.requirements import require_programs
+from acapella_testing.waiting import wait_until
 
+from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import parse_settings
-from acapella_capture.testbeds.base import Direction, Mirror, ResourceRequest
+from acapella_capture.testbeds.base import Direction, Job, Mirror, ResourceRequest
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.testbeds.local.ovs import TUN
 from acapella_capture.testbeds.local.testbed import LocalTestbed
@@ -41,6 +46,65 @@ def mirror_of(testbed: LocalTestbed, site: str, port: str, direction: Direction)
     """Return a mirror to the first receiver of the site's first instance."""
     instance = testbed.instances(site)[0]
     return testbed.mirror(instance, instance.receivers[0], port, direction)
+
+
+def tcpdump_of(testbed: LocalTestbed, node: str, interface: str, output: str = "x.pcap", **settings) -> Tcpdump:
+    """Return a capture with these settings of section `capture`."""
+    how = parse_settings({"testbed": "local", "capture": settings}).capture
+    return Tcpdump(testbed, node, interface, how, output)
+
+
+class Sampled:
+    """A mirror and its capture; `counted` and `counts` are the counts of both at the end."""
+
+    def __init__(self, testbed: LocalTestbed, mirror: Mirror, **settings):
+        self._testbed, self.mirror, self._file = testbed, mirror, f"{mirror.interface}.pcap"
+        self.capture = tcpdump_of(testbed, mirror.instance, mirror.interface, self._file, **settings)
+
+    def start(self) -> None:
+        self.capture.start()
+        self.mirror.start()
+
+    def stop(self) -> None:
+        self.mirror.stop()
+        self.counted, self.counts = self.mirror.counters(), self.capture.stop()
+
+    def frames(self, directory: Path) -> list[bytes]:
+        self._testbed.fetch(self.mirror.instance, self._file, directory / self._file)
+        return [frame for _, frame in frames(directory / self._file)]
+
+
+@contextlib.contextmanager
+def capturing(*samples: Sampled) -> Iterator[None]:
+    """Run captures within the block; they take about a second to stop, so they stop in parallel."""
+    for sample in samples:
+        sample.start()
+    yield
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        list(threads.map(Sampled.stop, samples))
+
+
+def printing_tcpdump(testbed: LocalTestbed, mirror: Mirror, text: str, *words: str) -> Job:
+    """Start a tcpdump that prints the frames of a mirror to a file."""
+    argv = ["tcpdump", "-i", mirror.interface, "-n", "-e", "--immediate-mode", "-l", *words]
+    capture = testbed.start(mirror.instance, argv, output=text)
+    wait_until(lambda: "listening on" in capture.log())
+    return capture
+
+
+def printed(testbed: LocalTestbed, capture: Job, node: str, file: str) -> str:
+    """End a tcpdump and return what it has printed to a file of its node."""
+    capture.signal("INT")
+    assert capture.wait(300) == 0
+    return testbed.run(node, ["cat", testbed.path_on_node(node, file)]).stdout
+
+
+def transfer(testbed: LocalTestbed, *words: str) -> None:
+    """Send data of iperf3 from the first to the second host of site1."""
+    server = testbed.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
+    wait_until(lambda: "listening" in server.log())
+    assert testbed.run("site1-host1", ["iperf3", "-c", "10.10.1.2", *words]).status == 0
+    assert server.wait(300) is not None
 
 
 def open_vswitch_or_skip(switch: str = "ovs") -> None:

@@ -1,9 +1,12 @@
 """The slice of a user's own experiment on a FABRIC on loopback: nodes with shared NICs in a network."""
 
+import contextlib
 import datetime
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from acapella_testing.fabric.loopback import Loopback
+from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.fabric.orchestrator import HOST, LEASE, StoredSlice
 from acapella_testing.waiting import wait_until
 
@@ -25,6 +28,15 @@ class Experiment:
     def stored(self) -> StoredSlice:
         (found,) = [each for each in self.fabric.orchestrator.alive() if each.name == SLICE]
         return found
+
+
+@contextlib.contextmanager
+def fabric_with_experiment(directory: Path, tags: tuple[str, ...], nodes: dict[str, str] = NODES) -> Iterator[Loopback]:
+    """Run a FABRIC whose project has these permissions, with the user's slice, which is its attribute `mine`."""
+    with loopback_fabric(directory, SITES) as fabric:
+        fabric.orchestrator.tags = tags
+        fabric.mine = experiment(fabric, nodes)
+        yield fabric
 
 
 def experiment(

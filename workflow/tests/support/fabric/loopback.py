@@ -7,6 +7,9 @@ through the bastion host. urllib3 repeats failed requests immediately.
 
 import contextlib
 import json
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +18,14 @@ import paramiko
 import pytest
 from acapella_testing.fabric.nodes import BASTION, Nodes
 from acapella_testing.fabric.orchestrator import PROJECT, Orchestrator
+from acapella_testing.waiting import in_background, wait_until
 from fabrictestbed_extensions.fablib import fablib, node
 from fabrictestbed_extensions.utils.utils import Utils
 from fim.graph.networkx_property_graph import NetworkXGraphStorage
 from urllib3.util import Retry
 
 from acapella_capture.settings import FabricSettings, parse_settings
+from acapella_capture.testbeds.base import Instance, ResourceRequest
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 
 Connection = Callable[[str], tuple[object, object]]  # from a node's name: the bastion host and the node
@@ -50,6 +55,11 @@ class Loopback:
     def tokens(self) -> Path:
         return self.directory / "tokens.json"
 
+    @property
+    def slices(self) -> list[str]:
+        """Return the names of the slices that exist."""
+        return [each.name for each in self.orchestrator.alive()]
+
     def settings(self, **changes) -> FabricSettings:
         requested = (
             {"fabric_rc": str(self.directory / "fabric_rc"), "telemetry_url": self.orchestrator.url} | QUICK | changes
@@ -58,6 +68,35 @@ class Loopback:
 
     def testbed(self, campaign: str = "c", *, follow: str | None = None, fixed=None, **changes) -> FabricTestbed:
         return FabricTestbed(self.settings(**changes), campaign, follow=follow, fixed=fixed)
+
+    @contextlib.contextmanager
+    def allocated(self, site: str = "STAR", campaign: str = "c", **changes) -> Iterator[tuple[FabricTestbed, Instance]]:
+        """Provide a testbed with one instance at a site; release everything at the end."""
+        with self.testbed(campaign, **changes) as testbed:
+            (instance,) = testbed.allocate(site, ResourceRequest(1))
+            yield testbed, instance
+
+    @contextlib.contextmanager
+    def faulty(self, **faults: object) -> Iterator[None]:
+        """Activate faults of FABRIC during the block."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in faults.items():
+                patch.setattr(self.orchestrator.faults, name, value)
+            yield
+
+    @contextlib.contextmanager
+    def interrupted_while_stuck(self, condition: Callable[[], object], held_s: float = 0) -> Iterator[None]:
+        """Send SIGINT to this process once a condition holds; FABRIC completes nothing until `held_s` after that."""
+
+        def interrupt() -> None:
+            wait_until(condition)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(held_s)
+            self.orchestrator.faults.stuck = False
+
+        self.orchestrator.faults.stuck = True
+        with in_background(interrupt):
+            yield
 
     def give_token(self, lasts_s: float = 4 * 3600, **others: str) -> str:
         """Write a token to the user's file."""
@@ -118,6 +157,12 @@ def loopback_fabric(
         user_files(directory, orchestrator.url)
         created.give_token()
         yield created
+
+
+def offline_client(directory: Path) -> fablib.FablibManager:
+    """Return FABRIC's client, which needs no credentials and sends no request."""
+    log = str(directory / "client.log")
+    return fablib.FablibManager(offline=True, no_ssh=True, project_id="x", bastion_username="x", log_file=log)
 
 
 def interrupt_creation(fabric, session, monkeypatch) -> None:

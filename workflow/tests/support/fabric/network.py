@@ -17,6 +17,7 @@ from pathlib import Path
 from acapella_testing.fabric.graphs import graph, mac
 from acapella_testing.fabric.nodes import Nodes
 from acapella_testing.fabric.orchestrator import Orchestrator, StoredSlice
+from acapella_testing.processes import executable
 from acapella_testing.requirements import require_programs, require_root, require_success
 from acapella_testing.waiting import wait_until
 
@@ -151,8 +152,7 @@ def node_networks(orchestrator: Orchestrator, nodes: Nodes) -> Iterator[NodeNetw
     for name in ("ip", "ethtool", "tcpdump"):
         nodes.program(name).unlink()
     for name, text in (("modprobe", MODPROBE), ("sysctl", SYSCTL.format(sysctl=shutil.which("sysctl")))):
-        nodes.program(name).write_text(text)
-        nodes.program(name).chmod(0o755)
+        executable(nodes.program(name), text)
     networks = NodeNetworks(orchestrator, nodes)
     nodes.prefixes = networks
     try:

@@ -12,11 +12,13 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import paramiko
 from acapella_testing.fabric.graphs import mac
+from acapella_testing.processes import executable
 from acapella_testing.runs.warm_python import WarmPython
 
 IP = """#!/bin/sh
@@ -142,8 +144,7 @@ class Nodes:
             "tcpdump": TCPDUMP.format(python=sys.executable),
         }
         for name, text in programs.items():
-            (self._programs / name).write_text(text)
-            (self._programs / name).chmod(0o755)
+            executable(self._programs / name, text)
         self._python = WarmPython(self._programs)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
@@ -172,6 +173,13 @@ class Nodes:
         """Return the path of a script that nodes run instead of a program of this machine."""
         return self._programs / name
 
+    @contextlib.contextmanager
+    def inside(self, prefix: tuple[str, ...], *nodes: str) -> Iterator[tuple[str, ...]]:
+        """Run the commands of nodes with this prefix during the block; yield it."""
+        self.prefixes |= dict.fromkeys(nodes, prefix)
+        yield prefix
+        self.prefixes.clear()
+
     def environment(self, node: str) -> dict[str, str]:
         path = f"{self._programs}:{os.environ['PATH']}"
         return {"HOME": str(self.home(node)), "PATH": path, "LC_ALL": "C", **self._python.environment}
@@ -185,11 +193,22 @@ class Nodes:
     def close(self) -> None:
         self.lose_connections()
         self._listening.close()
-        for pid in self.directory.glob("*/*/jobs/*/pid"):  # programs left by a failed test
-            if not (pid.parent / "status").exists():
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(int(pid.read_text()), signal.SIGKILL)
+        for pid in self.running():  # programs left by a failed test
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(int(pid.read_text()), signal.SIGKILL)
         self._python.close()
+
+    def started(self, node: str = "*") -> list[Path]:
+        """Return the files with the process ids of the programs that were started on a node, by default on all."""
+        return list(self.directory.glob(f"{node}/*/jobs/*/pid"))
+
+    def running(self, node: str = "*") -> list[Path]:
+        """Return those of `started` whose programs have not ended."""
+        return [pid for pid in self.started(node) if not pid.with_name("status").exists()]
+
+    def commands_of(self, node: str) -> list[str]:
+        """Return the commands that the scripts of a node have logged."""
+        return (self.home(node) / "commands.log").read_text().splitlines()
 
     def connect(self, node: str) -> paramiko.SSHClient:
         """Return a client that is logged in to a node."""
@@ -198,6 +217,12 @@ class Nodes:
     def bastion(self) -> SimpleNamespace:
         """Return the used parts of a client that is logged in to the bastion host."""
         return bastion(self.bastion_key, self.bastion_address)
+
+    def bastion_key_file(self, directory: Path) -> Path:
+        """Write the host key of the bastion host for other processes; return the file."""
+        file = directory / "bastion_host_key"
+        self.bastion_key.write_private_key_file(str(file))
+        return file
 
     def _serve(self) -> None:
         while True:

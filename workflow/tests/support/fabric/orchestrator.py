@@ -121,8 +121,16 @@ class Orchestrator:
     def alive(self) -> list[StoredSlice]:
         return [each for each in self.slices.values() if each.state not in GONE]
 
+    def count(self, method: str, path: str = "/") -> int:
+        """Return the number of requests so far."""
+        return sum(verb == method and asked.startswith(path) for verb, asked in self.requests)
+
     def posts(self, path: str) -> int:
-        return sum(method == "POST" and asked.startswith(path) for method, asked in self.requests)
+        return self.count("POST", path)
+
+    def modifications(self) -> int:
+        """Return the number of requests that modify a slice."""
+        return self.count("PUT")
 
     def answer(self, method: str, path: str, query: dict, body: bytes, authorization: str) -> tuple[int, object]:
         """Return status and JSON of a request."""

@@ -21,8 +21,7 @@ SHELL = """acapella() {{
 
 def environment(fabric: Loopback) -> dict[str, str]:
     """Return the environment in which bash collects from a FABRIC on loopback."""
-    key, functions = fabric.directory / "bastion_host_key", fabric.directory / "functions.sh"
-    fabric.nodes.bastion_key.write_private_key_file(str(key))
+    key, functions = fabric.nodes.bastion_key_file(fabric.directory), fabric.directory / "functions.sh"
     functions.write_text(SHELL.format(python=sys.executable, module=__spec__.name, port=fabric.nodes.port, key=key))
     return {"BASH_ENV": str(functions)}
 

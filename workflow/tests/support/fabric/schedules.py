@@ -6,7 +6,6 @@ simulated where the collection waits for FABRIC, so that a hang costs no time an
 
 import contextlib
 import datetime
-import json
 import os
 import random
 import re
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture import veth
+from acapella_testing.fabric import collection_runs
 from acapella_testing.fabric.behavior import Faults
 from acapella_testing.fabric.collection_runs import OTHERS, PORTS
 from acapella_testing.fabric.experiment import HOSTS, NODES, SLICE, experiment
@@ -28,7 +28,6 @@ from acapella_testing.fabric.graphs import graph, needs
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.fabric.orchestrator import LEASE, TAGS, Orchestrator, StoredSlice
 
-from acapella_capture import collect
 from acapella_capture.testbeds.fabric import remote, session, slices, testbed
 from acapella_capture.testbeds.fabric.own_slice import own
 from acapella_capture.testbeds.local import replay_capture
@@ -143,7 +142,6 @@ class ScheduledOrchestrator(Orchestrator):
         self.plan: Schedule | None = None
         self.nodes = None
         self.excesses: list[str] = []
-        self.interrupted = 0
         self._before: dict[Change, object] = {}
         self._count = 0
 
@@ -167,7 +165,6 @@ class ScheduledOrchestrator(Orchestrator):
             if request == change.until:
                 setattr(owner, change.setting, self._before[change])
         if request in self.plan.interrupts:
-            self.interrupted += 1
             os.kill(os.getpid(), signal.SIGINT)
 
     def _check(self, query: dict) -> None:
@@ -230,7 +227,6 @@ class Ended:
     raw: Path
     passed_s: float
     excesses: tuple[str, ...]
-    interrupted: int
 
     @property
     def last_line(self) -> str:
@@ -290,7 +286,7 @@ def scheduled_fabric(directory: Path, plan: Schedule) -> Iterator[Loopback]:
 
 
 def collected(fabric: Loopback, plan: Schedule, *words: str) -> tuple[int, Path]:
-    """Run `acapella collect` in this process; return its exit status and the directory of its samples."""
+    """Run `acapella collect` in this process; return its exit status and the campaign's directory."""
     chosen = {"mode": "sites", "port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS[:1]}}
     if plan.own:
         chosen = {"mode": "slice", "slice": SLICE, "port_selection": "all", "ports": None}
@@ -309,11 +305,7 @@ def collected(fabric: Loopback, plan: Schedule, *words: str) -> tuple[int, Path]
         "collect": {"sites": list(SITES), "instances": plan.instances, "telemetry_wait_s": 0, **chosen},
         "fabric": asdict(fabric.settings(**changes)) | {"nodes": "own" if plan.own else "separate"},
     }
-    file, campaign = fabric.directory / "config.json", fabric.directory / "results" / CAMPAIGN
-    file.write_text(json.dumps(config))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["acapella collect", str(campaign), "--config", str(file), *words])
-        return collect.main(), campaign / "raw"
+    return collection_runs.run(fabric, config, *words)
 
 
 def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple[Ended, Ended]:
@@ -338,10 +330,10 @@ def end(
     clock = SimulatedClock()
     for module in WAITING:
         patch.setattr(module, "time", clock)
-    status, raw = collected(fabric, plan, *words)
+    status, campaign = collected(fabric, plan, *words)
     printed, orchestrator = capsys.readouterr(), fabric.orchestrator
     others = [each for each in orchestrator.alive() if each.name != SLICE and not is_ours(each)]
     return Ended(
         plan, status, printed.out, printed.err, tuple(left_in(orchestrator)), tuple(mirrors_in(orchestrator)),
-        len(others), raw, clock.passed_s, tuple(dict.fromkeys(orchestrator.excesses)), orchestrator.interrupted,
+        len(others), campaign / "raw", clock.passed_s, tuple(dict.fromkeys(orchestrator.excesses)),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.fabric.network import NodeNetworks, node_networks
 from acapella_testing.fabric.orchestrator import TAGS
 from acapella_testing.fabric.placement import PlacingOrchestrator
+from acapella_testing.generated.transfer_cells import TransferResults
 
 from acapella_capture.testbeds.fabric.networks import MULTISITE
 from acapella_capture.transfer import command
@@ -28,7 +29,7 @@ paths: {main: [h1, r1, h2]}
 
 
 @dataclass
-class FabricTransfers:
+class FabricTransfers(TransferResults):
     """A FABRIC with networks, and a user's campaign on it."""
 
     loopback: Loopback
@@ -45,8 +46,7 @@ class FabricTransfers:
 
     @property
     def slices(self) -> list[str]:
-        """Return the names of the slices that exist."""
-        return [each.name for each in self.orchestrator.alive()]
+        return self.loopback.slices
 
     def topology(self, text: str = DUMBBELL, name: str = "dumbbell") -> str:
         """Write a topology file; return its path."""
@@ -67,8 +67,12 @@ class FabricTransfers:
         printed = self.capsys.readouterr()
         return status, printed.out, printed.err
 
-    def cells(self) -> list[dict]:
-        return [json.loads(path.read_text()) for path in sorted(self.campaign.glob("transfers/*/cell.json"))]
+    def failure(self, *words: str, **changes) -> str:
+        """Run `acapella transfer`, which must fail with an error of one line; return the error."""
+        status, out, err = self.transfer(*words, **changes)
+        assert status == 2, err + out
+        assert len(err.strip().splitlines()) == 1, err
+        return err
 
 
 @contextlib.contextmanager

@@ -1,7 +1,10 @@
-"""A topology for `acapella transfer`, and the schema of the `cell.json` that it writes."""
+"""A topology for `acapella transfer`, and the results that it writes."""
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import yaml
 
 from acapella_core import schemas
@@ -20,6 +23,36 @@ links:
 paths: {up: [h1, r1, r2, r4, h2], down: [h1, r1, r3, r4, h2]}
 assignment: hash
 """
+
+
+class TransferResults:
+    """The results of transfers in the directory of a campaign."""
+
+    campaign: Path
+
+    def cells(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in sorted(self.campaign.glob("transfers/*/cell.json"))]
+
+    def errors(self) -> list[str | None]:
+        return [cell["error"] for cell in self.cells()]
+
+    def directory(self, cell: dict[str, Any]) -> Path:
+        return self.campaign / "transfers" / cell["cell_id"]
+
+    def report(self, cell: dict[str, Any], flow: int) -> dict[str, Any]:
+        """Return the report of iperf3 of a flow."""
+        return json.loads((self.directory(cell) / cell["flows"][flow]["iperf3"]).read_text())
+
+    def received(self, cell: dict[str, Any], *paths: str) -> int:
+        """Return the bytes that iperf3 received over some paths."""
+        reports = [self.report(cell, number) for number, flow in enumerate(cell["flows"]) if flow["path"] in paths]
+        return sum(report["end"]["sum_received"]["bytes"] for report in reports)
+
+    def begins(self, cell: dict[str, Any]) -> list[int]:
+        """Return the time of the first frame of each flow in the capture."""
+        rows = pq.read_table(self.directory(cell) / "wire.flows.parquet").to_pylist()
+        first = {row["src_port"]: row["first_ns"] for row in rows}
+        return [first[flow["client_port"]] for flow in cell["flows"]]
 
 
 def at_sites(topology: str, **sites: str) -> str:

@@ -1,0 +1,25 @@
+"""Commands that a test calls in its own process, and functions that do more than their original during a test."""
+
+import argparse
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+
+def parsed(module: ModuleType, *words: object) -> argparse.Namespace:
+    """Return the arguments of a command line for the module of a command."""
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    return parser.parse_args([str(word) for word in words])
+
+
+def call_before(patch: pytest.MonkeyPatch, owner: object, name: str, action: Callable) -> None:
+    """Have each call of a function of an object call an action first, with the same arguments."""
+    original = getattr(owner, name)
+
+    def both(*arguments: object, **options: object) -> object:
+        action(*arguments, **options)
+        return original(*arguments, **options)
+
+    patch.setattr(owner, name, both)
