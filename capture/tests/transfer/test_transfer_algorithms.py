@@ -1,8 +1,8 @@
 """Algorithms that the kernel does not list: an error before any transfer, and a line of the dry run."""
 
-import argparse
-
 import pytest
+from acapella_testing.new_files import write_file
+from acapella_testing.runs.in_process import parsed
 
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.transfer import command, settings
@@ -14,17 +14,13 @@ CONFIG = "transfer: {{grid: {{algorithm: [reno, {}]}}}}\n"
 @pytest.fixture
 def transfer(tmp_path, monkeypatch):
     """Return a function that runs `acapella transfer` for an algorithm, on a kernel that lists reno and cubic."""
-    listed, config = tmp_path / "listed", tmp_path / "config.yaml"
-    listed.write_text("reno cubic\n")
-    monkeypatch.setattr(settings, "ALGORITHMS", listed)
+    monkeypatch.setattr(settings, "ALGORITHMS", write_file(tmp_path / "listed", "reno cubic\n"))
     monkeypatch.setattr(sandbox, "inside", lambda: False)
     monkeypatch.setattr(sandbox, "call", lambda argv: pytest.fail("the command started namespaces"))
 
     def run(algorithm: str, *options: str) -> None:
-        config.write_text(CONFIG.format(algorithm))
-        parser = argparse.ArgumentParser()
-        command.add_arguments(parser)
-        command.run(parser.parse_args([f"{tmp_path}/one", "--config", f"{config}", *options]))
+        config = write_file(tmp_path / "config.yaml", CONFIG.format(algorithm))
+        command.run(parsed(command, tmp_path / "one", "--config", config, *options))
 
     return run
 

@@ -1,17 +1,22 @@
 """Failed probes, transfers and digests: each fails its own run, and the grid continues."""
 
 import contextlib
+import itertools
 import json
 import socket
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 from acapella_testing.generated.transfer_cells import validate_written
 
+from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.transfer import capture, measurement, probe, runner, transfer
 from acapella_capture.transfer.delay import Counts
+from acapella_capture.transfer.emulation import Emulation
 from acapella_capture.transfer.grid import plan
+from acapella_capture.transfer.hosts import Hosts
 from acapella_capture.transfer.measurement import Measurements
 from acapella_capture.transfer.results import MOST_ATTEMPTS, Results
 from acapella_capture.transfer.runner import MOST_IN_A_ROW, Runner, check_failed, run_grid
@@ -29,27 +34,25 @@ CELLS = sorted(plan(SETTINGS), key=lambda cell: (cell.delay_ns, cell.buffer_byte
 class Probes(Measurements):
     """Measurements whose probe of a queue, or of a delay, fails a number of times."""
 
-    def __init__(self, *, buffer_bytes: int | None = None, delay_ns: int | None = None, times: int = 99):
-        super().__init__(None, SETTINGS.topology, self.note, None)
-        self._delay_ns, self._buffer_bytes, self._times = delay_ns, buffer_bytes, times
-        self._cell, self.tries = None, 0
+    def __init__(self, *, times: int = 99, **broken: int):
+        super().__init__(None, SETTINGS.topology, self._apply, None)
+        self._broken, self._times, self.tries = broken, times, 0
 
-    def note(self, cell) -> None:
+    def _apply(self, cell) -> None:
         self._cell = cell
 
-    def fail(self) -> None:
-        self.tries += 1
-        if self.tries <= self._times:
-            raise UserError("no reply", where="node h1")
+    def _try(self, cell, name: str) -> None:
+        if getattr(cell, name) == self._broken.get(name):
+            self.tries += 1
+            if self.tries <= self._times:
+                raise UserError("no reply", where="node h1")
 
     def _round_trip(self, path: str) -> int:
-        if self._cell.delay_ns == self._delay_ns:
-            self.fail()
+        self._try(self._cell, "delay_ns")
         return 1000 + self._cell.delay_ns
 
     def _fill(self, cell, path: str) -> tuple[int, int]:
-        if cell.buffer_bytes == self._buffer_bytes:
-            self.fail()
+        self._try(cell, "buffer_bytes")
         return cell.rate_bps, cell.buffer_bytes
 
 
@@ -76,31 +79,23 @@ class Delayed(runner.Delays):
 
     def __init__(self):
         super().__init__(None, SETTINGS.topology, "return")
-        self._asked = 0
+        self._asked = itertools.count(1)
 
     def counts(self) -> dict[str, Counts]:
-        self._asked += 1
-        return {"delay-rev": Counts(10 * self._asked, self._asked, 0, 0, 1000, 500)}
+        asked = next(self._asked)
+        return {"delay-rev": Counts(10 * asked, asked, 0, 0, 1000, 500)}
 
 
-def idle_links() -> SimpleNamespace:
-    """Return emulated links without traffic."""
-    links = SETTINGS.topology.emulated()
-    counts = {"counters": lambda: dict.fromkeys(links, (0, 0, 0)), "returned_bytes": lambda: dict.fromkeys(links, 0)}
-    return SimpleNamespace(is_empty=lambda: True, apply=lambda cell: None, **counts)
-
-
-def idle_transfer(*_: object) -> SimpleNamespace:
-    """Return a transfer that does nothing."""
-    flow = Flow(0, "path", 40001, 5201, 1000, 50, "iperf3-0.json", started_ns=0, ended_ns=0, exit_code=0)
-    flow.start_error_ns = 0
-    return SimpleNamespace(run=lambda: Outcome([flow]), fetch=lambda outcome, directory: None)
-
-
-def empty_capture(*_: object) -> contextlib.nullcontext:
-    """Return a capture without frames."""
-    counts = {"frames": 0, "dropped": 0, "snaplen": 100, "file": None}
-    return contextlib.nullcontext(SimpleNamespace(stop=lambda: counts, fetch=lambda directory: None))
+LINKS = SETTINGS.topology.emulated()
+IDLE_LINKS = {
+    "is_empty.return_value": True,
+    "counters.return_value": dict.fromkeys(LINKS, (0, 0, 0)),
+    "returned_bytes.return_value": dict.fromkeys(LINKS, 0),
+}
+FLOW = Flow(
+    0, "path", 40001, 5201, 1000, 50, "iperf3-0.json", started_ns=0, ended_ns=0, exit_code=0, start_error_ns=0
+)  # fmt: skip
+NO_FRAMES = {"frames": 0, "dropped": 0, "snaplen": 100, "file": None}
 
 
 @pytest.fixture
@@ -108,15 +103,16 @@ def slice_of_stubs(monkeypatch) -> Runner:
     """Return a runner whose nodes are stubs; results, measurements and flags are those of the program."""
     made = Runner.__new__(Runner)
     made._settings, made._topology = SETTINGS, SETTINGS.topology
-    made._environment = {"processors": 2}
+    made._environment, made._hosts = {"processors": 2}, Mock(spec=Hosts)
     made._nodes = SimpleNamespace(load=lambda node: 2.0, device=lambda node, peer: f"{node}-{peer}")
-    made._hosts = SimpleNamespace(set_algorithm=lambda name: None)
-    made._emulation, made._delays = idle_links(), Delayed()
+    made._emulation, made._delays = Mock(spec=Emulation, **IDLE_LINKS), Delayed()
     made._measurements = Probes()
     made._measurements.measure(CELLS)
-    monkeypatch.setattr(runner, "Transfer", idle_transfer)
+    idle = Mock(spec=transfer.Transfer, **{"run.side_effect": lambda: Outcome([replace(FLOW)])})
+    monkeypatch.setattr(runner, "Transfer", lambda *_: idle)
     monkeypatch.setattr(runner, "BACKGROUND_S", 0)
-    monkeypatch.setattr(capture, "Capture", empty_capture)
+    no_capture = contextlib.nullcontext(Mock(spec=CAPTURE, **{"stop.return_value": NO_FRAMES}))
+    monkeypatch.setattr(capture, "Capture", lambda *_: no_capture)
     monkeypatch.setattr(capture, "frames_over_mtu", lambda directory: 0)
     monkeypatch.setattr(capture, "digest", lambda directory: None)
     return made
@@ -138,14 +134,8 @@ def errors_of(slice_of_stubs, directory, cells: list) -> list[str | None]:
 
 
 def test_failed_digest_fails_its_run_only(tmp_path, monkeypatch, slice_of_stubs):
-    calls = []
-
-    def digest(directory):
-        calls.append(directory)
-        if len(calls) == 2:
-            raise UserError("acapella digest failed: damaged", where="wire.pcap")
-
-    monkeypatch.setattr(capture, "digest", digest)
+    failed = UserError("acapella digest failed: damaged", where="wire.pcap")
+    monkeypatch.setattr(capture, "digest", Mock(side_effect=[None, failed, None, None]))
     found = grid_of(slice_of_stubs, Results(tmp_path), CELLS)
     errors = [content["error"] for content in found]
     assert errors == [None, "wire.pcap: acapella digest failed: damaged", None, None]
@@ -166,17 +156,16 @@ def test_run_of_a_busy_machine_is_flagged(tmp_path, monkeypatch, slice_of_stubs,
     assert (content["measured"]["load"], sorted(content["flags"])) == (load, flags)
 
 
-def test_traffic_opposite_to_the_data_counts_as_background(tmp_path, monkeypatch, slice_of_stubs):
-    answers = iter([1000, 1_001_000])
-    name = next(iter(SETTINGS.topology.emulated()))
-    monkeypatch.setattr(slice_of_stubs._emulation, "returned_bytes", lambda: {name: next(answers)})
+def test_traffic_opposite_to_the_data_counts_as_background(tmp_path, slice_of_stubs):
+    (name,) = LINKS
+    slice_of_stubs._emulation.returned_bytes.side_effect = [{name: 1000}, {name: 1_001_000}]
     (content,) = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
     assert content["measured"]["background_bps"] > 0 and "background" in content["flags"]
 
 
 def test_run_over_a_link_that_does_not_become_idle_fails(tmp_path, monkeypatch, slice_of_stubs):
     monkeypatch.setattr(runner, "IDLE_S", 0)
-    monkeypatch.setattr(slice_of_stubs._emulation, "is_empty", lambda: False)
+    slice_of_stubs._emulation.is_empty.return_value = False
     found = errors_of(slice_of_stubs, tmp_path, CELLS[:1])
     assert found == ["an emulated link is not idle after 0 s; other traffic uses it"]
 
@@ -187,86 +176,43 @@ def test_failed_probe_is_the_error_of_its_runs(tmp_path, slice_of_stubs):
     assert errors_of(slice_of_stubs, tmp_path, CELLS) == [None, "probe: node h1: no reply"] * 2
 
 
-class Running:
-    """A program that runs until it is killed."""
-
-    def __init__(self, *_: object, answers: bool = True):
-        self.signals: list[str] = []
-        self._answers = answers
-
-    def start(self) -> None:
-        """It runs already."""
-
-    def kill(self) -> None:
-        self.signal("KILL")
-
-    def poll(self) -> int | None:
-        if not self._answers:
-            raise UserError("lost connection", where="node h1")
-        return -9 if "KILL" in self.signals else None
-
-    def wait(self, timeout_s: float) -> int | None:
-        del timeout_s
-        return self.poll()
-
-    def signal(self, name: str) -> None:
-        self.signals.append(name)
+# What is counted before the end of the transfer; counters are read for other traffic, too.
+COUNTED = {"_delays.counts": [{}], "_emulation.counters": [dict.fromkeys(LINKS, (0, 0, 0))] * 3}
 
 
-@pytest.mark.parametrize("broken", ["counts", "counters"])
+@pytest.mark.parametrize("broken", COUNTED)
 def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(tmp_path, monkeypatch, slice_of_stubs, broken):
-    program, calls = Running(), []
-
-    def fail() -> dict:
-        calls.append(broken)
-        if len(calls) < (4 if broken == "counters" else 2):  # for other traffic, and once before the transfer
-            return dict.fromkeys(SETTINGS.topology.emulated(), (0, 0, 0)) if broken == "counters" else {}
-        raise UserError("lost connection", where="node r1")
-
+    program, (owner, name) = Mock(spec=Tcpdump), broken.split(".")
     monkeypatch.setattr(capture, "Capture", CAPTURE)
     monkeypatch.setattr(capture, "Tcpdump", lambda *_: program)
-    monkeypatch.setattr(slice_of_stubs._delays if broken == "counts" else slice_of_stubs._emulation, broken, fail)
+    reading = Mock(side_effect=[*COUNTED[broken], UserError("lost connection", where="node r1")])
+    monkeypatch.setattr(getattr(slice_of_stubs, owner), name, reading)
     assert errors_of(slice_of_stubs, tmp_path, CELLS[:1]) == ["node r1: lost connection"]
-    assert program.signals == ["KILL"]
+    assert program.method_calls == [call.start(), call.kill()]
 
 
 def test_unreachable_node_does_not_keep_programs_on_other_nodes_running(monkeypatch, capsys):
     monkeypatch.setattr(transfer, "END_S", 0)
-    lost, client, server = Running(answers=False), Running(), Running()
+    error = UserError("lost connection", where="node h1")
+    lost = Mock(**{"poll.side_effect": error, "wait.side_effect": error})
+    client, server = (Mock(**{"poll.return_value": None, "wait.return_value": None}) for _ in range(2))
     ended = transfer.Transfer(None, SETTINGS.topology, CELLS[0], 1, 0)
     ended._clients, ended._servers = [lost, client], [server]
     with pytest.raises(UserError, match="lost connection"):
         ended._end(failed=False)
-    assert client.signals == server.signals == ["TERM", "KILL"]
+    assert client.signal.call_args_list == server.signal.call_args_list == [call("TERM"), call("KILL")]
     ended._end(failed=True)
     assert "warning: node h1: lost connection" in capsys.readouterr().err, "it does not replace the first error"
 
 
-class Broken:
-    """Links and hosts whose cleanup fails; `done` lists the attempts."""
-
-    def __init__(self):
-        self.done: list[str] = []
-
-    def remove(self) -> None:
-        self.done.append("remove")
-        raise UserError("tc failed", where="node r2")
-
-    def restore(self) -> None:
-        self.done.append("restore")
-
-    def close(self) -> None:
-        self.done.append("close")
-
-
 @pytest.mark.parametrize("reason", [None, UserError("10 runs in a row failed"), KeyboardInterrupt()])
 def test_error_of_the_cleanup_stops_neither_the_cleanup_nor_the_first_error(capsys, reason):
-    ended, broken = Runner.__new__(Runner), Broken()
+    ended, broken = Runner.__new__(Runner), Mock(**{"remove.side_effect": UserError("tc failed", where="node r2")})
     ended._emulation = ended._hosts = ended._delays = broken
     with pytest.raises(BaseException) as caught, ended:
         if reason is not None:
             raise reason
-    assert broken.done == ["remove", "restore", "close"]
+    assert broken.method_calls == [call.remove(), call.restore(), call.close()]
     if reason is None:
         assert f"{caught.value}" == "node r2: tc failed"
     else:
@@ -275,38 +221,27 @@ def test_error_of_the_cleanup_stops_neither_the_cleanup_nor_the_first_error(caps
 
 
 def test_full_disk_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
-    def digest(directory):
-        raise UserError("no space left", where=directory, outside=True)
-
-    monkeypatch.setattr(capture, "digest", digest)
+    full = UserError("no space left", where=tmp_path, outside=True)
+    monkeypatch.setattr(capture, "digest", Mock(side_effect=full))
     with pytest.raises(UserError, match="no space left"):
         grid_of(slice_of_stubs, Results(tmp_path), CELLS)
 
 
-def test_slice_that_does_not_work_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
+def test_slice_that_does_not_work_ends_the_grid(tmp_path, slice_of_stubs):
     cells = [replace(CELLS[0], run=run) for run in range(MOST_IN_A_ROW + 1)]
-
-    def broken(cell) -> None:
-        raise UserError("lost connection", where="node r1")
-
-    monkeypatch.setattr(slice_of_stubs._emulation, "apply", broken)
+    slice_of_stubs._emulation.apply.side_effect = UserError("lost connection", where="node r1")
     with pytest.raises(UserError, match=f"{MOST_IN_A_ROW} runs in a row failed; the last: node r1: lost connection"):
         grid_of(slice_of_stubs, Results(tmp_path), cells)
     assert Results(tmp_path).is_missing(cells[-1], retry=False)
 
 
 def test_run_is_repeated_until_it_has_failed_three_times(tmp_path, monkeypatch, slice_of_stubs):
-    def digest(directory):
-        raise UserError("damaged", where="wire.pcap")
-
-    monkeypatch.setattr(capture, "digest", digest)
+    monkeypatch.setattr(capture, "digest", Mock(side_effect=UserError("damaged", where="wire.pcap")))
     results, (cell, *_) = Results(tmp_path), CELLS
-    repeated = []
     for _ in range(MOST_ATTEMPTS):
-        repeated.append(results.is_missing(cell, retry=False))
+        assert results.is_missing(cell, retry=False)
         grid_of(slice_of_stubs, results, [cell])
-    assert repeated == [True, True, True]
-    assert results.attempts(cell) == MOST_ATTEMPTS
+    assert results.attempts(cell) == MOST_ATTEMPTS == 3
     assert not results.is_missing(cell, retry=False)
     assert results.is_missing(cell, retry=True)
     assert results.write_complete([cell]) == [f"{cell.cell_id}: wire.pcap: damaged"]
@@ -338,15 +273,11 @@ def test_key_that_the_schema_does_not_describe_is_an_error(tmp_path, monkeypatch
 
 
 def test_probe_waits_for_a_port_that_a_killed_program_has_left(monkeypatch):
-    with socket.socket() as blocking, socket.socket() as link:
-        blocking.bind(("", 0))
-        blocking.listen()
+    with socket.create_server(("", 0)) as blocking, socket.socket() as link:
         port = blocking.getsockname()[1]
         monkeypatch.setattr(probe.time, "sleep", lambda _: blocking.close())
         probe.bind(link, port)
         assert link.getsockname()[1] == port
     monkeypatch.setattr(probe, "FREE_S", 0)
-    with socket.socket() as blocking, socket.socket() as link, pytest.raises(OSError, match="in use"):
-        blocking.bind(("", 0))
-        blocking.listen()
+    with socket.create_server(("", 0)) as blocking, socket.socket() as link, pytest.raises(OSError, match="in use"):
         probe.bind(link, blocking.getsockname()[1])

@@ -1,9 +1,10 @@
 """The runs of a grid: their number, order, names and sizes."""
 
-import argparse
 import json
 
 import pytest
+from acapella_testing.new_files import write_file
+from acapella_testing.runs.in_process import parsed
 
 from acapella_capture.transfer import command
 from acapella_capture.transfer.estimate import PROBE_S, RUN_S, estimate_s, ideal_s
@@ -14,6 +15,11 @@ from acapella_core.errors import UserError
 
 CONFIG = schemas.root().parent / "config"
 
+SHORT = """
+nodes: {h1: {role: host}, r1: {role: router}, h2: {role: host}}
+links: {a: {between: [h1, r1]}, b: {between: [r1, h2], emulated: true}}
+paths: {main: [h1, r1, h2]}
+"""
 GRID = {"delay_ms": [0, 20, 40], "buffer_bytes": ["10K", 20480], "size_bytes": ["1M"]}
 
 
@@ -65,16 +71,12 @@ def test_dry_run_prints_the_defaults_of_keys_that_the_grid_does_not_set(grid, de
     ],
 )
 def test_next_commands_are_printed_even_if_no_run_is_missing(tmp_path, capsys, algorithms, config, figures):
-    campaign, path = tmp_path / "one", tmp_path / config
-    (campaign / "transfers").mkdir(parents=True)
-    path.write_text(f"transfer: {{grid: {{algorithm: [{algorithms}], delay_ms: [20]}}}}\n")
+    campaign = tmp_path / "one"
+    path = write_file(tmp_path / config, f"transfer: {{grid: {{algorithm: [{algorithms}], delay_ms: [20]}}}}\n")
     for cell in plan(read_transfer_settings(path)):
-        (campaign / "transfers" / cell.cell_id).mkdir()
         done = {"cell_id": cell.cell_id, "error": None, "flags": []}
-        (campaign / "transfers" / cell.cell_id / "cell.json").write_text(json.dumps(done))
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    command.run(parser.parse_args([f"{campaign}", "--config", f"{path}"]))
+        write_file(campaign / "transfers" / cell.cell_id / "cell.json", json.dumps(done))
+    command.run(parsed(command, campaign, "--config", path))
     summary, *following = capsys.readouterr().out.splitlines()
     assert summary == f"4 runs: {campaign}/transfers"
     commands = f"acapella campaign transfers {campaign}; acapella campaign figures {campaign} --only {figures}"
@@ -105,10 +107,7 @@ def test_repeated_cells_are_settings_with_all_their_algorithms(number, pairs, si
 
 
 def test_names_depend_on_settings_mode_and_topology(tmp_path):
-    other = tmp_path / "linear.yaml"
-    text = "nodes: {h1: {role: host}, r1: {role: router}, h2: {role: host}}\n"
-    text += "links: {a: {between: [h1, r1]}, b: {between: [r1, h2], emulated: true}}\npaths: {main: [h1, r1, h2]}\n"
-    other.write_text(text)
+    other = write_file(tmp_path / "linear.yaml", SHORT)
     names = [
         {cell.cell_id for cell in plan(settings_of(**changes))}
         for changes in ({}, {"mode": "published"}, {"topology": str(other)}, {"delay_on": "both"})

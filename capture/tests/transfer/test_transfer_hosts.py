@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+from unittest.mock import Mock
 
 import pytest
+from acapella_testing.runs.in_process import call_before
 
 from acapella_capture.testbeds.base import CompletedProgram
 from acapella_capture.transfer import nodes as local_nodes
@@ -22,11 +24,9 @@ class OneOffload(LocalNodes):
     def run(self, node, argv, *, timeout_s=30, stdin=""):
         if argv[0] != "ethtool":
             return CompletedProgram(0, "1", "")
-        device = argv[-1]
-        self.asked.append((node, device))
-        features = {
-            name: {"active": (node, device, short) == ("r3", "to-h2", "gro")} for name, short in OFFLOADS.items()
-        }
+        self.asked.append((node, argv[-1]))
+        active = {"gro"} if self.asked[-1] == ("r3", "to-h2") else set()
+        features = {name: {"active": short in active} for name, short in OFFLOADS.items()}
         return CompletedProgram(0, json.dumps([features]), "")
 
 
@@ -67,8 +67,7 @@ class Files:
 @pytest.mark.parametrize(("flight", "most"), [(100, 64 << 20), (32 << 20, 256 << 20)])
 def test_buffers_of_tcp_never_become_smaller(flight, most):
     files = Files(h1=6 << 20, h2=64 << 20)
-    before = dict(files.values)
-    hosts = Hosts(files, ("h1", "h2"))
+    hosts, before = Hosts(files, ("h1", "h2")), dict(files.values)
     hosts.set_window(flight)
     assert {files.values[host, f"{IPV4}/tcp_rmem"] for host in ("h1", "h2")} == {f"4096 16384 {most}"}
     assert files.values["h1", f"{IPV4}/tcp_notsent_lowat"] == "131072"
@@ -85,30 +84,24 @@ def test_buffer_that_the_kernel_cannot_provide_is_reported(capsys, flight, warne
 @pytest.mark.parametrize(("allowed", "succeeds"), [("reno cubic", True), ("reno bbr", False)])
 def test_only_an_algorithm_that_is_not_allowed_as_default_is_ignored(monkeypatch, allowed, succeeds):
     files = Files(h1=6 << 20, h2=6 << 20)
-    for host in ("h1", "h2"):
-        files.values[host, f"{IPV4}/tcp_available_congestion_control"] = "reno cubic bbr"
-        files.values[host, f"{IPV4}/tcp_allowed_congestion_control"] = allowed
-        files.values[host, f"{IPV4}/tcp_congestion_control"] = "reno"
-
-    def write(host: str, path: str, value: str) -> None:
-        raise UserError("lost connection", where=f"node {host}")
-
-    monkeypatch.setattr(files, "write", write)
+    names = {"available_congestion_control": "reno cubic bbr", "allowed_congestion_control": allowed}
+    for name, value in (names | {"congestion_control": "reno"}).items():
+        files.values |= {(host, f"{IPV4}/tcp_{name}"): value for host in ("h1", "h2")}
+    monkeypatch.setattr(files, "write", Mock(side_effect=UserError("lost connection", where="node h1")))
     with contextlib.nullcontext() if succeeds else pytest.raises(UserError, match="node h1: lost connection"):
         Hosts(files, ("h1", "h2")).set_algorithm("bbr")
 
 
 def test_all_values_are_restored_although_one_cannot_be(monkeypatch):
     files = Files(h1=6 << 20, h2=6 << 20)
-    hosts, before, write = Hosts(files, ("h1", "h2")), dict(files.values), files.write
+    hosts, before = Hosts(files, ("h1", "h2")), dict(files.values)
     hosts.set_window(1)
 
-    def fail_first(host: str, path: str, value: str) -> None:
+    def fail_first(host: str, path: str, _value: str) -> None:
         if (host, path) == ("h1", f"{IPV4}/tcp_no_metrics_save"):
             raise UserError("lost connection", where="node h1")
-        write(host, path, value)
 
-    monkeypatch.setattr(files, "write", fail_first)
+    call_before(monkeypatch, files, "write", fail_first)
     with pytest.raises(UserError, match="lost connection"):
         hosts.restore()
     assert {key for key in before if before[key] != files.values[key]} == {("h1", f"{IPV4}/tcp_no_metrics_save")}

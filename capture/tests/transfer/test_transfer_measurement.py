@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock, call
 
 import pytest
+from acapella_testing.new_files import write_file
 
 from acapella_capture.testbeds.base import CompletedProgram
 from acapella_capture.transfer import emulation, routing, tcp_info
@@ -74,10 +75,12 @@ def arrivals(
 def with_outliers(found: list[list[int]], share: float, late_ns: int) -> list[list[int]]:
     """Return arrivals, a random share of which has late timestamps, as from a busy core."""
     generator = random.Random(1)
-    return [
-        [number, sent_ns, arrived_ns + (generator.randrange(late_ns) if generator.random() < share else 0), previous_ns]
-        for number, sent_ns, arrived_ns, previous_ns in found
-    ]
+    delays = [generator.randrange(late_ns) if generator.random() < share else 0 for _ in found]
+    return [[n, sent, arrived + by, previous] for (n, sent, arrived, previous), by in zip(found, delays, strict=True)]
+
+
+def queue_bytes(found: list[list[int]]) -> int:
+    return rate_and_queue(found, where="test")[1]
 
 
 @pytest.mark.parametrize("frames", [2, 8, QUEUE_FRAMES, 400])
@@ -93,12 +96,9 @@ def test_rate_and_queue_of_a_simulated_link(frames, pause_ms):
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.2])
 def test_late_arrivals_do_not_change_the_queue(frames, share):
     found = with_outliers(arrivals(3000, frames=frames), share, late_ns=100 * PER_FRAME_NS)
-    longest = max(arrived - sent for _, sent, arrived, _ in found) - min(
-        arrived - sent for _, sent, arrived, _ in found
-    )
-    assert longest > 1.5 * frames * PER_FRAME_NS, "the longest waiting time would be far too long"
-    _, size = rate_and_queue(found, where="test")
-    assert size == pytest.approx(frames * FRAME, abs=QUEUE_ERROR_BYTES)
+    delays = [arrived - sent for _, sent, arrived, _ in found]
+    assert max(delays) - min(delays) > 1.5 * frames * PER_FRAME_NS, "the longest waiting time would be far too long"
+    assert queue_bytes(found) == pytest.approx(frames * FRAME, abs=QUEUE_ERROR_BYTES)
 
 
 @pytest.mark.parametrize("frames", [2, QUEUE_FRAMES])
@@ -107,22 +107,19 @@ def test_sender_that_is_often_not_scheduled_does_not_change_the_queue(frames, bu
     found = arrivals(3000, frames=frames, busy=busy)
     late = sum(sent - previous > 1_000_000 for _, sent, _, previous in found[1:])
     assert late > 10, "the queue was often not full, although the predecessor was dropped"
-    _, size = rate_and_queue(found, where="test")
-    assert size == frames * FRAME
+    assert queue_bytes(found) == frames * FRAME
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.1])
 def test_machine_on_which_no_datagram_is_sent_in_time_measures_a_quantile(busy):
     slow = [[number, sent, arrived, sent - 10**7] for number, sent, arrived, _ in arrivals(3000, busy=busy)]
-    _, size = rate_and_queue(slow, where="test")
-    assert size == pytest.approx(QUEUE_FRAMES * FRAME, abs=QUEUE_ERROR_BYTES)
+    assert queue_bytes(slow) == pytest.approx(QUEUE_FRAMES * FRAME, abs=QUEUE_ERROR_BYTES)
 
 
 def test_stall_of_the_link_does_not_change_the_queue():
     stalled = arrivals(3000, stall_ns=30_000_000)
     assert max(arrived - sent for _, sent, arrived, _ in stalled) > 2 * QUEUE_FRAMES * PER_FRAME_NS
-    _, size = rate_and_queue(stalled, where="test")
-    assert size == QUEUE_FRAMES * FRAME
+    assert queue_bytes(stalled) == QUEUE_FRAMES * FRAME
 
 
 def slower(found: list[list[int]], rate_bps: int) -> list[list[int]]:
@@ -134,9 +131,8 @@ def slower(found: list[list[int]], rate_bps: int) -> list[list[int]]:
 def test_link_that_is_faster_than_the_probe_has_a_lower_bound():
     found = slower(arrivals(1000), 30_000_000)
     assert measured_link(found, RATE_BPS, where="test") == (None, None, pytest.approx(30_000_000, rel=1e-3))
-    fast = slower(arrivals(1000), 60_000_000)
     with pytest.raises(UserError, match="did not fill the queue"):
-        measured_link(fast, RATE_BPS, where="the link has no limit")
+        measured_link(slower(arrivals(1000), 60_000_000), RATE_BPS, where="the link has no limit")
     full = arrivals(3000)
     assert measured_link(full, RATE_BPS, where="test") == rate_and_queue(full, where="test")
     *values, bound = measured_link(full, 3 * RATE_BPS, where="a probe of 3 x 40 Mbit/s for 120 Mbit/s")
@@ -156,8 +152,7 @@ def test_link_that_is_faster_than_the_probe_has_a_lower_bound():
     ],
 )
 def test_values_of_a_slow_probe_are_flagged_as_such(rate, size, bound, flags):
-    found = PathMeasurement("path", 0, CELL.delay_ns, rate, size, bound)
-    found = replace(found, path=next(iter(read_topology("linear").paths)))
+    found = PathMeasurement("main", 0, CELL.delay_ns, rate, size, bound)
     assert flags_of(CELL, read_topology("linear"), [found]) == flags
 
 
@@ -269,10 +264,7 @@ def test_bytes_in_flight_fill_the_path_and_the_queue():
 
 
 class Distant:
-    """Nodes 90 ms apart; they record the ports of the probes."""
-
-    def __init__(self):
-        self.emulated_ns = 0
+    """Nodes 90 ms apart; they check the ports of the probes."""
 
     def apply(self, cell) -> None:
         self.emulated_ns = cell.delay_ns
@@ -358,8 +350,7 @@ def test_transfer_over_a_slow_link_gets_the_time_that_this_link_needs():
     ],
 )
 def test_failed_flow_is_named_with_its_reason(tmp_path, text, exit_code, fault):
-    output = tmp_path / "iperf3-3.json"
-    output.write_text(text)
+    output = write_file(tmp_path / "iperf3-3.json", text)
     flow = Flow(3, "main", 40004, 5204, 1000, 50, output.name, exit_code=exit_code)
     found = fault_of(flow, read_report(output), "bbr")
     assert found is None if fault is None else found.startswith("flow 3: ") and fault in found
@@ -417,16 +408,11 @@ def test_times_of_a_client_are_the_numbers_in_its_log(log, times):
 def test_every_path_has_routes_even_with_fewer_flows_than_paths(monkeypatch, tmp_path, topology, streams, flows):
     """The probe of a path uses the ports of the flow with its number."""
     settings = parse_transfer_settings({"transfer": {"topology": topology, "grid": {"streams": [streams]}}})
-    configured = []
-
-    def configure(nodes, topology, flows):
-        configured.append(flows)
-        raise UserError("enough")
-
+    configure = Mock(side_effect=UserError("enough"))
     monkeypatch.setattr(routing, "configure", configure)
     with pytest.raises(UserError, match="enough"):
         Runner(None, settings, plan(settings), tmp_path)
-    assert configured == [flows]
+    assert [each.args[2] for each in configure.call_args_list] == [flows]
 
 
 def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():
@@ -438,14 +424,12 @@ def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():
 
 
 def test_queues_are_removed_even_if_a_delay_cannot_be(monkeypatch):
-    removed = []
-    monkeypatch.setattr(emulation, "remove_root", lambda _nodes, node, device: removed.append((node, device)))
-    topology = read_topology("multipath")
-    nodes = SimpleNamespace(device=lambda node, peer: f"{node}-{peer}")
-    links = Emulation(nodes, topology, Mock(**{"remove.side_effect": UserError("no reply", where="node r1")}))
+    remove_root, topology = Mock(), read_topology("multipath")
+    monkeypatch.setattr(emulation, "remove_root", remove_root)
+    links = Emulation(Mock(), topology, Mock(**{"remove.side_effect": UserError("no reply", where="node r1")}))
     with pytest.raises(UserError, match="node r1: no reply"):
         links.remove()
-    assert len(removed) == len(topology.emulated()) > 1
+    assert remove_root.call_count == len(topology.emulated()) > 1
 
 
 def test_programs_are_terminated_if_one_cannot_start():

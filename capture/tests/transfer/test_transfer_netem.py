@@ -9,14 +9,16 @@ import os
 import re
 import subprocess
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
+from acapella_testing.processes import run
 
 from acapella_capture.testbeds.base import CompletedProgram
 from acapella_capture.transfer.delay import Counts, NetemDelays, has_netem, netem
 from acapella_capture.transfer.grid import Cell, plan
-from acapella_capture.transfer.nodes import Nodes
+from acapella_capture.transfer.nodes import LocalNodes
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_capture.transfer.topology import read_topology
 from acapella_core.errors import UserError
@@ -34,18 +36,16 @@ SETTINGS = [
 ]
 
 
-class LoopbackNodes(Nodes):
+class LoopbackNodes(LocalNodes):
     """Nodes whose programs run in a new network namespace each; every interface is the loopback interface there.
 
     A line that only the kernel rejects, because it has no netem, counts as successful.
     """
 
+    device = Mock(return_value="lo")
+
     def __init__(self) -> None:
         self.batches: list[tuple[str, str]] = []
-
-    def device(self, node: str, peer: str) -> str:
-        del node, peer
-        return "lo"
 
     def run(self, node, argv, *, timeout_s=30, stdin=""):
         done = in_namespace(" ".join(argv), stdin, timeout_s)
@@ -54,17 +54,6 @@ class LoopbackNodes(Nodes):
             if done.stderr.splitlines()[:1] == [UNKNOWN]:
                 return CompletedProgram(0, "", "")
         return CompletedProgram(done.returncode, done.stdout, done.stderr)
-
-    def start(self, node, argv, *, output=None):
-        raise AssertionError("no program runs in the background")
-
-    def path(self, node, file):
-        raise AssertionError("no file is read")
-
-    fetch = python = start_link = environment = path
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +65,7 @@ def namespaces() -> None:
 def in_namespace(script: str, stdin: str, timeout_s: float = 30) -> subprocess.CompletedProcess:
     environment = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LC_ALL": "C"}
     argv = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script]
-    return subprocess.run(
-        argv, input=stdin, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    return run(*argv, input=stdin, env=environment, timeout=timeout_s)
 
 
 def answer(line: str) -> tuple[str, list[dict]]:

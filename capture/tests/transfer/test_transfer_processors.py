@@ -2,11 +2,12 @@
 
 import os
 import shutil
-import subprocess
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 from acapella_testing.capture.callers import Caller, namespaces_or_skip
+from acapella_testing.processes import run
 from acapella_testing.requirements import require
 
 from acapella_capture.transfer.delay import LinkDelays
@@ -15,16 +16,8 @@ from acapella_capture.transfer.processors import STEER, ReservedProcessor, proce
 from acapella_capture.transfer.topology import read_topology
 
 
-class RecordingNodes:
-    """Nodes that record the programs that run on them."""
-
-    def __init__(self, status: int = 0):
-        self.ran: list[tuple[str, list[str]]] = []
-        self._status = status
-
-    def run(self, node: str, argv: list[str]) -> SimpleNamespace:
-        self.ran.append((node, argv))
-        return SimpleNamespace(status=self._status)
+def nodes_whose_programs_end(status: int = 0) -> Mock:
+    return Mock(**{"run.return_value.status": status})
 
 
 @pytest.fixture
@@ -45,20 +38,20 @@ def test_last_processor_is_for_the_link_alone_until_the_end(affinity):
 
 
 def test_packets_that_arrive_at_a_host_are_processed_on_the_others(affinity):
-    nodes = RecordingNodes()
+    nodes = nodes_whose_programs_end()
     assert ReservedProcessor().steer(nodes, "h1", "to-r1")
-    assert [(node, argv[-2:]) for node, argv in nodes.ran] == [("h1", ["12", "to-r1"])]
-    assert not ReservedProcessor().steer(RecordingNodes(status=1), "h1", "to-r1")
+    ((node, argv),) = [each.args for each in nodes.run.call_args_list]
+    assert (node, argv[-2:]) == ("h1", ["12", "to-r1"])
+    assert not ReservedProcessor().steer(nodes_whose_programs_end(1), "h1", "to-r1")
 
 
 def test_single_processor_is_shared(affinity):
     affinity[0] = {3}
-    nodes = RecordingNodes()
-    reserved = ReservedProcessor()
+    nodes, reserved = nodes_whose_programs_end(), ReservedProcessor()
     reserved.assign(77)
     assert not reserved.steer(nodes, "h1", "to-r1")
     reserved.close()
-    assert (affinity, nodes.ran) == ({0: {3}}, [])
+    assert (affinity, nodes.method_calls) == ({0: {3}}, [])
 
 
 @pytest.mark.parametrize(
@@ -73,36 +66,16 @@ def test_kernel_accepts_the_mask_in_the_namespace_of_the_host():
     namespaces_or_skip(Caller())
     require(os.geteuid() == 0, "receive packet steering needs root")
     script = f'ip link add to-r1 type veth peer name other && ({STEER}) && cat "/sys/class/net/$2/queues/rx-0/rps_cpus"'
-    argv = ["unshare", "--net", "--mount", "sh", "-c", script, "sh", processor_mask([0]), "to-r1"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = run("unshare", "--net", "--mount", "sh", "-c", script, "sh", processor_mask([0]), "to-r1")
     assert (int(done.stdout.replace(",", ""), 16), done.stderr) == (1, "")
 
 
-class Started:
-    """acapella-link without a process."""
-
-    pid, realtime = 77, False
-
-
-class RecordingLink(Link):
-    """A link that records commands."""
-
-    statistics = close = dict  # not called
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def _command(self, name: str, line: str) -> dict:
-        self.lines.append(line)
-        return {}
-
-
 def test_unknown_value_of_a_link_is_an_error():
-    link = RecordingLink()
-    link.set("to-b", duplicate_ppm=5, delay_ns=1)
+    link = Mock(spec=Link)
+    Link.set(link, "to-b", duplicate_ppm=5, delay_ns=1)
     with pytest.raises(TypeError, match="no values of a link: los_ppm"):
-        link.set("to-b", los_ppm=1)
-    assert link.lines == ["set to-b 1 0 0 0 5"]
+        Link.set(link, "to-b", los_ppm=1)
+    assert link.method_calls == [call._command("to-b", "set to-b 1 0 0 0 5")]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +84,9 @@ def test_unknown_value_of_a_link_is_an_error():
 )
 def test_environment_describes_how_packets_are_delayed(affinity, monkeypatch, status, processors, found):
     affinity[0] = processors
-    nodes = RecordingNodes(status)
-    nodes.on_this_machine, nodes.batch = True, lambda *_: None
-    nodes.device, nodes.start_link = lambda node, peer: f"to-{peer}", lambda *_: Started()
+    nodes = nodes_whose_programs_end(status)
+    nodes.on_this_machine, nodes.device = True, lambda node, peer: f"to-{peer}"
+    nodes.start_link.return_value = SimpleNamespace(pid=77, realtime=False)  # without a process
     monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/acapella-link")
     written = LinkDelays(nodes, read_topology("linear"), "both", 1).environment()
     assert (written["by"], written["realtime"]) == ("acapella-link", False)

@@ -1,9 +1,11 @@
 """Topologies of slices: the built-in ones, errors in files, addresses and routes."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from acapella_testing.new_files import write_file
 
 from acapella_capture.transfer import routing
 from acapella_capture.transfer.topology import BUILT_IN, read_topology
@@ -11,13 +13,6 @@ from acapella_core import topology as core_topology
 from acapella_core.errors import UserError
 
 MULTIPATH = yaml.safe_load((BUILT_IN / "multipath.yaml").read_text())
-
-
-class NamesOnly:
-    """Nodes that only return names of interfaces."""
-
-    def device(self, node: str, peer: str) -> str:
-        return f"{node}-{peer}"
 
 
 def test_linear_slice_has_five_nodes_and_one_bottleneck():
@@ -38,8 +33,7 @@ def test_multipath_slice_has_three_paths_over_two_crossing_links():
 
 
 def test_topology_file_is_read_by_path(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text((BUILT_IN / "linear.yaml").read_text())
+    file = write_file(tmp_path / "mine.yaml", (BUILT_IN / "linear.yaml").read_text())
     assert read_topology(str(file)).name == "mine"
     with pytest.raises(UserError, match="cannot read"):
         read_topology(str(tmp_path / "missing.yaml"))
@@ -87,6 +81,7 @@ def test_main_table_leads_over_all_paths_for_the_hash():
     topology = core_topology.parse(changed(lambda v: v.update(assignment="hash")), name="x", where="x")
     assert topology.path_of_flow(0) is None
     assert routing.rules(topology, "r1", 6) == []
-    forward = [line for line in routing.routes(NamesOnly(), topology, "r1") if "table" not in line]
+    nodes = SimpleNamespace(device=lambda node, peer: f"{node}-{peer}")
+    forward = [line for line in routing.routes(nodes, topology, "r1") if "table" not in line]
     assert len(forward) == 1  # the sender's network is directly connected
     assert [hop in forward[0] for hop in ("r1-r2", "r1-r3", "r1-r5")] == [True] * 3
