@@ -4,9 +4,11 @@ import json
 import os
 import struct
 import zlib
+from unittest.mock import Mock
 
 import pytest
 from acapella_testing.new_files import write_file
+from acapella_testing.runs.in_process import parsed
 
 from acapella_capture import collect
 from acapella_capture import manifest as manifests
@@ -18,6 +20,7 @@ FRAMES = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1) + b"".join(
     struct.pack("<IIII", *stamp, 60, 60) + bytes(60) for stamp in ((1, 100), (2, 0))
 )
 HEADER = "sample\tsite\tport\tfile\tstart\n"
+FIELDS = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""}
 
 
 @pytest.fixture
@@ -29,9 +32,7 @@ def directory(tmp_path):
 
 
 def sheet(directory, text, header=HEADER):
-    path = directory / "samples.tsv"
-    path.write_text(header + text)
-    return path
+    return write_file(directory / "samples.tsv", header + text)
 
 
 def complaint(directory, text, header=HEADER) -> str:
@@ -123,10 +124,7 @@ def test_unreadable_file_is_an_error(directory):
 
 
 def test_unreadable_file_error_contains_the_reason_of_the_kernel(directory, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("pathlib.Path.open", refuse)
+    monkeypatch.setattr("pathlib.Path.open", Mock(side_effect=PermissionError(13, "Permission denied")))
     assert files.unreadable(directory / "a.pcap") == "cannot read: Permission denied"
 
 
@@ -156,8 +154,7 @@ def test_error_names_both_files_with_the_same_sample_name(directory, rows):
 def test_files_that_differ_in_invalid_characters_get_unique_names(directory):
     capture = (directory / "a.pcap").read_bytes()
     for name in ("東京 1.pcapng", "大阪 1.pcapng", "東京.pcap", "x/東京/b.pcap", "x/大阪/b.pcap"):
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_bytes(capture)
+        write_file(directory / name, capture)
     lines = "\tS\tp\t東京.pcap\t\n\tS\tp\t*1.pcapng\t\n\tS\tp\tx/*/b.pcap\t\n"
     names = {str(row.file.relative_to(directory)): row.sample for row in files.read_sheet(sheet(directory, lines))}
     checksums = {name: f"{zlib.crc32(name.encode()):08x}" for name in ("東京 1", "大阪 1", "東京-b", "大阪-b")}
@@ -172,8 +169,7 @@ def test_files_that_differ_in_invalid_characters_get_unique_names(directory):
 
 def test_error_of_a_too_long_name_names_the_file(directory):
     for part in "mn":
-        path = directory / (part * 200) / ("k" * 200) / "a.pcap"
-        write_file(path, FRAMES)
+        write_file(directory / (part * 200) / ("k" * 200) / "a.pcap", FRAMES)
     message = complaint(directory, "\tS\tp\t*/*/a.pcap\t\n")
     assert "/a.pcap: only letters, digits" in message and f" of {directory}/mmm" in message
 
@@ -190,21 +186,18 @@ def test_sample_name_invalid_as_a_file_name_is_an_error(directory):
 
 @pytest.mark.parametrize("key", ["site", "port", "file"])
 def test_empty_required_field_is_an_error(directory, key):
-    fields = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""} | {key: ""}
-    assert complaint(directory, "\t".join(fields.values()) + "\n") == f"line 2: no {key}"
+    assert complaint(directory, "\t".join((FIELDS | {key: ""}).values()) + "\n") == f"line 2: no {key}"
 
 
 @pytest.mark.parametrize("key", ["site", "port"])
 def test_reserved_site_or_port_name_is_an_error(directory, key):
-    fields = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""} | {key: "all"}
     expected = f"line 2: {key} 'all': reserved for the whole campaign; choose another name"
-    assert complaint(directory, "\t".join(fields.values()) + "\n") == expected
+    assert complaint(directory, "\t".join((FIELDS | {key: "all"}).values()) + "\n") == expected
 
 
 def test_control_characters_in_a_restriction_are_rejected(directory):
-    (directory / "sheet.tsv").write_text(WITH_RESTRICTION + "S\tp\ta.pcap\tfilter tcp\x1b[2J\n")
     with pytest.raises(UserError, match=r"line 2: restriction .* has a control character"):
-        files.read_sheet(directory / "sheet.tsv")
+        files.read_sheet(sheet(directory, "S\tp\ta.pcap\tfilter tcp\x1b[2J\n", WITH_RESTRICTION))
 
 
 @pytest.mark.parametrize("row", ["a\tR\x1b[31m\tp\ta.pcap\t", "a\tR\tp\u202e\ta.pcap\t", "a\tR\tp\ta\x07.pcap\t"])
@@ -343,9 +336,9 @@ def test_unknown_sample_is_an_error(directory):
 
 def test_list_option_writes_the_samples(directory, capsys):
     path = sheet(directory, "\tS\tp\t*.pcap*\t\n")
-    config = directory / "config.json"  # JSON is YAML
-    config.write_text(json.dumps({"campaign": "c", "testbed": "files", "samples": str(path)}))
-    arguments = collect_arguments(directory / "campaign", config)
+    config = {"campaign": "c", "testbed": "files", "samples": str(path)}  # JSON is YAML
+    file = write_file(directory / "config.json", json.dumps(config))
+    arguments = parsed(collect, directory / "campaign", "--config", file)
     assert collect.run(arguments) is None
     text = (directory / "campaign" / "raw" / "samples.tsv").read_text()
     assert text == "sample\tsite\tport\tfile\na\tS\tp\ta.pcap\nb\tS\tp\tb.pcapng.gz\n"
@@ -360,14 +353,6 @@ def test_list_option_writes_the_samples(directory, capsys):
     assert (arguments.output.read_text(), arguments.output.stat().st_mode & 0o777) == (text, 0o600)
 
 
-def collect_arguments(campaign, config):
-    import argparse  # noqa: PLC0415
-
-    parser = argparse.ArgumentParser()
-    collect.add_arguments(parser)
-    return parser.parse_args([str(campaign), "--config", str(config)])
-
-
 def test_truncated_capture_is_described_with_a_note(directory):
     (directory / "a.pcap").write_bytes(FRAMES[:-1])
     manifest = next(files.describe(sheet(directory, "\tS\tp\ta.pcap\t\n"), directory / "campaign"))
@@ -376,9 +361,7 @@ def test_truncated_capture_is_described_with_a_note(directory):
 
 
 def test_objects_in_storage_are_samples_without_a_link(directory):
-    rows = (
-        "\tRUTG\tp1\ts3://bucket/day 1/x.pcap.gz\t\n\tRUTG\tp2\ts3://bucket/day2/x.pcap.gz\t\nf\tRUTG\tp3\ta.pcap\t\n"
-    )
+    rows = "\tA\tp1\ts3://bucket/day 1/x.pcap.gz\t\n\tA\tp2\ts3://bucket/day2/x.pcap.gz\t\nf\tA\tp3\ta.pcap\t\n"
     found = files.read_sheet(sheet(directory, rows))
     assert [row.query for row in found] == ["s3://bucket/day 1/x.pcap.gz", "s3://bucket/day2/x.pcap.gz", None]
     assert [(row.sample, row.link) for row in found] == [
@@ -420,7 +403,6 @@ def test_fetched_copy_is_verified_and_described(directory):
     assert (manifest["file"], manifest["frames_captured"]) == ("s.pcap", 2)
     assert not (directory / "campaign" / "raw" / "s.pcap").is_symlink()
     wrong = files.Stored(copy.file, "e-2", "0" * 64)
-    with pytest.raises(
-        UserError, match=r"^s3://bucket/x\.pcap: the fetched copy does not have the SHA-256 of the object"
-    ):
+    error = r"^s3://bucket/x\.pcap: the fetched copy does not have the SHA-256 of the object"
+    with pytest.raises(UserError, match=error):
         list(files.describe(path, directory / "campaign", sample="s", stored=wrong))

@@ -5,6 +5,8 @@ import json
 import threading
 import time
 import urllib.parse
+from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,32 +15,29 @@ from acapella_capture.testbeds.telemetry import Prometheus, increase, rates_from
 from acapella_core.errors import UserError
 
 
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Records requests, and replies to each with the status and the body of its server."""
+
+    def do_POST(self):
+        query = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())["query"][0]
+        self.server.requested.append((self.path, self.headers.get("Authorization"), query))
+        body = self.server.body(query)
+        self.send_response(self.server.status)
+        self.end_headers()
+        self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
+
+    log_message = Mock()
+
+
 @pytest.fixture
-def prometheus():
-    """Return a function that starts a server with a fixed reply and records the requests."""
-    servers, requested = [], []
-
-    def serve(answer, status: int = 200) -> tuple[str, list]:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                requested.append((self.path, self.headers.get("Authorization"), {key: form[key][0] for key in form}))
-                body = answer(requested[-1][2]["query"]) if callable(answer) else answer
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
-
-            def log_message(self, *_):
-                pass
-
-        servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{servers[-1].server_port}", requested
-
-    yield serve
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+def server() -> Iterator[http.server.HTTPServer]:
+    """Run a server whose replies a test sets."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as created:
+        created.requested, created.status = [], 200
+        created.url = f"http://127.0.0.1:{created.server_port}"
+        threading.Thread(target=created.serve_forever, args=(0.02,), daemon=True).start()
+        yield created
+        created.shutdown()
 
 
 def matrix(query: str) -> dict:
@@ -58,23 +57,22 @@ def matrix(query: str) -> dict:
     return {"status": "success", "data": {"resultType": "matrix", "result": series}}
 
 
-def test_rates_are_of_named_ports_with_readings(prometheus):
-    url, requested = prometheus(matrix)
-    labels = {"rack": "star", "job": 'a "b"'}
-    source = Prometheus(url, labels, "SNMP", headers=lambda: {"Authorization": "fabric-token x"})
+def test_rates_are_of_named_ports_with_readings(server):
+    server.body, labels = matrix, {"rack": "star", "job": 'a "b"'}
+    source = Prometheus(server.url, labels, "SNMP", headers=lambda: {"Authorization": "fabric-token x"})
     found = source.telemetry(30, ["p1", "p2", "p3"])
     assert found.source == "SNMP"
     assert found.seconds == pytest.approx(30)  # from 35 to 5 s ago
     assert found.ports == {"p1": Rates(tx_bps=pytest.approx(4000), rx_bps=pytest.approx(8000))}
-    assert [path for path, *_ in requested] == ["/query", "/query"]
-    assert {token for _, token, _ in requested} == {"fabric-token x"}
-    assert requested[0][2]["query"] == r'ifHCInOctets{job="a \"b\"",rack="star"}[90000ms]'
-    assert requested[1][2]["query"].startswith("ifHCOutOctets{")
+    assert [path for path, *_ in server.requested] == ["/query", "/query"]
+    assert {token for _, token, _ in server.requested} == {"fabric-token x"}
+    assert server.requested[0][2] == r'ifHCInOctets{job="a \"b\"",rack="star"}[90000ms]'
+    assert server.requested[1][2].startswith("ifHCOutOctets{")
 
 
-def test_telemetry_needs_two_readings(prometheus):
-    url, _ = prometheus({"status": "success", "data": {"result": []}})
-    assert Prometheus(url, {}, "SNMP").telemetry(30, ["p1"]) is None
+def test_telemetry_needs_two_readings(server):
+    server.body = lambda _: {"status": "success", "data": {"result": []}}
+    assert Prometheus(server.url, {}, "SNMP").telemetry(30, ["p1"]) is None
 
 
 @pytest.mark.parametrize(
@@ -87,14 +85,14 @@ def test_telemetry_needs_two_readings(prometheus):
         ({"status": "success", "data": {"result": [{"metric": {"ifName": "p"}}]}}, 200, "not a reply of Prometheus"),
     ],
 )
-def test_error_reply_is_reported_in_one_line(prometheus, answer, status, complaint):
-    url, _ = prometheus(answer, status)
+def test_error_reply_is_reported_in_one_line(server, answer, status, complaint):
+    server.body, server.status = lambda _: answer, status
     with pytest.raises(UserError, match=complaint) as raised:
-        Prometheus(url, {}, "SNMP").telemetry(30, ["p1"])
+        Prometheus(server.url, {}, "SNMP").telemetry(30, ["p1"])
     assert "\n" not in str(raised.value)
 
 
-def test_unreachable_prometheus_is_an_error(prometheus):
+def test_unreachable_prometheus_is_an_error():
     with pytest.raises(UserError, match="no telemetry: "):
         Prometheus("http://127.0.0.1:9", {}, "SNMP").telemetry(30, ["p1"])
 

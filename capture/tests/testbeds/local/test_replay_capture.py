@@ -2,7 +2,6 @@
 
 import itertools
 import struct
-import subprocess
 import tracemalloc
 from types import SimpleNamespace
 
@@ -10,8 +9,10 @@ import pytest
 from acapella_testing.capture.pcap_records import contents, frames
 from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcapng_files import write_pcapng, write_stamped
-from acapella_testing.new_files import write_file
+from acapella_testing.frames.tunnel_frames import checksum
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.oracles import naive_captures
+from acapella_testing.processes import run
 from acapella_testing.requirements import require_programs
 
 from acapella_capture.scan import scan
@@ -20,35 +21,25 @@ from acapella_capture.testbeds.base import CompletedProgram
 from acapella_capture.testbeds.local import replay, replay_capture
 from acapella_core.errors import UserError
 
+SOURCE, DESTINATION = "02:00:00:00:fe:01", "02:00:00:00:02:01"
+
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory):
     path = tmp_path_factory.mktemp("replay") / "replay.pcap"
-    replay_capture.write(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    replay_capture.write(path, SOURCE, DESTINATION)
     return path
 
 
-def ones_complement_sum(data: bytes) -> int:
-    """Return the RFC 1071 sum; 0xFFFF for a header with a valid checksum."""
-    padded, total = data + bytes(len(data) % 2), 0
-    for (word,) in struct.iter_unpack("!H", padded):
-        total += word
-        total = (total & 0xFFFF) + (total >> 16)
-    return total
-
-
 def test_default_capture_is_reproducible(capture, tmp_path):
-    replay_capture.write(tmp_path / "again", "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    replay_capture.write(tmp_path / "again", SOURCE, DESTINATION)
     assert (tmp_path / "again").read_bytes() == capture.read_bytes()
 
 
-def test_packets_differ_in_their_first_bytes(capture):
+def test_packets_differ_in_their_first_bytes_and_have_a_fixed_rate(capture):
     packets = contents(capture)
     assert len(set(packets)) == len(packets) == replay_capture.PACKETS
     assert len({packet[: 60 - 12] for packet in packets}) == len(packets)
-
-
-def test_packets_have_a_fixed_rate(capture):
     stamps = [stamp for stamp, _ in frames(capture)]
     assert {after - before for before, after in itertools.pairwise(stamps)} == {replay_capture.GAP_NS}
 
@@ -62,9 +53,8 @@ def test_addresses_lengths_and_checksums_are_valid(capture):
         services.add(ip[1])
         assert struct.unpack("!H", ip[2:4])[0] == len(frame) - 14
         assert struct.unpack("!H", udp[4:6])[0] == len(frame) - 34
-        assert ones_complement_sum(ip) == 0xFFFF
-        pseudo = ip[12:20] + struct.pack("!BBH", 0, ip[9], len(udp))
-        assert ones_complement_sum(pseudo + udp) == 0xFFFF
+        assert checksum(ip) == 0  # of a header with a valid checksum
+        assert checksum(ip[12:20] + struct.pack("!BBH", 0, ip[9], len(udp)) + udp) == 0
         assert udp[6:8] != b"\0\0"
     assert sizes == {60, 590, 1514}
     assert services == {0, 46 << 2}
@@ -84,7 +74,7 @@ def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, unit_ns)
     records = [pcap_files.record(10**9 + 2 * unit_ns, frame, 1000, **form) for frame in frames]
     before = pcap_files.header(65535, **form) + b"".join(records) + b"cut"
     path = write_file(tmp_path / "given.pcap", before)
-    replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    replay_capture.put_between(path, SOURCE, DESTINATION)
     assert path.read_bytes() == before.replace(old, bytes.fromhex("02000000020102000000fe01"))
     assert before.count(old) == len(kept)
 
@@ -93,10 +83,10 @@ def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, unit_ns)
 def test_capture_is_split_among_replayers_with_the_times_of_their_first_frames(tmp_path, order, unit_ns):
     path, parts = write_five(tmp_path, order, unit_ns), [tmp_path / "1", tmp_path / "2"]
     assert replay_capture.split(path, parts) == [0, 10 * unit_ns]
-    records = [data[24:] for data in (part.read_bytes() for part in parts)]
     whole = path.read_bytes()
-    assert all(part.read_bytes()[:24] == whole[:24] for part in parts)
-    assert records == [b"".join(whole[24 + 76 * n : 100 + 76 * n] for n in own) for own in ((0, 2, 4), (1, 3))]
+    for part, own in zip(parts, ((0, 2, 4), (1, 3)), strict=True):
+        assert part.read_bytes()[:24] == whole[:24]
+        assert part.read_bytes()[24:] == b"".join(whole[24 + 76 * n : 100 + 76 * n] for n in own)
     assert replay_capture.mean_gap_ns(path) == 10 * unit_ns
 
 
@@ -105,28 +95,31 @@ def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path):
     with pytest.raises(UserError, match="5 frames cannot be distributed to 6 replayers"):
         replay_capture.split(path, parts)
     with pytest.raises(UserError, match="5 frames cannot be distributed to 6 replayers"):
-        replay_capture.write_interfaces(path, tmp_path / "x", ["02:00:00:00:fe:01"] * 6)
+        replay_capture.write_interfaces(path, tmp_path / "x", [SOURCE] * 6)
 
 
 def test_capture_with_too_many_packets_is_rejected(tmp_path, monkeypatch):
     path = write_five(tmp_path)
     monkeypatch.setattr(replay_capture, "MAX_PACKETS", 5)
-    replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    replay_capture.put_between(path, SOURCE, DESTINATION)
     monkeypatch.setattr(replay_capture, "MAX_PACKETS", 4)
     with pytest.raises(UserError, match=r"fabric\.replay\.capture: the capture has more than 4 packets"):
-        replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01", "fabric.replay.capture")
+        replay_capture.put_between(path, SOURCE, DESTINATION, "fabric.replay.capture")
+
+
+USES = [
+    replay_capture.mean_gap_ns,
+    lambda path: replay_capture.split(path, [path.with_name("1")]),
+    lambda path: replay_capture.write_interfaces(path, path.with_name("x"), [SOURCE]),
+    lambda path: replay_capture.put_between(path, SOURCE, DESTINATION),
+    lambda path: sent_trials.keep_recording(sent_trials.Part(path, "kept.pcap"), new_directory(path.with_name("raw"))),
+]
 
 
 def test_captures_are_not_read_into_memory(tmp_path):
-    """Each function needs less memory than a tenth of the capture."""
+    """Each function except put_between needs less memory than a tenth of the capture."""
     path = pcap_files.write_pcap(tmp_path / "large.pcap", ((number, b"\1" * 10**6) for number in range(60)), 2**20)
-    (tmp_path / "raw").mkdir()
-    for use in (
-        replay_capture.mean_gap_ns,
-        lambda path: replay_capture.split(path, [tmp_path / "1", tmp_path / "2"]),
-        lambda path: replay_capture.write_interfaces(path, tmp_path / "x", ["02:00:00:00:fe:01"]),
-        lambda path: sent_trials.keep_recording(sent_trials.Part(path, "kept.pcap"), tmp_path / "raw"),
-    ):
+    for use in (*USES[:3], USES[4]):
         tracemalloc.start()
         use(path)
         _, peak = tracemalloc.get_traced_memory()
@@ -134,22 +127,17 @@ def test_captures_are_not_read_into_memory(tmp_path):
         assert peak < 6 * 10**6
 
 
-def test_empty_capture_is_an_error(tmp_path):
+@pytest.mark.parametrize("use", USES[:4])
+def test_empty_capture_is_an_error(tmp_path, use):
     (tmp_path / "empty.pcap").touch()
-    for use in (
-        replay_capture.mean_gap_ns,
-        lambda path: replay_capture.split(path, [tmp_path / "1"]),
-        lambda path: replay_capture.write_interfaces(path, tmp_path / "x", ["02:00:00:00:fe:01"]),
-        lambda path: replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01"),
-    ):
-        with pytest.raises(UserError, match=r"empty\.pcap is not a pcap"):
-            use(tmp_path / "empty.pcap")
+    with pytest.raises(UserError, match=r"empty\.pcap is not a pcap"):
+        use(tmp_path / "empty.pcap")
 
 
 @pytest.mark.parametrize(("order", "unit_ns"), [("<", 1), (">", 1000)])
 def test_interfaces_of_a_pcapng_are_interleaved(tmp_path, order, unit_ns):
     path, target = write_five(tmp_path, order, unit_ns), tmp_path / "x.pcapng"
-    replay_capture.write_interfaces(path, target, ["02:00:00:00:fe:01", "02:00:00:00:fe:02"])
+    replay_capture.write_interfaces(path, target, [SOURCE, "02:00:00:00:fe:02"])
     assert scan(target).frames == 5
     found = list(packet_blocks(target.read_bytes()))
     assert [interface for interface, _, _ in found] == [0, 1, 0, 1, 0]
@@ -197,7 +185,7 @@ def replayer(tmp_path, monkeypatch):
     """Return a replayer without a network that sends with our own program."""
     require_programs("editcap")
     monkeypatch.setattr(replay, "CAPTURE", tmp_path / "replay.pcap")
-    monkeypatch.setattr(replay, "run", lambda node, argv: run_here(argv))
+    monkeypatch.setattr(replay, "run", run_here)
     created = object.__new__(replay.Replayer)
     created._senders, created.settings = {"acapella"}, SimpleNamespace(capture="given")
     return created
@@ -207,7 +195,7 @@ def test_pcapng_is_replayed_with_its_nanoseconds(tmp_path, replayer):
     times = [1_700_000_000_000_000_000 + gap for gap in (0, 1, 999, 123_456_789, 123_456_790)]
     sent = [bytes(12) + replay_capture.packet(number, 60, 5001, 0) for number in range(len(times))]
     write_stamped(tmp_path / "given", list(zip(times, sent, strict=True)))
-    replayer._rewrite(tmp_path / "given", "02:00:00:00:fe:01")
+    replayer._rewrite(tmp_path / "given", SOURCE)
     assert replay_capture.is_ethernet_pcap(tmp_path / "replay.pcap")
     assert frames(tmp_path / "replay.pcap") == list(zip(times, sent, strict=True))
     assert {path.name for path in tmp_path.iterdir()} == {"replay.pcap"}
@@ -216,9 +204,9 @@ def test_pcapng_is_replayed_with_its_nanoseconds(tmp_path, replayer):
 def test_capture_of_an_unsupported_link_type_is_rejected(tmp_path, replayer):
     write_pcapng(tmp_path / "given", [(101, b"E" * 40)] * 2)
     with pytest.raises(UserError, match="cannot replay given: its frames are not Ethernet"):
-        replayer._rewrite(tmp_path / "given", "02:00:00:00:fe:01")
+        replayer._rewrite(tmp_path / "given", SOURCE)
 
 
-def run_here(argv: list[str]) -> CompletedProgram:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+def run_here(_node: str, argv: list[str]) -> CompletedProgram:
+    done = run(*argv)
     return CompletedProgram(done.returncode, done.stdout, done.stderr)
