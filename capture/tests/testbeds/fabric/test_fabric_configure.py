@@ -1,11 +1,12 @@
 """The step of a node's build that configures acapella-dpdk-capture."""
 
 import os
-import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import executable, run
 
 from acapella_capture.testbeds.fabric.nodes.build import CONFIGURE
 
@@ -15,18 +16,11 @@ FLAGS = "HARDENED := -fstack-protector-strong -O2\nHARDENED_LINK := -Wl,-z,now\n
 
 def configure(directory: Path, hardening: str) -> tuple[int, Path]:
     """Run the step with an archive whose hardening.mk has this text; return the exit status and meson's arguments."""
-    source = directory / "hardening.mk"
-    source.write_text(hardening)
     with tarfile.open(directory / "build.tar.gz", "w:gz") as archive:
-        archive.add(source, "workflow/setup/hardening.mk")
-    meson, log = directory / "meson", directory / "meson.log"
-    meson.write_text(MESON)
-    meson.chmod(0o755)
+        archive.add(write_file(directory / "hardening.mk", hardening), "workflow/setup/hardening.mk")
+    log = executable(directory / "meson", MESON).with_suffix(".log")
     environment = os.environ | {"PATH": f"{directory}:{os.environ['PATH']}", "MESON_LOG": str(log)}
-    ended = subprocess.run(
-        ["sh", "-c", CONFIGURE, "sh", str(directory / "build")], env=environment, capture_output=True, check=False
-    )
-    return ended.returncode, log
+    return run("sh", "-c", CONFIGURE, "sh", directory / "build", env=environment).returncode, log
 
 
 def test_program_is_configured_with_the_flags_of_the_archive(tmp_path):

@@ -2,16 +2,19 @@
 
 import errno
 import re
+import shlex
 import subprocess
+from unittest.mock import Mock
 
 import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 import paramiko
-from acapella_testing.fabric.collection_runs import ONE, collected
+from acapella_testing.fabric.collection_runs import ONE
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.nodes import BASTION
+from acapella_testing.runs.in_process import call_before
 from fabrictestbed_extensions.fablib.fablib import FablibManager
 
 from acapella_capture.testbeds.base import ResourceRequest
@@ -26,25 +29,22 @@ def logins(fabric: Loopback) -> int:
     return fabric.nodes.logins.count(BASTION)
 
 
-def test_nothing_is_created_if_the_bastion_host_refuses_the_key(fabric, capsys):
+def test_nothing_is_created_if_the_bastion_host_refuses_the_key(fabric, collection):
     """The login is tried once for all sites: bastion hosts block machines with repeated failed logins."""
     fabric.nodes.expired_key = True
-    status, _ = collected(fabric)
-    printed = capsys.readouterr()
-    assert status == 2 and "bastion host rejects user me_0000" in printed.err and "(My SSH Keys)" in printed.err
+    done = collection()
+    assert done.status == 2 and "bastion host rejects user me_0000" in done.err and "(My SSH Keys)" in done.err
+    assert done.error.startswith("acapella: error: ")
     assert logins(fabric) == 1 and not fabric.orchestrator.slices
 
 
-def test_plan_names_a_refused_login(fabric, capsys):
-    status, _ = collected(fabric, "--dry-run")
-    assert status == 0 and "missing" not in capsys.readouterr().out and logins(fabric) == 1
+def test_plan_names_a_refused_login(fabric, collection):
+    plan = collection("--dry-run")
+    assert plan.status == 0 and "missing" not in plan.out and logins(fabric) == 1
     fabric.nodes.expired_key = True
-    status, _ = collected(fabric, "--dry-run")
-    printed = capsys.readouterr().out
-    assert status == 0 and re.search(
-        r"(?m)^missing: \S+bastion_key: FABRIC's bastion host rejects user me_0000", printed
-    )
-    assert logins(fabric) == 2
+    plan = collection("--dry-run")
+    assert plan.status == 0 and logins(fabric) == 2
+    assert re.search(r"(?m)^missing: \S+bastion_key: FABRIC's bastion host rejects user me_0000", plan.out)
 
 
 def test_nothing_is_created_if_the_bastion_host_is_not_reachable(fabric):
@@ -61,94 +61,72 @@ def test_nothing_is_created_if_the_bastion_host_is_not_reachable(fabric):
 def test_login_that_loses_its_connection_is_repeated(fabric, monkeypatch):
     """Paramiko raises the same exception as for a refused key."""
     texts = ("Authentication failed: transport shut down or saw EOF", "Authentication timeout.")
-    faults, login = [paramiko.AuthenticationException(text) for text in texts], FablibManager.probe_bastion_host
-
-    def probe(manager: FablibManager) -> bool:
-        if faults:
-            raise faults.pop()
-        return login(manager)
-
-    monkeypatch.setattr(FablibManager, "probe_bastion_host", probe)
-    with fabric.testbed() as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
-    assert logins(fabric) == 1
+    faults = [paramiko.AuthenticationException(text) for text in texts]
+    call_before(monkeypatch, FablibManager, "probe_bastion_host", Mock(side_effect=[*faults, None]))
+    with fabric.allocated():
+        assert logins(fabric) == 1
 
 
-def test_connection_that_is_lost_during_the_plan_does_not_fail_the_sites(fabric, capsys):
+def test_connection_that_is_lost_during_the_plan_does_not_fail_the_sites(fabric, collection):
     fabric.nodes.drop_every = 100  # of the logins to the bastion host, only the first one, for the plan
-    status, campaign = collected(fabric, collect=ONE)
-    printed = capsys.readouterr()
-    assert status == 0, printed.out + printed.err
-    assert "no SSH connection to FABRIC's bastion host" in printed.out + printed.err
-    assert logins(fabric) == 2 and list((campaign / "raw").glob("*.json"))
+    done = collection(collect=ONE)
+    assert done.status == 0, done.printed
+    assert "no SSH connection to FABRIC's bastion host" in done.printed
+    assert logins(fabric) == 2 and done.manifests()
 
 
 def test_timeout_of_the_operating_system_is_reported_as_such(fabric, monkeypatch):
     """It raises the same exception as a login that does not end."""
-
-    def probe(_manager: FablibManager) -> bool:
-        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
-
-    monkeypatch.setattr(FablibManager, "probe_bastion_host", probe)
+    timeout = TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+    monkeypatch.setattr(FablibManager, "probe_bastion_host", Mock(side_effect=timeout))
     with pytest.raises(UserError, match=r"port 22: \[Errno 110\] Connection timed out"):
         fabric.testbed().allocate(SITE, ResourceRequest(1))
 
 
-def test_key_that_expires_during_a_collection_is_not_retried(fabric):
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        fabric.nodes.expired_key, fabric.nodes.booting = True, 1000
-        fabric.nodes.lose_connections()
-        before = len(fabric.nodes.logins)
-        for _ in range(2):
-            with pytest.raises(LoginError, match="bastion host rejects user me_0000"):
-                testbed.run(instance.name, ["true"])
-        assert logins(fabric) == 2 and len(fabric.nodes.logins) == before + 3
-        fabric.nodes.expired_key, fabric.nodes.booting = False, 0
+def test_key_that_expires_during_a_collection_is_not_retried(fabric, testbed, instance):
+    fabric.nodes.expired_key, fabric.nodes.booting = True, 1000
+    fabric.nodes.lose_connections()
+    before = len(fabric.nodes.logins)
+    for _ in range(2):
+        with pytest.raises(LoginError, match="bastion host rejects user me_0000"):
+            testbed.run(instance.name, ["true"])
+    assert logins(fabric) == 2 and len(fabric.nodes.logins) == before + 3
+    fabric.nodes.expired_key, fabric.nodes.booting = False, 0
 
 
-def test_login_waits_until_a_node_has_the_key(fabric, capsys):
+def test_login_waits_until_a_node_has_the_key(fabric, collection):
     fabric.nodes.booting = 5
-    status, _ = collected(fabric, collect=ONE)
-    assert status == 0, capsys.readouterr()
+    done = collection(collect=ONE)
+    assert done.status == 0, done.printed
     assert fabric.nodes.booting == 0
 
 
-def test_campaign_is_released_although_the_bastion_host_refuses_the_key(fabric):
+def test_slices_left_by_a_crash_are_released_although_the_bastion_host_refuses_the_key(fabric, collection):
     fabric.testbed("first").allocate(SITE, ResourceRequest(1))
     fabric.nodes.expired_key = True
-    status, _ = collected(fabric, "--release-all")
-    assert status == 0 and not fabric.orchestrator.alive()
+    done = collection("--release-all")
+    assert done.status == 0 and not fabric.slices
+    assert "left: acapella-first-STAR" in done.out
 
 
-def write_key(fabric: Loopback, kind: type[paramiko.PKey], *, password: str | None = None) -> paramiko.PKey:
-    key = kind.generate(2048) if kind is paramiko.RSAKey else kind.generate()
-    key.write_private_key_file(str(fabric.directory / "slice_key"), password=password)
-    return key
-
-
-def test_slice_key_with_a_passphrase_is_an_error_before_any_request(fabric):
-    key = write_key(fabric, paramiko.ECDSAKey, password="some")
-    (fabric.directory / "slice_key.pub").write_text(f"{key.get_name()} {key.get_base64()}\n")
-    with pytest.raises(LoginError, match="slice_key: the slice key has a passphrase"):
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("-t ecdsa -N secret", "slice_key: the slice key has a passphrase"),
+        ("-t ed25519 -N ''", "not an RSA or ECDSA key"),
+        (None, r"slice_key\.pub: not the public key of "),
+    ],
+)
+def test_unusable_slice_key_is_an_error_before_any_request(fabric, options, why):
+    key = fabric.directory / "slice_key"
+    if options is None:
+        paramiko.ECDSAKey.generate().write_private_key_file(str(key))
+    else:
+        key.unlink()
+        subprocess.run(["ssh-keygen", "-q", *shlex.split(options), "-f", key], check=True)
+    with pytest.raises(LoginError, match=why):
         fabric.testbed().allocate(SITE, ResourceRequest(1))
     assert not fabric.orchestrator.slices
-
-
-def test_slice_key_of_a_different_pair_is_an_error_before_any_request(fabric):
-    write_key(fabric, paramiko.ECDSAKey)
-    with pytest.raises(LoginError, match=r"slice_key\.pub: not the public key of "):
-        fabric.testbed().allocate(SITE, ResourceRequest(1))
-    assert not fabric.orchestrator.slices
-
-
-def test_slice_key_of_a_kind_that_the_client_cannot_read_is_an_error(fabric, tmp_path):
-    (fabric.directory / "slice_key").unlink()
-    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(fabric.directory / "slice_key")]
-    (fabric.directory / "slice_key.pub").unlink()
-    subprocess.run(argv, check=True)
-    with pytest.raises(LoginError, match="not an RSA or ECDSA key"):
-        fabric.testbed().allocate(SITE, ResourceRequest(1))
 
 
 def test_image_without_a_known_user_is_an_error_before_any_request(fabric):
@@ -159,16 +137,14 @@ def test_image_without_a_known_user_is_an_error_before_any_request(fabric):
     assert not fabric.orchestrator.slices
 
 
-def test_bastion_hosts_with_one_name_may_have_different_keys(fabric):
+def test_bastion_hosts_with_one_name_may_have_different_keys(fabric, testbed, instance):
     """Their addresses distinguish them; one address keeps its key."""
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        first, other = fabric.nodes.bastion_key, fabric.nodes.new_key()
-        fabric.nodes.bastion_key, fabric.nodes.bastion_address = other, "192.0.2.2"
-        fabric.nodes.lose_connections()
-        assert testbed.run(instance.name, ["true"]).status == 0
-        fabric.nodes.bastion_key = first
-        fabric.nodes.lose_connections()
-        with pytest.raises(LoginError, match="bastion host: SSH host key changed"):
-            testbed.run(instance.name, ["true"])
-        fabric.nodes.bastion_key = other
+    first, other = fabric.nodes.bastion_key, fabric.nodes.new_key()
+    fabric.nodes.bastion_key, fabric.nodes.bastion_address = other, "192.0.2.2"
+    fabric.nodes.lose_connections()
+    assert testbed.run(instance.name, ["true"]).status == 0
+    fabric.nodes.bastion_key = first
+    fabric.nodes.lose_connections()
+    with pytest.raises(LoginError, match="bastion host: SSH host key changed"):
+        testbed.run(instance.name, ["true"])
+    fabric.nodes.bastion_key = other

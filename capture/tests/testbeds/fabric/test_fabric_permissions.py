@@ -29,36 +29,24 @@ def test_missing_permission_is_named_before_any_request(fabric, lacking, request
     assert fabric.orchestrator.posts(CREATE) == 0
 
 
-def test_disk_is_smaller_without_permission(fabric):
-    fabric.orchestrator.tags = tuple(tag for tag in TAGS if tag != "VM.NoLimit")
-    with fabric.testbed() as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
-        (created,) = fabric.orchestrator.alive()
-        assert [node.capacities.disk for node in graph(created.model).nodes.values()] == [10]
-
-
-@pytest.mark.parametrize("tag", ["VM.NoLimit", "VM.NoLimitDisk"])
-def test_disk_is_as_requested_with_permission(fabric, tag):
+@pytest.mark.parametrize(("tag", "disk_gb"), [("", 10), ("VM.NoLimit", 100), ("VM.NoLimitDisk", 100)])
+def test_disk_is_smaller_without_permission(fabric, tag, disk_gb):
     fabric.orchestrator.tags = (*(each for each in TAGS if each != "VM.NoLimit"), tag)
-    with fabric.testbed() as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated():
         (created,) = fabric.orchestrator.alive()
-        assert [node.capacities.disk for node in graph(created.model).nodes.values()] == [100]
+        assert [node.capacities.disk for node in graph(created.model).nodes.values()] == [disk_gb]
 
 
-def test_tag_for_all_dedicated_nics_suffices(fabric):
-    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC", "VM.NoLimit")
+@pytest.mark.parametrize(
+    ("tag", "nics", "rate_gbps"), [("Component.SmartNIC", 4, 100), ("Component.SmartNIC_ConnectX_5", 2, 25)]
+)
+def test_only_permitted_nic_models_are_planned_and_used(fabric, tag, nics, rate_gbps):
+    """Each of two hosts has a ConnectX-5 and a ConnectX-6. One tag permits all dedicated NICs."""
+    fabric.orchestrator.tags = ("Net.PortMirroring", tag, "VM.NoLimit")
     with fabric.testbed() as testbed:
+        assert sum(host.nics for host in testbed.resources(SITE)) == nics
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 100 * 10**9
-
-
-def test_only_permitted_nic_models_are_planned_and_used(fabric):
-    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC_ConnectX_5", "VM.NoLimit")
-    with fabric.testbed() as testbed:
-        assert sum(host.nics for host in testbed.resources(SITE)) == 2  # one ConnectX-5 in each of two hosts
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 25 * 10**9
+        assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == rate_gbps * 10**9
 
 
 def test_missing_permission_for_nics_is_named(fabric):

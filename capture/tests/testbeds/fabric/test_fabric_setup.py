@@ -1,33 +1,24 @@
 """Setup of listening nodes after their first boot: packages, and receivers that send nothing."""
 
-import subprocess
-
 import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from acapella_capture.testbeds.base import ResourceRequest
+from acapella_testing.processes import executable, run
+
 from acapella_capture.testbeds.fabric.nodes import packages
 
-SITE = "STAR"
 
-
-def test_receivers_send_no_frames(fabric):
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        commands = (fabric.nodes.home(instance.name) / "commands.log").read_text().splitlines()
+def test_receivers_send_no_frames_and_a_clock_that_is_not_synchronized_is_a_note(fabric):
+    (fabric.nodes.home("STAR-listener1") / "unsynchronized").touch()
+    with fabric.allocated() as (testbed, instance):
+        commands = fabric.nodes.commands_of(instance.name)
+        assert any(note.startswith(f"the clock of {instance.name} was not synchronized") for note in testbed.notes())
     changes = [line for line in commands if line.startswith(("cloud-init", "ip link set", "ethtool", "install"))]
     assert changes[0] == "cloud-init status --wait"
     for receiver in instance.receivers:
         assert f"sysctl -q -w net/ipv6/conf/{receiver}/disable_ipv6=1" in commands
         assert f"nmcli device set {receiver} managed no" in commands
-
-
-def test_clock_that_is_not_synchronized_is_a_note(fabric):
-    (fabric.nodes.home("STAR-listener1") / "unsynchronized").touch()
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        assert any(note.startswith(f"the clock of {instance.name} was not synchronized") for note in testbed.notes())
 
 
 APT = """#!/bin/sh
@@ -46,15 +37,10 @@ exit 100 ;; esac
     ],
 )
 def test_package_lists_are_updated_once_a_running_apt_has_ended(tmp_path, refusals, message, expected):
-    programs = {"apt-get": APT.format(refusals=refusals, message=message), "sleep": "#!/bin/sh\n"}
-    for name, text in programs.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    executable(tmp_path / "apt-get", APT.format(refusals=refusals, message=message))
+    executable(tmp_path / "sleep", "#!/bin/sh\n")
     script = packages.DEFINE + "set -e\nadd_package tcpdump tcpdump\nadd_package zstd zstd\n"
-    ended = subprocess.run(
-        ["sh", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-    )  # fmt: skip
+    ended = run("sh", "-c", script, cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
     calls = [line.split()[-1] for line in (tmp_path / "calls").read_text().splitlines()]
     if expected is None:
         assert ended.returncode == 1 and message in ended.stderr and calls == ["update"]
